@@ -73,7 +73,7 @@ def source(heads: int, length: int, width: int, causal: bool, form: str = "") ->
     kind, result = f"memref<{size}{'f8E4M3FN' if form == 'bytes' else 'bf16'}>", f"memref<{size}bf16>"
     diagonal = "diagonal = 0 : i64, " if causal else ""
     loops = "affine_map<(h, m, n, d, e) ->"
-    argument, maps, beside = {
+    argument, maps, extra = {
         "sinks": (f", %x: memref<{heads}xf32>", f", sinks_map = {loops} (h)>", f" sinks %x : memref<{heads}xf32>"),
         "documents": (
             f", %x: memref<{length}xi32>",
@@ -83,7 +83,7 @@ def source(heads: int, length: int, width: int, causal: bool, form: str = "") ->
     }.get(form, ("", "", ""))
     return f"""func.func @attention(%q: {kind}, %k: {kind}, %v: {kind}{argument}, %o: {result}) {{
       warp.attention %q, %k, %v into %o {{scale = {width**-0.5:e} : f32, {diagonal}indexing_maps = {MAPS}{maps}}}
-        : {kind}, {kind}, {kind}, {result}{beside}
+        : {kind}, {kind}, {kind}, {result}{extra}
       return
     }}"""
 
@@ -104,10 +104,10 @@ def ours(
     kernel = compile(text, target=target, **options)
     if form == "bytes":
         q, k, v = (tensor.to(torch.float8_e4m3fn) for tensor in (q, k, v))
-    beside = {"sinks": [sinks(heads)], "documents": [documents(length)]}.get(form, [])
+    extra = {"sinks": [sinks(heads)], "documents": [documents(length)]}.get(form, [])
 
     def call() -> torch.Tensor:
-        kernel(q, k, v, *beside, result)
+        kernel(q, k, v, *extra, result)
         return result.view(tensors[0].shape)
 
     return call
@@ -185,7 +185,7 @@ def error_of(result: torch.Tensor, tensors: Sequence[torch.Tensor], causal: bool
 def timed(calls: dict[str, Callable[[], torch.Tensor]], repeats: int) -> dict[str, float]:
     """The median of each in microseconds; they take turns."""
     flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda")
-    found: dict[str, list[float]] = {name: [] for name in calls}
+    measured: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(WARM_UP):
         for call in calls.values():
             call()
@@ -198,8 +198,8 @@ def timed(calls: dict[str, Callable[[], torch.Tensor]], repeats: int) -> dict[st
             call()
             end.record()
             end.synchronize()
-            found[name].append(begin.elapsed_time(end) * 1e3)
-    return {name: statistics.median(times) for name, times in found.items()}
+            measured[name].append(begin.elapsed_time(end) * 1e3)
+    return {name: statistics.median(times) for name, times in measured.items()}
 
 
 def measure(
@@ -217,7 +217,7 @@ def measure(
             print(name, error)
     for name, backend in (("flash", SDPBackend.FLASH_ATTENTION), ("cudnn", SDPBackend.CUDNN_ATTENTION)):
         calls[name] = peer(tensors, causal, backend)
-    for form in {options.get("form") for options in variants}.intersection(FLEXIBLE):
+    for form in {options.get("form", "") for options in variants}.intersection(FLEXIBLE):
         calls[f"flex form={form}"] = flexible(tensors, causal, form)
     forms = {name: name.partition("form=")[2].split(" ")[0] for name in calls}
     errors = {name: error_of(call(), tensors, causal, forms[name]) for name, call in calls.items()}
@@ -248,24 +248,24 @@ def main() -> None:
     parser.add_argument("--form", dest="forms", action="append", default=[], choices=FORMS)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.manual_seed(0)
     rows: list[Row] = []
-    for case in given.cases:
+    for case in options.cases:
         width, length, *rest = map(int, case.split("x"))
         size = (width, length, *(rest or (WIDTH // width, TOKENS // length)))
-        for causal in {"no": (False,), "yes": (True,), "both": (False, True)}[given.causal]:
-            variants = [{}, *({"form": form} for form in given.forms), *map(options_of, given.tries)]
-            found = measure(size, causal, given.target, variants, given.repeats)
-            for row in found:
+        for causal in {"no": (False,), "yes": (True,), "both": (False, True)}[options.causal]:
+            variants = [{}, *({"form": form} for form in options.forms), *map(options_of, options.tries)]
+            contender = measure(size, causal, options.target, variants, options.repeats)
+            for row in contender:
                 mask = "causal" if causal else "full"
                 print(
                     f"D {width:3} S {length:5} {mask:6} {row.microseconds:9.1f} us {row.tflops:7.1f} TFLOP/s "
                     f"error {row.error:.1e}  {row.name}"
                 )
-            rows += found
-    if given.json is not None:
-        given.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+            rows += contender
+    if options.json is not None:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
 
 
 if __name__ == "__main__":

@@ -63,8 +63,8 @@ def source(heads: int, length: int, width: int, causal: bool, parts: Sequence[st
         body.append(f"""warp.attention_gradient {", ".join("%" + name for name in inputs)} into
         {", ".join("%" + n for n in outputs)} {{scale = {width**-0.5:e} : f32, {diagonal}indexing_maps = [{maps}]}}
         : {", ".join(types[name] for name in inputs)} into {", ".join(types[name] for name in outputs)}""")
-    given = ", ".join(f"%{name}: {types[name]}" for name in LOOPS)
-    return f"func.func @gradient({given}) {{\n      " + "\n      ".join([*body, "return"]) + "\n}"
+    parameters = ", ".join(f"%{name}: {types[name]}" for name in LOOPS)
+    return f"func.func @gradient({parameters}) {{\n      " + "\n      ".join([*body, "return"]) + "\n}"
 
 
 def parts_of(width: int) -> tuple[str, ...]:
@@ -89,12 +89,12 @@ def kernels(
 
 
 def ours(
-    given: Sequence[torch.Tensor], lse: torch.Tensor, causal: bool, target: str, options: dict[str, dict[str, Any]],
+    inputs: Sequence[torch.Tensor], lse: torch.Tensor, causal: bool, target: str, options: dict[str, dict[str, Any]],
     only: str = "",
 ) -> Callable[[], Gradients]:  # fmt: skip
     """A call of our kernels, or of those of one part."""
-    shape = given[0].shape
-    q, k, v, o, do = (tensor.flatten(0, 1) for tensor in given)
+    shape = inputs[0].shape
+    q, k, v, o, do = (tensor.flatten(0, 1) for tensor in inputs)
     every = kernels(q.shape[0], q.shape[1], q.shape[2], causal, target, options, only)
     rows = lse.reshape(q.shape[:2]).float().contiguous()
     delta = torch.full_like(rows, float("nan"))
@@ -110,24 +110,24 @@ def ours(
     return call
 
 
-def peer(given: Sequence[torch.Tensor], causal: bool, backend: SDPBackend) -> Callable[[], Gradients]:
+def peer(inputs: Sequence[torch.Tensor], causal: bool, backend: SDPBackend) -> Callable[[], Gradients]:
     """A call of one of torch's."""
-    q, k, v = (tensor.detach().requires_grad_() for tensor in given[:3])
+    q, k, v = (tensor.detach().requires_grad_() for tensor in inputs[:3])
     with sdpa_kernel(backend):
         o = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
     def call() -> Gradients:
-        dq, dk, dv = torch.autograd.grad(o, (q, k, v), given[4], retain_graph=True)
+        dq, dk, dv = torch.autograd.grad(o, (q, k, v), inputs[4], retain_graph=True)
         return dq, dk, dv
 
     return call
 
 
-def error_of(results: Gradients, given: Sequence[torch.Tensor], causal: bool) -> float:
+def error_of(results: Gradients, inputs: Sequence[torch.Tensor], causal: bool) -> float:
     """The largest difference of the first and the last head from what f32 gives, over the largest value."""
     worst = 0.0
     for batch, head in ((0, 0), (-1, -1)):
-        q, k, v, _, do = (tensor[batch, head].float() for tensor in given)
+        q, k, v, _, do = (tensor[batch, head].float() for tensor in inputs)
         scores = q @ k.T * q.shape[-1] ** -0.5
         if causal:
             scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), float("-inf"))
@@ -177,18 +177,18 @@ def measure(
 ) -> list[Row]:
     """All kernels for one size: columns, length, heads, batch."""
     width, length, heads, batch = size
-    given, lse = prepared(size, causal)
-    calls: dict[str, Callable[[], Any]] = {"warploom": ours(given, lse, causal, target, {})}
+    inputs, lse = prepared(size, causal)
+    calls: dict[str, Callable[[], Any]] = {"warploom": ours(inputs, lse, causal, target, {})}
     for text in tries:
         try:
-            calls[f"warploom {text}"] = ours(given, lse, causal, target, tried(text))
+            calls[f"warploom {text}"] = ours(inputs, lse, causal, target, tried(text))
         except WarploomError as error:
             print(text, error)
     for name, backend in (("flash", SDPBackend.FLASH_ATTENTION), ("cudnn", SDPBackend.CUDNN_ATTENTION)):
-        calls[name] = peer(given, causal, backend)
-    errors = {name: error_of(call(), given, causal) for name, call in calls.items()}
+        calls[name] = peer(inputs, causal, backend)
+    errors = {name: error_of(call(), inputs, causal) for name, call in calls.items()}
     if parts:
-        calls |= {f"warploom {name} alone": ours(given, lse, causal, target, {}, name) for name in parts_of(width)}
+        calls |= {f"warploom {name} alone": ours(inputs, lse, causal, target, {}, name) for name in parts_of(width)}
     work = 10 * length**2 * width * heads * batch / (2 if causal else 1)
     return [
         Row(width, length, causal, name, round(time, 1), round(work / time / 1e6, 1), errors.get(name, 0.0))
@@ -205,19 +205,21 @@ def main() -> None:
     parser.add_argument("--parts", action="store_true", help="the kernels of each result alone, too")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    if given.compile:
+    options = parser.parse_args()
+    if options.compile:
         with ProcessPoolExecutor() as pool:
             every = [
-                pool.submit(compiled, case, given.target, text) for case in given.cases for text in ("", *given.tries)
+                pool.submit(compiled, case, options.target, text)
+                for case in options.cases
+                for text in ("", *options.tries)
             ]
             print([refused for one in every if (refused := one.result())])
         return
     torch.manual_seed(0)
     rows: list[Row] = []
-    for case in given.cases:
+    for case in options.cases:
         size, causal = size_of(case)
-        some = measure(size, causal, given.target, given.tries, given.repeats, parts=given.parts)
+        some = measure(size, causal, options.target, options.tries, options.repeats, parts=options.parts)
         for row in some:
             mask = "causal" if row.causal else "full"
             print(
@@ -226,8 +228,8 @@ def main() -> None:
                 flush=True,
             )
         rows += some
-    if given.json is not None:
-        given.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+    if options.json is not None:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
 
 
 if __name__ == "__main__":

@@ -66,10 +66,10 @@ def rate(ptx: str, instructions: int, repeats: int) -> float:
     best = float("inf")
     for _ in range(repeats):
         start = time.perf_counter()
-        found = check_ptx(ptx)
+        diagnostics = check_ptx(ptx)
         best = min(best, time.perf_counter() - start)
-        if found:
-            raise SystemExit(f"a legal instruction was refused: {found[0]}")
+        if diagnostics:
+            raise SystemExit(f"a legal instruction was refused: {diagnostics[0]}")
     return instructions / best
 
 
@@ -87,10 +87,10 @@ def refused(count: int) -> float:
     ptx = misspelt(count)
     check_ptx(HEAD + "ret;\n}\n")
     start = time.perf_counter()
-    found = check_ptx(ptx)
+    diagnostics = check_ptx(ptx)
     seconds = time.perf_counter() - start
-    if len(found) != count:
-        raise SystemExit(f"expected {count} refused spellings, got {len(found)}")
+    if len(diagnostics) != count:
+        raise SystemExit(f"expected {count} refused spellings, got {len(diagnostics)}")
     return 1e3 * seconds / count
 
 

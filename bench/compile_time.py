@@ -60,19 +60,19 @@ def every() -> dict[str, Source]:
 
     from warploom.runtime import compress, prune
 
-    found: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
     for name, kind in KINDS.items():
         for n, out, transposed in product((4096, 4095), kind.outputs, (False, True)):
             label = f"{name} -> {out}, {n}, B by {'columns' if transposed else 'rows'}"
-            found[label] = Source(kind.text((n, n, n), out, transposed), kind.tf32, kind.fields)
+            sources[label] = Source(kind.text((n, n, n), out, transposed), kind.tf32, kind.fields)
     for name, (body, _) in EPILOGUES.items():
-        found[f"bf16 and {name}, 4096"] = Source(fused((4096, 4096, 4096), body))
+        sources[f"bf16 and {name}, 4096"] = Source(fused((4096, 4096, 4096), body))
     for name, out in OUTPUTS.items():
         kind, dense = KINDS[name], np.random.default_rng().integers(1, 9, (4096, 4096))
         metadata = compress(prune(dense.astype(ON_HOST[kind.torch])))[1]
         problem = Problem((4096, 4096, 4096), kind, out, True, (None, None, metadata, None))
-        found[f"sparse {name} -> {out}, 4096"] = Source(problem.text, kind.tf32, kind.fields)
-    return found
+        sources[f"sparse {name} -> {out}, 4096"] = Source(problem.text, kind.tf32, kind.fields)
+    return sources
 
 
 def compile_once(source: Source, target: str) -> Parts:
@@ -115,13 +115,13 @@ def fresh(source: Source, target: str) -> Parts:
 @contextmanager
 def bytecode() -> Iterator[None]:
     """Processes started meanwhile keep the bytecode of modules in a folder, whatever the environment says."""
-    given = dict(os.environ)
+    environment = dict(os.environ)
     with tempfile.TemporaryDirectory() as folder:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = folder
         yield
     os.environ.clear()
-    os.environ.update(given)
+    os.environ.update(environment)
 
 
 def medians(runs: list[Parts]) -> Parts:

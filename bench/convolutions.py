@@ -181,7 +181,7 @@ class Layer(NamedTuple):
         function, shapes = (of_filter, (x, slopes)) if self.by == "weights" else (gradient, (slopes, w))
         return torch_to_linalg(function, *(torch.empty(shape, dtype=torch.bfloat16) for shape in shapes))
 
-    def _padded(self, text: str, sizes: list[int], padding: int, **given: str) -> str:
+    def _padded(self, text: str, sizes: list[int], padding: int, **inputs: str) -> str:
         """The text for images of these sizes with so many zeros around them."""
         around = [0] * len(sizes)
         first = 2 if self.first else 1
@@ -191,9 +191,9 @@ class Layer(NamedTuple):
         pad = PAD.format(p=around, x=x, padded=padded, indices=indices) if padding else ""
         every = ", ".join(f"d{d}" for d in range(len(sizes)))
         parallel = ", ".join(['"parallel"'] * len(sizes))
-        wide = given.get("d", "").replace("bf16", "f32")
+        wide = inputs.get("d", "").replace("bf16", "f32")
         read = "%padded" if padding else "%X"
-        return text.format(x=x, padded=padded, pad=pad, read=read, wide=wide, all=every, parallel=parallel, **given)
+        return text.format(x=x, padded=padded, pad=pad, read=read, wide=wide, all=every, parallel=parallel, **inputs)
 
 
 def _tensor(sizes: Sequence[int], element: str = "bf16") -> str:
@@ -205,12 +205,12 @@ def bottlenecks(images: int) -> Iterator[Layer]:
     yield Layer("r50", images, 3, 224, 64, 7, 2, 3)
     for size, width, before in ((56, 64, 64), (28, 128, 256), (14, 256, 512), (7, 512, 1024)):
         stride = 1 if before == width else 2
-        wide, given = 4 * width, size * stride
-        yield Layer("r50", images, before, given, width)
-        yield Layer("r50", images, width, given, width, 3, stride, 1)
+        wide, inner = 4 * width, size * stride
+        yield Layer("r50", images, before, inner, width)
+        yield Layer("r50", images, width, inner, width, 3, stride, 1)
         yield Layer("r50", images, width, size, wide)
         if stride > 1:
-            yield Layer("r50", images, before, given, wide, 1, 2)
+            yield Layer("r50", images, before, inner, wide, 1, 2)
             yield Layer("r50", images, width, size, width, 3, 1, 1)
         yield Layer("r50", images, wide, size, width)
 
@@ -249,7 +249,7 @@ TILES = (
 
 def schedules(layer: Layer) -> list[dict[str, Any]]:
     """What a search tries: the default, then tiles that fit, and parts of K where tiles are few."""
-    found: list[dict[str, Any]] = [{}]
+    schedules: list[dict[str, Any]] = [{}]
     rows, columns = layer.images * layer.result**2, layer.features
     depth = layer.channels * layer.taps**2
     if layer.by == "weights":
@@ -261,12 +261,12 @@ def schedules(layer: Layer) -> list[dict[str, Any]]:
             continue
         tiles = -(-rows // m) * -(-columns // n)
         tile = {"cta": (m, n, 64), "mma": f"m64n{n}k16"}
-        found.append({**tile, "ctas": 132} if tiles > 132 else tile)
+        schedules.append({**tile, "ctas": 132} if tiles > 132 else tile)
         if m >= 128 <= n:
-            found += [{**found[-1], "cluster": cluster} for cluster in ("2x1", "1x2")]
+            schedules += [{**schedules[-1], "cluster": cluster} for cluster in ("2x1", "1x2")]
         if tiles <= 66 and depth >= 1024:
-            found += [{**tile, "split_k": parts} for parts in {2, 132 // tiles} if depth >= 256 * parts]
-    return found
+            schedules += [{**tile, "split_k": parts} for parts in {2, 132 // tiles} if depth >= 256 * parts]
+    return schedules
 
 
 @dataclass
@@ -281,24 +281,24 @@ class Row:
     schedule: str
 
 
-def compiled(layer: Layer, given: dict[str, Any]) -> Any:
+def compiled(layer: Layer, schedule: dict[str, Any]) -> Any:
     """The kernel; None for a schedule that does not fit."""
     try:
-        return compile(layer.text(), target="sm_90a", **given)
+        return compile(layer.text(), target="sm_90a", **schedule)
     except CompileError as error:
-        if not given:
+        if not schedule:
             raise
-        print(f"{layer.name} {given}: {str(error).splitlines()[0]}", file=sys.stderr)
+        print(f"{layer.name} {schedule}: {str(error).splitlines()[0]}", file=sys.stderr)
         return None
 
 
 def _try_compile(task: tuple[Layer, dict[str, Any]]) -> str:
-    layer, given = task
+    layer, schedule = task
     try:
-        kernel = compiled(layer, given)
+        kernel = compiled(layer, schedule)
         return "" if kernel is None or kernel.cubin else "no machine code"
     except Exception as error:  # a worker says what went wrong, and the others go on
-        return f"{layer.name} {given}: {str(error).splitlines()[0]}"
+        return f"{layer.name} {schedule}: {str(error).splitlines()[0]}"
 
 
 class Graphs:
@@ -371,7 +371,7 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
         for each in sets:
             each[order[-1]].fill_(float("nan"))
 
-        def given(each: list[Any], number: int) -> Any:
+        def operand_of(each: list[Any], number: int) -> Any:
             if layer.first:
                 return each[number]
             if number != 1 or not layer.apart or layer.is_imported:
@@ -380,17 +380,17 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
                 return last if plain else last.unflatten(0 if number == 1 else -1, (layer.groups, -1))
             return each[number].squeeze(1).permute(1, 2, 0).contiguous()
 
-        return graphs.of(lambda: [kernel.prepare(*(given(each, i) for i in order)) for each in sets])
+        return graphs.of(lambda: [kernel.prepare(*(operand_of(each, i) for i in order)) for each in sets])
 
     theirs = graphs.of(lambda: [lambda each=each: peer(*each) for each in sets])
     tried: list[tuple[float, str, Any, Any]] = []
-    for given in schedules(layer) if search else [{}]:
-        if (kernel := compiled(layer, given)) is not None:
+    for schedule in schedules(layer) if search else [{}]:
+        if (kernel := compiled(layer, schedule)) is not None:
             graph = ours(kernel)
-            tried.append((graphs.microseconds([graph], 3)[0], str(given or "default"), graph, kernel))
+            tried.append((graphs.microseconds([graph], 3)[0], str(schedule or "default"), graph, kernel))
     tried.sort(key=lambda one: one[0])
     if search:
-        print(f"  {layer.name}: {'; '.join(f'{time:.1f} {given}' for time, given, *_ in tried[:6])}")
+        print(f"  {layer.name}: {'; '.join(f'{time:.1f} {schedule}' for time, schedule, *_ in tried[:6])}")
     _, _, best, kernel = tried[0]
     mine, cudnn = graphs.microseconds([best, theirs])
     error = float((made.float() - exact).norm() / exact.norm())
@@ -412,7 +412,7 @@ def main() -> None:
     layers = [layer._replace(by=args.by, first=args.first) for layer in LAYERS
               if any(part in layer.name for part in parts) and (args.by != "data" or layer.channels > 3)]  # fmt: skip
     if args.compile:
-        tasks = [(layer, given) for layer in layers for given in (schedules(layer) if args.search else [{}])]
+        tasks = [(layer, schedule) for layer in layers for schedule in (schedules(layer) if args.search else [{}])]
         with ProcessPoolExecutor(args.compile) as pool:
             print("\n".join(filter(None, pool.map(_try_compile, tasks))), f"{len(tasks)} kernels")
         return

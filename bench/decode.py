@@ -200,14 +200,14 @@ def measure(case: Case, variants: Sequence[dict[str, Any]], target: str, rate: f
         out.fill_(float("nan"))
         size, _ = paged(options)
         table, lengths = torch.randperm(b * n // size if size else 1, device="cuda").int(), torch.full((b,), n).int()
-        beside = [table.view(b, -1), lengths.cuda()] if size else []
+        operands = [table.view(b, -1), lengths.cuda()] if size else []
 
-        def prepare(*kv: torch.Tensor, kernel: Kernel = kernel, size: int = size, beside: Any = beside) -> Any:
+        def prepare(*kv: torch.Tensor, kernel: Kernel = kernel, size: int = size, others: Any = operands) -> Any:
             pages = [of.view(-1, size, g, d) for of in kv] if size else kv
-            return kernel.prepare(queries, *pages, *beside, out)
+            return kernel.prepare(queries, *pages, *others, out)
 
-        held = [_in_pages(of, table, size) if size else of for of in caches[0]]
-        prepared = prepare(*held)
+        in_pages = [_in_pages(of, table, size) if size else of for of in caches[0]]
+        prepared = prepare(*in_pages)
         prepared()
         torch.cuda.synchronize()
         error, registers = error_of(out, q, k, v), max(loaded.registers for loaded in prepared.kernels)
@@ -237,28 +237,28 @@ def main() -> None:
     )
     parser.add_argument("--compile", action="store_true", help="compile only, on all cores")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    cases = [Case(*map(int, case.split("x"))) for case in given.cases]
-    variants = [{}, *map(options_of, given.tries)]
-    if given.compile:
+    arguments = parser.parse_args()
+    cases = [Case(*map(int, case.split("x"))) for case in arguments.cases]
+    variants = [{}, *map(options_of, arguments.tries)]
+    if arguments.compile:
         with ProcessPoolExecutor() as pool:
-            tried = [pool.submit(refusal, case, options, given.target) for case in cases for options in variants]
-            print([found for one in tried if isinstance(found := one.result(), str)])
+            tried = [pool.submit(refusal, case, options, arguments.target) for case in cases for options in variants]
+            print([measured for one in tried if isinstance(measured := one.result(), str)])
         return
     torch.manual_seed(0)
     rate, rows = copy_rate(), list[Row]()
     print(f"{torch.cuda.get_device_name()}, copy {rate / 1e6:.2f} TB/s")
     for case in cases:
-        found = measure(case, variants, given.target, rate)
-        for row in found:
+        measured = measure(case, variants, arguments.target, rate)
+        for row in measured:
             print(
                 f"{row.case:20} {row.microseconds:8.1f} us  error {row.error:.1e}  {row.name} {row.registers or ''} "
                 f"{row.schedule}",
                 flush=True,
             )
-        rows += found
-    if given.json is not None:
-        given.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+        rows += measured
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
 
 
 if __name__ == "__main__":

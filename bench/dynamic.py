@@ -77,10 +77,10 @@ def measure(torch: Any, timer: Timer, size: tuple[int, int, int], dynamic: Kerne
     times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(timer.repeats + 3):
         for name, call in calls.items():
-            found = timer.once(call)
+            milliseconds = timer.once(call)
             if turn >= 3:
-                times[name].append(1000 * found)
-    rows = {name: statistics.median(found) for name, found in times.items()}
+                times[name].append(1000 * milliseconds)
+    rows = {name: statistics.median(milliseconds) for name, milliseconds in times.items()}
     rows["call"] = microseconds_of_a_call(torch, lambda: dynamic(a, b, c))
     return rows
 
@@ -94,21 +94,21 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch = find_torch("operands and the peer")
-    timer, dynamic, found = (
+    timer, dynamic, static = (
         Timer(torch, options.repeats),
         compiled("?", "?", "?", ANYWHERE),
         dict[str, dict[str, float]](),
     )
     for size in options.sizes:
-        rows = found["x".join(map(str, size))] = measure(torch, timer, size, dynamic)
-        if len(found) == 1:
+        rows = static["x".join(map(str, size))] = measure(torch, timer, size, dynamic)
+        if len(static) == 1:
             print("| | " + " | ".join(rows) + " |\n| --- |" + " ---: |" * len(rows))
         print(
             f"| {'x'.join(map(str, size))} | " + " | ".join(f"{value:.1f}" for value in rows.values()) + " |",
             flush=True,
         )
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1))
+        options.json.write_text(json.dumps(static, indent=1))
 
 
 if __name__ == "__main__":

@@ -110,12 +110,12 @@ def same_words(torch: Any, body: str, target: str, schedule: dict[str, Any]) -> 
     a, b = (rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((m, k), (k, n)))
     bias, residual = rng.standard_normal(n).astype(np.float32), rng.standard_normal((m, n)).astype(ml_dtypes.bfloat16)
     kernel = compile(text(SMALL, body), target=target, **schedule)
-    found: list[Any] = []
+    words: list[Any] = []
     for device in ("cuda", "interp"):
         d = np.full((m, n), np.nan, ml_dtypes.bfloat16)
         kernel(a, b, bias, residual, d, device=device)
-        found.append(d.view(np.uint16))
-    return bool((found[0] == found[1]).all())
+        words.append(d.view(np.uint16))
+    return bool((words[0] == words[1]).all())
 
 
 def measure(torch: Any, timer: Timer, size: tuple[int, int, int], target: str, schedule: dict[str, Any]) -> list[Row]:

@@ -205,15 +205,15 @@ def parse_schedule(text: str) -> dict[str, Any]:
 
 def compiled(experts: Experts, kinds: list[str], schedules: list[str], target: str) -> dict[str, Kernel]:
     """The kernels to measure, for weights along n (`rows`) and along k (`columns`), and the gradient of the weights."""
-    found: dict[str, Kernel] = {}
+    kernels: dict[str, Kernel] = {}
     for kind in kinds:
         text = experts.gradient_text() if kind == GRADIENT else experts.text(transposed=kind == COLUMNS)
         for schedule in schedules:
             try:
-                found[f"{kind} {schedule}".strip()] = compile(text, target=target, **parse_schedule(schedule))
+                kernels[f"{kind} {schedule}".strip()] = compile(text, target=target, **parse_schedule(schedule))
             except CompileError as error:
                 print(f"{experts}, {kind} {schedule}: {error}", file=sys.stderr)
-    return found
+    return kernels
 
 
 def main() -> None:
@@ -225,22 +225,24 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--compile-only", action="store_true", help="fill the cache of kernels, and measure nothing")
-    given = parser.parse_args()
-    problems = [Experts.of(text) for text in given.sizes]
-    kernels = {problem: compiled(problem, given.kinds, ["", *given.schedule], given.target) for problem in problems}
-    if given.compile_only:
+    options = parser.parse_args()
+    problems = [Experts.of(text) for text in options.sizes]
+    kernels = {
+        problem: compiled(problem, options.kinds, ["", *options.schedule], options.target) for problem in problems
+    }
+    if options.compile_only:
         return
     torch = gemm.find_torch("torch._grouped_mm and the random operands")
-    timer = gemm.Timer(torch, given.repeats)
+    timer = gemm.Timer(torch, options.repeats)
     for problem in problems:
-        for groups in given.groups:
+        for groups in options.groups:
             measured = list(calls(torch, problem, kernels[problem], groups))
             times = milliseconds(timer, measured)
             peers = {each.kind: ms for each, ms in zip(measured, times, strict=True) if each.name.startswith("torch")}
             for each, ms in zip(measured, times, strict=True):
                 error = "" if each.error is None else f"{each.error:.1e}"
-                found = f"{1e3 * ms:9.1f} us {problem.operations / ms / 1e9:7.1f} TFLOP/s {peers[each.kind] / ms:6.2f}"
-                print(f"{problem!s:20} {groups:7} {each.name:58} {found} {error}", flush=True)
+                line = f"{1e3 * ms:9.1f} us {problem.operations / ms / 1e9:7.1f} TFLOP/s {peers[each.kind] / ms:6.2f}"
+                print(f"{problem!s:20} {groups:7} {each.name:58} {line} {error}", flush=True)
             del measured
         torch.cuda.empty_cache()
 

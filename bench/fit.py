@@ -107,9 +107,9 @@ class Fit:
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
         every = [values for row in rows for values in row.features]
-        found = sorted({name for values in every for name in values})
-        self.names = list(combinations_with_replacement(found, 2)) + [(name,) for name in found]
-        table = {name: np.array([values.get(name, 0.0) for values in every]) for name in found}
+        single = sorted({name for values in every for name in values})
+        self.names = list(combinations_with_replacement(single, 2)) + [(name,) for name in single]
+        table = {name: np.array([values.get(name, 0.0) for values in every]) for name in single}
         columns, seen = list[Any](), dict[bytes, tuple[str, ...]]()
         for names in sorted(self.names, key=len):
             column = np.prod([table[name] for name in names], axis=0)
@@ -158,9 +158,9 @@ class Fit:
                 ours.append(row.peer / times[min(range(len(times)), key=rating.__getitem__)])
                 best.append(row.peer / min(times))
         above = [sum(ratio > 0.95 for ratio in ratios) / len(ratios) for ratios in (ours, best)]
-        mean, most = statistics.geometric_mean(ours), statistics.geometric_mean(best)
+        mean, possible = statistics.geometric_mean(ours), statistics.geometric_mean(best)
         print(
-            f"{what:30} {len(ours)} rows, of the best time {most / mean:.4f}, of cuBLAS {mean:.3f}, "
+            f"{what:30} {len(ours)} rows, of the best time {possible / mean:.4f}, of cuBLAS {mean:.3f}, "
             f"above 0.95 {above[0]:.1%} (the best {above[1]:.1%}), least {min(ours):.2f}"
         )
 

@@ -145,13 +145,13 @@ def product_launch(kernel: Kernel) -> tuple[int, Schedule]:
 
 def relative_error(torch: Any, a: Any, b: Any, c: Any) -> float:
     """||C - A B|| / ||A B||, with the product in float64, some rows at a time."""
-    wrong, whole, wide = 0.0, 0.0, b.double()
+    wrong, largest, wide = 0.0, 0.0, b.double()
     for start in range(0, a.shape[0], 1024):
         expected = a[start : start + 1024].double() @ wide
         wrong += float((c[start : start + 1024].double() - expected).square().sum())
-        whole += float(expected.square().sum())
+        largest += float(expected.square().sum())
     torch.cuda.synchronize()
-    return (wrong / whole) ** 0.5
+    return (wrong / largest) ** 0.5
 
 
 def parse_size(text: str) -> tuple[int, int, int]:

@@ -63,12 +63,12 @@ def main() -> None:
     parser.add_argument("--structure", action="append", type=parse_structure, metavar="'FIELD=N ...'")
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch = gemm.find_torch("cuBLAS and the random operands")
-    timer = gemm.Timer(torch, given.repeats)
-    structures = given.structure or [hopper.Structure(), hopper.Structure(m=256, n=128), hopper.Structure(cluster=2)]
-    rows = [row for n in given.sizes for row in measured(torch, timer, n, structures)]
-    gemm.report(torch, rows, given.json)
+    timer = gemm.Timer(torch, options.repeats)
+    structures = options.structure or [hopper.Structure(), hopper.Structure(m=256, n=128), hopper.Structure(cluster=2)]
+    rows = [row for n in options.sizes for row in measured(torch, timer, n, structures)]
+    gemm.report(torch, rows, options.json)
 
 
 if __name__ == "__main__":

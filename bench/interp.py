@@ -190,8 +190,8 @@ def theirs(sm: int, instruction: str, a: Words, b: Words, repeats: int) -> tuple
                 d.copy_(model(left[i : i + size], right[:, j : j + size], torch.zeros_like(d)))
 
     seconds = min(best(partial(run, size), repeats) for size in (16, 32, 64, 128, 256))
-    found: Words = result.numpy()
-    return found.view(f"u{found.itemsize}"), seconds
+    words: Words = result.numpy()
+    return words.view(f"u{words.itemsize}"), seconds
 
 
 def matmul(n: int) -> tuple[Callable[[], object], float]:
@@ -271,10 +271,10 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def memory_table(found: list[Peak]) -> str:
+def memory_table(rows: list[Peak]) -> str:
     """The peaks as text."""
     lines = [f"{'peak of memory, MB':<48} {'arrays':>16} {'peak':>9} {'limit':>10}"]
-    for p in found:
+    for p in rows:
         verdict = "met" if p.peak <= p.limit else "MISSED"
         lines.append(f"{p.name:<48} {p.arrays:>16.1f} {p.peak:>9.0f} {p.limit:>10.0f} {verdict}")
     return "\n".join(lines)
@@ -302,8 +302,8 @@ def main() -> None:
     if importlib.util.find_spec(PEER) is None:
         print(f"\n{PEER_MISSING}")
     if arguments.json:
-        found = {"speed": [asdict(r) for r in rows], "growth": grown, "memory": [asdict(p) for p in memory]}
-        arguments.json.write_text(json.dumps(found, indent=2) + "\n")
+        record = {"speed": [asdict(r) for r in rows], "growth": grown, "memory": [asdict(p) for p in memory]}
+        arguments.json.write_text(json.dumps(record, indent=2) + "\n")
 
 
 if __name__ == "__main__":

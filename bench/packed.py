@@ -129,7 +129,7 @@ def compiled(product: Packed, schedules: list[str]) -> dict[str, Kernel]:
 def measured(torch: Any, timer: ReadTimer, product: Packed, kernels: dict[str, Kernel]) -> dict[str, float]:
     """Prints the time of each kernel, alone and in a row, the share of memory's bandwidth, and its error. Returns the
     milliseconds in a row."""
-    found = dict[str, float]()
+    times = dict[str, float]()
     m, n, k, bits, group, points, *_, floats = product
     dtype = torch.bfloat16 if product.kind == "bf16" else torch.float16
     low = 0 if points or floats else -(1 << bits - 1)
@@ -137,7 +137,7 @@ def measured(torch: Any, timer: ReadTimer, product: Packed, kernels: dict[str, K
     s, z = (torch.rand((k // group, n), device="cuda") for _ in range(2))
     s, z = (s / 64 + 1e-3).to(dtype), (z * (1 << bits)).floor().to(dtype)
     a = torch.randn((m, k), device="cuda", dtype=dtype)
-    held = torch.from_numpy(pack_weights(q.numpy().astype("uint8" if low == 0 else "int8"), bits)).cuda()
+    packed = torch.from_numpy(pack_weights(q.numpy().astype("uint8" if low == 0 else "int8"), bits)).cuda()
     values = q.cuda().to(dtype)
     if floats:
         table = torch.tensor(NIBBLES, device="cuda", dtype=dtype)
@@ -150,27 +150,30 @@ def measured(torch: Any, timer: ReadTimer, product: Packed, kernels: dict[str, K
     del w, each, values
     for text, kernel in kernels.items():
         out = torch.full((m, n), float("nan"), device="cuda", dtype=torch.bfloat16)
-        given = [a, held, s, *([z] if points else []), out]
-        given[2] = given[2].view(torch.float8_e8m0fnu) if floats else given[2]
-        given = [x.view(shape) for x, shape in zip(given, product.shapes, strict=True)]
-        prepared = kernel.prepare(*given)
+        arguments = [a, packed, s, *([z] if points else []), out]
+        arguments[2] = arguments[2].view(torch.float8_e8m0fnu) if floats else arguments[2]
+        arguments = [x.view(shape) for x, shape in zip(arguments, product.shapes, strict=True)]
+        prepared = kernel.prepare(*arguments)
         prepared()
         torch.cuda.synchronize()
         error = float((out.double() - exact).norm() / exact.norm())
         if not error < LIMIT:
             print(f"{product}: relative error {error:.1e} with {text or 'the default'}", file=sys.stderr)
-        ms, copies = timer.milliseconds(prepared), [held.clone() for _ in range(max(1, ROTATED_BYTES // held.numel()))]
+        ms, copies = (
+            timer.milliseconds(prepared),
+            [packed.clone() for _ in range(max(1, ROTATED_BYTES // packed.numel()))],
+        )
 
-        def calls(kernel: Kernel = kernel, copies: Any = copies, given: Any = given) -> list[Any]:
-            return [kernel.prepare(given[0], copy.view(product.shapes[1]), *given[2:]) for copy in copies]
+        def calls(kernel: Kernel = kernel, copies: Any = copies, of_call: Any = arguments) -> list[Any]:
+            return [kernel.prepare(of_call[0], copy.view(product.shapes[1]), *of_call[2:]) for copy in copies]
 
-        row = found[text] = in_a_row(torch, calls)
+        row = times[text] = in_a_row(torch, calls)
         registers = max(loaded.registers for loaded in prepared.kernels)
-        rates = f"{held.numel() / ms / 1e6:6.0f} GB/s {2 * m * n * k / ms / 1e9:6.0f} TFLOP/s"
+        rates = f"{packed.numel() / ms / 1e6:6.0f} GB/s {2 * m * n * k / ms / 1e9:6.0f} TFLOP/s"
         name = "mxfp4" if floats else f"W{bits} g{group}"
         print(f"{m:5} {name:7} {ms * 1e3:8.1f} us, in a row {row * 1e3:8.1f} {rates} {error:.1e} {registers:4} "
               f"{text or kernel.schedule[-1]}", flush=True)  # fmt: skip
-    return found
+    return times
 
 
 def main() -> None:

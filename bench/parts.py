@@ -27,7 +27,7 @@ GATES = (2048, 14336, 4096), (16, 14336, 4096), (512, 4096, 1024), (4096, 4096, 
 class Parts(NamedTuple):
     """Memory, its parts by offsets and sizes, and whether there are zeros around them."""
 
-    whole: tuple[int, ...]
+    shape: tuple[int, ...]
     pieces: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
     filled: bool
 
@@ -55,10 +55,10 @@ def memref(shape: Sequence[int], more: str = "") -> str:
 
 def writer(parts: Parts, chosen: Sequence[int]) -> str:
     """A function of the writers with these numbers: the fill, if there is one, then a copy for each part."""
-    arguments, lines = [f"%y: {memref(parts.whole)}"], list[str]()
-    strides = [prod(parts.whole[i + 1 :]) for i in range(len(parts.whole))]
+    arguments, lines = [f"%y: {memref(parts.shape)}"], list[str]()
+    strides = [prod(parts.shape[i + 1 :]) for i in range(len(parts.shape))]
     if parts.filled and 0 in chosen:
-        lines += ["%z = arith.constant 0.0 : f16", f"linalg.fill ins(%z : f16) outs(%y : {memref(parts.whole)})"]
+        lines += ["%z = arith.constant 0.0 : f16", f"linalg.fill ins(%z : f16) outs(%y : {memref(parts.shape)})"]
     for number, (offsets, sizes) in enumerate(parts.pieces):
         if number + parts.filled not in chosen:
             continue
@@ -66,7 +66,7 @@ def writer(parts: Parts, chosen: Sequence[int]) -> str:
         kind = memref(sizes, f", strided<{strides}, offset: {start}>")
         arguments.append(f"%x{number}: {memref(sizes)}")
         place = f"{list(offsets)} {list(sizes)} {[1] * len(sizes)}"
-        lines.append(f"%v{number} = memref.subview %y{place} : {memref(parts.whole)} to {kind}")
+        lines.append(f"%v{number} = memref.subview %y{place} : {memref(parts.shape)} to {kind}")
         lines.append(f"linalg.copy ins(%x{number} : {memref(sizes)}) outs(%v{number} : {kind})")
     return f"func.func @f({', '.join(arguments)}) {{\n{chr(10).join(lines)}\nreturn\n}}"
 

@@ -19,8 +19,8 @@ def dense_row(name: str) -> Mma:
 
 def sparse_row(name: str) -> Mma:
     """The largest `mma.sp::ordered_metadata` for operands of a type."""
-    found = [r for r in sparse_rows() if r.a.name == r.b.name == name and r.ordered and not (r.satfinite or r.kind)]
-    return _largest(found, name)
+    rows = [r for r in sparse_rows() if r.a.name == r.b.name == name and r.ordered and not (r.satfinite or r.kind)]
+    return _largest(rows, name)
 
 
 def _largest(rows: Iterable[Mma], name: str) -> Mma:
@@ -38,17 +38,20 @@ def ptx_of(row: Mma, target: str) -> str:
     """
     count = ACCUMULATORS
     na, nb, nd = (row.registers(role) for role in "abd")
-    held = {"f64": "f64", "s32": "b32"}.get(row.d.name, "f32")
-    given = "f64" if row.a.name == "f64" else "b32"
+    constraint = {"f64": "f64", "s32": "b32"}.get(row.d.name, "f32")
+    asm_letter = "f64" if row.a.name == "f64" else "b32"
     lines = [".version 8.5", f".target {target}", ".address_size 64", ".visible .entry peak(.param .u64 out)", "{"]
     lines += [".reg .pred %p; .reg .b32 %r<4>; .reg .b64 %d<3>;"]
-    lines += [f".reg .{held} %f<{nd * count + 1}>; .reg .{given} %x<{na + nb * count}>;", "mov.u32 %r0, %tid.x;"]
+    lines += [
+        f".reg .{constraint} %f<{nd * count + 1}>; .reg .{asm_letter} %x<{na + nb * count}>;",
+        "mov.u32 %r0, %tid.x;",
+    ]
     for i in range(na + nb * count):
         # Small distinct numbers: bits 0x3C00 to 0x3CFF are near 1 in f16 and tiny in bf16, and never NaN.
         lines.append(f"mad.lo.u32 %r2, %r0, {2 * i + 1}, 0x3C003C00;")
-        lines.append(f"cvt.rn.f64.u32 %x{i}, %r2;" if given == "f64" else f"mov.b32 %x{i}, %r2;")
-    zero = {"f32": "0f00000000", "f64": "0d0000000000000000"}.get(held, "0")
-    lines += [f"mov.{held} %f{i}, {zero};" for i in range(nd * count + 1)]
+        lines.append(f"cvt.rn.f64.u32 %x{i}, %r2;" if asm_letter == "f64" else f"mov.b32 %x{i}, %r2;")
+    zero = {"f32": "0f00000000", "f64": "0d0000000000000000"}.get(constraint, "0")
+    lines += [f"mov.{constraint} %f{i}, {zero};" for i in range(nd * count + 1)]
     lines += ["mov.u32 %r1, 0;", "mov.u32 %r3, 0x44444444;", "again:"]
     if row.a.is_float and row.a.bits == 8:
         lines += [f"xor.b32 %x{i}, %x{i}, %r1;" for i in range(na)]
@@ -61,11 +64,11 @@ def ptx_of(row: Mma, target: str) -> str:
         acc = group("f", nd * i, nd)
         lines.append(f"{row.spelling} {acc}, {group('x', 0, na)}, {group('x', na + nb * i, nb)}, {acc}{metadata};")
     lines += ["add.u32 %r1, %r1, 1;", f"setp.lt.u32 %p, %r1, {TURNS};", "@%p bra again;"]
-    add = {"f32": "add.f32", "f64": "add.f64"}.get(held, "add.s32")
+    add = {"f32": "add.f32", "f64": "add.f64"}.get(constraint, "add.s32")
     lines += [f"{add} %f{nd * count}, %f{nd * count}, %f{i};" for i in range(nd * count)]
-    size = 8 if held == "f64" else 4
+    size = 8 if constraint == "f64" else 4
     lines += ["ld.param.u64 %d0, [out];", f"mul.wide.u32 %d1, %r0, {size};", "add.u64 %d2, %d0, %d1;"]
-    lines += [f"st.global.{held} [%d2], %f{nd * count};", "ret;", "}"]
+    lines += [f"st.global.{constraint} [%d2], %f{nd * count};", "ret;", "}"]
     return "\n".join(lines)
 
 

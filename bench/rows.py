@@ -301,14 +301,14 @@ def timed(graphs: Sequence[tuple[torch.cuda.CUDAGraph, int]]) -> list[float]:
     """Microseconds of each of so many calls of graphs, which take turns."""
     times: list[list[float]] = [[] for _ in graphs]
     for _ in range(REPLAYS + 1):
-        for (graph, count), found in zip(graphs, times, strict=True):
+        for (graph, count), milliseconds in zip(graphs, times, strict=True):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
             graph.replay()
             end.record()
             end.synchronize()
-            found.append(1e3 * start.elapsed_time(end) / count)
-    return [statistics.median(found[1:]) for found in times]
+            milliseconds.append(1e3 * start.elapsed_time(end) / count)
+    return [statistics.median(milliseconds[1:]) for milliseconds in times]
 
 
 def errors(case: Case, operands: Sequence[Tensor], results: Sequence[Tensor], own: Sequence[Tensor]) -> list[float]:
@@ -329,8 +329,8 @@ def errors(case: Case, operands: Sequence[Tensor], results: Sequence[Tensor], ow
     wide = [x.double() if x.is_floating_point() else x for x in wide]
     worst = [0.0, 0.0]
     for exact, mine, peer in zip(leaves(case.function(*wide)), results, own, strict=True):
-        for number, found in enumerate((mine, peer)):
-            part = found if sums else found[:SAMPLE]
+        for number, result in enumerate((mine, peer)):
+            part = result if sums else result[:SAMPLE]
             off = (part.double() - exact.double()).abs().max() / exact.double().abs().max()
             worst[number] = max(worst[number], float(off))
     return worst

@@ -84,16 +84,16 @@ def measured(
 
     for name, kernel in kernels.items():
         d = torch.full((m, n), float("nan"), device="cuda", dtype=torch.bfloat16)
-        given = a, of_a, b, of_b, d
+        arguments = a, of_a, b, of_b, d
         try:
-            kernel(*given)
+            kernel(*arguments)
             torch.cuda.synchronize()
         except WarploomError as failed:
             print(f"{size}, {name}: {failed}", file=sys.stderr)
             continue
         if not (error := error_of(d)) <= LIMIT:
             print(f"{size}, {name}: relative error {error:.2e}", file=sys.stderr)
-        yield row(name, lambda kernel=kernel, given=given: kernel(*given), error)
+        yield row(name, lambda kernel=kernel, arguments=arguments: kernel(*arguments), error)
 
     def peer() -> Any:
         return torch._scaled_mm(a, b.t(), scale_a=of_a.t(), scale_b=of_b.t(), out_dtype=torch.bfloat16)
@@ -106,14 +106,14 @@ def measured(
 
 def compiled(size: tuple[int, int, int], schedules: list[str], target: str) -> dict[str, Kernel]:
     """The kernels to measure."""
-    found: dict[str, Kernel] = {}
+    kernels: dict[str, Kernel] = {}
     for schedule in schedules:
         fields: dict[str, Any] = dict(pair.split("=") for pair in schedule.split(",")) if schedule else {}
         try:
-            found[f"ours {schedule}".strip()] = compile(text(*size), target=target, **fields)
+            kernels[f"ours {schedule}".strip()] = compile(text(*size), target=target, **fields)
         except CompileError as error:
             print(f"{size}, {schedule}: {error}", file=sys.stderr)
-    return found
+    return kernels
 
 
 def main() -> None:
@@ -123,13 +123,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--compile-only", action="store_true", help="fill the cache of kernels, and measure nothing")
-    given = parser.parse_args()
-    sizes = [(m, n, k) for m, n, k in (map(int, text.split("x")) for text in given.sizes)]
-    kernels = {size: compiled(size, ["", *given.schedule], given.target) for size in sizes}
-    if given.compile_only:
+    options = parser.parse_args()
+    sizes = [(m, n, k) for m, n, k in (map(int, text.split("x")) for text in options.sizes)]
+    kernels = {size: compiled(size, ["", *options.schedule], options.target) for size in sizes}
+    if options.compile_only:
         return
     torch = gemm.find_torch("torch._scaled_mm and the random operands")
-    timer = gemm.Timer(torch, given.repeats)
+    timer = gemm.Timer(torch, options.repeats)
     for size in sizes:
         rows = list(measured(torch, timer, size, kernels[size]))
         peer = next((row.tflops for row in rows if row.name.startswith("torch")), float("nan"))

@@ -64,7 +64,7 @@ def read(path: Path = SHAPES) -> list[Shape]:
     Raises:
         SystemExit: naming the line that has none.
     """
-    found: list[Shape] = []
+    shapes: list[Shape] = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -72,8 +72,8 @@ def read(path: Path = SHAPES) -> list[Shape]:
         if len(words) < 4 or not all(word.isdigit() and int(word) for word in words[:3]):
             raise SystemExit(f"{path}:{number}: error: expected M N K and the layer, got '{line}'")
         m, n, k = map(int, words[:3])
-        found.append(Shape(m, n, k, words[3]))
-    return found
+        shapes.append(Shape(m, n, k, words[3]))
+    return shapes
 
 
 def alternating(timer: Timer, calls: Sequence[Callable[[], object]]) -> list[float]:
@@ -83,36 +83,36 @@ def alternating(timer: Timer, calls: Sequence[Callable[[], object]]) -> list[flo
         for _ in range(3):
             call()
     for _ in range(timer.repeats):
-        for call, found in zip(calls, times, strict=True):
-            found.append(timer.once(call))
-    return [statistics.median(found) for found in times]
+        for call, milliseconds in zip(calls, times, strict=True):
+            milliseconds.append(timer.once(call))
+    return [statistics.median(milliseconds) for milliseconds in times]
 
 
-def lower(shape: Shape, given: dict[str, Any], target: str) -> Kernel | str:
+def lower(shape: Shape, schedule: dict[str, Any], target: str) -> Kernel | str:
     """Our kernel of a shape, or why its schedule does not fit."""
     try:
-        return compile(KINDS["bf16"].text((shape.m, shape.n, shape.k), "bf16", False), target=target, **given)
+        return compile(KINDS["bf16"].text((shape.m, shape.n, shape.k), "bf16", False), target=target, **schedule)
     except CompileError as error:
-        return f"{shape}, {given}: {error}"
+        return f"{shape}, {schedule}: {error}"
 
 
 def warm(shapes: Sequence[Shape], schedules: Sequence[dict[str, Any]], target: str) -> None:
     """Compiles everything on all cores, so that it is found on disk later."""
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        for made in [pool.submit(_fill, shape, given, target) for shape in shapes for given in schedules]:
+        for made in [pool.submit(_fill, shape, schedule, target) for shape in shapes for schedule in schedules]:
             made.result()
 
 
-def _fill(shape: Shape, given: dict[str, Any], target: str) -> None:
-    lower(shape, given, target)
+def _fill(shape: Shape, schedule: dict[str, Any], target: str) -> None:
+    lower(shape, schedule, target)
 
 
 def compiled(
     torch: Any, shape: Shape, schedules: Sequence[dict[str, Any]], target: str, a: Any, b: Any, check: bool
 ) -> Iterator[tuple[str, Callable[[], object]]]:
     """Calls of our kernels, one for each schedule that fits, and the schedules; checked if asked for."""
-    for given in schedules:
-        if isinstance(kernel := lower(shape, given, target), str):
+    for schedule in schedules:
+        if isinstance(kernel := lower(shape, schedule, target), str):
             print(kernel, file=sys.stderr)
             continue
         c = output(torch, (shape.m, shape.n), "bf16")
@@ -120,7 +120,7 @@ def compiled(
         call()
         call.wait()
         if check and not (error := relative_error(torch, a, b, c)) <= ERROR_LIMIT["bf16"]:
-            raise SystemExit(f"{shape}, {given}: relative error {error:.2e}")
+            raise SystemExit(f"{shape}, {schedule}: relative error {error:.2e}")
         yield str(product_launch(kernel)[1]), call
 
 

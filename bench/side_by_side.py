@@ -85,9 +85,9 @@ def run(path: str, size: str, target: str, turns: int, schedule: object = None) 
     if done.returncode:
         sys.exit(f"error: {done.stderr.strip().splitlines()[-1]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    whole = 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    cpu_seconds = 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     warm, memory = json.loads(done.stdout)
-    return whole, warm, memory
+    return cpu_seconds, warm, memory
 
 
 def show(what: str, runs: Sequence[Sequence[float]]) -> None:

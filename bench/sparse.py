@@ -78,11 +78,11 @@ class Problem:
         values, metadata = compress(pruned)
 
         def up(array: Any) -> Any:
-            held = np.ascontiguousarray(array).view(f"i{array.dtype.itemsize}")
-            return torch.from_numpy(held).cuda().view(dense.dtype)
+            words = np.ascontiguousarray(array).view(f"i{array.dtype.itemsize}")
+            return torch.from_numpy(words).cuda().view(dense.dtype)
 
-        held = torch.from_numpy(metadata).cuda()
-        return Problem(size, kind, out, transposed, (up(pruned), up(values), held, b))
+        encoded = torch.from_numpy(metadata).cuda()
+        return Problem(size, kind, out, transposed, (up(pruned), up(values), encoded, b))
 
     @property
     def text(self) -> str:
@@ -131,32 +131,32 @@ def peers(torch: Any, timer: Timer, name: str, problem: Problem) -> list[Row]:
     (m, n, k), (dense, _, _, b), right = problem.size, problem.operands, problem.right
     label, operations = f"{m}x{n}x{k}", 2 * m * n * k
     wide = {"out_dtype": getattr(torch, {"s8": "int32", "e4m3": "bfloat16"}[name])} if name in ("s8", "e4m3") else {}
-    found: list[Row] = []
+    rows: list[Row] = []
     try:
         packed = torch._cslt_compress(dense)
         best = torch._cslt_sparse_mm_search(packed, right, **wide)
         call = graphed(torch, lambda: torch._cslt_sparse_mm(packed, right, alg_id=best, **wide))
         ms = timer.milliseconds(call)
-        found.append(Row("cuSPARSELt", label, name, OUTPUTS[name], operations / ms / 1e9, ms))
+        rows.append(Row("cuSPARSELt", label, name, OUTPUTS[name], operations / ms / 1e9, ms))
     except RuntimeError as error:  # of types that it does not take
         print(f"cuSPARSELt, {label} {name}: {error}", file=sys.stderr)
     by_columns = b if problem.transposed else b.t().contiguous()
     ms = timer.milliseconds(problem.kind.peer(torch, dense, right, by_columns, OUTPUTS[name]))
-    found.append(Row(f"{problem.kind.peer_name}, dense", label, name, OUTPUTS[name], operations / ms / 1e9, ms))
-    return found
+    rows.append(Row(f"{problem.kind.peer_name}, dense", label, name, OUTPUTS[name], operations / ms / 1e9, ms))
+    return rows
 
 
 def measured(
     torch: Any, timer: Timer, name: str, problem: Problem, target: str, schedules: Sequence[dict[str, Any]]
 ) -> list[Row]:
     """Our kernels, one for each schedule, and the peers."""
-    found: list[Row] = []
+    rows: list[Row] = []
     for schedule in schedules:
         try:
-            found.append(ours(torch, timer, name, problem, target, schedule))
+            rows.append(ours(torch, timer, name, problem, target, schedule))
         except CompileError as error:
             print(f"{name}, {schedule}: {error}", file=sys.stderr)
-    return found + peers(torch, timer, name, problem)
+    return rows + peers(torch, timer, name, problem)
 
 
 def main() -> None:

@@ -83,8 +83,8 @@ def measured(torch: Any, bench: Graphs, size: tuple[int, int, int], sweep: Seque
     with torch.cuda.stream(bench.stream):
         for name, kernel in kernels(size, sweep).items():
             pairs = [(a, w[:columns], w[columns:], out) for (a, w, _), out in zip(sets, outs, strict=True)]
-            given = sets if name == "product alone" else pairs
-            calls[name] = [kernel.prepare(*operands) for operands in given]
+            pool = sets if name == "product alone" else pairs
+            calls[name] = [kernel.prepare(*operands) for operands in pool]
             if name != "product alone":
                 check(torch, calls[name][0], *pairs[0])
         calls["torch.mm alone"] = [lambda a=a, w=w, out=out: torch.mm(a, w.t(), out=out) for a, w, out in sets]

@@ -53,8 +53,8 @@ class Block(torch.nn.Module):
         width = x.shape[-1]
         parts = self.attention(self.first(x)).split(width, dim=-1)
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
-        found = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.joined(found.transpose(1, 2).flatten(2))
+        attention = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.joined(attention.transpose(1, 2).flatten(2))
         return x + self.down(torch.nn.functional.gelu(self.up(self.second(x)), approximate="tanh"))
 
 
@@ -116,9 +116,9 @@ def results(call: Forward, block: Block, x: torch.Tensor, grad: torch.Tensor) ->
     return [out.detach(), x.grad, *(p.grad.clone() for p in block.parameters() if p.grad is not None)]
 
 
-def distance(found: list[Any], exact: list[Any]) -> float:
+def distance(result: list[Any], exact: list[Any]) -> float:
     """The largest relative distance, in the Frobenius norm."""
-    return max(float((f.float() - e).norm() / e.norm()) for f, e in zip(found, exact, strict=True))
+    return max(float((f.float() - e).norm() / e.norm()) for f, e in zip(result, exact, strict=True))
 
 
 def check(block: Block, options: argparse.Namespace) -> dict[str, float]:
@@ -129,14 +129,14 @@ def check(block: Block, options: argparse.Namespace) -> dict[str, float]:
     """
     shape = (1, options.length, options.width)
     x, grad = (torch.randn(shape, device=options.device).bfloat16() for _ in range(2))
-    whole = Block(options.width, options.heads).to(options.device)
-    whole.load_state_dict({name: value.float() for name, value in block.state_dict().items()})
-    exact = results(whole, whole, x.float(), grad.float())
-    found = {name: distance(results(compiled(block, name), block, x, grad), exact) for name in options.backends}
-    for name, error in found.items():
-        if not error <= TOLERANCE * found["eager"]:
-            raise SystemExit(f"{name}: {error:.2e} from f32, eager {found['eager']:.2e}")
-    return found
+    layer = Block(options.width, options.heads).to(options.device)
+    layer.load_state_dict({name: value.float() for name, value in block.state_dict().items()})
+    exact = results(layer, layer, x.float(), grad.float())
+    errors = {name: distance(results(compiled(block, name), block, x, grad), exact) for name in options.backends}
+    for name, error in errors.items():
+        if not error <= TOLERANCE * errors["eager"]:
+            raise SystemExit(f"{name}: {error:.2e} from f32, eager {errors['eager']:.2e}")
+    return errors
 
 
 def measured(block: Block, errors: dict[str, float], options: argparse.Namespace) -> list[Row]:
@@ -152,8 +152,8 @@ def measured(block: Block, errors: dict[str, float], options: argparse.Namespace
 
     def add(what: str, steps: list[Callable[[], object]]) -> None:
         times = timer.medians(steps)
-        for name, found in zip(calls, times, strict=True):
-            rows.append(Row(f"{name}, {what}", found, found / times[0], f"{errors[name]:.2e} from f32"))
+        for name, milliseconds in zip(calls, times, strict=True):
+            rows.append(Row(f"{name}, {what}", milliseconds, milliseconds / times[0], f"{errors[name]:.2e} from f32"))
 
     def inferred(call: Forward) -> Callable[[], object]:
         def step() -> object:

@@ -101,9 +101,9 @@ class Packed(nn.Module):
         self.group = 128 if layer.in_features % 128 == 0 else 16
         groups = layer.weight.detach().unflatten(1, (-1, self.group))
         scale = groups.abs().amax(2) / 7
-        whole = (groups / scale[:, :, None]).round().add(8).to(torch.uint8).flatten(1)
+        codes = (groups / scale[:, :, None]).round().add(8).to(torch.uint8).flatten(1)
         self.register_buffer("scale", scale)
-        self.register_buffer("weight", whole[:, ::2] | whole[:, 1::2] << 4)
+        self.register_buffer("weight", codes[:, ::2] | codes[:, 1::2] << 4)
 
     def forward(self, x: Tensor) -> Tensor:
         weight = torch.stack((self.weight & 15, self.weight >> 4), -1).flatten(1).to(x.dtype) - 8
@@ -180,9 +180,9 @@ class Experts(nn.Module):
         ends = (chosen.flatten() == numbers[:, None]).sum(1).cumsum(0).to(torch.int32)
         rows = tokens[order // 2]
         gate, up = grouped(rows, self.both, ends).chunk(2, -1)
-        found = grouped(functional.silu(gate) * up, self.down, ends)
-        found = found * weights.flatten()[order].unsqueeze(-1)
-        return torch.zeros_like(tokens).index_add(0, order // 2, found).view(x.shape)
+        outputs = grouped(functional.silu(gate) * up, self.down, ends)
+        outputs = outputs * weights.flatten()[order].unsqueeze(-1)
+        return torch.zeros_like(tokens).index_add(0, order // 2, outputs).view(x.shape)
 
 
 class Decoder(nn.Module):
@@ -565,13 +565,13 @@ ZERO = 2.0**-20
 """Gradients of so small a part of the largest norm are zero but for rounding, as that of the bias of keys."""
 
 
-def distance(found: Sequence[Tensor], exact: Sequence[Tensor]) -> float:
+def distance(result: Sequence[Tensor], exact: Sequence[Tensor]) -> float:
     """The largest relative distance, in the Frobenius norm."""
     norms = [float(e.float().norm()) for e in exact]
     least = max(1e-20, ZERO * max(norms))
     return max(
         float((f.float() - e.float()).norm()) / norm
-        for f, e, norm in zip(found, exact, norms, strict=True)
+        for f, e, norm in zip(result, exact, norms, strict=True)
         if norm > least
     )
 
@@ -643,9 +643,9 @@ def run(name: str, options: argparse.Namespace) -> list[Measured]:
     ):
         torch._dynamo.reset() if small else None
         start = time.perf_counter()
-        found = contender.results()
+        results = contender.results()
         firsts.append(time.perf_counter() - start)
-        errors.append(distance([x.cpu() for x in found], expected))
+        errors.append(distance([x.cpu() for x in results], expected))
         contenders.append(contender)
         print(f"{name}: {contender.name}: {firsts[-1]:.1f} s, {errors[-1]:.2e} from float32", flush=True)
     if options.compile:

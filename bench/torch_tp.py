@@ -45,7 +45,7 @@ class Mlp(torch.nn.Module):
         return self.down(torch.nn.functional.gelu(self.up(x), approximate="tanh"))
 
 
-def whole(options: argparse.Namespace, dtype: torch.dtype) -> Mlp:
+def perceptron(options: argparse.Namespace, dtype: torch.dtype) -> Mlp:
     """The perceptron, the same in every process."""
     torch.manual_seed(0)
     return Mlp(options.width).to(options.device).to(torch.bfloat16).to(dtype)
@@ -65,9 +65,9 @@ def results(call: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> li
     return [out.detach(), x.grad]
 
 
-def distance(found: list[torch.Tensor], exact: list[torch.Tensor]) -> float:
+def distance(result: list[torch.Tensor], exact: list[torch.Tensor]) -> float:
     """The larger relative distance, in the Frobenius norm."""
-    return max(float((f.float() - e).norm() / e.norm()) for f, e in zip(found, exact, strict=True))
+    return max(float((f.float() - e).norm() / e.norm()) for f, e in zip(result, exact, strict=True))
 
 
 def milliseconds(call: Callable[[], object], options: argparse.Namespace) -> float:
@@ -99,8 +99,10 @@ def work(rank: int, size: int, options: argparse.Namespace) -> None:
     dist.init_process_group("nccl" if options.device == "cuda" else "gloo", rank=rank, world_size=size)
     mesh = init_device_mesh(options.device, (size,))
     few, many = drawn(options, options.checked), drawn(options, options.rows).requires_grad_()
-    exact = results(whole(options, torch.float32), few.float())
-    cut = parallelize_module(whole(options, torch.bfloat16), mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    exact = results(perceptron(options, torch.float32), few.float())
+    cut = parallelize_module(
+        perceptron(options, torch.bfloat16), mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()}
+    )
     calls: dict[str, Any] = {"eager": cut, "warploom": torch.compile(cut, backend=torch_backend)}
     errors = {name: distance(results(call, few), exact) for name, call in calls.items()}
     if not errors["warploom"] <= TOLERANCE * errors["eager"]:

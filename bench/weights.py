@@ -72,7 +72,7 @@ class Weights:
         shape = f"{n}x{k}" if self.by_columns else f"{k}x{n}"
         axes = "n, k" if self.by_columns else "k, n"
         kind = self.kind
-        held, wide = f"memref<{shape}xi{self.bits}>", f"memref<{shape}x{kind}>"
+        shape_type, wide = f"memref<{shape}xi{self.bits}>", f"memref<{shape}x{kind}>"
         along = axes.replace("k", f"k floordiv {self.group}") if self.group else "n"
         scales = f"memref<{'x'.join(map(str, self.scale_shape(n, k)))}x{kind}>"
         a, c = f"memref<{m}x{k}x{kind}>", f"memref<{m}x{n}x{kind}>"
@@ -81,11 +81,11 @@ class Weights:
 #a = affine_map<(m, n, k) -> (m, k)>
 #b = affine_map<(m, n, k) -> ({axes})>
 #c = affine_map<(m, n, k) -> (m, n)>
-func.func @f(%A: {a}, %Q: {held}, %S: {scales}, %C: {c}) {{
+func.func @f(%A: {a}, %Q: {shape_type}, %S: {scales}, %C: {c}) {{
   %zero = arith.constant 0.0 : {kind}
   %W = memref.alloc() : {wide}
   linalg.generic {{indexing_maps = [#w, #s, #w], iterator_types = ["parallel", "parallel"]}}
-      ins(%Q, %S : {held}, {scales}) outs(%W : {wide}) {{
+      ins(%Q, %S : {shape_type}, {scales}) outs(%W : {wide}) {{
   ^bb0(%q: i{self.bits}, %s: {kind}, %old: {kind}):
     %0 = arith.sitofp %q : i{self.bits} to {kind}
     %1 = arith.mulf %0, %s{" fastmath<contract>" * self.unrounded} : {kind}
@@ -101,10 +101,10 @@ func.func @f(%A: {a}, %Q: {held}, %S: {scales}, %C: {c}) {{
         """The weights as they lie in memory, and as integers, k x n."""
         half = 1 << self.bits - 1
         q = torch.randint(-half, half, (n, k), device="cuda", dtype=torch.int8)
-        held = q if self.by_columns else q.t().contiguous()
+        codes = q if self.by_columns else q.t().contiguous()
         if self.bits == 4:
-            held = (held[:, ::2] & 15) | (held[:, 1::2] << 4)
-        return held.contiguous(), q.t()
+            codes = (codes[:, ::2] & 15) | (codes[:, 1::2] << 4)
+        return codes.contiguous(), q.t()
 
 
 KINDS = {
@@ -168,7 +168,7 @@ def measure(
 ) -> list[Row]:
     """A kernel for each schedule."""
     (m, n, k), kind = size, torch.bfloat16 if weights.kind == "bf16" else torch.float16
-    a, (held, q) = torch.randn((m, k), device="cuda", dtype=kind), weights.draw(torch, n, k)
+    a, (packed, q) = torch.randn((m, k), device="cuda", dtype=kind), weights.draw(torch, n, k)
     scales = torch.rand(weights.scale_shape(n, k), device="cuda", dtype=kind) / 64
     each = weights.each(scales.double())
     exact = a.double() @ (q.double() * each)
@@ -179,25 +179,25 @@ def measure(
         except CompileError as error:
             print(f"{weights.name} {chosen}: {str(error).splitlines()[0]}", file=sys.stderr)
             continue
-        rows.append(_row(torch, timer, weights, kernel, (a, held, scales), exact))
+        rows.append(_row(torch, timer, weights, kernel, (a, packed, scales), exact))
     return rows
 
 
-def _row(torch: Any, timer: Timer, weights: Weights, kernel: Kernel, given: tuple[Any, ...], exact: Any) -> Row:
-    a, held, scales = given
+def _row(torch: Any, timer: Timer, weights: Weights, kernel: Kernel, arguments: tuple[Any, ...], exact: Any) -> Row:
+    a, packed, scales = arguments
     out = torch.full(exact.shape, float("nan"), device="cuda", dtype=a.dtype)
-    prepared = kernel.prepare(a, held, scales, out)
+    prepared = kernel.prepare(a, packed, scales, out)
     prepared()
     torch.cuda.synchronize()
     error = float((out.double() - exact).norm() / exact.norm())
     if not error < LIMIT:
         raise SystemExit(f"{weights.name}: relative error {error:.1e} with {kernel.schedule}")
     ms = timer.milliseconds(prepared)
-    copies = [held.clone() for _ in range(max(1, ROTATED_BYTES // held.numel()))]
+    copies = [packed.clone() for _ in range(max(1, ROTATED_BYTES // packed.numel()))]
     row = in_a_row(torch, lambda: [kernel.prepare(a, each, scales, out) for each in copies])
     registers = max(loaded.registers for loaded in prepared.kernels)
     schedule = str(kernel.schedule[-1])
-    return Row(weights.name, ms, held.numel() / ms / 1e6, error, schedule, registers, row)
+    return Row(weights.name, ms, packed.numel() / ms / 1e6, error, schedule, registers, row)
 
 
 def peers(torch: Any, timer: Timer, size: tuple[int, int, int]) -> list[Row]:

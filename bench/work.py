@@ -62,9 +62,9 @@ Cases = Iterator[tuple[str, float, float]]
 def products() -> Cases:
     timer = Timer(torch, 15)
     for shape in shapes.read():
-        found = shapes.measure(torch, timer, shape, [{}], TARGET)
+        rows = shapes.measure(torch, timer, shape, [{}], TARGET)
         work = 2 * shape.m * shape.n * shape.k / 1e6
-        yield str(shape), work / found.ours, work / found.peer
+        yield str(shape), work / rows.ours, work / rows.peer
 
 
 def gated() -> Cases:
@@ -83,32 +83,32 @@ def images() -> Cases:
 
 def of_rows() -> Cases:
     for name in rows.CASES:
-        found = rows.measure(name, ELEMENTS // COLUMNS, COLUMNS, TARGET)
-        yield name, found.ours, found.inductor
+        row = rows.measure(name, ELEMENTS // COLUMNS, COLUMNS, TARGET)
+        yield name, row.ours, row.inductor
 
 
 def forward() -> Cases:
     for width, length in attention.CASES:
         size = width, length, attention.WIDTH // width, attention.TOKENS // length
         for causal in (False, True):
-            found = {row.name: row.microseconds for row in attention.measure(size, causal, TARGET, [{}], 10)}
-            yield f"{width} x {length}{', causal' * causal}", found["warploom"], found["cudnn"]
+            times = {row.name: row.microseconds for row in attention.measure(size, causal, TARGET, [{}], 10)}
+            yield f"{width} x {length}{', causal' * causal}", times["warploom"], times["cudnn"]
 
 
 def few_queries() -> Cases:
     rate = decode.copy_rate()
     for case in decode.CASES:
         measured = decode.measure(decode.Case(*map(int, case.split("x"))), [{}], TARGET, rate)
-        found = {row.name: row.microseconds for row in measured}
-        yield case, found["warploom"], min(found[name] for name in ("cudnn", "flash") if name in found)
+        times = {row.name: row.microseconds for row in measured}
+        yield case, times["warploom"], min(times[name] for name in ("cudnn", "flash") if name in times)
 
 
 def backward() -> Cases:
     for case in attention_gradient.CASES:
         size, causal = attention_gradient.size_of(case)
         measured = attention_gradient.measure(size, causal, TARGET, [], 10, parts=False)
-        found = {row.name: row.microseconds for row in measured}
-        yield case, found["warploom"], found["cudnn"]
+        times = {row.name: row.microseconds for row in measured}
+        yield case, times["warploom"], times["cudnn"]
 
 
 def of_experts() -> Cases:
@@ -117,9 +117,9 @@ def of_experts() -> Cases:
         kernels = experts.compiled(problem, [experts.ROWS, experts.GRADIENT], [""], TARGET)
         calls = [one for one in experts.calls(torch, problem, kernels, "even") if "cuBLAS" not in one.name]
         times = experts.milliseconds(timer, calls)
-        found = {one.name: 1e3 * ms for one, ms in zip(calls, times, strict=True)}
+        measured = {one.name: 1e3 * ms for one, ms in zip(calls, times, strict=True)}
         for kind in kernels:
-            yield f"{problem}, {kind}", found[kind], found[f"torch {kind}"]
+            yield f"{problem}, {kind}", measured[kind], measured[f"torch {kind}"]
         del calls
         torch.cuda.empty_cache()
 
@@ -129,8 +129,8 @@ def blocks() -> Cases:
     for text in scaled.SIZES:
         m, n, k = map(int, text.split("x"))
         kernels = scaled.compiled((m, n, k), [""], TARGET)
-        found = {row.name: 1e3 * row.milliseconds for row in scaled.measured(torch, timer, (m, n, k), kernels)}
-        yield text, found["ours"], found["torch._scaled_mm"]
+        times = {row.name: 1e3 * row.milliseconds for row in scaled.measured(torch, timer, (m, n, k), kernels)}
+        yield text, times["ours"], times["torch._scaled_mm"]
 
 
 def few_bits() -> Cases:
@@ -162,26 +162,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.manual_seed(0)
     compiler: Any = torch._dynamo  # pyright: ignore[reportPrivateUsage]
     compiler.config.recompile_limit = 64
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     made = list[Row]()
-    for kind in given.kinds:
+    for kind in options.kinds:
         start = time.perf_counter()
-        found = [Row(kind, *case) for case in KINDS[kind]()]
+        rows = [Row(kind, *case) for case in KINDS[kind]()]
         seconds = time.perf_counter() - start
-        speeds = [row.speed for row in found]
-        slowest = min(found, key=lambda row: row.speed)
+        speeds = [row.speed for row in rows]
+        slowest = min(rows, key=lambda row: row.speed)
         mean = statistics.geometric_mean(speeds)
         least = f"least {slowest.speed:.3f}: {slowest.case}"
-        print(f"{kind:12} {len(found):3} cases, mean {mean:.3f}, {least} ({seconds:.0f} s)", flush=True)
-        made += found
+        print(f"{kind:12} {len(rows):3} cases, mean {mean:.3f}, {least} ({seconds:.0f} s)", flush=True)
+        made += rows
         torch.cuda.empty_cache()
-        if given.json is not None:
+        if options.json is not None:
             table = {"device": torch.cuda.get_device_name(), "rows": [asdict(row) for row in made]}
-            given.json.write_text(json.dumps(table, indent=1) + "\n")
+            options.json.write_text(json.dumps(table, indent=1) + "\n")
 
 
 if __name__ == "__main__":

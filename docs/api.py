@@ -109,9 +109,9 @@ def _defined(path: Path, name: str) -> ast.ClassDef | ast.FunctionDef | str:
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
             return node
         if isinstance(node, ast.ImportFrom):
-            found = next((alias.name for alias in node.names if (alias.asname or alias.name) == name), None)
-            if found is not None:
-                return _defined(_file(path, "." * node.level + (node.module or "")), found)
+            definition = next((alias.name for alias in node.names if (alias.asname or alias.name) == name), None)
+            if definition is not None:
+                return _defined(_file(path, "." * node.level + (node.module or "")), definition)
         if isinstance(node, ast.Assign | ast.AnnAssign) and re.match(rf"{name}\b", ast.unparse(node)):
             if isinstance(node.value, ast.Name):
                 return _defined(path, node.value.id)

@@ -60,22 +60,22 @@ def edges() -> Picture:
     """Which CTAs write which part of a D that tiles do not divide."""
     return Picture(
         "D of 40x20 in CTA tiles of 16x8: the numbers of the CTAs that write each part of 8x4",
-        tuple(_written(way) for way in ("inside", "predicated")),
+        tuple(_written(place) for place in ("inside", "predicated")),
         ("Tiles that are moved back compute some elements again, with the same result, and need no bounds.",),
         legend=False,
     )
 
 
-def _written(way: str) -> Panel:
+def _written(entry: str) -> Panel:
     tile: dict[str, Any] = {"cta": (16, 8, 32), "warp": (16, 8), "mma": "m16n8k16", "stages": 1}
-    kernel = compile(product(40, 20, 32), TARGET, edges=way, **tile)
+    kernel = compile(product(40, 20, 32), TARGET, edges=entry, **tile)
     (launch,) = kernel.launches
     writers: dict[tuple[int, int], list[int]] = {}
     for cta in range(launch.grid[0]):
         for place in np.argwhere(_of_one_cta(kernel, cta)).tolist():
             writers.setdefault((place[0], place[1]), []).append(cta)
     cells = (Cell(r, c, 1, 1, 4 * of[-1], ",".join(map(str, of))) for (r, c), of in writers.items())
-    return Panel(f"edges = {way}", 40 // UNIT[0], 20 // UNIT[1], tuple(cells))
+    return Panel(f"edges = {entry}", 40 // UNIT[0], 20 // UNIT[1], tuple(cells))
 
 
 def _of_one_cta(kernel: Kernel, cta: int) -> Any:
@@ -135,10 +135,10 @@ def _pitch(options: dict[str, str]) -> int:
     passes = re.findall(r"[\w-]+(?:\{[^}]*\})?", standard_pipeline(TARGET, {**options, "stages": "3"}))
     names = [one.partition("{")[0] for one in passes]
     lower(module, context, ",".join(passes[: names.index("warp-pack") + 1]))
-    found = re.search(r"memref\.alloc\(\) : memref<\d+x(\d+)xf\d+>", str(module))
-    if found is None:
+    match = re.search(r"memref\.alloc\(\) : memref<\d+x(\d+)xf\d+>", str(module))
+    if match is None:
         raise ValueError(f"{options} make no other memory any more")
-    return int(found[1])
+    return int(match[1])
 
 
 def _rows(title: str, size: int, pitch: int, element: int) -> Panel:

@@ -27,8 +27,8 @@ def markdown(text: str, language: str = "mlir") -> str:
             out.append(f"  {line.strip()}" if continues else f"- {line.strip()}")
         else:
             out.append(line)
-    found = "\n".join([*out, *(["```"] if code else [])])
-    return found.replace(f"```{language}\n\n", f"```{language}\n").replace("\n\n```\n", "\n```\n")
+    page = "\n".join([*out, *(["```"] if code else [])])
+    return page.replace(f"```{language}\n\n", f"```{language}\n").replace("\n\n```\n", "\n```\n")
 
 
 def _is_all_code(lines: Sequence[str]) -> bool:

@@ -44,7 +44,7 @@ def pictures() -> dict[str, str]:
         "edges.svg": svg(edges()),
         "operands.svg": svg(operands()),
         "padded.svg": svg(results()),
-        "way.svg": way(),
+        "way.svg": lowering_levels(),
     }
 
 
@@ -157,7 +157,7 @@ def _launched(title: str, options: dict[str, Any], tile: tuple[int, int, int] = 
     return Panel(title, TILES, TILES, tuple(cells.values()))
 
 
-def way() -> str:
+def lowering_levels() -> str:
     """A product on its way down, a box for each level with what stands there for it."""
     levels = (
         ("linalg: what is asked for", 1, EXAMPLE.read_text(), ["linalg.fill", "linalg.matmul"]),
@@ -171,9 +171,9 @@ def way() -> str:
         ("ptx: instructions", 1, WARPS.ptx(), ["cp.async.cg", "ldmatrix.sync", "mma.sync", "st.global"]),
     )
     body, y = list[str](), 16.0
-    for i, (title, most, level, patterns) in enumerate(levels):
-        found = [line.strip() for line in quoted(level, patterns, 400).splitlines() if line.strip() != "..."]
-        lines = [part for line in found for part in wrap(line, LETTERS, max_lines=most, placeholder=" ...")]
+    for i, (title, limit, level, patterns) in enumerate(levels):
+        shown = [line.strip() for line in quoted(level, patterns, 400).splitlines() if line.strip() != "..."]
+        lines = [part for line in shown for part in wrap(line, LETTERS, max_lines=limit, placeholder=" ...")]
         body += _level(title, lines, y, colour(4 * i))
         y += 34 + 15 * len(lines)
         body.append(text(WIDTH / 2, y + 12, "\N{DOWNWARDS ARROW}" if i < len(levels) - 1 else "", "a"))

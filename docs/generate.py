@@ -159,11 +159,11 @@ def isa() -> Iterator[str]:
 
 def isa_of(target: str) -> Iterator[str]:
     """The instructions of one target, with the first PTX version in which it has them."""
-    found = forms(Query(target=target))
+    rows = forms(Query(target=target))
     yield GENERATED
     yield f"# Matrix instructions of {target}\n\n"
-    yield f"{len(found)} forms; `warploom isa --target {target}` prints the same. {NOTATION}\n"
-    for title, group in by_section(lines(found, target)).items():
+    yield f"{len(rows)} forms; `warploom isa --target {target}` prints the same. {NOTATION}\n"
+    for title, group in by_section(lines(rows, target)).items():
         yield f"\n## {title}\n\n| PTX | forms | |\n|---|---|---:|\n"
         for line in group:
             yield f"| {line.ptx} | {_code(line.text)} | {line.count} |\n"
@@ -341,11 +341,11 @@ def arithmetic() -> Iterator[str]:
 
 def gallery() -> dict[str, str]:
     """The pictures, and the page that shows them."""
-    found = {file(fragment): fragment for fragment in fragments()}
-    pictures = {f"fragments/{name}": svg(picture(fragment)) for name, fragment in found.items()}
+    by_file = {file(fragment): fragment for fragment in fragments()}
+    pictures = {f"fragments/{name}": svg(picture(fragment)) for name, fragment in by_file.items()}
     pictures |= {f"fragments/{what.name}.svg": svg(shared_picture(what)) for what in shared_operands()}
     pictures |= {f"fragments/{_tensor_file(name, of)}": svg(drawn) for name, of, drawn in tensor_pictures()}
-    return {"fragments/index.md": "".join((*_index(found), *_index_of_shared(), *_index_of_tensor())), **pictures}
+    return {"fragments/index.md": "".join((*_index(by_file), *_index_of_shared(), *_index_of_tensor())), **pictures}
 
 
 def fragments() -> Iterator[Fragment]:
@@ -373,14 +373,14 @@ def file(fragment: Fragment) -> str:
     return f"{short(fragment.form, fragment.operand)}.{shown(fragment.operand)}.svg".replace("::", "-")
 
 
-def _index(found: dict[str, Fragment]) -> Iterator[str]:
+def _index(pages: dict[str, Fragment]) -> Iterator[str]:
     yield GENERATED
     yield "# Fragments\n\n"
     yield "The pictures show which lane of a warp, or thread of a warpgroup, holds which elements of the operands of\n"
     yield "matrix instructions. `T4:{a0,a1}` means elements 0 and 1 of lane 4. A missing D has the layout of C.\n"
     yield "`warploom layout INSTRUCTION OPERAND --svg FILE` draws any of these.\n"
     heading = ""
-    for name, fragment in found.items():
+    for name, fragment in pages.items():
         family = fragment.form.spelling.partition(".sync")[0].partition("::")[0]
         if family != heading:
             heading = family

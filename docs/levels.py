@@ -100,14 +100,14 @@ def quoted(text: str, patterns: Sequence[str], width: int = 170) -> str:
     """
     lines, shown, at = text.splitlines(), list[str](), 0
     for pattern in patterns:
-        found = next((i for i in range(at, len(lines)) if re.search(pattern, lines[i])), None)
-        if found is None:
+        position = next((i for i in range(at, len(lines)) if re.search(pattern, lines[i])), None)
+        if position is None:
             raise ValueError(f"no line of this level matches '{pattern}' any more")
-        if found > at:
-            shown.append(f"{re.match(r' *', lines[found])[0]}...")  # pyright: ignore[reportOptionalSubscript]
-        line = lines[found]
+        if position > at:
+            shown.append(f"{re.match(r' *', lines[position])[0]}...")  # pyright: ignore[reportOptionalSubscript]
+        line = lines[position]
         shown.append(line if len(line) <= width else f"{line[: width - 4]} ...")
-        at = found + 1
+        at = position + 1
     return "\n".join(shown) + "\n"
 
 

@@ -43,8 +43,8 @@ class Refused:
 
     def how(self) -> str:
         """The options of the command."""
-        given = " ".join(f"{name}={value}" for name, value in self.schedule.items())
-        return f"--target {self.target}" + (f" --schedule '{given}'" if given else "")
+        fields = " ".join(f"{name}={value}" for name, value in self.schedule.items())
+        return f"--target {self.target}" + (f" --schedule '{fields}'" if fields else "")
 
 
 def product(a: str, b: str, c: str, into: str = "%C") -> str:

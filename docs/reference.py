@@ -205,11 +205,11 @@ def example(name: str) -> str:
         ValueError: if no line has it.
     """
     word = re.compile(rf"(?<![\w.#!]){re.escape(name)}(?![\w.])")
-    found = [line for line in _lines() if word.search(line)]
-    found = [line for line in found if not line.endswith("{")] or found
-    if not found:
+    lines = [line for line in _lines() if word.search(line)]
+    lines = [line for line in lines if not line.endswith("{")] or lines
+    if not lines:
         raise ValueError(f"neither the docstring nor a test in test/filecheck/dialect has an example of {name}")
-    return min(found, key=len)
+    return min(lines, key=len)
 
 
 def _shown(constraint: Any) -> str:

@@ -178,10 +178,10 @@ Most steps are sets of patterns on operations, and the IR shows what they do. Th
 @cache
 def packages() -> dict[str, list[structure.Module]]:
     """The modules of each package."""
-    found: dict[str, list[structure.Module]] = {}
+    modules: dict[str, list[structure.Module]] = {}
     for module in structure.modules().values():
-        found.setdefault(module.package, []).append(module)
-    return found
+        modules.setdefault(module.package, []).append(module)
+    return modules
 
 
 @cache
@@ -214,10 +214,10 @@ def rooms() -> Iterator[str]:
 
 def passes() -> list[str]:
     """The standard pipeline, with the schedule in its place; a given schedule leaves out a pass."""
-    plain, given = (
+    plain, pipeline = (
         re.findall(r"[\w-]+(?:\{[^}]*\})?", standard_pipeline("sm_90a", schedule)) for schedule in (None, SCHEDULE)
     )
-    named = {one.partition("{")[0]: one for one in given}
+    named = {one.partition("{")[0]: one for one in pipeline}
     return [named.get(one, one) for one in plain]
 
 

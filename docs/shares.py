@@ -131,12 +131,12 @@ def models_in_full() -> str:
 
 def rows() -> str:
     """Microseconds of each function of rows, for each length of them, and the speed relative to a copy and inductor."""
-    found = {(row["case"], row["columns"]): row for row in json.loads(ROWS.read_text())}
-    lengths = sorted({columns for _, columns in found})
+    rows = {(row["case"], row["columns"]): row for row in json.loads(ROWS.read_text())}
+    lengths = sorted({columns for _, columns in rows})
     lines = [f"| us; of the copy; of inductor | kernels | {' | '.join(map(str, lengths))} |"]
     lines.append(f"| --- | ---: | {' | '.join('---' for _ in lengths)} |")
-    for case in dict.fromkeys(case for case, _ in found):
-        own = [found.get((case, columns)) for columns in lengths]
+    for case in dict.fromkeys(case for case, _ in rows):
+        own = [rows.get((case, columns)) for columns in lengths]
         cells = [_cell(row) if row else "" for row in own]
         kernels = sorted({row["launches"] for row in own if row})
         lines.append(f"| {case} | {', '.join(map(str, kernels))} | {' | '.join(cells)} |")

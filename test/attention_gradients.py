@@ -48,8 +48,8 @@ class AttentionGradient:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        beside = (*(NUMBERS if self.documents else ()), *["mask"] * bool(self.mask))
-        return ("Q", "K", "V", "dO", "lse", "delta" if self.delta else "O", *beside)
+        optional = (*(NUMBERS if self.documents else ()), *["mask"] * bool(self.mask))
+        return ("Q", "K", "V", "dO", "lse", "delta" if self.delta else "O", *optional)
 
     @property
     def loops(self) -> dict[str, str]:
@@ -201,12 +201,12 @@ class _Text:
         maps = (f"affine_map<({', '.join(loops)}) -> ({', '.join(self.loops[name])})>" for name in (*inputs, output))
         iterators = ", ".join(f'"{"reduction" if loop in over else "parallel"}"' for loop in loops)
         names, kinds = ", ".join("%" + name for name in inputs), ", ".join(self.kinds[name] for name in inputs)
-        given = [*(f"%x{i}: {self.element(name)}" for i, name in enumerate(inputs)), f"%y: {self.element(output)}"]
+        parameters = [*(f"%x{i}: {self.element(name)}" for i, name in enumerate(inputs)), f"%y: {self.element(output)}"]
         result, to, kind = self.written(output)
         self.lines += [
             f"{result}linalg.generic {{indexing_maps = [{', '.join(maps)}], iterator_types = [{iterators}]}}",
             f"    ins({names} : {kinds}) outs(%{to} : {self.kinds[output]}) {{",
-            f"  ^bb0({', '.join(given)}):",
+            f"  ^bb0({', '.join(parameters)}):",
             *(f"    {line}" for line in body),
             f"    linalg.yield %r : {self.element(output)}\n  }}{kind}",
         ]
@@ -302,10 +302,10 @@ def problem(asked: AttentionGradient, seed: int = 0) -> Problem:
 
 def wrong(asked: AttentionGradient, target: str = "sm_80", checks: str = "", **schedule: Any) -> str:
     """What is wrong with the results of a kernel on the interpreter; "" if nothing."""
-    given = problem(asked)
+    instance = problem(asked)
     options: dict[str, Any] = {"checks": checks} if checks else {}
-    asked.compile(target, **schedule)(*given.arguments, device="interp", **options)
-    return given.wrong()
+    asked.compile(target, **schedule)(*instance.arguments, device="interp", **options)
+    return instance.wrong()
 
 
 def without(asked: AttentionGradient, *results: str) -> AttentionGradient:

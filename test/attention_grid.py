@@ -24,11 +24,11 @@ WIDTHS = (64, 128, 256, 32, 40, 72, 80, 96, 7, 1, 200)
 TARGETS = ("sm_80", "sm_90a", "sm_100a", "sm_120a", "sm_89")
 
 
-def cases(count: int, seed: int = 0, most: int = 300) -> Iterator[tuple[Attention, str]]:
+def cases(count: int, seed: int = 0, limit: int = 300) -> Iterator[tuple[Attention, str]]:
     """Attentions with a target for each: half of those with one query row have a long K and V."""
     random = np.random.default_rng(seed)
     for turn in range(count):
-        m, n = (int(size) for size in random.integers(1, most + 1, 2))
+        m, n = (int(size) for size in random.integers(1, limit + 1, 2))
         d = int(random.choice(WIDTHS))
         e = d if random.random() < 0.7 else int(random.choice(WIDTHS))
         batch = ((), (2,), (2, 3), (1, 2, 2))[int(random.integers(4))]
@@ -68,9 +68,9 @@ def main() -> int:
     options = parser.parse_args()
     failed = 0
     for asked, target in cases(options.count, options.seed):
-        if found := wrong(asked, target, options.seed, options.checks):
+        if difference := wrong(asked, target, options.seed, options.checks):
             failed += 1
-            print(f"{asked} on {target}: {found}", flush=True)
+            print(f"{asked} on {target}: {difference}", flush=True)
     print(f"{options.count} attentions, {failed} of them wrong")
     return 1 if failed else 0
 

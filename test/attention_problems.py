@@ -59,11 +59,11 @@ def problem(asked: Attention, seed: int = 0, *, masked: float = 0.2) -> Problem:
     """Arguments from a normal distribution; a fifth of a mask is minus infinity. O starts as a number that is no
     result."""
     random = np.random.default_rng([seed, *asked.size])
-    *given, output = asked.arguments()
-    arrays = [random.standard_normal(asked.shape(value)).astype(DTYPES[value.element]) for value in given]
+    *inputs, output = asked.arguments()
+    arrays = [random.standard_normal(asked.shape(value)).astype(DTYPES[value.element]) for value in inputs]
     if asked.mask is not None:
         arrays[3][random.random(arrays[3].shape) < masked] = -np.inf
-    names = [value.name for value in given]
+    names = [value.name for value in inputs]
     if asked.lengths:
         lengths = random.integers(1, asked.size[1] + 3, asked.batch[:1])
         arrays[names.index("%lengths")] = lengths.astype(np.int32)
@@ -87,20 +87,20 @@ def problem(asked: Attention, seed: int = 0, *, masked: float = 0.2) -> Problem:
 
 def latent(asked: Attention, first: int) -> tuple[str, Problem]:
     """The function of an attention of bf16 whose V is columns of K from `first` on, and arguments of Q, K, V and O."""
-    (_, keys, depth, columns), given = asked.size, problem(asked).arguments
+    (_, keys, depth, columns), arguments = asked.size, problem(asked).arguments
     of_v = f"tensor<1x{keys}x{columns}xbf16>"
     part = f"tensor.extract_slice %K[0, 0, {first}] [1, {keys}, {columns}] [1, 1, 1] : tensor<1x{keys}x{depth}xbf16>"
     text = asked.mlir.replace(f", %V: {of_v}", "").replace("{\n", f"{{\n  %V = {part} to {of_v}\n", 1)
-    given[2] = given[1][..., first : first + columns]
-    return text, expected(asked, given)
+    arguments[2] = arguments[1][..., first : first + columns]
+    return text, expected(asked, arguments)
 
 
 def expected(asked: Attention, arguments: list[Array]) -> Problem:
     """What becomes of these arguments."""
-    given = {v: array for v, array in zip(asked.arguments(), arguments, strict=True) if v.name != "%pages"}
+    arrays = {v: array for v, array in zip(asked.arguments(), arguments, strict=True) if v.name != "%pages"}
     named = {
         value.name: array if value.name == "%ends" else _whole(asked, *_gathered(asked, value, array, arguments[-2]))
-        for value, array in given.items()
+        for value, array in arrays.items()
     }
     q, k, v = (named[name] for name in ("%Q", "%K", "%V"))
     with np.errstate(invalid="ignore"):
@@ -183,10 +183,10 @@ def wrong(
 ) -> str:
     """What is wrong with an attention on a device, "" if nothing: also that it is not one kernel."""
     try:
-        kernel, given = asked.compile(target, **schedule), problem(asked, seed)
+        kernel, instance = asked.compile(target, **schedule), problem(asked, seed)
         if len(kernel.launches) != asked.launches(target):
             return f"it takes {len(kernel.launches)} kernels"
-        kernel(*given.arguments, device=device, checks=checks)
+        kernel(*instance.arguments, device=device, checks=checks)
     except WarploomError as error:
         return f"{type(error).__name__}: {error}"
-    return given.wrong()
+    return instance.wrong()

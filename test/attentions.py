@@ -64,17 +64,17 @@ class Attention:
     score is one of it too, "start", if the reductions start from it, "sum", if it is added alone."""
 
     def __str__(self) -> str:
-        given = [self.element, "x".join(map(str, self.size)), f"batch {'x'.join(map(str, self.batch))}", self.softmax]
-        given += [f"{'x'.join(self.shared)} shared"] if self.shared else []
-        given += [f"mask {' '.join(self.mask)}"] if self.mask is not None else []
-        given += [f"causal {self.causal}"] if self.causal is not None else []
-        given += [f"window {self.window}"] if self.window is not None else []
-        given += [name for name, on in (("lengths", self.lengths), ("documents", self.documents)) if on]
-        given += [f"pages of {self.pages}"] if self.pages else []
-        given += [f"{self.sequences} sequences"] if self.sequences else []
-        given += [f"sinks by {self.sinks}"] if self.sinks else []
+        parts = [self.element, "x".join(map(str, self.size)), f"batch {'x'.join(map(str, self.batch))}", self.softmax]
+        parts += [f"{'x'.join(self.shared)} shared"] if self.shared else []
+        parts += [f"mask {' '.join(self.mask)}"] if self.mask is not None else []
+        parts += [f"causal {self.causal}"] if self.causal is not None else []
+        parts += [f"window {self.window}"] if self.window is not None else []
+        parts += [name for name, on in (("lengths", self.lengths), ("documents", self.documents)) if on]
+        parts += [f"pages of {self.pages}"] if self.pages else []
+        parts += [f"{self.sequences} sequences"] if self.sequences else []
+        parts += [f"sinks by {self.sinks}"] if self.sinks else []
         flags = (("turned", self.turned), ("dynamic", self.dynamic), ("on memory", self.on_memory))
-        return ", ".join([*given, *filter(None, [self.function]), *(name for name, on in flags if on)])
+        return ", ".join([*parts, *filter(None, [self.function]), *(name for name, on in flags if on)])
 
     @property
     def loops(self) -> tuple[str, ...]:
@@ -161,8 +161,8 @@ class _Text:
         self.unknown = {*asked.loops, "m", "n"} if asked.dynamic else set("mn" if asked.sequences else "")
         self.kind = "memref" if asked.on_memory else "tensor"
 
-    def type_of(self, value: Value, *, whole: bool = False) -> str:
-        unknown = set[str]() if whole else self.unknown
+    def type_of(self, value: Value, *, full: bool = False) -> str:
+        unknown = set[str]() if full else self.unknown
         sizes = ["?" if loop in unknown else str(self.asked.sizes[loop]) for loop in value.loops]
         return f"{self.kind}<{''.join(f'{size}x' for size in sizes)}{value.element}>"
 
@@ -171,19 +171,19 @@ class _Text:
         return f"%t{self.count}"
 
     def function(self) -> str:
-        *given, output = self.asked.arguments()
-        parameters = [*given, output] if self.asked.on_memory else given
-        self._begin(given)
-        result = self._of_sequences(given, output) if self.asked.sequences else self._attention(given, output)
-        whole = bool(self.asked.sequences)
-        listed = ", ".join(f"{value.name}: {self.type_of(value, whole=whole)}" for value in parameters)
-        kind = self.type_of(output, whole=whole)
+        *inputs, output = self.asked.arguments()
+        parameters = [*inputs, output] if self.asked.on_memory else inputs
+        self._begin(inputs)
+        result = self._of_sequences(inputs, output) if self.asked.sequences else self._attention(inputs, output)
+        full = bool(self.asked.sequences)
+        listed = ", ".join(f"{value.name}: {self.type_of(value, full=full)}" for value in parameters)
+        kind = self.type_of(output, full=full)
         returned = "" if self.asked.on_memory else f" -> {kind}"
         self.lines.append("return" if self.asked.on_memory else f"return {result.name} : {kind}")
         body = "\n".join(f"  {line}" for line in self.lines)
         return f"func.func @attention({listed}){returned} {{\n{body}\n}}\n"
 
-    def _begin(self, given: Sequence[Value]) -> None:
+    def _begin(self, inputs: Sequence[Value]) -> None:
         """Constants, and the sizes that are not known."""
         self.lines += [
             "%zero = arith.constant 0.0 : f32",
@@ -194,15 +194,15 @@ class _Text:
         ]
         if self.asked.dynamic:
             for loop in (*self.asked.loops, "m", "n"):
-                source = next(value for value in given if loop in value.loops)
+                source = next(value for value in inputs if loop in value.loops)
                 at, name = source.loops.index(loop), f"%size_{loop}"
                 self.lines.append(f"%at_{loop} = arith.constant {at} : index")
                 self.lines.append(f"{name} = {self.kind}.dim {source.name}, %at_{loop} : {self.type_of(source)}")
 
-    def _of_sequences(self, given: Sequence[Value], output: Value) -> Value:
+    def _of_sequences(self, inputs: Sequence[Value], output: Value) -> Value:
         """A loop over sequences, each of which begins where the one before ends. It hands on O."""
-        kind, (ends,) = self.type_of(output, whole=True), [value for value in given if value.name == "%ends"]
-        parts, divided = dict[str, str](), [value for value in given if not self.unknown.isdisjoint(value.loops)]
+        kind, (ends,) = self.type_of(output, full=True), [value for value in inputs if value.name == "%ends"]
+        parts, divided = dict[str, str](), [value for value in inputs if not self.unknown.isdisjoint(value.loops)]
         for value in (*divided, output):
             sizes = ["%size_m" if loop in self.unknown else str(self.asked.sizes[loop]) for loop in value.loops]
             at = ["%start" if loop in self.unknown else "0" for loop in value.loops]
@@ -220,11 +220,11 @@ class _Text:
         of_old = output._replace(name="%old")
         slices = [value._replace(name=f"{value.name}_part") for value in (*divided, of_old)]
         for value, source, part in zip((*divided, output), (*divided, of_old), slices, strict=True):
-            types = f"{self.type_of(value, whole=True)} to {self.type_of(value)}"
+            types = f"{self.type_of(value, full=True)} to {self.type_of(value)}"
             self.lines.append(f"{part.name} = tensor.extract_slice {source.name}{parts[value.name]} : {types}")
         self.into = slices.pop()
-        whole = [value for value in given if value not in (*divided, ends)]
-        made = self._attention([*slices, *whole], output)
+        full = [value for value in inputs if value not in (*divided, ends)]
+        made = self._attention([*slices, *full], output)
         types = f"{self.type_of(output)} into {kind}"
         self.lines += [
             f"%new = tensor.insert_slice {made.name} into %old{parts[output.name]} : {types}",
@@ -274,23 +274,23 @@ class _Text:
 
     # Attention
 
-    def _attention(self, given: Sequence[Value], output: Value) -> Value:
-        q, k, v = given[:3]
+    def _attention(self, inputs: Sequence[Value], output: Value) -> Value:
+        q, k, v = inputs[:3]
         if self.asked.pages:
-            given = list(given[:-1])
+            inputs = list(inputs[:-1])
             k, v = self._gathered(k), self._gathered(v)
-        whole, row = (*self.asked.loops, "m", "n"), (*self.asked.loops, "m")
-        scores = self._product(q, k, self.temporary(whole, "f32"), "d")
-        sinks = [value for value in given if value.name == "%sinks"]
-        behind = [value for value in given if value.name == "%of_v"]
-        beside = [value for value in given[3:] if value not in (*sinks, *behind)]
-        scores = self.generic([scores, *beside], self.temporary(whole, "f32"), self._score())
+        score, row = (*self.asked.loops, "m", "n"), (*self.asked.loops, "m")
+        scores = self._product(q, k, self.temporary(score, "f32"), "d")
+        sinks = [value for value in inputs if value.name == "%sinks"]
+        behind = [value for value in inputs if value.name == "%of_v"]
+        extra = [value for value in inputs[3:] if value not in (*sinks, *behind)]
+        scores = self.generic([scores, *extra], self.temporary(score, "f32"), self._score())
         result = output if self.asked.on_memory else self.into or self.temporary(output.loops, output.element)
         self.result, self.behind = result, behind
         if self.asked.softmax == "named":
-            into = self.temporary(whole, "f32")
+            into = self.temporary(score, "f32")
             types = f"ins({scores.name} : {self.type_of(scores)}) outs({into.name} : {self.type_of(into)})"
-            p = self._operation(f"linalg.softmax dimension({len(whole) - 1}) {types}", into)
+            p = self._operation(f"linalg.softmax dimension({len(score) - 1}) {types}", into)
             return self._values(self._narrowed(p), v)
         power = "math.exp2" if self.asked.softmax == "base 2" else "math.exp"
         sink = self._widened(sinks[0], row) if sinks else None
@@ -302,7 +302,7 @@ class _Text:
             body = ["%r = arith.maximumf %x0, %x1 : f32"]
             largest = self.generic([sink, largest], self.temporary(row, "f32"), body)
         body = ["%0 = arith.subf %x0, %x1 : f32", f"%r = {power} %0 : f32"]
-        e = self.generic([scores, largest], self.temporary(whole, "f32"), body)
+        e = self.generic([scores, largest], self.temporary(score, "f32"), body)
         if sink is not None:
             sink = self.generic([sink, largest], self.temporary(row, "f32"), body)
         total = self._reduced(e, row, "%zero", "addf", None if start is None else sink)
@@ -317,7 +317,7 @@ class _Text:
         body = ["%r = arith.divf %x0, %x1 : f32"]
         if self.asked.softmax == "inverse":
             body = ["%0 = arith.divf %one, %x1 : f32", "%r = arith.mulf %x0, %0 : f32"]
-        p = self.generic([e, total], self.temporary(whole, "f32"), body)
+        p = self.generic([e, total], self.temporary(score, "f32"), body)
         return self._values(self._narrowed(p), v)
 
     def _values(self, p: Value, v: Value) -> Value:
@@ -374,8 +374,8 @@ class _Text:
         lines, batch = ["%s0 = arith.mulf %x0, %scale : f32"], len(self.asked.batch)
         asked = self.asked
         if asked.of_bytes:
-            beside = 1 + (asked.mask is not None) + asked.lengths + 2 * asked.documents
-            lines = [f"%q = arith.mulf %x0, %x{beside} : f32", "%s0 = arith.mulf %q, %scale : f32"]
+            first = 1 + (asked.mask is not None) + asked.lengths + 2 * asked.documents
+            lines = [f"%q = arith.mulf %x0, %x{first} : f32", "%s0 = arith.mulf %q, %scale : f32"]
         placed = (asked.causal, asked.window) != (None, None) or asked.lengths
         if placed or asked.function in ("alibi", "slopes"):
             lines += [f"%i = linalg.index {batch} : index", f"%j = linalg.index {batch + 1} : index"]

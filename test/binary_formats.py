@@ -60,14 +60,14 @@ class Format:
         while size >= Fraction(2) ** (exponent + 1):
             exponent += 1
         scaled = size / Fraction(2) ** (exponent - self.mantissa)
-        whole = int(scaled)
+        integer = int(scaled)
         if mode == "rn":
-            whole = round(scaled)
+            integer = round(scaled)
         elif mode == "rna":
-            whole = int(scaled + Fraction(1, 2))
-        elif scaled != whole and mode == ("rm" if sign else "rp"):
-            whole += 1
-        word = whole + (exponent - self.least << self.mantissa)
+            integer = int(scaled + Fraction(1, 2))
+        elif scaled != integer and mode == ("rm" if sign else "rp"):
+            integer += 1
+        word = integer + (exponent - self.least << self.mantissa)
         if word >= self.infinity:
             outward = mode in ("rn", "rna") or mode == ("rm" if sign else "rp")
             word = self.infinity if outward else self.infinity - 1

@@ -102,18 +102,18 @@ def codes(random: Random, element: ElementType, shape: tuple[int, ...], kind: st
     """Codes of any element type, where they lie in its register."""
     if not element.is_float:
         width = element.bits if kind in ("wide", "bits", "special", "mixed", "cancelling") else min(element.bits, 4)
-        found = random.bits(shape, width)
-        small = (found ^ np.uint64(8)) - np.uint64(8) if width == 4 and element.signed else found
+        codes = random.bits(shape, width)
+        small = (codes ^ np.uint64(8)) - np.uint64(8) if width == 4 and element.signed else codes
         return small & np.uint64((1 << element.bits) - 1)
     if kind == "mixed":
         parts = [floats(random, element, shape, k) for k in ("wide", "subnormal", "bits", "special")]
-        found = np.choose(random.bits(shape, 2).astype(np.intp), parts)
+        codes = np.choose(random.bits(shape, 2).astype(np.intp), parts)
     else:
-        found = floats(random, element, shape, "moderate" if kind == "cancelling" else kind)
+        codes = floats(random, element, shape, "moderate" if kind == "cancelling" else kind)
     if element.name == "tf32":
         # The hardware drops the low 13 bits; they are drawn at random to see that it does.
-        found = found << np.uint64(13) | random.bits(shape, 13)
-    return found
+        codes = codes << np.uint64(13) | random.bits(shape, 13)
+    return codes
 
 
 def matrices(case: Case, random: Random, count: int) -> dict[str, Codes]:
@@ -139,7 +139,7 @@ def _least(case: Case, random: Random, shapes: dict[str, tuple[int, ...]]) -> di
     """Matrices whose sums have the size of the least numbers of D, of either sign: in every other warp the products
     cancel in pairs, but for a last bit here and there. C is a zero of either sign, or a few of its least numbers."""
     row = case.row
-    found: dict[str, Codes] = {}
+    drawn: dict[str, Codes] = {}
     for role, span in (("a", 12), ("b", 4)):
         element, shape = row.element(role), shapes[role]
         bias, m = (1 << (element.exponent - 1)) - 1, element.mantissa
@@ -148,8 +148,8 @@ def _least(case: Case, random: Random, shapes: dict[str, tuple[int, ...]]) -> di
         # Subnormal numbers of every size.
         mantissa = random.bits(shape, m) >> np.where(exponent == 0, random.below(shape, m), np.uint64(0))
         low = np.uint64(13 if element.name == "tf32" else 0)
-        found[role] = (sign | exponent) << np.uint64(m) << low | mantissa << low
-    a, b = found["a"][1::2], found["b"][1::2]
+        drawn[role] = (sign | exponent) << np.uint64(m) << low | mantissa << low
+    a, b = drawn["a"][1::2], drawn["b"][1::2]
     low, top = (np.uint64(1 << place) for place in ((13, 31) if row.a.name == "tf32" else (0, row.a.bits - 1)))
     a[..., 1::2] = a[..., ::2] ^ top ^ low * (random.bits(a[..., 1::2].shape, 3) == 0)
     group = 2 * b.shape[-2] // a.shape[-1]
@@ -157,7 +157,7 @@ def _least(case: Case, random: Random, shapes: dict[str, tuple[int, ...]]) -> di
         b[..., i::group, :] = b[..., ::group, :]
     sign = random.bits(shapes["c"], 1) << np.uint64(row.c.bits - 1)
     small = random.below(shapes["c"], 4) * random.bits(shapes["c"], 1)
-    return found | {"c": sign | small}
+    return drawn | {"c": sign | small}
 
 
 def _cancel(row: Row, a: Codes, b: Codes) -> None:

@@ -67,18 +67,18 @@ def in_memory(matrix: Codes, element: ElementType, layout: str) -> Words:
 def drawn(row: WmmaMma, count: int) -> dict[str, Codes]:
     """Codes of A, B and C for `count` warps."""
     random = Random(row.spelling)
-    found: dict[str, Codes] = {}
+    drawn: dict[str, Codes] = {}
     for role in "abc":
         shape = wmma.extent(row.shape, role)
         each = [codes(random, row.element(role), shape, KINDS[i % len(KINDS)]) for i in range(count)]
-        found[role] = np.stack(each)
+        drawn[role] = np.stack(each)
     if row.a.is_float:
         sign = np.uint64(1 << (row.a.bits - 1))
         for i in range(KINDS.index("cancelling"), count, len(KINDS)):
-            found["a"][i][:, 1::2] = found["a"][i][:, ::2] ^ sign
-            found["b"][i][1::2] = found["b"][i][::2]
-            found["b"][i][1::4] ^= np.uint64(1 << (row.b.bits - 1 - row.b.exponent - row.b.mantissa))
-    return found
+            drawn["a"][i][:, 1::2] = drawn["a"][i][:, ::2] ^ sign
+            drawn["b"][i][1::2] = drawn["b"][i][::2]
+            drawn["b"][i][1::4] ^= np.uint64(1 << (row.b.bits - 1 - row.b.exponent - row.b.mantissa))
+    return drawn
 
 
 def words_of(row: WmmaMma, role: str) -> int:
@@ -129,11 +129,11 @@ def _move_words(row: Move) -> tuple[int, int]:
 def _move_inputs(row: Move, count: int) -> Words:
     random = Random(row.spelling)
     words, _ = _move_words(row)
-    found = random.bits((count, words), 32).astype(np.uint32)
+    memory = random.bits((count, words), 32).astype(np.uint32)
     if not isinstance(row, MoveMatrix):
         # Every row of 16 bytes has a place of its own.
-        found[:, -LANES:] = np.argsort(random.bits((count, TILE // 4), 48), axis=1)[:, :LANES]
-    return found
+        memory[:, -LANES:] = np.argsort(random.bits((count, TILE // 4), 48), axis=1)[:, :LANES]
+    return memory
 
 
 def _copy(to: str, start: str, words: int) -> list[str]:

@@ -207,8 +207,8 @@ def inputs(case: TensorCase) -> NDArray[np.uint32]:
 def answer(case: TensorCase, launch: Any) -> NDArray[Any]:
     """What a copy changed, by `launch(text, arguments)`: shared memory, or of a store the tensor and its gaps."""
     tensor = array(case)
-    whole = tensor.base if tensor.base is not None else tensor
+    base = tensor.base if tensor.base is not None else tensor
     got = np.zeros(words(case), np.uint32)
     head = ".version 8.6\n.target sm_90a\n.address_size 64\n"
     launch(head + kernel(case), [tensor_map(case, tensor), inputs(case), got])
-    return np.ascontiguousarray(whole).view(np.uint8).reshape(-1) if case.store else got.view(np.uint8)
+    return np.ascontiguousarray(base).view(np.uint8).reshape(-1) if case.store else got.view(np.uint8)

@@ -84,10 +84,10 @@ def _drawn(row: Wgmma, a_shared: bool) -> WarpgroupCase:
     swizzle = swizzles[turns[0] % len(swizzles)]
     chosen = trans[turns[1] % len(trans)]
     k_bytes = 64 if row.granularity else 32
-    room = 1 if chosen or not swizzle else max(1, swizzle // k_bytes)
+    rows = 1 if chosen or not swizzle else max(1, swizzle // k_bytes)
     return WarpgroupCase(
         row, a_shared, swizzle, chosen, signs[turns[2] % len(signs)], turns[3] % 5 != 0,
-        row.selectors[turns[4] % len(row.selectors)] if row.selectors else 0, turns[5] % room * (k_bytes // 32),
+        row.selectors[turns[4] % len(row.selectors)] if row.selectors else 0, turns[5] % rows * (k_bytes // 32),
     )  # fmt: skip
 
 
@@ -103,10 +103,10 @@ def further_cases(target: Target) -> Iterator[WarpgroupCase]:
     drawn: dict[tuple[Any, ...], list[WarpgroupCase]] = {}
     for case in cases(target):
         drawn.setdefault((case.row.a, case.row.b, case.row.d, case.row.granularity), []).append(case)
-    for found in drawn.values():
-        plain = WarpgroupCase(next(case.row for case in found if case.row.shape.n == 8), a_shared=True)
+    for operands in drawn.values():
+        plain = WarpgroupCase(next(case.row for case in operands if case.row.shape.n == 8), a_shared=True)
         for field, values in _choices(plain.row).items():
-            have = {getattr(case, field) for case in found}
+            have = {getattr(case, field) for case in operands}
             yield from (replace(plain, **{field: value}) for value in values if value not in have)
 
 
@@ -132,16 +132,16 @@ def matrices(case: WarpgroupCase, random: Random, count: int) -> dict[str, Codes
     """Codes of A (stored elements), B (n x k) and C of `count` warpgroups."""
     row = case.row
     shapes = {"a": (M, row.stored_k), "b": (row.shape.n, row.shape.k), "c": (M, row.shape.n)}
-    found = {
+    operands = {
         role: np.stack([codes(random, row.element(role), shape, KINDS[i % len(KINDS)]) for i in range(count)])
         for role, shape in shapes.items()
     }
     for i in range(KINDS.index("cancelling"), count, len(KINDS)):
         if row.a.is_float and not row.granularity:
-            found["a"][i][:, 1::2] = found["a"][i][:, ::2] ^ np.uint64(1 << (row.a.bits - 1))
-            found["b"][i][:, 1::2] = found["b"][i][:, ::2]
-            found["b"][i][:, 1::4] ^= np.uint64(1 << (row.b.bits - 1 - row.b.exponent - row.b.mantissa))
-    return found
+            operands["a"][i][:, 1::2] = operands["a"][i][:, ::2] ^ np.uint64(1 << (row.a.bits - 1))
+            operands["b"][i][:, 1::2] = operands["b"][i][:, ::2]
+            operands["b"][i][:, 1::4] ^= np.uint64(1 << (row.b.bits - 1 - row.b.exponent - row.b.mantissa))
+    return operands
 
 
 def packed(elements: Codes, bits: int) -> Words:
@@ -188,9 +188,9 @@ def in_shared(case: WarpgroupCase, role: str, matrix: Codes) -> Bytes:
     # as a tensor copy writes it, whatever the base offset says
     places: NDArray[Any] = replace(how, base_offset=0).swizzled(offsets + how.address) // size
     length = -(-(int(places.max()) + 1) * size // ALIGNED) * ALIGNED
-    found = Random(f"{case.name} {role}").bits((len(matrix), length // size), bits).astype(f"u{size}")
-    found[:, places] = matrix
-    return found.view(np.uint8)
+    words = Random(f"{case.name} {role}").bits((len(matrix), length // size), bits).astype(f"u{size}")
+    words[:, places] = matrix
+    return words.view(np.uint8)
 
 
 def metadata(case: WarpgroupCase, random: Random, count: int) -> Words:
@@ -213,9 +213,9 @@ def inputs(case: WarpgroupCase, count: int) -> Words:
     random = Random(case.name)
     drawn = matrices(case, random, count)
     shared = [in_shared(case, role, drawn[role]).view(np.uint32) for role in _parts(case)]
-    held = [] if case.a_shared else [registers(case, "a", drawn["a"])]
-    held += [registers(case, "c", drawn["c"]), metadata(case, random, count)]
-    return np.concatenate([*shared, *(h.reshape(count, -1) for h in held)], axis=1)
+    of_a = [] if case.a_shared else [registers(case, "a", drawn["a"])]
+    of_a += [registers(case, "c", drawn["c"]), metadata(case, random, count)]
+    return np.concatenate([*shared, *(h.reshape(count, -1) for h in of_a)], axis=1)
 
 
 def kept(case: WarpgroupCase, answers: Words) -> NDArray[Any]:

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "warploom"
 """Where Python finds the production code: links to the folders of the checkout."""
 
-ROOMS = tuple(f"{PACKAGE / room}{os.sep}" for room in ("dialect", "passes", "runtime"))
+ROOMS = tuple(f"{PACKAGE / folder}{os.sep}" for folder in ("dialect", "passes", "runtime"))
 
 RECORDS = ("warploom.passes.", "warploom.dialect.schedule.")
 """Where records that describe a product are defined; `passes.to_ptx` has records of one thread's instructions."""
@@ -157,10 +157,10 @@ def entered(task: str) -> Entered:
     run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if run.returncode:
         raise RuntimeError(f"{task}: {run.stderr}")
-    found = json.loads(run.stdout.splitlines()[-1])
-    if not found["files"]:
+    counts = json.loads(run.stdout.splitlines()[-1])
+    if not counts["files"]:
         raise RuntimeError(f"{task}: no file of {PACKAGE} was entered")
-    return Entered(tuple(found["files"]), found["functions"], found["lines"], tuple(found["records"]))
+    return Entered(tuple(counts["files"]), counts["functions"], counts["lines"], tuple(counts["records"]))
 
 
 def _measure(task: str) -> None:
@@ -178,10 +178,10 @@ def main() -> None:
         _measure(sys.argv[2])
         return
     for task in sys.argv[1:] or TASKS:
-        found = entered(task)
-        print(f"{task}: {len(found.files)} files, {found.functions} functions, {found.lines} lines")
+        counts = entered(task)
+        print(f"{task}: {len(counts.files)} files, {counts.functions} functions, {counts.lines} lines")
         if sys.argv[1:]:
-            print(*found.files, "records:", *found.records, sep="\n  ")
+            print(*counts.files, "records:", *counts.records, sep="\n  ")
 
 
 if __name__ == "__main__":

@@ -59,11 +59,11 @@ def cases(sizes: int, seed: int = 0) -> Iterator[tuple[Product, str]]:
 def wrong(product: Product, target: str, seed: int = 0) -> str:
     """What is wrong with a product on the interpreter; "" if nothing."""
     try:
-        kernel, given = product.compile(target), problem(product, seed)
-        kernel(*given.arguments, device="interp")
+        kernel, instance = product.compile(target), problem(product, seed)
+        kernel(*instance.arguments, device="interp")
     except WarploomError as error:
         return f"{type(error).__name__}: {error}"
-    return given.wrong()
+    return instance.wrong()
 
 
 def main() -> int:

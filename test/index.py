@@ -96,8 +96,8 @@ def targets() -> dict[str, tuple[str, str]]:
     """Every target that is not abstract."""
     return {
         kind.name: (module.__name__, kind.__name__)
-        for room in ("dialect", "passes")
-        for module in modules(room)
+        for folder in ("dialect", "passes")
+        for module in modules(folder)
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Target) and kind.__module__ == module.__name__
     }
@@ -116,8 +116,8 @@ def meanings() -> dict[str, str]:
     """Every kind of instruction that a function of the interpreter is registered for."""
     from warploom.runtime.interp.machine.decode import MEANINGS
 
-    for room in ("runtime/interp/meaning", "runtime/interp/machine"):
-        for _ in modules(room):
+    for folder in ("runtime/interp/meaning", "runtime/interp/machine"):
+        for _ in modules(folder):
             pass
     return {name: entry.__module__ for name, entry in sorted(MEANINGS.items(), key=_by_module)}
 

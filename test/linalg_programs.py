@@ -67,22 +67,22 @@ def outcome(number: int, kinds: Sequence[str] = KINDS) -> Outcome:
         return Outcome(number, "wrong", traceback.format_exc(), text)
     expected = Evaluator(program).evaluate({n: values_of(a, program.inputs[n].type) for n, a in arrays.items()})
     for array, result in zip(program.outputs, results, strict=True):
-        if found := difference(expected[array.name], result):
-            return Outcome(number, "wrong", f"{array.name}: {found}", f"// {program.target}\n{text}")
+        if what_differs := difference(expected[array.name], result):
+            return Outcome(number, "wrong", f"{array.name}: {what_differs}", f"// {program.target}\n{text}")
     return Outcome(number, "right")
 
 
 def _run(kernel: Any, program: Program, arrays: dict[str, Any]) -> list[Any]:
     """The results; memory that is written starts with numbers that mean nothing."""
-    given = {name: array.copy() for name, array in arrays.items()}
+    copies = {name: array.copy() for name, array in arrays.items()}
     if program.tensors:
-        results = kernel(*given.values(), device="interp")
+        results = kernel(*copies.values(), device="interp")
         return list(results) if isinstance(results, tuple) else [results]
     for name, array in program.written().items():
         words = np.random.default_rng(1).integers(0, 256, (*program.shape(array), DTYPES[array.type].itemsize))
-        given[name] = words.astype(np.uint8).view(DTYPES[array.type])[..., 0]
-    kernel(*given.values(), device="interp")
-    return [given[program.memory(a)] for a in program.outputs]
+        copies[name] = words.astype(np.uint8).view(DTYPES[array.type])[..., 0]
+    kernel(*copies.values(), device="interp")
+    return [copies[program.memory(a)] for a in program.outputs]
 
 
 def difference(expected: Values, result: Any) -> str:
@@ -149,16 +149,16 @@ def report(outcomes: Iterator[Outcome], *, refused: bool) -> bool:
     """Prints what is wrong as it is found, then the counts; whether nothing is wrong."""
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    for found in outcomes:
-        counts[found.kind] += 1
+    for outcome in outcomes:
+        counts[outcome.kind] += 1
         if sum(counts.values()) % 100 == 0:
             print(f"{sum(counts.values())} programs", file=sys.stderr, flush=True)
-        if found.kind == "refused":
-            reasons[reason_of(found.reason)] += 1
+        if outcome.kind == "refused":
+            reasons[reason_of(outcome.reason)] += 1
             if refused:
-                print(f"program {found.number} refused: {found.reason}\n{found.text}", flush=True)
-        if found.kind == "wrong":
-            print(f"program {found.number}: {found.reason}\n{found.text}", flush=True)
+                print(f"program {outcome.number} refused: {outcome.reason}\n{outcome.text}", flush=True)
+        if outcome.kind == "wrong":
+            print(f"program {outcome.number}: {outcome.reason}\n{outcome.text}", flush=True)
     total = sum(counts.values())
     print(f"{total} programs: {counts['right']} right, {counts['refused']} refused, {counts['wrong']} wrong")
     for reason, count in reasons.most_common():

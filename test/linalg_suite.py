@@ -102,18 +102,18 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="a line for each function")
     parser.add_argument("--target", default="sm_90a", metavar="SM")
     args = parser.parse_args()
-    found = [(function, outcome(function, args.target)) for function in functions(args.folder)]
-    if not found:
+    outcomes = [(function, outcome(function, args.target)) for function in functions(args.folder)]
+    if not outcomes:
         parser.error(f"{args.folder}: no functions with a product")
     if args.list:
-        for function, reason in found:
+        for function, reason in outcomes:
             print(f"{function.file} @{function.name}: {reason or 'compiles'}")
-    reasons = Counter(re.sub(r"'[^']*'|@\w+|%\w+|\d+", "_", reason)[:110] for _, reason in found if reason)
-    compiled = sum(not reason for _, reason in found)
-    print(f"{compiled} of {len(found)} functions with a product compile")
+    reasons = Counter(re.sub(r"'[^']*'|@\w+|%\w+|\d+", "_", reason)[:110] for _, reason in outcomes if reason)
+    compiled = sum(not reason for _, reason in outcomes)
+    print(f"{compiled} of {len(outcomes)} functions with a product compile")
     for reason, count in reasons.most_common():
         print(f"{count:4} {reason}")
-    raise SystemExit(any(reason.startswith(UNEXPECTED) for _, reason in found))
+    raise SystemExit(any(reason.startswith(UNEXPECTED) for _, reason in outcomes))
 
 
 if __name__ == "__main__":

@@ -125,18 +125,18 @@ def _stage(command: Any) -> Stage | None:
 
 
 def _redirections(redirects: Sequence[Any]) -> dict[str, Any] | None:
-    found: dict[str, Any] = {}
+    streams: dict[str, Any] = {}
     for operator, target in redirects:
         match tuple(operator), target:
             case ("<",), str():
-                found["stdin"] = target
+                streams["stdin"] = target
             case ((">",) | (">>",)) as mode, str():
-                found["stdout"] = (target, "wb" if mode == (">",) else "ab")
+                streams["stdout"] = (target, "wb" if mode == (">",) else "ab")
             case (">&", 2), "1":
-                found["joined"] = True
+                streams["joined"] = True
             case _:
                 return None
-    return found
+    return streams
 
 
 @dataclass

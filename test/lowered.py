@@ -26,12 +26,12 @@ INDEX = IndexType()
 def reprinted(op: Operation, generic: bool) -> str:
     """The text of an operation after it was printed and parsed."""
     sources = list(dict.fromkeys(op.operands))
-    given = test.TestOp(result_types=[value.type for value in sources])
-    for old, new in zip(sources, given.results, strict=True):
+    placeholder = test.TestOp(result_types=[value.type for value in sources])
+    for old, new in zip(sources, placeholder.results, strict=True):
         for i, operand in enumerate(op.operands):
             if operand is old:
                 op.operands[i] = new
-    module = ModuleOp([given, op])
+    module = ModuleOp([placeholder, op])
     first = text_of(module, generic)
     again = parse_mlir(make_context(), first)
     again.verify()
@@ -68,8 +68,8 @@ def lowered(target: Target, arguments: Sequence[MemRefType], build: Build) -> Pt
     module.verify()
     ConvertWarpToPtxPass().apply(make_context(), module)
     module.verify()
-    (found,) = (op for op in module.walk() if isinstance(op, PtxModule))
-    return found
+    (printed,) = (op for op in module.walk() if isinstance(op, PtxModule))
+    return printed
 
 
 def instruction(module: PtxModule, spelling: str) -> str:
@@ -105,5 +105,5 @@ def lowered_text(text: str) -> str:
     module = parse_mlir(context, text)
     module.verify()
     ConvertWarpToPtxPass().apply(context, module)
-    (found,) = (op for op in module.walk() if isinstance(op, PtxModule))
-    return print_ptx(found)
+    (kernel,) = (op for op in module.walk() if isinstance(op, PtxModule))
+    return print_ptx(kernel)

@@ -28,14 +28,14 @@ def values(name: str) -> list[Fraction]:
     """The magnitudes of a format, by their codes, from the definition of a binary format."""
     exponent, mantissa, nan = ELEMENTS[name]
     bias = (1 << exponent - 1) - 1
-    found: list[Fraction] = []
+    numbers: list[Fraction] = []
     for code in range(1 << exponent + mantissa):
         field, fraction = code >> mantissa, code & (1 << mantissa) - 1
         if (name == "e4m3" and code == nan) or (name == "e5m2" and field == 31):
             break
         lead = Fraction(fraction + (1 << mantissa if field else 0), 1 << mantissa)
-        found.append(lead * Fraction(2) ** (max(field, 1) - bias))
-    return found
+        numbers.append(lead * Fraction(2) ** (max(field, 1) - bias))
+    return numbers
 
 
 def bits(name: str) -> int:
@@ -60,6 +60,6 @@ def tried(name: str) -> Array:
     exact = np.concatenate(
         [table, middle, table * np.float32(1.03), np.array([1e-30, 1e9, np.inf, np.nan, 0], np.float32)]
     )
-    beside = [np.nextafter(exact, np.float32(to)) for to in (-1, 1)]
-    all_ = np.concatenate([exact, *beside]).astype(np.float32)
+    neighbours = [np.nextafter(exact, np.float32(to)) for to in (-1, 1)]
+    all_ = np.concatenate([exact, *neighbours]).astype(np.float32)
     return np.concatenate([all_, -all_])

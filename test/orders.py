@@ -137,9 +137,9 @@ def main() -> int:
             print(f"{seconds:6.1f} s  {wrong or notes}", flush=True)
     print("\n| waits of | kernels | proven for all orders |\n| --- | --- | --- |")
     refused = len(forms.pop(REFUSED, ()))
-    for form, found in sorted(forms.items()):
-        print(f"| {form} | {len(found)} | {found.count('')} |")
-    verdicts = [wrong for found in forms.values() for wrong in found]
+    for form, pins in sorted(forms.items()):
+        print(f"| {form} | {len(pins)} | {pins.count('')} |")
+    verdicts = [wrong for pins in forms.values() for wrong in pins]
     print(f"| all | {len(verdicts)} | {verdicts.count('')} |")
     if refused:
         print(f"{refused} are refused by the compiler")

@@ -155,10 +155,10 @@ class Result:
 
     @property
     def digest(self) -> str:
-        found = hashlib.sha256()
+        hasher = hashlib.sha256()
         for output in self.outputs:
-            found.update(output.tobytes())
-        return found.hexdigest()[:16]
+            hasher.update(output.tobytes())
+        return hasher.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Pinned:
 
     source: Product | Attention | Function | Level
     target: str
-    whole: str = ""
+    text_name: str = ""
     schedule: dict[str, Any] = field(default_factory=dict[str, Any], hash=False)
     """Of an attention."""
 
@@ -212,7 +212,7 @@ def smaller(product: Product, target: str) -> Product:
     itself; of the same remainders, so that rows are aligned alike."""
     if max(product.size) <= SMALLEST:
         return product
-    schedule = next(found for found in product.compile(target).schedule if found is not None)
+    schedule = next(option for option in product.compile(target).schedule if option is not None)
     unroll, depth = schedule.unroll, schedule.cta[2]
     m, n, k = product.size
     m, n = (size if size <= limit + 64 else limit + size % 64 for size, limit in ((m, 192), (n, 128)))
@@ -245,8 +245,8 @@ def _result_of_function(function: Function, kernel: Kernel, checks: Sequence[str
         accumulate = reference.accumulator_of(kernel.schedule, kernel.target)
         meant = host.choose(module, kernel.function.name)
         exact = reference.evaluate(meant, before, accumulate, tf32="tf32" in function.words)
-        found = {i: reference.compare(exact[i], after[i]) for i in written}
-        return "; ".join(f"argument {i}: {each}" for i, each in found.items() if not each.ok)
+        differences = {i: reference.compare(exact[i], after[i]) for i in written}
+        return "; ".join(f"argument {i}: {each}" for i, each in differences.items() if not each.ok)
 
     return Result([after[i] for i in written], compare, done.notes)
 
@@ -351,7 +351,7 @@ def _levels() -> Iterator[Pinned]:
         wanted = (line for line in runs if "%s" in line and "--verify" not in line)
         first = (match for line in wanted if (match := _PIPELINE.search(line)))
         pipelines = (match[1] or match[2] or match[3] for match in first)
-        if pipeline := next((found for found in pipelines if found.endswith("convert-warp-to-ptx")), None):
+        if pipeline := next((passes for passes in pipelines if passes.endswith("convert-warp-to-ptx")), None):
             yield Pinned(Level(path, pipeline), "")
 
 
@@ -399,29 +399,29 @@ def recorded(path: Path = HASHES) -> dict[str, str]:
 
 def file_of(kernel: Pinned) -> Path:
     """Where the text of one that is kept whole lies."""
-    return PINS / f"{kernel.whole}.ptx"
+    return PINS / f"{kernel.text_name}.ptx"
 
 
-def difference(kernel: Pinned, known: dict[str, str]) -> str:
+def difference(kernel: Pinned, pinned: dict[str, str]) -> str:
     """How a kernel differs from what is pinned: "" if it does not, the first lines of a diff where its text is kept."""
     text = kernel.text()
-    if known.get(str(kernel)) == digest(text):
+    if pinned.get(str(kernel)) == digest(text):
         return ""
-    if str(kernel) not in known:
+    if str(kernel) not in pinned:
         return f"{kernel}: is not pinned"
-    if not kernel.whole or not file_of(kernel).exists():
+    if not kernel.text_name or not file_of(kernel).exists():
         return f"{kernel}: its text changed"
     old = file_of(kernel).read_text(encoding="utf-8").splitlines()
     lines = list(difflib.unified_diff(old, text.splitlines(), "pinned", "now", lineterm="", n=1))[:30]
     return "\n".join((f"{kernel}: its text changed", *lines))
 
 
-def difference_of_words(kernel: Pinned, known: dict[str, str]) -> str:
+def difference_of_words(kernel: Pinned, pinned: dict[str, str]) -> str:
     """How the results of a kernel differ from what is pinned, "" if they do not: by rounding, or by more."""
     result = kernel.result()
-    if known.get(str(kernel)) == result.digest:
+    if pinned.get(str(kernel)) == result.digest:
         return ""
-    if str(kernel) not in known:
+    if str(kernel) not in pinned:
         return f"{kernel}: its results are not pinned"
     try:
         wrong = result.compare()
@@ -435,7 +435,7 @@ def difference_of_words(kernel: Pinned, known: dict[str, str]) -> str:
 def written(kernel: Pinned) -> str:
     """The text of a kernel, written to its file if it is kept whole."""
     text = kernel.text()
-    if kernel.whole:
+    if kernel.text_name:
         file_of(kernel).write_text(text, encoding="utf-8")
     return digest(text)
 
@@ -477,10 +477,10 @@ def main() -> int:
     os.environ["WARPLOOM_CORES"] = "1"
     with ProcessPoolExecutor(asked.jobs) as pool:
         if asked.rewrite:
-            found = pool.map(verified if asked.words else written, kernels)
-            changed = _rewrite(path, dict(zip(map(str, kernels), found, strict=True)))
+            results = pool.map(verified if asked.words else written, kernels)
+            changed = _rewrite(path, dict(zip(map(str, kernels), results, strict=True)))
         else:
-            compare = partial(difference_of_words if asked.words else difference, known=recorded(path))
+            compare = partial(difference_of_words if asked.words else difference, pinned=recorded(path))
             kernels = kernels[:: asked.every]
             changed = [each for each in pool.map(compare, kernels) if each]
     print(*changed, sep="\n", end="\n" if changed else "")

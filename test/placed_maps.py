@@ -97,6 +97,6 @@ PLACES: dict[str, tuple[str, str, Callable[[TensorMap], object]]] = {
 
 def placed(place: str) -> str:
     """The kernel, with the map in a place of `PLACES`."""
-    declaration, found, _ = PLACES[place]
+    declaration, arguments, _ = PLACES[place]
     text = kernel().replace(".align 64 .b8 map[128]", declaration)
-    return text.replace("mov.b64 %map, map; cvta.param.u64 %map, %map;", found)
+    return text.replace("mov.b64 %map, map; cvta.param.u64 %map, %map;", arguments)

@@ -55,10 +55,10 @@ class Problem:
         now, before = self.gaps
         result = self.arguments[self.output]
         start = (result.ctypes.data - now.ctypes.data) // result.itemsize
-        beside = now.copy()
+        surroundings = now.copy()
         place = (result.shape, result.strides[0] // result.itemsize, start)
-        _within(beside, *place)[...] = _within(before, *place)
-        wrong = np.flatnonzero(beside.view(np.uint8) != before.view(np.uint8))
+        _within(surroundings, *place)[...] = _within(before, *place)
+        wrong = np.flatnonzero(surroundings.view(np.uint8) != before.view(np.uint8))
         return f"{wrong.size} bytes are written beside C, first {wrong[0] // result.itemsize}" if wrong.size else ""
 
 
@@ -66,11 +66,11 @@ def problem(product: Product, seed: int = 0) -> Problem:
     """Arguments and what is expected: floats of mixed exponents, integers of every value; what is cleared starts as NaN
     or -1, and so are the gaps around matrices with strides."""
     random = np.random.default_rng([seed, *product.size])
-    *first, whole, b = _operands(product, random)
+    *first, dense, b = _operands(product, random)
     c_shape = product.shapes()[2]
     start = _draw(product, random, product.types.c, c_shape)
     epilogue_operands = [_draw(product, random, *place) for place in product.epilogue_operands()]
-    value, bound = _sums(product, whole, b, None if product.cleared else start)
+    value, bound = _sums(product, dense, b, None if product.cleared else start)
     if product.form in EPILOGUES:
         value, bound = _after(product, value, bound, epilogue_operands)
     output = np.full(c_shape, -1 if product.types.integers else np.nan).astype(DTYPES[product.stored])
@@ -102,9 +102,9 @@ def _operands(product: Product, random: np.random.Generator) -> list[Array]:
     if not product.sparse:
         a = _draw(product, random, product.types.a, a_shape)
         return [a, a, b]
-    whole = prune(_draw(product, random, product.types.a, (a_shape[0], 2 * a_shape[1])))
-    values, metadata = compress(whole)
-    return [values.view(whole.dtype), metadata, whole, b]
+    dense = prune(_draw(product, random, product.types.a, (a_shape[0], 2 * a_shape[1])))
+    values, metadata = compress(dense)
+    return [values.view(dense.dtype), metadata, dense, b]
 
 
 def _sums(product: Product, a: Array, b: Array, c: Array | None) -> tuple[Array, Array]:

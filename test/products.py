@@ -185,10 +185,10 @@ class Product:
     def shapes(self) -> list[tuple[int, ...]]:
         """Of A, B and C."""
         sizes = dict(zip("bmnk", (BATCH, *self.size), strict=True))
-        found = [tuple(sizes[loop] for loop in loops) for loops in self.loops]
+        shapes = [tuple(sizes[loop] for loop in loops) for loops in self.loops]
         if self.sparse:
-            found[0] = (self.size[0], self.size[2] // 2)
-        return found
+            shapes[0] = (self.size[0], self.size[2] // 2)
+        return shapes
 
     def strides(self) -> list[tuple[int, int]]:
         """Elements from row to row, and before the first, of A, B and C."""
@@ -235,8 +235,8 @@ class Product:
                 f"i32, i32) outs({output} : {c})\n"
             )
         name = "linalg.batch_matmul" if self.form == "batch" else "linalg.matmul"
-        given = " {warp.metadata = 1}" if self.sparse else ""
-        return f"  {name} indexing_maps = [{self._maps()}]{given} ins(%A, %B : {a}, {b}) outs({output} : {c})\n"
+        attributes = " {warp.metadata = 1}" if self.sparse else ""
+        return f"  {name} indexing_maps = [{self._maps()}]{attributes} ins(%A, %B : {a}, {b}) outs({output} : {c})\n"
 
     def _tensors(self) -> str:
         a, b, c = self._kinds()
@@ -249,13 +249,13 @@ class Product:
         names = [self.types.a.removeprefix("u"), self.types.b.removeprefix("u"), element]
         a, b, c = (f"memref<{'x'.join(map(str, s))}x{name}>" for s, name in zip(shapes, names, strict=True))
         lines: list[str] = []
-        for given, kind, value in (("%0", names[0], self.types.a), ("%1", names[1], self.types.b)):
-            read = "%x" if given == "%0" else "%y"
+        for operand, kind, value in (("%0", names[0], self.types.a), ("%1", names[1], self.types.b)):
+            read = "%x" if operand == "%0" else "%y"
             extend = (
                 ("arith.extui" if value.startswith("u") else "arith.extsi") if self.types.integers else "arith.extf"
             )
             if kind != element:
-                lines.append(f"{given} = {extend} {read} : {kind} to {element}")
+                lines.append(f"{operand} = {extend} {read} : {kind} to {element}")
         x, y = ("%0", "%1") if names[0] != element else ("%x", "%y")
         multiply, add = ("arith.muli", "arith.addi") if self.types.integers else ("arith.mulf", "arith.addf")
         lines += [
@@ -320,12 +320,12 @@ func.func @f({parameters}) {{
     def _after(self) -> list[str]:
         """Operations that make %r of %x."""
         total, c = self.types.sum, self.types.c
-        add, most, zero = ("addi", "maxsi", "0") if self.types.integers else ("addf", "maxnumf", "0.0")
+        add, maximum, zero = ("addi", "maxsi", "0") if self.types.integers else ("addf", "maxnumf", "0.0")
         widened = [] if c == total else [f"%wide = arith.extf %e : {c} to {total}"]
         residual = "%wide" if widened else "%e"
         if self.form == "bias, relu":
             return [f"%floor = arith.constant {zero} : {total}", f"%0 = arith.{add} %x, %e : {total}",
-                    f"%r = arith.{most} %0, %floor : {total}"]  # fmt: skip
+                    f"%r = arith.{maximum} %0, %floor : {total}"]  # fmt: skip
         if self.form == "residual":
             return [*widened, f"%r = arith.{add} %x, {residual} : {total}"]
         if self.form == "log, residual":
@@ -381,7 +381,7 @@ SPARSE_GROUPS_SIZE: Size = (144, 208, 288)
 
 def of_warpgroups() -> list[Product]:
     """Types that warpgroups multiply in every form, however A and B may lie; tiles and CTAs go round."""
-    found: list[Product] = []
+    products: list[Product] = []
     for types in TYPES:
         for form in FORMS:
             for lies in LIES:
@@ -393,27 +393,27 @@ def of_warpgroups() -> list[Product]:
                 if types.bits in (4, 64) or not product.legal or not along_k or rows:
                     continue
                 if len(set(types.a + types.b) & set("u")) == 0:
-                    n, m = ((128, 128), (64, 64), (256, 128))[len(found) % 3]
+                    n, m = ((128, 128), (64, 64), (256, 128))[len(products) % 3]
                     tile = {"cta": (m, n, 4 * depth), "mma": f"m64n{n}k{2 * depth if sparse else depth}"}
-                    ctas = {"ctas": 3} if len(found) % 2 and form != "batch" else {}
+                    ctas = {"ctas": 3} if len(products) % 2 and form != "batch" else {}
                     # a warpgroup has no room for short sums of 256 columns beside those that they are added to
                     short = {"promote": "none"} if types.a in BYTES and n == 256 else {}
-                    found.append(replace(product, schedule=tile | ctas | short))
-    return found
+                    products.append(replace(product, schedule=tile | ctas | short))
+    return products
 
 
 def packed_for_warpgroups() -> list[Product]:
     """Products whose rows tensor copies cannot move, so that operands are packed first: one of them, or both."""
     kinds = (("bf16", "bf16", "f32"), ("bf16", "bf16", "bf16"), ("f16", "f16", "f16"), ("i8", "i8", "i32"),
              ("f32", "f32", "f32"), ("f8E4M3FN", "f8E4M3FN", "bf16"))  # fmt: skip
-    found: list[Product] = []
+    products: list[Product] = []
     for names in kinds:
         for form, size in (("cleared", (145, 209, 99)), ("added", (144, 209, 96)), ("residual", (145, 208, 99))):
             types = Types(*names)
-            depth, lies = 32 * 8 // types.bits, LIES[len(found) % 4] if types.bits == 16 else "A Bt"
+            depth, lies = 32 * 8 // types.bits, LIES[len(products) % 4] if types.bits == 16 else "A Bt"
             tile = {"cta": (128, 128, 4 * depth), "mma": f"m64n128k{depth}", "ctas": 3}
-            found.append(Product(types, form, lies, size, tile))
-    return found
+            products.append(Product(types, form, lies, size, tile))
+    return products
 
 
 def shared_by_ctas() -> list[Product]:

@@ -155,9 +155,9 @@ def shortened(x: Reals) -> Reals:
         ]
     ends = [floor.view(np.float32), ceiling.view(np.float32), *away, low, high]
     stack = np.stack([np.where(x.must_be_nan, np.nan, e).astype(np.float64) for e in ends])
-    least, most = stack.min(axis=0), stack.max(axis=0)
+    least, upper = stack.min(axis=0), stack.max(axis=0)
     same = (floor == low.view(np.uint32)) & x.exact
-    return Reals(x.type, np.where(same, x.low, least), np.where(same, x.high, most), x.nan)
+    return Reals(x.type, np.where(same, x.low, least), np.where(same, x.high, upper), x.nan)
 
 
 def _last_place(values: Doubles) -> Doubles:
@@ -194,22 +194,22 @@ def summed(terms: Reals, type_: str, unit: float, bits: int, tiny: float = 0.0) 
         exact = terms.exact.all(axis=-1) & (magnitude <= 2.0**bits * _last_place(low).min(axis=-1))
         error = np.where(exact, 0.0, count * (unit * (1 + 2.0**-8) * magnitude + tiny))
         ends = low.sum(axis=-1) - error, high.sum(axis=-1) + error
-    least, most = (rounded(v, type_) for v in ends)
+    least, upper = (rounded(v, type_) for v in ends)
     zero = exact & (least == 0)
-    least, most = np.where(zero, -0.0, least), np.where(zero, 0.0, most)
+    least, upper = np.where(zero, -0.0, least), np.where(zero, 0.0, upper)
     plus, minus = (terms.high == np.inf).any(axis=-1), (terms.low == -np.inf).any(axis=-1)
     surely_plus, surely_minus = (terms.low == np.inf).any(axis=-1), (terms.high == -np.inf).any(axis=-1)
     both_may_overflow = np.minimum(positive, negative) > 0
     beyond = (magnitude * (1 + count * unit) > form.largest) & both_may_overflow
     clash = (plus | (beyond & (positive > form.largest / 2))) & (minus | (beyond & (negative > form.largest / 2)))
     beyond = beyond | (plus & (negative > form.largest / 2)) | (minus & (positive > form.largest / 2))
-    most, least = np.where(plus, np.inf, most), np.where(minus, -np.inf, least)
-    least, most = np.where(surely_plus, np.inf, least), np.where(surely_minus, -np.inf, most)
+    upper, least = np.where(plus, np.inf, upper), np.where(minus, -np.inf, least)
+    least, upper = np.where(surely_plus, np.inf, least), np.where(surely_minus, -np.inf, upper)
     wide = clash | beyond
     must = terms.must_be_nan.any(axis=-1) | (surely_plus & surely_minus)
-    least, most = np.where(wide, -np.inf, least), np.where(wide, np.inf, most)
+    least, upper = np.where(wide, -np.inf, least), np.where(wide, np.inf, upper)
     nan = terms.nan.any(axis=-1) | wide | must
-    return Reals(type_, np.where(must, np.nan, least), np.where(must, np.nan, most), nan)
+    return Reals(type_, np.where(must, np.nan, least), np.where(must, np.nan, upper), nan)
 
 
 def _multiplied(terms: Reals, type_: str) -> Reals:
@@ -263,8 +263,8 @@ def softmax(x: Values, type_: str) -> Reals:
     assert isinstance(x, Reals)
     wide = Reals("f32", x.low, x.high, x.nan)
     last = x.low.ndim - 1
-    most = reduced("arith.maximumf", "f32", wide, last, -np.inf).map(lambda v: v[..., None])
-    apart = apply("arith.subf", "f32", "", (wide, most))
+    largest = reduced("arith.maximumf", "f32", wide, last, -np.inf).map(lambda v: v[..., None])
+    apart = apply("arith.subf", "f32", "", (wide, largest))
     raised = apply("math.exp", "f32", "", (apart,), ROWS)
     total = reduced("arith.addf", "f32", raised, last, 0.0).map(lambda v: v[..., None])
     divided = apply("arith.divf", "f32", "", (raised, total), ROWS)
@@ -285,13 +285,13 @@ def product_sum(
     bits = FORMATS[type_].precision
     unit, tiny = (2.0**-52, 0.0) if type_ == "f64" else (2.0 ** (1 - bits), 2.0 ** (FORMATS[type_].least - bits + 1))
     unit *= 2 if type_ in ("f16", "bf16") else 1
-    found = summed(joined, type_, max(unit, 2.0**-13) if short else unit, min(bits, 13) if short else bits, tiny)
-    return beyond_range(found, joined, type_)
+    sums = summed(joined, type_, max(unit, 2.0**-13) if short else unit, min(bits, 13) if short else bits, tiny)
+    return beyond_range(sums, joined, type_)
 
 
-def beyond_range(found: Reals, terms: Reals, type_: str) -> Reals:
+def beyond_range(result: Reals, terms: Reals, type_: str) -> Reals:
     """A product beyond the range of the sum's type is infinity or not: matrix instructions add it as it is."""
     largest = FORMATS[type_].largest
     far: Any = ((np.abs(terms.low) > largest) & np.isfinite(terms.low)).any(axis=-1)
-    far = (far | ((np.abs(terms.high) > largest) & np.isfinite(terms.high)).any(axis=-1)) & ~found.must_be_nan
-    return Reals(found.type, np.where(far, -np.inf, found.low), np.where(far, np.inf, found.high), found.nan | far)
+    far = (far | ((np.abs(terms.high) > largest) & np.isfinite(terms.high)).any(axis=-1)) & ~result.must_be_nan
+    return Reals(result.type, np.where(far, -np.inf, result.low), np.where(far, np.inf, result.high), result.nan | far)

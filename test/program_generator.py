@@ -384,8 +384,8 @@ class Generator:
             self.program.statements.append(Softmax(out, value))
             return out
         last = len(loops) - 1
-        most = self.reduce(value, loops, last, "arith.maximumf", deep=False)
-        raised = self.combined(value, most, loops, "arith.subf math.exp")
+        largest = self.reduce(value, loops, last, "arith.maximumf", deep=False)
+        raised = self.combined(value, largest, loops, "arith.subf math.exp")
         total = self.reduce(raised, loops, last, "arith.addf", deep=False)
         return self.combined(raised, total, loops, self.draw.choice(("arith.divf", "arith.divf round")))
 
@@ -412,14 +412,14 @@ class Generator:
         """Rows divided by their largest element, rounded to few bits, and multiplied again."""
         steps = Steps(self.draw, [value.type])
         size = steps.add("math.absf", "f32", steps.to(0, "f32"))
-        most = self.fresh("f32", loops[:-1])
+        largest = self.fresh("f32", loops[:-1])
         index = tuple(range(len(loops)))
         by = self.draw.choice(("arith.maximumf", "arith.maxnumf"))
         self.program.statements.append(
-            Reduction(most, (value,), (index,), tuple(loops), len(loops) - 1, steps.body(size), by, 0.0)
+            Reduction(largest, (value,), (index,), tuple(loops), len(loops) - 1, steps.body(size), by, 0.0)
         )
         scale = self.row_wise(
-            most, self.draw.choice(("arith.divf", "arith.divf arith.maximumf", "arith.divf round")), 448.0
+            largest, self.draw.choice(("arith.divf", "arith.divf arith.maximumf", "arith.divf round")), 448.0
         )
         make = self.draw.choice(("arith.divf", "arith.divf round arith.mulf", "arith.divf math.roundeven arith.mulf"))
         return self.combined(value, scale, loops, make)

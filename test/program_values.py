@@ -221,8 +221,8 @@ def _multiply(a: Reals, b: Reals) -> Reals:
 def _divide(a: Reals, b: Reals, freedom: Freedom) -> Reals:
     straddles = _has_zero(b) & (~b.exact | (_has_zero(a) & ~a.exact))
     endless = _has_infinity(a) & _has_infinity(b) & ~(a.exact & b.exact)
-    found = _monotone(a.type, np.divide, a, b, open_=straddles | endless)
-    return _widened(found, freedom.quotient, 0.0) if a.type == "f32" and freedom.quotient else found
+    result = _monotone(a.type, np.divide, a, b, open_=straddles | endless)
+    return _widened(result, freedom.quotient, 0.0) if a.type == "f32" and freedom.quotient else result
 
 
 def _fused(a: Reals, b: Reals, c: Reals) -> Reals:
@@ -292,8 +292,8 @@ def _joined_reals(a: Reals, b: Reals, where: Flags) -> Reals:
     low, high = (np.where(a.must_be_nan, other, own) for own, other in ((a.low, b.low), (a.high, b.high)))
     others = (np.where(b.must_be_nan, own, other) for own, other in ((low, b.low), (high, b.high)))
     neither = a.must_be_nan & b.must_be_nan
-    least, most = _ends([np.where(np.isnan(v), 0.0, v) for v in (low, high, *others)])
-    low, high = (np.where(where, np.where(neither, np.nan, end), own) for end, own in ((least, a.low), (most, a.high)))
+    least, upper = _ends([np.where(np.isnan(v), 0.0, v) for v in (low, high, *others)])
+    low, high = (np.where(where, np.where(neither, np.nan, end), own) for end, own in ((least, a.low), (upper, a.high)))
     return Reals(a.type, low, high, np.where(where, a.nan | b.nan, a.nan))
 
 
@@ -356,8 +356,8 @@ def _function(name: str, x: Reals, freedom: Freedom) -> Reals:
         ends = [exactly(v) for v in (inside.low, inside.high)]
     if name == "math.rsqrt":
         # Beside -0, which gives minus infinity, lies 0.
-        beside = (inside.low == 0) & np.signbit(inside.low) & ~inside.exact
-        ends.append(np.where(beside, np.inf, ends[1]))
+        is_negative_zero = (inside.low == 0) & np.signbit(inside.low) & ~inside.exact
+        ends.append(np.where(is_negative_zero, np.inf, ends[1]))
     no_number = np.isnan(ends[0]) & np.isnan(ends[1])
     low, high = _ends([np.where(np.isnan(v), 0.0, v) for v in ends])
     must = x.must_be_nan | no_number
@@ -389,17 +389,17 @@ def _to_float(x: Whole, type_: str, *, unsigned: bool) -> Reals:
     low, high = _ends(every)
     if unsigned:
         # The bits of a range of signed integers are any.
-        most = rounded(np.full(x.shape, 2.0 ** WIDTHS[x.type]), type_)
-        low, high = np.where(x.exact, low, 0.0), np.where(x.exact, high, most)
+        limit = rounded(np.full(x.shape, 2.0 ** WIDTHS[x.type]), type_)
+        low, high = np.where(x.exact, low, 0.0), np.where(x.exact, high, limit)
     return Reals(type_, low, high, np.zeros(x.shape, np.bool_))
 
 
 def _to_integer(x: Reals, type_: str, *, unsigned: bool) -> Whole:
     bits = WIDTHS[type_]
-    least, most = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    least, upper = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     with np.errstate(invalid="ignore"):
         low, high = np.trunc(x.low), np.trunc(x.high)
-        free = x.nan | (low < least) | (high > most) | (unsigned & (low != high))
+        free = x.nan | (low < least) | (high > upper) | (unsigned & (low != high))
         low, high = (np.where(free, 0, v).astype(np.int64) for v in (low, high))
     low, high = (signed(v, type_) for v in (low, high))
     return _free(Whole(type_, low, high), free)
@@ -422,8 +422,8 @@ def signed(values: Integers, type_: str) -> Integers:
 def _free(x: Whole, where: Flags) -> Whole:
     """Any integer, where nothing is said."""
     bits = WIDTHS[x.type]
-    least, most = (0, 1) if bits == 1 else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    return Whole(x.type, np.where(where, least, x.low), np.where(where, most, x.high))
+    least, high = (0, 1) if bits == 1 else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return Whole(x.type, np.where(where, least, x.low), np.where(where, high, x.high))
 
 
 INTEGER_OPERATIONS: dict[str, tuple[Callable[[Integers, Integers], Integers], bool]] = {
@@ -455,8 +455,8 @@ RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
 def _compare_integers(predicate: str, a: Whole, b: Whole) -> Whole:
     unsigned, relation = predicate[0] == "u", predicate.removeprefix("s").removeprefix("u")
     x, y = (_unsigned(v.low, v.type) if unsigned else v.low for v in (a, b))
-    found = Whole.points("i1", RELATIONS[relation](x, y))
-    return _free(found, ~(a.exact & b.exact))
+    result = Whole.points("i1", RELATIONS[relation](x, y))
+    return _free(result, ~(a.exact & b.exact))
 
 
 PREDICATES: dict[str, str] = {

@@ -91,20 +91,20 @@ def _is_program(ptx: str, kernel: str) -> bool:
 
 def _register(line: str, lines: list[str], pick: random.Random) -> str:
     """Another register of the kind in place of one."""
-    found = list(re.finditer(r"%([a-z]+)(\d+)", line))
-    if not found:
+    matches = list(re.finditer(r"%([a-z]+)(\d+)", line))
+    if not matches:
         return line
-    match = pick.choice(found)
+    match = pick.choice(matches)
     near = max(0, int(match[2]) + pick.choice((-2, -1, 1, 2)))
     return f"{line[: match.start()]}%{match[1]}{near}{line[match.end() :]}"
 
 
 def _literal(line: str, lines: list[str], pick: random.Random) -> str:
     """Another number in place of a literal or an offset."""
-    found = list(re.finditer(r"(?<![\w%.])-?\d+(?![\w.])|(?<=\+)\d+", line))
-    if not found:
+    matches = list(re.finditer(r"(?<![\w%.])-?\d+(?![\w.])|(?<=\+)\d+", line))
+    if not matches:
         return line
-    match = pick.choice(found)
+    match = pick.choice(matches)
     number = int(match[0])
     other = pick.choice((number + 1, number * 2, number - 4, number + 16, 0))
     return f"{line[: match.start()]}{other}{line[match.end() :]}"
@@ -153,8 +153,8 @@ def equality(text: str, kernel: Kernel, mutant: Kernel) -> str:
     function = host.choose(module, kernel.function.name)
     same = True
     for seed, factor in ((4321, 1), (4322, 1), (4323, 5), (4324, 40)):
-        given = arrays(kernel.function, [], seed)
-        before = [array if not array.ndim else array * array.dtype.type(factor) for array in given]
+        operands = arrays(kernel.function, [], seed)
+        before = [array if not array.ndim else array * array.dtype.type(factor) for array in operands]
         left, expected = [array.copy() for array in before], [array.copy() for array in before]
         kernel(*expected, device="interp", max_steps=STEPS)
         try:
@@ -195,10 +195,10 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="print what is refuted, too")
     args = parser.parse_args()
     counts: Counter[str] = Counter()
-    for mutant, (found, why) in verdicts(args.count, args.seed, args.jobs):
-        counts[found] += 1
-        if args.verbose or not found.startswith("refuted"):
-            print(f"{found}: {mutant}{f': {why.splitlines()[0]}' if why else ''}", flush=True)
+    for mutant, (verdict, why) in verdicts(args.count, args.seed, args.jobs):
+        counts[verdict] += 1
+        if args.verbose or not verdict.startswith("refuted"):
+            print(f"{verdict}: {mutant}{f': {why.splitlines()[0]}' if why else ''}", flush=True)
     print(", ".join(f"{n} {what}" for what, n in sorted(counts.items())))
     return 1 if counts["wrong"] else 0
 

@@ -21,7 +21,7 @@ WIDE = "\n.reg .b128 %b128_<8>;"
 """Known from PTX 8.3."""
 
 
-def held(type: str) -> str:
+def register_type(type: str) -> str:
     """A register type that may hold an instruction's type."""
     return f"b{PACKED_BITS[type]}" if type in PACKED_BITS else type
 
@@ -43,7 +43,7 @@ def operand(row: PatternRow, slot: Slot, number: int) -> str:
         return re.search(r"-?\d+", slot.span)[0] if slot.span else "1"  # pyright: ignore[reportOptionalSubscript]
     if slot.kind == LABEL:
         return "TARGETS" if row.root == "brx" else "LABEL"
-    type = held(slot.type)
+    type = register_type(slot.type)
     several = "{" + ", ".join(f"%{type}_{i}" for i in range(slot.count)) + "}"
     value = several if slot.kind == VECTOR else f"%{type}_{number}"
     return f"{value}|%pred_{number}" if slot.pair == "||" else value

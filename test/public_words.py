@@ -56,8 +56,8 @@ def words_of(path: Path) -> Array:
 
 def row_for(type: str, sums: str, depth: int) -> Mma:
     """The m16n8 instruction whose k is the least that holds `depth` products."""
-    found = [r for r in mma.rows() if (r.a.name, r.b.name, r.c.name, r.d.name) == (type, type, sums, sums)]
-    return min((r for r in found if r.shape.m == 16 and r.shape.k >= depth and not r.kind), key=lambda r: r.shape.k)
+    rows = [r for r in mma.rows() if (r.a.name, r.b.name, r.c.name, r.d.name) == (type, type, sums, sums)]
+    return min((r for r in rows if r.shape.m == 16 and r.shape.k >= depth and not r.kind), key=lambda r: r.shape.k)
 
 
 def differences(path: Path) -> tuple[int, int]:

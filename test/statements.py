@@ -73,19 +73,19 @@ def instructions(emitter: Emitter) -> list[InstOp]:
 def run(emitter: Emitter, threads: int, names: Mapping[str, Lanes | int]) -> list[Lanes]:
     """Runs the statements; `names` gives special registers and symbols their values."""
     kept: list[Lanes] = []
-    known: dict[SSAValue, Lanes] = {}
+    lanes: dict[SSAValue, Lanes] = {}
     for op in instructions(emitter):
         opcode, form, guard = op.spelling()
         assert not guard
         registers = iter(op.operands)
         if name(op) == "keep":
-            kept.append(known[next(registers)])
+            kept.append(lanes[next(registers)])
             continue
         result, *words = form.split(", ")
         assert result == "?"
         into = next(registers)
-        sources = [known[next(registers)] if word == "?" else _operand(word, names) for word in words]
-        known[into] = np.broadcast_to(OPERATIONS[opcode](*sources), (threads,))
+        sources = [lanes[next(registers)] if word == "?" else _operand(word, names) for word in words]
+        lanes[into] = np.broadcast_to(OPERATIONS[opcode](*sources), (threads,))
     return kept
 
 

@@ -110,20 +110,20 @@ class Module:
 
 def modules(root: Path = ROOT) -> dict[str, Module]:
     """All production modules by name."""
-    found: dict[str, Module] = {}
-    for path in sorted(p for room in ROOMS for p in (root / room).rglob("*.py")):
+    by_name: dict[str, Module] = {}
+    for path in sorted(p for folder in ROOMS for p in (root / folder).rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found[name] = Module(name, path)
-    return found
+        by_name[name] = Module(name, path)
+    return by_name
 
 
-def edges(found: dict[str, Module]) -> dict[str, set[str]]:
+def edges(modules: dict[str, Module]) -> dict[str, set[str]]:
     """Which modules each module imports."""
     graph: dict[str, set[str]] = {}
-    for module in found.values():
-        targets = {name if name in found else name.rpartition(".")[0] for name in module.imports()}
-        graph[module.name] = {t for t in targets if t in found and t != module.name}
+    for module in modules.values():
+        targets = {name if name in modules else name.rpartition(".")[0] for name in module.imports()}
+        graph[module.name] = {t for t in targets if t in modules and t != module.name}
     return graph
 
 
@@ -139,24 +139,24 @@ def circles(graph: dict[str, set[str]]) -> Iterator[frozenset[str]]:
 
 
 def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
-    found: set[str] = set()
+    reached: set[str] = set()
     todo = [start]
     while todo:
-        for name in graph[todo.pop()] - found:
-            found.add(name)
+        for name in graph[todo.pop()] - reached:
+            reached.add(name)
             todo.append(name)
-    return found
+    return reached
 
 
-def broken(found: dict[str, Module]) -> set[str]:
+def broken(modules: dict[str, Module]) -> set[str]:
     """What breaks the rules, one line each."""
-    graph = edges(found)
-    rooms = {name: ROOMS.index(name.partition(".")[0]) for name in found}
-    lines = {f"{m.name}: more than {LINES} lines" for m in found.values() if m.lines > LINES}
+    graph = edges(modules)
+    rooms = {name: ROOMS.index(name.partition(".")[0]) for name in modules}
+    lines = {f"{m.name}: more than {LINES} lines" for m in modules.values() if m.lines > LINES}
     lines |= {f"{a} imports {b}, which is above it" for a in graph for b in graph[a] if rooms[b] > rooms[a]}
     lines |= {f"circle: {', '.join(sorted(circle))}" for circle in circles(graph)}
     homes: defaultdict[str, set[str]] = defaultdict(set)
-    for module in found.values():
+    for module in modules.values():
         for name in module.types():
             if not name.startswith("_"):
                 homes[_qualified(name, module.name)].add(module.name)
@@ -166,16 +166,16 @@ def broken(found: dict[str, Module]) -> set[str]:
 # Figures
 
 
-def figures(found: dict[str, Module], tasks: Mapping[str, Entered]) -> dict[str, int]:
+def figures(modules: dict[str, Module], tasks: Mapping[str, Entered]) -> dict[str, int]:
     """Every figure by its name, given what each task enters; figures of tasks that are not given are left out."""
     values = {
-        "production lines": sum(m.lines for m in found.values()),
-        "files": len(found),
-        "lines of the largest file": max(m.lines for m in found.values()),
-        "operations in warp": sum(map(_is_operation, _classes(found, "dialect.warp"))),
-        "rewrite patterns": len(_derived(found, "RewritePattern")),
-        "folder pairs that import each other": len(mutual(found)),
-        "lists kept by hand": len(hand_lists(found)),
+        "production lines": sum(m.lines for m in modules.values()),
+        "files": len(modules),
+        "lines of the largest file": max(m.lines for m in modules.values()),
+        "operations in warp": sum(map(_is_operation, _classes(modules, "dialect.warp"))),
+        "rewrite patterns": len(_derived(modules, "RewritePattern")),
+        "folder pairs that import each other": len(mutual(modules)),
+        "lists kept by hand": len(hand_lists(modules)),
     }
     values |= figures_of_tasks(tasks)
     if (files := files_of_a_commit()) is not None:
@@ -194,26 +194,26 @@ def figures_of_tasks(tasks: Mapping[str, Entered]) -> dict[str, int]:
     return values
 
 
-def mutual(found: dict[str, Module]) -> set[tuple[str, str]]:
+def mutual(modules: dict[str, Module]) -> set[tuple[str, str]]:
     """Pairs of folders of which each imports from the other."""
-    folders = {name: str(module.path.parent) for name, module in found.items()}
-    pairs = {(folders[a], folders[b]) for a, targets in edges(found).items() for b in targets}
+    folders = {name: str(module.path.parent) for name, module in modules.items()}
+    pairs = {(folders[a], folders[b]) for a, targets in edges(modules).items() for b in targets}
     return {(a, b) for a, b in pairs if a < b and (b, a) in pairs}
 
 
-def hand_lists(found: dict[str, Module]) -> set[str]:
+def hand_lists(modules: dict[str, Module]) -> set[str]:
     """Modules with a literal that names something of many other modules; packages that export what they have count too,
     and a file whose first line says that it is generated does not."""
-    return {m.name for m in found.values() if not m.generated and _longest_list(m, found) >= LIST}
+    return {m.name for m in modules.values() if not m.generated and _longest_list(m, modules) >= LIST}
 
 
-def _longest_list(module: Module, found: dict[str, Module]) -> int:
+def _longest_list(module: Module, modules: dict[str, Module]) -> int:
     """Of how many modules one literal of a module names something: names that it imports, or paths of modules."""
     homes: dict[str, str] = {}
     for node in ast.walk(module.tree):
         if isinstance(node, ast.ImportFrom) and node.level:
             homes |= {alias.asname or alias.name: f"{node.level}{node.module}.{alias.name}" for alias in node.names}
-    stems = {name.rpartition(".")[2] for name in found}
+    stems = {name.rpartition(".")[2] for name in modules}
     longest = 0
     for node in ast.walk(module.tree):
         if not isinstance(node, ast.Tuple | ast.List | ast.Dict | ast.Set):
@@ -226,9 +226,9 @@ def _longest_list(module: Module, found: dict[str, Module]) -> int:
     return longest
 
 
-def _classes(found: dict[str, Module], package: str) -> list[ast.ClassDef]:
+def _classes(modules: dict[str, Module], package: str) -> list[ast.ClassDef]:
     """The classes in the modules of a package."""
-    mine = [m for m in found.values() if f"{m.name}.".startswith(f"{package}.")]
+    mine = [m for m in modules.values() if f"{m.name}.".startswith(f"{package}.")]
     return [node for m in mine for node in ast.walk(m.tree) if isinstance(node, ast.ClassDef)]
 
 
@@ -236,11 +236,11 @@ def _is_operation(node: ast.ClassDef) -> bool:
     return any(ast.unparse(decorator) == "irdl_op_definition" for decorator in node.decorator_list)
 
 
-def _derived(found: dict[str, Module], base: str) -> set[str]:
+def _derived(modules: dict[str, Module], base: str) -> set[str]:
     """The names of classes that are derived from a class, directly or not."""
     bases: defaultdict[str, set[str]] = defaultdict(set)
-    for room in ROOMS:
-        for node in _classes(found, room):
+    for folder in ROOMS:
+        for node in _classes(modules, folder):
             bases[node.name] |= {ast.unparse(b).partition("[")[0].rpartition(".")[2] for b in node.bases}
     names = {base}
     while more := {name for name, above in bases.items() if above & names} - names:
@@ -278,7 +278,7 @@ def worse(values: Mapping[str, int], limits: Mapping[str, int]) -> list[str]:
     ]
 
 
-def known() -> set[str]:
+def listed() -> set[str]:
     """What is listed as breaking the rules."""
     return set(KNOWN.read_text().splitlines())
 
@@ -291,24 +291,24 @@ def _qualified(name: str, module: str) -> str:
 def main() -> int:
     """Prints the figures, the sizes of the rooms and what breaks the rules; 1 if a figure is worse than is accepted, or
     the rules are not broken as is listed."""
-    found = modules()
+    read = modules()
     with ThreadPoolExecutor(2) as pool:
         tasks = dict(zip(TASKS, pool.map(entered, TASKS), strict=True))
-    values, limits = figures(found, tasks), accepted()
+    values, limits = figures(read, tasks), accepted()
     for name, aim in FIGURES.items():
         sign = ">=" if name in UPWARDS else "<="
         print(f"{name}: {values.get(name, 'unknown')} (aim {sign} {aim})")
-    for room in ROOMS:
-        mine = [m for m in found.values() if m.name.partition(".")[0] == room]
-        print(f"{room}: {len(mine)} modules, {sum(m.lines for m in mine)} lines")
-    problems = sorted(broken(found))
+    for folder in ROOMS:
+        mine = [m for m in read.values() if m.name.partition(".")[0] == folder]
+        print(f"{folder}: {len(mine)} modules, {sum(m.lines for m in mine)} lines")
+    problems = sorted(broken(read))
     print(f"{len(problems)} rules broken", *problems, sep="\n")
     if "--rewrite" in sys.argv:
         KNOWN.write_text("".join(f"{line}\n" for line in problems))
         limits |= {n: v for n, v in values.items() if n not in PRINTED and (n not in limits or better(n, v, limits[n]))}
         FIGURES_KNOWN.write_text("".join(f"{name}: {value}\n" for name, value in limits.items()))
     print(*worse(values, limits), sep="\n")
-    return set(problems) != known() or bool(worse(values, limits))
+    return set(problems) != listed() or bool(worse(values, limits))
 
 
 if __name__ == "__main__":

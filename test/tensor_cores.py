@@ -189,9 +189,9 @@ def halved(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return (codes[:, ::2] | codes[:, 1::2] << 4).astype(np.uint8)
 
 
-def close(found: NDArray[np.generic], a: Floats, b: Floats, c: float = 2.0**-22) -> None:
+def close(result: NDArray[np.generic], a: Floats, b: Floats, c: float = 2.0**-22) -> None:
     """Within the bound of a truncated sum."""
     exact, size = a @ b.T, np.abs(a) @ np.abs(b.T)
     assert np.isfinite(exact).all()
-    assert (np.abs(found.astype(np.float64) - exact) <= c * size + 1e-30).all()
+    assert (np.abs(result.astype(np.float64) - exact) <= c * size + 1e-30).all()
     assert np.abs(exact).max() > 0

@@ -61,9 +61,9 @@ def of_lanes(of: Product, *, paired: bool = False) -> Product:
 
 def _run(of: Product, seed: int) -> Callable[[Kernel], str]:
     def run(kernel: Kernel) -> str:
-        given = problem(of, seed)
-        kernel(*given.arguments, device="interp", checks="all")
-        return given.wrong()
+        instance = problem(of, seed)
+        kernel(*instance.arguments, device="interp", checks="all")
+        return instance.wrong()
 
     return run
 
@@ -110,9 +110,9 @@ ATTENTIONS = (
 
 def _attention(asked: Attention, schedule: dict[str, Any], seed: int) -> Case:
     def run(kernel: Kernel) -> str:
-        given = problem_of(asked, seed)
-        kernel(*given.arguments, device="interp", checks="all")
-        return given.wrong()
+        instance = problem_of(asked, seed)
+        kernel(*instance.arguments, device="interp", checks="all")
+        return instance.wrong()
 
     return Case("attention", f"{asked}, {schedule}", partial(asked.compile, TARGET, **schedule), run)
 
@@ -178,16 +178,16 @@ def main() -> int:
             continue
         run[case.group] += 1
         try:
-            found = wrong(case)
+            message = wrong(case)
         except CompileError as error:
             declined[case.group, str(error).partition("error: ")[2] or str(error)] += 1
             continue
-        right[case.group] += not found
-        if options.list and not found:
+        right[case.group] += not message
+        if options.list and not message:
             print(f"{case.group}: {case.name}: right", flush=True)
-        if found:
+        if message:
             failed += 1
-            print(f"{case.group}: {case.name}: {found}", flush=True)
+            print(f"{case.group}: {case.name}: {message}", flush=True)
     for group in seen:
         print(f"{group}: {right[group]} of {run[group]} right, of {seen[group]} that there are")
         for (of, reason), count in declined.items():

@@ -42,21 +42,21 @@ def values(model: Any, call: Any, x: torch.Tensor) -> dict[str, torch.Tensor]:
     """The result, and all gradients where that of the result is the input."""
     x = x.clone().requires_grad_()
     out = call(x)
-    whole = out.full_tensor() if isinstance(out, DTensor) else out
-    whole.backward(x.detach())
-    found = {"out": whole.detach(), "x": x.grad}
+    full = out.full_tensor() if isinstance(out, DTensor) else out
+    full.backward(x.detach())
+    tensors = {"out": full.detach(), "x": x.grad}
     for name, parameter in model.named_parameters():
         grad = parameter.grad
-        found[name] = grad.full_tensor() if isinstance(grad, DTensor) else grad
-    return found
+        tensors[name] = grad.full_tensor() if isinstance(grad, DTensor) else grad
+    return tensors
 
 
-def close(found: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> list[str]:
+def close(result: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> list[str]:
     """The names of values that are more than a few roundings to bf16 from exact ones."""
     return [
         name
         for name, value in exact.items()
-        if not (found[name].double() - value).abs().max() <= 6 * 2.0**-8 * (1 + value.abs().max())
+        if not (result[name].double() - value).abs().max() <= 6 * 2.0**-8 * (1 + value.abs().max())
     ]
 
 
@@ -79,16 +79,16 @@ def work(rank: int, port: int) -> None:
     operators = Mlp().bfloat16()
     operators.load_state_dict(state)
     operators = parallelize_module(operators, mesh, PLAN)
-    found = values(operators, lambda x: operators(DTensor.from_local(x, mesh, [Replicate()])), x)
-    assert not (wrong := close(found, exact)), f"operators: {wrong}"
+    result = values(operators, lambda x: operators(DTensor.from_local(x, mesh, [Replicate()])), x)
+    assert not (wrong := close(result, exact)), f"operators: {wrong}"
 
     plain = Plain().bfloat16()
     plain.load_state_dict(state)
     plain = parallelize_module(plain, mesh, PLAN)
     said: list[Any] = []
     with torch.no_grad():
-        found = torch.compile(plain, backend=torch_backend, options={"explain": said.append})(x)
-    assert not close({"out": found}, {"out": exact["out"]}), "backend"
+        result = torch.compile(plain, backend=torch_backend, options={"explain": said.append})(x)
+    assert not close({"out": result}, {"out": exact["out"]}), "backend"
     products = [[part for part in e.compiled if "aten.addmm.default" in part.operators] for e in said]
     assert [len(parts) for parts in products] == [2], said
 

@@ -359,24 +359,24 @@ def stepped(call: Callable[..., Any], model: nn.Module, inputs: Inputs, training
     return [x.detach() for x in out] + [p.grad for p in model.parameters() if p.grad is not None]
 
 
-def distance(found: Sequence[Tensor], exact: Sequence[Tensor]) -> float:
+def distance(result: Sequence[Tensor], exact: Sequence[Tensor]) -> float:
     """The relative distance of all tensors, each by its own norm, or by what is a small element elsewhere. Gradients
     that are zero but for roundings, such as those of a bias of keys, are sums of elements as large as those of others,
     by which their distance is measured."""
-    if len(found) != len(exact):
-        raise ValueError(f"expected {len(exact)} tensors, got {len(found)}")
+    if len(result) != len(exact):
+        raise ValueError(f"expected {len(exact)} tensors, got {len(result)}")
     sizes = [float(e.double().square().mean().sqrt()) for e in exact]
     middle = sorted(sizes)[len(sizes) // 2]
     sizes = [max(size, SMALL * middle, 1e-9) if size > ZERO * middle else max(middle, 1e-9) for size in sizes]
     parts = [
-        (f.double() - e.double()).square().mean().sqrt() / size for f, e, size in zip(found, exact, sizes, strict=True)
+        (f.double() - e.double()).square().mean().sqrt() / size for f, e, size in zip(result, exact, sizes, strict=True)
     ]
     return float(torch.stack(parts).square().mean().sqrt())
 
 
-def distances(found: Sequence[Tensor], eager: Sequence[Tensor], exact: Sequence[Tensor]) -> tuple[float, float]:
+def distances(results: Sequence[Tensor], eager: Sequence[Tensor], exact: Sequence[Tensor]) -> tuple[float, float]:
     """How far from float64 results and eager mode's are."""
-    return distance(found, exact), distance(eager, exact)
+    return distance(results, exact), distance(eager, exact)
 
 
 def further(away: Sequence[tuple[float, float]]) -> float:
@@ -427,14 +427,14 @@ def run(family: Family, mode: str) -> Outcome:
         for inputs in (batch() for batch in (*batches, *again)):
             if len(away) >= len(batches) and further(away) <= FURTHER:
                 break
-            given = cast(inputs, torch.float32 if autocast else torch.bfloat16)
+            cast_inputs = cast(inputs, torch.float32 if autocast else torch.bfloat16)
             with torch.autocast("cpu", torch.bfloat16) if autocast else nullcontext():
                 try:
-                    ours = stepped(call, called, given, training)
+                    ours = stepped(call, called, cast_inputs, training)
                 except dynamo.exc.Unsupported:  # what torch cannot capture as one graph
                     outcome.broken, call = True, torch.compile(called, backend=torch_backend, options=options)
-                    ours = stepped(call, called, given, training)
-                eagers = stepped(eager, eager, given, training)
+                    ours = stepped(call, called, cast_inputs, training)
+                eagers = stepped(eager, eager, cast_inputs, training)
             away.append(distances(ours, eagers, stepped(exact, exact, cast(inputs, torch.float64), training)))
         outcome.further = further(away)
     outcome.graphs = len(seen) if mode in GENERATES else 0
@@ -462,10 +462,10 @@ def generated(model: nn.Module, inputs: Inputs, mode: str, options: dict[str, An
         options["explain"](explanation)
 
     model.forward = torch.compile(forward, backend=torch_backend, options={**options, "explain": explain})
-    found: Any = model.generate(**inputs, **settings)
+    output: Any = model.generate(**inputs, **settings)
     if len(seen) > counter.frame_count:
         return f"{len(seen)} graphs, where any backend gets {counter.frame_count}"
-    for step, (ours, theirs) in enumerate(zip(found.logits, expected.logits, strict=True)):
+    for step, (ours, theirs) in enumerate(zip(output.logits, expected.logits, strict=True)):
         bound, off = 2.0**-5 * float(theirs.abs().max()), float((ours - theirs).abs().max())
         if not off <= bound and not off <= rounded(model, forward, inputs, expected.sequences, step):
             return f"logits differ by {off:.3g}"

@@ -374,8 +374,8 @@ def _product(plain: bool, kind: str, x: Any, y: Any) -> Any:
         return torch.baddbmm(b[:, :1], a, b, beta=0.5)
     if kind == "scaled" and b.dim() == 2:
         return functional.linear(a, b.mT, b[0] * 0.5)
-    found = torch.matmul(a, b)
-    return functional.gelu(found) * 2 + 1 if kind == "activated" else found
+    product = torch.matmul(a, b)
+    return functional.gelu(product) * 2 + 1 if kind == "activated" else product
 
 
 def _attention(kind: str, x: Any, y: Any) -> Any:
@@ -388,8 +388,8 @@ def _attention(kind: str, x: Any, y: Any) -> Any:
     mask = _pattern(q[0, 0, :, :1] + k[0, 0, :, 0]) if kind == "masked" else None
     if kind == "by hand":
         return (((q @ k.mT) * q.shape[-1] ** -0.5).softmax(-1) @ k).reshape(*sizes, q.shape[-2], -1)
-    found = functional.scaled_dot_product_attention(q, k, k, mask, is_causal=kind == "causal")
-    return found.reshape(*sizes, q.shape[-2], -1)
+    attention = functional.scaled_dot_product_attention(q, k, k, mask, is_causal=kind == "causal")
+    return attention.reshape(*sizes, q.shape[-2], -1)
 
 
 def _pattern(x: Any) -> Any:

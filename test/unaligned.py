@@ -28,14 +28,14 @@ class Case:
     target: str
     a: str = "mk"
     b: str = "kn"
-    known: str = ""
+    static: str = ""
     layout: str = ""
     added: tuple[str, ...] = ()
     onto_d: bool = False
     launches: int = 6
 
     def memory(self, loops: str, element: str, layout: str = "") -> str:
-        sizes = ["1" if loop == "0" else str(SIZES[loop]) if loop in self.known else "?" for loop in loops]
+        sizes = ["1" if loop == "0" else str(SIZES[loop]) if loop in self.static else "?" for loop in loops]
         return f"memref<{'x'.join(sizes)}x{element}{layout}>"
 
     @property
@@ -45,7 +45,7 @@ class Case:
         more = [self.memory(loops, self.result) for loops in self.added]
         arguments = [f"%A: {a}", f"%B: {b}", *(f"%X{i}: {kind}" for i, kind in enumerate(more)), f"%D: {d}"]
         maps = [f"affine_map<(m, n, k) -> ({', '.join(loops)})>" for loops in (self.a, self.b, "mn")]
-        whole = self.result == "i32"
+        exact = self.result == "i32"
         fill = "" if self.onto_d else f"linalg.fill ins(%zero : {self.result}) outs(%D : {d})"
         cast = "unsigned" if self.element[0] == "u" else "signed"
         product = (
@@ -59,12 +59,12 @@ class Case:
                 f"""linalg.generic {{indexing_maps = [{", ".join(along)}], iterator_types = ["parallel", "parallel"]}}
                     ins(%X{i} : {kind}) outs(%D : {d}) {{
                 ^bb0(%x: {self.result}, %d: {self.result}):
-                  %s = arith.{"addi" if whole else "addf"} %x, %d : {self.result}
+                  %s = arith.{"addi" if exact else "addf"} %x, %d : {self.result}
                   linalg.yield %s : {self.result}
                 }}"""
             )
         return f"""func.func @f({", ".join(arguments)}) {{
-          %zero = arith.constant {"0" if whole else "0.0"} : {self.result}
+          %zero = arith.constant {"0" if exact else "0.0"} : {self.result}
           {fill}
           {product}
           {" ".join(sums)}
@@ -75,10 +75,12 @@ class Case:
         """A, B, what is added, and D, which holds NaN or 77 if nothing is added to it."""
         kinds = [self.element, self.element, *[self.result] * (1 + len(self.added))]
         lie = (self.a, self.b, *self.added, "mn")
-        found = [drawn(rng, tuple(SIZES[loop] for loop in loops), kind) for loops, kind in zip(lie, kinds, strict=True)]
+        arrays = [
+            drawn(rng, tuple(SIZES[loop] for loop in loops), kind) for loops, kind in zip(lie, kinds, strict=True)
+        ]
         if not self.onto_d:
-            found[-1][...] = 77 if self.result == "i32" else np.nan
-        return found
+            arrays[-1][...] = 77 if self.result == "i32" else np.nan
+        return arrays
 
     def compiled(self) -> Kernel:
         return compile(self.text, target=self.target, tf32=self.element == "f32")
@@ -96,7 +98,7 @@ CASES = [
     Case("f16", "f32", "sm_90a", added=("nm", "0n", "m"), launches=9),
     Case("f16", "f32", "sm_80", onto_d=True, launches=8),
     Case("f16", "f16", "sm_75", a="km", b="nk"),
-    Case("bf16", "bf16", "sm_120a", known="nk"),
+    Case("bf16", "bf16", "sm_120a", static="nk"),
     Case("f32", "f32", "sm_90a", b="nk"),
     Case("f32", "f32", "sm_80", launches=1),
     Case("f64", "f64", "sm_90a", launches=1),

@@ -40,8 +40,8 @@ def tool(name: str) -> str | None:
 def _version(path: str) -> int:
     """The version of LLVM that a program says it has; 0 if it says none."""
     said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"LLVM version (\d+)", said)
-    return int(found[1]) if found else 0
+    match = re.search(r"LLVM version (\d+)", said)
+    return int(match[1]) if match else 0
 
 
 def piped(text: str, *commands: Sequence[str]) -> str:

@@ -266,10 +266,10 @@ def _printed(text: str, printed: str) -> tuple[bool, str]:
     ]
     at, shown = 0, re.sub(r"[ \t]+", " ", printed)
     for line in wanted:
-        found = shown.find(re.sub(r"[ \t]+", " ", line), at)
-        if found < 0:
+        position = shown.find(re.sub(r"[ \t]+", " ", line), at)
+        if position < 0:
             return False, f"does not print {line[:60]}"
-        at = found
+        at = position
     unwanted = [line for line in re.findall(r"// CHECK-NOT:\s*(.*\S)", text) if line in printed]
     return not unwanted and bool(wanted), "right" if not unwanted else f"prints {unwanted[0]}"
 

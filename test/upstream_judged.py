@@ -52,12 +52,12 @@ def assembled(ptx: str, arch: str) -> str:
 def by_upstream(text: str, arch: str) -> str:
     command = [mlir_opt() or "", "--convert-nvvm-to-llvm", "--gpu-module-to-binary=format=isa", "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    found = re.search(r'assembly = "(.*?)">', done.stdout, re.DOTALL)
-    if found is None:
+    match = re.search(r'assembly = "(.*?)">', done.stdout, re.DOTALL)
+    if match is None:
         said = re.compile(r"(?i)error|immarg|number of arguments")
         line = next(filter(said.search, done.stderr.splitlines()), "crashes")
         return ("MLIR: " if re.search(r"<stdin>:|-:\d+:\d+: error", line) else "LLVM: ") + line[:110]
-    return assembled(re.sub(r"\\([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), found[1]), arch)
+    return assembled(re.sub(r"\\([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), match[1]), arch)
 
 
 def by_this(text: str, arch: str) -> str:

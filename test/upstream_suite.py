@@ -101,10 +101,10 @@ def main(folder: Path) -> int:
         if not files:
             print(f"{name:28} could not be had: there is no {tests / name}")
             continue
-        whole, each, same = Counter[str](), Counter[str](), Counter[bool | None]()
+        totals, each, same = Counter[str](), Counter[str](), Counter[bool | None]()
         for text in (text for file in files for text in parts(file)):
             kind, _ = outcome(text)
-            whole[kind] += 1
+            totals[kind] += 1
             if kind == "exact" and mlir_opt() is not None:
                 same[by_upstream(text)] += 1
             for function in functions(text):
@@ -114,7 +114,7 @@ def main(folder: Path) -> int:
                     same[by_upstream(function)] += 1
                 why[reason] += own == "refused"
             gc.collect()
-        line = "".join(f"{c.total():{w}}{c['exact'] + c['read']:7}{c['exact']:7}" for c, w in ((whole, 7), (each, 11)))
+        line = "".join(f"{c.total():{w}}{c['exact'] + c['read']:7}{c['exact']:7}" for c, w in ((totals, 7), (each, 11)))
         print(f"{name:28}{line}{same[True]:5}/{same[True] + same[False]:<4}", flush=True)
     for reason, count in why.most_common(20):
         print(f"{count:5}  {reason}")

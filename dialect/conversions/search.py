@@ -130,7 +130,7 @@ class _Transport(NamedTuple):
     moves: tuple[int, ...]
     after: tuple[Step, ...]
 
-    def way(self, step: Step) -> Way:
+    def as_way(self, step: Step) -> Way:
         """The way with `step` in the middle."""
         return Way((*self.before, step, *self.after))
 
@@ -163,8 +163,8 @@ def _by_words(moves: Sequence[int], carried: _Carried, low: int, names: Sequence
         riders = [*range(low), *(bit for bit in carried.to if bit >= low)]
         size = max(3, len(riders))
     transport = _transport(moves, riders, [carried.to[bit] for bit in riders], WORD_BITS)
-    yield transport.way(_shuffles(transport.moves, _cycles(moves, names)))
-    yield transport.way(_trip(transport.moves, 1 << size, (WHOLE, _LANES), (WHOLE, _LANES), ()))
+    yield transport.as_way(_shuffles(transport.moves, _cycles(moves, names)))
+    yield transport.as_way(_trip(transport.moves, 1 << size, (WHOLE, _LANES), (WHOLE, _LANES), ()))
 
 
 def _cycles(moves: Sequence[int], names: Sequence[str]) -> str:
@@ -274,7 +274,7 @@ def _matrix_trips(moves: Sequence[int], carried: _Carried, low: int) -> Iterator
         for arrive in range(low, count):
             if arrive not in arriving:
                 transport = _transport(moves, [*riders, half], [*arriving, arrive], HALF_BIT)
-                yield from ((transport.way(trip), trip) for trip in _trips(transport.moves))
+                yield from ((transport.as_way(trip), trip) for trip in _trips(transport.moves))
 
 
 def _trips(moves: Sequence[int]) -> Iterator[Trip]:

@@ -337,8 +337,8 @@ class ArgumentsText(CustomDirective):
             parser.parse_punctuation(":")
             return value, parser.parse_type()
 
-        given = parser.parse_optional_keyword("args") is not None
-        pairs = parser.parse_comma_separated_list(parser.Delimiter.PAREN, argument) if given else []
+        has_arguments = parser.parse_optional_keyword("args") is not None
+        pairs = parser.parse_comma_separated_list(parser.Delimiter.PAREN, argument) if has_arguments else []
         self.values.set(state, [value for value, _ in pairs])
         self.types.set(state, [kind for _, kind in pairs])
 

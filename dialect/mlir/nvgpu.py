@@ -265,8 +265,8 @@ KINDS: Mapping[str, object] = {
 
 def _row(name: str, fields: str, text: str, summary: str, **own: object) -> type[NvgpuOp]:
     """An operation by its name, its fields in their order, its text, and the fields that `KINDS` does not say."""
-    found = {each: own.pop(each, None) or KINDS[each] for each in fields.split()}
-    return declared(NvgpuOp, f"nvgpu.{name}", text, summary, **found, **own)
+    kinds = {each: own.pop(each, None) or KINDS[each] for each in fields.split()}
+    return declared(NvgpuOp, f"nvgpu.{name}", text, summary, **kinds, **own)
 
 
 # Products of a warp, and their fragments.

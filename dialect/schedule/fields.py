@@ -37,7 +37,7 @@ class ScheduleField:
     """The declaration of a field of a schedule. `part` is the group that it belongs to, `meaning` its description.
 
     The text of a schedule contains the field if `always`, or if its value differs from `default`. The value is `one_of`
-    several, or consists of numbers from `least` to `most`. `of` lists the kinds of kernels that have this choice.
+    several, or consists of numbers from `minimum` to `maximum`. `of` lists the kinds of kernels that have this choice.
     """
 
     name: str = ""
@@ -47,8 +47,8 @@ class ScheduleField:
     always: bool = False
     default: object = None
     one_of: tuple[object, ...] = ()
-    least: int | None = None
-    most: int | None = None
+    minimum: int | None = None
+    maximum: int | None = None
     of: tuple[str, ...] = (*PRODUCTS, ATTENTION)
 
     @property
@@ -65,12 +65,12 @@ class ScheduleField:
         if self.one_of and value not in self.one_of:
             values = ", ".join(map(str, self.one_of))
             raise ScheduleError(f"{self.name} must be one of {values}, got {text_of(value) or 'nothing'}")
-        if self.least is None:
+        if self.minimum is None:
             return
         low, high = (value, value) if self.kind is int else (min(value), max(value))
-        if low < self.least or (self.most is not None and high > self.most):
+        if low < self.minimum or (self.maximum is not None and high > self.maximum):
             several = "" if self.kind is int else "numbers of "
-            limits = f"at least {self.least}" if self.most is None else f"{self.least} to {self.most}"
+            limits = f"at least {self.minimum}" if self.maximum is None else f"{self.minimum} to {self.maximum}"
             raise ScheduleError(f"{self.name} must be {several}{limits}, got {text_of(value)}")
 
     def read(self, value: object) -> object:

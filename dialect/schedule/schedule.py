@@ -47,23 +47,23 @@ class Schedule:
 
     cta: tuple[int, int, int] = always("tile",
         "the tile of a CTA: M x N of D, and the part of K that it multiplies in each step of the K loop",
-        least=1)
+        minimum=1)
     warp: tuple[int, int] = always("tile",
         "the part of the CTA tile, M x N, of a warp or a warpgroup",
-        least=1)
+        minimum=1)
     mma: Shape = always("tile",
         "the shape of the instruction; M = 64 or 128 means warpgroups, 128 in tensor memory, where N is of one of them",
-        least=1)
+        minimum=1)
     stages: int = always("loop",
         "how many buffers the ring in shared memory has (1: copies do not overlap products)",
-        least=1)
+        minimum=1)
     swizzle: int = always("shared",
         "the span in bytes within which the swizzle permutes chunks of 16 bytes of a row (16: no swizzle)",
         128, one_of=SWIZZLES)
     group: int = always("grid",
         "how many rows of CTA tiles form a group. CTAs run through a group column by column, which reuses operands in "
         "L2; a number above the rows that there are makes all of them one group",
-        8, least=1, most=MOST_GRID, of=PRODUCTS)
+        8, minimum=1, maximum=MOST_GRID, of=PRODUCTS)
     accumulate: str = always("arithmetic",
         "the element type of the accumulators",
         "f32", of=PRODUCTS)
@@ -72,11 +72,11 @@ class Schedule:
         "none", one_of=("none", "a", "b", "ab"), of=PRODUCTS)
     sliced_k: int = rare("tile",
         "sliced-K: how many groups of warps share each K tile; the CTA adds their sums in shared memory",
-        1, least=1, of=(FRAGMENTS,))
+        1, minimum=1, of=(FRAGMENTS,))
     split_k: int = rare("grid",
         "split-K: how many CTAs share K of each tile, or the keys of an attention (`partial_sums`). Warpgroups that go "
         "from tile to tile (`ctas`) share only the tiles behind the last whole set of as many",
-        1, least=1, most=MOST_PARTS)
+        1, minimum=1, maximum=MOST_PARTS)
     sync: str = rare("loop",
         "how warps wait for copies, and for other warps that still read a stage. `barrier`: all warps wait at a "
         "barrier of the CTA in each K tile. `mbarrier`: each stage has an mbarrier, at which a warp waits when it "
@@ -92,7 +92,7 @@ class Schedule:
     ctas: int = rare("grid",
         "how many persistent CTAs there are, at most one for each tile. Each computes one tile after another, and "
         "starts to copy the next tile during the last steps of the current one (0: one CTA for each tile)",
-        0, least=0, most=MOST_GRID)
+        0, minimum=0, maximum=MOST_GRID)
     staging: int = rare("epilogue",
         "how many rows of a warp tile pass through shared memory at a time before they are stored, so that a warp "
         "stores whole cache lines (0: each lane stores the elements that it holds)",
@@ -128,7 +128,7 @@ class Schedule:
     cluster: tuple[int, int] = rare("grid",
         "the shape of a cluster, M x N CTAs, which share operand tiles by multicast: CTAs along M share a tile of B, "
         "and CTAs along N a tile of A (only with `wgmma`)",
-        (1, 1), least=1, of=(WARPGROUPS,))
+        (1, 1), minimum=1, of=(WARPGROUPS,))
     transpose: str = rare("operands",
         "which operands a separate kernel first transposes, so that elements along K are contiguous (`wgmma` needs "
         "this, except for 16-bit elements)",
@@ -384,7 +384,7 @@ def _fields() -> dict[str, ScheduleField]:
 FIELDS = _fields()
 """The fields by name, as they stand in the text."""
 
-LIMITED = tuple(f for f in FIELDS.values() if f.one_of or f.least is not None)
+LIMITED = tuple(f for f in FIELDS.values() if f.one_of or f.minimum is not None)
 """The fields that have not all values of their type."""
 
 OF_WARPGROUPS = tuple(f for f in FIELDS.values() if FRAGMENTS not in f.of)

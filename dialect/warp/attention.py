@@ -227,10 +227,10 @@ class AttentionOp(OverKeys):
     ):
         """`matrices` are Q, K, V and O, `lse` and `sinks` memory and its map."""
         keys = keys or Keys()
-        beside = {"lengths": keys.lengths, "lse": lse, "sinks": sinks}
-        lengths, sums, logits = (None if placed is None else placed[0] for placed in beside.values())
+        optional = {"lengths": keys.lengths, "lse": lse, "sinks": sinks}
+        lengths, sums, logits = (None if placed is None else placed[0] for placed in optional.values())
         maps_beside = {
-            f"{name}_map": None if placed is None else AffineMapAttr(placed[1]) for name, placed in beside.items()
+            f"{name}_map": None if placed is None else AffineMapAttr(placed[1]) for name, placed in optional.items()
         }
         super().__init__(
             operands=[

@@ -167,7 +167,7 @@ def _holds(row: ElementType | None, multiplied: ElementType) -> bool:
 
 # Blocks that have scales: `warp.scaled`, an operand of products.
 
-STORED_AS = {held: scale for scale, held in SCALES.items()}
+STORED_AS = {scaled: scale for scale, scaled in SCALES.items()}
 """The type of scales that memory of another type holds."""
 
 AXES = {"A": "row", "B": "column"}

@@ -142,9 +142,9 @@ class AttentionMatch:
         following = self.values.next_op
         while following is not None and following not in users:
             following = following.next_op
-        if (found := self._behind(following, self.reader)) is None:
+        if (divided := self._behind(following, self.reader)) is None:
             decline("what its result is divided by is not found")
-        result, product, to = found
+        result, product, to = divided
         element = self._unscaled(result, lambda inner: (self._quotient(inner) or (None,))[0] == product)
         quotient = None if element is None else self._quotient(element)
         if following is None or element is None or quotient is None:
@@ -185,9 +185,9 @@ class AttentionMatch:
         following, reader = users.pop() if len(users) == 1 else None, ElementReader(KEY)
         if not isinstance(following, LinalgStructuredOperation) or following.parent is not self.values.parent:
             return
-        found = self._behind(following, reader) if Nest.of(following).is_elementwise else None
-        if found is not None and self._unscaled(found[0], lambda inner: inner == found[1]) is not None:
-            self.last, self.o, self.result = following, found[2], found[:2]
+        behind = self._behind(following, reader) if Nest.of(following).is_elementwise else None
+        if behind is not None and self._unscaled(behind[0], lambda inner: inner == behind[1]) is not None:
+            self.last, self.o, self.result = following, behind[2], behind[:2]
             self.reader.used |= reader.used
 
     # Scores
@@ -331,9 +331,9 @@ class AttentionMatch:
         if self.result is None or self.result[0] == self.result[1]:
             return None
         result, element = self.result
-        given = {element: f32, **{leaf: element_type(value) for leaf, value in self.result_operands.items()}}
+        types = {element: f32, **{leaf: element_type(value) for leaf, value in self.result_operands.items()}}
         inputs = [(value, map_of(leaf.place, order)) for leaf, value in self.result_operands.items()]
-        made = PointwiseOp(inputs, region_of([result], given, [element_type(self.o[0])]))
+        made = PointwiseOp(inputs, region_of([result], types, [element_type(self.o[0])]))
         made.function.name_hint = "result"
         return made
 

@@ -44,8 +44,8 @@ class Widened:
         self.padded = padded if padded is not None and padded.copy is not None else None
         (self.pixel, self.step, self.width), (self.tap, _, taps) = filter_.pixels[-1], filter_.taps[-1]
         channels = memory_of(window.memory).get_shape()[-1]
-        self.beside = next(each for each in (1, 2, 4, 8) if each >= channels and self.step * each % ALIGNED == 0)
-        self.along = taps * self.beside
+        self.per_pixel = next(each for each in (1, 2, 4, 8) if each >= channels and self.step * each % ALIGNED == 0)
+        self.along = taps * self.per_pixel
 
     @staticmethod
     def of(op: MatmulOp, window: WindowOp, side: int) -> Widened | None:
@@ -82,13 +82,13 @@ class Widened:
 
     def _images(self) -> WindowOp:
         *outer, size, _ = memory_of(self.window.memory).get_shape()
-        needed = max(size * self.beside, (self.width - 1) * self.step * self.beside + self.along)
-        rounded = -(-needed // ALIGNED) * ALIGNED // self.beside
+        needed = max(size * self.per_pixel, (self.width - 1) * self.step * self.per_pixel + self.along)
+        rounded = -(-needed // ALIGNED) * ALIGNED // self.per_pixel
         source, low = (self.window.memory, ()) if self.padded is None else (self.padded.images(), self.padded.low)
-        copied, rank = self._among_zeros(source, [*outer, rounded, self.beside], low), len(outer) + 2
+        copied, rank = self._among_zeros(source, [*outer, rounded, self.per_pixel], low), len(outer) + 2
         rows = self.builder.insert(collapse(copied, [*([d] for d in range(rank - 2)), [rank - 2, rank - 1]])).result
         *own, pixel, element = map(AffineDimExpr, range(rank))
-        over = AffineMap(rank, 0, (*own, pixel * (self.step * self.beside) + element))
+        over = AffineMap(rank, 0, (*own, pixel * (self.step * self.per_pixel) + element))
         seen = self.builder.insert(WindowOp(rows, over, [*outer, self.width, self.along])).result
         loops, forms = loops_of(self.op.maps[self.side]), self.window.along
         sizes = dict(zip(loops, memory_of(self.window.result).get_shape(), strict=True))
@@ -100,7 +100,7 @@ class Widened:
     def _larger(self, filter_: SSAValue, loops: Sequence[int]) -> tuple[SSAValue, list[int]]:
         """Memory for a filter in rows of as many elements as images have, and its sizes with one tap in a row."""
         sizes, at = [*memory_of(filter_).get_shape()], loops.index(self.tap)
-        sizes[at : at + 2] = -(-self.along // ALIGNED) * ALIGNED // self.beside, self.beside
+        sizes[at : at + 2] = -(-self.along // ALIGNED) * ALIGNED // self.per_pixel, self.per_pixel
         kind = MemRefType(memory_of(filter_).element_type, sizes)
         larger = self.builder.insert(memref.AllocOp([], [], kind)).memref
         # Zeros behind the last tap would meet pixels that no tap reads, which may be no numbers.
@@ -399,10 +399,10 @@ def _follower(op: LinalgStructuredOperation, fill: Operation | None, sums: SSAVa
 def _moved_behind(op: GenericOp, sums: SSAValue, moved: SSAValue, order: Sequence[int]) -> tuple[SSAValue, SSAValue]:
     """Makes an elementwise operation read permuted sums, and write its result so. Returns the memory of its result, and
     that of the permuted one."""
-    builder, maps, whole = Builder(InsertPoint.before(op)), list(op.indexing_maps.data), range(len(order))
+    builder, maps, identity = Builder(InsertPoint.before(op)), list(op.indexing_maps.data), range(len(order))
     (written,) = op.outputs
     for number, (value, map_) in enumerate(zip(op.operands, maps, strict=True)):
-        if loops_of(map_.data) == tuple(whole):
+        if loops_of(map_.data) == tuple(identity):
             made = moved if value is sums else _allocated if value is written else transposed
             op.operands[number] = made if isinstance(made, SSAValue) else made(builder, value, order)
             maps[number] = AffineMapAttr(map_along(len(order), order))

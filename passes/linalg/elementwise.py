@@ -322,17 +322,17 @@ def uses_of(op: Operation) -> tuple[list[MemoryUse], list[MemoryUse]] | None:
             reads += [MemoryUse("an input", value) for value in nest.captured]
             writes = [MemoryUse("the output", access.value, access.map) for access in nest.writes]
         case MatmulOp():
-            beside = {"the scales of groups": op.group_scales, "the metadata of A": op.metadata, "the ends": op.ends}
+            others = {"the scales of groups": op.group_scales, "the metadata of A": op.metadata, "the ends": op.ends}
             reads = [*map(MemoryUse, "AB", op.matrices), *(MemoryUse("scales", value) for value in op.scales)]
-            reads += [MemoryUse(name, value) for name, value in beside.items() if value is not None]
+            reads += [MemoryUse(name, value) for name, value in others.items() if value is not None]
             reads += [] if op.c is None else [MemoryUse("C", op.c, op.maps[2])]
             reads += [MemoryUse("an input of the epilogue", value, map_) for value, map_ in op.placed_operands]
             writes = [MemoryUse("the result", op.d, op.maps[2])]
         case AttentionOp():
-            beside = {"lengths": op.lengths, "sinks": op.sinks, "the ends": op.ends}
+            others = {"lengths": op.lengths, "sinks": op.sinks, "the ends": op.ends}
             reads = [MemoryUse(name, value) for name, value in zip("QKV", op.matrices, strict=False)]
             reads += [MemoryUse("an operand of a function", value) for value in op.function_operands]
-            reads += [MemoryUse(name, value) for name, value in beside.items() if value is not None]
+            reads += [MemoryUse(name, value) for name, value in others.items() if value is not None]
             reads += [MemoryUse("numbers of documents", value) for value in op.documents]
             writes = [MemoryUse("the result", op.o, op.maps[3])]
             if op.lse is not None and op.lse_map is not None:

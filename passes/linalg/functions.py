@@ -49,9 +49,9 @@ def _copysign(x: Scalar, y: Scalar) -> Scalar:
 
 
 def _round(x: Scalar) -> Scalar:
-    whole = math.TruncOp(x).result
-    far = arith.CmpfOp(math.AbsFOp(arith.SubfOp(x, whole)), _number(0.5), "oge")
-    return arith.AddfOp(whole, arith.SelectOp(far, _copysign(_number(1), x), _number(0))).result
+    truncated = math.TruncOp(x).result
+    far = arith.CmpfOp(math.AbsFOp(arith.SubfOp(x, truncated)), _number(0.5), "oge")
+    return arith.AddfOp(truncated, arith.SelectOp(far, _copysign(_number(1), x), _number(0))).result
 
 
 def _half_power(x: Scalar) -> tuple[Scalar, Scalar]:

@@ -285,8 +285,8 @@ def name_arguments(block: Block, epilogue_operands: Sequence[tuple[SSAValue, Aff
         argument.name_hint = value.name_hint
 
 
-def producers(elementwise: Elementwise, most: int = 1) -> list[Match]:
-    """Up to `most` earlier products that can be fused with an operation, the last one first. A remark says why a
+def producers(elementwise: Elementwise, limit: int = 1) -> list[Match]:
+    """Up to `limit` earlier products that can be fused with an operation, the last one first. A remark says why a
     product that it reads cannot be fused."""
     wanted, matches = set(elementwise.read), list[Match]()
     read: set[SSAValue] = set()
@@ -304,7 +304,7 @@ def producers(elementwise: Elementwise, most: int = 1) -> list[Match]:
             obstacle = obstacle or match.objection()
             if not obstacle:
                 matches.append(match)
-            if len(matches) == most:
+            if len(matches) == limit:
                 return matches
             reason = reason or obstacle
         memory = touched(op)
@@ -314,7 +314,7 @@ def producers(elementwise: Elementwise, most: int = 1) -> list[Match]:
             read |= memory[0]
             written |= memory[1]
         op = op.prev_op
-    if reason and most == 1:
+    if reason and limit == 1:
         remark(elementwise.op, FUSE, f"it is not fused with the product whose result it reads: {reason}")
     return matches
 

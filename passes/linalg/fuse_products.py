@@ -98,7 +98,7 @@ class FusePair(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
         elementwise = read_elementwise(op)
-        matches = [] if elementwise is None else producers(elementwise, most=2)
+        matches = [] if elementwise is None else producers(elementwise, limit=2)
         if len(matches) != 2:
             return
         second, first = matches
@@ -315,8 +315,8 @@ def grouped_attention(loop: GroupLoop, op: AttentionOp) -> AttentionOp:
     Raises:
         NotFusedError: if not all its queries and keys are those of one, or its region or sinks go along them.
     """
-    batch, beside = op.batch, [*op.function_operands, *op.documents]
-    beside += [value for value in (op.lengths, op.sinks) if value is not None]
+    batch, side_operands = op.batch, [*op.function_operands, *op.documents]
+    side_operands += [value for value in (op.lengths, op.sinks) if value is not None]
     lse = [] if op.lse is None or op.lse_map is None else [(op.lse, op.lse_map.data)]
     operands = [*zip(op.matrices, op.maps, strict=True), *lse]
     for value, map_ in operands:
@@ -324,7 +324,7 @@ def grouped_attention(loop: GroupLoop, op: AttentionOp) -> AttentionOp:
             decline(f"expected Q, K, V and O to have the rows of the sequence, got {value.type}")
         if loops_of(map_)[-1] in (batch + M, batch + N) and (value, map_) not in lse:
             decline(f"expected rows of Q, K, V and O side by side, got {value.type}")
-    if any(loop.is_inside(value) for value in beside):
+    if any(loop.is_inside(value) for value in side_operands):
         decline("a sequence has a region, lengths, documents or sinks of its own")
     along = [loop.along(*operand) for operand in operands]
     # No operand has anything for each sequence.

@@ -315,10 +315,10 @@ class TiledShape:
     def __init__(self, op: PackOp | UnPackOp) -> None:
         if min(*op.plain.get_shape(), *op.tiled.get_shape(), *op.tiles.values()) < 0:
             fail(op, f"{op.name} of dynamic sizes is not lowered; known sizes are")
-        self.whole = [
+        self.extents = [
             -(-size // op.tiles.get(d, 1)) * op.tiles.get(d, 1) for d, size in enumerate(op.plain.get_shape())
         ]
-        parts = [[size // op.tiles[d], op.tiles[d]] if d in op.tiles else [size] for d, size in enumerate(self.whole)]
+        parts = [[size // op.tiles[d], op.tiles[d]] if d in op.tiles else [size] for d, size in enumerate(self.extents)]
         self.shape = [size for part in parts for size in part]
         first = [sum(map(len, parts[:d])) for d in range(len(parts))]
         self.order = [*(first[d] for d in op.order), *(first[d] + 1 for d in op.tiles)]
@@ -333,8 +333,8 @@ class Pack(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: PackOp, rewriter: PatternRewriter) -> None:
         tiling, value = TiledShape(op), op.source
-        if tiling.whole != list(op.plain.get_shape()) and op.padding_value is not None:
-            value = _padded(op, op.padding_value, value, [], [0] * len(tiling.whole), rewriter, tiling.whole)
+        if tiling.extents != list(op.plain.get_shape()) and op.padding_value is not None:
+            value = _padded(op, op.padding_value, value, [], [0] * len(tiling.extents), rewriter, tiling.extents)
         kind = TensorType(op.plain.element_type, tiling.shape)
         cut = rewriter.insert(tensor.ExpandShapeOp(value, [], tiling.groups, tiling.shape, kind))
         made = TransposeOp(cut.result, op.dest, _static(tiling.order))
@@ -356,10 +356,10 @@ class Unpack(RewritePattern):
             tensor.CollapseShapeOp.build(
                 operands=[turned.results[0]],
                 properties={"reassociation": tiling.groups},
-                result_types=[TensorType(element, tiling.whole)],
+                result_types=[TensorType(element, tiling.extents)],
             )
         ).result
-        if tiling.whole != list(shape):
+        if tiling.extents != list(shape):
             part = tensor.ExtractSliceOp.from_static_parameters(padded, [0] * len(shape), list(shape))
             padded = rewriter.insert(part).result
         rewriter.replace(op, [], [padded])

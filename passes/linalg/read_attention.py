@@ -85,12 +85,12 @@ class Attention(NamedTuple):
     def memories(self) -> tuple[KernelArgument, ...]:
         """The operands of the kernel: each memory once."""
         op, (q, k, v, o, *of_scores) = self.op, self.operands
-        given = [_in_memory(operand) for operand in (q, k, v)]
-        beside = [("lengths", op.lengths), ("sinks", op.sinks), *zip(("of_m", "of_n"), op.documents, strict=False)]
-        named = [*(("pages", view.table) for view in self.paged), *beside, ("ends", op.ends)]
+        memories = [_in_memory(operand) for operand in (q, k, v)]
+        extra = [("lengths", op.lengths), ("sinks", op.sinks), *zip(("of_m", "of_n"), op.documents, strict=False)]
+        named = [*(("pages", view.table) for view in self.paged), *extra, ("ends", op.ends)]
         vectors = [VectorOperand(name, value) for name, value in named if value is not None]
         lse = [] if op.lse is None else [VectorOperand("lse", op.lse)]
-        return each_once((*given, *of_scores, *vectors, o, *lse))
+        return each_once((*memories, *of_scores, *vectors, o, *lse))
 
     @property
     def paged(self) -> list[PagedOp]:

@@ -117,8 +117,8 @@ class DropUnitLoops(RewritePattern):
         single = single if len(single) < len(nest.summed) and not windows else set[int]()
         expanded = [access for access in nest.reads if _is_expanded(access.value)]
         added = [_added_loops(access) for access in expanded]
-        whole = any(list(shape_of(v)) == list(shape) and not _is_expanded(v) for v in op.inputs)
-        dropped = set[int].intersection(*added) if added and nest.is_elementwise and not whole else set[int]()
+        is_reshaped = any(list(shape_of(v)) == list(shape) and not _is_expanded(v) for v in op.inputs)
+        dropped = set[int].intersection(*added) if added and nest.is_elementwise and not is_reshaped else set[int]()
         dropped |= {FIXED, *(set(range(nest.loops)) - set(sizes) if nest.summed else ())}
         units = [d for d in units if written.loops[d] in dropped]
         kept = [d for d in range(len(shape)) if d not in units]

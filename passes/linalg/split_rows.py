@@ -162,8 +162,8 @@ def _of_sums(op: RowsOp, needed: Collection[SSAValue], across: Sequence[ReduceOp
     block = Block(arg_types=[f32] * len(sums))
     totals = [ReduceOp(each.kind.data, argument) for each, argument in zip(across, block.args, strict=True)]
     block.add_ops(totals)
-    known: dict[SSAValue, SSAValue] = {each.result: total.result for each, total in zip(across, totals, strict=True)}
-    inputs, region = _region(op, needed, known, block, all_yielded(op.body))
+    replaced: dict[SSAValue, SSAValue] = {each.result: total.result for each, total in zip(across, totals, strict=True)}
+    inputs, region = _region(op, needed, replaced, block, all_yielded(op.body))
     own = map_along(op.loops, (op.loops - 1, *range(op.loops - 1)))
     maps = [*(op.maps[i] for i in inputs), *[own] * len(sums), *op.written]
     made = RowsOp([*(op.inputs[i] for i in inputs), *sums], op.outputs, maps, region)

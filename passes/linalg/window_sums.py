@@ -166,14 +166,14 @@ def is_by_channels(value: SSAValue, width: int) -> bool:
 def _shape(row: WindowDimension, size: int, width: int) -> tuple[int, int]:
     """The number of pixels that a thread computes, the one with the least work, for products and for their reads; and
     that of the taps of a row that it holds at a time: all, or a divisor of theirs."""
-    room, most = REGISTERS // width, min(max(1, MOST_PIXELS // row.step**2), size)
-    taps = max(n for n in range(1, max(1, room - most) + 1) if row.taps % n == 0) if row.taps >= room else row.taps
+    free, cap = REGISTERS // width, min(max(1, MOST_PIXELS // row.step**2), size)
+    taps = max(n for n in range(1, max(1, free - cap) + 1) if row.taps % n == 0) if row.taps >= free else row.taps
 
     def work(pixels: int) -> float:
         read = (pixels - 1) * row.step + (taps - 1) * abs(row.dilation) + 1 + taps
         return -(-size // pixels) * (pixels * taps + 2 * read)
 
-    return min(range(1, max(1, min(most, room - taps)) + 1), key=work), taps
+    return min(range(1, max(1, min(cap, free - taps)) + 1), key=work), taps
 
 
 PARTS = 1 << 16

@@ -102,28 +102,28 @@ class TensorProducts(ABC):
             if self.tiles is None:
                 self.tile(inside, list(self.initial), {})
                 return
-            known = dict[SSAValue, SSAValue]()
-            first, last, step = (inside.again(each, known, self.is_inside) for each in self.tiles.operands[:3])
+            values = dict[SSAValue, SSAValue]()
+            first, last, step = (inside.again(each, values, self.is_inside) for each in self.tiles.operands[:3])
             with inside.loop(first, last, step, inside.values(self.initial)) as turn:
                 tile = {self.tiles.body.block.args[0]: turn.counter}
-                turn.handed = turn.index.values(self.tile(turn.index, list(turn.carried), known | tile))
+                turn.handed = turn.index.values(self.tile(turn.index, list(turn.carried), values | tile))
 
     @abstractmethod
     def load(self) -> None:
         """Lets consumers load what was multiplied, in place of multiplying."""
 
     @abstractmethod
-    def tile(self, index: IndexBuilder, state: list[Index], known: dict[SSAValue, SSAValue]) -> list[Index]:
+    def tile(self, index: IndexBuilder, state: list[Index], values: dict[SSAValue, SSAValue]) -> list[Index]:
         """The products of a tile, with the stages and the parities that are `initial` in the first tile, before and
         after it."""
 
     def place(
-        self, index: IndexBuilder, op: WgmmaOp, role: str, first: int, known: dict[SSAValue, SSAValue]
+        self, index: IndexBuilder, op: WgmmaOp, role: str, first: int, values: dict[SSAValue, SSAValue]
     ) -> list[SSAValue]:
         """Where an operand of all consumers begins, from its row or column `first` on."""
         along, indices = along_mn(op, role), op.a_indices if role == "a" else op.b_indices
         return [
-            index.value(first) if number == along else index.again(place, known, self.is_inside)
+            index.value(first) if number == along else index.again(place, values, self.is_inside)
             for number, place in enumerate(indices)
         ]
 
@@ -152,10 +152,10 @@ class TensorProducts(ABC):
               left: int = 0) -> SSAValue:  # fmt: skip
         """The accumulators of a consumer from its column `left` on, added to the initial values. They are the initial
         values alone if K is empty."""
-        place, whole = index.values([at[0], 0, index.add(at[1], left)]), fragment_of(start)
+        place, full = index.values([at[0], 0, index.add(at[1], left)]), fragment_of(start)
         first, last = constant_value(self.loop.lb), constant_value(self.loop.ub)
         if first is not None and last is not None and first >= last:
-            return start if kind == whole else index.insert(SubfragmentOp(start, (0, left), kind.shape)).fragment
+            return start if kind == full else index.insert(SubfragmentOp(start, (0, left), kind.shape)).fragment
         if first is not None and last is not None:
             sums = index.insert(LoadOp(memory, place, kind)).fragment
         else:
@@ -166,7 +166,7 @@ class TensorProducts(ABC):
             )
         if is_zero(start):
             return sums
-        if kind != whole:
+        if kind != full:
             start = index.insert(SubfragmentOp(start, (0, left), kind.shape)).fragment
         return index.insert(ElementwiseOp(Kind.Add, start, sums)).fragment
 
@@ -215,14 +215,14 @@ class _Sums(TensorProducts):
         words = a.get_shape()[-1] // (product.row.shape.k // scale.vector * SCALES_OF_WORD)
         return [self.staged.stages, lines // words * SCALES_OF_WORD, words * SCALES_OF_WORD]
 
-    def tile(self, index: IndexBuilder, state: list[Index], known: dict[SSAValue, SSAValue]) -> list[Index]:
+    def tile(self, index: IndexBuilder, state: list[Index], values: dict[SSAValue, SSAValue]) -> list[Index]:
         buffer = self.ring.arrive(index, ACQUIRE).at
         index.insert(FenceOp(AFTER_SYNC))
-        first, last, step = (index.again(each, known, self.is_inside) for each in self.loop.operands[:3])
+        first, last, step = (index.again(each, values, self.is_inside) for each in self.loop.operands[:3])
         numbers = [index.add(index.mul(buffer, self.count), number) for number in range(self.count)]
         old = self.loop.body.block
         with index.loop(first, last, step) as turn:
-            inside, now = turn.index, known | {old.args[0]: turn.counter}
+            inside, now = turn.index, values | {old.args[0]: turn.counter}
             adds = inside.compare("ne", turn.counter, first)
             for op in old.ops:
                 if isinstance(op, WgmmaOp):
@@ -247,8 +247,8 @@ class _Sums(TensorProducts):
         more = adds if op is self.products[0] else None
         for number, which in enumerate(numbers):
             a, b = (self.place(index, op, *place, now) for place in (("a", number * self.rows), ("b", 0)))
-            beside = [self.side_operands[tile] for tile in op.side_operands]
-            index.insert(TensorMmaOp(op, (a, b), self.sums, index.value(which), more, beside, at))
+            side_operands = [self.side_operands[tile] for tile in op.side_operands]
+            index.insert(TensorMmaOp(op, (a, b), self.sums, index.value(which), more, side_operands, at))
 
     # The consumers
 
@@ -317,16 +317,16 @@ class AttentionProducts(TensorProducts):
 
     # The warp that multiplies
 
-    def tile(self, index: IndexBuilder, state: list[Index], known: dict[SSAValue, SSAValue]) -> list[Index]:
+    def tile(self, index: IndexBuilder, state: list[Index], values: dict[SSAValue, SSAValue]) -> list[Index]:
         stage, parity, phase, place, there = state
         first_wait, *others = self.of_queries
         queries = Ring.of_value(first_wait.ring)
         queries.step(index, WAIT, place, there)
-        first, end, step = (index.folded(index.again(each, known, self.is_inside)) for each in self.loop.operands[:3])
+        first, end, step = (index.folded(index.again(each, values, self.is_inside)) for each in self.loop.operands[:3])
         # Once more than there are tiles of keys, and once where there are none.
         upper = index.add(first, index.add(index.from_zero(index.sub(end, first)), step))
         counter, of_stage = self.loop.body.block.args[0], self.steps[0].at
-        now = known | {first_wait.at: index.value(place)}
+        now = values | {first_wait.at: index.value(place)}
         initial = index.values([stage, parity, stage, parity, index.sub(1, phase)])
         with index.loop(first, upper, step, initial) as turn:
             inside, (stage, parity, before, _, phase) = turn.index, turn.carried
@@ -350,21 +350,21 @@ class AttentionProducts(TensorProducts):
             queries.step(index, RELEASE, place, products=True)
         return [*after, *queries.next(index, place, there)]
 
-    def _multiply_scores(self, index: IndexBuilder, group: int, known: dict[SSAValue, SSAValue]) -> None:
+    def _multiply_scores(self, index: IndexBuilder, group: int, values: dict[SSAValue, SSAValue]) -> None:
         """S of a consumer."""
         zero = index.insert(arith.ConstantOp(BoolAttr.from_bool(False))).result
         for op in self.of_scores:
-            places = self.place(index, op, "a", group * self.rows, known), self.place(index, op, "b", 0, known)
+            places = self.place(index, op, "a", group * self.rows, values), self.place(index, op, "b", 0, values)
             adds = zero if op.overwrite is not None else None
             index.insert(TensorMmaOp(op, places, self.scores, index.value(group), adds))
         self.full.step(index, COMMIT, group, products=True)
 
     def _multiply_values(
-        self, index: IndexBuilder, group: int, known: dict[SSAValue, SSAValue], adds: SSAValue
+        self, index: IndexBuilder, group: int, values: dict[SSAValue, SSAValue], adds: SSAValue
     ) -> None:
         """Multiplies P by V for one consumer and adds the result to O."""
         for op, part in zip(self.of_outputs, self.parts, strict=True):
-            places = index.values([group, 0, part.at[1]]), self.place(index, op, "b", 0, known)
+            places = index.values([group, 0, part.at[1]]), self.place(index, op, "b", 0, values)
             more = adds if op is self.of_outputs[0] else None
             index.insert(TensorMmaOp(op, places, self.outputs, index.value(group), more, a=self.operands))
         self.done.step(index, COMMIT, group, products=True)

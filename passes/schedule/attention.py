@@ -435,8 +435,8 @@ class GradientScores(ScheduledScores):
             raise ScheduleError(f"sums of {columns} columns take too many registers; write dK and dV alone")
         groups, keys, stages = 2, 64, 3
         if width <= 64:
-            known, n = self.scores.is_known("n"), self.scores.n
-            groups, stages = (1, 2) if known and n <= SHORT else (3, 3)
+            static, n = self.scores.is_known("n"), self.scores.n
+            groups, stages = (1, 2) if static and n <= SHORT else (3, 3)
             keys = 80 if groups == 1 < len(self.results) and -n % 80 <= -n % 64 else 64
         elif width > 128:
             keys, stages = 64 if self.read.slopes is None else 48, 2

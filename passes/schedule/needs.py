@@ -348,8 +348,8 @@ def scale_lines(product: Product, schedule: Schedule) -> list[ScaleLine]:
     if product.b.packed and product.group:
         for operand in filter(None, (product.group_scales, product.zero_points)):
             groups, least = max(1, depth // product.group), LEAST_LINE * BYTE // operand.memory_bits
-            whole = -(-columns // least) * least
-            lines.append(ScaleLine(operand.value, operand.memory_bits, "n", groups, whole, product.group))
+            padded = -(-columns // least) * least
+            lines.append(ScaleLine(operand.value, operand.memory_bits, "n", groups, padded, product.group))
     if product.dynamic:
         return lines
     for axis, tile, form, shared in zip("mn", schedule.cta, product.op.block_scales, product.blocks, strict=False):

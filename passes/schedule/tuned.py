@@ -160,6 +160,6 @@ def _error(near: Sequence[tuple[Product, Schedule, float]], fit: Fit, target: Ta
     there = replace(target, timing=tuple(fit))
     modelled = [time_of(product, schedule, there) / 1000 for product, schedule, _ in near]
     taken = [each[2] for each in near]
-    beside = median(time - model for time, model in zip(taken, modelled, strict=True))
+    offset = median(time - model for time, model in zip(taken, modelled, strict=True))
     pairs = zip(taken, modelled, strict=True)
-    return fmean(abs(math.log(time / max(model + beside, model / 2))) for time, model in pairs)
+    return fmean(abs(math.log(time / max(model + offset, model / 2))) for time, model in pairs)

@@ -311,7 +311,7 @@ def _by_copies(product: MatmulOp, read: Product, how: Rounding, *, few: bool) ->
 class Sizes:
     """Products of at most `most` results, or rows if `rows`, which typically are `m` x `n`."""
 
-    most: int
+    limit: int
     m: int
     n: int
     rows: bool = False
@@ -321,7 +321,7 @@ class Sizes:
         d = product.d
         dimensions = d.dimensions[:1] if self.rows else range(len(d.sizes))
         size = reduce(index.mul, (index.dim(d.value, dimension) for dimension in dimensions), 1)
-        return index.compare("ule", size, self.most)
+        return index.compare("ule", size, self.limit)
 
 
 def _sizes(product: Product, target: Target) -> Iterator[Sizes]:

@@ -233,8 +233,8 @@ def tiles_of(
 
 def exchanged_tiles(product: Product) -> Iterator[tuple[int, int]]:
     """Tiles of the transposes: those that divide the rows of D with little beyond."""
-    known = product.is_known("m") and product.k > SHORT_K and not unknown_pitches(product)
-    if not (can_exchange(product) and known) or product.ends is not None or product.batch_invariant:
+    is_static = product.is_known("m") and product.k > SHORT_K and not unknown_pitches(product)
+    if not (can_exchange(product) and is_static) or product.ends is not None or product.batch_invariant:
         return
     few = -(-product.m // EXCHANGED_STEP) * EXCHANGED_STEP
     rows = (m for m in range(min(few, MOST_EXCHANGED), 0, -EXCHANGED_STEP) if m % ROWS and (m > ROWS or few <= ROWS))

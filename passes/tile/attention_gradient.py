@@ -232,9 +232,9 @@ class GradientBuilder:
             a = p if name == "dV" else mapped(index, self._slope, p, slopes[0], *of_queries[len(early) :])
             a, lefts = as_operand(index, tiling, a), self._widths(tiling)
             if len(results) == len(self.sums) - 1 and self.op.rows != M:
-                after, beside = self._place(index, index.add(turn, self.schedule.cta[1]))
+                after, of_turn = self._place(index, index.add(turn, self.schedule.cta[1]))
                 vectors = self.read.of_queries[: len(of_queries)]
-                following = [self._loaded(index, vector, beside, after) for vector in vectors]
+                following = [self._loaded(index, vector, of_turn, after) for vector in vectors]
             results[name] = [
                 multiplied(index, tiling, a, b, before, (0, left, 0))
                 for before, left in zip(sums[name], lefts, strict=True)

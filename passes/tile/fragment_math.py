@@ -189,8 +189,8 @@ def gelu_gradient_of(value: SSAValue) -> GeluOp | None:
             continue
         (x,) = [one for one in second[1] if one.owner is not powers[0]]
         exponent = _split(_factors(powers[0].operands[0]))
-        known = first[0] == 0.5 and _is(second[0], 1 / math.sqrt(2 * math.pi)) and exponent == (-0.5, [x, x])
-        if known and x.type == f32 and _is_argument(function, x):
+        is_erf = first[0] == 0.5 and _is(second[0], 1 / math.sqrt(2 * math.pi)) and exponent == (-0.5, [x, x])
+        if is_erf and x.type == f32 and _is_argument(function, x):
             return GeluOp("erf_gradient", x)
     return None
 

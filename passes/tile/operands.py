@@ -107,24 +107,24 @@ class OperandTiles(Generic[ProductT]):
         """
         if isinstance(tile.type, FragmentType):
             return self.of_step(index, tile, at)
-        transposed, way, where = self.operand.transposed, self.delivery, self.place(index, at)
+        transposed, path, where = self.operand.transposed, self.delivery, self.place(index, at)
         kind = self.tiling.fragment(self.role)
-        if way.how == BY_LANES:
-            loaded = index.insert(LoadOp(tile, where, kind.with_layout(way.delivered), swapped=transposed)).fragment
-            same = way.delivered == way.layout
-            return loaded if same else index.insert(ConvertLayoutOp.to(loaded, way.layout)).fragment
+        if path.how == BY_LANES:
+            loaded = index.insert(LoadOp(tile, where, kind.with_layout(path.delivered), swapped=transposed)).fragment
+            same = path.delivered == path.layout
+            return loaded if same else index.insert(ConvertLayoutOp.to(loaded, path.layout)).fragment
         trans = transposed != (self.role == "b")
         stored, element = self.operand.stored, memory_of(tile).element_type
         if stored is not None and isinstance(element, TypeAttribute):
             kind = FragmentType.of(self.role, *kind.shape, element, kind.layout.data)
-        loaded = kind.with_layout(way.delivered)
-        pieces = way.how == PIECES
+        loaded = kind.with_layout(path.delivered)
+        pieces = path.how == PIECES
         move = MatrixMove(4, trans, pieces, self.packed)
         raw = index.insert(LoadOp(tile, where, loaded, swapped=transposed, matrices=str(move))).fragment
         if stored is not None:
-            made = index.insert(ConvertOp(raw, self.tiling.element_type(self.role), stored, way.layout)).fragment
+            made = index.insert(ConvertOp(raw, self.tiling.element_type(self.role), stored, path.layout)).fragment
             return made if scales is None else index.insert(ElementwiseOp(Kind.Mul, made, scales)).fragment
-        return index.insert(ConvertLayoutOp.to(raw, way.layout)).fragment if pieces else raw
+        return index.insert(ConvertLayoutOp.to(raw, path.layout)).fragment if pieces else raw
 
     # From memory, where the operands of `warp.matmul` are, to shared memory
 

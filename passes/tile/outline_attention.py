@@ -133,10 +133,10 @@ class TiledAttention(TiledRows):
         tile, matrix = in_matrix(index, number, tiles) if batch else (number, 0)
         sequence, parted = (), ()
         if op.ends is not None:
-            found = index.insert(
+            group = index.insert(
                 FindGroupOp(arguments[op.ends], index.value(tile), self.schedule.cta[0], index.value(1))
             )
-            tile, sequence = index.sub(tile, found.first), rows_of_group(index, arguments[op.ends], found.group)
+            tile, sequence = index.sub(tile, group.first), rows_of_group(index, arguments[op.ends], group.group)
             parted = operands[:count]
         inside = Inside.of(index, op.score, operands, arguments, batch, matrix, sequence, parted)
         if op.diagonal is not None and op.ends is None:

@@ -164,7 +164,7 @@ class RegisterProduct(Multiplication):
         super().begin(op)
         self.exchanged = self.tiling.schedule.exchanged
         both = list(zip(self.operands, self.tiles, strict=True))
-        (self.first, self.held), (self.second, self.read) = both[::-1] if self.exchanged else both
+        (self.first, self.in_registers), (self.second, self.read) = both[::-1] if self.exchanged else both
 
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
@@ -204,16 +204,16 @@ class RegisterProduct(Multiplication):
     def _loaded(self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int) -> SSAValue:
         """The first operand as memory holds it, 64 rows of A or columns of B."""
         loading, swapped = self.first.delivery, not along_k(self.tiling.product, self.first.role)
-        kind = FragmentType.of("a", ROWS, depth, held_type(self.held), loading.delivered)
+        kind = FragmentType.of("a", ROWS, depth, held_type(self.in_registers), loading.delivered)
         if loading.how == VECTORS:
             blocks, columns = self.tiling.schedule.cta[2] // PACKED[kind.bits].columns, PACKED[kind.bits].columns
             block = outside.add(outside.mul(outside.div(at["n"], ROWS), blocks), outside.div(at["k"], columns))
             place = outside.values([outside.mul(block, BLOCK_LINES), 0])
-            return index.insert(LoadOp(self.held, place, kind, registers=VECTORS)).fragment
+            return index.insert(LoadOp(self.in_registers, place, kind, registers=VECTORS)).fragment
         where = self.first.place(outside, at)
         if loading.how == BY_LANES:
-            return index.insert(LoadOp(self.held, where, kind, swapped=swapped)).fragment
-        return index.insert(LoadOp(self.held, where, kind, matrices="x4.trans.b16", swapped=swapped)).fragment
+            return index.insert(LoadOp(self.in_registers, where, kind, swapped=swapped)).fragment
+        return index.insert(LoadOp(self.in_registers, where, kind, matrices="x4.trans.b16", swapped=swapped)).fragment
 
     def _changed(self, index: IndexBuilder, loaded: SSAValue) -> SSAValue:
         """Converts a loaded fragment to the element type and layout that the instruction multiplies."""

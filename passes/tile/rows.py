@@ -132,12 +132,12 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue]) -> Traversal:
     fits = length is not None and length % (width * parts) == 0
     cta = warp[0] * warps[0], None if share.ctas == 1 else width * across
     apart = shape_of(summed[0])[0] if summed else 0
-    held = reduces and length is not None and layout.rows == 1 and width * parts >= length
-    held = held and rows is not None and min(output.kind.get_shape()) > 0
-    if apart and not (held and apart % warps[0] == 0):
+    in_registers = reduces and length is not None and layout.rows == 1 and width * parts >= length
+    in_registers = in_registers and rows is not None and min(output.kind.get_shape()) > 0
+    if apart and not (in_registers and apart % warps[0] == 0):
         fail(op, "rows are summed where they are reduced too, each held by a CTA, of known sizes")
     vectors = sum(rows not in place.loops for place in along)
-    if not apart and held and share.ctas > 1 and columns == 1 and vectors > 1:
+    if not apart and in_registers and share.ctas > 1 and columns == 1 and vectors > 1:
         at_once = clusters_at_once(parts, op)
         apart = at_once if output.size(rows) >= LEAST_TURNS * at_once else 0
     resident = SUMMING_WARPS if apart else 0
@@ -285,16 +285,16 @@ def _choosing(
         return kernel.load(index, number, views[number], at, column=column, fragment=fragment)
 
     for each in [inner for inner in op.body.block.ops if isinstance(inner, ReduceOp)]:
-        place, known = place_of_sum(each, op.loops - 1), dict(region.numbers)
+        place, numbers = place_of_sum(each, op.loops - 1), dict(region.numbers)
         arguments = [] if place is None else [a for a in op.body.block.args if a in needed([place])]
-        inputs = {a: traversal.inputs[a.index] for a in arguments if a not in known}
+        inputs = {a: traversal.inputs[a.index] for a in arguments if a not in numbers}
         if place is None or any(columns in memory.loops for memory in inputs.values()):
             continue
         for argument, memory in inputs.items():
             where = index.values([own[loop] for loop in memory.loops])
             one = index.insert(memref.LoadOp.get(kernel.arguments[memory.value], where)).res
-            known[argument] = index.insert(arith.TruncIOp(one, i32)).result if one.type == i64 else one
-        at = index.again(place, known, lambda inner: inner.parent is op.body.block)
+            numbers[argument] = index.insert(arith.TruncIOp(one, i32)).result if one.type == i64 else one
+        at = index.again(place, numbers, lambda inner: inner.parent is op.body.block)
         last = index.insert(arith.ConstantOp(IntegerAttr(length - 1, i32))).result
         at = index.insert(arith.IndexCastOp(index.insert(arith.MinUIOp(at, last)).result, IndexType())).result
         chosen[each] = region._replace(fragment=fragment, load=load), index.mul(index.div(at, width), width)

@@ -72,10 +72,10 @@ def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
 
 
 class Tail(NamedTuple):
-    """The tiles of groups of rows that CTAs go through: so many `whole` ones, and `shared` ones behind them, each in as
-    many parts of K (`each`) as let all CTAs have one, up to the `split_k` of the schedule."""
+    """The tiles of groups of rows that CTAs go through: so many `unshared` ones, and `shared` ones behind them, each in
+    as many parts of K (`each`) as let all CTAs have one, up to the `split_k` of the schedule."""
 
-    whole: Index
+    unshared: Index
     shared: Index
     each: Index
 
@@ -95,7 +95,7 @@ class Tail(NamedTuple):
 
     def numbers(self, index: IndexBuilder) -> Index:
         """The whole tiles and the parts of the others."""
-        return index.add(self.whole, index.mul(self.shared, self.each))
+        return index.add(self.unshared, index.mul(self.shared, self.each))
 
 
 def _groups_of(launch: LaunchedKernel) -> FindGroupOp | None:
@@ -287,8 +287,8 @@ class Split:
         10.3 microseconds by 12 parts in as many turns, 8.2 by 8 parts without a loop)."""
         kind = fragment_of(start)
         column, parts = self._column(index, kind, memory), count if isinstance(count, int) else 1
-        most = max(1, MOST_UNROLLED * together(kind) // kind.registers)
-        of_turn = next(number for number in range(min(parts, most), 0, -1) if parts % number == 0)
+        limit = max(1, MOST_UNROLLED * together(kind) // kind.registers)
+        of_turn = next(number for number in range(min(parts, limit), 0, -1) if parts % number == 0)
         at_once = MOST_HELD // kind.registers - 1
 
         def with_parts(index: IndexBuilder, total: SSAValue, first: Index) -> SSAValue:

@@ -56,7 +56,7 @@ class HeldElement:
     """An element in a register, or a literal. `pending` is the 16- or 8-bit type to which it is yet to be rounded;
     `clamped` says that an 8-bit element already saturates."""
 
-    held: Operand
+    word: Operand
     pending: str = ""
     clamped: bool = False
 
@@ -141,7 +141,7 @@ class Elements:
         """Lowers an operation for the operands of each element."""
         if not isinstance(op, GeluOp):
             return [self._lower(op, of_one) for of_one in operands]
-        elements = [self.rounded(x).held for (x,) in operands]
+        elements = [self.rounded(x).word for (x,) in operands]
         if op.approximate is not None and op.by.data in HALVED:
             return [HeldElement(approximate_gelu(self.emit, x, op.by.data)) for x in elements]
         return [HeldElement(y) for y in gelu(self.emit, elements, op.by.data)]
@@ -160,7 +160,7 @@ class Elements:
         """The element with its value final."""
         if not element.pending:
             return element
-        i, value = self.emit, element.held
+        i, value = self.emit, element.word
         if element.pending == "bf16":
             # The pair (value, 0) of bf16 has the bits of the same f32.
             return HeldElement(i.of_bits(i("cvt.rn.bf16x2.f32", value, single(0.0))))
@@ -170,7 +170,7 @@ class Elements:
 
     def _rounded_to_8_bits(self, element: HeldElement) -> VirtualRegister:
         """A value rounded to an 8-bit type, in f32, by the instructions that pack and unpack two."""
-        i, value, kind = self.emit, element.held, EIGHT[element.pending]
+        i, value, kind = self.emit, element.word, EIGHT[element.pending]
         both = i(f"cvt.rn.f16x2.{kind.name}x2", i(f"cvt.rn.satfinite.{kind.name}x2.f32", single(0.0), value))
         finite = i("cvt.f32.f16", i.emitter.halves(both)[0])
         if element.clamped:
@@ -264,7 +264,7 @@ def _float(opcode: str, types: Sequence[str] = FLOATS, *, exact: bool = False) -
         type, kind = _type(op), type_name(op.operands[0].type)
         if kind not in types:
             fail(op, f"{op.name} on elements of {kind} is not lowered; on {' and '.join(types)} it is")
-        result = e.emit(f"{opcode}.{type}", *(o.held for o in operands))
+        result = e.emit(f"{opcode}.{type}", *(o.word for o in operands))
         return HeldElement(result) if exact else e.final(result, op.results[0].type)
 
     return handle
@@ -278,7 +278,7 @@ def _extreme(opcode: str) -> Handler:
     def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
         if _type(op) != "f64":
             return narrower(e, op, operands)
-        a, b = (o.held for o in operands)
+        a, b = (o.word for o in operands)
         extreme, nan, total = e.emit(f"{opcode}.f64", a, b), e.emit("setp.nan.f64", a, b), e.emit(
             "add.rn.f64", a, b)  # fmt: skip
         return HeldElement(e.emit("selp.f64", total, extreme, nan))
@@ -289,7 +289,7 @@ def _extreme(opcode: str) -> Handler:
 def _divide(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     type = _type(op)
     opcode = "div.approx.ftz.f32" if type == "f32" and is_approximate(op) else f"div.rn.{type}"
-    return e.final(e.emit(opcode, *(o.held for o in operands)), op.results[0].type)
+    return e.final(e.emit(opcode, *(o.word for o in operands)), op.results[0].type)
 
 
 def _function(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -297,16 +297,16 @@ def _function(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
     if _type(op) == "f64":
         if op.name != "math.sqrt":
             fail(op, f"{op.name} on elements of f64 is not lowered; on f32, f16 and bf16 it is")
-        return HeldElement(e.emit("sqrt.rn.f64", x.held))
+        return HeldElement(e.emit("sqrt.rn.f64", x.word))
     table = APPROXIMATE if is_approximate(op) else ACCURATE
-    return e.final(table[op.name](e.emit, x.held, e.target.sm), kind)
+    return e.final(table[op.name](e.emit, x.word, e.target.sm), kind)
 
 
 def _f64_function(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     """A function of f32 that is computed in f64."""
     if _type(op) != "f32":
         fail(op, f"{op.name} on elements of f64 is not lowered; on {', '.join(SINGLE)} it is")
-    return e.final(functions.FUNCTIONS[op.name](e.emit, *(o.held for o in operands)), op.results[0].type)
+    return e.final(functions.FUNCTIONS[op.name](e.emit, *(o.word for o in operands)), op.results[0].type)
 
 
 def _integer(opcode: str, *, extends: bool = False) -> Handler:
@@ -314,7 +314,7 @@ def _integer(opcode: str, *, extends: bool = False) -> Handler:
     zero-extended first. A shift of 64 bits goes by a number of 32, which is at least 64 where more is asked for."""
 
     def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
-        kind, sources = op.results[0].type, [o.held for o in operands]
+        kind, sources = op.results[0].type, [o.word for o in operands]
         if _type(op) == "pred":
             if opcode not in ("and.b", "or.b", "xor.b"):
                 fail(op, f"{op.name} on elements of i1 is not lowered")
@@ -344,7 +344,7 @@ def _compare_floats(e: Elements, op: Operation, operands: Sequence[HeldElement])
     name = names[predicate.value.data] if isinstance(predicate, IntegerAttr) else ""
     if name not in _ORDERED:
         return HeldElement(e.emit(f"setp.{'eq' if name == 'true' else 'ne'}.s32", 0, 0))
-    return HeldElement(e.emit(f"setp.{_ORDERED[name]}.{_type(op)}", *(o.held for o in operands)))
+    return HeldElement(e.emit(f"setp.{_ORDERED[name]}.{_type(op)}", *(o.word for o in operands)))
 
 
 def _compare_integers(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -353,12 +353,12 @@ def _compare_integers(e: Elements, op: Operation, operands: Sequence[HeldElement
     if _type(op) == "pred":
         if name not in ("eq", "ne"):
             fail(op, f"{op.name} {name} on elements of i1 is not lowered; eq and ne are")
-        differ = e.emit("xor.pred", *(o.held for o in operands))
+        differ = e.emit("xor.pred", *(o.word for o in operands))
         return HeldElement(differ if name == "ne" else e.emit("not.pred", differ))
     # Sign-extended numbers compare as unsigned ones in the same order that they have before.
     sign = "u" if name.startswith("u") else "s"
     bits = _size(op.operands[0].type)
-    return HeldElement(e.emit(f"setp.{name.removeprefix(sign)}.{sign}{bits}", *(o.held for o in operands)))
+    return HeldElement(e.emit(f"setp.{name.removeprefix(sign)}.{sign}{bits}", *(o.word for o in operands)))
 
 
 def _select(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -367,9 +367,9 @@ def _select(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> Held
         yes, no = e.rounded(yes), e.rounded(no)
     type = held_as(op.results[0].type)
     if type == "pred":
-        either = e.emit("and.pred", yes.held, condition.held), e.emit("not.pred", condition.held)
-        return HeldElement(e.emit("or.pred", either[0], e.emit("and.pred", no.held, either[1])))
-    return HeldElement(e.emit(f"selp.{type}", yes.held, no.held, condition.held), yes.pending)
+        either = e.emit("and.pred", yes.word, condition.word), e.emit("not.pred", condition.word)
+        return HeldElement(e.emit("or.pred", either[0], e.emit("and.pred", no.word, either[1])))
+    return HeldElement(e.emit(f"selp.{type}", yes.word, no.word, condition.word), yes.pending)
 
 
 def _truncate(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -379,15 +379,15 @@ def _truncate(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
         clamped = kind in EIGHT and is_clamped(op.operands[0], EIGHT[kind].bound)
         return replace(x, pending=kind, clamped=clamped) if kind in (*NARROW, *EIGHT) else x
     if kind == "f32":
-        return HeldElement(e.emit("cvt.rn.f32.f64", x.held))
+        return HeldElement(e.emit("cvt.rn.f32.f64", x.word))
     if kind not in NARROW:
         fail(op, f"{op.name} from f64 to {kind} is not lowered; go by way of f32, which rounds twice")
-    return e.narrow(op, f"cvt.rn.{kind}.f64", x.held)
+    return e.narrow(op, f"cvt.rn.{kind}.f64", x.word)
 
 
 def _extend(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     (x,) = operands
-    return HeldElement(e.emit("cvt.f64.f32", x.held)) if held_as(op.results[0].type) == "f64" else x
+    return HeldElement(e.emit("cvt.f64.f32", x.word)) if held_as(op.results[0].type) == "f64" else x
 
 
 def _from_integer(sign: str) -> Handler:
@@ -396,8 +396,8 @@ def _from_integer(sign: str) -> Handler:
         width = width_of(source)
         if width == 1:
             one, type = -1.0 if sign == "s" else 1.0, held_as(kind)
-            return HeldElement(e.emit(f"selp.{type}", literal(kind, one), literal(kind, 0.0), x.held))
-        word, number = x.held, f"{sign}{_size(source)}"
+            return HeldElement(e.emit(f"selp.{type}", literal(kind, one), literal(kind, 0.0), x.word))
+        word, number = x.word, f"{sign}{_size(source)}"
         if width < WIDTH and sign == "u":
             word = e.extended(word, width, "u")
         if type_name(kind) in NARROW and width >= WIDTH:
@@ -412,7 +412,7 @@ def _to_integer(sign: str) -> Handler:
         (x,), kind = operands, op.results[0].type
         if held_as(kind) == "pred":
             fail(op, f"{op.name} to i1 is not lowered; arith.cmpf is")
-        return e.normal(e.emit(f"cvt.rzi.{sign}{_size(kind)}.{_type(op)}", x.held), kind)
+        return e.normal(e.emit(f"cvt.rzi.{sign}{_size(kind)}.{_type(op)}", x.word), kind)
 
     return handle
 
@@ -421,8 +421,8 @@ def _extend_integer(sign: str) -> Handler:
     def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
         (x,), width, bits = operands, width_of(op.operands[0].type), _size(op.results[0].type)
         if width == 1:
-            return HeldElement(e.emit(f"selp.b{bits}", -1 if sign == "s" else 1, 0, x.held))
-        word = x.held if sign == "s" or width == WIDTH else e.extended(x.held, width, "u")
+            return HeldElement(e.emit(f"selp.b{bits}", -1 if sign == "s" else 1, 0, x.word))
+        word = x.word if sign == "s" or width == WIDTH else e.extended(x.word, width, "u")
         return HeldElement(word if bits == WIDTH else e.emit(f"cvt.{sign}64.{sign}32", word))
 
     return handle
@@ -431,8 +431,8 @@ def _extend_integer(sign: str) -> Handler:
 def _truncate_integer(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     (x,), kind, bits = operands, op.results[0].type, _size(op.operands[0].type)
     if held_as(kind) == "pred":
-        return HeldElement(e.emit(f"setp.ne.s{bits}", e.emit(f"and.b{bits}", x.held, 1), 0))
-    return e.normal(e.emit("mov.b32" if bits == WIDTH else "cvt.u32.u64", x.held), kind)
+        return HeldElement(e.emit(f"setp.ne.s{bits}", e.emit(f"and.b{bits}", x.word, 1), 0))
+    return e.normal(e.emit("mov.b32" if bits == WIDTH else "cvt.u32.u64", x.word), kind)
 
 
 _HANDLERS: Mapping[str, Handler] = {

@@ -190,7 +190,7 @@ class ElementPacking:
 
     def pack(self, kind: Attribute, elements: Sequence[HeldElement]) -> VirtualRegister:
         """A register full of elements, the first lowest."""
-        i, name, values = self.elements.emit, str(kind), [element.held for element in elements]
+        i, name, values = self.elements.emit, str(kind), [element.word for element in elements]
         if len(values) == 1:
             return self.emitter.compute(f"mov.{held_as(kind)}", values[0])
         if isinstance(kind, IntegerType):
@@ -207,8 +207,8 @@ class ElementPacking:
     def _bytes(self, kind: EightBits, elements: Sequence[HeldElement]) -> VirtualRegister:
         """Four elements of 8 bits."""
         opcode, i = f"cvt.rn.satfinite.{kind.name}x2.f32", self.elements.emit
-        beyond = [None if one.clamped else self.elements.overflows(one.held, kind) for one in elements]
-        values = [one.held for one in elements]
+        beyond = [None if one.clamped else self.elements.overflows(one.word, kind) for one in elements]
+        values = [one.word for one in elements]
         if not kind.has_infinity:
             values = [
                 value if over is None else i("selp.f32", single(math.nan), value, over)

@@ -117,7 +117,7 @@ class LlvmKernel:
             fail(self.operation, f"{self.operation.name}: expected a value of one register, got {value.type}")
         return words[0]
 
-    def held(self, value: SSAValue) -> VirtualRegister:
+    def register(self, value: SSAValue) -> VirtualRegister:
         """The register of a value; literals are moved to one."""
         self.word(value)
         return self.registers(value)[0]
@@ -285,7 +285,7 @@ class Receiver(Protocol):
 
     def fresh(self, kind: Attribute) -> list[VirtualRegister]: ...
 
-    def held(self, value: SSAValue) -> VirtualRegister: ...
+    def register(self, value: SSAValue) -> VirtualRegister: ...
 
     def word(self, value: SSAValue) -> VirtualRegister | Immediate: ...
 
@@ -355,15 +355,15 @@ class InstructionLine:
             case "constant":
                 return parsed(spelled(self.op.properties.get(place.name)))
             case "address" if isinstance(values[0].type, llvm.LLVMPointerType):
-                return At(kernel.held(values[0]))
+                return At(kernel.register(values[0]))
             case "address":
-                return kernel.held(values[0])
+                return kernel.register(values[0])
             case "elements":
                 return self.result or (kernel.registers(values[0]) if values else None)
             case "tensor":
-                return TensorBox(kernel.held(values[0]), [kernel.word(each) for each in self.fields[place.more]])
+                return TensorBox(kernel.register(values[0]), [kernel.word(each) for each in self.fields[place.more]])
             case "vector":
-                return self.result if place.name in self.results else [kernel.held(each) for each in values]
+                return self.result if place.name in self.results else [kernel.register(each) for each in values]
             case "elected":
                 (elected,) = self.result
                 return Second(elected)
@@ -390,7 +390,7 @@ def _wait(kernel: LlvmKernel, op: NvvmOp) -> None:
     kernel.emitter.label(label)
     space = space_of(address.type)
     opcode = f"mbarrier.try_wait.parity{f'.{space}' if space else ''}.b64"
-    ended = kernel.compute(opcode, i1, At(kernel.held(address)), kernel.word(phase), kernel.word(ticks))
+    ended = kernel.compute(opcode, i1, At(kernel.register(address)), kernel.word(phase), kernel.word(ticks))
     kernel.emitter.branch(label, unless=ended)
 
 
@@ -405,7 +405,7 @@ def _descriptor(kernel: LlvmKernel, op: NvvmOp) -> None:
     """`tcgen05.mma_smem_desc`: the operands as fields of the descriptor."""
     made: VirtualRegister | Immediate = Immediate(str(DESCRIPTOR))
     for value, (at, bits) in zip(op.operands, DESCRIPTOR_FIELDS, strict=True):
-        field = resized(kernel, kernel.held(value), value.type, i64)
+        field = resized(kernel, kernel.register(value), value.type, i64)
         made = kernel.compute("bfi.b64", i64, field, made, at, bits)
     kernel.give(op, made)
 
@@ -421,7 +421,7 @@ def _product(kernel: LlvmKernel, op: Any) -> None:
     d, c = _ELEMENTS.get(str(op.res.type.types.data[0]), ""), _ELEMENTS.get(str(op.operandC[0].type), "")
     result = kernel.fresh(op.res.type)
     operands: list[EmittedOperand] = [
-        [kernel.held(v) for v in values] for values in (op.operandA, op.operandB, op.operandC)
+        [kernel.register(v) for v in values] for values in (op.operandA, op.operandB, op.operandC)
     ]
     overflow = spelled(op.properties.get("intOverflowBehavior"))
     mnemonic, layouts, after = "mma", "row.col", ""
@@ -442,8 +442,8 @@ def _product(kernel: LlvmKernel, op: Any) -> None:
         ):  # fmt: skip
             words = [kernel.word(each) for each in ids]
             numbers = tuple(int(str(word.value)) for word in words if isinstance(word, Immediate))
-            operands.append([kernel.held(data)])
-            operands.append(numbers if len(numbers) == len(words) else [kernel.held(each) for each in ids])
+            operands.append([kernel.register(data)])
+            operands.append(numbers if len(numbers) == len(words) else [kernel.register(each) for each in ids])
     clamped = ".satfinite" if a in ("s8", "u8", "s4", "u4") and overflow == "satfinite" else ""
     kernel.emit(f"{mnemonic}.sync.aligned.{op.shape}.{layouts}{clamped}.{d}.{a}.{b}.{c}{after}", result, *operands)
     kernel.give(op, *result)
@@ -460,7 +460,7 @@ def _product_of_opaque(kernel: LlvmKernel, op: NvvmOp) -> None:
         fail(op, f"expected {' + '.join(map(str, counts))} registers of A, B and C, got {len(op.operands)}")
     values, operands = iter(op.operands), list[EmittedOperand]()
     for count in counts:
-        operands.append([kernel.held(next(values)) for _ in range(count)])
+        operands.append([kernel.register(next(values)) for _ in range(count)])
     inputs, rounding = "" if a == "f16" else f".{a}.{a}", ".rn" if a == "f64" else ""
     bits = ".xor.popc" if a == "b1" else ""
     result = kernel.fresh(op.results[0].type)
@@ -478,6 +478,6 @@ def _product_of_warpgroup(kernel: LlvmKernel, op: Any) -> None:
         constants += [-1 if spelled(each) == "neg" else 1 for each in (op.scaleA, op.scaleB)]
     if a in ("f16", "bf16"):
         constants += [int(spelled(op.layoutA) == "col"), int(spelled(op.layoutB) == "row")]
-    descriptors = [kernel.held(each) for each in (op.descriptorA, op.descriptorB)]
+    descriptors = [kernel.register(each) for each in (op.descriptorA, op.descriptorB)]
     kernel.emit(f"wgmma.mma_async.sync.aligned.{op.shape}{clamped}.{d}.{a}.{b}", sums, *descriptors, *constants)
     kernel.give(op, *sums)

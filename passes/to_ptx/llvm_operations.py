@@ -60,7 +60,7 @@ def _branch(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
 
 
 def _conditional(kernel: LlvmKernel, op: llvm.CondBrOp, following: Block | None) -> None:
-    condition = kernel.held(op.cond)
+    condition = kernel.register(op.cond)
     taken, passed = op.then_block, list(op.then_arguments)
     if passed:
         edge = kernel.emitter.fresh_label(f"{kernel.labels[op.then_block]}_from")
@@ -90,7 +90,7 @@ def _arithmetic(kernel: LlvmKernel, op: Operation) -> None:
     name, _, letter = ARITHMETIC[op.name.removeprefix("llvm.")].rpartition(".")
     operands: Words = [kernel.word(value) for value in op.operands]
     if kind == i1:
-        operands = [kernel.held(value) for value in op.operands]
+        operands = [kernel.register(value) for value in op.operands]
     if name in ("shl", "shr"):
         amount = op.operands[1]
         operands[1] = (
@@ -129,10 +129,10 @@ def _compare(kernel: LlvmKernel, op: llvm.ICmpOp | llvm.FCmpOp) -> None:
 
 def _select(kernel: LlvmKernel, op: Operation) -> None:
     condition, first, second = op.operands
-    predicate, kind = kernel.held(condition), op.results[0].type
+    predicate, kind = kernel.register(condition), op.results[0].type
     if kind == i1:
         result = kernel.compute(
-            "selp.b32", i32, *(resized(kernel, kernel.held(v), i1, i32) for v in (first, second)), predicate
+            "selp.b32", i32, *(resized(kernel, kernel.register(v), i1, i32) for v in (first, second)), predicate
         )
         return kernel.give(op, kernel.compute("setp.ne.s32", i1, result, 0))
     pairs = zip(types_of(kind), kernel.words(first), kernel.words(second), strict=True)
@@ -163,7 +163,7 @@ def _resize(kernel: LlvmKernel, op: Operation) -> None:
     word = kernel.word(source)
     if isinstance(word, Immediate) and kind != i1 and source.type != i1:
         return kernel.give(op, word)
-    kernel.give(op, resized(kernel, kernel.held(source), source.type, kind, op.name == "llvm.sext"))
+    kernel.give(op, resized(kernel, kernel.register(source), source.type, kind, op.name == "llvm.sext"))
 
 
 def _bitcast(kernel: LlvmKernel, op: Operation) -> None:
@@ -188,7 +188,7 @@ def _bitcast(kernel: LlvmKernel, op: Operation) -> None:
 def _to_space(kernel: LlvmKernel, op: Operation) -> None:
     """Generic addresses are of 64 bits, those of shared memory of 32."""
     (source,), kind = op.operands, op.results[0].type
-    have, want, register = space_of(source.type), space_of(kind), kernel.held(source)
+    have, want, register = space_of(source.type), space_of(kind), kernel.register(source)
     if have and want:
         return kernel.give(op, register)
     if have:
@@ -215,7 +215,7 @@ def _size(kind: Attribute) -> int:
 
 @_lowers(llvm.GEPOp)
 def _element_pointer(kernel: LlvmKernel, op: llvm.GEPOp) -> None:
-    kind, place, dynamic = op.elem_type, kernel.held(op.ptr), iter(op.ssa_indices)
+    kind, place, dynamic = op.elem_type, kernel.register(op.ptr), iter(op.ssa_indices)
     pointer = op.ptr.type
     for i, index in enumerate(op.rawConstantIndices.get_values()):
         if i:
@@ -229,7 +229,7 @@ def _element_pointer(kernel: LlvmKernel, op: llvm.GEPOp) -> None:
             step: VirtualRegister | int = index * size
         else:
             value = next(dynamic)
-            wide = resized(kernel, kernel.held(value), value.type, IntegerType(bits), signed=True)
+            wide = resized(kernel, kernel.register(value), value.type, IntegerType(bits), signed=True)
             step = kernel.compute(f"mul.lo.s{bits}", pointer, wide, size)
         if step != 0:
             place = kernel.compute(f"add.s{bits}", pointer, place, step)
@@ -264,7 +264,7 @@ def _access(kernel: LlvmKernel, op: Operation, kind: Attribute, pointer: SSAValu
 def _load(kernel: LlvmKernel, op: llvm.LoadOp) -> None:
     text, types = _access(kernel, op, op.dereferenced_value.type, op.ptr)
     made = kernel.emitter.registers(types[0], len(types))
-    kernel.emit(f"ld{text}", made if len(made) > 1 else made[0], At(kernel.held(op.ptr)))
+    kernel.emit(f"ld{text}", made if len(made) > 1 else made[0], At(kernel.register(op.ptr)))
     kernel.give(op, *made)
 
 
@@ -272,7 +272,7 @@ def _load(kernel: LlvmKernel, op: llvm.LoadOp) -> None:
 def _store(kernel: LlvmKernel, op: llvm.StoreOp) -> None:
     text, types = _access(kernel, op, op.value.type, op.ptr)
     words = kernel.registers(op.value)
-    kernel.emit(f"st{text}", At(kernel.held(op.ptr)), words if len(types) > 1 else words[0])
+    kernel.emit(f"st{text}", At(kernel.register(op.ptr)), words if len(types) > 1 else words[0])
 
 
 # Structs and vectors.
@@ -317,7 +317,7 @@ def _element(kernel: LlvmKernel, op: Operation) -> None:
     kernel.emit("mov.b32", halves, words[number // 2])
     if extract:
         return kernel.give(op, halves[number % 2])
-    halves[number % 2] = kernel.held(op.operands[1])
+    halves[number % 2] = kernel.register(op.operands[1])
     words[number // 2] = kernel.compute("mov.b32", i32, halves)
     kernel.give(op, *words)
 
@@ -344,7 +344,7 @@ def _inline(kernel: LlvmKernel, op: llvm.InlineAsmOp) -> None:
     results = [] if op.res is None else kernel.fresh(op.res.type)
     words = [*results]
     tied = [int(c) for c in op.constraints.data.split(",") if c.isdigit()]
-    inputs = [kernel.held(value) for value in op.operands_]
+    inputs = [kernel.register(value) for value in op.operands_]
     for place, register in zip(tied, inputs, strict=False):
         words[place] = results[place] = register
     words += inputs

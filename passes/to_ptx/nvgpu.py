@@ -338,13 +338,13 @@ class _Lines:
         return [self.lowering.emitter.register(type) for type in types_of(kind)]
 
     def word(self, value: SSAValue) -> VirtualRegister | Immediate:
-        held = number_of(self.lowering, value).held
-        return Immediate(str(held)) if isinstance(held, int) else held
+        word = number_of(self.lowering, value).word
+        return Immediate(str(word)) if isinstance(word, int) else word
 
     def registers(self, value: SSAValue) -> list[VirtualRegister]:
-        return [self.held(value)]
+        return [self.register(value)]
 
-    def held(self, value: SSAValue) -> VirtualRegister:
+    def register(self, value: SSAValue) -> VirtualRegister:
         word, (type,) = self.word(value), types_of(value.type)
         return word if isinstance(word, VirtualRegister) else self.lowering.emitter.compute(f"mov.{type}", word)
 

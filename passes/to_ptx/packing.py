@@ -57,8 +57,8 @@ class PackedRows:
         if element is not None and min(least, columns) > 0 and strides_of(kind) == packed:
             bits, size = element.memory_bits, max(1, element.memory_bits // BYTE)
             if columns * bits % BYTE == 0 and (size if offset is None else offset * bits // BYTE) % WORD_BYTES == 0:
-                held = lowering.values[value]
-                base = held.base if isinstance(held, MemoryArgument) else lowering.matrix(op, value, bits=True).base
+                memory = lowering.values[value]
+                base = memory.base if isinstance(memory, MemoryArgument) else lowering.matrix(op, value, bits=True).base
                 return PackedRows(base, prod(others), rows, columns * bits // BYTE, size)
         fail(op, f"{op.name} takes matrices of static size, without gaps, at multiples of {WORD_BYTES} bytes, got "
              f"{kind}")  # fmt: skip

@@ -79,7 +79,7 @@ def number_of(lowering: KernelLowering, value: SSAValue) -> HeldElement:
 
 def give(lowering: KernelLowering, result: SSAValue, element: HeldElement) -> None:
     """Binds an element to a result: indices, i32 and i1 as they are, other types in a fresh register."""
-    final = Elements(lowering.emitter, lowering.target).rounded(element).held
+    final = Elements(lowering.emitter, lowering.target).rounded(element).word
     if result.type in (IndexType(), i1, i32):
         lowering.values[result] = final if isinstance(final, VirtualRegister | int) else _own(lowering, result, element)
     else:
@@ -88,7 +88,7 @@ def give(lowering: KernelLowering, result: SSAValue, element: HeldElement) -> No
 
 def _own(lowering: KernelLowering, result: SSAValue, element: HeldElement) -> VirtualRegister:
     """A fresh register with the value, for a loop overwrites the registers that it carries."""
-    return lowering.emitter.compute(f"mov.{held_as(result.type)}", element.held)
+    return lowering.emitter.compute(f"mov.{held_as(result.type)}", element.word)
 
 
 def elements_of(packing: ElementPacking, kind: AnyVector, registers: Fragment) -> list[HeldElement]:
@@ -408,7 +408,7 @@ def _from_memory(lowering: KernelLowering, kind: Attribute, raw: VirtualRegister
 
 def _to_memory(lowering: KernelLowering, op: Operation, kind: Attribute, number: HeldElement) -> VirtualRegister:
     """An element as it lies in memory."""
-    emitter, name, value = lowering.emitter, type_name(kind), number.held
+    emitter, name, value = lowering.emitter, type_name(kind), number.word
     if kind == IndexType():
         return emitter.compute("cvt.u64.u32", value)
     match name:

@@ -49,7 +49,7 @@ def _bits(lowering: KernelLowering, op: Operation, value: SSAValue) -> VirtualRe
     """A number of 32 bits as its bits."""
     if value.type not in (f32, i32):
         fail(op, f"{op.name} is lowered for f32 and i32, got {value.type}")
-    return lowering.emitter.compute("mov.b32", number_of(lowering, value).held, type="b32")
+    return lowering.emitter.compute("mov.b32", number_of(lowering, value).word, type="b32")
 
 
 def _number(lowering: KernelLowering, kind: Attribute, bits: VirtualRegister) -> HeldElement:
@@ -95,7 +95,7 @@ def _reduce(lowering: KernelLowering, op: Any) -> None:
     value = _number(lowering, kind, _bits(lowering, op, op.value))
     distance = stride
     while distance < size * stride:
-        bits = emitter.compute("mov.b32", value.held, type="b32")
+        bits = emitter.compute("mov.b32", value.word, type="b32")
         other = emitter.compute("shfl.sync.bfly.b32", bits, distance, LANES - 1, 0xFFFFFFFF)
         value = elements.lower(combiner, [value, _number(lowering, kind, other)])
         distance *= 2
@@ -282,7 +282,7 @@ def _change(lowering: KernelLowering, op: Any) -> None:
         fail(op, f"memref.atomic_rmw is lowered for i32 and f32, and {', '.join(ATOMICS)}; got {word} of {kind}")
     space, place = place_of(lowering, op, op.memref, lowering.indices(op.indices))
     (old,) = lowering.emitter.registers("f32" if kind == f32 else "b32", 1)
-    value = number_of(lowering, op.value).held
+    value = number_of(lowering, op.value).word
     lowering.emitter.emit(f"atom.acq_rel.sys.{space}.{done}", old, place, value)
     give(lowering, op.result, HeldElement(old))
 
@@ -399,7 +399,7 @@ def _print(lowering: KernelLowering, op: Any) -> None:
 def _argument(lowering: KernelLowering, op: Operation, value: SSAValue) -> tuple[int, VirtualRegister]:
     """The size of an argument and its register. Floats are printed as f64, small integers as i32."""
     emitter, kind = lowering.emitter, value.type
-    word = _word(lowering, kind, number_of(lowering, value).held)
+    word = _word(lowering, kind, number_of(lowering, value).word)
     match type_name(kind):
         case "f32" | "f16" | "bf16":
             return 8, emitter.compute("cvt.f64.f32", word)

@@ -366,7 +366,7 @@ class EncodedMap:
 
     array: object
     offset: int
-    known: TensorMapFields
+    encoded_fields: TensorMapFields
     l2_promotion: int = 0
     memory: object = None
 
@@ -381,7 +381,7 @@ class EncodedMap:
             ArgumentError: for an address that a map cannot have.
         """
         try:
-            return replace(self.known, address=address + self.offset)
+            return replace(self.encoded_fields, address=address + self.offset)
         except TensorMapError as error:
             raise ArgumentError(
                 f"tensor map of {self.borrowed()}: {error} (dimensions count from the fastest)"

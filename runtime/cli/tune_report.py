@@ -117,11 +117,11 @@ def arguments(
 
 def tune(
     module: ModuleOp, gpu: Gpu, file: Path, *, target: str = "", tf32: bool = False, limit: int = 60, seed: int = 0,
-    on_measured: OnMeasured | None = None, given: Sequence[str] = (),
+    on_measured: OnMeasured | None = None, specifications: Sequence[str] = (),
 ) -> list[Measured]:  # fmt: skip
     """Measures up to `limit` schedules of a module's one product, those in the file from there; the fastest first.
 
-    `given` are arguments as `NAME=VALUE`, such as "A=random:512x4096": they tell sizes that the module does not.
+    `specifications` are arguments as `NAME=VALUE`, such as "A=random:512x4096": they tell sizes that a module does not.
 
     Raises:
         ArgumentError: naming an argument whose size nothing tells.
@@ -132,7 +132,7 @@ def tune(
     if not gpu.device.runs(target):
         raise DeviceUnavailableError(f"{gpu.device} does not run PTX for {target}", f"tune for {gpu.device.target}")
     key, every = schedules(module, target, tf32=tf32)
-    function, arrays, sizes = arguments(module, target, given, seed, tf32=tf32)
+    function, arrays, sizes = arguments(module, target, specifications, seed, tf32=tf32)
     key += sizes
     chosen, tuned = spread(every, limit), Tuned.read(file) if file.exists() else Tuned(file)
     entry = tuned.entry(gpu.device.name, target, key)
@@ -308,7 +308,7 @@ def tune_with_report(args: argparse.Namespace) -> int:
     with _progress() as on_measured:
         results = tune(
             module, device, args.tuned, target=target, tf32=args.tf32, limit=args.limit, seed=args.seed,
-            on_measured=on_measured, given=args.inputs,
+            on_measured=on_measured, specifications=args.inputs,
         )  # fmt: skip
     base = next(r.microseconds for r in results if r.default)
     out = Console(highlight=False)

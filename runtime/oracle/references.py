@@ -94,8 +94,8 @@ def varied(array: Array, kind: str, seed: Sequence[int]) -> Array:
         return generator.integers(-2, 3, array.shape).astype(array.dtype)
     if array.dtype.itemsize == 1:
         return array
-    most = 2 if array.dtype == np.float16 else 4
-    scale = 10.0 ** generator.uniform(-most, most, array.shape)
+    limit = 2 if array.dtype == np.float16 else 4
+    scale = 10.0 ** generator.uniform(-limit, limit, array.shape)
     return (generator.standard_normal(array.shape) * scale).astype(array.dtype)
 
 

@@ -116,8 +116,8 @@ class Bytes:
 
     def _reads_data(self, slots: Sequence[RegisterSlot], sel: Selection) -> Array:
         """The threads in which at least one of the registers holds data."""
-        held = [np.logical_or.reduce(self.shadow.mirror.words(slot) != 0, axis=0) for slot in slots]
-        return sel.pick(np.logical_or.reduce(held))
+        has_data = [np.logical_or.reduce(self.shadow.mirror.words(slot) != 0, axis=0) for slot in slots]
+        return sel.pick(np.logical_or.reduce(has_data))
 
     def _passed(
         self, slot: RegisterSlot, moved: Array, constant: Array, data: Sequence[RegisterSlot], sel: Selection

@@ -349,9 +349,9 @@ def tanh(a: Residues) -> Residues:
     exponents."""
     one, minus = _one(a), negate(a)
     inverse = reciprocal(add(one, exp(add(minus, minus))))
-    found = subtract(add(inverse, inverse), one)
+    result = subtract(add(inverse, inverse), one)
     return Residues(
-        np.concatenate([found.residues[:2], hashed("tanh", found.key).residues[2:]]), np.ones(a.exact.shape, np.bool_)
+        np.concatenate([result.residues[:2], hashed("tanh", result.key).residues[2:]]), np.ones(a.exact.shape, np.bool_)
     )
 
 

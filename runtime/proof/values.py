@@ -183,8 +183,8 @@ class Table:
         does."""
         index = (codes >> np.uint64(3)).astype(np.int64)
         root = np.where(codes == 0, -1, np.where(self._row_of(index) > 0, self._root[index], 0))
-        most = root.max(axis=1, initial=0)
-        return np.where(((root == most[:, None]) | (root < 0)).all(axis=1), most, 0)
+        maximum = root.max(axis=1, initial=0)
+        return np.where(((root == maximum[:, None]) | (root < 0)).all(axis=1), maximum, 0)
 
     def tried(self, codes: Array, byte: int) -> Array:
         """The bytes with codes, the value of one byte that they follow from being `byte`."""
@@ -392,8 +392,8 @@ def _conversion(words: Array, kind: str) -> tuple[str, float] | None:
     for type in ("f32", "f16", "bf16"):
         if int(words.max()) >> 8 * WIDTHS[type]:
             continue
-        (found,) = elements(words.astype(f"u{WIDTHS[type]}"), type, 1)
-        factor = float(found[finite].max() / expected[finite].max())
-        if np.frexp(factor)[0] == 0.5 and np.array_equal(found[finite], expected[finite] * factor):
+        (result,) = elements(words.astype(f"u{WIDTHS[type]}"), type, 1)
+        factor = float(result[finite].max() / expected[finite].max())
+        if np.frexp(factor)[0] == 0.5 and np.array_equal(result[finite], expected[finite] * factor):
             return type, factor
     return None

@@ -148,8 +148,8 @@ def load(path: str, parameter: Parameter) -> Array:
         ArgumentError: if the file is no `.npy` file, or holds another shape or type.
     """
     array = read_npy(path)
-    held, wanted = array.dtype, parameter.dtype
-    if held.kind in "uV" and wanted.kind not in "iu" and held.itemsize == wanted.itemsize:
+    dtype, wanted = array.dtype, parameter.dtype
+    if dtype.kind in "uV" and wanted.kind not in "iu" and dtype.itemsize == wanted.itemsize:
         array = array.view(parameter.dtype)
     if not parameter.takes_shape(array.shape) or array.dtype != parameter.dtype:
         got = describe(array.shape, element_of(array.dtype))

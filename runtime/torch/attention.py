@@ -125,8 +125,8 @@ def _of_sequences(
     attention = _Attention(builder, {**heads, "is_causal": causal, "scale": own["scale"]}, trains=trains)
     of_rows = _begun(builder, ends[0], tokens[0])
     attention.numbers = [of_rows, of_rows if ends[0] is ends[1] else _begun(builder, ends[1], tokens[1])]
-    whole = (like.unsqueeze(0) for like in likes)
-    of_heads = [like.transpose(1, 2) if len(like.shape) > len(SEQUENCE) else like for like in whole]
+    tensors = (like.unsqueeze(0) for like in likes)
+    of_heads = [like.transpose(1, 2) if len(like.shape) > len(SEQUENCE) else like for like in tensors]
     if not trains:
         result, logarithm = attention.results(of_heads)
         return [lambda: reordered(result(), SEQUENCE), lambda: reordered(logarithm(), (1, 2))]

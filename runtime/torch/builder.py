@@ -394,11 +394,11 @@ def _with_sizes(target: Any, args: Sequence[Given]) -> tuple[Any, list[Given]]:
         target, number = getattr(target.overloadpacket, "Tensor", target), True
         dtype = torch.int32 if any(x.dtype.is_floating_point for x in tensors) else torch.int64
 
-    def like(given: Any) -> Given:
-        size: Any = sympy.sympify(expression(given))
+    def like(dims: Any) -> Given:
+        size: Any = sympy.sympify(expression(dims))
         size = size.args[0] if type(size).__name__ == "ToFloat" else size
         kind = torch.int64 if dtype == torch.int32 and type(size) in INDEX_ARITHMETIC else dtype
-        return TensorLike(kind, number, size) if size.is_polynomial() else given
+        return TensorLike(kind, number, size) if size.is_polynomial() else dims
 
     takes = ["Tensor" in str(each.type) for each in target._schema.arguments]
     return target, [like(x) if isinstance(x, SYMBOLIC) and fits else x for x, fits in zip(args, takes, strict=False)]

@@ -252,17 +252,17 @@ def _grown(product: Node, taken: set[Node], order: Mapping[Node, int]) -> set[No
 def _with_operands(members: set[Node], taken: set[Node]) -> set[Node]:
     """The cluster with operands that only it reads, and with conversions of others to wider types: it reads in their
     place what is converted, as a gradient of gelu does, which multiplies a converted operand several times."""
-    found, queue = set(members), [operand for node in members for operand in node.all_input_nodes]
+    cluster, queue = set(members), [operand for node in members for operand in node.all_input_nodes]
     while queue:
         operand = queue.pop()
-        readers = found.intersection(operand.users)
+        readers = cluster.intersection(operand.users)
         own = operand not in taken and len(readers) == len(operand.users)
         fits = all(not is_product(x) and follows(operand, x) for x in readers)
         wider = _widens(operand) and not taken.issuperset((operand, *operand.all_input_nodes))
-        if operand not in found and fits and (own or wider):
-            found.add(operand)
+        if operand not in cluster and fits and (own or wider):
+            cluster.add(operand)
             queue += operand.all_input_nodes
-    return found
+    return cluster
 
 
 def _widens(node: Node) -> bool:
@@ -325,6 +325,6 @@ def _takes_tensors_on(node: Node, device: torch.device) -> bool:
     """Whether what a node takes beside tensors on a device, or numbers in them, is known while compiling."""
     values = [x.meta.get("val") for x in node.all_input_nodes]
     sizes = {size for x in values if isinstance(x, SYMBOLIC) for size in sympy.sympify(expression(x)).free_symbols}
-    known = all(input_of_size(node.graph, size, device) for size in sizes)
+    is_static = all(input_of_size(node.graph, size, device) for size in sizes)
     others = [x for x in values if not isinstance(x, SYMBOLIC)]
-    return known and all(isinstance(x, torch.Tensor) and x.device == device for x in others)
+    return is_static and all(isinstance(x, torch.Tensor) and x.device == device for x in others)

@@ -233,12 +233,12 @@ def _topk(value: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sort
     order, chosen = torch.where(wide == wide, wide, math.inf), list[tuple[torch.Tensor, torch.Tensor]]()
     follows = torch.ones_like(order)
     for _ in range(k):
-        most = torch.where(follows != 0, order, -math.inf).amax(-1, keepdim=True)
-        candidates = torch.where(follows != 0, torch.where(order == most, places, length), length)
+        maximum = torch.where(follows != 0, order, -math.inf).amax(-1, keepdim=True)
+        candidates = torch.where(follows != 0, torch.where(order == maximum, places, length), length)
         place = candidates.amin(-1, keepdim=True)
         own = torch.where(places == place, wide, -math.inf).amax(-1, keepdim=True)
         chosen.append((own.to(value.dtype), place.to(torch.int32).to(torch.int64)))
-        follows = torch.where(order == most, (places > place).float(), (order < most).float())
+        follows = torch.where(order == maximum, (places > place).float(), (order < maximum).float())
     return tuple(torch.cat(each, -1) for each in zip(*chosen, strict=True))
 
 

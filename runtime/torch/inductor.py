@@ -89,10 +89,10 @@ def _is_recordable(module: GraphModule) -> bool:
     utilities: Any = import_module("torch._inductor.utils")
     calls = [node for node in module.graph.nodes if node.op == "call_function"]
     kernels = lowering.lowerings.keys() - lowering.fallbacks | WITHOUT_WAITING
-    known = all(node.target in kernels and "c10d" not in str(node.target) for node in calls)
+    compiled = all(node.target in kernels and "c10d" not in str(node.target) for node in calls)
     own = (REGIONS[str(node.args[1])] for node in calls if node.target is warploom.region.default)
     plain = all(isinstance(region, Region) for region in own)
-    return known and plain and utilities.get_first_incompatible_cudagraph_node(module) is None
+    return compiled and plain and utilities.get_first_incompatible_cudagraph_node(module) is None
 
 
 @cache
@@ -262,8 +262,8 @@ def _saved(cluster: Cluster) -> tuple[float, int]:
         return weights, len(converted)
     # What our kernel reads beside the operands of products, the kernel that follows them reads.
     of_products = {x for node in (*cluster.products, *cluster.weights) for x in node.all_input_nodes}
-    beside = sum(_bytes(node) for node in cluster.inputs if node not in of_products)
-    intermediate, result = float(sum(map(_bytes, cluster.products))) + beside, _bytes(cluster.last)
+    side_bytes = sum(_bytes(node) for node in cluster.inputs if node not in of_products)
+    intermediate, result = float(sum(map(_bytes, cluster.products))) + side_bytes, _bytes(cluster.last)
     users = _users(cluster.last)
     if not _fused(users):
         return weights + intermediate + result, len(converted) + 1
@@ -325,12 +325,12 @@ def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
         count = max(1, min(MOST_SETS, ROTATED // size))
         sets = [{n: computed[n] if n in computed else _drawn(n.meta["val"]) for n in nodes} for _ in range(count)]
         orders = tuple(zip(cluster.inputs, region.layout.orders, strict=True))
-        given = [[_lying(tensors[n], order) for n, order in orders] for tensors in sets]
+        arguments = [[_lying(tensors[n], order) for n, order in orders] for tensors in sets]
         target: Any = product.target
         called = [map_arg((product.args, product.kwargs), lambda x: s.get(x, x.meta.get("val"))) for s in sets]  # noqa: B023
         theirs = [partial(target, *args, **kwargs) for args, kwargs in called]
-        first, second = _times([[partial(region, *operands) for operands in given], theirs])
-    operands = zip(cluster.inputs, given[0], strict=True)
+        first, second = _times([[partial(region, *operands) for operands in arguments], theirs])
+    operands = zip(cluster.inputs, arguments[0], strict=True)
     copied = [n for n, x in operands if x is not sets[0][n] and n.op == "placeholder"]
     return first + sum(2 * _bytes(n) / BANDWIDTH + LAUNCH for n in copied), second
 

@@ -173,7 +173,7 @@ class Region:
         values = [_bound(*array, parameter) for array, parameter in arrays]
         plan = self.kernel.plan_for(values)
         prepared = (_enqueue if outs[0].is_cuda else _interpret)(self.kernel, plan, values, outs[0].device)
-        copied = any(t is not given for (t, _), given in zip(placed, inputs, strict=True))
+        copied = any(t is not tensor for (t, _), tensor in zip(placed, inputs, strict=True))
         return None if copied else prepared
 
 

@@ -78,14 +78,14 @@ def shown(
 ) -> Value:  # fmt: skip
     """What an operation shows of a tensor in another order, repeated, or in part, by the strides that torch gives it;
     `part` is the number of one of several results."""
-    known: dict[Size, int] = {}
+    by_size: dict[Size, int] = {}
     place = args[1] if target in (aten.select.int, aten.slice.Tensor) and len(args) > 1 else None
     if not isinstance(place, int | None):
         raise UnsupportedError("a place that is not known is not lowered")
 
     def number(size: Size) -> int:
         size = size_of(size) if isinstance(size, torch.SymInt) else size
-        return size if isinstance(size, int) else known.setdefault(size, UNKNOWN + 2 * len(known))
+        return size if isinstance(size, int) else by_size.setdefault(size, UNKNOWN + 2 * len(by_size))
 
     sizes, strides = [number(size) for size in value.shape], [3]  # a new last dimension has stride 1
     for size in reversed(sizes[1:]):

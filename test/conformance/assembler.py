@@ -46,12 +46,12 @@ def errors(statements: Sequence[str], target: Target, version: Version, register
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     output = done.stderr + done.stdout
     first = head.count("\n") + 1
-    found: dict[int, str] = {}
+    messages: dict[int, str] = {}
     for line, message in re.findall(r"/dev/stdin, line (\d+); (?:error|fatal)\s*: (.*)", output):
-        found.setdefault(int(line) - first, message)
-    if done.returncode and not found:
+        messages.setdefault(int(line) - first, message)
+    if done.returncode and not messages:
         raise UnblamedError(f"ptxas for {target}, PTX {version}: {output[:2000]}")
-    return found
+    return messages
 
 
 def _taken(
@@ -61,14 +61,14 @@ def _taken(
     left = list(numbers)
     while left:
         try:
-            found = errors([statements[n] for n in left], target, version, registers)
+            messages = errors([statements[n] for n in left], target, version, registers)
         except UnblamedError:
             half = len(left) // 2
             parts = (left[:half], left[half:]) if half else ()
             return {n for part in parts for n in _taken(part, statements, target, version, registers)}
-        if not found:
+        if not messages:
             break
-        left = [n for i, n in enumerate(left) if i not in found]
+        left = [n for i, n in enumerate(left) if i not in messages]
     return set(left)
 
 

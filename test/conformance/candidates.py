@@ -55,7 +55,7 @@ def registers(count: int, type: str = "b32") -> str:
     return "{" + ", ".join(f"%{letter}{i}" for i in range(max(1, count))) + "}"
 
 
-def held(elements: int, bits: int, lanes: int = 32) -> int:
+def registers_of(elements: int, bits: int, lanes: int = 32) -> int:
     """Registers per lane for a matrix spread over the lanes."""
     return elements * bits // (lanes * max(32, bits))
 
@@ -70,10 +70,10 @@ def _fragments(size: Size, types: tuple[str, str, str, str], *, in_bytes: bool =
     lanes = 8 if size == (8, 8, 4) and BITS[a] == 16 else 32
     bits = {t: 8 if in_bytes else BITS[t] for t in (a, b)}
     return ", ".join((
-        registers(held(m * n, BITS[d], lanes), d),
-        registers(held(m * k // (2 if sparse else 1), bits[a], lanes), a),
-        registers(held(k * n, bits[b], lanes), b),
-        registers(held(m * n, BITS[c], lanes), c),
+        registers(registers_of(m * n, BITS[d], lanes), d),
+        registers(registers_of(m * k // (2 if sparse else 1), bits[a], lanes), a),
+        registers(registers_of(k * n, bits[b], lanes), b),
+        registers(registers_of(m * n, BITS[c], lanes), c),
     ))  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def moves() -> Iterator[Candidate]:
     ):
         bits = 16 if type in ("b16", "f16") else 32 if type == "b32" else 8
         rest = f".sync.aligned.{matrix}.x{count}{trans}{space}.{type}"
-        vector = registers(min(8, count * held(elements, bits)))
+        vector = registers(min(8, count * registers_of(elements, bits)))
         yield Candidate("ldmatrix", f"ldmatrix{rest}", f"{vector}, [%p]")
         yield Candidate("stmatrix", f"stmatrix{rest}", f"[%p], {vector}")
     for matrix, trans, type in product(MATRICES, ("", ".trans"), MOVED):
@@ -171,7 +171,7 @@ def moves() -> Iterator[Candidate]:
 def _wmma_registers(size: Size, role: str, type: str) -> str:
     m, n, k = size
     elements = {"a": m * k, "b": k * n}.get(role, m * n)
-    return registers(8 if type == "f16" and role in "ab" else held(elements, BITS[type]), type)
+    return registers(8 if type == "f16" and role in "ab" else registers_of(elements, BITS[type]), type)
 
 
 def wmma_memory() -> Iterator[Candidate]:

@@ -205,7 +205,7 @@ def main() -> None:
     except UnavailableError as error:
         raise SystemExit(f"not judged: {error}") from error
     report, lines = judged(folder, options.jobs)
-    verdicts.publish(lines, options.out, whole=options.all)
+    verdicts.publish(lines, options.out, everything=options.all)
     verdicts.conclude(report)
 
 

@@ -88,21 +88,21 @@ def tests(declaration: str) -> Iterator[str]:
         return
     result, name, parameters = match.groups()
     kind = re.compile(r"\{.*\}|\[.*\]|<.*>|ptr(?: addrspace\(\d+\))?|\w+")
-    types = [(found[0], "immarg" in p) for p in split(parameters) if (found := kind.match(p))]
-    known = sum(known for _, known in types)
+    types = [(of_kind[0], "immarg" in p) for p in split(parameters) if (of_kind := kind.match(p))]
+    count = sum(count for _, count in types)
     tensor = "tcgen05" in name
-    choices = itertools.product(range(4 if tensor else 2), repeat=known)
+    choices = itertools.product(range(4 if tensor else 2), repeat=count)
     some = list(itertools.islice(choices, 4096))
     for numbers in some[:: max(1, len(some) // MOST)] if tensor else some[:: max(1, len(some) - 1)]:
         values = iter(numbers)
-        inputs = [f"{type} %a{i}" for i, (type, known) in enumerate(types) if not known]
-        given = [f"{type} {next(values) if known else f'%a{i}'}" for i, (type, known) in enumerate(types)]
-        call = f"call {result} @{name}({', '.join(given)})"
+        inputs = [f"{type} %a{i}" for i, (type, count) in enumerate(types) if not count]
+        operands = [f"{type} {next(values) if count else f'%a{i}'}" for i, (type, count) in enumerate(types)]
+        call = f"call {result} @{name}({', '.join(operands)})"
         body = f"  {call}\n" if result == "void" else f"  %r = {call}\n  store {result} %r, ptr %out\n"
         head = f"define ptx_kernel void @k({', '.join([*inputs, 'ptr %out'])}) {{\n{body}  ret void\n}}\n"
         targets = TENSOR_RUNS if tensor else WARPGROUP_RUNS if "wgmma" in name else RUNS
         runs = "".join(f"; RUN: llc < %s -mtriple=nvptx64 -mcpu={cpu} -mattr=+{ptx}\n" for cpu, ptx in targets)
-        yield f"{runs}declare {result} @{name}({', '.join(type + ' immarg' * known for type, known in types)})\n{head}"
+        yield f"{runs}declare {result} @{name}({', '.join(type + ' immarg' * count for type, count in types)})\n{head}"
 
 
 def main() -> None:

@@ -112,8 +112,8 @@ def commands(test: Path) -> Iterator[Command]:
             made[name] = tuple(shlex.split(arguments))
         if "not llc" in line or "--crash" in line or "-stop-" in line or "-filetype" in line:
             continue
-        for found in _LLC.findall(line):
-            command = _command(test, found, made)
+        for match in _LLC.findall(line):
+            command = _command(test, match, made)
             if command is not None:
                 yield command
 
@@ -169,11 +169,11 @@ _COMPLAINT = re.compile(r"error|Unknown|is not a recognized processor")
 
 def cases(folder: Path, llc: str, jobs: int) -> tuple[list[Case], Counter[str]]:
     """The PTX of all tests, equal texts once; and what llc said of those that it does not take."""
-    found = {c for p in sorted(folder.iterdir()) if p.suffix in (".ll", ".py", ".mir") for c in commands(p)}
+    found_commands = {c for p in sorted(folder.iterdir()) if p.suffix in (".ll", ".py", ".mir") for c in commands(p)}
     texts: dict[str, Case] = {}
     failed: Counter[str] = Counter()
     with Pool(jobs) as pool:
-        work = [(llc, c) for c in sorted(found, key=lambda c: (c.test, c.arguments, c.script))]
+        work = [(llc, c) for c in sorted(found_commands, key=lambda c: (c.test, c.arguments, c.script))]
         for command, text, message in pool.imap(produce, work, chunksize=4):
             if text is None:
                 failed[re.sub(r"/tmp\S*:|'[^']*'", "", message).strip()[:100]] += 1
@@ -207,15 +207,15 @@ def main() -> None:
         folder = tests(options.source)
     except UnavailableError as error:
         raise SystemExit(f"not judged: {error}") from error
-    found, failed = cases(folder, options.llc, options.jobs)
+    outcomes, failed = cases(folder, options.llc, options.jobs)
     if options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
-        for number, case in enumerate(found):
+        for number, case in enumerate(outcomes):
             (options.keep / f"{number:04}.ptx").write_text(f"{case.text}\n// {case.name}\n")
-    report = verdicts.run(found, options.jobs)
+    report = verdicts.run(outcomes, options.jobs)
     lines = [*report.text(), f"\n== not compiled by llc: {sum(failed.values())} commands"]
     lines += [f"{count:5} {message}" for message, count in failed.most_common()]
-    verdicts.publish(lines, options.out, whole=options.all)
+    verdicts.publish(lines, options.out, everything=options.all)
     verdicts.conclude(report)
 
 

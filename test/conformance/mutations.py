@@ -69,10 +69,10 @@ class Mutant:
 @cache
 def texts() -> tuple[tuple[str, str], ...]:
     """Every text of one kernel, by name."""
-    found = dict(Store(ARCHIVE).texts)
+    by_name = dict(Store(ARCHIVE).texts)
     for path in sorted((*DATA.glob("kernels/*.ptx"), *DATA.glob("ptx/*.ptx"), *DATA.glob("pins/*.ptx"))):
-        found[path.name] = path.read_text()
-    cut = ((f"{name}:{kernel}", text) for name, whole in sorted(found.items()) for kernel, text in kernels(whole))
+        by_name[path.name] = path.read_text()
+    cut = ((f"{name}:{kernel}", text) for name, source in sorted(by_name.items()) for kernel, text in kernels(source))
     return tuple((name, text) for name, text in cut if len(text) <= LONGEST and not unjudged(text))
 
 
@@ -130,11 +130,11 @@ NAMED = ("%tid.x", "%clock64", "%laneid", "%ctaid", "%smid.x", "%nothing", "noth
 
 def registers(text: str) -> dict[str, str]:
     """One declared register of each type that a text declares, and one of each that it does not: names by type."""
-    found: dict[str, str] = {}
+    types: dict[str, str] = {}
     for match in re.finditer(r"\.reg\s+\.(\w+)\s+([%\w$]+?)(?:<(\d+)>)?;", text):
         number = max(int(match[3] or 1) - 1, 0)
-        found.setdefault(match[1], f"{match[2]}{number}" if match[3] else match[2])
-    return found
+        types.setdefault(match[1], f"{match[2]}{number}" if match[3] else match[2])
+    return types
 
 
 def symbols(text: str) -> list[str]:
@@ -145,9 +145,9 @@ def symbols(text: str) -> list[str]:
 def another(text: str, pick: Pick) -> tuple[str, str]:
     """A register of some type, and the declaration that the text lacks for it."""
     type = pick.choice(list(REGISTER_BITS))
-    known = registers(text)
-    if type in known and pick.random() < 0.5:
-        return known[type], ""
+    types = registers(text)
+    if type in types and pick.random() < 0.5:
+        return types[type], ""
     return f"%mutant_{type}", f".reg .{type} %mutant_{type};"
 
 
@@ -266,13 +266,13 @@ def instruction(text: str, pick: Pick) -> tuple[str, str, str, str]:
     match = pick.choice(by_root[pick.choice(sorted(by_root))])  # else mov and add are most of what is tried
     guard, name, rest = match["guard"] or "", match["opcode"], (match["operands"] or "").strip()
     operands, declared = split(rest), ""
-    way = pick.random()
-    if way < 0.40 or (not operands and way < 0.92):
+    draw = pick.random()
+    if draw < 0.40 or (not operands and draw < 0.92):
         kind, name = opcode(name, pick)
-    elif way < 0.72:
+    elif draw < 0.72:
         at = pick.randrange(len(operands))
         kind, operands[at], declared = operand(operands[at], text, pick)
-    elif way < 0.92:
+    elif draw < 0.92:
         at, other = pick.randrange(len(operands)), pick.randrange(len(operands))
         kind = pick.choice(("operand dropped", "operand doubled", "operands exchanged", "operand added"))
         if kind == "operand dropped":
@@ -333,20 +333,20 @@ DIRECTIVES = (
 
 def directive(text: str, pick: Pick) -> tuple[str, str, str, str]:
     """A directive changed, dropped, doubled or added."""
-    found = list(_DIRECTIVE.finditer(text))
-    way = pick.random()
-    if way < 0.5:
+    matches = list(_DIRECTIVE.finditer(text))
+    draw = pick.random()
+    if draw < 0.5:
         body = re.compile(r"\{").search(text, next(_ENTRY.finditer(text)).end())
         at = body.start() if body else len(text)
         new = pick.choice(DIRECTIVES)
         more = f" {pick.choice(DIRECTIVES)}" if pick.random() < 0.4 else ""
         return "directive added", "", new + more, f"{text[:at]}{new}{more}\n{text[at:]}"
-    match = pick.choice(found)
+    match = pick.choice(matches)
     old = match[0]
     numbers = re.findall(r"\d+", old)
-    if way < 0.65:
+    if draw < 0.65:
         kind, after = "directive dropped", ""
-    elif way < 0.75:
+    elif draw < 0.75:
         kind, after = "directive doubled", f"{old}\n{old}"
     else:
         number = pick.choice(numbers or ["x"])
@@ -414,8 +414,8 @@ def judge(mutant: Mutant) -> Verdict:
     arch = arch_for(mutant.text) or "sm_90a"
     output, failed = ptxas(mutant.text, arch)
     theirs = next(iter(_MESSAGE.findall(output)), f"no error, but a crash: {output.strip()}") if failed else ""
-    found = check_text(mutant.text).diagnostics
-    ours = found[0].message if found else ""
+    diagnostics = check_text(mutant.text).diagnostics
+    ours = diagnostics[0].message if diagnostics else ""
     opcode = re.match(r"'?([a-z][\w.:]*?)(?:'|: )", ours)
     listed = (reason(opcode[1] if opcode else "", ours, arch) or "") if ours and not failed else ""
     return Verdict(mutant, theirs, ours, listed, failed and bool(_CRASHED.match(theirs)))
@@ -429,20 +429,21 @@ def verdicts(made: Sequence[Mutant], jobs: int) -> list[Verdict]:
         return pool.map(judge, made, chunksize=8)
 
 
-def report(found: Sequence[Verdict], seed: int) -> Iterator[str]:
+def report(outcomes: Sequence[Verdict], seed: int) -> Iterator[str]:
     """The counts, and every difference by class."""
-    taken, refused = [v for v in found if v.taken], [v for v in found if v.refused]
-    both = sum(bool(v.theirs) and bool(v.ours) for v in found)
+    taken, refused = [v for v in outcomes if v.taken], [v for v in outcomes if v.refused]
+    both = sum(bool(v.theirs) and bool(v.ours) for v in outcomes)
     yield (
-        f"seed {seed}: {len(found)} mutants, {both} refused by both, {len(taken)} taken that ptxas refuses "
-        f"({len(taken) / len(found):.2%}), {len(refused)} refused that ptxas takes, "
-        f"{sum(bool(v.listed) for v in found)} refused with a reason, {sum(v.failed for v in found)} without a verdict"
+        f"seed {seed}: {len(outcomes)} mutants, {both} refused by both, {len(taken)} taken that ptxas refuses "
+        f"({len(taken) / len(outcomes):.2%}), {len(refused)} refused that ptxas takes, "
+        f"{sum(bool(v.listed) for v in outcomes)} refused with a reason, "
+        f"{sum(v.failed for v in outcomes)} without a verdict"
     )
     for title, some in (
         ("taken that ptxas refuses", taken),
         ("refused that ptxas takes", refused),
-        ("refused with a reason", [v for v in found if v.listed]),
-        ("without a verdict of ptxas", [v for v in found if v.failed]),
+        ("refused with a reason", [v for v in outcomes if v.listed]),
+        ("without a verdict of ptxas", [v for v in outcomes if v.failed]),
     ):
         classes: defaultdict[str, list[Verdict]] = defaultdict(list)
         for v in some:
@@ -455,13 +456,13 @@ def report(found: Sequence[Verdict], seed: int) -> Iterator[str]:
                 yield f"       {v.mutant.name} [{v.mutant.kind}] {v.mutant.before[:150]}  ->  {v.mutant.after[:200]}"
                 if v.refused:
                     yield f"           {v.ours[:200]}"
-    kinds = Counter(v.mutant.kind for v in found)
+    kinds = Counter(v.mutant.kind for v in outcomes)
     yield "\n== kinds of change: " + ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
 
 
-def passed(found: Sequence[Verdict]) -> bool:
+def passed(outcomes: Sequence[Verdict]) -> bool:
     """Whether next to nothing is taken that ptxas refuses, and nothing refused that it takes, without a reason."""
-    judged = [v for v in found if not v.failed]
+    judged = [v for v in outcomes if not v.failed]
     taken = sum(v.taken for v in judged)
     return bool(judged) and taken <= MOST_TAKEN * len(judged) and not any(v.refused for v in judged)
 
@@ -479,9 +480,9 @@ def main() -> int:
         print(error)
         return 1
     seed = random.SystemRandom().randrange(1 << 30) if args.seed is None else args.seed
-    found = verdicts(mutants(args.count, seed), args.jobs)
-    publish(list(report(found, seed)), args.out, whole=False)
-    return 0 if passed(found) else 1
+    outcomes = verdicts(mutants(args.count, seed), args.jobs)
+    publish(list(report(outcomes, seed)), args.out, everything=False)
+    return 0 if passed(outcomes) else 1
 
 
 if __name__ == "__main__":

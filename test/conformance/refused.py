@@ -433,8 +433,8 @@ def reason(opcode: str, message: str, target: str) -> str | None:
         words = {word.partition("::")[0] for word in more}
         if opcode.startswith("mma.") and not words.isdisjoint(("b1", "s4", "u4", "bf16", "tf32", "xor", "and", "kind")):
             return "9.7.14.5.14, 9.7.14.6.3: each form has types, .bitOp and .kind of its own; ptxas drops others"
-    found = next((kind.reason for kind in KINDS if kind.explains(opcode, message)), None)
-    if found is not None or target not in TARGETS:
-        return found
+    match = next((kind.reason for kind in KINDS if kind.explains(opcode, message)), None)
+    if match is not None or target not in TARGETS:
+        return match
     deviation = explanation(canonical(opcode), TARGETS[target])
     return f"{DEVIATES} {deviation.section}: {deviation.sentence}" if deviation else None

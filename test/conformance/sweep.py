@@ -74,13 +74,15 @@ class Difference:
 @cache
 def families() -> dict[str, list[str]]:
     """Statements of every row by the first word of the opcode; matrix instructions among them."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    by_family: defaultdict[str, list[str]] = defaultdict(list)
     for row in ROWS:
-        found[row.root] += [apart(line) for line in instructions(row, row.samples()) if not OF_FUNCTIONS.match(line)]
+        by_family[row.root] += [
+            apart(line) for line in instructions(row, row.samples()) if not OF_FUNCTIONS.match(line)
+        ]
     for form in BY_SPELLING.values():
         words = [fitting(ROWS[0], slot, number) for number, slot in enumerate(form.operands)]
-        found[form.spelling.partition(".")[0]].append(f"{form.spelling} {', '.join(words)};")
-    return {family: lines for family, lines in found.items() if lines}
+        by_family[form.spelling.partition(".")[0]].append(f"{form.spelling} {', '.join(words)};")
+    return {family: lines for family, lines in by_family.items() if lines}
 
 
 def apart(line: str) -> str:
@@ -176,10 +178,10 @@ def candidates(target: Target, count: int, seed: int, change: Change) -> dict[Ve
         drawn.setdefault(line, (NEWEST if pick.random() < 0.8 else pick.choice(later), kind))
         if len(drawn) == count:
             break
-    found: defaultdict[Version, list[tuple[str, str]]] = defaultdict(list)
+    by_version: defaultdict[Version, list[tuple[str, str]]] = defaultdict(list)
     for line, (version, kind) in drawn.items():
-        found[version].append((kind, line))
-    return found
+        by_version[version].append((kind, line))
+    return by_version
 
 
 def kernel(lines: Sequence[str], target: Target, version: Version) -> tuple[str, int]:
@@ -194,7 +196,7 @@ def kernel(lines: Sequence[str], target: Target, version: Version) -> tuple[str,
 def ours(lines: Sequence[str], target: Target, version: Version) -> dict[int, str]:
     """Our message for each statement that `warploom check` refuses."""
     text, first = kernel(lines, target, version)
-    return {found.line - first: found.message for found in reversed(check_text(text).diagnostics)}
+    return {diagnostic.line - first: diagnostic.message for diagnostic in reversed(check_text(text).diagnostics)}
 
 
 def blamed(lines: Sequence[str], target: Target, version: Version) -> dict[int, str]:
@@ -211,10 +213,10 @@ def blamed(lines: Sequence[str], target: Target, version: Version) -> dict[int, 
     if not done.returncode:
         return {}
     said = done.stderr + done.stdout
-    found: dict[int, str] = {}
+    messages: dict[int, str] = {}
     for line, message in re.findall(r"line (\d+); (?:error|fatal)\s*: (.*)", said):
-        found.setdefault(int(line) - first, CRASHED if "Internal compiler error" in message else message)
-    inside = {number: message for number, message in found.items() if 0 <= number < len(lines)}
+        messages.setdefault(int(line) - first, CRASHED if "Internal compiler error" in message else message)
+    inside = {number: message for number, message in messages.items() if 0 <= number < len(lines)}
     crashed = done.returncode < 0 or "error" not in said or re.search(r"Memory allocation|Internal compiler", said)
     return inside or {-1: CRASHED if crashed else said.strip()[-200:]}
 
@@ -225,17 +227,17 @@ CRASHED = "ptxas ends without a word"
 def refused(lines: Sequence[str], target: Target, version: Version) -> dict[int, str]:
     """The statements that ptxas refuses, with its message: what it blames is put aside, until it takes the rest."""
     left, errors = list(range(len(lines))), dict[int, str]()
-    while left and (found := blamed([lines[n] for n in left], target, version)):
-        if -1 in found:
+    while left and (messages := blamed([lines[n] for n in left], target, version)):
+        if -1 in messages:
             if len(left) == 1:
-                return errors | {left[0]: found[-1]}
+                return errors | {left[0]: messages[-1]}
             half = len(left) // 2
             for part in (left[:half], left[half:]):
                 more = refused([lines[n] for n in part], target, version)
                 errors |= {part[n]: message for n, message in more.items()}
             return errors
-        errors |= {left[n]: message for n, message in found.items()}
-        left = [number for n, number in enumerate(left) if n not in found]
+        errors |= {left[n]: message for n, message in messages.items()}
+        left = [number for n, number in enumerate(left) if n not in messages]
     return errors
 
 
@@ -256,8 +258,8 @@ def judged(task: Task) -> tuple[int, int, list[Difference]]:
     mine = ours(task.lines, task.target, task.version)
     theirs: dict[int, str] = {}
     for some in (sorted(mine), [n for n in range(len(task.lines)) if n not in mine]):  # ptxas need not read these twice
-        found = refused([task.lines[n] for n in some], task.target, task.version)
-        theirs |= {some[n]: message for n, message in found.items()}
+        messages = refused([task.lines[n] for n in some], task.target, task.version)
+        theirs |= {some[n]: message for n, message in messages.items()}
     crashed = sum(message == CRASHED for message in theirs.values())
     differences: list[Difference] = []
     for number, line in enumerate(task.lines):
@@ -309,10 +311,10 @@ def main() -> int:
     with Pool(args.jobs) as pool:
         change = varied if args.operands else changed
         work = list(tasks(targets, args.count, args.seed, time.time() + args.seconds, change))
-        for task, (number, without, found) in zip(work, pool.imap(judged, work), strict=True):
+        for task, (number, without, messages) in zip(work, pool.imap(judged, work), strict=True):
             done, crashed = done + number, crashed + without
             each[task.target.name] += number
-            for d in found:
+            for d in messages:
                 reasons[d.why] += 1
                 listed.append(f"{d.target}\t{d.statement}\t{'' if d.taken else 'ours: '}{d.message}\t{d.why}\n")
                 examples.setdefault(d.why, f"{d.target}: {d.statement[:200]}")

@@ -32,5 +32,5 @@ def test_unknown_sizes_do_not_spill(case: tuple[str, str, str, str, str, int]) -
     promise = f"{{warp.divisible = {divisor} : i64}}"
     text = f"""func.func @f(%A: {a} {promise}, %B: {b} {promise}, %C: {c} {promise}) {{
       linalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c}) return }}"""
-    found = ptxas.assemble(compile(text, tf32=kind == "f32").ptx, "sm_90a")
-    assert all(r.spills == r.stack == 0 for r in found.values()), found
+    resources = ptxas.assemble(compile(text, tf32=kind == "f32").ptx, "sm_90a")
+    assert all(r.spills == r.stack == 0 for r in resources.values()), resources

@@ -49,8 +49,8 @@ TARGETS = ("sm_80", "sm_90a", "sm_120a")
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("body", "target"), every([*product(BODIES, TARGETS)], 2))
 def test_epilogues_assemble_without_spills(body: str, target: str) -> None:
-    found = ptxas.assemble(compile(TEXT.replace("BODY", body), target=target).ptx, target)
-    assert all(r.spills == r.stack == 0 and r.registers <= 255 for r in found.values()), found
+    resources = ptxas.assemble(compile(TEXT.replace("BODY", body), target=target).ptx, target)
+    assert all(r.spills == r.stack == 0 and r.registers <= 255 for r in resources.values()), resources
 
 
 TWO = f"""

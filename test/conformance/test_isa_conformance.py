@@ -51,8 +51,8 @@ OLDEST: Version = (6, 3)
 @cache
 def by_legality() -> tuple[tuple[tuple[Candidate, Form], ...], tuple[Candidate, ...]]:
     """The candidates that are rows, with them, and the others."""
-    found = ((c, families.find(c.spelling)) for c in candidates())
-    legal = tuple((c, row) for c, row in found if row is not None and row.gone is None and row.ptx <= CURRENT)
+    pairs = ((c, families.find(c.spelling)) for c in candidates())
+    legal = tuple((c, row) for c, row in pairs if row is not None and row.gone is None and row.ptx <= CURRENT)
     spellings = {c.spelling for c, _ in legal}
     return legal, tuple(c for c in candidates() if c.spelling not in spellings)
 
@@ -116,9 +116,9 @@ def test_each_deviation_is_real(target: Target) -> None:
     explained = [c for c in candidates() if c.spelling in deviant() and explanation(c.spelling, target)]
     assert not [c.spelling for c in explained if ours(c.spelling, target)]
     for deviation in DEVIATIONS:
-        found = [c for c in explained if deviation.explains(c.spelling, target)]
-        assert bool(found) == deviation.where(target), deviation.pattern
-        assert all(explanation(c.spelling, target) is deviation for c in found)
+        differing = [c for c in explained if deviation.explains(c.spelling, target)]
+        assert bool(differing) == deviation.where(target), deviation.pattern
+        assert all(explanation(c.spelling, target) is deviation for c in differing)
     assert taken(explained, target) == {c.spelling for c in explained}
 
 

@@ -110,10 +110,10 @@ def below() -> Iterator[tuple[Row, Target, Version]]:
     [pytest.param(*case, id=f"{case[0].spelling}-{case[1]}-{case[2][0]}.{case[2][1]}") for case in below()],
 )
 def test_a_row_is_refused_below(row: Row, target: Target, version: Version) -> None:
-    found = problem(row, target, version)
-    assert found is not None
-    assert "error" in found
-    assert "Parsing error" not in found
+    message = problem(row, target, version)
+    assert message is not None
+    assert "error" in message
+    assert "Parsing error" not in message
 
 
 def test_every_row_has_something_below_it() -> None:

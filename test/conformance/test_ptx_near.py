@@ -8,7 +8,7 @@ from itertools import product
 
 import mutations
 import pytest
-from ptx_rows import held
+from ptx_rows import register_type
 from samples import FULL
 from test_ptx_rows import PTXAS, check_line, rejected, unlike
 
@@ -30,7 +30,7 @@ SCALARS = ("f16", "bf16", "f32", "f64")
 
 def register(type: str, number: int) -> str:
     """A register that holds a type: `held` says which, but bf16 and f16 alike take bits."""
-    return f"%{'b16' if type == 'f16' else 'b32' if type == 'f16x2' else held(type)}_{number}"
+    return f"%{'b16' if type == 'f16' else 'b32' if type == 'f16x2' else register_type(type)}_{number}"
 
 
 def registers(*types: str) -> str:
@@ -296,7 +296,7 @@ MUTANTS, SEED = 60, 28
 
 def test_kernels_changed_in_one_place() -> None:
     """A sample of what `mutations.py` tries: the seed is fixed, so that a change of the check alone changes this."""
-    found = mutations.verdicts(mutations.mutants(MUTANTS, SEED), 1)
-    assert not [(v.mutant.after, v.theirs, v.ours) for v in found if v.taken or v.refused]
-    assert any(v.theirs and v.ours for v in found)
-    assert any(not v.theirs and not v.ours for v in found)
+    outcomes = mutations.verdicts(mutations.mutants(MUTANTS, SEED), 1)
+    assert not [(v.mutant.after, v.theirs, v.ours) for v in outcomes if v.taken or v.refused]
+    assert any(v.theirs and v.ours for v in outcomes)
+    assert any(not v.theirs and not v.ours for v in outcomes)

@@ -39,9 +39,9 @@ def rejected(lines: list[str], target: Target, version: Version) -> dict[int, st
     """The lines that ptxas does not accept in a kernel, with its message. One can hide others: it tries again."""
     errors: dict[int, str] = {}
     left = list(range(len(lines)))
-    while found := blamed([lines[i] for i in left], target, version):
-        errors |= {left[i]: message for i, message in found.items()}
-        left = [number for i, number in enumerate(left) if i not in found]
+    while messages := blamed([lines[i] for i in left], target, version):
+        errors |= {left[i]: message for i, message in messages.items()}
+        left = [number for i, number in enumerate(left) if i not in messages]
     return errors
 
 
@@ -56,8 +56,8 @@ def blamed(lines: list[str], target: Target, version: Version) -> dict[int, str]
     path = ["/dev/stdin" if word == "-" else word for word in command]
     done = subprocess.run(path, input=text, capture_output=True, text=True, check=False)
     first = head.count("\n") + 1
-    found = re.findall(r"line (\d+); (?:error|fatal)\s*: (.*)", done.stderr + done.stdout)
-    errors = {int(line) - first: message for line, message in found if 0 <= int(line) - first < len(lines)}
+    messages = re.findall(r"line (\d+); (?:error|fatal)\s*: (.*)", done.stderr + done.stdout)
+    errors = {int(line) - first: message for line, message in messages if 0 <= int(line) - first < len(lines)}
     if errors or done.returncode == 0:
         return errors
     half = len(lines) // 2
@@ -150,11 +150,11 @@ def test_the_verifier_accepts_what_the_rows_spell() -> None:
 
 def test_no_row_claims_a_target_too_high() -> None:
     """One target below the one a row claims, ptxas takes none of it."""
-    known = [t for t in TARGETS.values() if not t.suffix and t.sm >= LOWEST.sm]
+    targets = [t for t in TARGETS.values() if not t.suffix and t.sm >= LOWEST.sm]
     groups: dict[tuple[Target, Version], list[str]] = defaultdict(list)
     for row, each, spelling in plainest():
         if each.sm > LOWEST.sm and not each.only:
-            below = max((t for t in known if t.sm < each.sm), key=lambda t: t.sm)
+            below = max((t for t in targets if t.sm < each.sm), key=lambda t: t.sm)
             groups[below, max(each.ptx, below.ptx)].extend(instructions(row, [spelling]))
     assert not accepted(groups)
 
@@ -441,4 +441,4 @@ def test_results_are_discarded_where_ptxas_says() -> None:
 def test_every_row_is_found_by_its_spellings() -> None:
     for row in ROWS:
         for spelling in row.samples():
-            assert row.spelled(spelling) in [found for found, _ in find(spelling)], spelling
+            assert row.spelled(spelling) in [other for other, _ in find(spelling)], spelling

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 from assembler import PTXAS
-from planted import edited
 from repaired import KERNEL, REPAIRED
+from seeded_bugs import edited
 
 pytestmark = pytest.mark.skipif(PTXAS is None, reason="needs ptxas")
 

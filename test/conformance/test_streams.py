@@ -43,5 +43,5 @@ def text(m: str, n: str, x_map: str) -> str:
 @pytest.mark.parametrize("x_map", ["m, n", "n, m"])
 def test_elementwise_kernels_assemble_without_spills(target: str, x_map: str) -> None:
     for sizes in (("4096", "4096"), ("4095", "4095"), ("?", "?")):
-        found = ptxas.assemble(compile(text(*sizes, x_map), target=target).ptx, target)
-        assert all(r.spills == r.stack == 0 and r.registers <= 128 for r in found.values()), (sizes, found)
+        resources = ptxas.assemble(compile(text(*sizes, x_map), target=target).ptx, target)
+        assert all(r.spills == r.stack == 0 and r.registers <= 128 for r in resources.values()), (sizes, resources)

@@ -85,11 +85,11 @@ MISALIGNED = "expected an address that is a multiple of 4 bytes, got 1"
 
 def outcome(*refused: str, message: str = MISALIGNED) -> verdicts.Outcome:
     """A file of 10,000 instructions, in which we refuse each opcode with a message."""
-    found = verdicts.Outcome("a", 10000)
+    outcome = verdicts.Outcome("a", 10000)
     for line, opcode in enumerate(refused):
         why = verdicts.reason(opcode, f"{opcode}: {message}", "sm_90")
-        (found.refused if why is None else found.listed).append((line, f"{opcode} %r1, [%r2];", why or message))
-    return found
+        (outcome.refused if why is None else outcome.listed).append((line, f"{opcode} %r1, [%r2];", why or message))
+    return outcome
 
 
 def test_a_refusal_needs_a_reason() -> None:
@@ -118,8 +118,8 @@ def test_what_the_text_does_not_have_is_a_reason_on_its_targets() -> None:
 def test_a_refused_statement_leaves_the_braces_of_its_block() -> None:
     body = ".visible .entry k() {\n{\n.reg .b32 %r<4>;\nadd.u31 %r1, %r2, %r3;}\nadd.u32 x, y, z;\nret;\n}\n"
     text = (HEAD + body).split("\n")
-    found, failed = verdicts.verdict(text, verdicts.owners(text), "sm_90")
-    assert (sorted(found), failed) == ([6, 7], "")
+    outcome, failed = verdicts.verdict(text, verdicts.owners(text), "sm_90")
+    assert (sorted(outcome), failed) == ([6, 7], "")
 
 
 FAULTS = {
@@ -176,8 +176,8 @@ def test_each_operand_has_a_constant_of_its_own(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(verdicts, "ptxas", lambda text, arch: (calls.append(arch), ptxas(text, arch))[1])
     snippets = [s for s in cutlass_suite.snippets(tmp_path) if isinstance(s, cutlass_suite.Snippet)]
     assert cutlass_suite.chosen(snippets) == [("0", "1", "1"), ("0",), None, ()] * 20
-    most = 2 * len(cutlass_suite.assignments(3)) * len(cutlass_suite.TARGETS)
-    assert len(calls) < most
+    limit = 2 * len(cutlass_suite.assignments(3)) * len(cutlass_suite.TARGETS)
+    assert len(calls) < limit
     assert len(cutlass_suite.assignments(3)) == len(cutlass_suite.CONSTANTS) + 6
 
 

@@ -144,8 +144,8 @@ def complaint(statement: str, target: Target) -> str:
 def candidates(target: Target) -> list[str]:
     """Spellings of the rows and, for each, about two that are near."""
     choose = random.Random(target.name)
-    known = [text for row in OURS for text in plain(row)]
-    many = [*known, *(near(choose.choice(known), choose) for _ in range(2 * len(known)))]
+    spellings = [text for row in OURS for text in plain(row)]
+    many = [*spellings, *(near(choose.choice(spellings), choose) for _ in range(2 * len(spellings)))]
     return many if FULL else choose.sample(many, SAMPLE)
 
 

@@ -58,9 +58,9 @@ def written(operand: Slot, turn: int) -> str:
 
 def statements(rows: Iterable[wgmma.Wgmma]) -> list[str]:
     return [
-        f"{row.spelling} {', '.join(written(o, turn) for o in given)};"
+        f"{row.spelling} {', '.join(written(o, turn) for o in signature)};"
         for turn, (row, i) in enumerate(product(rows, (0, 1)))
-        for given in (row.signatures[i],)
+        for signature in (row.signatures[i],)
     ]
 
 
@@ -109,10 +109,12 @@ def test_spellings_that_do_not_exist() -> None:
             continue
         k, n = draw.choice((8, 16, 32, 64, 128, 256)), draw.choice((4, 8, 24, 40, 100, 256, 264))
         count = n // 2 // (2 if "16" in d else 1)
-        held = registers("f" if d == "f32" else "r", min(count, 130))
+        listed = registers("f" if d == "f32" else "r", min(count, 130))
         more = ", %r0, 0" if sparse else ""
         end = draw.choice(("", ", 1, 1", ", 1, -1, 0, 1"))
-        lines.append(f"wgmma.mma_async{sparse}.sync.aligned.m64n{n}k{k}.{d}.{a}.{b} {held}, %q0, %q1{more}, %p0{end};")
+        lines.append(
+            f"wgmma.mma_async{sparse}.sync.aligned.m64n{n}k{k}.{d}.{a}.{b} {listed}, %q0, %q1{more}, %p0{end};"
+        )
     base = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, "
     lines += [base + rest for rest in (
         "%q0, %q1, %p0, 1, 1, 0, 2;", "%q0, %q1, %p0, 2, 1, 0, 0;", "%q0, %q1, %r0, 1, 1, 0, 0;",

@@ -130,11 +130,11 @@ def main() -> int:
     parser.add_argument("--source", type=Path)
     options = parser.parse_args()
     try:
-        found = functions(options.source)
+        layouts = functions(options.source)
     except UnavailableError as error:
         raise SystemExit(f"not judged: {error}") from error
     places, wrong = Counter[str](), Counter[str]()
-    for name, theirs, ours in (*results(found["tmem_datapath_layout"]), *loads(found["tcgen05_atom_layout"])):
+    for name, theirs, ours in (*results(layouts["tmem_datapath_layout"]), *loads(layouts["tcgen05_atom_layout"])):
         kind = name.partition(" ")[0]
         places[kind] += 1
         if theirs != ours:

@@ -130,8 +130,8 @@ def compare(case: Case) -> Outcome:
         for line in sorted(ours.keys() - theirs.keys()):
             statement = _statement(lines, first, line)
             why = reason(_opcode(statement), ours[line], case.arch)
-            found = outcome.refused if why is None else outcome.listed
-            found.append((line + 1, statement, why or ours[line]))
+            statements = outcome.refused if why is None else outcome.listed
+            statements.append((line + 1, statement, why or ours[line]))
     return outcome
 
 
@@ -149,26 +149,26 @@ def _statement(lines: Sequence[str], first: Sequence[int], start: int) -> str:
 def verdict(lines: Sequence[str], first: Sequence[int], arch: str) -> tuple[dict[int, str], str]:
     """ptxas's message for each statement it refuses, by its first line; and why that is not all, if it is not."""
     left = list(lines)
-    found: dict[int, str] = {}
+    messages: dict[int, str] = {}
     for _ in range(ROUNDS):
         output, failed = ptxas("\n".join(left), arch)
         if not failed:
-            return found, ""
+            return messages, ""
         blamed: dict[int, str] = {}
         for line, message in _ERROR.findall(output):
             blamed.setdefault(first[int(line) - 1], message)
-        new = blamed.keys() - found.keys()
+        new = blamed.keys() - messages.keys()
         if not new:
-            return found, next(iter(output.strip().split("\n")), "ptxas failed")
+            return messages, next(iter(output.strip().split("\n")), "ptxas failed")
         for start in new:
-            found[start] = blamed[start]
+            messages[start] = blamed[start]
             for number in range(start, len(lines)):
                 if first[number] != start:
                     break
                 if "{" in left[number] and ";" not in left[number]:
-                    return found, f"ptxas refuses the header of a function: {blamed[start]}"
+                    return messages, f"ptxas refuses the header of a function: {blamed[start]}"
                 left[number] = _braces(left[number])
-    return found, "ptxas goes on finding errors"
+    return messages, "ptxas goes on finding errors"
 
 
 def _braces(line: str) -> str:
@@ -291,11 +291,11 @@ class Report:
                 yield f"{len(names):5} {why}: {', '.join(names[:4])}"
 
 
-def publish(lines: Sequence[str], out: Path, *, whole: bool) -> None:
+def publish(lines: Sequence[str], out: Path, *, everything: bool) -> None:
     """Writes a report into a file, and prints it, or the beginning of it."""
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text("\n".join(lines) + "\n")
-    print("\n".join(lines[: len(lines) if whole else SHOWN]))
+    print("\n".join(lines[: len(lines) if everything else SHOWN]))
     print(f"the whole report: {out}")
 
 

@@ -49,9 +49,9 @@ def hash_lookup(random: Random) -> tuple[list[Any], Judge]:
             slot = (slot + 1) % size
         keys[slot], sums[slot] = k, k * k + 1
         there[k] = k * k + 1
-    key, found = random.integers(0, 90, n).astype(U32), output(n, U32)
+    key, places = random.integers(0, 90, n).astype(U32), output(n, U32)
     wanted = [there.get(k, NONE) for k in key.tolist()]
-    return [found, keys, sums, key, n, size], equal((found, np.array(wanted, U32)))
+    return [places, keys, sums, key, n, size], equal((places, np.array(wanted, U32)))
 
 
 @case(2, 96, differs=ORDER)
@@ -178,14 +178,14 @@ def bfs_step(random: Random) -> tuple[list[Any], Judge]:
     level = np.full(50, -1, I32)
     frontier = np.array([3, 8, 17, 30], I32)
     level[frontier] = 0
-    found = {int(e) for v in frontier for e in edge[start[v] : start[v + 1]]} - set(frontier.tolist())
+    reached = {int(e) for v in frontier for e in edge[start[v] : start[v + 1]]} - set(frontier.tolist())
     wanted = level.copy()
-    wanted[sorted(found)] = 1
+    wanted[sorted(reached)] = 1
     following, size = output(50, I32), np.zeros(1, I32)
 
     def judge() -> None:
-        equal((level, wanted), (size, [len(found)]))()
-        assert sorted(following[: len(found)].tolist()) == sorted(found)
+        equal((level, wanted), (size, [len(reached)]))()
+        assert sorted(following[: len(reached)].tolist()) == sorted(reached)
 
     return [level, following, size, frontier, 4, start, edge, 1], judge
 
@@ -229,11 +229,11 @@ def cuda_barrier(random: Random) -> tuple[list[Any], Judge]:
 
 @case(1, 64, differs=ORDER)
 def semaphore_and_latch(random: Random) -> tuple[list[Any], Judge]:
-    out, inside, most = output(64, I32), np.zeros(1, I32), np.zeros(1, I32)
+    out, inside, largest = output(64, I32), np.zeros(1, I32), np.zeros(1, I32)
 
     def judge() -> None:
         assert inside[0] == 0
-        assert 1 <= most[0] <= 3
-        equal((out, np.full(64, most[0])))()
+        assert 1 <= largest[0] <= 3
+        equal((out, np.full(64, largest[0])))()
 
-    return [out, inside, most], judge
+    return [out, inside, largest], judge

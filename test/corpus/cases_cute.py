@@ -63,8 +63,8 @@ def _tensor(name: str, grid: Any, threads: int, rows: tuple[int, int] = (128, 64
         c: Array = output((m, n), F16)
         maps = [TensorMap(x, (box, 128 // x.itemsize), swizzle=128) for x, box in zip((a, b), rows, strict=True)]
         where = TensorMap(c, (128, 32), swizzle=64) if stores else c
-        held = bytes(64 if cluster == (2, 1, 1) else 32)
-        return [held, *maps, where, *map(_divisor, tiles)], bounded(c, a, b, 2.0**-10)
+        map_bytes = bytes(64 if cluster == (2, 1, 1) else 32)
+        return [map_bytes, *maps, where, *map(_divisor, tiles)], bounded(c, a, b, 2.0**-10)
 
     setup.__name__ = name
     _case(grid, threads, sm=100, shared=SHARED, cluster=cluster, refused=refused, sample=sample)(setup)

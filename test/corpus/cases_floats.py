@@ -29,11 +29,11 @@ def _specials(random: Random, n: int, dtype: Any, spread: int = 6) -> Array:
     return random.permutation(x)
 
 
-def _rounded(form: Format, dtype: Any, value: Fraction, way: str = "rn", zero: bool = False) -> Any:
+def _rounded(form: Format, dtype: Any, value: Fraction, mode: str = "rn", zero: bool = False) -> Any:
     """The nearest number of a format in a direction, as numpy has it; a sum of opposites is +0, or -0 downwards."""
     if value == 0:
         return dtype(-0.0 if zero else 0.0)
-    return np.array(form.word(value, way), f"u{np.dtype(dtype).itemsize}").view(dtype)[()]
+    return np.array(form.word(value, mode), f"u{np.dtype(dtype).itemsize}").view(dtype)[()]
 
 
 def _wide(x: Array) -> Array:
@@ -135,7 +135,7 @@ def half_comparisons(random: Random) -> tuple[list[Any], Judge]:
     return [out, x, y], equal((out, np.array(rows, U32)))
 
 
-def _integer(value: float, way: str, bits: int, sign: bool) -> int:
+def _integer(value: float, mode: str, bits: int, sign: bool) -> int:
     """A float as an integer, rounded and cut to the type; NaN is 0."""
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if sign else (0, (1 << bits) - 1)
     if math.isnan(value):
@@ -143,15 +143,15 @@ def _integer(value: float, way: str, bits: int, sign: bool) -> int:
     if math.isinf(value):
         return high if value > 0 else low
     exact = Fraction(value)
-    rounded = {"rn": round(exact), "rz": math.trunc(exact), "ru": math.ceil(exact), "rd": math.floor(exact)}[way]
+    rounded = {"rn": round(exact), "rz": math.trunc(exact), "ru": math.ceil(exact), "rd": math.floor(exact)}[mode]
     return min(max(rounded, low), high)
 
 
 DIRECTIONS = {"rn": "rn", "rz": "rz", "ru": "rp", "rd": "rm"}
 
 
-def _half_word(value: Fraction, way: str = "rn") -> int:
-    return F16.word(value, way)
+def _half_word(value: Fraction, mode: str = "rn") -> int:
+    return F16.word(value, mode)
 
 
 @case(2, 64, sample=True)
@@ -214,8 +214,8 @@ def bf16_conversions(random: Random) -> tuple[list[Any], Judge]:
         exact = [BF16.word(Fraction(f), DIRECTIONS[w]) for w in ("rn", "rz", "ru", "rd")]
         rows.append([*exact, BF16.word(Fraction(f * 1.00000001), "rn"), BF16.word(Fraction(i * 7919), "rn")])
     wide = (np.arange(128, dtype=U32) * 517 & 0xFFFF) << 16
-    whole = np.trunc(_wide(x.astype(BFLOAT)))
-    return [out, floats, ints, x], equal((out, rows), (floats, wide.view(FLOAT)), (ints, whole))
+    truncated = np.trunc(_wide(x.astype(BFLOAT)))
+    return [out, floats, ints, x], equal((out, rows), (floats, wide.view(FLOAT)), (ints, truncated))
 
 
 def _math(f: Callable[..., float], *arrays: Array) -> Array:
@@ -261,21 +261,21 @@ def fp8_conversions(random: Random) -> tuple[list[Any], Judge]:
     return [out, back, x], equal((out, codes), (back, values))
 
 
-def _directed(form: Format, dtype: Any, f: Callable[..., Fraction], way: str, *x: float) -> Any:
+def _directed(form: Format, dtype: Any, f: Callable[..., Fraction], mode: str, *x: float) -> Any:
     """An exact result rounded in a direction. The signs of zeros are left to the cases that have none."""
-    return _rounded(form, dtype, f(*map(Fraction, x)), DIRECTIONS[way])
+    return _rounded(form, dtype, f(*map(Fraction, x)), DIRECTIONS[mode])
 
 
-def _root(form: Format, dtype: Any, x: float, way: str) -> Any:
+def _root(form: Format, dtype: Any, x: float, mode: str) -> Any:
     """A square root rounded in a direction, by comparing squares."""
     near = dtype(math.sqrt(x))
     candidates = [np.nextafter(near, dtype(0)), near, np.nextafter(near, dtype(np.inf))]
     below = max(c for c in candidates if Fraction(float(c)) ** 2 <= Fraction(x))
     above = min(c for c in candidates if Fraction(float(c)) ** 2 >= Fraction(x))
-    if way in ("rz", "rd") or below == above:
+    if mode in ("rz", "rd") or below == above:
         return below
     middle = (Fraction(float(below)) + Fraction(float(above))) / 2
-    return above if way == "ru" or middle**2 < Fraction(x) else below
+    return above if mode == "ru" or middle**2 < Fraction(x) else below
 
 
 @case(1, 64, sample=True)
@@ -284,8 +284,8 @@ def directed_floats(random: Random) -> tuple[list[Any], Judge]:
     out, rows, ways = output((64, 24), FLOAT), [], ("rn", "rz", "ru", "rd")
     for x, y, z in zip(a.tolist(), b.tolist(), c.tolist(), strict=True):
 
-        def r(f: Callable[..., Fraction], way: str, *v: float) -> Any:
-            return _directed(F32, FLOAT, f, way, *v)
+        def r(f: Callable[..., Fraction], mode: str, *v: float) -> Any:
+            return _directed(F32, FLOAT, f, mode, *v)
 
         rows.append(
             [
@@ -308,8 +308,8 @@ def directed_doubles(random: Random) -> tuple[list[Any], Judge]:
     out, rows, ways = output((64, 18), DOUBLE), [], ("rn", "rz", "ru", "rd")
     for x, y, z in zip(a.tolist(), b.tolist(), c.tolist(), strict=True):
 
-        def r(f: Callable[..., Fraction], way: str, *v: float) -> Any:
-            return _directed(F64, DOUBLE, f, way, *v)
+        def r(f: Callable[..., Fraction], mode: str, *v: float) -> Any:
+            return _directed(F64, DOUBLE, f, mode, *v)
 
         rows.append(
             [
@@ -348,10 +348,10 @@ def float_to_integer(random: Random) -> tuple[list[Any], Judge]:
         ]
         wides.append([v & (1 << 64) - 1 for v in long])
 
-        def single(value: int | float, way: str = "rn") -> Any:
+        def single(value: int | float, mode: str = "rn") -> Any:
             if isinstance(value, float) and not math.isfinite(value):
                 return FLOAT(value)
-            return _rounded(F32, FLOAT, Fraction(value), DIRECTIONS[way], zero=math.copysign(1, value) < 0)
+            return _rounded(F32, FLOAT, Fraction(value), DIRECTIONS[mode], zero=math.copysign(1, value) < 0)
 
         with np.errstate(all="ignore"):
             bits = np.array([np.array([f]).view(np.int64)[0] + 1]).view(DOUBLE)[0]

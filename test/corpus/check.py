@@ -27,11 +27,11 @@ def main() -> int:
     texts = {n: t for n, t in sorted(Store(args.folder).texts.items()) if n.startswith(tuple(args.names) or "")}
     for name, text in texts.items():
         lines += text.count("\n")
-        for found in check_ptx(text, name=name):
+        for diagnostic in check_ptx(text, name=name):
             said += 1
-            if counts[found.message] == 0:
-                print(f"{name}:{found.line}:{found.column}: {found.message}", flush=True)
-            counts[found.message] += 1
+            if counts[diagnostic.message] == 0:
+                print(f"{name}:{diagnostic.line}:{diagnostic.column}: {diagnostic.message}", flush=True)
+            counts[diagnostic.message] += 1
     print(f"{len(texts)} files, {lines} lines: {said} diagnostics of {len(counts)} kinds")
     return bool(said)
 

@@ -27,15 +27,15 @@ def targets_of(source: Path) -> Iterator[str]:
     that it does (`// only sm_90a`)."""
     if alone := re.match(r"// only (sm_\w+)", source.read_text()):
         return iter(alone.groups())
-    found = re.match(r"// from sm_(\d+)", source.read_text())
-    least = int(found[1]) if found else 80
+    match = re.match(r"// from sm_(\d+)", source.read_text())
+    least = int(match[1]) if match else 80
     return (name for name in TARGETS if int(re.sub(r"\D", "", name)) >= least)
 
 
 def options_of(source: Path) -> list[str]:
     """What the line `// nvcc OPTIONS` of a source asks for."""
-    found = re.search(r"^// nvcc (.*)$", source.read_text(), re.M)
-    return found[1].split() if found else []
+    match = re.search(r"^// nvcc (.*)$", source.read_text(), re.M)
+    return match[1].split() if match else []
 
 
 def plain(text: str) -> str:

@@ -105,8 +105,8 @@ def write(name: str, source: Path, out: Path) -> None:
         }
         command = [sys.executable, __file__, "--here", name]
         subprocess.run(command, env={**os.environ, **more, "PYTHONPATH": str(path.parent)}, check=True)
-        (found,) = Path(folder).glob("*.ptx")
-        text = plain(found.read_text().rstrip("\0"))
+        (written,) = Path(folder).glob("*.ptx")
+        text = plain(written.read_text().rstrip("\0"))
     long = re.search(r"\.entry (\w+)", text)
     if long is None:
         raise SystemExit(f"error: {name}: no kernel in what was compiled")

@@ -74,8 +74,8 @@ def judge(module: PtxModule, case: Case) -> Verdict:
         return Verdict(case, "endless", str(error))
     except InterpreterError as error:
         first = str(error).splitlines()[0]
-        found = any(finding.check in CHECKS for finding in error.findings)
-        return _unchecked(module, case, first) if found else Verdict(case, "refused", first)
+        is_planted = any(finding.check in CHECKS for finding in error.findings)
+        return _unchecked(module, case, first) if is_planted else Verdict(case, "refused", first)
     except WarploomError as error:
         return Verdict(case, "refused", str(error).splitlines()[0])
     except AssertionError as error:
@@ -109,8 +109,8 @@ def _too_long(signal: int, frame: FrameType | None) -> None:
     raise TimeoutError(f"not done after {LIMIT} s")
 
 
-def load(store: Store, case: Case, target: str, whole: bool = False) -> PtxModule | None:
-    """The module of a case's kernel, without the others in its file or as a `whole`; None if the store has none.
+def load(store: Store, case: Case, target: str, everything: bool = False) -> PtxModule | None:
+    """The module of a case's kernel, without the others in its file or as a `everything`; None if the store has none.
 
     Raises:
         WarploomError: if the text is no PTX.
@@ -119,16 +119,16 @@ def load(store: Store, case: Case, target: str, whole: bool = False) -> PtxModul
     if name is None:
         return None
     text = store.texts[name]
-    return load_ptx(text if whole else alone(text, case.name), name)
+    return load_ptx(text if everything else alone(text, case.name), name)
 
 
-def verdicts(store: Store, target: str, names: tuple[str, ...] = (), whole: bool = False) -> Iterator[Verdict]:
+def verdicts(store: Store, target: str, names: tuple[str, ...] = (), everything: bool = False) -> Iterator[Verdict]:
     """What the interpreter makes of every case whose kernel the store has, of `names` only: sources or kernels."""
     for case in CASES:
         if names and not {case.file, case.name} & set(names):
             continue
         try:
-            module = load(store, case, target, whole)
+            module = load(store, case, target, everything)
         except WarploomError as error:
             yield Verdict(case, "refused", str(error).splitlines()[0])
             continue

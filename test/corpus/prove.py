@@ -42,8 +42,8 @@ LIMIT = 60
 
 def verdict(case: Case, store: Store) -> tuple[str, str] | None:
     """What a proof says of a kernel; None if there is nothing to prove."""
-    if found := product(case, store):
-        return found
+    if verdict := product(case, store):
+        return verdict
     modules = [load(store, case, target) for target in TARGETS]
     first, second = modules
     if first is None or second is None or case.printed is not None:
@@ -57,9 +57,9 @@ def verdict(case: Case, store: Store) -> tuple[str, str] | None:
     for module in (first, second):
         asked = re.match(r"// shared (\d+)", module.text)
         shared = int(asked[1]) if asked else case.shared
-        given = passed[: len(module.kernel(case.name).parameters)]
-        given += [0] * (len(module.kernel(case.name).parameters) - len(given))
-        everywhere.append(KernelLaunch(module, case.name, case.grid, case.block, given, shared, case.cluster))
+        arrays = passed[: len(module.kernel(case.name).parameters)]
+        arrays += [0] * (len(module.kernel(case.name).parameters) - len(arrays))
+        everywhere.append(KernelLaunch(module, case.name, case.grid, case.block, arrays, shared, case.cluster))
     one, other = everywhere
     return _within(lambda: prove(one, other, named, explain=False))
 
@@ -130,10 +130,10 @@ def main() -> int:
     cases = [c for c in CASES if not args.names or {c.file, c.name} & set(args.names)]
     counts: Counter[str] = Counter()
     with Pool(args.jobs) as pool:
-        for case, found in zip(cases, pool.imap(partial(verdict, store=Store(ARCHIVE)), cases), strict=True):
-            if found is not None:
-                counts[found[0]] += 1
-                print(f"{found[0]:14} {case.file}.{case.name}  {found[1][:200]}", flush=True)
+        for case, result in zip(cases, pool.imap(partial(verdict, store=Store(ARCHIVE)), cases), strict=True):
+            if result is not None:
+                counts[result[0]] += 1
+                print(f"{result[0]:14} {case.file}.{case.name}  {result[1][:200]}", flush=True)
     print(", ".join(f"{n} {outcome}" for outcome, n in sorted(counts.items())))
     return 0
 

@@ -39,7 +39,7 @@ def alone(text: str, kernel: str) -> str:
     """A module without the bodies of its other kernels, which keeps the numbers of the lines; nvcc's form only."""
     return re.sub(
         r"^\.visible \.entry (\w+)\(.*?\n\n}\n",
-        lambda found: found[0] if found[1] == kernel else "\n" * found[0].count("\n"),
+        lambda match: match[0] if match[1] == kernel else "\n" * match[0].count("\n"),
         text,
         flags=re.S | re.M,
     )

@@ -77,22 +77,22 @@ def pairs(words: NDArray[np.int64], square: NDArray[np.float64]) -> list[tuple[f
     x = np.arange(words.size) / words.size
     basis = np.stack([np.ones_like(x), x, square], 1)
     _, slope, bend = np.linalg.lstsq(basis, words.astype(np.float64), rcond=None)[0]
-    found: list[tuple[float, float]] = []
+    points: list[tuple[float, float]] = []
     for i, j in product((-1, 0, 1), repeat=2):
         c1, c2 = round(slope) + i, (round(2 * bend) + j) / 2
         rest: Any = (words - c1 * x - c2 * square)[1:]
         if rest.max() - rest.min() < 1:
-            found.append((c1, c2))
-    return found
+            points.append((c1, c2))
+    return points
 
 
 def fit(words: NDArray[np.uint32], table: Segments) -> tuple[int, int]:
     """How many segments have one pair only, and of how many it is that of the table."""
     bits = 24 - table.c0.size.bit_length()
     square = approximate.squares(bits) / 2.0**15
-    found = [pairs(segment, square) for segment in words.astype(np.int64).reshape(table.c0.size, -1)]
-    same = [p == [(c1, c2 / 2)] for p, c1, c2 in zip(found, table.c1, table.c2, strict=True)]
-    return sum(len(p) == 1 for p in found), sum(same)
+    segments = [pairs(segment, square) for segment in words.astype(np.int64).reshape(table.c0.size, -1)]
+    same = [p == [(c1, c2 / 2)] for p, c1, c2 in zip(segments, table.c1, table.c2, strict=True)]
+    return sum(len(p) == 1 for p in segments), sum(same)
 
 
 def main() -> None:

@@ -42,14 +42,14 @@ STORES = {
 
 def main() -> None:
     os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
-    given = torch.randint(1, 100, (WORDS,), dtype=torch.int32, device="cuda")
+    copied = torch.randint(1, 100, (WORDS,), dtype=torch.int32, device="cuda")
     new = torch.empty(WORDS, dtype=torch.int32, device="cuda")
-    found = torch.zeros(WORDS, dtype=torch.int32, device="cuda")
-    for stores, source, into in ((sys.argv[1], given, new), ("st.global", new, found)):
+    copies = torch.zeros(WORDS, dtype=torch.int32, device="cuda")
+    for stores, source, into in ((sys.argv[1], copied, new), ("st.global", new, copies)):
         module = load_ptx(HEADER + STORES[stores])
         module.launch("moved", grid=(1, 1, 1), block=(WORDS, 1, 1), args=[source, into], device="cuda")
         torch.cuda.synchronize()
-    sys.exit(0 if torch.equal(given, found) else "error: other words came")
+    sys.exit(0 if torch.equal(copied, copies) else "error: other words came")
 
 
 if __name__ == "__main__":

@@ -120,14 +120,14 @@ def spawn(names: list[str], target: str) -> list[Outcome]:
         end = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     except subprocess.TimeoutExpired as error:
         text, failed, end = (error.stdout or b"").decode(), True, f"not done after {SECONDS} s"
-    found = [Outcome(**json.loads(line[line.index(MARK) + 1 :])) for line in text.splitlines() if MARK in line]
+    outcomes = [Outcome(**json.loads(line[line.index(MARK) + 1 :])) for line in text.splitlines() if MARK in line]
     if not failed:
-        return found
-    seen = {outcome.name for outcome in found}
+        return outcomes
+    seen = {outcome.name for outcome in outcomes}
     left = [case.name for case in CASES if {case.name, case.file} & set(names) and case.name not in seen]
-    if left and not (found and found[-1].gpu == "failed"):
-        found.append(Outcome(left.pop(0), target, "lost", "", end))
-    return found + (spawn(left, target) if left else [])
+    if left and not (outcomes and outcomes[-1].gpu == "failed"):
+        outcomes.append(Outcome(left.pop(0), target, "lost", "", end))
+    return outcomes + (spawn(left, target) if left else [])
 
 
 def parts(names: list[str]) -> list[list[str]]:
@@ -157,7 +157,7 @@ def main() -> int:
     start = time.perf_counter()
     jobs = [(part, target) for target in PACKED for part in parts(args.names)]
     with ThreadPoolExecutor(args.workers) as pool:
-        outcomes = [outcome for found in pool.map(lambda job: spawn(*job), jobs) for outcome in found]
+        outcomes = [outcome for finished in pool.map(lambda job: spawn(*job), jobs) for outcome in finished]
     return report(outcomes, time.perf_counter() - start)
 
 

@@ -107,11 +107,11 @@ def _draw(random: np.random.Generator, parameter: Parameter, *, cleared: bool) -
 
 def _kin() -> list[list[Types]]:
     """The types, those together that differ in a sign or in which of two formats they are."""
-    found: dict[object, list[Types]] = {}
+    kin: dict[object, list[Types]] = {}
     for types in TYPES:
         alike = types.bits < 16
-        found.setdefault((types.integers, types.bits) if alike else types, []).append(types)
-    return list(found.values())
+        kin.setdefault((types.integers, types.bits) if alike else types, []).append(types)
+    return list(kin.values())
 
 
 SIZES: tuple[Size, ...] = ((100, 140, 76), (33, 50, 45), (72, 64, 128), (130, 37, 90))

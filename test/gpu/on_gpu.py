@@ -86,8 +86,8 @@ def call(kernel: Kernel, *args: object, device: str = "auto", checks: Any = (), 
     memory = [array for array in map(memory_of, (*args, *options.values())) if array is not None]
     before = [array.copy() for array in memory]
     expected = words_of(memory, _interpreted(kernel, *args, device="interp", arch=gpu().device.target, **options))
-    for array, held in zip(memory, before, strict=True):
-        array[...] = held
+    for array, saved in zip(memory, before, strict=True):
+        array[...] = saved
     result = _interpreted(kernel, *args, device="cuda", **options)
     assert words_of(memory, result) == expected, "the GPU and the interpreter leave other words"
     return result

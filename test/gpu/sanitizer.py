@@ -112,12 +112,12 @@ def run_all(tool: str) -> int:
     """Runs every kernel that a tool can see on the GPU; 1 if a result is wrong."""
     launches = failed = 0
     for product in products():
-        kernel, given = product.compile("sm_90a"), problem(product, 11)
+        kernel, instance = product.compile("sm_90a"), problem(product, 11)
         if not followed(tool, kernel):
             continue
-        kernel(*given.arguments, device="cuda")
+        kernel(*instance.arguments, device="cuda")
         launches += len(kernel.launches)
-        wrong = given.wrong()
+        wrong = instance.wrong()
         print(f"{product}: {wrong or 'right'}", flush=True)
         failed += bool(wrong)
     print(f"{LAUNCHED}{launches}")
@@ -140,20 +140,20 @@ def under(tool: str, *command: str) -> tuple[subprocess.CompletedProcess[str], l
 def exception_holds(tool: str) -> bool:
     """Whether a tool still is wrong about the first case of a script, and right about the second."""
     script, *cases = EXCEPTIONS[tool]
-    found = {case: under(tool, str(Path(__file__).with_name(script)), case)[1] for case in cases}
-    print(f"{tool} of {script}:", found, flush=True)
-    wrong, right = found.values()
+    errors = {case: under(tool, str(Path(__file__).with_name(script)), case)[1] for case in cases}
+    print(f"{tool} of {script}:", errors, flush=True)
+    wrong, right = errors.values()
     return any(map(int, wrong)) and bool(right) and not any(map(int, right))
 
 
 def look(tool: str, kind: str) -> bool:
     """Whether a tool has nothing to say of the kernels of a kind, there are some, and their results are right."""
     files = (f"test/unit/test_{name}.py" for name in KINDS[kind])
-    done, found = under(tool, *((__file__, "--run") if kind == OWN else (*PYTEST, *files)))
+    done, errors = under(tool, *((__file__, "--run") if kind == OWN else (*PYTEST, *files)))
     launched = re.search(rf"{LAUNCHED}(\d+)", done.stdout)
     count = int(launched[1]) if launched else 0
-    clean = done.returncode == 0 and bool(found) and not any(map(int, found)) and count > 0
-    verdict = "nothing found" if clean else f"findings: {found}, exit status {done.returncode}"
+    clean = done.returncode == 0 and bool(errors) and not any(map(int, errors)) and count > 0
+    verdict = "nothing found" if clean else f"findings: {errors}, exit status {done.returncode}"
     report = [] if clean else [done.stdout[-6000:], done.stderr[-2000:]]
     print(*report, f"{tool}: {kind}, {count} launches, {verdict}", sep="\n", flush=True)
     return clean

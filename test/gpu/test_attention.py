@@ -114,9 +114,9 @@ OF_MANY = (
 def test_gradients_are_those_of_float64(asked: AttentionGradient, device: GpuDevice) -> None:
     if device.sm != bitwise.SM_90:
         pytest.skip(f"wgmma is for sm_90a, this is {device}")
-    given = gradient_problem(asked)
-    asked.compile("sm_90a")(*given.arguments, device="cuda")
-    assert given.wrong() == ""
+    instance = gradient_problem(asked)
+    asked.compile("sm_90a")(*instance.arguments, device="cuda")
+    assert instance.wrong() == ""
 
 
 def test_gradients_in_a_graph_are_those_of_launches(device: GpuDevice) -> None:
@@ -125,9 +125,9 @@ def test_gradients_in_a_graph_are_those_of_launches(device: GpuDevice) -> None:
     if device.sm != bitwise.SM_90:
         pytest.skip(f"wgmma is for sm_90a, this is {device}")
     asked = AttentionGradient((1, 3, 1500, 1500, 64, 64), causal=0, delta=False)
-    kernel, given = asked.compile("sm_90a"), gradient_problem(asked)
+    kernel, instance = asked.compile("sm_90a"), gradient_problem(asked)
     words = [torch.from_numpy(bitwise.words(array).view(np.int16 if array.itemsize == 2 else np.int32)).cuda()
-             for array in given.arguments]  # fmt: skip
+             for array in instance.arguments]  # fmt: skip
     arguments = [x.view(torch.bfloat16 if x.dtype == torch.int16 else torch.float32) for x in words]
     kernel(*arguments)
     expected, copies = [x.clone() for x in words[-3:]], [torch.zeros_like(x) for x in words[-3:]]

@@ -33,15 +33,15 @@ class Case(NamedTuple):
 
     def __str__(self) -> str:
         form = ("-Bt" if self.transposed else "") + ("-added" if self.added else "")
-        given = "".join(f"-{key}={value}" for key, value in self.schedule)
-        return "x".join(map(str, self.size)) + form + given
+        fields = "".join(f"-{key}={value}" for key, value in self.schedule)
+        return "x".join(map(str, self.size)) + form + fields
 
     @property
     def mlir(self) -> str:
         """The product, with a fill where nothing is added to."""
         m, n, k = self.size
-        columns, held = ("n, k", f"{n}x{k}") if self.transposed else ("k, n", f"{k}x{n}")
-        a, b, c = f"memref<{m}x{k}xf64>", f"memref<{held}xf64>", f"memref<{m}x{n}xf64>"
+        columns, shape = ("n, k", f"{n}x{k}") if self.transposed else ("k, n", f"{k}x{n}")
+        a, b, c = f"memref<{m}x{k}xf64>", f"memref<{shape}xf64>", f"memref<{m}x{n}xf64>"
         fill = "" if self.added else f"linalg.fill ins(%zero : f64) outs(%C : {c})"
         return f"""func.func @f(%A: {a}, %B: {b}, %C: {c}) {{
   %zero = arith.constant 0.0 : f64

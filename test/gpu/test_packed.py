@@ -27,7 +27,7 @@ Array = NDArray[Any]
 
 def compared(
     text: str,
-    given: list[Array],
+    arguments: list[Array],
     device: GpuDevice,
     written: int | None = None,
     target: str = "sm_90a",
@@ -36,9 +36,9 @@ def compared(
     """Runs a product on both, whose last argument is its result, of which so many rows are `written`."""
     if device.sm != bitwise.SM_90:
         pytest.skip(f"the interpreter is held against sm_90 only, this is {device}")
-    kernel, results = compile(text, target=target, **schedule), [np.full_like(given[-1], np.nan) for _ in range(2)]
+    kernel, results = compile(text, target=target, **schedule), [np.full_like(arguments[-1], np.nan) for _ in range(2)]
     for (where, arch), result in zip((("interp", "sm_90a"), ("cuda", None)), results, strict=True):
-        kernel(*given[:-1], result, device=where, arch=arch)
+        kernel(*arguments[:-1], result, device=where, arch=arch)
     assert not np.isnan(results[0][:written].astype(np.float32)).any()
     here, there = map(bitwise.words, results)
     np.testing.assert_array_equal(here, there)
@@ -64,8 +64,8 @@ def test_packed_weights(product: Any, device: GpuDevice) -> None:
     z = (random.random((k // group, n)) * (1 << bits)).astype(dtype)
     if product.floats:
         s = random.integers(118, 131, s.shape).astype(np.uint8).view(ml_dtypes.float8_e8m0fnu)
-    given = [a, pack_weights(q, bits), s, *([z] if points else []), np.zeros((m, n), dtype)]
-    compared(product.text(), [x.reshape(shape) for x, shape in zip(given, product.shapes, strict=True)], device)
+    arguments = [a, pack_weights(q, bits), s, *([z] if points else []), np.zeros((m, n), dtype)]
+    compared(product.text(), [x.reshape(shape) for x, shape in zip(arguments, product.shapes, strict=True)], device)
 
 
 @pytest.mark.parametrize("schedule", [{}, blocks.HIGH, {**blocks.HIGH, "cluster": "1x2", "ctas": 2}], ids=str)
@@ -122,5 +122,5 @@ def test_rows_of_experts_that_a_table_names(index: Any, device: GpuDevice) -> No
     x, b = (random.standard_normal(shape).astype(np.float16) for shape in ((50, k), (count, k, n)))
     places = random.integers(0, 50, t).astype(index)
     s, r = (random.standard_normal(shape).astype(np.float32) for shape in ((count, n), (t,)))
-    given = [x, places, b, np.array(ends, np.int32), s, r, np.zeros((t, n), np.float32)]
-    compared(experts.named("f16", f"i{8 * places.itemsize}"), given, device, ends[-1], "sm_80")
+    arguments = [x, places, b, np.array(ends, np.int32), s, r, np.zeros((t, n), np.float32)]
+    compared(experts.named("f16", f"i{8 * places.itemsize}"), arguments, device, ends[-1], "sm_80")

@@ -38,8 +38,8 @@ def drawn(*shape: int, device: str = "cuda", dtype: Any = torch.bfloat16) -> Any
     return torch.randn(*shape, device=device).to(dtype)
 
 
-def close(found: Any, exact: Any, roundings: float) -> bool:
-    return bool(torch.all((found.double() - exact).abs() <= roundings * BF16 * (1 + exact.abs().max())))
+def close(result: Any, exact: Any, roundings: float) -> bool:
+    return bool(torch.all((result.double() - exact).abs() <= roundings * BF16 * (1 + exact.abs().max())))
 
 
 def products(said: list[Any]) -> list[int]:
@@ -71,10 +71,10 @@ def test_forward_and_backward(device: GpuDevice) -> None:
     call = backend(model, explain=said.append)
     x, grad = drawn(3, 37, 200).requires_grad_(), drawn(3, 37, 200)
     wide = x.detach().double().requires_grad_()
-    found, expected = call(x), exact(wide)
-    found.backward(grad)
+    result, expected = call(x), exact(wide)
+    result.backward(grad)
     expected.backward(grad.double())
-    assert close(found, expected, 4.0)
+    assert close(result, expected, 4.0)
     assert close(x.grad, wide.grad, 6.0)
     for mine, theirs in zip(model.parameters(), exact.parameters(), strict=True):
         assert close(mine.grad, theirs.grad, 8.0)
@@ -155,15 +155,15 @@ def test_another_device(device: GpuDevice) -> None:
     call = backend(lambda a, b: a @ b)
     for name in ("cuda:1", "cuda:0"):
         a, b = drawn(70, 200, device=name), drawn(200, 72, device=name)
-        found = call(a, b)
-        assert found.device == torch.device(name)
-        assert close(found, a.double() @ b.double(), 1.0)
+        result = call(a, b)
+        assert result.device == torch.device(name)
+        assert close(result, a.double() @ b.double(), 1.0)
 
 
 def test_memory_that_no_kernel_reads_is_copied(device: GpuDevice) -> None:
-    whole, b = drawn(70 * 200 + 1), drawn(200, 72)
+    base, b = drawn(70 * 200 + 1), drawn(200, 72)
     call = backend(lambda a, b: a @ b)
-    for a in (whole[1:].view(70, 200), whole[:-1].view(200, 70).t(), drawn(70, 400)[:, ::2]):
+    for a in (base[1:].view(70, 200), base[:-1].view(200, 70).t(), drawn(70, 400)[:, ::2]):
         assert close(call(a, b), a.double() @ b.double(), 1.0)
 
 
@@ -174,8 +174,8 @@ def test_autocast(device: GpuDevice) -> None:
 
     said: list[Any] = []
     x, w = drawn(70, 200), drawn(72, 200)
-    found = backend(layer, explain=said.append)(x.float(), w.float())
-    assert close(found, functional.relu(x.double() @ w.double().t()), 1.0)
+    result = backend(layer, explain=said.append)(x.float(), w.float())
+    assert close(result, functional.relu(x.double() @ w.double().t()), 1.0)
     assert products(said) == [1]
 
 
@@ -184,10 +184,10 @@ def test_operators(device: GpuDevice) -> None:
 
     a, b = drawn(70, 200).requires_grad_(), drawn(200, 72).requires_grad_()
     wide = [x.detach().double().requires_grad_() for x in (a, b)]
-    found, exact = torch_operators.matmul(a, b), torch.matmul(*wide)
-    assert close(found, exact, 1.0)
-    found.backward(found.detach())
-    exact.backward(found.detach().double())
+    result, exact = torch_operators.matmul(a, b), torch.matmul(*wide)
+    assert close(result, exact, 1.0)
+    result.backward(result.detach())
+    exact.backward(result.detach().double())
     assert close(a.grad, wide[0].grad, 1.0)
     assert close(b.grad, wide[1].grad, 1.0)
 
@@ -210,8 +210,8 @@ def test_inductor_has_the_rest(device: GpuDevice, mode: str | None) -> None:
     inputs = [drawn(3, 37, 200) for _ in range(4)]
     with torch.no_grad():
         results = [call(x) for x in inputs]
-    for x, found in zip(inputs, results, strict=True):  # each result is there, whatever is called after it
-        assert close(found, exact(x.double()), 4.0)
+    for x, result in zip(inputs, results, strict=True):  # each result is there, whatever is called after it
+        assert close(result, exact(x.double()), 4.0)
     assert said[0].rest == "inductor"
     measured = [part.measured for part in said[0].compiled] + [part.reason for part in said[0].left]
     assert any("measured " in text for text in measured)
@@ -239,9 +239,9 @@ def test_calls_are_recorded(device: GpuDevice) -> None:
         def check() -> None:
             for _ in range(4):
                 x = drawn(3, 37, 200)
-                found = call(x)
+                result = call(x)
                 call(x + 1)
-                assert close(found, exact(x.double()), 4.0)
+                assert close(result, exact(x.double()), 4.0)
 
         check()
         assert len(recorded) == 1
@@ -295,6 +295,6 @@ def test_attention(device: GpuDevice, queries: int, causal: bool) -> None:
     said: list[Any] = []
     q, k, v = drawn(2, queries, 8, 64), drawn(2, 130, 2, 64), drawn(2, 130, 2, 64)
     with torch.no_grad():
-        found = backend(function, explain=said.append)(q, k, v)
-    assert close(found, function(q.double(), k.double(), v.double()), 2.0)
+        result = backend(function, explain=said.append)(q, k, v)
+    assert close(result, function(q.double(), k.double(), v.double()), 2.0)
     assert len(said[0].compiled) == 1

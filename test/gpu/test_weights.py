@@ -61,11 +61,11 @@ class Case(NamedTuple):
     def mlir(self) -> str:
         """The product, whose weights an operation of their own converts."""
         (m, n, k), kind = self.size, self.float_
-        axes, held = ("n, k", f"{n}x{k}") if self.by_columns else ("k, n", f"{k}x{n}")
+        axes, shape = ("n, k", f"{n}x{k}") if self.by_columns else ("k, n", f"{k}x{n}")
         along = axes.replace("k", f"k floordiv {self.group}") if self.group else "n"
         scales = "x".join(map(str, self.scales))
-        a, c, w = f"memref<{m}x{k}x{kind}>", f"memref<{m}x{n}x{kind}>", f"memref<{held}x{kind}>"
-        q, s = f"memref<{held}xi{self.bits}>", f"memref<{scales}x{kind}>"
+        a, c, w = f"memref<{m}x{k}x{kind}>", f"memref<{m}x{n}x{kind}>", f"memref<{shape}x{kind}>"
+        q, s = f"memref<{shape}xi{self.bits}>", f"memref<{scales}x{kind}>"
         return f"""#w = affine_map<({axes}) -> ({axes})>
 func.func @f(%A: {a}, %Q: {q}, %S: {s}, %C: {c}) {{
   %zero = arith.constant 0.0 : {kind}

@@ -76,10 +76,10 @@ def product(A: Any, B: Any) -> Any:
 
 
 def outer_products(A: Any, B: Any) -> Any:
-    found = np.zeros((A.shape[0], B.shape[1]), A.dtype)
+    result = np.zeros((A.shape[0], B.shape[1]), A.dtype)
     for k in range(A.shape[1]):
-        found += np.outer(A[:, k], B[k])
-    return found
+        result += np.outer(A[:, k], B[k])
+    return result
 
 
 def split(A: Any, B: Any, parts: int = 3) -> Any:
@@ -96,11 +96,11 @@ def in_float64(A: Any, B: Any) -> Any:
 
 
 def tiles(A: Any, B: Any, size: int = 8) -> Any:
-    found = np.empty((A.shape[0], B.shape[1]), A.dtype)
+    result = np.empty((A.shape[0], B.shape[1]), A.dtype)
     for i in range(0, A.shape[0], size):
         for j in range(0, B.shape[1], size):
-            found[i : i + size, j : j + size] = A[i : i + size] @ B[:, j : j + size]
-    return found
+            result[i : i + size, j : j + size] = A[i : i + size] @ B[:, j : j + size]
+    return result
 
 
 def in_threads(A: Any, B: Any) -> Any:
@@ -178,18 +178,18 @@ def running(X: Any) -> Any:
 
 
 def scanned(X: Any) -> Any:
-    found, step = X.copy(), 1
+    result, step = X.copy(), 1
     while step < X.shape[1]:
-        found[:, step:] = found[:, step:] + found[:, :-step].copy()
+        result[:, step:] = result[:, step:] + result[:, :-step].copy()
         step *= 2
-    return found
+    return result
 
 
 def scan_loop(X: Any) -> Any:
-    found = X.copy()
+    result = X.copy()
     for i in range(1, X.shape[1]):
-        found[:, i] += found[:, i - 1]
-    return found
+        result[:, i] += result[:, i - 1]
+    return result
 
 
 def axpy(X: Any, Y: Any) -> None:
@@ -528,8 +528,8 @@ def _of_function(name: str, candidate: Function) -> Verdict:
 def functions() -> Iterator[Case]:
     """Candidates that are functions."""
     for name, family in FAMILIES.items():
-        for way, right in family.good.items():
-            yield Case(f"{name}: {way}", partial(_of_function, name, right))
+        for variant, right in family.good.items():
+            yield Case(f"{name}: {variant}", partial(_of_function, name, right))
     for name, hacks in APPLIED.items():
         right = next(iter(FAMILIES[name].good.values()))
         for hack in hacks:

@@ -14,8 +14,8 @@ ROOMS = ("dialect", "passes", "runtime")
 def test_the_package_links_to_every_folder_of_code() -> None:
     package = ROOT / "src" / "warploom"
     links = {path.name: path.resolve() for path in package.iterdir() if path.is_symlink()}
-    assert links == {room: ROOT / room for room in ROOMS}
-    assert not any(os.readlink(package / room).startswith("/") for room in ROOMS)
+    assert links == {folder: ROOT / folder for folder in ROOMS}
+    assert not any(os.readlink(package / folder).startswith("/") for folder in ROOMS)
 
 
 def test_an_editable_install_is_a_path() -> None:
@@ -35,6 +35,6 @@ def test_commands_are_modules_too(module: str, told: str) -> None:
 
 
 def test_every_package_has_an_init() -> None:
-    for room in ROOMS:
-        for file in (ROOT / room).rglob("*.py"):
+    for folder in ROOMS:
+        for file in (ROOT / folder).rglob("*.py"):
             assert (file.parent / "__init__.py").exists(), file.parent

@@ -73,8 +73,8 @@ def test_each_call_has_copies_of_its_size() -> None:
     [
         (Case("bf16", "f32", "sm_90a"), 3, 5, DEPTH + 1, 6),
         (Case("bf16", "f32", "sm_90a"), 300, 51, DEPTH - 1, 1),
-        (Case("bf16", "f32", "sm_90a", known="nk"), 64, 51, 45, 1),
-        (Case("bf16", "f32", "sm_90a", known="nk"), 65, 51, 45, 6),
+        (Case("bf16", "f32", "sm_90a", static="nk"), 64, 51, 45, 1),
+        (Case("bf16", "f32", "sm_90a", static="nk"), 65, 51, 45, 6),
         (Case("f32", "f32", "sm_90a", b="nk"), 64, 51, 45, 1),
         (Case("f32", "f32", "sm_90a", b="nk"), 65, 3, 5, 1),
         (Case("f32", "f32", "sm_90a", b="nk"), 65, 51, 5, 6),
@@ -92,7 +92,7 @@ def test_copies_are_made_where_they_are_faster(case: Case, m: int, n: int, k: in
 
 
 def test_no_other_kernel_is_made_where_copies_are_always_faster() -> None:
-    case = Case("bf16", "f32", "sm_90a", known="mnk", layout=ANYWHERE)
+    case = Case("bf16", "f32", "sm_90a", static="mnk", layout=ANYWHERE)
     kernel = case.compiled()
     assert len([schedule for schedule in kernel.schedules.values() if schedule]) == 1
     a, b, d = case.operands(np.random.default_rng(11))
@@ -136,11 +136,11 @@ def test_batches_and_further_sums_are_copied_whole(loops: str) -> None:
     )
     rng = np.random.default_rng(10)
     x, y = (drawn(rng, tuple(sizes[loop] for loop in each), "bf16") for each in (a, b))
-    found = np.full([sizes[loop] for loop in d], np.nan, np.float32)
-    assert len(kernel.called_with(x, y, found).launches) == 6
-    kernel(x, y, found, device="interp", checks="all")
+    result = np.full([sizes[loop] for loop in d], np.nan, np.float32)
+    assert len(kernel.called_with(x, y, result).launches) == 6
+    kernel(x, y, result, device="interp", checks="all")
     exact, size = (np.einsum(loops, of(x), of(y)) for of in (np.float64, lambda v: np.abs(v.astype(np.float64))))
-    assert (np.abs(found - exact) <= 100 * 2.0**-23 * size).all()
+    assert (np.abs(result - exact) <= 100 * 2.0**-23 * size).all()
 
 
 def test_bytes_beside_a_product_are_copied_too() -> None:

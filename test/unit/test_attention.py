@@ -24,7 +24,7 @@ PINS = Path(__file__).parents[1] / "data" / "pins"
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(("asked", "target"), list(attention_grid.cases(4, seed=12, most=100)), ids=str)
+@pytest.mark.parametrize(("asked", "target"), list(attention_grid.cases(4, seed=12, limit=100)), ids=str)
 def test_results_are_those_of_float64(asked: Attention, target: str) -> None:
     assert wrong(asked, target) == ""
 
@@ -140,13 +140,13 @@ def test_loops_over_sequences_that_stay_say_why(asked: Attention, reason: str) -
 def test_a_sequence_may_have_no_keys(consumers: str) -> None:
     """Warpgroups in turns have none then, and pass none on."""
     asked = Attention((200, 256, 128, 128), "bf16", (2,), lengths=True)
-    given = problem(asked)
-    given.arguments[3][0] = 0
-    given = expected(asked, given.arguments)
+    instance = problem(asked)
+    instance.arguments[3][0] = 0
+    instance = expected(asked, instance.arguments)
     kernel = asked.compile("sm_90a", consumers=consumers)
-    kernel(*given.arguments, device="interp", checks="all")
-    assert given.wrong() == ""
-    assert np.isnan(given.arguments[-1][0].astype(np.float32)).all()
+    kernel(*instance.arguments, device="interp", checks="all")
+    assert instance.wrong() == ""
+    assert np.isnan(instance.arguments[-1][0].astype(np.float32)).all()
 
 
 def test_turns_with_one_stage_are_refused() -> None:
@@ -200,44 +200,44 @@ def test_lanes_have_p_of_bytes_where_they_multiply_it(keys: int, exchanges: bool
     assert ("shfl.sync.idx" in ptx) == exchanges
 
 
-def _step(found: tuple[str, ...]) -> tuple[str, str]:
+def _step(kernel: tuple[str, ...]) -> tuple[str, str]:
     """A step of a loop, and the first register of the sums of a product."""
-    sums, of_registers, step, pending, barrier = found
+    sums, of_registers, step, pending, barrier = kernel
     return step + pending or barrier or ("O" if of_registers else "S"), sums
 
 
 def test_turns_of_products_that_read_the_same_tiles_are_not_rotated() -> None:
-    text, given = latent(Attention((1, 133, 128, 128), "bf16", (1, 70), shared=("b1",)), 0)
+    text, instance = latent(Attention((1, 133, 128, 128), "bf16", (1, 70), shared=("b1",)), 0)
     kernel = compile(text, "sm_90a", cta=(128, 64, 128), mma="m64n64k16", stages=2, consumers="pingpong")
     assert kernel.ptx.count("// K loop") == 2
-    q, k, _, o = given.arguments
+    q, k, _, o = instance.arguments
     kernel(q, k, o, device="interp", checks="all")
-    assert given.wrong() == ""
+    assert instance.wrong() == ""
 
 
 def test_keys_that_do_not_count_are_not_read() -> None:
     """NaN behind the length of a sequence, in pages of nobody, and left of the window."""
     asked = Attention((1, 128, 64, 64), batch=(2, 2), shared=("b1",), lengths=True)
-    given = problem(asked)
-    for sequence, length in enumerate(given.arguments[3]):
-        given.arguments[1][sequence, length:] = given.arguments[2][sequence, length:] = np.nan
-    asked.compile("sm_90a", split_k=2)(*given.arguments, device="interp")
-    assert given.wrong() == ""
+    instance = problem(asked)
+    for sequence, length in enumerate(instance.arguments[3]):
+        instance.arguments[1][sequence, length:] = instance.arguments[2][sequence, length:] = np.nan
+    asked.compile("sm_90a", split_k=2)(*instance.arguments, device="interp")
+    assert instance.wrong() == ""
     asked = Attention((16, 200, 64, 64), batch=(1,), window=-70)
-    given = problem(asked)
-    given.arguments[1][0, :64] = given.arguments[2][0, :64] = np.nan
-    asked.compile("sm_80")(*given.arguments, device="interp")
-    assert given.wrong() == ""
+    instance = problem(asked)
+    instance.arguments[1][0, :64] = instance.arguments[2][0, :64] = np.nan
+    asked.compile("sm_80")(*instance.arguments, device="interp")
+    assert instance.wrong() == ""
 
 
 @pytest.mark.parametrize(("target", "first", "columns"), [("sm_90a", 0, 512), ("sm_80", 64, 192)])
 def test_values_may_be_columns_of_keys(target: str, first: int, columns: int) -> None:
     """One latent matrix: V is 512 of K's 576 columns, which CTAs of two parts of them share. They have no tile of V."""
     asked = Attention((1, 133, 576, columns), "bf16", (1, 5), shared=("b1",))
-    text, given = latent(asked, first)
-    (q, k, _, o), kernel = given.arguments, compile(text, target, stages=2)
+    text, arguments = latent(asked, first)
+    (q, k, _, o), kernel = arguments.arguments, compile(text, target, stages=2)
     kernel(q, k, o, device="interp", checks="all")
-    assert given.wrong() == ""
+    assert arguments.wrong() == ""
     (launch,) = kernel.launches
     schedule = kernel.schedule[-1]
     assert schedule is not None
@@ -248,16 +248,16 @@ def test_values_may_be_columns_of_keys(target: str, first: int, columns: int) ->
 def test_keys_of_other_documents_are_not_read() -> None:
     """In any order: NaN in tiles of keys whose numbers are beyond those of the rows of a tile."""
     asked = Attention((130, 300, 32, 32), batch=(1,), documents=True)
-    given = problem(asked)
+    instance = problem(asked)
     names = [value.name for value in asked.arguments()]
-    of_m, of_n = (given.arguments[names.index(name)] for name in ("%of_m", "%of_n"))
+    of_m, of_n = (instance.arguments[names.index(name)] for name in ("%of_m", "%of_n"))
     of_m[:], of_n[:] = 7, np.where(np.arange(300) % 3, 13, 9)
     of_m[::3], of_n[70:180] = -5, np.where(np.arange(110) % 5, 7, -5)
-    given = expected(asked, given.arguments)
-    given.arguments[1][0, :64] = given.arguments[2][0, 192:] = np.nan
+    instance = expected(asked, instance.arguments)
+    instance.arguments[1][0, :64] = instance.arguments[2][0, 192:] = np.nan
     kernel = asked.compile("sm_80")
-    kernel(*given.arguments, device="interp")
-    assert given.wrong() == ""
+    kernel(*instance.arguments, device="interp")
+    assert instance.wrong() == ""
     assert len(kernel.launches) == 2
 
 
@@ -275,10 +275,10 @@ def test_scores_may_depend_on_numbers(target: str) -> None:
     constant = f"  %scale = arith.constant {asked.scale:.6e} : f32\n"
     assert constant in asked.mlir
     text = asked.mlir.replace(constant, "").replace("@attention(", "@attention(%scale: f32, ")
-    given, kernel = problem(asked), compile(text, target)
+    instance, kernel = problem(asked), compile(text, target)
     assert len(kernel.launches) == 1
-    kernel(np.float32(asked.scale), *given.arguments, device="interp")
-    assert given.wrong() == ""
+    kernel(np.float32(asked.scale), *instance.arguments, device="interp")
+    assert instance.wrong() == ""
 
 
 def test_sizes_of_temporaries_do_not_keep_them() -> None:
@@ -330,8 +330,8 @@ def test_scores_far_apart_choose_values_exactly(target: str) -> None:
     """Where the other keys weigh nothing, a row is the value of its largest score, or the mean of two that are equal,
     in whatever tiles they are: rounding the score of 10^5 does not show, on which gradients depend."""
     asked, random = Attention((70, 300, 32, 32), "bf16", batch=()), np.random.default_rng(5)
-    *given, o = problem(asked).arguments
-    q, k, v = (random.standard_normal(x.shape).astype(x.dtype) * x.dtype.type(500) for x in given)
+    *inputs, o = problem(asked).arguments
+    q, k, v = (random.standard_normal(x.shape).astype(x.dtype) * x.dtype.type(500) for x in inputs)
     kernel, scores = asked.compile(target), q.astype(np.float64) @ k.astype(np.float64).T
     kernel(q, k, v, o, device="interp")
     assert (o == v[scores.argmax(1)]).all()
@@ -358,9 +358,9 @@ def test_operands_may_hold_any_number(operand: int) -> None:
 
 
 def _check(asked: Attention, arguments: list[Array]) -> Array:
-    given = expected(asked, arguments)
+    exact = expected(asked, arguments)
     asked.compile()(*arguments, device="interp")
-    assert given.wrong() == ""
+    assert exact.wrong() == ""
     return arguments[-1].astype(np.float64)
 
 
@@ -368,10 +368,10 @@ def _check(asked: Attention, arguments: list[Array]) -> Array:
 
 
 def test_what_is_wrong_is_found() -> None:
-    given = problem(Attention((5, 6, 16, 16)))
-    assert "of 160 are wrong, first (0, 0, 0): " in given.wrong()
-    result = given.arguments[-1]
-    result[...] = given.value
-    assert given.wrong() == ""
-    result[1, 3, 5] += 2 * given.bound[1, 3, 5] + 0.1
-    assert given.wrong().startswith("1 of 160 are wrong, first (1, 3, 5)")
+    instance = problem(Attention((5, 6, 16, 16)))
+    assert "of 160 are wrong, first (0, 0, 0): " in instance.wrong()
+    result = instance.arguments[-1]
+    result[...] = instance.value
+    assert instance.wrong() == ""
+    result[1, 3, 5] += 2 * instance.bound[1, 3, 5] + 0.1
+    assert instance.wrong().startswith("1 of 160 are wrong, first (1, 3, 5)")

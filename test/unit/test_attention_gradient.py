@@ -45,8 +45,8 @@ def test_gradients_are_those_of_float64(asked: AttentionGradient, target: str, s
 def test_the_forward_pass_leaves_what_gradients_need(target: str) -> None:
     """One kernel makes O and the logarithms of sums, which are within 2^-20."""
     asked = AttentionGradient((1, 2, 70, 90, 64, 64), causal=2, delta=False)
-    given, kernel = problem(asked), compile(asked.forward, target)
-    named = dict(zip(asked.inputs, given.arguments, strict=False))
+    instance, kernel = problem(asked), compile(asked.forward, target)
+    named = dict(zip(asked.inputs, instance.arguments, strict=False))
     o, lse = (np.full_like(named[name], 7.0) for name in ("O", "lse"))
     kernel(*(named[name] for name in "QKV"), o, lse, device="interp", checks="all")
     assert len(kernel.launches) == 1
@@ -99,8 +99,8 @@ def test_products_of_the_last_keys_run_beside_scores(results: tuple[str, ...], s
     asked = AttentionGradient((1, 1, 130, 300, 128, 128), "bf16", results=results)
     text = asked.compile("sm_90a", stages=stages).ptx
     loops = [each.partition("_end:")[0] for each in text.split("// K loop")[1:]]
-    found = [step + pending for step, pending, _ in STEP.findall(loops[-2 if rotated else -1]) if step]
-    assert (found == ["commit"] * 3 + ["wait_group2", "wait_group1", "wait_group0"]) == rotated
+    steps = [step + pending for step, pending, _ in STEP.findall(loops[-2 if rotated else -1]) if step]
+    assert (steps == ["commit"] * 3 + ["wait_group2", "wait_group1", "wait_group0"]) == rotated
 
 
 CONTROLS = re.compile(r"\.entry (\w+)|griddepcontrol\.(\w+)")
@@ -120,15 +120,15 @@ def test_launches_that_do_not_depend_on_each_other_overlap(
     """The kernel of delta ends before that of dQ begins, which dK and dV follow without waiting until their end."""
     asked = AttentionGradient((2, 2, 300, 200, width, width), delta=False, documents=documents)
     kernel = asked.compile("sm_90a")
-    found = dict[str, list[str]]()
+    waits = dict[str, list[str]]()
     for name, control in CONTROLS.findall(kernel.ptx):
-        last = found.setdefault(name, []) if name else [*found.values()][-1]
+        last = waits.setdefault(name, []) if name else [*waits.values()][-1]
         last += [control] if control else []
-    assert list(found.values()) == controls
-    for name, whole in kernel.binary.kernels.items():
+    assert list(waits.values()) == controls
+    for name, ptx in kernel.binary.kernels.items():
         entry = kernel.entries[name]
-        assert (entry.parameters, entry.directives) == (whole.parameters, whole.directives)
-        assert [x.opcode for x in instructions(entry.body or ())] == ["griddepcontrol.wait"] * ("wait" in found[name])
+        assert (entry.parameters, entry.directives) == (ptx.parameters, ptx.directives)
+        assert [x.opcode for x in instructions(entry.body or ())] == ["griddepcontrol.wait"] * ("wait" in waits[name])
     if documents:
         names = [launch.kernel for launch in kernel.launches]
         assert names == ["gradient", "gradient_spans", "gradient_spans_1", "gradient_1", "gradient_2"]
@@ -162,14 +162,14 @@ def test_launches_that_depend_on_each_other_do_not_overlap() -> None:
 def test_columns_of_other_documents_are_not_read() -> None:
     """NaN in tiles of keys whose numbers are beyond those of the queries."""
     asked = AttentionGradient((1, 1, 70, 200, 32, 32), documents=True)
-    given = problem(asked)
-    arguments = dict(zip(asked.inputs, given.arguments, strict=False))
+    instance = problem(asked)
+    arguments = dict(zip(asked.inputs, instance.arguments, strict=False))
     last = int(arguments["of_m"].max())
     arguments["of_n"][0, 128:] = last + 1
     arguments["K"][0, 128:] = arguments["V"][0, 128:] = np.nan
     kernel = asked.compile("sm_80")
-    kernel(*given.arguments, device="interp")
-    results = [result.astype(np.float32) for result in given.arguments[-3:]]
+    kernel(*instance.arguments, device="interp")
+    results = [result.astype(np.float32) for result in instance.arguments[-3:]]
     assert not any(np.isnan(result).any() for result in results)
     assert not any(result[0, 128:].any() for result in results[1:])
     assert len(kernel.launches) == 4

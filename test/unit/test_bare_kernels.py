@@ -31,11 +31,11 @@ gpu.module @m {
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The kernel of a product, over fragments and without what launches it."""
     folder = tmp_path_factory.mktemp("bare")
-    source, whole, path = folder / "product.mlir", folder / "whole.mlir", folder / "bare.mlir"
+    source, whole_path, path = folder / "product.mlir", folder / "whole.mlir", folder / "bare.mlir"
     source.write_text(PRODUCT)
     schedule = "cta=32,16,32 warp=16,8 stages=3"
-    assert main(["compile", str(source), "--emit", "mlir", "--schedule", schedule, "-o", str(whole)]) == 0
-    module = parse_mlir(make_context(), whole.read_text())
+    assert main(["compile", str(source), "--emit", "mlir", "--schedule", schedule, "-o", str(whole_path)]) == 0
+    module = parse_mlir(make_context(), whole_path.read_text())
     for op in list(module.ops):
         if op.name == "func.func":
             op.detach()
@@ -71,9 +71,9 @@ def test_the_command(bare: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     a, b, c = arrays()
     for name, array in zip("abc", (a, b, c), strict=True):
         np.save(tmp_path / f"{name}.npy", array)
-    given = [word for name in "abc" for word in ("--arg", f"{tmp_path}/{name}.npy")]
+    arguments = [word for name in "abc" for word in ("--arg", f"{tmp_path}/{name}.npy")]
     out = ["--out", f"2={tmp_path}/d.npy", "--device", "interp"]
-    assert main(["run", str(bare), "--grid", "4", "--block", "128", *given, *out]) == 0
+    assert main(["run", str(bare), "--grid", "4", "--block", "128", *arguments, *out]) == 0
     assert "bytes of dynamic shared memory" in capsys.readouterr().out
     load_kernels(bare).launch("product", GRID, BLOCK, [a, b, c], device="interp")
     assert np.array_equal(np.load(tmp_path / "d.npy").view(np.uint32), c.view(np.uint32))

@@ -76,6 +76,6 @@ def test_an_attention_is_by_the_same_instruction_for_any_number_of_queries() -> 
 
 @pytest.mark.parametrize("name", ["sliced_k", "split_k"])
 def test_cuts_of_k_are_refused(name: str) -> None:
-    whole = Schedule(cta=(16, 16, 64), warp=(16, 16), mma=Shape(16, 8, 16), stages=2, batch_invariant="True")
+    schedule = Schedule(cta=(16, 16, 64), warp=(16, 16), mma=Shape(16, 8, 16), stages=2, batch_invariant="True")
     with pytest.raises(ScheduleError, match="batch_invariant takes sums in one order"):
-        whole.with_fields(**{name: 2})
+        schedule.with_fields(**{name: 2})

@@ -15,10 +15,10 @@ shapes: Any = import_module("shapes")
 
 
 def test_each_line_is_a_product_of_a_layer() -> None:
-    found = shapes.read()
-    assert len(found) >= 40
-    assert len({(s.m, s.n, s.k) for s in found}) == len(found)
-    assert all(": " in shape.layer for shape in found)
+    all_shapes = shapes.read()
+    assert len(all_shapes) >= 40
+    assert len({(s.m, s.n, s.k) for s in all_shapes}) == len(all_shapes)
+    assert all(": " in shape.layer for shape in all_shapes)
 
 
 @pytest.mark.parametrize("line", ["4096 4096", "4096 4096 0 a layer", "4096 4096 x a layer", "4096 4096 4096"])

@@ -46,9 +46,9 @@ PACKED = PRODUCT.replace("24x", "17x").replace("x24x", "x17x").replace("20x24", 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "kept"))
-    found = cache.kept()
-    assert found is not None
-    return found
+    entries = cache.kept()
+    assert entries is not None
+    return entries
 
 
 def phases(*args: Any, **options: Any) -> list[str]:
@@ -252,9 +252,9 @@ class TestEntries:
             store = Cache(tmp_path, limit=5000)
             for turn in range(40):
                 store.put(f"key{turn % 3}", {"a": bytes([number]) * 1000, "b": bytes([number])})
-                found = store.get(f"key{(turn + number) % 3}")
-                if found is not None and (set(found["a"]) != set(found["b"]) or len(found["a"]) != 1000):
-                    wrong.append(found)
+                entry = store.get(f"key{(turn + number) % 3}")
+                if entry is not None and (set(entry["a"]) != set(entry["b"]) or len(entry["a"]) != 1000):
+                    wrong.append(entry)
                 if turn % 20 == number:
                     store.clear()
 
@@ -312,9 +312,9 @@ class TestCommand:
         monkeypatch.delenv(cache.VARIABLE)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         monkeypatch.setattr(sys, "platform", "linux")
-        found = cache.configured()
-        assert found is not None
-        assert found.folder.name == "warploom"
+        setting = cache.configured()
+        assert setting is not None
+        assert setting.folder.name == "warploom"
 
     def test_run_keeps_and_reads(
         self, store: Cache, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checked import expect, messages
+from expected_diagnostics import expect, messages
 
 from warploom.dialect.isa.row import NEWEST, TARGETS, UnknownTargetError, named
 from warploom.passes import opt
@@ -231,8 +231,8 @@ def test_taken_inside_functions(text: str) -> None:
     ],
 )
 def test_targets_have_a_first_version(version: str, target: str, message: str) -> None:
-    found = expect(module(version=version, target=target), message)
-    assert [(d.line, d.column) for d in found] == [(2, 9)] * len(found)
+    diagnostic = expect(module(version=version, target=target), message)
+    assert [(d.line, d.column) for d in diagnostic] == [(2, 9)] * len(diagnostic)
 
 
 def test_named_targets_hold_those_that_code_is_made_for() -> None:
@@ -505,8 +505,8 @@ def test_calls_fit_what_they_call(call: str, message: str | None) -> None:
 
 def test_textures_are_no_arguments_of_another_type() -> None:
     call = ".param .samplerref t; .param .b32 r; call.uni (r), f, (t);"
-    found = messages(module(".extern .func (.param .b32 q) f (.param .b32 a);", call))
-    assert "call.uni: argument for 'a': expected .b32, got .samplerref" in found
+    diagnostics = messages(module(".extern .func (.param .b32 q) f (.param .b32 a);", call))
+    assert "call.uni: argument for 'a': expected .b32, got .samplerref" in diagnostics
 
 
 def test_the_header_is_stated_once_and_exists() -> None:

@@ -33,9 +33,9 @@ def test_nothing_is_said_of_a_right_file(path: Path) -> None:
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_error_is_found_at_its_line(name: str) -> None:
-    found, wrong, complaint = PLANTED[name]
+    diagnostic, wrong, complaint = PLANTED[name]
     text = (FOLDER / f"{name}.ptx").read_text()
-    planted, count = re.subn(found, wrong, text, count=1)
+    planted, count = re.subn(diagnostic, wrong, text, count=1)
     assert count == 1
     line = next(i for i, (a, b) in enumerate(zip(text.splitlines(), planted.splitlines(), strict=True), 1) if a != b)
     diagnostics = check_ptx(planted)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import hopper_kernel
 import pytest
-from planted import edited
 from repaired import KERNEL, REPAIRED, WAIT
+from seeded_bugs import edited
 
 from warploom.runtime import check_ptx
 from warploom.runtime.cli.command import main
@@ -27,8 +27,8 @@ def test_right_kernels_have_no_notes() -> None:
 @pytest.mark.parametrize("name", REPAIRED)
 def test_what_ptxas_repairs_is_said(name: str) -> None:
     change = REPAIRED[name]
-    found = notes(edited(KERNEL, change.old, change.new))
-    assert [(line, change.message in message) for line, message in found] == [(change.line, True)]
+    repairs = notes(edited(KERNEL, change.old, change.new))
+    assert [(line, change.message in message) for line, message in repairs] == [(change.line, True)]
 
 
 def test_a_wait_covers_the_groups_that_it_does_not_leave() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from checked import messages
+from expected_diagnostics import messages
 
 PTX = """\
 .version 8.5
@@ -74,9 +74,9 @@ def test_names_that_are_not_declared(body: str, message: str) -> None:
     ],
 )
 def test_operands_that_are_something_else(body: str, message: str | None) -> None:
-    found = check(body)
-    assert len(found) == (message is not None)
-    assert message is None or message in found[0]
+    diagnostics = check(body)
+    assert len(diagnostics) == (message is not None)
+    assert message is None or message in diagnostics[0]
 
 
 OVERRIDE = "cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes.override::global_address"
@@ -98,9 +98,9 @@ STRIDES = f"{OVERRIDE}.override::global_dim_stride [%rd0], [%rd1, %rd2, "
 )
 def test_fields_of_a_tensor_map_that_are_overridden(statement: str, message: str | None) -> None:
     text = PTX.replace("8.5", "9.4").replace("sm_90a", "sm_107a")
-    found = messages(text.replace("BODY", statement).replace("DIRECTIVES", ""))
-    assert len(found) == (message is not None)
-    assert message is None or message in found[0]
+    diagnostics = messages(text.replace("BODY", statement).replace("DIRECTIVES", ""))
+    assert len(diagnostics) == (message is not None)
+    assert message is None or message in diagnostics[0]
 
 
 def test_names_that_are_declared() -> None:
@@ -162,8 +162,8 @@ def test_names_that_are_declared() -> None:
     ],
 )
 def test_alignment(body: str, message: str | None) -> None:
-    found = check(body)
-    assert [message in m for m in found] == [True] if message else found == [], found
+    diagnostics = check(body)
+    assert [message in m for m in diagnostics] == [True] if message else diagnostics == [], diagnostics
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_alignment(body: str, message: str | None) -> None:
     ],
 )
 def test_constant_metadata(body: str, message: str | None) -> None:
-    found = check(body)
-    assert [message in m for m in found] == [True] if message else found == [], found
+    diagnostics = check(body)
+    assert [message in m for m in diagnostics] == [True] if message else diagnostics == [], diagnostics
 
 
 LOW = LANE + "setp.lt.u32 %p0, %r1, 16; "
@@ -209,8 +209,8 @@ MOVE = "movmatrix.sync.aligned.m8n8.trans.b16 %r0, %r0;"
     ],
 )
 def test_divergence(body: str, why: str | None) -> None:
-    found = check(body)
-    assert [TOGETHER in m and why in m for m in found] == [True] if why else found == [], found
+    diagnostics = check(body)
+    assert [TOGETHER in m and why in m for m in diagnostics] == [True] if why else diagnostics == [], diagnostics
 
 
 def test_the_threads_place_is_known_where_the_size_of_the_cta_is() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from checked import expect
+from expected_diagnostics import expect
 
 PTX = """\
 .version VERSION

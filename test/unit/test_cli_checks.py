@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from planted import MATMUL, edited, line_of, pipelined
+from seeded_bugs import MATMUL, edited, line_of, pipelined
 
 from warploom.runtime.cli.command import main
 from warploom.runtime.interp.watch.checks import CHECKS

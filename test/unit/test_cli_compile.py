@@ -91,10 +91,10 @@ class TestCompile:
     def test_json(self, run: Compile, path: Path, tmp_path: Path, how: Any) -> None:
         out = tmp_path / "a.json"
         code, text, _ = run(path, *how(out))
-        found = json.loads(text or out.read_text())
-        assert (code, found["ptx"], found["target"]) == (0, compile(PRODUCT).ptx, "sm_90a")
-        assert [p["name"] for p in found["function"]["parameters"]] == ["A", "B", "C"]
-        (launch,) = found["plan"]["launches"]
+        document = json.loads(text or out.read_text())
+        assert (code, document["ptx"], document["target"]) == (0, compile(PRODUCT).ptx, "sm_90a")
+        assert [p["name"] for p in document["function"]["parameters"]] == ["A", "B", "C"]
+        (launch,) = document["plan"]["launches"]
         assert (launch["kernel"], launch["arguments"]) == ("product", [0, 1, 2])
 
     def test_mlir_is_what_the_last_pass_takes(self, run: Compile, path: Path) -> None:
@@ -144,8 +144,8 @@ class TestCompile:
         ],
     )
     def test_misuse(self, run: Compile, path: Path, arguments: list[str], code: int, message: str) -> None:
-        found, out, error = run(*(word.format(path=path) for word in arguments))
-        assert (found, out, message in error) == (code, "", True)
+        status, out, error = run(*(word.format(path=path) for word in arguments))
+        assert (status, out, message in error) == (code, "", True)
 
     @pytest.mark.parametrize(
         ("name", "emit", "start"),

@@ -53,15 +53,15 @@ def test_a_target_has_what_the_rows_say(name: str) -> None:
 @given(st.lists(st.lists(st.sampled_from(["f16", "f32", "row", "col", "x1", "x4", "trans", "m8n8"]), max_size=4)))
 def test_patterns_stand_for_exactly_the_spellings(words: list[list[str]]) -> None:
     texts = {".".join(["op", *group]) for group in words}
-    found = [spelling for text, _ in patterns(texts) for spelling in spellings(text)]
-    assert sorted(found) == sorted(texts)
+    expanded = [spelling for text, _ in patterns(texts) for spelling in spellings(text)]
+    assert sorted(expanded) == sorted(texts)
 
 
 def test_sections_have_titles_and_come_in_order() -> None:
-    found = forms(Query())
-    assert {form.section for form in found} <= set(SECTIONS)
+    rows = forms(Query())
+    assert {form.section for form in rows} <= set(SECTIONS)
     assert list(SECTIONS) == sorted(SECTIONS, key=order)
-    titles = list(by_section(lines(found)))
+    titles = list(by_section(lines(rows)))
     assert titles[0] == "9.7.14.4.3  wmma.load"
     assert titles.index("9.7.14.5.9  mma m16n8k16, 8 bits") < titles.index("9.7.14.5.10  mma m16n8k32")
 
@@ -79,9 +79,9 @@ def test_wmma_is_three_instructions() -> None:
 
 
 def test_types_and_shapes_and_versions_filter() -> None:
-    found = forms(Query(family="mma", type="e4m3", shape="m16n8k16"))
-    assert {form.spelling.split(".")[3] for form in found} == {"m16n8k16"}
-    assert all("e4m3" in form.spelling for form in found)
+    rows = forms(Query(family="mma", type="e4m3", shape="m16n8k16"))
+    assert {form.spelling.split(".")[3] for form in rows} == {"m16n8k16"}
+    assert all("e4m3" in form.spelling for form in rows)
     # the types that a spelling leaves out count too
     assert any(form.spelling.endswith("m16n16k16.f32.f32") for form in forms(Query(family="wmma.mma", type="f16")))
     assert forms(Query(family="mma", type="e4m3", shape="m16n8k32", ptx="8.3")) == ()

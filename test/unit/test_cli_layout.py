@@ -170,7 +170,7 @@ def test_ways_to_another_operand(capsys: pytest.CaptureFixture[str], words: str,
     assert target.startswith("to ")
     assert f"elements of {bits} bits" in matrix
     assert ways[0].startswith(first)
-    costs = [int(re.match(r"\d+\. cost (\d+): ", way)[1]) for way in ways]  # pyright: ignore[reportOptionalSubscript]
+    costs = [int(re.match(r"\d+\. cost (\d+): ", conversion)[1]) for conversion in ways]  # pyright: ignore[reportOptionalSubscript]
     assert costs == sorted(costs)
 
 
@@ -207,9 +207,9 @@ def test_operands_in_shared_memory(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_picture_of_shared_memory_has_each_element_once() -> None:
-    found = list(shared_operands())
-    assert len(found) == 4 * (4 + 1)
-    for what in found:
+    operands = list(shared_operands())
+    assert len(operands) == 4 * (4 + 1)
+    for what in operands:
         (panel,) = shared_picture(what).panels
         assert len({(cell.row, cell.column) for cell in panel.cells}) == len({cell.label for cell in panel.cells})
         assert len(panel.cells) * 16 == panel.rows * panel.columns

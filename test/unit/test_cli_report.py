@@ -68,12 +68,12 @@ def test_our_own_kernels_are_held_against_their_product(tmp_path: Path, capsys: 
     assert main(["run", str(path), "--report", "--check"]) == 0
     out = capsys.readouterr().out
     assert "ran on   interp" in out
-    found = re.search(r"the product 40x24x16 needs 15,360 \((.*) %\)", out)
-    assert found is not None
+    match = re.search(r"the product 40x24x16 needs 15,360 \((.*) %\)", out)
+    assert match is not None
     row = re.search(r"^mma\.m16n8k16\.row\.col\.f32\.f16\.f16\.f32 +(\d+) +[\d,]+ +9$", out, re.MULTILINE)
     assert row is not None
     assert int(row[1]) >= 9
-    assert float(found[1]) == round(100 * 15360 / (int(row[1]) * 16 * 8 * 16), 1)
+    assert float(match[1]) == round(100 * 15360 / (int(row[1]) * 16 * 8 * 16), 1)
 
 
 @pytest.mark.parametrize(

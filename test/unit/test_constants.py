@@ -53,8 +53,8 @@ func.func @f(%A: tensor<{rows}x13xf16>, %C: tensor<{rows}x7xf32>) -> tensor<{row
     a, c = draw(11, 13), draw(11, 7, dtype=np.float32)
     kernel = compile(text, cache=False)
     expected = c + a.astype(np.float64) @ weights.astype(np.float64) + bias
-    for found in (kernel, as_kept(kernel)):
-        np.testing.assert_allclose(found(a, c, device="interp"), expected, rtol=1e-6, atol=1e-5)
+    for version in (kernel, as_kept(kernel)):
+        np.testing.assert_allclose(version(a, c, device="interp"), expected, rtol=1e-6, atol=1e-5)
 
 
 def test_memory_of_the_module_beside_its_splats() -> None:

@@ -71,7 +71,7 @@ def test_a_fragment_is_converted_in_either_order(float_: str, stored: str, half_
     bits = int(stored[1])
     lane, order, k = ("r3 r4 c0 c1 c2", ["r0", "r1", "r2"], 32) if bits == 4 else ("r2 r3 c0 c1 c2", ["r0", "r1"], 16)
     wanted = [order[-1], *order[:-1]] if half_apart else order
-    held = f"memref<16x{k}xi{bits}, #warp.swizzle<16>, 3 : i64>"
+    memory_type = f"memref<16x{k}xi{bits}, #warp.swizzle<16>, 3 : i64>"
     source, result = (
         f"!warp.fragment<b, {k}x16x{kind}, [{lane} | {' '.join(bits_)}]>"
         for kind, bits_ in ((f"i{bits}", order), (float_, wanted))
@@ -80,10 +80,10 @@ def test_a_fragment_is_converted_in_either_order(float_: str, stored: str, half_
   gpu.func @f(%Q: memref<16x{k}xi{bits}>, %D: memref<{k}x16x{float_}>) kernel
       attributes {{gpu.known_block_size = array<i32: 32, 1, 1>}} {{
     %0 = arith.constant 0 : index
-    %s = memref.alloc() : {held}
-    warp.copy %Q[%0, %0] to %s[] {{in_bounds = [true, true]}} : memref<16x{k}xi{bits}> to {held}
+    %s = memref.alloc() : {memory_type}
+    warp.copy %Q[%0, %0] to %s[] {{in_bounds = [true, true]}} : memref<16x{k}xi{bits}> to {memory_type}
     gpu.barrier
-    %q = warp.load %s[%0, %0] {{matrices = "x2", swapped}} : {held} -> {source}
+    %q = warp.load %s[%0, %0] {{matrices = "x2", swapped}} : {memory_type} -> {source}
     %d = warp.convert %q {{stored = "{stored}", zero = 3 : i64}} : {source} to {result}
     warp.store %d, %D[%0, %0] : {result}, memref<{k}x16x{float_}>
     gpu.return
@@ -111,15 +111,15 @@ def test_the_fraction_of_f16_has_room_for_both_integers_of_a_byte(float_: str, s
 def function(convert: str, *, c: str = "f32", scale: str = "(n)", start: str = "fill", q: str = "i8") -> str:
     """A product with weights that `convert` makes of `%q`, with a scale `%s`."""
     shape = {"(n)": "48", "(k)": "64", "()": ""}[scale]
-    given = f"memref<{shape}xf16>" if shape else "f16"
+    memory_type = f"memref<{shape}xf16>" if shape else "f16"
     fill = f"linalg.fill ins(%zero : {c}) outs(%C : memref<21x48x{c}>)" if start == "fill" else ""
     return f"""#kn = affine_map<(k, n) -> (k, n)>
 #s = affine_map<(k, n) -> {scale}>
-func.func @f(%A: memref<21x64xf16>, %Q: memref<64x48x{q}>, %S: {given}, %C: memref<21x48x{c}>) {{
+func.func @f(%A: memref<21x64xf16>, %Q: memref<64x48x{q}>, %S: {memory_type}, %C: memref<21x48x{c}>) {{
   %zero = arith.constant 0.0 : {c}
   %W = memref.alloc() : memref<64x48xf16>
   linalg.generic {{indexing_maps = [#kn, #s, #kn], iterator_types = ["parallel", "parallel"]}}
-      ins(%Q, %S : memref<64x48x{q}>, {given}) outs(%W : memref<64x48xf16>) {{
+      ins(%Q, %S : memref<64x48x{q}>, {memory_type}) outs(%W : memref<64x48xf16>) {{
   ^bb0(%q: {q}, %s: f16, %old: f16):
 {convert}
     linalg.yield %w : f16
@@ -296,11 +296,11 @@ def test_zero_points_and_numbers() -> None:
 )
 def test_what_stays_an_operation_of_its_own(text: str, reason: str) -> None:
     module = parse_mlir(make_context(), text, "f.mlir")
-    with remarks() as found:
+    with remarks() as log:
         FuseWeightsPass().apply(make_context(), module)
     assert ("memref.alloc" in str(module)) == bool(reason)
     said = "f.mlir:6:3: remark: warp-fuse-weights: the product that reads it does not convert its integers: "
-    declined = [line for line in found if "does not convert" in line]
+    declined = [line for line in log if "does not convert" in line]
     assert [line.startswith(said + reason) for line in declined] == ([True] if reason else [])
 
 

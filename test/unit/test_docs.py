@@ -23,12 +23,12 @@ LINK = re.compile(r"\]\((?!https?:)([^)\s]*)\)")
 
 def script(name: str) -> ModuleType:
     """A script of docs/ as a module: other folders on the path have scripts of the same names."""
-    found = spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
-    if found is None or found.loader is None:
+    spec = spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
+    if spec is None or spec.loader is None:
         raise FileNotFoundError(name)
-    module = module_from_spec(found)
+    module = module_from_spec(spec)
     sys.modules[f"docs_{name}"] = module
-    found.loader.exec_module(module)
+    spec.loader.exec_module(module)
     return module
 
 

@@ -53,8 +53,8 @@ def test_without_the_row(without_the_row: Path) -> None:
     here = without_the_row
     refused = run(here, CHECK, "check", "f64.ptx", package=here / "package")
     assert f"$ warploom check f64.ptx\n{refused}" == block("text")
-    found = run(here, OPT, "k.mlir", package=here / "package")
-    assert block("text", 3).strip() in found
+    result = run(here, OPT, "k.mlir", package=here / "package")
+    assert block("text", 3).strip() in result
 
 
 def test_with_the_row(without_the_row: Path) -> None:

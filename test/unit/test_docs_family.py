@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from walked import ROOT, Block, blocks
+from doc_commands import ROOT, Block, blocks
 
 PAGE = ROOT / "docs" / "adding-a-family.md"
 ROOMS = ("dialect", "passes", "runtime")
-WALK = "import sys, pathlib, walked; print(walked.walk(pathlib.Path(sys.argv[1]).read_text(), {}))"
+WALK = "import sys, pathlib, doc_commands; print(doc_commands.walk(pathlib.Path(sys.argv[1]).read_text(), {}))"
 
 
 def patched(text: str, patch: str) -> str:

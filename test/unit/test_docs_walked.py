@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from walked import ROOT, folder, walk
+from doc_commands import ROOT, folder, walk
 
 KERNELS = ROOT / "test" / "data" / "kernels"
 SOFTMAX = (KERNELS / "triton_softmax_sm90.ptx").read_text().replace("triton_softmax", "softmax")

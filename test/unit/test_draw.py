@@ -30,14 +30,14 @@ SVG = "{http://www.w3.org/2000/svg}"
 @cache
 def all_fragments() -> tuple[Fragment, ...]:
     """Every operand of every form with a layout of its own."""
-    found: dict[tuple[str, str, Layout], Fragment] = {}
+    by_picture: dict[tuple[str, str, Layout], Fragment] = {}
     for name, family in FAMILIES.items():
         for form in family():
             for operand in operands(form):
                 at = layout(form, operand)
                 count = getattr(form, "count", 1)
-                found.setdefault((f"{name}{count}", operand, at), Fragment(operand, at, (form,)))
-    return tuple(found.values())
+                by_picture.setdefault((f"{name}{count}", operand, at), Fragment(operand, at, (form,)))
+    return tuple(by_picture.values())
 
 
 def elements(label: str) -> list[int]:

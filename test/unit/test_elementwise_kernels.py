@@ -44,8 +44,8 @@ def check(text: str, *arrays: Any, launches: int | None = None, **options: Any) 
     exact = reference.evaluate(function, [np.asarray(array) for array in arrays])
     kernel(*arrays, device="interp", checks="all")
     for position in kernel.function.written:
-        found = reference.compare(exact[position], arrays[position])
-        assert found.ok, (kernel.function.parameters[position].name, found)
+        comparison = reference.compare(exact[position], arrays[position])
+        assert comparison.ok, (kernel.function.parameters[position].name, comparison)
     assert launches is None or len(kernel.launches) == launches
     return kernel
 
@@ -334,21 +334,21 @@ STRIDED = """func.func @f(%X: memref<9x12xf32, strided<[15, 1], offset: 3>>, %Y:
 
 
 def test_strides_of_all_kinds_and_nothing_beside_them() -> None:
-    held = np.full(9 * 15 + 3, np.nan, np.float32)
-    x: Array = np.ndarray((9, 12), np.float32, held.data, 12, (60, 4))
+    memory = np.full(9 * 15 + 3, np.nan, np.float32)
+    x: Array = np.ndarray((9, 12), np.float32, memory.data, 12, (60, 4))
     x[...] = draw((9, 12))
-    room = np.full(12 * 20, np.nan, np.float32)
-    y: Array = np.ndarray((9, 12), np.float32, room.data, 0, (8, 80))
+    scratch = np.full(12 * 20, np.nan, np.float32)
+    y: Array = np.ndarray((9, 12), np.float32, scratch.data, 0, (8, 80))
     compile(STRIDED)(x, y, device="interp", checks="all")
     np.testing.assert_array_equal(x, y)
-    assert np.isnan(room).sum() == room.size - y.size
+    assert np.isnan(scratch).sum() == scratch.size - y.size
 
 
 @pytest.mark.parametrize("divisor", [1, 8])
 def test_sizes_that_only_the_caller_knows(divisor: int) -> None:
-    given = f" {{warp.divisible = {divisor} : i64}}"
+    attribute = f" {{warp.divisible = {divisor} : i64}}"
     kinds = ("memref<?x?xf16>", "memref<?xf16>", "memref<?x?xf32, strided<[?, 1], offset: ?>>")
-    text = f"""func.func @f(%X: {kinds[0]}{given}, %v: {kinds[1]}{given}, %Y: {kinds[2]}{given}) {{
+    text = f"""func.func @f(%X: {kinds[0]}{attribute}, %v: {kinds[1]}{attribute}, %Y: {kinds[2]}{attribute}) {{
       linalg.generic {{indexing_maps = [affine_map<(m, n) -> (n, m)>, affine_map<(m, n) -> (n)>,
                                         affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}}
         ins(%X, %v : {kinds[0]}, {kinds[1]}) outs(%Y : {kinds[2]}) {{

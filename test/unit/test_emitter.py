@@ -329,13 +329,13 @@ def written_out(path: Path) -> Iterator[str]:
 
 
 def test_opcodes_that_are_written_out_are_in_the_table() -> None:
-    found = {opcode for path in LOWERINGS for opcode in written_out(path)}
-    assert len(found) > 80
-    assert not [opcode for opcode in found if not find(opcode)]
+    opcodes = {opcode for path in LOWERINGS for opcode in written_out(path)}
+    assert len(opcodes) > 80
+    assert not [opcode for opcode in opcodes if not find(opcode)]
 
 
 def test_what_elements_are_computed_with_is_pure() -> None:
     """`Instructions` computes the same of the same only once."""
-    found = [opcode for path in LOWERINGS if path.stem in ("functions", "elements") for opcode in written_out(path)]
-    assert len(found) > 40
-    assert not [opcode for opcode in found if not all(row.pure for row, _ in find(opcode))]
+    opcodes = [opcode for path in LOWERINGS if path.stem in ("functions", "elements") for opcode in written_out(path)]
+    assert len(opcodes) > 40
+    assert not [opcode for opcode in opcodes if not all(row.pure for row, _ in find(opcode))]

@@ -291,8 +291,8 @@ def test_strips_with_functions_are_apart(types: str, form: str) -> None:
     second warps have one strip, and a part of another, that D has."""
     tile = {"cta": (128, 64, 32), "warp": (64, 32), "stages": 2}
     product = Product(Types(*types.split()), form, "A B", (85, 72, 40), tile)
-    kernel, given = product.compile("sm_80"), problem(product, 5)
+    kernel, instance = product.compile("sm_80"), problem(product, 5)
     stores = re.split(r"// warp\.store", kernel.ptx)[:-1]
     assert ["bra skipped" in before for before in stores[1:]] == [True] * 3
-    kernel(*given.arguments, device="interp", checks="all")
-    assert given.wrong() == ""
+    kernel(*instance.arguments, device="interp", checks="all")
+    assert instance.wrong() == ""

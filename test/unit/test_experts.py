@@ -94,11 +94,11 @@ def spans(ends: list[int]) -> list[slice]:
 
 def operands(rng: np.random.Generator, dtype: Any, ends: list[int], *shapes: tuple[int, ...]) -> list[Array]:
     """Random arrays, whose rows that no expert has are no numbers."""
-    found = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
-    for array in found:
+    arrays = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+    for array in arrays:
         if array.shape[0] == T:
             array[ends[-1] :] = np.nan
-    return found
+    return arrays
 
 
 SHARED_TAIL = {"cta": "64x64x64", "ctas": 7, "split_k": 2}
@@ -164,10 +164,10 @@ def gated() -> str:
     """SiLU of the first half of the columns of each group's product, times the second half."""
     half = "memref<100x72xf32, strided<[144, 1], offset: "
     text = forward("bf16", transposed=False).replace("136", "144")
-    whole = "memref<100x144xf32>"
-    text = text.replace(f"%D: {whole}) {{", f"%G: memref<100x72xf32>) {{\n  %D = memref.alloc() : {whole}")
+    memory_type = "memref<100x144xf32>"
+    text = text.replace(f"%D: {memory_type}) {{", f"%G: memref<100x72xf32>) {{\n  %D = memref.alloc() : {memory_type}")
     views = "\n  ".join(
-        f"%{name} = memref.subview %D[0, {at}] [100, 72] [1, 1] : {whole} to {half}{at}>>"
+        f"%{name} = memref.subview %D[0, {at}] [100, 72] [1, 1] : {memory_type} to {half}{at}>>"
         for name, at in (("g", 0), ("u", 72))
     )
     return text.rpartition("  return")[0] + GATED.replace("%g, %u = {views}", views).replace("{half}", half).replace(
@@ -264,10 +264,10 @@ func.func @experts(%X: memref<{x}x72x{t}>, %places: memref<{rows}x{index}>, %B: 
 
 def named(type: str, index: str, *, rows: str = "100", x: str = "50", epilogue: str = SCALED) -> str:
     """Rows of experts that are rows of X, whose numbers are in memory; an epilogue weights each with its token's."""
-    text, known = forward(type, transposed=False, epilogue=epilogue), rows != "?"
-    size = "" if known else "%tokens"
+    text, is_static = forward(type, transposed=False, epilogue=epilogue), rows != "?"
+    size = "" if is_static else "%tokens"
     head = NAMED.format(t=type, index=index, rows=rows, x=x, size=size)
-    if not known:
+    if not is_static:
         head = head.replace("  %A =", "  %zeroth = arith.constant 0 : index\n  %tokens = memref.dim %places, %zeroth : "
                             f"memref<?x{index}>\n  %A =")  # fmt: skip
         text = text.replace("100x", "?x")

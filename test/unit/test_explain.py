@@ -27,8 +27,10 @@ def test_a_descriptor_without_a_swizzle_and_one_beside_its_pattern() -> None:
     plain = explain(MatrixDescriptor(0x100, 128, 256).encode())
     assert "K-major: the next 16 bytes along K after 128 bytes, the next 8 rows of M or N after 256" in plain
     assert "MN-major: the next 16 bytes along M or N after 256, the next 8 of K after 128" in plain
-    beside = explain(MatrixDescriptor(0x80, 16, 512, 64).encode().to_bytes(8, "little"))
-    assert "the matrix begins in row 1 of it; expected an address that is a multiple of 512, or a base offset" in beside
+    message = explain(MatrixDescriptor(0x80, 16, 512, 64).encode().to_bytes(8, "little"))
+    assert (
+        "the matrix begins in row 1 of it; expected an address that is a multiple of 512, or a base offset" in message
+    )
     assert "inside the pattern" not in explain(MatrixDescriptor(0x80, 16, 512, 64, 5).encode().to_bytes(8, "little"))
 
 

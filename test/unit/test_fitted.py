@@ -40,7 +40,7 @@ def product(element: str, size: tuple[int, int, int], op: str = "matmul_transpos
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("case", "expected"),
     [
         (("bf16", (808, 1240, 520)), True),
         (("f16", (808, 1240, 520)), True),
@@ -51,8 +51,8 @@ def product(element: str, size: tuple[int, int, int], op: str = "matmul_transpos
         (("bf16", (8192, 8192, 8192)), False),
     ],
 )
-def test_what_is_rated(given: tuple[str, tuple[int, int, int]], expected: bool) -> None:
-    assert fitted.is_rated(product(*given), "none", HOPPER) == expected
+def test_what_is_rated(case: tuple[str, tuple[int, int, int]], expected: bool) -> None:
+    assert fitted.is_rated(product(*case), "none", HOPPER) == expected
 
 
 def test_f16_has_the_schedule_of_bf16() -> None:
@@ -93,11 +93,11 @@ PLAIN = "cta = 64x64x64, warp = 32x32, mma = m16n8k16, stages = 3, swizzle = 128
 def test_a_fit_finds_the_terms_of_times() -> None:
     terms = {("one",): 0.3, ("one", "two"): -0.2, ("three", "three"): 0.15}
     problem = fit.Fit(rows(terms, random.Random()))
-    found = problem.solved(range(100), len(terms))
-    assert {tuple(sorted(names)): weight for names, weight in found.items()} == pytest.approx(
+    weights = problem.solved(range(100), len(terms))
+    assert {tuple(sorted(names)): weight for names, weight in weights.items()} == pytest.approx(
         {tuple(sorted(names)): weight for names, weight in terms.items()}, abs=0.02
     )
-    unseen = problem.ratings(found)[100:]
+    unseen = problem.ratings(weights)[100:]
     for row, ratings in zip(problem.rows[100:], unseen, strict=True):
         times = [*row.times.values()]
         assert times[ratings.index(min(ratings))] <= 1.2 * min(times)

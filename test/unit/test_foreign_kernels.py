@@ -106,11 +106,11 @@ def test_collatz() -> None:
     launch("collatz", (3,), (128,), [numbers, steps, divisors, n])
 
     def count(x: int) -> int:
-        found = 0
-        while x > 1 and found < 1000:
+        steps = 0
+        while x > 1 and steps < 1000:
             x = 3 * x + 1 if x & 1 else x >> 1
-            found += 1
-        return found
+            steps += 1
+        return steps
 
     values = numbers.tolist()
     assert steps.tolist() == [count(x) for x in values]
@@ -185,7 +185,7 @@ def test_noinline_calls() -> None:
     values = np.random.default_rng(22).integers(1, 1000, 200).astype(np.int32)
     out = np.full((200, 2), np.nan)
     launch("noinline_calls", (4,), (64,), [values, out, 200])
-    for i, (value, found) in enumerate(zip(values.tolist(), out, strict=True)):
+    for i, (value, count) in enumerate(zip(values.tolist(), out, strict=True)):
         a, b, c = 0.5, i, 7
         for k in range(value % 5):
             n = value + k
@@ -202,12 +202,12 @@ def test_noinline_calls() -> None:
             (1 / Fraction(F64.value(F64.word(x + 1))), "rm"),
         ]
         case = value >> 4 & 7
-        assert found[1] == c
+        assert count[1] == c
         if case == 2:
-            below = np.nextafter(found[0], 0.0)
-            assert Fraction(below) ** 2 < x <= Fraction(found[0]) ** 2
+            below = np.nextafter(count[0], 0.0)
+            assert Fraction(below) ** 2 < x <= Fraction(count[0]) ** 2
         else:
-            assert int(found[:1].view(np.uint64)[0]) == F64.word(*exact[case])
+            assert int(count[:1].view(np.uint64)[0]) == F64.word(*exact[case])
 
 
 def test_narrow_floats() -> None:

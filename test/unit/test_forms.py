@@ -109,9 +109,9 @@ class Batch:
         shapes = ["x".join(str(sizes[loop]) for loop in loops) for loops in (self.a, self.b, "bmn")]
         a, b, c = (f"memref<{shape}x{kind}>" for shape, kind in zip(shapes, ("f16", "f16", "f32"), strict=True))
         maps = ", ".join(f"affine_map<(b, m, n, k) -> ({', '.join(loops)})>" for loops in (self.a, self.b, "bmn"))
-        given = "" if "_transpose" in self.name else f"indexing_maps = [{maps}]"
+        indexing = "" if "_transpose" in self.name else f"indexing_maps = [{maps}]"
         return f"""func.func @f(%A: {a}, %B: {b}, %C: {c}) {{
-          linalg.{self.name} {given} ins(%A, %B : {a}, {b}) outs(%C : {c}) return }}"""
+          linalg.{self.name} {indexing} ins(%A, %B : {a}, {b}) outs(%C : {c}) return }}"""
 
 
 BATCHES = (
@@ -140,12 +140,12 @@ def test_batches(batch: Batch, size: tuple[int, int, int, int]) -> None:
 
 def view(array: Array, strides: tuple[int, ...], offset: int = 0) -> Array:
     """A copy of an array with these strides in elements, in the midst of NaNs that nobody may read."""
-    room = offset + 1 + sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True))
-    memory = np.full(room + 64, np.nan, array.dtype)
-    held: Array = np.ndarray(array.shape, array.dtype, memory.data, offset * array.itemsize,
+    extent = offset + 1 + sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True))
+    memory = np.full(extent + 64, np.nan, array.dtype)
+    view: Array = np.ndarray(array.shape, array.dtype, memory.data, offset * array.itemsize,
                              [s * array.itemsize for s in strides])  # fmt: skip
-    held[...] = array
-    return held
+    view[...] = array
+    return view
 
 
 Place = tuple[tuple[int, int], int]

@@ -79,13 +79,13 @@ ROOM = (
 @cache
 def rows() -> dict[str, list[str]]:
     """Statements of all rows, matrix instructions among them, by the first word of the opcode."""
-    found: dict[str, list[str]] = {}
+    by_family: dict[str, list[str]] = {}
     for row in ROWS:
-        found.setdefault(row.root, []).extend(instructions(row, row.samples()))
+        by_family.setdefault(row.root, []).extend(instructions(row, row.samples()))
     for form in list(BY_SPELLING.values()):
         words = ", ".join(fitting(ROWS[0], slot, number) for number, slot in enumerate(form.operands))
-        found.setdefault(form.spelling.partition(".")[0], []).append(f"{form.spelling} {words};")
-    return {root: lines for root, lines in found.items() if lines}
+        by_family.setdefault(form.spelling.partition(".")[0], []).append(f"{form.spelling} {words};")
+    return {root: lines for root, lines in by_family.items() if lines}
 
 
 def row_text(draw: random.Random) -> str:
@@ -154,11 +154,11 @@ def mutated(seed: int, family: str = "") -> str:
     any rows with none to two."""
     draw = random.Random(seed)
     if family == "rows":
-        words, most = WORD.findall(row_text(draw)), (0, 1, 1, 2)
+        words, counts = WORD.findall(row_text(draw)), (0, 1, 1, 2)
     else:
         words = list(draw.choice([each for each in kernels() if any(word.startswith(family) for word in each)]))
-        most = (1, 1, 2, 3)
-    for _ in range(draw.choice(most)):
+        counts = (1, 1, 2, 3)
+    for _ in range(draw.choice(counts)):
         (scramble if seed % 3 == 0 else exchange)(draw, words)
     return "".join(words)
 
@@ -189,15 +189,15 @@ def _argument(parameter: Variable) -> TensorMap | np.ndarray | float | int:
 
 def _threads(function: Function) -> int:
     """As many as the kernel asks for, a warp if it does not; four where it was written for tensor memory."""
-    found = re.search(r"\.reqntid\s+(\d+)", " ".join(function.directives))
-    return min(int(found[1]), 512) if found else 128 if function.name == "k" else 32
+    match = re.search(r"\.reqntid\s+(\d+)", " ".join(function.directives))
+    return min(int(match[1]), 512) if match else 128 if function.name == "k" else 32
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("block", range(8))
 def test_every_input_runs_or_gets_one_error(block: int) -> None:
-    found = Counter(outcome(mutated(seed)) for seed in range(100 * block, 100 * (block + 1)))
-    assert found.keys() == EXPECTED
+    outcomes = Counter(outcome(mutated(seed)) for seed in range(100 * block, 100 * (block + 1)))
+    assert outcomes.keys() == EXPECTED
     assert Counter(outcome(mutated(seed, "rows")) for seed in range(40 * block, 40 * (block + 1))).keys() <= EXPECTED
 
 
@@ -237,17 +237,20 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
     args = parser.parse_args()
-    found, wrong, until = Counter[str](), 0, time.time() + args.seconds
+    outcomes, wrong, until = Counter[str](), 0, time.time() + args.seconds
     with Pool(args.jobs) as pool:
         numbers = range(args.first, args.end)
         for seed, what in pool.imap_unordered(partial(tried, family=args.family), numbers, 8):
-            found[what if what in EXPECTED else "something else"] += 1
+            outcomes[what if what in EXPECTED else "something else"] += 1
             if what not in EXPECTED:
                 wrong += 1
                 print(f"input {seed}: {what}", flush=True)
             if time.time() > until:
                 break
-    print(f"{args.family or 'all'}: {found.total()} inputs, " + ", ".join(f"{n} {what}" for what, n in found.items()))
+    print(
+        f"{args.family or 'all'}: {outcomes.total()} inputs, "
+        + ", ".join(f"{n} {what}" for what, n in outcomes.items())
+    )
     return int(wrong > 0)
 
 

@@ -43,21 +43,21 @@ def by_tanh(x: Floats) -> Floats:
 
 
 def by_erf(x: Floats) -> Floats:
-    found: Floats = np.vectorize(lambda one: one / 2 * math.erfc(-one / math.sqrt(2)), otypes=[np.float64])(x)
-    return found
+    result: Floats = np.vectorize(lambda one: one / 2 * math.erfc(-one / math.sqrt(2)), otypes=[np.float64])(x)
+    return result
 
 
 def silu(x: Floats) -> Floats:
     with np.errstate(over="ignore"):
-        found: Floats = x / (1 + np.exp(-x))
-    return found
+        result: Floats = x / (1 + np.exp(-x))
+    return result
 
 
 def erf_gradient(x: Floats) -> Floats:
     below = np.vectorize(lambda one: math.erfc(-one / math.sqrt(2)) / 2, otypes=[np.float64])(x)
     bounded = np.clip(x, -40, 40)
-    found: Floats = below + bounded * np.exp(-(bounded**2) / 2) / math.sqrt(2 * math.pi)
-    return found
+    result: Floats = below + bounded * np.exp(-(bounded**2) / 2) / math.sqrt(2 * math.pi)
+    return result
 
 
 OPERATIONS = f"""
@@ -113,9 +113,9 @@ def test_the_gradient_of_a_gelu_keeps_its_bound() -> None:
     error = np.abs(apply("erf_gradient", x) - expected)
     assert (error <= 5e-7).all(), error.max()
     x[0, 0] = np.nan
-    found = apply("erf_gradient", x)
-    assert np.isnan(found[0, 0])
-    assert np.isfinite(found.flatten()[1:]).all()
+    result = apply("erf_gradient", x)
+    assert np.isnan(result[0, 0])
+    assert np.isfinite(result.flatten()[1:]).all()
 
 
 @pytest.mark.parametrize("name", ["tanh", "erf"])
@@ -199,10 +199,10 @@ def raised(body: str, target: str = "sm_90a", out: str = "bf16") -> str:
 @pytest.mark.parametrize("written", WRITTEN)
 def test_gelus_are_recognised_as_they_are_written(written: str) -> None:
     name, body = WRITTEN[written]
-    found = raised(body)
+    names = raised(body)
     approximate = " {approximate}" if written == "approximate" else ""
-    assert (f'warp.gelu "{name}" %x{approximate} : f32' in found) == bool(name)
-    assert ("math." in found) == (not name)
+    assert (f'warp.gelu "{name}" %x{approximate} : f32' in names) == bool(name)
+    assert ("math." in names) == (not name)
 
 
 def test_gelus_stay_where_bits_are_unknown_or_wanted() -> None:
@@ -217,11 +217,11 @@ def test_elements_that_two_ctas_compute_have_the_same_words() -> None:
     """A last tile moved back by 24 columns would pair other neighbours, whose reciprocal is shared: before tiles of a
     gelu stayed where they are, three words of these differed by which CTA stored last."""
     tile = {"cta": (128, 128, 64), "mma": "m64n128k16"}
-    found: list[NDArray[np.uint16]] = []
+    words: list[NDArray[np.uint16]] = []
     for edges in ("inside", "predicated"):
         product = Product(Types("f16", "f16", "f16"), "gelu by tanh", "A B", (264, 1048, 24), tile | {"edges": edges})
-        given = problem(product, 7)
-        product.compile("sm_90a")(*given.arguments, device="interp")
-        assert not given.wrong()
-        found.append(given.arguments[-1].view(np.uint16).copy())
-    assert np.array_equal(found[0], found[1])
+        instance = problem(product, 7)
+        product.compile("sm_90a")(*instance.arguments, device="interp")
+        assert not instance.wrong()
+        words.append(instance.arguments[-1].view(np.uint16).copy())
+    assert np.array_equal(words[0], words[1])

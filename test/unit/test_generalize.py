@@ -29,8 +29,8 @@ def check(text: str, *arrays: Array, launches: int, name: str | None = None) -> 
     exact = reference.evaluate(host.choose(module, name), arrays)
     kernel(*arrays, device="interp")
     for position in kernel.function.written:
-        found = reference.compare(exact[position], arrays[position])
-        assert found.ok, (position, found)
+        comparison = reference.compare(exact[position], arrays[position])
+        assert comparison.ok, (position, comparison)
 
 
 CALLS = """

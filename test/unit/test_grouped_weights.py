@@ -34,20 +34,23 @@ def function(q: str, by: str, group: int, *, scale: str = "", dimensions: bool =
     if dimensions:
         along, loops = (", ".join({"k": k}.get(axis, axis) for axis in by) for k in ("g", "g, k"))
         sizes["k"] = [K // group, group]
-    held = shape(*(size for axis in by for size in sizes[axis]))
-    scales, whole = shape(*({"k": K // group, "n": N}[axis] for axis in by)), shape(*({"k": K, "n": N}[a] for a in by))
+    q_shape = shape(*(size for axis in by for size in sizes[axis]))
+    scales, scale_type = (
+        shape(*({"k": K // group, "n": N}[axis] for axis in by)),
+        shape(*({"k": K, "n": N}[a] for a in by)),
+    )
     body = body or f"%0 = arith.sitofp %q : {q} to f16\n    %w = arith.mulf %0, %s : f16"
     kinds = ", ".join(['"parallel"'] * (2 + dimensions))
     groups = {"kn": "[[0, 1], [2]]", "nk": "[[0], [1, 2]]"}[by]
-    view = f"memref.collapse_shape %M {groups} : memref<{held}xf16> into memref<{whole}xf16>"
+    view = f"memref.collapse_shape %M {groups} : memref<{q_shape}xf16> into memref<{scale_type}xf16>"
     name = "M" if dimensions else "W"
     return f"""#w = affine_map<({loops}) -> ({loops})>
 #s = affine_map<({loops}) -> ({scale or along})>
-func.func @f(%A: memref<{M}x{K}xf16>, %Q: memref<{held}x{q}>, %S: memref<{scales}xf16>, %C: memref<{M}x{N}xf32>) {{
+func.func @f(%A: memref<{M}x{K}xf16>, %Q: memref<{q_shape}x{q}>, %S: memref<{scales}xf16>, %C: memref<{M}x{N}xf32>) {{
   %zero = arith.constant 0.0 : f32
-  %{name} = memref.alloc() : memref<{held}xf16>
+  %{name} = memref.alloc() : memref<{q_shape}xf16>
   linalg.generic {{indexing_maps = [#w, #s, #w], iterator_types = [{kinds}]}}
-      ins(%Q, %S : memref<{held}x{q}>, memref<{scales}xf16>) outs(%{name} : memref<{held}xf16>) {{
+      ins(%Q, %S : memref<{q_shape}x{q}>, memref<{scales}xf16>) outs(%{name} : memref<{q_shape}xf16>) {{
   ^bb0(%q: {q}, %s: f16, %old: f16):
     {body}
     linalg.yield %w : f16
@@ -56,8 +59,8 @@ func.func @f(%A: memref<{M}x{K}xf16>, %Q: memref<{held}x{q}>, %S: memref<{scales
   linalg.fill ins(%zero : f32) outs(%C : memref<{M}x{N}xf32>)
   linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> ({", ".join(by)})>,
                                  affine_map<(m, n, k) -> (m, n)>]
-      ins(%A, %W : memref<{M}x{K}xf16>, memref<{whole}xf16>) outs(%C : memref<{M}x{N}xf32>)
-  memref.dealloc %{name} : memref<{held}xf16>
+      ins(%A, %W : memref<{M}x{K}xf16>, memref<{scale_type}xf16>) outs(%C : memref<{M}x{N}xf32>)
+  memref.dealloc %{name} : memref<{q_shape}xf16>
   return
 }}"""
 
@@ -73,11 +76,11 @@ def run(text: str, bits: int, by: str, group: int, *, dimensions: bool = False) 
     kernel, rng = compile(text, cache=False), np.random.default_rng()
     a, q = rng.standard_normal((M, K)).astype(np.float16), rng.integers(-(1 << bits - 1), 1 << bits - 1, (K, N))
     s = (rng.random((K // group, N)) / 16 + 0.01).astype(np.float16)
-    held = in_memory(q if by == "kn" else q.T, bits)
+    packed = in_memory(q if by == "kn" else q.T, bits)
     if dimensions:
-        held = held.reshape((K // group, group, -1) if by == "kn" else (N, K // group, -1))
+        packed = packed.reshape((K // group, group, -1) if by == "kn" else (N, K // group, -1))
     c = np.full((M, N), np.nan, np.float32)
-    kernel(a, held, np.ascontiguousarray(s if by == "kn" else s.T), c, device="interp")
+    kernel(a, packed, np.ascontiguousarray(s if by == "kn" else s.T), c, device="interp")
     scaled = q * np.repeat(s.astype(np.float64), group, 0)
     if "fastmath" not in text:
         scaled = scaled.astype(np.float16).astype(np.float64)
@@ -93,9 +96,9 @@ def run(text: str, bits: int, by: str, group: int, *, dimensions: bool = False) 
 def test_groups_are_scaled_within_the_product(q: str, by: str, group: int, dimensions: bool, flags: str) -> None:
     """And each weight rounded, where no flag allows to scale the sums of groups instead."""
     text = function(q, by, group, dimensions=dimensions).replace("mulf %0, %s", f"mulf %0, %s{flags}")
-    kernel, found, exact = run(text, int(q[1]), by, group, dimensions=dimensions)
+    kernel, result, exact = run(text, int(q[1]), by, group, dimensions=dimensions)
     assert (len(kernel.launches), kernel.scratch) == (1, ()), "the converted weights are nowhere"
-    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
+    np.testing.assert_allclose(result, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
 
 
 @pytest.mark.parametrize(("q", "by", "group"), [("i4", "kn", 64), ("i8", "nk", 64)])
@@ -110,9 +113,9 @@ def test_a_scale_that_is_not_finite_stays_in_its_column(q: str, by: str, group: 
     first = a[:, :group].astype(np.float64) @ weights[:group]
     s[0, 3], s[0, 7] = np.inf, np.nan
     c = np.full((M, N), np.nan, np.float32)
-    held = in_memory(weights if by == "kn" else weights.T, int(q[1]))
+    packed = in_memory(weights if by == "kn" else weights.T, int(q[1]))
     text = function(q, by, group).replace("mulf %0, %s", "mulf %0, %s fastmath<contract>")
-    compile(text, cache=False, sliced_k=1)(a, held, s if by == "kn" else s.T.copy(), c, device="interp")
+    compile(text, cache=False, sliced_k=1)(a, packed, s if by == "kn" else s.T.copy(), c, device="interp")
     others = [column for column in range(N) if column not in (3, 7)]
     np.testing.assert_allclose(c[:, others], exact[:, others], rtol=1e-5, atol=1e-5 * np.abs(exact).max())
     np.testing.assert_array_equal(c[1:, 3], np.sign(first[1:, 3]) * np.inf)
@@ -152,8 +155,8 @@ def test_groups_and_columns_have_scales_and_what_is_there_is_kept() -> None:
     %1 = arith.mulf %0, %s fastmath<contract> : f16
     %half = arith.constant 0.5 : f16
     %w = arith.mulf %1, %half fastmath<contract> : f16"""
-    _, found, exact = run(function("i8", "kn", 64, body=body), 8, "kn", 64)
-    np.testing.assert_allclose(found, exact / 2, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
+    _, result, exact = run(function("i8", "kn", 64, body=body), 8, "kn", 64)
+    np.testing.assert_allclose(result, exact / 2, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
 
 
 def test_bytes_of_groups_that_do_not_fit_are_converted_before() -> None:
@@ -162,9 +165,9 @@ def test_bytes_of_groups_that_do_not_fit_are_converted_before() -> None:
         FuseWeightsPass().apply(make_context(), parse_mlir(make_context(), text, "f.mlir"))
     assert len(said) == 1
     assert "its groups have 48 elements along k; expected 32, or twice as many and so on" in said[0]
-    kernel, found, exact = run(text, 8, "kn", 48)
+    kernel, result, exact = run(text, 8, "kn", 48)
     assert len(kernel.launches) == 2
-    np.testing.assert_allclose(found, exact, rtol=2e-3, atol=2e-3 * np.abs(exact).max())
+    np.testing.assert_allclose(result, exact, rtol=2e-3, atol=2e-3 * np.abs(exact).max())
 
 
 TWICE = "%0 = arith.sitofp %q : i4 to f16\n    %1 = arith.mulf %0, %s : f16\n    %w = arith.mulf %1, %s : f16"
@@ -204,19 +207,19 @@ def test_groups_that_no_product_scales_are_converted_before(text: str, reason: s
 def zero_points(by: str, q: str = "i4", z: str = "f16", columns: int = N) -> str:
     """A product with weights of groups, 64 along k, that have a scale and a zero point each, both in memory."""
     loops, groups = ("g, k, n", "g, n") if by == "kn" else ("n, g, k", "n, g")
-    held = f"3x64x{columns}" if by == "kn" else f"{columns}x3x64"
-    few, whole = (f"3x{columns}", f"192x{columns}") if by == "kn" else (f"{columns}x3", f"{columns}x192")
+    q_shape = f"3x64x{columns}" if by == "kn" else f"{columns}x3x64"
+    few, scale_type = (f"3x{columns}", f"192x{columns}") if by == "kn" else (f"{columns}x3", f"{columns}x192")
     view = "[[0, 1], [2]]" if by == "kn" else "[[0], [1, 2]]"
     wide = f"%zf = arith.uitofp %z : {z} to f16" if z[0] == "i" else ""
     zero = "%zf" if wide else "%z"
     return f"""#w = affine_map<({loops}) -> ({loops})>
 #s = affine_map<({loops}) -> ({groups})>
-func.func @f(%A: memref<{M}x192xf16>, %Q: memref<{held}x{q}>, %S: memref<{few}xf16>, %Z: memref<{few}x{z}>,
+func.func @f(%A: memref<{M}x192xf16>, %Q: memref<{q_shape}x{q}>, %S: memref<{few}xf16>, %Z: memref<{few}x{z}>,
              %C: memref<{M}x{columns}xf32>) {{
   %zero = arith.constant 0.0 : f32
-  %M = memref.alloc() : memref<{held}xf16>
+  %M = memref.alloc() : memref<{q_shape}xf16>
   linalg.generic {{indexing_maps = [#w, #s, #s, #w], iterator_types = ["parallel", "parallel", "parallel"]}}
-      ins(%Q, %S, %Z : memref<{held}x{q}>, memref<{few}xf16>, memref<{few}x{z}>) outs(%M : memref<{held}xf16>) {{
+      ins(%Q, %S, %Z : memref<{q_shape}x{q}>, memref<{few}xf16>, memref<{few}x{z}>) outs(%M : memref<{q_shape}xf16>) {{
   ^bb0(%q: {q}, %s: f16, %z: {z}, %old: f16):
     %0 = arith.uitofp %q : {q} to f16
     {wide}
@@ -224,12 +227,12 @@ func.func @f(%A: memref<{M}x192xf16>, %Q: memref<{held}x{q}>, %S: memref<{few}xf
     %w = arith.mulf %1, %s : f16
     linalg.yield %w : f16
   }}
-  %W = memref.collapse_shape %M {view} : memref<{held}xf16> into memref<{whole}xf16>
+  %W = memref.collapse_shape %M {view} : memref<{q_shape}xf16> into memref<{scale_type}xf16>
   linalg.fill ins(%zero : f32) outs(%C : memref<{M}x{columns}xf32>)
   linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> ({", ".join(by)})>,
                                  affine_map<(m, n, k) -> (m, n)>]
-      ins(%A, %W : memref<{M}x192xf16>, memref<{whole}xf16>) outs(%C : memref<{M}x{columns}xf32>)
-  memref.dealloc %M : memref<{held}xf16>
+      ins(%A, %W : memref<{M}x192xf16>, memref<{scale_type}xf16>) outs(%C : memref<{M}x{columns}xf32>)
+  memref.dealloc %M : memref<{q_shape}xf16>
   return
 }}"""
 
@@ -243,13 +246,13 @@ def test_four_bits_with_zero_points_in_memory_are_converted_before(by: str, z: s
     a, q = rng.standard_normal((M, 192)).astype(np.float16), rng.integers(0, 16, (192, columns))
     s, points = (rng.random((3, columns)) / 16 + 0.01).astype(np.float16), rng.integers(0, 16, (3, columns))
     exact = a.astype(np.float64) @ ((q - each(points)) * each(s))
-    held = in_memory(q if by == "kn" else q.T, 4).reshape((3, 64, -1) if by == "kn" else (columns, 3, -1))
+    packed = in_memory(q if by == "kn" else q.T, 4).reshape((3, 64, -1) if by == "kn" else (columns, 3, -1))
     points, s = (np.ascontiguousarray(few if by == "kn" else few.T) for few in (points, s))
     points = points.astype(np.float16) if z == "f16" else in_memory(points, int(z[1]))
     c = np.full((M, columns), np.nan, np.float32)
     kernel = compile(zero_points(by, z=z, columns=columns), cache=False)
     assert len(kernel.scratch) == 1, "the converted weights are in memory"
-    kernel(a, held, s, points, c, device="interp", checks="all")
+    kernel(a, packed, s, points, c, device="interp", checks="all")
     np.testing.assert_allclose(c, exact, rtol=2e-3, atol=2e-3 * np.abs(exact).max())
 
 
@@ -262,8 +265,8 @@ def test_four_bits_that_lie_otherwise_than_the_weights_are_refused() -> None:
 
 def product(float_: str, stored: str, by: str, group: int, scale: str, k: int = K) -> str:
     """The same as `warp.matmul` says it, with a zero point."""
-    held, scales = (shape(*({"k": size, "n": N}[axis] for axis in by)) for size in (k, k // group))
-    types = f"memref<{M}x{k}x{float_}>, memref<{held}xi{stored[1]}>, memref<{scales}x{scale}>, memref<{M}x{N}xf32>"
+    q_shape, scales = (shape(*({"k": size, "n": N}[axis] for axis in by)) for size in (k, k // group))
+    types = f"memref<{M}x{k}x{float_}>, memref<{q_shape}xi{stored[1]}>, memref<{scales}x{scale}>, memref<{M}x{N}xf32>"
     a, b, s, d = types.split(", ")
     return f"""func.func @f(%A: {a}, %B: {b}, %S: {s}, %D: {d}) {{
   %W = warp.stored %B as {stored} minus 3 times %S : {b}, {s}
@@ -300,8 +303,8 @@ def test_schedules_with_groups(float_: str, stored: str, by: str, scale: str, k:
     q, a = rng.integers(low, low + (1 << bits), (k, N)), rng.standard_normal((M, k)).astype(FLOATS[float_])
     s, d = (rng.random((k // group, N)) + 0.1).astype(FLOATS[scale]), np.full((M, N), np.nan, np.float32)
     turned = by == "nk"
-    given = a, in_memory(q.T if turned else q, bits), np.ascontiguousarray(s.T if turned else s)
-    kernel(*given, d, device="interp", checks="all")
+    arguments = a, in_memory(q.T if turned else q, bits), np.ascontiguousarray(s.T if turned else s)
+    kernel(*arguments, d, device="interp", checks="all")
     exact = a.astype(np.float64) @ ((q - 3) * np.repeat(s.astype(np.float64), group, 0))
     np.testing.assert_allclose(d, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
 

@@ -51,5 +51,5 @@ def test_descriptors_of_whole_addresses_are_found(example: ModuleType, monkeypat
     line = 1 + next(i for i, text in enumerate(wrong.splitlines()) if text.startswith("wgmma.mma_async"))
     with pytest.raises(CheckError) as caught:
         example.run(structure, (512, 128, 64), "interp", 2, checks="wgmma")
-    found = [f for f in caught.value.findings if "has the rank of its CTA in the cluster, 1" in f.message]
-    assert {f.line for f in found} >= {line}
+    findings = [f for f in caught.value.findings if "has the rank of its CTA in the cluster, 1" in f.message]
+    assert {f.line for f in findings} >= {line}

@@ -53,11 +53,11 @@ def units(case: PixelCase) -> list[tuple[int, int, int]]:
     assert isinstance(case.box, PixelBox)
     row = case.box.channels * case.size
     mask = {0: 0, 32: 1, 64: 3, 128: 7}[case.swizzle]
-    found: list[tuple[int, int, int]] = []
+    boxes: list[tuple[int, int, int]] = []
     for pixel, first in product(range(case.box.pixels), range(0, row, 16)):
         address = case.at + pixel * max(row, case.swizzle) + first
-        found.append((address ^ (address >> 7 & mask) << 4, pixel, first))
-    return found
+        boxes.append((address ^ (address >> 7 & mask) << 4, pixel, first))
+    return boxes
 
 
 def surrounded(case: PixelCase, tensor: NDArray[Any], fill: bytes) -> NDArray[Any]:
@@ -69,12 +69,12 @@ def surrounded(case: PixelCase, tensor: NDArray[Any], fill: bytes) -> NDArray[An
 def loaded(case: PixelCase) -> NDArray[np.uint8]:
     """What shared memory has after a load."""
     assert isinstance(case.box, PixelBox)
-    whole = surrounded(case, array(case), NAN if case.nan else bytes(8))
+    base = surrounded(case, array(case), NAN if case.nan else bytes(8))
     memory = inputs(case).view(np.uint8).copy()
     columns = []
     for n, *middle, c in pixels(case):
         first = c + MARGIN
-        columns.append(whole[(n, *(at + 4 for at in middle))][first : first + case.box.channels].tobytes())
+        columns.append(base[(n, *(at + 4 for at in middle))][first : first + case.box.channels].tobytes())
     for place, pixel, first in units(case):
         memory[place : place + 16] = np.frombuffer(columns[pixel][first : first + 16], np.uint8)
     return memory
@@ -82,15 +82,15 @@ def loaded(case: PixelCase) -> NDArray[np.uint8]:
 
 def stored(case: PixelCase) -> NDArray[Any]:
     """What the tensor is after a store."""
-    whole, memory = surrounded(case, array(case), bytes(8)), inputs(case).view(np.uint8)
+    base, memory = surrounded(case, array(case), bytes(8)), inputs(case).view(np.uint8)
     places = pixels(case)
     for place, pixel, first in units(case):
         n, *middle, c = places[pixel]
         channel = c + first // case.size + MARGIN
-        line = whole[(n, *(at + 4 for at in middle))]
-        line[channel : channel + 16 // case.size] = memory[place : place + 16].view(whole.dtype)
+        line = base[(n, *(at + 4 for at in middle))]
+        line[channel : channel + 16 // case.size] = memory[place : place + 16].view(base.dtype)
     inside = [slice(0, case.sizes[0]), *(slice(4, 4 + size) for size in case.sizes[1:-1])]
-    return whole[(*inside, slice(MARGIN, MARGIN + case.sizes[-1]))]
+    return base[(*inside, slice(MARGIN, MARGIN + case.sizes[-1]))]
 
 
 @pytest.mark.sampled(4)

@@ -87,12 +87,12 @@ def test_reductions_into_the_next_cta(operation: str) -> None:
     red = f"red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.{operation}"
     source, out = exchanged(f"{red} [%r20], %r11, [%r19]; {red} [%r17+4], %r12, [%r19];", 8 * 8)
     judge = REDUCTIONS[operation]
-    for cta, given in enumerate(np.roll(source, 1, axis=0).tolist()):
-        whole = UNTOUCHED
-        for row in given:
-            whole = judge(whole, row[0])
-        assert out[cta, 0, 0] == whole
-        assert out[cta, :, 1].tolist() == [judge(UNTOUCHED, row[1]) for row in given]
+    for cta, value in enumerate(np.roll(source, 1, axis=0).tolist()):
+        total = UNTOUCHED
+        for row in value:
+            total = judge(total, row[0])
+        assert out[cta, 0, 0] == total
+        assert out[cta, :, 1].tolist() == [judge(UNTOUCHED, row[1]) for row in value]
 
 
 @pytest.mark.parametrize("operation", REDUCTIONS)
@@ -100,8 +100,8 @@ def test_bulk_reductions_into_the_next_cta(operation: str) -> None:
     red = f"cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.{operation}"
     source, out = exchanged(f"@%p1 {red} [%r20+16], [%r21], 96, [%r19];", 96)
     judge = REDUCTIONS[operation]
-    for got, given in zip(out, np.roll(source, 1, axis=0).tolist(), strict=True):
-        assert got[1:7].tolist() == [[judge(UNTOUCHED, word) for word in row] for row in given[:6]]
+    for got, value in zip(out, np.roll(source, 1, axis=0).tolist(), strict=True):
+        assert got[1:7].tolist() == [[judge(UNTOUCHED, word) for word in row] for row in value[:6]]
         assert (got[[0, 7]] == UNTOUCHED).all()
 
 

@@ -41,8 +41,8 @@ def test_integers_are_printed_as_c_prints_them(kind: str) -> None:
         format = f"<%{flags}{width}{precision}{length}{kind}>".encode()
         for value in INTEGERS:
             wide = length in ("l", "ll")
-            given = (ctypes.c_longlong if wide else ctypes.c_int)(value)
-            assert show(parse(format), [value & (2**64 - 1 if wide else 2**32 - 1)]) == printed_by_c(format, given)
+            integer = (ctypes.c_longlong if wide else ctypes.c_int)(value)
+            assert show(parse(format), [value & (2**64 - 1 if wide else 2**32 - 1)]) == printed_by_c(format, integer)
 
 
 @pytest.mark.parametrize("kind", list("eEfFgGaA"))
@@ -54,8 +54,8 @@ def test_floats_are_printed_as_c_prints_them(kind: str) -> None:
 
 
 def test_texts_characters_pointers_and_stars() -> None:
-    given = [(b"<%-8.3s|%c|%p|%5c%%>", b"hello", 65, 0x1234, 66), (b"%p|%s|%10s", 0, b"", b"right")]
-    for format, *values in given:
+    cases = [(b"<%-8.3s|%c|%p|%5c%%>", b"hello", 65, 0x1234, 66), (b"%p|%s|%10s", 0, b"", b"right")]
+    for format, *values in cases:
         passed = [v if isinstance(v, bytes) else ctypes.c_longlong(v) for v in values]
         assert show(parse(format), values) == printed_by_c(format, *passed)
     for width, precision in product((-9, 0, 9), (-1, 0, 3)):

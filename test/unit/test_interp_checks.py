@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from interpreted import program
-from planted import check_found, edited, line_of, pipelined, run, run_pipelined
+from seeded_bugs import check_found, edited, line_of, pipelined, run, run_pipelined
 
 from warploom.runtime.interp import InterpreterError
 from warploom.runtime.interp.machine.memory import Finding
@@ -38,42 +38,42 @@ def test_the_right_kernel_is_silent() -> None:
 )  # fmt: skip
 def test_races_of_a_pipeline(old: str, new: str, which: int, at: str, nth: int, message: str) -> None:
     text = edited(pipelined(), old, new, which)
-    found = run_pipelined(text)
-    check_found(found, "races", line_of(text, at, nth), message, address=True)
+    findings = run_pipelined(text)
+    check_found(findings, "races", line_of(text, at, nth), message, address=True)
 
 
 def test_unwaited_data_is_uninitialised_too() -> None:
     text = edited(pipelined(), "cp.async.wait_group 1;", "")
-    found = run_pipelined(text, checks="uninitialised")
-    check_found(found, "uninitialised", line_of(text, A_FIRST), "which has not been waited for", address=True)
-    assert {f.check for f in found} == {"uninitialised"}
+    findings = run_pipelined(text, checks="uninitialised")
+    check_found(findings, "uninitialised", line_of(text, A_FIRST), "which has not been waited for", address=True)
+    assert {f.check for f in findings} == {"uninitialised"}
 
 
 def test_an_uninitialised_accumulator() -> None:
     text = edited(pipelined(), "ld.global.v2.f32 {%f2, %f3}", "ld.global.v2.f32 {%f0, %f1}")
-    (first, second) = found = run_pipelined(text)
+    (first, second) = findings = run_pipelined(text)
     line = line_of(text, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0")
     assert (first.line, second.line) == (line, line)
-    check_found(found, "uninitialised", line, "%f2 is read before it is written")
-    check_found(found, "uninitialised", line, "%f3 is read before it is written")
+    check_found(findings, "uninitialised", line, "%f2 is read before it is written")
+    check_found(findings, "uninitialised", line, "%f3 is read before it is written")
     assert first.count == 512
 
 
 def test_an_uninitialised_register_is_named_where_its_value_is_used() -> None:
     text = edited(pipelined(), "mov.b32 %r63, 0;", "")
-    found = run_pipelined(text)
+    findings = run_pipelined(text)
     read = line_of(text, "setp.lt.s32 %p0, %r63, 64;")
-    check_found(found, "uninitialised", line_of(text, REFILL), f"read at line {read} before")
+    check_found(findings, "uninitialised", line_of(text, REFILL), f"read at line {read} before")
 
 
 def test_shared_memory_that_nobody_wrote() -> None:
     text = edited(pipelined(), "cp.async.cg.shared.global [%r34], [%rd24], 16;", "")
-    found = run_pipelined(text)
+    findings = run_pipelined(text)
     line = line_of(text, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r59")
     message = f"%r59 comes from shared memory at 0x1800, which is read at line {line} before it is written"
-    at = next(f.line for f in found if message in f.message)
+    at = next(f.line for f in findings if message in f.message)
     assert "mma.sync" in text.splitlines()[at - 1]
-    first = check_found(found, "uninitialised", at, message)
+    first = check_found(findings, "uninitialised", at, message)
     assert first.cta == (0, 0, 0)
 
 
@@ -131,15 +131,15 @@ def test_what_is_read_unwritten_is_found_where_it_is_used(use: str, register: st
 def test_matrices_of_which_some_rows_are_unwritten() -> None:
     """The second matrix, whose rows lanes 8 to 15 name; of its transposed one, where lanes 8 to 11 have written."""
     message = "{} comes from shared memory at {}, which is read at line 8 before it is written"
-    found = unwritten(MATRICES.format(trans=""), f"{STORE.format('%r4')} {STORE.format('%r5')}")
-    one = check_found(found, "uninitialised", 9, message.format("%r5", "0x80"))
-    assert (one.count, len(found)) == (32, 1)
+    findings = unwritten(MATRICES.format(trans=""), f"{STORE.format('%r4')} {STORE.format('%r5')}")
+    one = check_found(findings, "uninitialised", 9, message.format("%r5", "0x80"))
+    assert (one.count, len(findings)) == (32, 1)
     more = "setp.lt.u32 %p3, %r1, 12; @%p3 st.shared.v4.b32 [%r3], {%r1, %r1, %r1, %r1}; bar.sync 0; "
-    found = unwritten(more + MATRICES.format(trans=""), STORE.format("%r5"))
-    one = check_found(found, "uninitialised", 9, message.format("%r5", "0xc0"))
+    findings = unwritten(more + MATRICES.format(trans=""), STORE.format("%r5"))
+    one = check_found(findings, "uninitialised", 9, message.format("%r5", "0xc0"))
     assert (one.lane, one.count) == (16, 16)
-    found = unwritten(more + MATRICES.format(trans=".trans"), STORE.format("%r5"))
-    one = check_found(found, "uninitialised", 9, message.format("%r5", "0xc0"))
+    findings = unwritten(more + MATRICES.format(trans=".trans"), STORE.format("%r5"))
+    one = check_found(findings, "uninitialised", 9, message.format("%r5", "0xc0"))
     assert (one.lane, one.count) == (2, 16)
 
 
@@ -156,8 +156,8 @@ def test_matrices_of_which_some_rows_are_unwritten() -> None:
 )  # fmt: skip
 def test_faults_end_the_launch_and_are_findings(old: str, new: str, at: str, message: str, address: bool) -> None:
     text = edited(pipelined(), old, new)
-    found = run_pipelined(text)
-    last = check_found(found[-1:], "fault", line_of(text, at), message, address=address, thread=address)
+    findings = run_pipelined(text)
+    last = check_found(findings[-1:], "fault", line_of(text, at), message, address=address, thread=address)
     assert last.cta is not None
 
 
@@ -247,8 +247,8 @@ ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.{packed} {{%r2}}, [%r1];
 st.shared.b32 [to], %r2;
 }}
 """
-    found = run(text, (1,), (32,), [])
-    assert len(found) == bool(missing)
+    findings = run(text, (1,), (32,), [])
+    assert len(findings) == bool(missing)
     if missing:
         message = f"which is read at line {line_of(text, 'ldmatrix')} before it is written"
-        check_found(found, "uninitialised", line_of(text, "[to], %r2"), message)
+        check_found(findings, "uninitialised", line_of(text, "[to], %r2"), message)

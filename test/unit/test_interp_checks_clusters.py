@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from interpreted import program
-from planted import check_found
+from seeded_bugs import check_found
 
 from warploom.runtime.interp import InterpreterError
 from warploom.runtime.interp.machine.memory import Finding
@@ -116,9 +116,9 @@ def test_objects_that_another_cta_arrives_at(fence: str, barrier: str, right: bo
 @%p1 mbarrier.arrive.shared.b64 _, [bar];
 @%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];
 {SYNC}"""
-    found = run(body, 2, 64, 2)
+    findings = run(body, 2, 64, 2)
     if right:
-        assert found == ()
+        assert findings == ()
     else:
         message = "from another CTA the mbarrier object that CTA (1, 0, 0), warp 0, lane 0 initialises at line 8"
-        check_found(found, "races", FIRST_LINE + 3, message)
+        check_found(findings, "races", FIRST_LINE + 3, message)

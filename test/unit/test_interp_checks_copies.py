@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from planted import check_found
+from seeded_bugs import check_found
 
 from warploom.runtime import TensorMap, load_ptx
 from warploom.runtime.interp import InterpreterError
@@ -110,8 +110,10 @@ OWN = "@%zero st.global.b32 [%at], %t; {fence} bar.sync 0;"
 @pytest.mark.parametrize("fence", ["", "membar.gl;", "fence.proxy.async.shared::cta;"])
 def test_a_load_of_what_its_own_cta_stored(fence: str) -> None:
     """A barrier orders the threads; the copy reads by another way all the same."""
-    found = run(LOAD, "", OWN.format(fence=fence))
-    check_found(found, "races", ZERO + 1, f"reads through the asynchronous proxy what {ISSUER} writes at line {FIRST}")
+    findings = run(LOAD, "", OWN.format(fence=fence))
+    check_found(
+        findings, "races", ZERO + 1, f"reads through the asynchronous proxy what {ISSUER} writes at line {FIRST}"
+    )
 
 
 @pytest.mark.parametrize("fence", ["fence.proxy.async;", "fence.proxy.async.global;"])

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from interpreted import program
-from planted import check_found
-from planted import run as launch_text
+from seeded_bugs import check_found
+from seeded_bugs import run as launch_text
 
 from warploom.runtime.interp import InterpreterError
 from warploom.runtime.interp.machine.memory import Finding
@@ -78,17 +78,17 @@ def test_ordered_and_own_stores_are_silent(body: str) -> None:
     ],
 )  # fmt: skip
 def test_different_values_at_one_address_are_found(body: str, line: int, message: str) -> None:
-    found = run(body)
-    assert {f.severity for f in found if f.line == FIRST + line} >= {"error"}
-    check_found(found, "races", FIRST + line, message)
+    findings = run(body)
+    assert {f.severity for f in findings if f.line == FIRST + line} >= {"error"}
+    check_found(findings, "races", FIRST + line, message)
 
 
 @pytest.mark.parametrize("in_flight", [None, 1])
 def test_batches_of_ctas_are_followed(in_flight: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if in_flight:
         monkeypatch.setattr("warploom.runtime.interp.program.IN_FLIGHT_WARPS", 2 * in_flight)
-    found = run("mad.wide.u32 %rd4, %r1, 4, %rd1;\nst.global.u32 [%rd4], %r2;", grid=5)
-    check_found(found, "races", FIRST + 1, "another value than CTA")
+    findings = run("mad.wide.u32 %rd4, %r1, 4, %rd1;\nst.global.u32 [%rd4], %r2;", grid=5)
+    check_found(findings, "races", FIRST + 1, "another value than CTA")
     (note,) = run("mad.wide.u32 %rd4, %r1, 4, %rd1;\nst.global.u32 [%rd4], %r1;", grid=5)
     assert (note.severity, note.line, note.count) == ("note", FIRST + 1, 4 * 64)
     assert "the value is the same" in note.message
@@ -116,8 +116,8 @@ cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [tile], 256; 
 def test_bulk_reductions_of_ctas_are_updates() -> None:
     wait = "cp.async.bulk.wait_group 0;"
     assert run(REDUCE.format(wait=wait, store="")) == ()
-    found = run(REDUCE.format(wait=wait, store="\nst.global.u32 [%rd1+4], %r0;"))
-    check_found(found, "races", FIRST + 4, "another value than CTA")
+    findings = run(REDUCE.format(wait=wait, store="\nst.global.u32 [%rd1+4], %r0;"))
+    check_found(findings, "races", FIRST + 4, "another value than CTA")
 
 
 TICKET = """and.b32 %r5, %r1, 31; setp.ne.u32 %p2, %r5, 0; @%p2 bra END; atom.global.add.u32 %r5, [%rd3], 1;
@@ -136,8 +136,8 @@ def test_warps_that_take_tickets_are_ordered(grid: int, block: int) -> None:
 
 
 def test_a_lock_that_is_given_away_too_early() -> None:
-    found = run(TICKET.format(before=GIVE, after=""), 1, 64, max_steps=50_000)
-    check_found(found, "races", FIRST + 2, "another value than CTA (0, 0, 0), warp 0, lane 0")
+    findings = run(TICKET.format(before=GIVE, after=""), 1, 64, max_steps=50_000)
+    check_found(findings, "races", FIRST + 2, "another value than CTA (0, 0, 0), warp 0, lane 0")
 
 
 def test_the_last_cta_may_write_what_others_wrote() -> None:
@@ -146,8 +146,8 @@ membar.gl; bar.sync 0; setp.eq.u32 %p2, %r1, 0; .shared .align 4 .u32 last; @%p2
 @%p2 st.shared.u32 [last], %r5; bar.sync 0; ld.shared.u32 %r5, [last]; setp.eq.u32 %p3, %r5, 2;
 @%p3 st.global.u32 [%rd4], %r9;"""
     assert run(body) == ()
-    found = run(body.replace("setp.eq.u32 %p3, %r5, 2;", "setp.lt.u32 %p3, %r5, 9;"))
-    check_found(found, "races", FIRST + 3, "value")
+    findings = run(body.replace("setp.eq.u32 %p3, %r5, 2;", "setp.lt.u32 %p3, %r5, 9;"))
+    check_found(findings, "races", FIRST + 3, "value")
 
 
 def test_threads_of_a_planted_kernel_that_forget_their_number() -> None:
@@ -176,8 +176,8 @@ ret; }"""
 def test_reads_of_what_nothing_orders_are_found(meet: str, other: str) -> None:
     """Of another CTA, warp or lane."""
     body = f"st.global.u32 [%rd2], %r0; {meet}\nxor.b32 %r5, %r0, {other}; mad.wide.u32 %rd4, %r5, 4, %rd1;\n"
-    found = run(f"{body}ld.global.u32 %r6, [%rd4];", grid=4)
-    check_found(found, "races", FIRST + 2, "race in global memory: reads what CTA")
+    findings = run(f"{body}ld.global.u32 %r6, [%rd4];", grid=4)
+    check_found(findings, "races", FIRST + 2, "race in global memory: reads what CTA")
 
 
 @pytest.mark.parametrize(
@@ -202,9 +202,9 @@ READ = "xor.b32 %r5, %r0, {other}; mad.wide.u32 %rd4, %r5, 4, %rd1; ld.global.u3
 @pytest.mark.parametrize("own", ["", "ld.global.u32 %r7, [%rd2];"])
 def test_stores_over_what_others_read_are_found(meet: str, other: int, own: str) -> None:
     """Of another CTA, warp or lane; that the thread itself reads the place too hides nothing."""
-    found = run(f"{READ.format(other=other)} {own}\n{meet}\nst.global.u32 [%rd2], %r9;", grid=4)
-    check_found(found, "races", FIRST + 2, "race in global memory: writes over what CTA")
-    assert all("reads at line 8" in f.message for f in found)
+    findings = run(f"{READ.format(other=other)} {own}\n{meet}\nst.global.u32 [%rd2], %r9;", grid=4)
+    check_found(findings, "races", FIRST + 2, "race in global memory: writes over what CTA")
+    assert all("reads at line 8" in f.message for f in findings)
 
 
 @pytest.mark.parametrize(
@@ -279,8 +279,8 @@ def test_counters_that_do_not_tell_all(
     publish: str, writer: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("warploom.runtime.interp.program.IN_FLIGHT_WARPS", 2 * at_once)
-    found = run(LAST.format(publish=publish))
-    one = check_found(found, "races", FIRST + 3, f"reads what CTA (0, 0, 0), warp {writer}")
+    findings = run(LAST.format(publish=publish))
+    one = check_found(findings, "races", FIRST + 3, f"reads what CTA (0, 0, 0), warp {writer}")
     assert "no membar.gl, fence or .release covers it before the word is written that tells of it" in one.message
 
 
@@ -328,7 +328,7 @@ WAIT: ld.acquire.gpu.global.u32 %r5, [%rd3]; setp.lt.u32 %p1, %r5, %r2; @%p1 bra
 setp.ne.u32 %p1, %r2, 2; @%p1 bra GIVE; ld.global.u32 %r6, [%rd1];
 GIVE: add.u32 %r5, %r2, 1; st{release}.global.u32 [%rd3], %r5; END:"""
     assert run(body.format(release=".release.gpu"), max_steps=100_000) == ()
-    found = run(body.format(release=".relaxed.gpu"), max_steps=100_000)
+    findings = run(body.format(release=".relaxed.gpu"), max_steps=100_000)
     check_found(
-        found, "races", FIRST + 3, "reads what CTA (0, 0, 0), warp 0, lane 0 writes at line 9, and no membar.gl"
+        findings, "races", FIRST + 3, "reads what CTA (0, 0, 0), warp 0, lane 0 writes at line 9, and no membar.gl"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hopper_kernel import STAGE, cluster_text, run, run_clusters, text
-from planted import check_found, edited, line_of
+from seeded_bugs import check_found, edited, line_of
 
 from warploom.dialect.isa.wgmma import MatrixDescriptor
 from warploom.runtime import WarploomError
@@ -68,10 +68,10 @@ def test_planted_bugs(old: str, new: str, check: str, at: str, nth: int, message
 
 def test_bytes_that_never_come_are_counted_in_the_deadlock() -> None:
     ptx = edited(text(), EXPECTED, f"[%full], {2 * STAGE + 16};")
-    found = check_found(
+    finding = check_found(
         run(ptx, checks="barriers"), "fault", line_of(ptx, "mbarrier.try_wait"), "deadlock", thread=False
     )
-    assert "for 0 more arrivals, and 16 bytes are missing" in found.message
+    assert "for 0 more arrivals, and 16 bytes are missing" in finding.message
 
 
 def test_a_product_that_nobody_waits_for() -> None:
@@ -109,7 +109,7 @@ def test_metadata_that_changes_while_a_product_reads_it() -> None:
     opcode = "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16"
     product = f"{opcode} {{%f0, %f1, %f2, %f3}}, %da, %db, %e, 0, 1, 1, 1, 0, 0;"
     ptx = edited(text(), FENCE, f".reg .b32 %e; mov.b32 %e, 0x44444444; {FENCE} {product}")
-    assert not [found for found in run(ptx) if "%e" in found.message]
+    assert not [finding for finding in run(ptx) if "%e" in finding.message]
     ptx = edited(ptx, COMMIT, f"{COMMIT} mov.b32 %e, 0x44444444;")
     check_found(run(ptx), "wgmma", line_of(ptx, COMMIT), "writes %e, which the product at line")
 
@@ -185,8 +185,8 @@ def test_the_right_cluster_is_silent() -> None:
 )
 def test_planted_bugs_of_a_cluster(old: str, new: str, check: str, message: str) -> None:
     assert old in cluster_text()
-    found = run_clusters(cluster_text().replace(old, new))
-    assert any(f.check == check and message in f.message and f.severity == "error" for f in found)
+    findings = run_clusters(cluster_text().replace(old, new))
+    assert any(f.check == check and message in f.message and f.severity == "error" for f in findings)
 
 
 FROM_REGISTERS = "{%a0, %a1, %a2, %a3}, %da, 1, -1"
@@ -215,8 +215,8 @@ def test_planted_bugs_of_a_cluster_at_their_lines(old: str, new: str, check: str
 
 
 def test_a_store_behind_a_fence_of_the_proxy_is_seen_by_a_product() -> None:
-    whole = f"@%first ld.shared.b32 %y, [as]; {WRITTEN.replace('bar.sync', 'fence.proxy.async; bar.sync')}"
-    assert run_clusters(edited(cluster_text(), FENCE, f"{whole} mov.b32 %y, 0x44444444; {FENCE}")) == ()
+    fenced = f"@%first ld.shared.b32 %y, [as]; {WRITTEN.replace('bar.sync', 'fence.proxy.async; bar.sync')}"
+    assert run_clusters(edited(cluster_text(), FENCE, f"{fenced} mov.b32 %y, 0x44444444; {FENCE}")) == ()
 
 
 def test_a_box_beside_its_alignment() -> None:

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from planted import KERNELS, MATMUL, check_found, edited, line_of, run
+from seeded_bugs import KERNELS, MATMUL, check_found, edited, line_of, run
 
 from warploom.runtime import compile
 from warploom.runtime.interp.machine.memory import Finding
@@ -100,12 +100,12 @@ def test_bugs_in_kernels_of_other_compilers(
     message: str,
 ) -> None:  # fmt: skip
     text = (KERNELS / f"{launch.__name__}.ptx").read_text()
-    found = launch(edited(text, old, new, which))
+    findings = launch(edited(text, old, new, which))
     if nth is not None:
-        check_found(found, check, line_of(text, at, nth), message, address=check == "races")
+        check_found(findings, check, line_of(text, at, nth), message, address=check == "races")
     else:
-        lines = [f for f in found if f.check == check and f.message.startswith(at) and message in f.message]
-        assert lines, found
+        lines = [f for f in findings if f.check == check and f.message.startswith(at) and message in f.message]
+        assert lines, findings
         assert all(at in text.splitlines()[f.line - 1] for f in lines)
 
 
@@ -122,8 +122,8 @@ def test_metadata_and_selectors_of_sparse_products() -> None:
     line = line_of(text, "mma.sp")
     one = check_found(mma_sparse(text, words), "fault", line, "metadata 0b0101 for chunk 0 of row 11 of A")
     assert (one.cta, one.warp, one.lane) == ((0, 0, 0), 0, 12)
-    found = mma_sparse(edited(text, "%r13, 0x0;", "%r13, 0x2;"), words)
-    check_found(found, "load", line, "operand f: expected 0 or 1, got 0x2", thread=False)
+    findings = mma_sparse(edited(text, "%r13, 0x0;", "%r13, 0x2;"), words)
+    check_found(findings, "load", line, "operand f: expected 0 or 1, got 0x2", thread=False)
 
 
 def test_metadata_of_lanes_that_give_none_may_be_anything() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from interpreted import program
-from planted import check_found
+from seeded_bugs import check_found
 
 from warploom.runtime.interp import InterpreterError
 from warploom.runtime.interp.machine.memory import Finding
@@ -75,8 +75,8 @@ def test_accesses_inside_of_their_variable_are_silent(body: str) -> None:
     ],
 )  # fmt: skip
 def test_overruns_into_the_next_variable_are_found(body: str, line: int, message: str, count: int) -> None:
-    found = check_found(run(body, "bounds"), "bounds", FIRST + line, message, address=True)
-    assert found.count == count
+    finding = check_found(run(body, "bounds"), "bounds", FIRST + line, message, address=True)
+    assert finding.count == count
 
 
 # Local memory that nobody wrote
@@ -124,5 +124,5 @@ def test_local_memory_that_was_written_is_silent(body: str) -> None:
 def test_local_memory_that_nobody_wrote(body: str, line: int, register: str, count: int) -> None:
     read = FIRST + body.split("\n").index(next(text for text in body.split("\n") if "ld.local" in text))
     message = f"{register} comes from local memory, which is read at line {read} before it is written"
-    found = check_found(run(body, "uninitialised"), "uninitialised", FIRST + line, message)
-    assert found.count == count
+    finding = check_found(run(body, "uninitialised"), "uninitialised", FIRST + line, message)
+    assert finding.count == count

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from interpreted import program
-from planted import check_found
+from seeded_bugs import check_found
 
 from warploom.runtime.interp import InterpreterError
 from warploom.runtime.interp.machine.memory import Finding
@@ -27,7 +27,9 @@ def run(body: str, threads: int = 64, checks: str = "all", **options: Any) -> tu
     return ()
 
 
-def found(body: str, check: str, line: int, message: str, threads: int = 64, *, thread: bool = True) -> Finding:
+def expect_finding(
+    body: str, check: str, line: int, message: str, threads: int = 64, *, thread: bool = True
+) -> Finding:
     findings = run(body, threads)
     return check_found(findings, check, FIRST_LINE + line - 1, message, thread=thread)
 
@@ -44,7 +46,9 @@ def test_a_barrier_orders_warps(sync: str) -> None:
 
 
 def test_nothing_orders_warps() -> None:
-    one = found(EXCHANGE.format(sync="bar.warp.sync -1;"), "races", 4, "reads what warp 1, lane 0 writes at line 8")
+    one = expect_finding(
+        EXCHANGE.format(sync="bar.warp.sync -1;"), "races", 4, "reads what warp 1, lane 0 writes at line 8"
+    )
     assert (one.warp, one.lane, one.address, one.count) == (0, 0, 128, 64)
 
 
@@ -52,24 +56,24 @@ def test_a_barrier_of_another_pair_does_not_order() -> None:
     """Warps 0 and 1 exchange, but meet 2 and 3."""
     sync = "and.b32 %r8, %r4, 1; add.u32 %r8, %r8, 1; bar.sync %r8, 64;"
     body = EXCHANGE.format(sync=sync)
-    found(body, "races", 4, "reads what warp", 128)
+    expect_finding(body, "races", 4, "reads what warp", 128)
     assert run(EXCHANGE.format(sync="shr.u32 %r8, %r4, 1; add.u32 %r8, %r8, 1; bar.sync %r8, 64;"), 128) == ()
 
 
 def test_overwriting_what_others_read() -> None:
     body = EXCHANGE.format(sync="bar.sync 0;") + "{end}\nst.shared.u32 [%r3], %r2;"
     assert run(body.format(end="bar.sync 0;")) == ()
-    found(body.format(end=""), "races", 5, "writes what warp 1, lane 0 reads at line 11")
+    expect_finding(body.format(end=""), "races", 5, "writes what warp 1, lane 0 reads at line 11")
 
 
 @pytest.mark.parametrize("store", ["st.shared.u32 [tile], %r4;", "st.shared.v2.u32 [tile], {%r5, %r4};"])
 def test_two_warps_write_one_word(store: str) -> None:
-    found(
+    expect_finding(
         f"mov.u32 %r5, 7;\n{store}", "races", 2, "writes what warp 1, lane 31 writes at line 9, and nothing orders them"
     )
     assert run(f"mov.u32 %r5, 7;\n{store}", 32) == ()
     later = f"mov.u32 %r5, 7; setp.lt.u32 %p1, %r1, 32; @%p1 bra LATER;\n{store}\nLATER: {store}"
-    found(later, "races", 3, "writes what warp 1, lane 31 writes at line 9")
+    expect_finding(later, "races", 3, "writes what warp 1, lane 31 writes at line 9")
 
 
 @pytest.mark.parametrize("store", ["st.shared.u32 [tile], %r5;", "st.shared.v2.u32 [tile], {%r5, 9};"])
@@ -102,31 +106,31 @@ def test_lanes_are_ordered(sync: str) -> None:
 
 
 def test_lanes_are_not_ordered_by_themselves() -> None:
-    one = found(LANES.format(sync=""), "races", 4, "reads what warp 0, lane 1 writes at line 8", 32)
+    one = expect_finding(LANES.format(sync=""), "races", 4, "reads what warp 0, lane 1 writes at line 8", 32)
     assert (one.warp, one.lane, one.address) == (0, 0, 4)
 
 
 def test_part_of_a_warp_is_ordered() -> None:
     """The lower half synchronises; lanes 0 and 1 exchange, lanes 16 and 17 do, too, without."""
     sync = "setp.lt.u32 %p1, %r1, 16; @%p1 bar.warp.sync 0xFFFF;"
-    one = found(LANES.format(sync=sync), "races", 4, "reads what warp 0, lane 17 writes", 32)
+    one = expect_finding(LANES.format(sync=sync), "races", 4, "reads what warp 0, lane 17 writes", 32)
     assert (one.lane, one.count) == (16, 16)
 
 
 def test_overwriting_what_another_lane_read() -> None:
     body = LANES.format(sync="bar.warp.sync -1;") + "{end}\nst.shared.u32 [%r3], %r2;"
     assert run(body.format(end="bar.warp.sync -1;"), 32) == ()
-    found(body.format(end=""), "races", 5, "writes what warp 0, lane 1 reads", 32)
+    expect_finding(body.format(end=""), "races", 5, "writes what warp 0, lane 1 reads", 32)
     start = "st.shared.u32 [%r3], %r1; bar.warp.sync -1;"
     broadcast = f"{start} ld.shared.u32 %r7, [tile];{{sync}}\nst.shared.u32 [%r3], %r2;"
     assert run(broadcast.format(sync="bar.warp.sync -1;"), 32) == ()
-    found(broadcast.format(sync=""), "races", 2, "writes what several lanes of warp 0 read at line 8", 32)
+    expect_finding(broadcast.format(sync=""), "races", 2, "writes what several lanes of warp 0 read at line 8", 32)
 
 
 def test_a_race_names_two_threads() -> None:
     """Where two warps write in one step what both have read, each races with the other."""
     start = "st.shared.u32 [%r3], %r1; bar.sync 0; and.b32 %r5, %r1, 31; setp.eq.u32 %p1, %r5, 0;"
-    one = found(
+    one = expect_finding(
         f"{start} @%p1 ld.shared.u32 %r7, [tile];\n@%p1 st.shared.u32 [tile], %r1;", "races", 2, "reads at line"
     )
     assert (one.warp, one.lane) == (0, 0)
@@ -155,12 +159,12 @@ def test_what_is_made_of_others_values_may_go_over_them(name: str) -> None:
     ):
         assert run(OVER.format(exchange=exchange, store=store), 32) == ()
     message = "writes what warp 0, lane 1 reads at line 9"
-    found(OVER.format(exchange=exchange, store="st.shared.u32 [%r6], %r1;"), "races", 4, message, 32)
+    expect_finding(OVER.format(exchange=exchange, store="st.shared.u32 [%r6], %r1;"), "races", 4, message, 32)
     unread = EXCHANGES[name].format(value="%r9", mask=-1, guard="")
-    found(OVER.format(exchange=unread, store="st.shared.u32 [%r6], %r8;"), "races", 4, message, 32)
+    expect_finding(OVER.format(exchange=unread, store="st.shared.u32 [%r6], %r8;"), "races", 4, message, 32)
     half = EXCHANGES[name].format(value="%r7", mask="0x55555555", guard="@%p3 ")
     half = f"and.b32 %r10, %r1, 1; setp.eq.u32 %p3, %r10, 0; {half}"
-    found(OVER.format(exchange=half, store="st.shared.u32 [%r6], %r8;"), "races", 4, message, 32)
+    expect_finding(OVER.format(exchange=half, store="st.shared.u32 [%r6], %r8;"), "races", 4, message, 32)
 
 
 def test_a_product_of_matrices_exchanges_too() -> None:
@@ -170,7 +174,7 @@ ld.shared.u32 %r7, [%r3]; xor.b32 %r5, %r2, 4; mov.u32 %r6, tile; add.u32 %r6, %
 mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {{%f2, %f3, %f4, %f5}}, {{{a}, {a}}}, {{{a}}}, {{%f1, %f1, %f1, %f1}};
 st.shared.f32 [%r6], %f2;"""
     assert run(body.format(a="%r7"), 32) == ()
-    found(body.format(a="%r1"), "races", 4, "writes what warp 0, lane 1 reads at line 9", 32)
+    expect_finding(body.format(a="%r1"), "races", 4, "writes what warp 0, lane 1 reads at line 9", 32)
 
 
 # Atomics, fences
@@ -180,8 +184,10 @@ def test_atomics_do_not_race_with_atomics() -> None:
     start = "setp.eq.u32 %p1, %r1, 0; mov.u32 %r5, 0; @%p1 st.shared.u32 [tile], %r5; bar.sync 0;"
     body = f"{start} red.shared.add.u32 [tile], 1;{{sync}}\nld.shared.u32 %r6, [tile];"
     assert run(body.format(sync="bar.sync 0;")) == ()
-    found(body.format(sync=""), "races", 2, "reads what warp")
-    found(f"{start.replace('bar.sync 0;', '')}\nred.shared.add.u32 [tile], 1;", "races", 2, "updates what warp 0")
+    expect_finding(body.format(sync=""), "races", 2, "reads what warp")
+    expect_finding(
+        f"{start.replace('bar.sync 0;', '')}\nred.shared.add.u32 [tile], 1;", "races", 2, "updates what warp 0"
+    )
 
 
 FLAG = """mov.u32 %r5, 0; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [tile+1024], %r5; bar.sync 0;
@@ -205,7 +211,7 @@ def test_a_flag_orders_with_fences(load: str, fence: str, release: str, store: s
     assert run(FLAG.format(**options)) == ()
     for name, weaker in (("load", "relaxed.cta"), ("fence", ""), ("release", ""), ("store", "relaxed.cta")):
         if options[name] not in (weaker, "volatile", "relaxed.cta"):
-            found(FLAG.format(**{**options, name: weaker}), "races", 4, "reads what warp 1")
+            expect_finding(FLAG.format(**{**options, name: weaker}), "races", 4, "reads what warp 1")
 
 
 COUNTER = """mov.u32 %r5, 0; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [tile+1024], %r5; bar.sync 0;
@@ -221,8 +227,8 @@ ONE_BY_ONE = "D: setp.lt.u32 %p4, %r4, 1; @%p4 bra E; sub.u32 %r4, %r4, 1; bra D
 def test_the_last_warp_at_a_counter_knows_what_all_did(late: str) -> None:
     """Each update goes on with what the one before told, also when warps come to it in one step."""
     assert run(COUNTER.format(**FENCES, late=late), 96) == ()
-    whole = {**FENCES, "atom": "atom.acq_rel.cta.shared.add.u32", "release": "", "acquire": ""}
-    assert run(COUNTER.format(**whole, late=late), 96) == ()
+    ordered = {**FENCES, "atom": "atom.acq_rel.cta.shared.add.u32", "release": "", "acquire": ""}
+    assert run(COUNTER.format(**ordered, late=late), 96) == ()
     half = {**FENCES, "atom": "atom.acquire.cta.shared.add.u32", "acquire": ""}
     assert run(COUNTER.format(**half, late=late), 96) == ()
 
@@ -233,7 +239,7 @@ def test_the_last_warp_at_a_counter_knows_what_all_did(late: str) -> None:
     [{"release": ""}, {"acquire": ""}, {"atom": "atom.relaxed.cta.shared.add.u32", "acquire": ""}, {"last": "1"}],
 )
 def test_a_counter_without_fences_or_not_the_last(wrong: dict[str, str], late: str) -> None:
-    found(COUNTER.format(**{**FENCES, **wrong}, late=late), "races", 4, "reads what warp", 96)
+    expect_finding(COUNTER.format(**{**FENCES, **wrong}, late=late), "races", 4, "reads what warp", 96)
 
 
 ENDING = """setp.eq.u32 %p1, %r1, 0; mov.u32 %r5, 64; @%p1 mbarrier.init.shared.b64 [full], %r5; mov.u32 %r6, 0;
@@ -248,9 +254,9 @@ def test_the_end_of_an_object_behind_a_counter() -> None:
     """As the destructor of libcu++'s pipeline has it: lanes meet at `match`, the last of their leaders ends it."""
     start = "mov.u64 %rd1, 5; "
     assert run(start + ENDING.format(elect=ELECT, fence="fence.sc.cta;")) == ()
-    found(start + ENDING.format(elect="", fence="fence.sc.cta;"), "races", 5, "writes what warp 1, lane 31")
+    expect_finding(start + ENDING.format(elect="", fence="fence.sc.cta;"), "races", 5, "writes what warp 1, lane 31")
     late = ENDING.format(elect=ELECT, fence="").replace("setp.ne.u32 %p3, %r6, 1;", "setp.ne.u32 %p3, %r6, 0;")
-    found(start + late, "races", 5, "writes what warp 1, lane 31 writes at line 9")
+    expect_finding(start + late, "races", 5, "writes what warp 1, lane 31 writes at line 9")
 
 
 # mbarrier: two warps, the second makes 4 tiles of one buffer, the first uses them
@@ -274,45 +280,45 @@ def test_a_pipeline_of_mbarriers_is_silent() -> None:
 
 
 def test_a_pipeline_that_does_not_wait() -> None:
-    found(
+    expect_finding(
         PIPELINE.format(full="", empty=EMPTY),
         "uninitialised",
         4,
         "%r8 comes from shared memory at 0x80, which is read at line 11",
     )
-    found(PIPELINE.format(full=FULL, empty=""), "races", 4, "reads what warp 1, lane 0 writes at line 15")
+    expect_finding(PIPELINE.format(full=FULL, empty=""), "races", 4, "reads what warp 1, lane 0 writes at line 15")
 
 
 def test_a_pipeline_that_waits_for_the_wrong_phase() -> None:
     wrong = PIPELINE.replace("and.b32 %r7, %r6, 1; {full}", "and.b32 %r7, %r6, 1; xor.b32 %r7, %r7, 1; {full}")
-    found(wrong.format(full=FULL, empty=EMPTY), "uninitialised", 4, "%r8 comes from shared memory at 0x80")
+    expect_finding(wrong.format(full=FULL, empty=EMPTY), "uninitialised", 4, "%r8 comes from shared memory at 0x80")
     wrong = PIPELINE.replace("xor.b32 %r7, %r7, 1; {empty}", "mov.u32 %r7, 1; {empty}")
     assert any(f.check == "races" for f in run(wrong.format(full=FULL, empty=EMPTY), max_steps=20000))
 
 
 def test_objects_are_made_before_others_use_them() -> None:
     body = PIPELINE.format(full=FULL, empty=EMPTY).replace("bar.sync 0;", "")
-    found(body, "races", 3, "updates what warp 0, lane 0 writes")
+    expect_finding(body, "races", 3, "updates what warp 0, lane 0 writes")
 
 
 # Barriers that threads do not agree on
 
 
 def test_more_threads_than_a_barrier_expects() -> None:
-    one = found("bar.sync 1, 64;", "barriers", 1, "96 threads come to barrier 1, which expects 64", 96)
+    one = expect_finding("bar.sync 1, 64;", "barriers", 1, "96 threads come to barrier 1, which expects 64", 96)
     assert one.cta == (0, 0, 0)
 
 
 def test_different_counts() -> None:
     body = "setp.ge.u32 %p1, %r1, 32; @%p1 bra OTHER;\nbar.sync 1, 64; bra END;\nOTHER: bar.sync 1, 96;\nEND:"
-    one = found(body, "barriers", 3, "barrier 1 expects 96 threads here and 64 threads at line 9", 96)
+    one = expect_finding(body, "barriers", 3, "barrier 1 expects 96 threads here and 64 threads at line 9", 96)
     assert one.warp == 1
     body = body.replace("bar.sync 1, 96", "bar.sync 1")
-    found(body, "barriers", 3, "barrier 1 expects all threads here and 64 threads at line 9")
+    expect_finding(body, "barriers", 3, "barrier 1 expects all threads here and 64 threads at line 9")
 
 
 def test_more_than_the_cta_has() -> None:
-    found("bar.sync 0, 128;", "barriers", 1, "barrier 0 expects 128 threads, the CTA has 64")
+    expect_finding("bar.sync 0, 128;", "barriers", 1, "barrier 0 expects 128 threads, the CTA has 64")
 
 
 def notes(body: str, threads: int = 64) -> tuple[Finding, ...]:
@@ -355,7 +361,9 @@ def test_member_masks(name: str) -> None:
     line, instruction = FIRST_LINE + 1, MASKED[name]
     assert notes(start + instruction.format(-1)) == ()
     assert notes(f"{start}@%p1 {instruction.format('0xFFFF')}") == ()
-    one = found(start + instruction.format("0xFFFF"), "barriers", 2, "lane 16, which its member mask 0xffff lacks")
+    one = expect_finding(
+        start + instruction.format("0xFFFF"), "barriers", 2, "lane 16, which its member mask 0xffff lacks"
+    )
     assert (one.warp, one.lane, one.count) == (0, 16, 32)
     (note,) = notes(f"setp.lt.u32 %p2, %r1, 40; setp.lt.u32 %p1, %r1, 48; @!%p1 exit;\n{instruction.format(-1)}")
     assert (note.severity, note.check, note.line) == ("note", "barriers", line)
@@ -369,7 +377,9 @@ def test_a_value_of_a_lane_that_takes_no_part() -> None:
     assert run(body.format("0xFFFF", ""), 32, "uninitialised") == ()
     assert run(body.format("0xFFFF", store.format("setp.lt.u32 %p2, %r1, 8; @%p2 ")), 32, "uninitialised") == ()
     text = body.format("0xFFFF", store.format(""))
-    one = found(text, "uninitialised", 4, "%r5 comes from the shfl at line 9, of a lane that takes no part in it", 32)
+    one = expect_finding(
+        text, "uninitialised", 4, "%r5 comes from the shfl at line 9, of a lane that takes no part in it", 32
+    )
     assert (one.lane, one.count) == (8, 8)
 
 
@@ -377,7 +387,7 @@ def test_arriving_twice() -> None:
     body = """setp.ge.u32 %p1, %r1, 32; @%p1 bra WAIT; bar.arrive 1, 96;
 bar.arrive 1, 96; bra END;
 WAIT: setp.lt.u32 %p1, %r1, 64; @%p1 bra END; bar.sync 1, 96; END:"""
-    found(body, "barriers", 2, "comes to barrier 1 again before it is complete; it came there at line 8", 96)
+    expect_finding(body, "barriers", 2, "comes to barrier 1 again before it is complete; it came there at line 8", 96)
 
 
 def test_producers_and_consumers_on_named_barriers() -> None:
@@ -390,13 +400,15 @@ st.shared.u32 [%r3], %r6; bar.arrive 1, 64;
 add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, 4; @%p4 bra MAKE; END:"""
     start = "setp.lt.u32 %p5, %r1, 32; @%p5 bar.arrive 2, 64; "
     assert run(start + body.format(full="bar.sync 1, 64;", empty="bar.sync 2, 64;")) == ()
-    found(body.format(full="bar.sync 1, 64;", empty=""), "races", 6, "writes what warp 0, lane 0 reads")
-    found(start + body.format(full="", empty="bar.sync 2, 64;"), "races", 6, "writes what warp 0, lane 0 reads")
+    expect_finding(body.format(full="bar.sync 1, 64;", empty=""), "races", 6, "writes what warp 0, lane 0 reads")
+    expect_finding(
+        start + body.format(full="", empty="bar.sync 2, 64;"), "races", 6, "writes what warp 0, lane 0 reads"
+    )
 
 
 def test_a_warp_divided_at_a_barrier_is_a_fault() -> None:
     body = "setp.lt.u32 %p1, %r1, 40; @%p1 bar.sync 0; @!%p1 bar.sync 0;"
-    found(body, "fault", 1, "bar.sync must be executed by all lanes of a warp together; lane 8 takes no part")
+    expect_finding(body, "fault", 1, "bar.sync must be executed by all lanes of a warp together; lane 8 takes no part")
 
 
 # Functions, and registers that pass through them
@@ -406,8 +418,8 @@ def test_registers_pass_through_functions() -> None:
     function = ".func (.reg .b32 %out) twice(.reg .b32 %in) { add.u32 %out, %in, %in; }\n"
     body = "call (%r5), twice, ({});\nst.shared.u32 [%r3], %r5;"
 
-    def findings(given: str) -> tuple[Finding, ...]:
-        text = f"{TILE}\n{THREAD}\n{body.format(given)}"
+    def findings(value: str) -> tuple[Finding, ...]:
+        text = f"{TILE}\n{THREAD}\n{body.format(value)}"
         try:
             program(text, module=function).launch("k", (1, 1, 1), (32, 1, 1), [], checks="all")
         except InterpreterError as error:

@@ -57,10 +57,10 @@ def stored(statements: list[str], product: str = PRODUCT.replace("%q9", "[%r7]")
 
 def test_the_right_kernels_are_silent() -> None:
     kernel().run()
-    found = stored(HALVES).run().view(np.float32)
+    result = stored(HALVES).run().view(np.float32)
     halves = kernel().image[4096:].view(np.float16).astype(np.float64)
-    assert np.isclose(np.sort(found[5])[-1], max(found[77]))
-    assert np.isclose(found[0].sum(), halves.sum(), atol=1e-3)
+    assert np.isclose(np.sort(result[5])[-1], max(result[77]))
+    assert np.isclose(result[0].sum(), halves.sum(), atol=1e-3)
 
 
 def fails(bad: Kernel, line: str, message: str, checks: str | None = "all") -> None:
@@ -194,7 +194,7 @@ PUBLIC = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("bad", "line", "message"), [found[1:] for found in PUBLIC], ids=[url for url, *_ in PUBLIC])
+@pytest.mark.parametrize(("bad", "line", "message"), [bug[1:] for bug in PUBLIC], ids=[url for url, *_ in PUBLIC])
 def test_public_bugs(bad: Kernel, line: str, message: str) -> None:
     fails(bad, line, message, "strict")
 
@@ -203,9 +203,9 @@ def test_a_commit_for_other_ctas_than_the_product() -> None:
     """https://github.com/tile-ai/tilelang/pull/2287: the product is of one CTA, its commit of two; ptxas refuses it."""
     bad = kernel({COMMIT: COMMIT.replace("group::1", "group::2")}).text()
     line = next(i for i, text in enumerate(bad.splitlines(), 1) if "tcgen05.commit" in text)
-    found = [(d.line, d.message) for d in check_ptx(bad)]
-    assert [number for number, _ in found] == [line]
-    assert "expected .cta_group::1 as at line 37: a function has one of both" in found[0][1]
+    diagnostics = [(d.line, d.message) for d in check_ptx(bad)]
+    assert [number for number, _ in diagnostics] == [line]
+    assert "expected .cta_group::1 as at line 37: a function has one of both" in diagnostics[0][1]
     assert not check_ptx(kernel().text())
 
 

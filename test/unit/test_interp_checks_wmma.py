@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from interpreted import program
-from planted import KERNELS, check_found, edited, line_of
-from planted import run as launch
+from seeded_bugs import KERNELS, check_found, edited, line_of
+from seeded_bugs import run as launch
 
 from warploom.runtime.interp import InterpreterError
 from warploom.runtime.interp.machine.memory import Finding
@@ -39,7 +39,7 @@ def run(body: str, checks: str = "all") -> tuple[Finding, ...]:
     return ()
 
 
-def found(body: str, line: int, message: str) -> None:
+def expect_finding(body: str, line: int, message: str) -> None:
     check_found(run(body), "wmma", FIRST_LINE + 3 + line - 1, message)
 
 
@@ -112,14 +112,14 @@ def test_right_uses_are_silent(body: str) -> None:
     ],
 )  # fmt: skip
 def test_wrong_uses_are_found(body: str, line: int, message: str) -> None:
-    found(body, line, message)
+    expect_finding(body, line, message)
 
 
 def test_the_result_of_ldmatrix_is_no_fragment() -> None:
     body = """.shared .align 16 .b8 tile[512]; mov.u32 %r5, 0; shl.b32 %r6, %r1, 4; mov.u32 %r7, tile;
 add.u32 %r7, %r7, %r6; st.shared.v4.u32 [%r7], {%r5, %r5, %r5, %r5}; bar.warp.sync -1;
 ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%a0, %a1, %a2, %a3}, [%r7];"""
-    found(f"{body}\n{MULTIPLY}", 4, "takes %a0, a result of ldmatrix, as register 0 of a row m16n16k16")
+    expect_finding(f"{body}\n{MULTIPLY}", 4, "takes %a0, a result of ldmatrix, as register 0 of a row m16n16k16")
 
 
 def run_gemm(text: str) -> tuple[Finding, ...]:

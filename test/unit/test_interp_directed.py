@@ -52,8 +52,8 @@ def square_root(form: Format, x: int, mode: str) -> int:
     if isinstance(value, float):
         return form.infinity
     scaled = value * Fraction(2) ** 2400
-    whole = scaled.numerator // scaled.denominator
-    root = math.isqrt(whole)
+    quotient = scaled.numerator // scaled.denominator
+    root = math.isqrt(quotient)
     inexact = root * root != scaled
     return form.word(Fraction(2 * root + inexact, 2) / Fraction(2) ** 1200, mode)
 

@@ -302,7 +302,7 @@ def test_floats_to_integers(form: Format, to: str) -> None:
     low, top = (-(1 << bits - 1), (1 << bits - 1) - 1) if to[0] == "s" else (0, (1 << bits) - 1)
     a = form.words()
     rounds: dict[str, Callable[[Fraction], int]] = {"rni": round, "rzi": int, "rmi": math.floor, "rpi": math.ceil}
-    for mode, whole in rounds.items():
+    for mode, rounding in rounds.items():
         got = apply(f"cvt.{mode}.{to}.{form.name} %d, %a;", f"u{bits // 8}", a)
         for x, word in zip(a.tolist(), got.tolist(), strict=True):
             value = form.value(x)
@@ -311,7 +311,7 @@ def test_floats_to_integers(form: Format, to: str) -> None:
             elif isinstance(value, float):
                 expected = top if value > 0 else low
             else:
-                expected = min(max(whole(Fraction(value)), low), top)
+                expected = min(max(rounding(Fraction(value)), low), top)
             assert word == expected & ((1 << bits) - 1), (mode, hex(x))
 
 
@@ -321,15 +321,15 @@ def test_floats_beside_the_ends_of_integers(form: Format, to: str) -> None:
     """Numbers around the least and the greatest integer, and around zero; 8 bits are extended in their register."""
     bits = int(to[1:])
     low, top = (-(1 << bits - 1), (1 << bits - 1) - 1) if to[0] == "s" else (0, (1 << bits) - 1)
-    beside = [Fraction(n, 4) for end in (low, 0, top) for n in range(4 * end - 9, 4 * end + 10)]
-    words = {form.word(x, mode) for x in beside for mode in ("rm", "rp")}
+    values = [Fraction(n, 4) for end in (low, 0, top) for n in range(4 * end - 9, 4 * end + 10)]
+    words = {form.word(x, mode) for x in values for mode in ("rm", "rp")}
     near = {w + step for w in words for step in (-1, 0, 1) if 0 <= w + step < 1 << form.bits}
     a = np.array(sorted(w for w in near if isinstance(form.value(w), Fraction)), f"u{form.bits // 8}")
     rounds: dict[str, Callable[[Fraction], int]] = {"rni": round, "rzi": int, "rmi": math.floor, "rpi": math.ceil}
     wide = max(bits, 16)
-    for mode, whole in rounds.items():
+    for mode, rounding in rounds.items():
         got = apply(f"cvt.{mode}.{to}.{form.name} %d, %a;", f"u{wide // 8}", a)
-        expected = [min(max(whole(Fraction(form.value(x))), low), top) for x in a.tolist()]
+        expected = [min(max(rounding(Fraction(form.value(x))), low), top) for x in a.tolist()]
         assert got.tolist() == [x & ((1 << wide) - 1) for x in expected], mode
 
 
@@ -361,12 +361,12 @@ def test_integers_to_floats(form: Format, origin: str) -> None:
 def test_floats_to_whole_floats() -> None:
     a = F32.words()
     rounds: dict[str, Callable[[Fraction], int]] = {"rni": round, "rzi": int, "rmi": math.floor, "rpi": math.ceil}
-    for mode, whole in rounds.items():
+    for mode, rounding in rounds.items():
 
-        def model(x: int, whole: Callable[[Fraction], int] = whole) -> int:
+        def model(x: int, nearest: Callable[[Fraction], int] = rounding) -> int:
             value = F32.value(x)
             return F32.word(
-                value if isinstance(value, float) else Fraction(whole(Fraction(value))), "rn", negative(x, F32)
+                value if isinstance(value, float) else Fraction(nearest(Fraction(value))), "rn", negative(x, F32)
             )
 
         compare(f"cvt.{mode}.f32.f32", F32, model, a)

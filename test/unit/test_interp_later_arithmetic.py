@@ -24,16 +24,16 @@ RUBIN = "sm_107a"
 def words(count: int = 400) -> Array:
     """Random words, with the ends of bytes and of halves mixed in."""
     ends = [0, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x80808080, 0x7F7F7F7F, 0x80008000, 0x7FFF7FFF, 0xFFFFFFFF]
-    found = RANDOM.integers(0, 1 << 32, count).astype(np.uint32)
-    found[: len(ends)] = ends
-    return RANDOM.permutation(found)
+    words = RANDOM.integers(0, 1 << 32, count).astype(np.uint32)
+    words[: len(ends)] = ends
+    return RANDOM.permutation(words)
 
 
 def elements(word: int, type: str) -> list[int]:
     """The integers of a word, from the low end."""
     kind, size, count = type[0], *map(int, type[1:].split("x"))
-    found = [word >> size * i & (1 << size) - 1 for i in range(count)]
-    return [v - (1 << size) if kind == "s" and v >> size - 1 else v for v in found]
+    parts = [word >> size * i & (1 << size) - 1 for i in range(count)]
+    return [v - (1 << size) if kind == "s" and v >> size - 1 else v for v in parts]
 
 
 def packed(numbers: Sequence[int], type: str) -> int:
@@ -172,7 +172,7 @@ def towards_zero(name: str, value: Fraction | float, sign: bool) -> int:
 def test_narrow_floats_of_sm_107(name: str, words: str) -> None:
     """Rounded towards zero, without -0, divided by a power of two."""
     a = tried(name)
-    b, held = RANDOM.permutation(a), 4 if name == "e2m1" else 8
+    b, width = RANDOM.permutation(a), 4 if name == "e2m1" else 8
     scales = RANDOM.integers(90, 160, a.size).astype(np.uint8)
     scales[:3] = 0, 254, 255
     scaled = words.endswith("scaled")
@@ -187,18 +187,18 @@ def test_narrow_floats_of_sm_107(name: str, words: str) -> None:
             value = value if isinstance(value, float) else value / Fraction(2) ** (factor - 127)
         if "relu" in words and sign and not is_nan(F32, x):
             return 0
-        found = code(name, value, sign)
-        return 0 if "pzo" in words and found == 1 << bits(name) - 1 else found
+        rounded_code = code(name, value, sign)
+        return 0 if "pzo" in words and rounded_code == 1 << bits(name) - 1 else rounded_code
 
     spelling = words.replace("scaled", "scaled::n1::ue8m0")
     operands = [a, b, scales] if scaled else [a, b]
     names = "%a, %b, %c" if scaled else "%a, %b"
-    got = apply(f"cvt.{spelling}.{name}x2.f32 %d, {names};", f"u{held // 4}", *operands, target=RUBIN)
+    got = apply(f"cvt.{spelling}.{name}x2.f32 %d, {names};", f"u{width // 4}", *operands, target=RUBIN)
     rows = zip(a.view("u4").tolist(), b.view("u4").tolist(), scales.tolist(), got.tolist(), strict=True)
     for x, y, factor, d in rows:
-        expected = model(x, factor) << held | model(y, factor)
+        expected = model(x, factor) << width | model(y, factor)
         if scaled and factor == 255:
-            signs = (1 << bits(name) - 1) * ((1 << held) + 1)
+            signs = (1 << bits(name) - 1) * ((1 << width) + 1)
             expected, d = expected & ~signs, d & ~signs
         assert d == expected, (hex(x), hex(y), factor)
 
@@ -207,12 +207,12 @@ def test_narrow_floats_of_sm_107(name: str, words: str) -> None:
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_narrow_floats_from_and_to_bf16(name: str) -> None:
     halves = np.concatenate([np.arange(0, 1 << 16, 7), [0x7F80, 0xFF80, 0x7FFF]]).astype(np.uint32)
-    held = 4 if name == "e2m1" else 8
+    width = 4 if name == "e2m1" else 8
     pairs = halves | halves[::-1] << np.uint32(16)
-    got = apply(f"cvt.rn.satfinite.{name}x2.bf16x2 %d, %a;", f"u{held // 4}", pairs, target="sm_100a")
+    got = apply(f"cvt.rn.satfinite.{name}x2.bf16x2 %d, %a;", f"u{width // 4}", pairs, target="sm_100a")
     codes = [nearest(name, BF16.value(int(x)), bool(x >> 15)) for x in halves]
-    assert got.tolist() == [y << held | x for x, y in zip(codes, codes[::-1], strict=True)]
-    codes = np.arange(0, 1 << 2 * held, 1 if held == 4 else 41).astype(f"u{held // 4}")
+    assert got.tolist() == [y << width | x for x, y in zip(codes, codes[::-1], strict=True)]
+    codes = np.arange(0, 1 << 2 * width, 1 if width == 4 else 41).astype(f"u{width // 4}")
     scales = RANDOM.integers(100, 150, (2, codes.size))
     factors = (scales[0] << 8 | scales[1]).astype(np.uint16)
     got = halved(
@@ -220,7 +220,7 @@ def test_narrow_floats_from_and_to_bf16(name: str) -> None:
     )
     table, sign = values(name), 1 << bits(name) - 1
     for code, (low, high), upper, lower in zip(codes.tolist(), got, *scales.tolist(), strict=True):
-        for part, word, factor in ((code & (1 << held) - 1, low, lower), (code >> held, high, upper)):
+        for part, word, factor in ((code & (1 << width) - 1, low, lower), (code >> width, high, upper)):
             part &= 2 * sign - 1
             if part & sign - 1 < len(table):
                 value = table[part & sign - 1] * Fraction(2) ** (factor - 127) * (-1 if part & sign else 1)
@@ -317,19 +317,19 @@ def chosen(group: Sequence[int], kind: str, selection: str) -> list[int]:
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("index", [2, 4])
 def test_two_of_four_elements_stay(bits: int, index: int) -> None:
-    given = [words(256) for _ in range(4)]
+    drawn = [words(256) for _ in range(4)]
     kinds = KINDS[f"b{bits}"]
     narrow = RANDOM.integers(0, len(kinds), 256)
-    for word in given:
+    for word in drawn:
         word &= np.where(narrow >= 4, np.uint32(0x3F3F3F3F), np.uint32(0xFFFFFFFF))
     descriptors = (narrow << 2 | RANDOM.integers(0, 4, 256)).astype(np.uint32)
     codes = -(-2 * index // bits)
     places = ", ".join(["%m0", "%m1"][:codes])
     call = f"spcompress.b{bits}.b{index}.sp::2:4.x2 {{{places}}}, {{%v0, %v1}}, {{%a, %b, %c, %e}}, %f;"
-    out = [apply(f"{call} mov.b32 %d, {name};", "u4", *given, descriptors, keep=".reg .b32 %m<2>, %v<2>;", target=RUBIN)
+    out = [apply(f"{call} mov.b32 %d, {name};", "u4", *drawn, descriptors, keep=".reg .b32 %m<2>, %v<2>;", target=RUBIN)
            for name in ("%m0", "%v0", "%v1")]  # fmt: skip
     for thread in range(256):
-        fields = [int(w[thread]) >> at & (1 << bits) - 1 for w in given for at in range(0, 32, bits)]
+        fields = [int(w[thread]) >> at & (1 << bits) - 1 for w in drawn for at in range(0, 32, bits)]
         kind, selection = (
             kinds[int(descriptors[thread]) >> 2],
             ("max", "maxabs", "min", "minabs")[descriptors[thread] & 3],
@@ -386,8 +386,8 @@ def test_what_sparse_registers_are_refused() -> None:
 
 @pytest.mark.parametrize(("operation", "absolute", "nan"), [("max", ".abs", ".NaN"), ("min", "", ""), ("max", "", "")])
 def test_loads_of_two_of_four_words(operation: str, absolute: str, nan: str) -> None:
-    given = [words(32) for _ in range(4)]
-    given[0][:4] = (0x7FC00000, 0x80000000, 0, 0xFFFFFFFF)
+    arrays = [words(32) for _ in range(4)]
+    arrays[0][:4] = (0x7FC00000, 0x80000000, 0, 0xFFFFFFFF)
     opcode = f"tcgen05.ld.red.spcompress.sync.aligned.32x32b.x4.{operation}{absolute}.sp::2:4{nan}.f32.b2"
     body = """mov.u32 %w, slot; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%w], 32; bar.sync 0;
         ld.shared.b32 %t, [slot]; tcgen05.st.sync.aligned.32x32b.x4.b32 [%t], {%a, %b, %c, %e};
@@ -397,11 +397,11 @@ def test_loads_of_two_of_four_words(operation: str, absolute: str, nan: str) -> 
     keep = ".shared .b32 slot; .reg .b32 %m, %v<2>, %s, %t, %w;"
     # Half of the threads of a CTA leave before: one warp is there.
     m, v0, v1, s = (
-        apply(f"{body} mov.b32 %d, {r};", "u4", *given, keep=keep, target=RUBIN) for r in ["%m", "%v0", "%v1", "%s"]
+        apply(f"{body} mov.b32 %d, {r};", "u4", *arrays, keep=keep, target=RUBIN) for r in ["%m", "%v0", "%v1", "%s"]
     )
     total = {"max": (np.fmax, np.maximum), "min": (np.fmin, np.minimum)}[operation][bool(nan)]
     for lane in range(32):
-        group = [int(word[lane]) for word in given]
+        group = [int(word[lane]) for word in arrays]
         places = chosen(group, "f32", operation + absolute)
         assert [int(m[lane]), int(v0[lane]), int(v1[lane])] == [places[0] | places[1] << 2, *(group[p] for p in places)]
         numbers = np.array(group, np.uint32) & (0x7FFFFFFF if absolute else 0xFFFFFFFF)

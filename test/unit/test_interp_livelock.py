@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from interpreted import program
-from planted import check_found
+from seeded_bugs import check_found
 
 from warploom.runtime.interp import InterpreterError
 from warploom.runtime.interp.machine.memory import Finding
@@ -69,9 +69,9 @@ def test_what_nobody_will_write_is_not_polled_for_ever(body: str, grid: int, mes
 
 def test_findings_come_with_a_livelock() -> None:
     body = SHARED.replace("bar.sync 0;", "")
-    found = run(body, checks="races")
-    check_found(found, "races", FIRST + 1, "reads what warp 0, lane 0 writes")
-    check_found(found, "fault", FIRST + 1, START, thread=False)
+    findings = run(body, checks="races")
+    check_found(findings, "races", FIRST + 1, "reads what warp 0, lane 0 writes")
+    check_found(findings, "fault", FIRST + 1, START, thread=False)
 
 
 COUNT = "@%p0 red.release.gpu.global.add.u32 [%rd1+8], 1; mov.u32 %r6, %nctaid.x;\n{late}"

@@ -51,12 +51,12 @@ def registers(prefix: str, start: int, count: int) -> str:
     return "{" + ", ".join(f"%{prefix}{start + i}" for i in range(count)) + "}"
 
 
-def transfer(way: str, name: str, start: int, count: int) -> str:
+def transfer(moved: str, name: str, start: int, count: int) -> str:
     """Moves `count` words of each thread between registers %r<start> and on and the array `name`."""
     text = f"ld.param.u64 %rd1, [{name}]; mad.wide.u32 %rd1, %r0, {4 * count}, %rd1;"
     for i in range(count):
         place, register = f"[%rd1+{4 * i}]", f"%r{start + i}"
-        text += f"ld.global.b32 {register}, {place};" if way == "ld" else f"st.global.b32 {place}, {register};"
+        text += f"ld.global.b32 {register}, {place};" if moved == "ld" else f"st.global.b32 {place}, {register};"
     return text
 
 

@@ -79,8 +79,8 @@ def test_operands_through_registers(row: Row) -> None:
         of_a, of_b = (random.bits((WARPS, 1, 32), 32).astype(np.uint32) for _ in range(2))
         parts += [of_a, of_b]
         chosen = row.scale.byte_ids[-1]
-        found = [scales(row.scale, role, w[:, 0].T, chosen, 1) for role, w in (("a", of_a), ("b", of_b))]
-        extras = SideOperands(extras.columns, *found)
+        operands = [scales(row.scale, role, w[:, 0].T, chosen, 1) for role, w in (("a", of_a), ("b", of_b))]
+        extras = SideOperands(extras.columns, *operands)
     selectors = f"{{{row.scale.byte_ids[-1]}, 1}}" if row.scale else ""
     got = executed(row, np.concatenate(parts, axis=1), selectors)
     a, b, c = (drawn[role][:, 0] for role in "abc")
@@ -92,12 +92,12 @@ def test_operands_through_registers(row: Row) -> None:
 
 def spelled(row: Row, **other: str) -> str:
     """The instruction with registers, or what `other` says instead of an operand."""
-    given = {
+    operands = {
         o.name: vector("f" if o.type == "f32" else "r", o.count)
         if o.kind == "vector" else "%r1" if o.kind == "scalar" else "0" if o.kind == "constant" else "{0, 0}"
         for o in row.operands
     } | other  # fmt: skip
-    return f"{row.spelling} {', '.join(given.values())};"
+    return f"{row.spelling} {', '.join(operands.values())};"
 
 
 SPARSE = next(r for r in mma.sparse_rows() if r.ordered and r.a.name == "f16" and r.shape.k == 32 and r.d.bits == 32)
@@ -145,16 +145,16 @@ KINDS = {"scalar": "%r1", "constant": "0", "address": "[%rd1]", "selector": "{0,
 def mutated(random: np.random.Generator, row: Form) -> str:
     """The instruction with one operand, or one word of its opcode, replaced or dropped."""
     prefix = {"f32": "f", "f64": "fd"}
-    given = [KINDS.get(o.kind) or vector(prefix.get(o.type, "r"), min(o.count, 8)) for o in row.operands]
+    operands = [KINDS.get(o.kind) or vector(prefix.get(o.type, "r"), min(o.count, 8)) for o in row.operands]
     words = row.spelling.split(".")
-    at = int(random.integers(len(given) + 2 * len(words)))
-    if at < len(given):
-        given[at] = str(random.choice(JUNK))
+    at = int(random.integers(len(operands) + 2 * len(words)))
+    if at < len(operands):
+        operands[at] = str(random.choice(JUNK))
     elif at % 2:
-        words[(at - len(given)) // 2] = str(random.choice(WORDS))
+        words[(at - len(operands)) // 2] = str(random.choice(WORDS))
     else:
-        given = given[: int(random.integers(len(given)))]
-    return f"{'.'.join(w for w in words if w)} {', '.join(given)};"
+        operands = operands[: int(random.integers(len(operands)))]
+    return f"{'.'.join(w for w in words if w)} {', '.join(operands)};"
 
 
 def outcome(statement: str, target: str) -> str:
@@ -173,7 +173,7 @@ def outcome(statement: str, target: str) -> str:
 def test_anything_runs_or_gets_one_clear_error() -> None:
     random, rows = np.random.default_rng(11), list(BY_SPELLING.values())
     targets = ["sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a"]
-    found = {
+    outcomes = {
         outcome(mutated(random, rows[int(random.integers(len(rows)))]), str(random.choice(targets))) for _ in range(800)
     }
-    assert found == {"refused", "fault", "ran"}
+    assert outcomes == {"refused", "fault", "ran"}

@@ -28,8 +28,8 @@ def answers(row: Any) -> tuple[Array, Array]:
     case = MemoryCase(row)
     words = np.ascontiguousarray(inputs(case, CTAS))
     out = np.full((CTAS, output_words(case)), 0xDEADBEEF, np.uint32)
-    found = target("sm_100a" if row.only else "sm_90")
-    load(parse_ptx(captured.module([kernel(case, "k")], found))).launch("k", (CTAS, 1, 1), (32, 1, 1), [words, out])
+    arch = target("sm_100a" if row.only else "sm_90")
+    load(parse_ptx(captured.module([kernel(case, "k")], arch))).launch("k", (CTAS, 1, 1), (32, 1, 1), [words, out])
     return words, out
 
 

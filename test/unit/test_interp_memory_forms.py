@@ -118,18 +118,18 @@ WIDE = """ld.param.u64 %rd1, [data]; ld.param.u64 %rd2, [given]; mov.u32 %r1, %t
 def wide(instruction: str, space: str) -> tuple[list[int], list[int], int, list[list[int]]]:
     """What 8 threads get of one place, what they leave there, and what they give: rows of what was, b and c."""
     values = [0, 1 << 63, 1 << 127, (1 << 127) + (1 << 63), 0x7FF8 << 48, 7]
-    given = GENERATOR.choice(np.array(values, object), (8, 3))
+    chosen = GENERATOR.choice(np.array(values, object), (8, 3))
     stage = "" if space == "global" else ".shared .align 16 .b128 there;"
     data = np.zeros(2, np.uint64)
-    words = np.array([[[v & (1 << 64) - 1, v >> 64] for v in row] for row in given.tolist()], np.uint64)
+    words = np.array([[[v & (1 << 64) - 1, v >> 64] for v in row] for row in chosen.tolist()], np.uint64)
     begin = "" if space == "global" else "mov.u64 %rd4, 0; st.shared.v2.b64 [there], {%rd4, %rd4}; bar.sync 0;"
     at, end = (
         ("%rd1", "") if space == "global" else ("there", "ld.shared.b128 %old, [there]; st.global.b128 [%rd1], %old;")
     )
     body = f"{stage} {WIDE} {begin} {instruction.format(at)} st.global.b128 [%rd3], %old; bar.sync 0; {end}"
     program(body, ".param .u64 data, .param .u64 given").launch("k", (1, 1, 1), (8, 1, 1), [data, words])
-    whole = [[int(low) | int(top) << 64 for low, top in row] for row in words.tolist()]
-    return [row[0] for row in whole], [row[1] for row in whole], int(data[0]) | int(data[1]) << 64, whole
+    integers = [[int(low) | int(top) << 64 for low, top in row] for row in words.tolist()]
+    return [row[0] for row in integers], [row[1] for row in integers], int(data[0]) | int(data[1]) << 64, integers
 
 
 @pytest.mark.parametrize("space", ["global", "shared"])

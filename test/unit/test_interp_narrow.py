@@ -19,33 +19,33 @@ GENERATOR = np.random.default_rng(91)
 def test_pairs_of_narrow_floats_from_f32(name: str, relu: str) -> None:
     a = tried(name)
     b = GENERATOR.permutation(a)
-    held = 4 if name == "e2m1" else 8
+    width = 4 if name == "e2m1" else 8
 
     def model(x: int) -> int:
         sign = negative(x, F32)
         value = F32.value(x)
         return 0 if relu and sign and not is_nan(F32, x) else nearest(name, value, bool(sign))
 
-    got = apply(f"cvt.rn.satfinite{relu}.{name}x2.f32 %d, %a, %b;", f"u{held // 4}", a, b)
+    got = apply(f"cvt.rn.satfinite{relu}.{name}x2.f32 %d, %a, %b;", f"u{width // 4}", a, b)
     codes = {int(x): model(int(x)) for x in a.view(np.uint32)}
-    expected = [codes[int(x)] << held | codes[int(y)] for x, y in zip(a.view("u4"), b.view("u4"), strict=True)]
+    expected = [codes[int(x)] << width | codes[int(y)] for x, y in zip(a.view("u4"), b.view("u4"), strict=True)]
     assert got.tolist() == expected
 
 
 @pytest.mark.parametrize("name", ["e4m3", "e5m2", "e2m1"])
 def test_pairs_of_narrow_floats_from_halves(name: str) -> None:
     words = np.concatenate([np.arange(0, 1 << 16, 7), [0x7C00, 0xFC00, 0x7FFF]]).astype(np.uint32)
-    held = 4 if name == "e2m1" else 8
-    got = apply(f"cvt.rn.satfinite.{name}x2.f16x2 %d, %a;", f"u{held // 4}", words | words[::-1] << 16)
+    width = 4 if name == "e2m1" else 8
+    got = apply(f"cvt.rn.satfinite.{name}x2.f16x2 %d, %a;", f"u{width // 4}", words | words[::-1] << 16)
     codes = [nearest(name, F16.value(int(x)), bool(x >> 15)) for x in words]
-    assert got.tolist() == [y << held | x for x, y in zip(codes, codes[::-1], strict=True)]
+    assert got.tolist() == [y << width | x for x, y in zip(codes, codes[::-1], strict=True)]
 
 
 @pytest.mark.parametrize("relu", ["", ".relu"])
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_every_pair_of_narrow_floats_as_halves(name: str, relu: str) -> None:
-    held, table, sign = (4 if name == "e2m1" else 8), values(name), 1 << bits(name) - 1
-    pairs = np.arange(1 << 2 * held).astype(f"u{held // 4}")
+    width, table, sign = (4 if name == "e2m1" else 8), values(name), 1 << bits(name) - 1
+    pairs = np.arange(1 << 2 * width).astype(f"u{width // 4}")
 
     def model(code: int) -> int:
         size = code & sign - 1
@@ -56,9 +56,9 @@ def test_every_pair_of_narrow_floats_as_halves(name: str, relu: str) -> None:
             return 0
         return F16.word(table[size] * (-1 if code & sign else 1), "rn", int(bool(code & sign)))
 
-    halves = [model(code & 2 * sign - 1) for code in range(1 << held)]
+    halves = [model(code & 2 * sign - 1) for code in range(1 << width)]
     got = apply(f"cvt.rn{relu}.f16x2.{name}x2 %d, %a;", "u4", pairs)
-    assert got.tolist() == [halves[p >> held] << 16 | halves[p & (1 << held) - 1] for p in pairs.tolist()]
+    assert got.tolist() == [halves[p >> width] << 16 | halves[p & (1 << width) - 1] for p in pairs.tolist()]
 
 
 def scale(value: Fraction | float, mode: str, satfinite: bool) -> int:
@@ -149,18 +149,18 @@ def test_random_bits_decide_between_two_neighbours(form: Format) -> None:
 @pytest.mark.parametrize("relu", ["", ".relu"])
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_four_with_random_bits(name: str, relu: str) -> None:
-    table, held = values(name), 4 if name == "e2m1" else 8
+    table, width = values(name), 4 if name == "e2m1" else 8
     inputs = tried(name)
     a, b, c, e = (GENERATOR.permutation(inputs) for _ in range(4))
     random = GENERATOR.integers(0, 1 << 32, a.size, np.uint32)
     keep = ".reg .b16 %q;" if name == "e2m1" else ""
     vector = "{%a, %b, %c, %e}"
     got = apply(
-        f"cvt.rs.satfinite{relu}.{name}x4.f32 %d, {vector}, %f;", f"u{held // 2}", a, b, c, e, random, keep=keep
+        f"cvt.rs.satfinite{relu}.{name}x4.f32 %d, {vector}, %f;", f"u{width // 2}", a, b, c, e, random, keep=keep
     )
     for word, bits_, *group in zip(got.tolist(), random.tolist(), a, b, c, e, strict=True):
         for place, value in enumerate(group):
-            code = word >> held * (3 - place) & (1 << held) - 1
+            code = word >> width * (3 - place) & (1 << width) - 1
             if math.isnan(value):
                 assert code == nearest(name, math.nan, False)
                 continue

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from hopper_kernel import STAGE, text
 from hopper_kernel import run as run_hopper
-from planted import check_found, edited, line_of
-from planted import run as run_launch
 from problems import problem
 from products import Product, Types, shared_by_ctas
+from seeded_bugs import check_found, edited, line_of
+from seeded_bugs import run as run_launch
 
 from warploom.runtime import load_ptx
 from warploom.runtime.interp import InterpreterError
@@ -102,16 +102,16 @@ def test_planted_bugs_in_a_ring(old: str, new: str, check: str, at: str, message
 def test_a_counterexample_is_an_order_of_warps() -> None:
     """That begins the other way round: warp 1 waits while warp 0 goes through the ring once more."""
     ptx = edited(RING, DONE, FOR_BOTH)
-    (found,) = (f for f in run(ptx) if f.check == ORDERS)
-    assert found.warp == 2
-    assert found.schedule == (
+    (finding,) = (f for f in run(ptx) if f.check == ORDERS)
+    assert finding.warp == 2
+    assert finding.schedule == (
         "warp 0: line 12 mbarrier.init (2 times), line 13 mbarrier.init (2 times), line 14 bar.sync",
         "warps 1-2: line 14 bar.sync",
         "warp 0: line 22 mbarrier.try_wait (2 times), line 26 mbarrier.arrive (2 times)",
         "warp 1: line 34 mbarrier.try_wait, line 38 mbarrier.arrive",
         "warp 0: line 22 mbarrier.try_wait, line 26 mbarrier.arrive",
     )
-    assert str(found).splitlines()[1:] == [f"    {step}" for step in found.schedule]
+    assert str(finding).splitlines()[1:] == [f"    {step}" for step in finding.schedule]
 
 
 LOAD = "cp.async.bulk.tensor.2d.shared::cluster"
@@ -178,11 +178,11 @@ def test_a_phase_may_end_before_more_is_expected(body: str, at: str) -> None:
     args = [np.arange(4, dtype=np.uint32)]
     for meet in ("", "bar.sync 1, 64;"):
         ptx = EXPECTS.replace("{body}", f"{body}\n    {meet}").replace("{meet}", meet)
-        found = run_launch(ptx, (1, 1, 1), (64, 1, 1), args, checks=ORDERS)
+        findings = run_launch(ptx, (1, 1, 1), (64, 1, 1), args, checks=ORDERS)
         if meet:
-            assert found == ()
+            assert findings == ()
         else:
-            check_found(found, ORDERS, line_of(ptx, at), "comes too late in another order: phase 0")
+            check_found(findings, ORDERS, line_of(ptx, at), "comes too late in another order: phase 0")
 
 
 PING = """.version 8.6
@@ -366,19 +366,19 @@ def test_one_run_says_what_all_interleavings_say(right: bool) -> None:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("product", shared_by_ctas()[:9], ids=str)
 def test_own_pipelines_are_silent(product: Product) -> None:
-    kernel, given = product.compile("sm_90a"), problem(product, 5)
-    done = kernel(*given.arguments, device="interp", checks=ORDERS)
+    kernel, instance = product.compile("sm_90a"), problem(product, 5)
+    done = kernel(*instance.arguments, device="interp", checks=ORDERS)
     assert not [note for note in done.notes if note.check == ORDERS and "are looked at" not in note.message]
-    assert given.wrong() == ""
+    assert instance.wrong() == ""
 
 
 def test_products_in_tensor_memory_are_silent() -> None:
     """Products arrive by `tcgen05.commit`; the epilogue of a tile runs beside the next one."""
     schedule = {"cta": (128, 64, 64), "mma": "m128n64k16", "ctas": 1}
     product = Product(Types("bf16", "bf16", "f32"), "cleared", "A B", (136, 72, 72), schedule)
-    kernel, given = product.compile("sm_100a"), problem(product, 5)
-    assert not kernel(*given.arguments, device="interp", checks=ORDERS).notes
-    assert given.wrong() == ""
+    kernel, instance = product.compile("sm_100a"), problem(product, 5)
+    assert not kernel(*instance.arguments, device="interp", checks=ORDERS).notes
+    assert instance.wrong() == ""
 
 
 def test_what_is_followed_is_bounded_and_said() -> None:
@@ -392,7 +392,7 @@ def test_what_arrives_when_nobody_looks_is_counted_at_the_end() -> None:
     body = """mov.u32 %v, tile; @%lead cp.async.ca.shared.global [%v], [%data], 4;
     @%lead cp.async.mbarrier.arrive.noinc.shared.b64 [full];"""
     ptx = EXPECTS.replace("{body}", body).replace("{meet}", "")
-    found = run_launch(ptx, (1, 1, 1), (64, 1, 1), [np.arange(4, dtype=np.uint32)], checks=ORDERS)
+    findings = run_launch(ptx, (1, 1, 1), (64, 1, 1), [np.arange(4, dtype=np.uint32)], checks=ORDERS)
     check_found(
-        found, ORDERS, line_of(ptx, "cp.async.mbarrier"), "can come while phase 0 of the mbarrier object at 0x100"
+        findings, ORDERS, line_of(ptx, "cp.async.mbarrier"), "can come while phase 0 of the mbarrier object at 0x100"
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from planted import check_found, line_of, run
 from problems import problem
 from products import Product, Types
+from seeded_bugs import check_found, line_of, run
 
 from warploom.runtime import load_ptx
 from warploom.runtime.interp.machine.memory import Finding
@@ -95,8 +95,8 @@ def test_words_are_passed(store: str, load: str, before: str, after: str) -> Non
     ],
 )
 def test_words_that_may_not_be_seen(store: str, load: str, before: str, after: str) -> None:
-    ptx, found = passing(store, load, before, after)
-    check_found(found, "all-orders", line_of(ptx, READ), OLDER)
+    ptx, findings = passing(store, load, before, after)
+    check_found(findings, "all-orders", line_of(ptx, READ), OLDER)
 
 
 @pytest.mark.parametrize("store", [STORE, "st.relaxed.gpu.global.u32"])
@@ -107,20 +107,20 @@ def test_two_threads_write_the_halves_of_a_word(store: str) -> None:
     )
     ptx = ptx.replace("st.global.u32 [%x]", "st.global.u16 [%x]")
     arrays = [np.arange(64, dtype=np.uint32), np.zeros(1, np.uint32), np.zeros(64, np.uint32)]
-    found = run(ptx, (2, 1, 1), (64, 1, 1), arrays, checks="all-orders")
+    findings = run(ptx, (2, 1, 1), (64, 1, 1), arrays, checks="all-orders")
     if store == STORE:
-        assert found == ()
+        assert findings == ()
     else:
-        check_found(found, "all-orders", line_of(ptx, READ), OLDER)
+        check_found(findings, "all-orders", line_of(ptx, READ), OLDER)
 
 
 @pytest.mark.parametrize("schedule", [{"split_k": 2}, {"sync": "mbarrier", "stages": 3}], ids=str)
 def test_own_products_of_warps_are_silent(schedule: dict[str, object]) -> None:
     tile = {"cta": (32, 32, 32), "warp": (16, 16)}
     product = Product(Types("f16", "f16", "f32"), "added", "A B", (40, 40, 136), tile | schedule)
-    kernel, given = product.compile("sm_90a"), problem(product, 5)
-    kernel(*given.arguments, device="interp", checks="all-orders")
-    assert given.wrong() == ""
+    kernel, instance = product.compile("sm_90a"), problem(product, 5)
+    kernel(*instance.arguments, device="interp", checks="all-orders")
+    assert instance.wrong() == ""
 
 
 @pytest.mark.parametrize(

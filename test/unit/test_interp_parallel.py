@@ -70,13 +70,13 @@ def test_products_have_the_same_words(batches: list[int], monkeypatch: pytest.Mo
     random = np.random.default_rng(4)
     a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((65, 40), (40, 66)))
     c = random.standard_normal((65, 66)).astype(np.float32)
-    found = [c.copy() for _ in range(3)]
-    for number, result in zip(("1", "2", "5"), found, strict=True):
+    results = [c.copy() for _ in range(3)]
+    for number, result in zip(("1", "2", "5"), results, strict=True):
         monkeypatch.setenv(CORES, number)
         kernel(a, b, result, device="interp")
     assert len(batches) == 2
     assert min(batches) > 1
-    assert all(np.array_equal(result.view(np.uint32), found[0].view(np.uint32)) for result in found)
+    assert all(np.array_equal(result.view(np.uint32), results[0].view(np.uint32)) for result in results)
 
 
 @pytest.mark.parametrize(
@@ -129,10 +129,10 @@ def test_what_must_see_everything_does(options: dict[str, Any], batches: list[in
 
 @pytest.mark.usefixtures("several")
 def test_arrays_that_share_memory_stay_together(batches: list[int]) -> None:
-    whole = np.zeros(32 * 13, np.uint32)
+    base = np.zeros(32 * 13, np.uint32)
     built = program(f"{HEAD} ld.param.u64 %rd3, [q]; {SQUARE}", ".param .u64 p, .param .u64 q")
-    built.launch("k", (12, 1, 1), (32, 1, 1), [whole[:-32], whole[32:]])
-    assert np.array_equal(whole[:-32], np.arange(whole.size - 32, dtype=np.uint32) ** 2)
+    built.launch("k", (12, 1, 1), (32, 1, 1), [base[:-32], base[32:]])
+    assert np.array_equal(base[:-32], np.arange(base.size - 32, dtype=np.uint32) ** 2)
 
 
 @pytest.mark.usefixtures("several")
@@ -188,9 +188,9 @@ def test_a_process_that_may_have_no_children_runs_all(monkeypatch: pytest.Monkey
     assert not parallel.run_batches(lambda batch: os._exit(9), 4, GlobalBuffers(), lambda result: None)
 
 
-@pytest.mark.parametrize(("given", "expected"), [("4", 4), ("1", 1)])
-def test_cores_are_what_the_environment_says(given: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(CORES, given)
+@pytest.mark.parametrize(("setting", "expected"), [("4", 4), ("1", 1)])
+def test_cores_are_what_the_environment_says(setting: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CORES, setting)
     assert cores() == expected
     monkeypatch.setenv(CORES, "")
     assert cores() >= 1

@@ -138,14 +138,14 @@ class Product:
                         halves=p.result.extent("h") > 1)  # fmt: skip
         self.kernel = kernel
         assert check_ptx(kernel.text()) == []
-        found = kernel.run().reshape(op.group, 128, registers)[..., :each]
+        sums = kernel.run().reshape(op.group, 128, registers)[..., :each]
         result = np.zeros((p.shape.m, p.shape.n), np.uint32)
         for cta in range(op.group):
             for lane in range(128):
                 place = p.result.coordinates(lane, 0)
                 if not place["h"]:
                     columns = slice(place["p"] * each, (place["p"] + 1) * each)
-                    result[cta * p.rows + place["r"], columns] = found[cta, lane]
+                    result[cta * p.rows + place["r"], columns] = sums[cta, lane]
         return {"f32": result.view(np.float32), "s32": result.view(np.int32),
                 "f16": result.astype(np.uint16).view(np.float16)}[d]  # fmt: skip
 
@@ -227,8 +227,8 @@ def scaled(
     op, f32 = Opcode(kind, group, vector=vector), element_type("f32")
     shape = Shape(m, n, 32 if kind == "mxf8f6f4" else 64)
     types = element_type(a), element_type(b), f32, f32
-    whole = TensorProduct(op, shape, *types, scale=BlockScale(vector, element_type(scale)))
-    return TensorProduct.decode(op, whole.encode())
+    product = TensorProduct(op, shape, *types, scale=BlockScale(vector, element_type(scale)))
+    return TensorProduct.decode(op, product.encode())
 
 
 def scale_rows(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -236,10 +236,10 @@ def scale_rows(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     rows, vector = codes.shape
     groups = np.full((-(-rows // 32), 32, 4), 0xEE, np.uint8)
     groups[np.arange(rows) // 32, np.arange(rows) % 32, :vector] = codes
-    found = np.full((32, 16), 0xEE, np.uint8)
+    scales = np.full((32, 16), 0xEE, np.uint8)
     lanes = groups.transpose(1, 0, 2).reshape(32, -1)
-    found[:, : lanes.shape[1]] = lanes
-    return found
+    scales[:, : lanes.shape[1]] = lanes
+    return scales
 
 
 @pytest.mark.sampled(3)
@@ -292,11 +292,11 @@ def test_sparse_products(kind: str, a: str, m: int, group: int, stationary: bool
             for number, place in enumerate(where):
                 dense[r, c * chunk + place] = case.a[r, c * step + number]
     case.bring([metadata(part, kind, m // group) for part in np.split(bits, group)], "128x128b", 400)
-    found = case.run(d)
+    sums = case.run(d)
     if kind == "i8":
-        assert np.array_equal(found, dense @ case.b.T)
+        assert np.array_equal(sums, dense @ case.b.T)
     else:
-        close(found, dense, case.b)
+        close(sums, dense, case.b)
 
 
 def metadata(nibbles: NDArray[np.uint32], kind: str, rows: int) -> NDArray[np.uint8]:
@@ -321,10 +321,10 @@ def test_d_is_added_to_scaled_and_masked() -> None:
     case.issue.append("mov.b32 %r20, 0x10; mov.b32 %r21, 0;")
     case.issue.append(f"tcgen05.mma.cta_group::1.kind::f16 [%r1], %q9, %q10, {first:#x}, {mask}, 1, 2;")
     kernel = Kernel(case.images[0], case.issue, 512, outputs=16)
-    found = kernel.run().view(np.float32)
+    result = kernel.run().view(np.float32)
     exact = case.a @ case.b.T
     exact[np.arange(128) != 4] *= 1.25
-    assert np.allclose(found, exact, rtol=1e-4, atol=1e-5)
+    assert np.allclose(result, exact, rtol=1e-4, atol=1e-5)
 
 
 def test_signs_are_changed() -> None:
@@ -359,8 +359,8 @@ def test_steps_along_k_within_a_swizzle() -> None:
     before = ["mov.b32 %r290, 0;", f"tcgen05.st.sync.aligned.32x32b.x64.b32 [%r2], {zeros};",
               "tcgen05.wait::st.sync.aligned;",
               "tcgen05.fence::before_thread_sync;", "bar.sync 1;", "tcgen05.fence::after_thread_sync;"]  # fmt: skip
-    found = Kernel(image, issue, 64, before=before).run("strict").view(np.float32)
-    close(found, a.astype(np.float64), b.astype(np.float64), 2.0**-20)
+    result = Kernel(image, issue, 64, before=before).run("strict").view(np.float32)
+    close(result, a.astype(np.float64), b.astype(np.float64), 2.0**-20)
 
 
 @pytest.mark.parametrize("bug", ["C13", "C14"])
@@ -376,10 +376,10 @@ def test_suspected_bugs_of_scales_are_wrong_numbers(bug: str) -> None:
         mixed = [part[first : first + 8] for first in (0, 8) for part in (rows, others)]
         case.bring([np.concatenate(mixed) if bug == "C13" else others], "32x128b.warpx4", column)
         both.append((numbers * np.exp2(right - 127.0), numbers * np.exp2(other - 127.0)))
-    found, (right_a, other_a), (right_b, other_b) = case.run(), *both
+    result, (right_a, other_a), (right_b, other_b) = case.run(), *both
     with pytest.raises(AssertionError):
-        close(found, right_a, right_b)
+        close(result, right_a, right_b)
     if bug == "C14":
-        close(found, other_a, other_b)
+        close(result, other_a, other_b)
     else:
-        close(found[:8, :8], right_a[:8], right_b[:8])
+        close(result[:8, :8], right_a[:8], right_b[:8])

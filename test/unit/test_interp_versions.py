@@ -28,17 +28,17 @@ def test_votes_and_shuffles_without_sync_are_of_the_lanes_that_run_them() -> Non
 
 def reduced(values: Array, name: str, magnitude: bool, nan: bool) -> float:
     """One lane after the other, from the text: of +0 and -0, -0 is the smaller."""
-    found = math.nan
+    result = math.nan
     for value in map(float, values):
         value = math.copysign(value, 1.0) if magnitude else value
         if math.isnan(value):
             if nan:
                 return math.nan
             continue
-        key, best = (value, math.copysign(1.0, value)), (found, math.copysign(1.0, found))
-        if math.isnan(found) or (key < best if name == "min" else key > best):
-            found = value
-    return found
+        key, best = (value, math.copysign(1.0, value)), (result, math.copysign(1.0, result))
+        if math.isnan(result) or (key < best if name == "min" else key > best):
+            result = value
+    return result
 
 
 @pytest.mark.parametrize("nan", ["", ".NaN"])

@@ -76,17 +76,17 @@ def run(text: str, image: NDArray[np.uint8], threads: int = 128) -> NDArray[np.f
     load_ptx(text).launch("k", grid=(1, 1, 1), block=(threads, 1, 1), args=[image, words], device="interp")
     row = next(r for r in rows() if r.spelling == PRODUCT)
     places = row.layout("d").positions(64, N)
-    found = np.full((64, N), np.nan)
-    found[places[..., 0], places[..., 1]] = words[:, :128].T
-    return found
+    result = np.full((64, N), np.nan)
+    result[places[..., 0], places[..., 1]] = words[:, :128].T
+    return result
 
 
 def test_a_product_adds_to_what_is_there() -> None:
     a, b, image = operands()
     expected = a.astype(np.float64) @ b.astype(np.float64)
     for scale_d, c in (("1", 1.0), ("0", 0.0), ("%p0", 1.0), ("!%p0", 0.0)):
-        found = run(kernel(FENCE, product(scale_d), COMMIT, wait(0)), image)
-        assert np.abs(found - expected - c).max() < 16 * 2.0**-20
+        result = run(kernel(FENCE, product(scale_d), COMMIT, wait(0)), image)
+        assert np.abs(result - expected - c).max() < 16 * 2.0**-20
 
 
 def test_results_come_with_the_wait_that_covers_them() -> None:
@@ -95,8 +95,8 @@ def test_results_come_with_the_wait_that_covers_them() -> None:
     once = a.astype(np.float64) @ b.astype(np.float64)
     body = [FENCE, product(), COMMIT, product(), COMMIT]
     for waits, times in (([], 0), ([wait(2)], 0), ([wait(1)], 1), ([wait(0)], 2), ([wait(1), wait(0)], 2)):
-        found = run(kernel(*body, *waits), image)
-        assert np.abs(found - 1 - times * once).max() < 16 * 2.0**-19
+        result = run(kernel(*body, *waits), image)
+        assert np.abs(result - 1 - times * once).max() < 16 * 2.0**-19
 
 
 def test_a_product_that_is_not_committed_is_not_waited_for() -> None:
@@ -107,15 +107,15 @@ def test_a_product_that_is_not_committed_is_not_waited_for() -> None:
 def test_shared_memory_is_read_as_late_as_it_may_be() -> None:
     _, _, image = operands()
     over = ["mov.b32 %r1, 0;", *(f"st.shared.b32 [%r2+{i}], %r1;" for i in range(0, BYTES, 512)), "bar.sync 0;"]
-    found = run(kernel(FENCE, product(), COMMIT, *over, wait(0)), image)
-    assert (found == 1).all()
+    result = run(kernel(FENCE, product(), COMMIT, *over, wait(0)), image)
+    assert (result == 1).all()
 
 
 def test_two_warpgroups_each_have_their_own() -> None:
     a, b, image = operands()
     body = (FENCE, "@%p0 bra SECOND;", product(), "SECOND:", product(), COMMIT, wait(0))
-    found = run(kernel(*body, threads=256), image, 256)
-    assert np.abs(found - 1 - a.astype(np.float64) @ b.astype(np.float64)).max() < 16 * 2.0**-20
+    result = run(kernel(*body, threads=256), image, 256)
+    assert np.abs(result - 1 - a.astype(np.float64) @ b.astype(np.float64)).max() < 16 * 2.0**-20
 
 
 WRONG = {

@@ -123,8 +123,8 @@ OPS: dict[str, tuple[str, Model]] = {
 
 def divided(random: np.random.Generator) -> Array:
     """The words of each thread in each round: mask, value, lane or predicate, way, delay, 0, 0, 0."""
-    given = np.zeros((ROUNDS, THREADS // LANES, LANES, 8), np.uint32)
-    for warps in given:
+    masks = np.zeros((ROUNDS, THREADS // LANES, LANES, 8), np.uint32)
+    for warps in masks:
         for warp in warps:
             group = random.integers(0, random.integers(1, 6), LANES)
             warp[:, 0] = [bits(np.flatnonzero(group == g).tolist()) for g in group]
@@ -132,30 +132,30 @@ def divided(random: np.random.Generator) -> Array:
             warp[:, 1] = random.integers(0, 3 if few else 1 << 32, LANES, dtype=np.uint64)
             warp[:, 2] = random.integers(0, 32, LANES)
             warp[:, 6] = random.random(LANES) < random.choice([0.1, 0.5, 0.9])
-    given[..., 3] = random.random(given.shape[:-1]) < 0.3
-    given[..., 3][random.random(given.shape[:-1]) < 0.05] = 2
-    given[..., 4] = random.integers(0, 5, given.shape[:-1])
-    given[..., 4][random.random(given.shape[:-1]) < 0.5] = 0
-    return given
+    masks[..., 3] = random.random(masks.shape[:-1]) < 0.3
+    masks[..., 3][random.random(masks.shape[:-1]) < 0.05] = 2
+    masks[..., 4] = random.integers(0, 5, masks.shape[:-1])
+    masks[..., 4][random.random(masks.shape[:-1]) < 0.5] = 0
+    return masks
 
 
-def expected(given: Array, model: Model, second: int) -> tuple[Array, Array]:
+def expected(masks: Array, model: Model, second: int) -> tuple[Array, Array]:
     """What the threads store in each round, and where it counts."""
-    want = np.full((*given.shape[:-1], 2), int.from_bytes(bytes([POISON] * 4)), np.uint32)
+    want = np.full((*masks.shape[:-1], 2), int.from_bytes(bytes([POISON] * 4)), np.uint32)
     counts = np.ones(want.shape, np.bool_)
-    gone = np.zeros(given.shape[1:3], np.bool_)
-    for step, warps in enumerate(given):
+    gone = np.zeros(masks.shape[1:3], np.bool_)
+    for step, warps in enumerate(masks):
         gone |= warps[..., 3] == 2
         for w, warp in enumerate(warps):
             here = [lane for lane in range(LANES) if not gone[w, lane]]
             for lane in here:
                 group = [one for one in here if warp[lane, 0] >> one & 1]
-                found = model(lane, group, warp[:, 1], warp[:, second])
-                if found is None:
+                result = model(lane, group, warp[:, 1], warp[:, second])
+                if result is None:
                     counts[step, w, lane] = False
                 else:
-                    want[step, w, lane, 0] = found[0]
-                    want[step, w, lane, 1] = 0 if found[1] is None else found[1]
+                    want[step, w, lane, 0] = result[0]
+                    want[step, w, lane, 1] = 0 if result[1] is None else result[1]
     return want, counts
 
 
@@ -163,19 +163,19 @@ def expected(given: Array, model: Model, second: int) -> tuple[Array, Array]:
 @pytest.mark.parametrize("name", OPS)
 def test_lanes_with_different_masks_are_different_groups(name: str) -> None:
     instruction, model = OPS[name]
-    given = divided(np.random.default_rng())
+    masks = divided(np.random.default_rng())
     out = np.full((ROUNDS, THREADS // LANES, LANES, 2), int.from_bytes(bytes([POISON] * 4)), np.uint32)
     head, tail = HEAD.format(threads=THREADS), TAIL.format(rounds=ROUNDS)
     built = program(f"{head} mov.u32 %r21, 0;\n{instruction}\n{tail}", ".param .u64 p_given, .param .u64 p_out")
-    built.launch("k", (CTAS, 1, 1), (WARPS * LANES, 1, 1), [given, out], max_steps=200_000)
-    want, counts = expected(given, model, 2 if name.startswith("shfl") else 6)
+    built.launch("k", (CTAS, 1, 1), (WARPS * LANES, 1, 1), [masks, out], max_steps=200_000)
+    want, counts = expected(masks, model, 2 if name.startswith("shfl") else 6)
     np.testing.assert_array_equal(out[counts], want[counts])
 
 
 def test_the_two_halves_of_a_warp_reduce_apart() -> None:
     half = "mov.u32 %r1, %laneid; add.u32 %r2, %r1, 1; setp.lt.u32 %p0, %r1, 16; selp.b32 %r3, 0xFFFF, 0xFFFF0000, %p0;"
-    found = per_thread(f"{half} redux.sync.add.u32 %r0, %r2, %r3;")
-    assert found.tolist() == [136] * 16 + [392] * 16
+    result = per_thread(f"{half} redux.sync.add.u32 %r0, %r2, %r3;")
+    assert result.tolist() == [136] * 16 + [392] * 16
 
 
 def test_the_active_mask_is_that_of_the_lanes_which_run_together() -> None:
@@ -202,13 +202,13 @@ bar.warp.sync %r6;
 
 
 def test_lanes_wait_for_each_other_at_different_barriers_of_the_warp() -> None:
-    given = divided(np.random.default_rng())
-    given[..., 3][given[..., 3] == 2] = 0  # What a lane stored in an earlier round would be read else.
+    masks = divided(np.random.default_rng())
+    masks[..., 3][masks[..., 3] == 2] = 0  # What a lane stored in an earlier round would be read else.
     out = np.zeros((ROUNDS, THREADS // LANES, LANES, 2), np.uint32)
     texts = {"head": HEAD.format(threads=THREADS), "tail": TAIL.format(rounds=ROUNDS), "bytes": 4 * WARPS * LANES}
     built = program(WARP_BARRIER.format(**texts), ".param .u64 p_given, .param .u64 p_out")
-    built.launch("k", (CTAS, 1, 1), (WARPS * LANES, 1, 1), [given, out], max_steps=400_000)
-    want, _ = expected(given, reduced(lambda a, b: a + b), 2)
+    built.launch("k", (CTAS, 1, 1), (WARPS * LANES, 1, 1), [masks, out], max_steps=400_000)
+    want, _ = expected(masks, reduced(lambda a, b: a + b), 2)
     np.testing.assert_array_equal(out[..., 0], want[..., 0])
 
 
@@ -261,8 +261,8 @@ SLOW: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 50; @%p2 bra SLOW; END:"""
 
 
 def test_a_last_warp_with_few_threads_counts_whole() -> None:
-    found = per_thread("mov.u32 %r0, 3; bar.sync 1, 64;", 40)
-    assert found.tolist() == [3] * 40
+    result = per_thread("mov.u32 %r0, 3; bar.sync 1, 64;", 40)
+    assert result.tolist() == [3] * 40
 
 
 @pytest.mark.parametrize("barrier", ["bar.sync 0;", "barrier.sync.aligned 1, 64;"])
@@ -288,12 +288,12 @@ END: {end}
 @pytest.mark.parametrize("end", ["bar.warp.sync -1;", "bar.sync 0;", ""])
 def test_lanes_leave_a_loop_whose_members_become_fewer(end: str) -> None:
     turns = np.random.default_rng().integers(0, 12, (4, LANES)).astype(np.uint32)
-    found = per_thread(
+    result = per_thread(
         LEAVING.format(end=end), 128, grid=(2, 1, 1), block=(64, 1, 1), parameters=".param .u64 turns", args=[turns],
         max_steps=20_000,
     )  # fmt: skip
     seen = [[sum(int((warp > turn).sum()) for turn in range(own)) for own in warp] for warp in turns]
-    np.testing.assert_array_equal(found.reshape(4, LANES), np.array(seen))
+    np.testing.assert_array_equal(result.reshape(4, LANES), np.array(seen))
 
 
 def test_the_ctas_of_a_grid_meet_where_the_driver_says() -> None:

@@ -72,13 +72,13 @@ def test_products_with_carries(type: str) -> None:
     low = apply(text.replace("%d", "%q").replace("%x", "%d"), f"u{bits // 8}", a, b, c, e, keep=f".reg .b{bits} %q;")
     upper = apply(text, f"u{bits // 8}", a, b, c, e, keep=f".reg .b{bits} %x;")
     carry = apply(f"{text.replace('%d', '%q')} mov.u32 %d, %r9;", "u4", a, b, c, e, keep=f".reg .b{bits} %x, %q;")
-    for found, *v in zip(
+    for result, *v in zip(
         zip(low, upper, carry, strict=True), a.tolist(), b.tolist(), c.tolist(), e.tolist(), strict=True
     ):
         x, y = (signed(n, bits) if type[0] == "s" else n for n in v[:2])
         total = (x * y & (1 << 2 * bits) - 1) + v[2] + (v[3] << bits)
         mask = (1 << bits) - 1
-        assert [int(n) for n in found] == [total & mask, total >> bits & mask, total >> 2 * bits]
+        assert [int(n) for n in result] == [total & mask, total >> bits & mask, total >> 2 * bits]
 
 
 # Integers

@@ -49,9 +49,9 @@ def test_spelling_orders_the_types_d_a_b_c() -> None:
 
 @pytest.mark.parametrize("row", [*mma.ROWS, *LDMATRIX], ids=lambda r: r.spelling)
 def test_the_instruction_rows_know_every_spelling(row: Mma | LoadMatrix) -> None:
-    found = [r for r, _ in find(row.spelling)]
-    assert found
-    assert all((r.ptx, r.sm) == (row.ptx, row.sm) for r in found)
+    rows = [r for r, _ in find(row.spelling)]
+    assert rows
+    assert all((r.ptx, r.sm) == (row.ptx, row.sm) for r in rows)
 
 
 @pytest.mark.parametrize("row", mma.ROWS, ids=lambda r: r.spelling)
@@ -68,7 +68,7 @@ def plain(shape: Shape, a: str, b: str, c: str, d: str) -> Key:
 
 
 def test_keys_know_what_there_is_and_nothing_else() -> None:
-    known = MmaOp.rows()
+    rows = MmaOp.rows()
     for row in mma.ROWS:
         assert MmaOp.find(plain(row.shape, row.a.name, row.b.name, row.c.name, row.d.name)) is row
     expected = {
@@ -76,7 +76,7 @@ def test_keys_know_what_there_is_and_nothing_else() -> None:
         for r in mma.rows()
         if not (r.satfinite or r.rounding or r.bit_op or r.kind) and (r.a_layout, r.b_layout) == ("row", "col")
     }
-    assert {key for key in known if key == plain(*key[:5])} == expected
+    assert {key for key in rows if key == plain(*key[:5])} == expected
     assert MmaOp.find(plain(Shape(16, 8, 32), "f16", "f16", "f32", "f32")) is None
 
 
@@ -87,10 +87,10 @@ names = st.sampled_from([*ELEMENT_TYPES, "e4m3", ""])
 @given(shapes, names, names, names, names, st.integers(1, 6))
 def test_nearest_are_rows_most_alike_first(shape: Shape, a: str, b: str, c: str, d: str, count: int) -> None:
     wanted, by_text = plain(shape, a, b, c, d), {str(key): key for key in MmaOp.rows()}
-    found = [by_text[text] for text in nearest(wanted, MmaOp.rows(), count).split(", ")]
-    assert len(found) == len(set(found)) == count
-    alike = [sum(x == y for x, y in zip(key[1:5], (a, b, c, d), strict=True)) for key in found]
-    if len({key.shape == shape for key in found}) == len({key[5:] for key in found}) == 1:
+    nearest_rows = [by_text[text] for text in nearest(wanted, MmaOp.rows(), count).split(", ")]
+    assert len(nearest_rows) == len(set(nearest_rows)) == count
+    alike = [sum(x == y for x, y in zip(key[1:5], (a, b, c, d), strict=True)) for key in nearest_rows]
+    if len({key.shape == shape for key in nearest_rows}) == len({key[5:] for key in nearest_rows}) == 1:
         assert alike == sorted(alike, reverse=True)
 
 

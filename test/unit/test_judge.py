@@ -121,8 +121,8 @@ def test_a_file_of_cuda(tmp_path: Path) -> None:
     launch, file = Launching("cdiv(N, 128)", "128", ("x", "out", "i32:N")), tmp_path / "k.cu"
     asked: Any = {"inputs": ["x=random:f32:{N}"], "sizes": [{"N": 300}], "proof": False}
     assert judge(file, tmp_path / "r.py", launch=launch, **asked)
-    (found,) = judge(file, tmp_path / "r.py", launch=replace(launch, args=("x", "out", "i32:N+9")), **asked).findings
-    assert (found.code, found.source) == ("check-fault", f"{file}:1 in at")
+    (verdict,) = judge(file, tmp_path / "r.py", launch=replace(launch, args=("x", "out", "i32:N+9")), **asked).findings
+    assert (verdict.code, verdict.source) == ("check-fault", f"{file}:1 in at")
 
 
 @pytest.mark.skipif(find_spec("triton") is not None, reason="Triton is installed")

@@ -36,8 +36,8 @@ def reported(body: str, parameters: str = "", args: tuple[Array, ...] = (), thre
 
 def shared(access: str, address: str, threads: int = 32) -> SharedAccess:
     """The cost of one access at [%r3], computed from the thread number in %r1."""
-    (found,) = reported(f"{TILE}\n{address} add.u32 %r3, %r3, %r2;\n{access}", threads=threads).shared
-    return found
+    (counted,) = reported(f"{TILE}\n{address} add.u32 %r3, %r3, %r2;\n{access}", threads=threads).shared
+    return counted
 
 
 def stride(bytes_: int) -> str:
@@ -54,7 +54,7 @@ SWIZZLED = f"{ROWS} shl.b32 %r4, %r4, 4; xor.b32 %r3, %r3, %r4;"
 
 
 @pytest.mark.parametrize(
-    ("access", "address", "found", "ideal"),
+    ("access", "address", "count", "ideal"),
     [
         ("ld.shared.u32 %r4, [%r3];", stride(4), 1, 1),
         ("ld.shared.u32 %r4, [%r3];", stride(8), 2, 1),
@@ -91,10 +91,10 @@ SWIZZLED = f"{ROWS} shl.b32 %r4, %r4, 4; xor.b32 %r3, %r3, %r4;"
         ("red.shared.add.u32 [%r3], 1;", stride(0), 32, 1),
     ],
 )
-def test_wavefronts_of_one_warp(access: str, address: str, found: int, ideal: int) -> None:
+def test_wavefronts_of_one_warp(access: str, address: str, count: int, ideal: int) -> None:
     cost = shared(access, address)
-    assert (cost.requests, cost.wavefronts, cost.ideal, cost.worst) == (1, found, ideal, found)
-    assert cost.extra == found - ideal
+    assert (cost.requests, cost.wavefronts, cost.ideal, cost.worst) == (1, count, ideal, count)
+    assert cost.extra == count - ideal
     assert (cost.line, cost.opcode) == (8, access.split()[0])
 
 
@@ -120,8 +120,8 @@ def test_copies_count_at_their_destination_and_their_source() -> None:
     body = f"""{TILE} ld.param.u64 %rd1, [p]; mul.wide.u32 %rd2, %r1, 48; add.u64 %rd1, %rd1, %rd2;
 {stride(32)} add.u32 %r3, %r3, %r2;
 cp.async.cg.shared.global [%r3], [%rd1], 16; cp.async.wait_all;"""
-    found = reported(body, ".param .u64 p", (np.zeros(2048, np.uint8),))
-    (into,), (out_of,) = found.shared, found.global_
+    accesses = reported(body, ".param .u64 p", (np.zeros(2048, np.uint8),))
+    (into,), (out_of,) = accesses.shared, accesses.global_
     assert (into.kind, into.requests, into.wavefronts, into.ideal) == ("copy", 1, 8, 4)
     # 16 bytes every 48: each in a sector of its own.
     assert (out_of.kind, out_of.requests, out_of.sectors, out_of.ideal) == ("load", 1, 32, 16)
@@ -131,15 +131,15 @@ def test_a_copy_that_fills_up_with_zeros_is_one_request() -> None:
     body = f"""{TILE} ld.param.u64 %rd1, [p]; {stride(16)} cvt.u64.u32 %rd2, %r3; add.u64 %rd1, %rd1, %rd2;
 add.u32 %r3, %r3, %r2; and.b32 %r4, %r1, 15;
 cp.async.cg.shared.global [%r3], [%rd1], 16, %r4; cp.async.wait_all;"""
-    found = reported(body, ".param .u64 p", (np.zeros(512, np.uint8),))
-    (out_of,) = found.global_
+    accesses = reported(body, ".param .u64 p", (np.zeros(512, np.uint8),))
+    (out_of,) = accesses.global_
     wanted = 2 * sum(range(16))
     # Lanes 0 and 16 read nothing; their neighbours in the same sectors do.
     assert (out_of.requests, out_of.sectors, out_of.ideal) == (1, 16, -(-wanted // 32))
 
 
 @pytest.mark.parametrize(
-    ("access", "step", "found", "ideal"),
+    ("access", "step", "count", "ideal"),
     [
         ("ld.global.u32 %r4, [%rd1];", 4, 4, 4),
         ("ld.global.u32 %r4, [%rd1];", 8, 8, 4),
@@ -152,11 +152,11 @@ cp.async.cg.shared.global [%r3], [%rd1], 16, %r4; cp.async.wait_all;"""
         ("ld.global.u32 %r4, [%rd1+16];", 4, 5, 4),
     ],
 )
-def test_sectors_of_one_warp(access: str, step: int, found: int, ideal: int) -> None:
+def test_sectors_of_one_warp(access: str, step: int, count: int, ideal: int) -> None:
     body = f"mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [p]; mul.wide.u32 %rd2, %r1, {step}; add.u64 %rd1, %rd1, %rd2;"
     (cost,) = reported(f"{body}\n{access}", ".param .u64 p", (np.zeros(4096, np.uint8),)).global_
     assert isinstance(cost, GlobalAccess)
-    assert (cost.requests, cost.sectors, cost.ideal, cost.extra) == (1, found, ideal, found - ideal)
+    assert (cost.requests, cost.sectors, cost.ideal, cost.extra) == (1, count, ideal, count - ideal)
     assert cost.line == 7
 
 
@@ -166,15 +166,15 @@ ld.param.u64 %rd1, [p]; ld.param.u64 %rd3, [q]; setp.lt.u32 %p1, %r1, 16; selp.b
 mov.u32 %r2, tile; cvt.u64.u32 %rd5, %r2; cvta.shared.u64 %rd5, %rd5;
 setp.lt.u32 %p2, %r1, 24; selp.b64 %rd4, %rd4, %rd5, %p2; add.u64 %rd4, %rd4, %rd2; ld.u32 %r3, [%rd4];"""
     arrays = (np.zeros(32, np.uint32), np.zeros(32, np.uint32))
-    found = reported(body, ".param .u64 p, .param .u64 q", arrays)
-    (inside,), (outside,) = found.shared, found.global_
+    accesses = reported(body, ".param .u64 p, .param .u64 q", arrays)
+    (inside,), (outside,) = accesses.shared, accesses.global_
     assert (inside.requests, inside.wavefronts) == (1, 1)
     assert (outside.requests, outside.sectors, outside.ideal) == (1, 2 + 1, 3)
 
 
 def by_hand(start: Array, width: int, warps: Array, lanes: Array, alone: bool) -> list[int]:
     """Wavefronts of each warp, bank by bank."""
-    found: list[int] = []
+    counts: list[int] = []
     together = min(32, 128 // width)
     for warp in sorted(set(warps.tolist())):
         total = 0
@@ -183,8 +183,8 @@ def by_hand(start: Array, width: int, warps: Array, lanes: Array, alone: bool) -
             words = [int(s) // BANK_BYTES + i for s in here for i in range(max(1, width // BANK_BYTES))]
             wanted = words if alone else set(words)
             total += max([sum(word % BANKS == bank for word in wanted) for bank in range(BANKS)], default=0)
-        found.append(total)
-    return found
+        counts.append(total)
+    return counts
 
 
 @pytest.mark.parametrize(("width", "alone"), list(product((1, 2, 4, 8, 16), (False, True))))
@@ -194,9 +194,9 @@ def test_random_accesses_against_a_count_of_each_bank(width: int, alone: bool) -
         threads = np.flatnonzero(random.random(5 * 32) < 0.7)
         lanes, warps = threads // 5, threads % 5
         start = random.integers(0, span // width, threads.size) * width
-        found, ideal = wavefronts(start, width, warps, lanes, alone)
-        assert found.tolist() == by_hand(start, width, warps, lanes, alone)
-        assert (ideal <= found).all()
+        counted, ideal = wavefronts(start, width, warps, lanes, alone)
+        assert counted.tolist() == by_hand(start, width, warps, lanes, alone)
+        assert (ideal <= counted).all()
         assert (ideal >= 1).all()
 
 
@@ -238,9 +238,9 @@ def test_random_accesses_against_a_count_of_each_sector() -> None:
     for span, width in product((64, 1 << 9, 1 << 14), (1, 4, 16)):
         threads = np.flatnonzero(random.random(3 * 32) < 0.7)
         start, warps = random.integers(0, span // width, threads.size) * width, threads % 3
-        found, ideal = sectors(start, np.full(threads.size, width), warps, threads // 3)
+        counted, ideal = sectors(start, np.full(threads.size, width), warps, threads // 3)
         bytes_ = [{int(s) + i for s in start[warps == w] for i in range(width)} for w in range(3)]
-        assert found.tolist() == [len({b // SECTOR_BYTES for b in mine}) for mine in bytes_]
+        assert counted.tolist() == [len({b // SECTOR_BYTES for b in mine}) for mine in bytes_]
         assert ideal.tolist() == [-(-len(mine) // SECTOR_BYTES) for mine in bytes_]
 
 
@@ -252,11 +252,11 @@ def test_several_accesses_of_a_lane_in_one_request(width: int) -> None:
     lanes, warps = np.divmod(threads, 3)
     start = random.integers(0, (1 << 12) // width, threads.size) * width
     for alone in (False, True):
-        found, ideal = wavefronts(start, width, warps, lanes, alone=alone)
-        assert found.tolist() == by_hand(start, width, warps, lanes, alone)
-        assert (ideal <= found).all()
-    found, _ = sectors(start, np.full(threads.size, width), warps, lanes)
-    assert found.tolist() == [len(set((start[warps == w] // SECTOR_BYTES).tolist())) for w in range(3)]
+        counted, ideal = wavefronts(start, width, warps, lanes, alone=alone)
+        assert counted.tolist() == by_hand(start, width, warps, lanes, alone)
+        assert (ideal <= counted).all()
+    counted, _ = sectors(start, np.full(threads.size, width), warps, lanes)
+    assert counted.tolist() == [len(set((start[warps == w] // SECTOR_BYTES).tolist())) for w in range(3)]
 
 
 LOOP = """.shared .align 16 .b8 tile[32768]; mov.u32 %r1, %tid.x; mov.u32 %r2, tile; shl.b32 %r3, %r1, 3;
@@ -276,9 +276,9 @@ def test_the_cost_of_a_pattern_of_addresses_is_computed_once(monkeypatch: pytest
             return function(*args, **options)
 
         monkeypatch.setattr(counting, name, counted)
-    found = reported(LOOP, ".param .u64 p", (np.zeros(10000, np.uint32),), threads=128)
-    store, atomic = found.shared
-    (load,) = found.global_
+    accesses = reported(LOOP, ".param .u64 p", (np.zeros(10000, np.uint32),), threads=128)
+    store, atomic = accesses.shared
+    (load,) = accesses.global_
     assert (store.requests, store.wavefronts, store.worst) == (400, 800, 2)
     assert (atomic.requests, atomic.worst) == (4, 32)
     assert (load.requests, load.sectors) == (400, 400 * 12)
@@ -288,7 +288,7 @@ def test_the_cost_of_a_pattern_of_addresses_is_computed_once(monkeypatch: pytest
 def test_counts_are_those_of_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """CTAs that run side by side are counted where they run."""
     body = f"{LOOP} setp.gt.u32 %p1, %r5, 37; @%p1 add.u32 %r6, %r6, 1;"
-    built, started, found = program(body, ".param .u64 p"), list[str](), list[LaunchReport]()
+    built, started, reports = program(body, ".param .u64 p"), list[str](), list[LaunchReport]()
     run_batches = parallel.run_batches
 
     def noted(*args: Any) -> bool:
@@ -300,11 +300,11 @@ def test_counts_are_those_of_one_process(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setenv(CORES, cores)
         counts = Reporter()
         built.launch("k", (600, 1, 1), (128, 1, 1), [np.zeros(250000, np.uint32)], observer=counts)
-        found.append(counts.report())
+        reports.append(counts.report())
     assert started == ["3"]
-    assert found[0] == found[1]
-    assert found[0].grid == (600, 1, 1)
-    assert sum(i.warps for i in found[0].instructions if i.opcode == "ld.global.u32") == 600 * 4 * 100
+    assert reports[0] == reports[1]
+    assert reports[0].grid == (600, 1, 1)
+    assert sum(i.warps for i in reports[0].instructions if i.opcode == "ld.global.u32") == 600 * 4 * 100
     with pytest.raises(TypeError, match="expected counts of another reporter, got 5"):
         Reporter().add(built.kernel("k"), 5)
 
@@ -315,13 +315,13 @@ def test_instructions_count_warps_and_the_lanes_whose_guard_holds() -> None:
 @!%p1 bra done;
 shfl.sync.bfly.b32 %r2, %r1, 1, 31, 255;
 done:"""
-    found = {(i.line, i.opcode): (i.warps, i.lanes) for i in reported(body, threads=96).instructions}
-    assert found[6, "mov.u32"] == (3, 96)
-    assert found[7, "add.u32"] == (3, 40)
-    assert found[8, "bra"] == (3, 56)
+    counts = {(i.line, i.opcode): (i.warps, i.lanes) for i in reported(body, threads=96).instructions}
+    assert counts[6, "mov.u32"] == (3, 96)
+    assert counts[7, "add.u32"] == (3, 40)
+    assert counts[8, "bra"] == (3, 56)
     # All of warp 0, and 8 lanes of warp 1.
-    assert found[9, "shfl.sync.bfly.b32"] == (2, 40)
-    assert "ret" not in {opcode for _, opcode in found}
+    assert counts[9, "shfl.sync.bfly.b32"] == (2, 40)
+    assert "ret" not in {opcode for _, opcode in counts}
 
 
 def test_lanes_that_wait_for_each_other_count_once() -> None:
@@ -345,15 +345,15 @@ st.param.b32 [r], %r1; ret; }
 mov.u32 %r1, %tid.x; st.param.b32 [a], %r1; call (r), twice, (a); call (r), twice, (a);
 ld.param.u32 %r2, [r]; ld.param.u64 %rd1, [out]; st.global.u32 [%rd1], %r2; }"""
     out = np.zeros(1, np.uint32)
-    (found,) = load_ptx(text).launch("k", 1, 64, [out], report=True).reports
-    counts = {(i.line, i.opcode): (i.warps, i.lanes) for i in found.instructions}
+    (report,) = load_ptx(text).launch("k", 1, 64, [out], report=True).reports
+    counts = {(i.line, i.opcode): (i.warps, i.lanes) for i in report.instructions}
     assert counts[6, "add.u32"] == (4, 128)
-    assert found.mix["call"] == 4
-    assert found.mix["ret"] == 4
-    assert not any(opcode.startswith("call.") for opcode in found.mix)
-    (store,) = found.global_
+    assert report.mix["call"] == 4
+    assert report.mix["ret"] == 4
+    assert not any(opcode.startswith("call.") for opcode in report.mix)
+    (store,) = report.global_
     assert (store.line, store.requests, store.sectors) == (10, 2, 2)
-    assert found.shared == ()
+    assert report.shared == ()
 
 
 MATMUL = """
@@ -368,24 +368,24 @@ def product_report(m: int, n: int, k: int, **schedule: Any) -> LaunchReport:
     kernel = compile(MATMUL.format(m=m, n=n, k=k), **schedule)
     random = np.random.default_rng(0)
     a, b = (random.standard_normal(shape).astype(np.float16) for shape in ((m, k), (k, n)))
-    (found,) = kernel(a, b, np.zeros((m, n), np.float32), report=True).reports
-    return found
+    (report,) = kernel(a, b, np.zeros((m, n), np.float32), report=True).reports
+    return report
 
 
 def test_our_kernel_has_no_bank_conflicts_and_executes_no_product_in_vain() -> None:
-    found = product_report(128, 128, 64, cta=(64, 64, 32), warp=(32, 32), stages=2)
-    assert found.problem == Problem(128, 128, 64)
-    (products,) = found.products
+    report = product_report(128, 128, 64, cta=(64, 64, 32), warp=(32, 32), stages=2)
+    assert report.problem == Problem(128, 128, 64)
+    (products,) = report.products
     assert products.warps == products.needed(Problem(128, 128, 64)) == 8 * 16 * 4
-    assert found.useful == 1.0
-    assert found.mix["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"] == products.warps
-    assert sum(s.extra for s in found.shared) == 0
-    assert {s.kind for s in found.shared} == {"load", "copy"}
+    assert report.useful == 1.0
+    assert report.mix["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"] == products.warps
+    assert sum(s.extra for s in report.shared) == 0
+    assert {s.kind for s in report.shared} == {"load", "copy"}
     # Per K tile 4 warps load fragments of A and B, 32 x 32 each: 4 wavefronts a matrix of 16 x 16. One tile more is
     # begun ahead of the loop, of which 16 of the 32 are loaded.
-    loads = sum(s.wavefronts for s in found.shared if s.kind == "load")
+    loads = sum(s.wavefronts for s in report.shared if s.kind == "load")
     assert loads == 4 * 4 * (2 * 2 + 1) * 2 * 2 * 4
-    assert sum(g.sectors for g in found.global_ if g.kind == "store") == 128 * 128 * 4 // 32
+    assert sum(g.sectors for g in report.global_ if g.kind == "store") == 128 * 128 * 4 // 32
 
 
 def test_a_kernel_whose_swizzle_is_taken_out_has_conflicts() -> None:
@@ -398,19 +398,19 @@ def test_a_kernel_whose_swizzle_is_taken_out_has_conflicts() -> None:
     (launch,) = kernel.launches
     place = load_ptx(text).launch(launch.kernel, launch.grid, launch.block, [a, b, c], launch.shared, report=True)
     np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-4, atol=1e-4)
-    found = {(s.opcode.partition(".")[0], s.wavefronts // s.ideal) for s in place.reports[0].shared}
+    counts = {(s.opcode.partition(".")[0], s.wavefronts // s.ideal) for s in place.reports[0].shared}
     # Rows of 128 bytes: the eight rows of a matrix meet in the same banks; copies write whole rows.
-    assert found == {("ldmatrix", 8), ("cp", 1)}
+    assert counts == {("ldmatrix", 8), ("cp", 1)}
 
 
 def test_padding_shows_as_products_that_nobody_needs() -> None:
-    found = product_report(40, 24, 20)
-    (products,) = found.products
+    report = product_report(40, 24, 20)
+    (products,) = report.products
     problem = Problem(40, 24, 20)
-    assert found.problem == problem
+    assert report.problem == problem
     assert products.needed(problem) == 3 * 3 * 2
     assert products.warps >= products.needed(problem)
-    assert found.useful == 40 * 24 * 20 / (products.warps * 16 * 8 * 16)
+    assert report.useful == 40 * 24 * 20 / (products.warps * 16 * 8 * 16)
 
 
 def test_a_module_reports_and_is_held_against_a_problem() -> None:
@@ -420,12 +420,12 @@ def test_a_module_reports_and_is_held_against_a_problem() -> None:
 .visible .entry k() { .reg .b32 %r<8>; .reg .b64 %d<2>;
 mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%r0, %r1, %r2, %r3}, {%r4, %r5}, {%r6, %r7}, {%r0, %r1, %r2, %r3};
 ret; }"""
-    (found,) = load_ptx(text).launch("k", 2, 64, [], report=True).reports
-    (products,) = found.products
-    assert (found.kernel, found.grid, found.block) == ("k", (2, 1, 1), (64, 1, 1))
+    (report,) = load_ptx(text).launch("k", 2, 64, [], report=True).reports
+    (products,) = report.products
+    assert (report.kernel, report.grid, report.block) == ("k", (2, 1, 1), (64, 1, 1))
     assert (products.warps, products.side_by_side, products.multiply_adds) == (4, 4, 4 * 4 * 256)
-    assert found.useful is None
-    assert found.against(Problem(16, 16, 4)).useful == 0.25
+    assert report.useful is None
+    assert report.against(Problem(16, 16, 4)).useful == 0.25
     assert products.needed(Problem(16, 16, 4)) == 1
     assert products.needed(Problem(16, 16, 4, batch=3)) == 3
 
@@ -433,21 +433,21 @@ ret; }"""
 def test_wmma_accesses_are_named_as_not_counted() -> None:
     body = """.shared .align 128 .b8 tile[1024]; mov.u32 %r1, tile;
 wmma.load.c.sync.aligned.row.m16n16k16.shared.f16 {%r2, %r3, %r4, %r5}, [%r1];"""
-    found = reported(body)
-    assert found.shared == ()
-    assert found.uncounted == (
+    report = reported(body)
+    assert report.shared == ()
+    assert report.uncounted == (
         "line 7: wmma.load.c.sync.aligned.row.m16n16k16.shared.f16: the ISA leaves open which lane accesses what",
     )
 
 
 def test_json_has_everything() -> None:
-    found = product_report(64, 64, 32, cta=(64, 64, 32), warp=(32, 32), stages=2)
-    data = json.loads(json.dumps(found.as_json()))
+    report = product_report(64, 64, 32, cta=(64, 64, 32), warp=(32, 32), stages=2)
+    data = json.loads(json.dumps(report.as_json()))
     assert data["problem"] == "64x64x32"
     assert data["products"][0]["needed"] == data["products"][0]["warps"]
     assert data["wavefronts"] == sum(s["wavefronts"] for s in data["shared"])
     assert data["sectors"] == sum(g["sectors"] for g in data["global"])
-    assert len(data["instructions"]) == len(found.instructions)
+    assert len(data["instructions"]) == len(report.instructions)
 
 
 def test_reports_are_of_the_interpreter() -> None:

@@ -36,11 +36,11 @@ CASES = [
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("product", "launches"), CASES, ids=str)
 def test_products_are_right_and_silent(product: Product, launches: int) -> None:
-    kernel, given = product.compile("sm_90a"), problem(product, 4)
+    kernel, instance = product.compile("sm_90a"), problem(product, 4)
     assert len(kernel.launches) == launches
     assert "cp.async.bulk.tensor.2d.global.shared::cta" in kernel.ptx  # D is stored by tensor copies
-    kernel(*given.arguments, device="interp", checks="all")
-    assert given.wrong() == ""
+    kernel(*instance.arguments, device="interp", checks="all")
+    assert instance.wrong() == ""
 
 
 def chosen(product: Product) -> Schedule:
@@ -80,10 +80,10 @@ class AlignedViews(Product):
 def test_tiles_of_views_begin_where_boxes_may(lies: str) -> None:
     """No tile is moved back inside to a column that is no multiple of 16 bytes."""
     product = AlignedViews(MIXED, "strided", lies, (75, 93, 101), tile())
-    kernel, given = product.compile("sm_90a"), problem(product, 9)
+    kernel, instance = product.compile("sm_90a"), problem(product, 9)
     assert len(kernel.launches) == 1
-    kernel(*given.arguments, device="interp", checks="all")
-    assert given.wrong() == ""
+    kernel(*instance.arguments, device="interp", checks="all")
+    assert instance.wrong() == ""
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,8 @@ def pack(layout: Layout, bits: int, seed: int = 0) -> Registers:
     """The registers of a fragment of a matrix of random elements; the same matrix for each layout of its size."""
     place = matrix_map(layout).values().reshape(-1, 32).T
     elements = np.random.default_rng(seed).integers(0, (1 << bits) - 1, place.size, np.uint64, endpoint=True)
-    held = elements[place]
-    spread = (held[:, :, None] >> np.arange(bits, dtype=np.uint64) & np.uint64(1)).astype(np.uint8)
+    element = elements[place]
+    spread = (element[:, :, None] >> np.arange(bits, dtype=np.uint64) & np.uint64(1)).astype(np.uint8)
     flat = spread.reshape(LANES, -1)
     return words_of(np.pad(flat, ((0, 0), (0, -flat.shape[1] % 32))))
 
@@ -152,8 +152,8 @@ def from_units(data: NDArray[np.uint8], access: Access) -> Registers:
     return octets.view("<u4")[..., 0].astype(np.uint32).T.copy()
 
 
-def execute(way: Way, registers: Registers) -> Registers:
-    for step in way.steps:
+def execute(conversion: Way, registers: Registers) -> Registers:
+    for step in conversion.steps:
         match step:
             case Rename():
                 registers = registers[:, step.sources]
@@ -172,9 +172,9 @@ def execute(way: Way, registers: Registers) -> Registers:
 def check(conversion: Conversion) -> None:
     """Every way gives the target's registers, and the cheapest comes first."""
     before, after = (pack(layout, conversion.element_bits) for layout in (conversion.source, conversion.target))
-    for way in conversion.ways:
-        assert np.array_equal(execute(way, before), after), f"{conversion}\n{way}"
-    costs = [way.cost for way in conversion.ways]
+    for plan in conversion.ways:
+        assert np.array_equal(execute(plan, before), after), f"{conversion}\n{plan}"
+    costs = [plan.cost for plan in conversion.ways]
     assert costs == sorted(costs)
 
 
@@ -277,10 +277,10 @@ def fragments() -> Iterator[tuple[Layout, int]]:
 @cache
 def pairs() -> tuple[tuple[Layout, Layout, int], ...]:
     """All pairs of different layouts of one matrix with elements of one width."""
-    known = dict.fromkeys(fragments())
+    layouts = dict.fromkeys(fragments())
     return tuple(
         (a, b, bits)
-        for (a, bits), (b, other) in product(known, known)
+        for (a, bits), (b, other) in product(layouts, layouts)
         if bits == other and a != b and all(a.extent(axis) == b.extent(axis) for axis in AXES)
     )
 
@@ -325,14 +325,14 @@ def test_the_accumulator_of_8_bit_products_needs_shuffles() -> None:
     conversion = convert(tiled(C16, across=4), multiplicand(16, 32, 8), 8)
     assert conversion.best.shuffles == 4
     assert not conversion.best.is_free
-    assert all(way.shuffles or any(isinstance(step, Trip) for step in way.steps) for way in conversion.ways)
+    assert all(plan.shuffles or any(isinstance(step, Trip) for step in plan.steps) for plan in conversion.ways)
 
 
 def test_a_transposed_operand_is_a_movmatrix() -> None:
     conversion = convert(C16, multiplicand(8, 16, 16).transposed(), 16)
     assert conversion.best.steps == (MoveMatrices(2),)
     assert conversion.best.sm == MOVMATRIX.sm
-    stores = [step.store_opcode for way in conversion.ways for step in way.steps if isinstance(step, Trip)]
+    stores = [step.store_opcode for plan in conversion.ways for step in plan.steps if isinstance(step, Trip)]
     assert stores == ["stmatrix.sync.aligned.m8n8.x2.shared.b16", "st.shared.b32", "st.shared.b32"]
 
 
@@ -363,31 +363,33 @@ def test_one_bit_exchanged_with_a_lane_takes_half_the_shuffles() -> None:
 
 def test_two_bits_exchanged_with_lanes_take_three_quarters_of_the_shuffles() -> None:
     """Whichever bit is exchanged with which: in one round of four every lane keeps what it has."""
-    held = Layout.parse("r0 r1 r2 r3 r4 | c0 c1 c2")
+    layout = Layout.parse("r0 r1 r2 r3 r4 | c0 c1 c2")
     for exchanged in ("r0 r1 r2 c1 c2 | c0 r3 r4", "r0 r1 r2 c2 c1 | c0 r4 r3", "r0 r1 r2 c2 c1 | c0 r3 r4"):
-        conversion = convert(held, Layout.parse(exchanged), 32)
+        conversion = convert(layout, Layout.parse(exchanged), 32)
         check(conversion)
-        assert next(way.shuffles for way in conversion.ways if way.shuffles) == 6
+        assert next(plan.shuffles for plan in conversion.ways if plan.shuffles) == 6
 
 
 def test_only_a_transposition_is_a_movmatrix() -> None:
     """Lane bits that arrive in another order are not what the instruction does."""
-    held = Layout.parse("c1 c2 r0 r1 r2 | c0")
+    layout = Layout.parse("c1 c2 r0 r1 r2 | c0")
     for arriving, moves in (("r1 r2 c0 c1 c2 | r0", 1), ("r2 r1 c0 c1 c2 | r0", 0), ("r1 r2 c0 c2 c1 | r0", 0)):
-        conversion = convert(held, Layout.parse(arriving), 16)
+        conversion = convert(layout, Layout.parse(arriving), 16)
         check(conversion)
-        assert sum(isinstance(step, MoveMatrices) for way in conversion.ways for step in way.steps) == moves
+        assert sum(isinstance(step, MoveMatrices) for plan in conversion.ways for step in plan.steps) == moves
 
 
 @given(layouts(), st.sampled_from(WIDTHS), st.data())
 def test_words_never_meet_in_a_bank(source: Layout, bits: int, data: st.DataObject) -> None:
-    for way in convert(source, shuffled(source, data.draw), bits).ways:
-        trips = [step for step in way.steps if isinstance(step, Trip) and step.store.how == step.load.how == WHOLE]
+    for conversion in convert(source, shuffled(source, data.draw), bits).ways:
+        trips = [
+            step for step in conversion.steps if isinstance(step, Trip) and step.store.how == step.load.how == WHOLE
+        ]
         assert all(trip.store.conflict == trip.load.conflict == 1 for trip in trips)
 
 
 def test_swizzles_avoid_bank_conflicts() -> None:
-    trips = [step for a, b, bits in pairs() for way in convert(a, b, bits).ways for step in way.steps
+    trips = [step for a, b, bits in pairs() for conversion in convert(a, b, bits).ways for step in conversion.steps
              if isinstance(step, Trip)]  # fmt: skip
     assert trips
     assert all(trip.store.conflict == trip.load.conflict == 1 for trip in trips)

@@ -25,14 +25,14 @@ def test_programs_give_what_their_evaluator_allows(kind: str) -> None:
 
 def test_chains_of_integers_that_read_views_are_not_fused() -> None:
     """Two elementwise operations, of which the first reads a column: rows hold floats alone."""
-    found = outcome(20261186785373, list(KINDS))
-    assert found.kind == "right", f"{found.reason}\n{found.text}"
+    result = outcome(20261186785373, list(KINDS))
+    assert result.kind == "right", f"{result.reason}\n{result.text}"
 
 
 def test_the_largest_of_nothing_but_nan_is_no_number_of_8_bits() -> None:
     """It is minus infinity, which a type without one rounds to NaN."""
-    found = outcome(77001036, list(KINDS))
-    assert found.kind == "right", f"{found.reason}\n{found.text}"
+    result = outcome(77001036, list(KINDS))
+    assert result.kind == "right", f"{result.reason}\n{result.text}"
 
 
 def test_roundings_that_are_left_out_are_found() -> None:
@@ -62,9 +62,9 @@ def test_roundings_are_those_of_other_implementations(name: str, dtype: Any) -> 
     with np.errstate(all="ignore"):
         values: NDArray[np.float32] = exact.astype(np.float32)
         expected = values.astype(dtype).astype(np.float64)
-    found = rounded(values.astype(np.float64), name)
-    np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(np.signbit(found[~np.isnan(found)]), np.signbit(expected[~np.isnan(found)]))
+    result = rounded(values.astype(np.float64), name)
+    np.testing.assert_array_equal(result, expected)
+    np.testing.assert_array_equal(np.signbit(result[~np.isnan(result)]), np.signbit(expected[~np.isnan(result)]))
 
 
 def test_exact_operations_allow_one_result() -> None:
@@ -84,12 +84,12 @@ def test_a_sum_is_between_those_of_any_order() -> None:
 
     rng = np.random.default_rng(1)
     values = rng.standard_normal((50, 40)).astype(np.float32)
-    found = reduced("arith.addf", "f32", Reals.points("f32", values), 1, 0.0)
+    total = reduced("arith.addf", "f32", Reals.points("f32", values), 1, 0.0)
     for _ in range(20):
         order = rng.permutation(40)
-        assert not difference(found, np.add.accumulate(values[:, order], axis=1)[:, -1])
+        assert not difference(total, np.add.accumulate(values[:, order], axis=1)[:, -1])
     wrong = values.astype(np.float16).astype(np.float32).sum(axis=1)
-    assert difference(found, wrong)
+    assert difference(total, wrong)
     special = np.array([[1, np.inf, 2], [np.inf, 1, -np.inf], [np.nan, 1, 2], [3, -1, 5]])
     exact = reduced("arith.addf", "f32", Reals.points("f32", special), 1, 0.0)
     assert not difference(exact, np.array([np.inf, np.nan, np.nan, 7.0]))

@@ -47,9 +47,9 @@ def as_nvvm(ptx: str) -> str:
 
 
 def results(kernel: Kernel, *arguments: np.ndarray) -> np.ndarray:
-    given = [argument.copy() for argument in arguments]
-    kernel(*given, device="interp", checks="all")
-    return given[-1]
+    copies = [argument.copy() for argument in arguments]
+    kernel(*copies, device="interp", checks="all")
+    return copies[-1]
 
 
 def bf16(*shape: int) -> np.ndarray:

@@ -142,9 +142,9 @@ class TestArguments:
         """torch's own interfaces have no names for them."""
         torch = pytest.importorskip("torch")
         tensor = torch.zeros((3, 8), dtype=torch.uint8).view(getattr(torch, name))[:, ::2]
-        found = borrow(tensor)
-        assert (found.element, found.shape, found.byte_strides, found.itemsize) == (element, (3, 4), (8, 2), 1)
-        assert found.address == tensor.data_ptr()
+        array = borrow(tensor)
+        assert (array.element, array.shape, array.byte_strides, array.itemsize) == (element, (3, 4), (8, 2), 1)
+        assert array.address == tensor.data_ptr()
 
 
 class TestFiles:

@@ -28,9 +28,9 @@ def module() -> ModuleOp:
 
 
 def function(made: ModuleOp) -> func.FuncOp:
-    found = next(op for op in made.walk() if isinstance(op, func.FuncOp))
-    assert isinstance(found, func.FuncOp)
-    return found
+    function = next(op for op in made.walk() if isinstance(op, func.FuncOp))
+    assert isinstance(function, func.FuncOp)
+    return function
 
 
 def swap_operands(made: ModuleOp) -> None:
@@ -130,10 +130,10 @@ def told(pipeline: str) -> str:
 @pytest.mark.usefixtures("passes")
 @pytest.mark.parametrize("pipeline", ["looks,breaks", "breaks,looks,stumbles", "breaks,warp-pipeline,stumbles"])
 def test_an_error_is_that_of_the_first_pass_at_fault(pipeline: str) -> None:
-    found = told(pipeline)
-    assert found.startswith("<string>:3:3: error: arith.addi: ")
+    message = told(pipeline)
+    assert message.startswith("<string>:3:3: error: arith.addi: ")
     with verified_after_each_pass():
-        assert told(pipeline) == found
+        assert told(pipeline) == message
 
 
 @pytest.mark.usefixtures("passes")

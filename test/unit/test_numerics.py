@@ -106,7 +106,7 @@ def test_cancelling_sums(row: Mma, data: st.DataObject) -> None:
     assert engine(core, row, left, right, c) == model(core, row, left, right, c)
 
 
-def whole(row: Mma, warps: int, kind: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def drawn_operands(row: Mma, warps: int, kind: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Operands of many warps: "bits" or words of moderate size."""
     m, n, k = row.shape
     words = np.random.default_rng(7)
@@ -124,7 +124,7 @@ def whole(row: Mma, warps: int, kind: str) -> tuple[NDArray[Any], NDArray[Any], 
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
 def test_every_element_of_a_batch(row: Mma, kind: str) -> None:
     core = arithmetic("sm_90", row)
-    a, b, c = whole(row, 130, kind)
+    a, b, c = drawn_operands(row, 130, kind)
     got = MatrixProduct(row, core)(a, b, c)
     for w in (0, 127, 129):
         for i in range(row.shape.m):
@@ -234,12 +234,12 @@ def test_an_f16_c_of_wmma_is_as_it_is_on_sm_70_and_becomes_f32_on_others() -> No
 
 def test_terms_below_the_cut_are_lost_on_each_architecture() -> None:
     """1 + 2^-F is kept, 1 + 2^-(F+1) is not: sums of sixteen such terms tell F apart."""
-    known = [arithmetic(target, ROW) for target in TARGETS]
-    for core in known:
+    rules = [arithmetic(target, ROW) for target in TARGETS]
+    for core in rules:
         assert model(core, ROW, [ONE] * 16, [ONE] * 16, 0x3F800000) == engine(
             core, ROW, [ONE] * 16, [ONE] * 16, 0x3F800000
         )
     tail = [ONE, *[0x0400] * 15]
     shrunk = [ONE, *[0x1000] * 15]
-    results = {core.fraction: engine(core, ROW, tail, shrunk, 0) for core in known}
+    results = {core.fraction: engine(core, ROW, tail, shrunk, 0) for core in rules}
     assert len(set(results.values())) >= 2

@@ -50,10 +50,10 @@ def model(a: int, b: int, c: int, mode: str) -> int:
         signs = {bool((a ^ b) >> 63), bool(c >> 63)}
         alike = Fraction(x) * Fraction(y) == 0 and len(signs) == 1
         return word(-0.0 if (alike and True in signs) or (not alike and mode == "rm") else 0.0)
-    found = rounded(exact, 52, -1022, 1023, mode)
-    if isinstance(found, str):
-        return word(float(found))
-    return word(float(found)) if found else (1 << 63 if exact < 0 else 0)
+    result = rounded(exact, 52, -1022, 1023, mode)
+    if isinstance(result, str):
+        return word(float(result))
+    return word(float(result)) if result else (1 << 63 if exact < 0 else 0)
 
 
 def engine(a: int, b: int, c: int, mode: str) -> int:

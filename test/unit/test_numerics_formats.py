@@ -249,12 +249,12 @@ def test_metadata_against_the_rows_of_sparse_storage(row: Mma) -> None:
     for selector in row.selectors:
         nibbles = random.choice(row.codes, (32, 8, 2))
         words = np.bitwise_or.reduce(nibbles << (4 * np.arange(8))[:, None], axis=1).astype(np.uint32)
-        found = columns(row, words, selector).reshape(layout.columns, -1, 16, 2)
+        matrix = columns(row, words, selector).reshape(layout.columns, -1, 16, 2)
         for r, chunk, w in np.ndindex(16, layout.columns, 2):
             lane, nibble = layout.find(f=selector, r=r, c=chunk)
             units = positions(how, int(nibbles[lane, nibble, w]))
             expected = [chunk * how.chunk + u * how.group + i for u in units for i in range(how.group)]
-            assert found[chunk, :, r, w].tolist() == expected
+            assert matrix[chunk, :, r, w].tolist() == expected
 
 
 def test_metadata_is_checked() -> None:
@@ -289,9 +289,9 @@ def half(word: int) -> Fraction:
 
 
 def single(value: Fraction) -> Fraction:
-    found = rounded(value, 23, -126, 127)
-    assert not isinstance(found, str)
-    return found
+    result = rounded(value, 23, -126, 127)
+    assert not isinstance(result, str)
+    return result
 
 
 @pytest.mark.parametrize("d", ["f16", "f32"])

@@ -32,8 +32,8 @@ def test_every_row_says_what_it_rests_on_and_is_used() -> None:
 def test_every_row_says_who_compared_it_with_a_gpu() -> None:
     assert all((core.compared == "the tests") == core.confirmed for core in ROWS)
     assert all(core.compared == "no one" for core in ROWS if core.evidence.startswith("assumed"))
-    found = {core.compared for core in ROWS}
-    assert found == {"the tests", "test/public_words.py", "the models' authors", "no one"}
+    compared = {core.compared for core in ROWS}
+    assert compared == {"the tests", "test/public_words.py", "the models' authors", "no one"}
 
 
 def test_a_target_has_the_arithmetic_of_the_nearest_older_one() -> None:
@@ -52,8 +52,8 @@ def test_what_is_not_known_is_refused() -> None:
 
 
 def test_families() -> None:
-    found = {family(row) for row in FORMS}
-    assert found == {core.family for core in ROWS}
+    families = {family(row) for row in FORMS}
+    assert families == {core.family for core in ROWS}
 
 
 def test_parameters_that_cannot_be_computed_are_refused() -> None:

@@ -43,9 +43,9 @@ def by_llvm(kernel: Kernel) -> Kernel:
 
 
 def results(kernel: Kernel, *arguments: np.ndarray, checks: str = "all") -> np.ndarray:
-    given = [argument.copy() for argument in arguments]
-    kernel(*given, device="interp", checks=checks)
-    return given[-1]
+    copies = [argument.copy() for argument in arguments]
+    kernel(*copies, device="interp", checks=checks)
+    return copies[-1]
 
 
 def drawn(*shape: int) -> np.ndarray:

@@ -555,7 +555,7 @@ class TestProcess:
             "import sys; from warploom.runtime import compile; compile(sys.argv[1], 'sm_80', cache=False);"
             "print(*sorted(m for m in sys.argv[2:] if m in sys.modules))"
         )
-        known = "warploom.passes.tile.stage"
+        module = "warploom.passes.tile.stage"
         others = ("xdsl.dialects.tensor", "xdsl.dialects.bufferization", "warploom.passes.tile.rows",
                   "warploom.passes.tile.elementwise_kernel", "warploom.passes.tile.attention",
                   "warploom.passes.pipelining.specialise", "warploom.passes.tile.expand",
@@ -564,9 +564,9 @@ class TestProcess:
                   "warploom.passes.to_ptx.epilogue", "warploom.dialect.conversions.search",
                   "warploom.dialect.mlir.convolution", "warploom.passes.linalg.dequantised",
                   "html", "difflib")  # fmt: skip
-        command = [sys.executable, "-c", script, "examples/matmul_bf16.mlir", known, *others]
+        command = [sys.executable, "-c", script, "examples/matmul_bf16.mlir", module, *others]
         done = subprocess.run(command, capture_output=True, timeout=60, check=False)
-        assert (done.returncode, done.stdout.decode(), done.stderr) == (0, f"{known}\n", b"")
+        assert (done.returncode, done.stdout.decode(), done.stderr) == (0, f"{module}\n", b"")
 
 
 class TestNames:

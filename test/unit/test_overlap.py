@@ -220,8 +220,8 @@ def test_what_is_read_through_a_view_first_is_not_filled() -> None:
   linalg.exp ins(%x : memref<4x8xf32, strided<[8, 1]>>) outs(%m : memref<4x8xf32>)
   return
 }"""
-    found = host.signature(host.choose(parse_mlir(make_context(), text), None))
-    assert (found.written, found.filled) == ({0}, frozenset())
+    signature = host.signature(host.choose(parse_mlir(make_context(), text), None))
+    assert (signature.written, signature.filled) == ({0}, frozenset())
 
 
 @pytest.mark.parametrize("into", ["%a", "%b"])
@@ -234,9 +234,9 @@ def test_the_reference_is_of_the_inputs_as_they_were(into: str) -> None:
     arrays = [draw(40, 40), draw(40, 40)]
     position = ("%a", "%b").index(into)
     a, b = (array.astype(np.float64) for array in arrays)
-    found = reference.evaluate(host.choose(parse_mlir(make_context(), text), None), arrays)
-    np.testing.assert_array_equal(found[position].value, arrays[position] + a @ b)
-    np.testing.assert_array_equal(found[1 - position].value, arrays[1 - position])
+    results = reference.evaluate(host.choose(parse_mlir(make_context(), text), None), arrays)
+    np.testing.assert_array_equal(results[position].value, arrays[position] + a @ b)
+    np.testing.assert_array_equal(results[1 - position].value, arrays[1 - position])
 
 
 def test_the_reference_of_elements_that_are_shifted() -> None:
@@ -244,5 +244,5 @@ def test_the_reference_of_elements_that_are_shifted() -> None:
     m = draw(300, 128)
     expected = m.astype(np.float64)
     expected[1:151, :64] = np.exp(m[:150, :64].astype(np.float64)).astype(np.float16)
-    found = reference.evaluate(host.choose(parse_mlir(make_context(), text), None), [m, draw(64, 64), draw(1)])
-    np.testing.assert_array_equal(found[0].value, expected)
+    results = reference.evaluate(host.choose(parse_mlir(make_context(), text), None), [m, draw(64, 64), draw(1)])
+    np.testing.assert_array_equal(results[0].value, expected)

@@ -35,10 +35,10 @@ CASES = [
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("product", CASES, ids=str)
 def test_products_are_right_and_silent(product: Product) -> None:
-    kernel, given = product.compile("sm_90a"), problem(product, 8)
+    kernel, instance = product.compile("sm_90a"), problem(product, 8)
     assert kernel.launches[-1].block == (384, 1, 1)
-    kernel(*given.arguments, device="interp", checks="all")
-    assert given.wrong() == ""
+    kernel(*instance.arguments, device="interp", checks="all")
+    assert instance.wrong() == ""
 
 
 @pytest.mark.parametrize(

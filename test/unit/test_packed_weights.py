@@ -41,9 +41,9 @@ def drawn(product: Any) -> tuple[list[Array], Array]:
     less = (values.astype(np.float32) - point).astype(dtype) if product.points else values
     weights = (less.astype(np.float32) * scale).astype(dtype)
     a, d = rng.standard_normal((m, k)).astype(dtype), np.full((m, n), np.nan, FLOATS.get(product.out, np.float32))
-    held = pack_weights(q.astype(np.uint8 if product.points else np.int8), bits)
-    given = [a, held, s, *([z] if product.points else []), d]
-    return [x.reshape(shape) for x, shape in zip(given, product.shapes, strict=True)], weights.astype(np.float64)
+    packed = pack_weights(q.astype(np.uint8 if product.points else np.int8), bits)
+    arguments = [a, packed, s, *([z] if product.points else []), d]
+    return [x.reshape(shape) for x, shape in zip(arguments, product.shapes, strict=True)], weights.astype(np.float64)
 
 
 FEW = {"warp": "16x64", "mma": "m64n16k16", "in_registers": "b"}
@@ -68,14 +68,14 @@ def test_packed_weights_are_multiplied_as_operations_round_them(product: Any, sc
     """Any order of f32 sums of exact products is within (k + 2) 2^-23 of their magnitudes."""
     kernel = compile(product.text(), target="sm_90a", cache=False, **schedule)
     assert len(kernel.launches) == 1, "the converted weights are nowhere"
-    given, weights = drawn(product)
-    kernel(*given, device="interp", checks="all")
-    a = given[0].astype(np.float64)
-    exact, found = a @ weights.T, given[-1].astype(np.float64)
+    arguments, weights = drawn(product)
+    kernel(*arguments, device="interp", checks="all")
+    a = arguments[0].astype(np.float64)
+    exact, result = a @ weights.T, arguments[-1].astype(np.float64)
     bound = (product.k + 2) * 2.0**-23 * (np.abs(a) @ np.abs(weights).T) + 2.0**-8 * np.abs(exact) * (
         product.out == "bf16"
     )
-    assert (np.abs(found - exact) <= bound).all()
+    assert (np.abs(result - exact) <= bound).all()
 
 
 def test_the_reference_knows_packed_weights(tmp_path: Path) -> None:

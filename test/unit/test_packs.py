@@ -51,9 +51,9 @@ def test_a_product_of_tiles_is_the_product(
     m, n, k = size
     rng = np.random.default_rng(m)
     a, b = rng.standard_normal((m, k)).astype("f2"), rng.standard_normal((k, n)).astype("f2")
-    found = compile(packed_product(m, n, k, tile, padded=padded), target="sm_80")(a, b, device="interp")
+    result = compile(packed_product(m, n, k, tile, padded=padded), target="sm_80")(a, b, device="interp")
     x, y = a.astype(np.float64), b.astype(np.float64)
-    assert (np.abs(found - x @ y) <= (k + 3) * 2.0**-23 * (np.abs(x) @ np.abs(y))).all()
+    assert (np.abs(result - x @ y) <= (k + 3) * 2.0**-23 * (np.abs(x) @ np.abs(y))).all()
 
 
 def test_tiles_lie_as_the_operation_says() -> None:
@@ -66,10 +66,10 @@ def test_tiles_lie_as_the_operation_says() -> None:
       return %r : tensor<7x3x3x2xf32>
     }"""
     x = np.random.default_rng(1).standard_normal((3, 5, 7)).astype("f4")
-    whole = np.full((3, 6, 7), -1, "f4")
-    whole[:, :5] = x
-    found = compile(text, target="sm_80")(x, device="interp")
-    assert np.array_equal(found, whole.reshape(3, 3, 2, 7).transpose(3, 0, 1, 2))
+    tiles = np.full((3, 6, 7), -1, "f4")
+    tiles[:, :5] = x
+    result = compile(text, target="sm_80")(x, device="interp")
+    assert np.array_equal(result, tiles.reshape(3, 3, 2, 7).transpose(3, 0, 1, 2))
 
 
 def test_text_is_read_as_it_is_printed() -> None:
@@ -80,7 +80,7 @@ def test_text_is_read_as_it_is_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "instead", "message"),
+    ("schedule", "instead", "message"),
     [
         ("padding_value(%zero : f16) inner", "inner", "expected a padding_value, as tiles do not divide dimension 0"),
         ("padding_value(%zero : f16) inner", "padding_value(%none : f32) inner", "expected a padding_value of f16"),
@@ -92,11 +92,11 @@ def test_text_is_read_as_it_is_printed() -> None:
         ("inner_tiles = [8, 16] into %0", "inner_tiles = [8, 0] into %0", "expected tiles of one element or more"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(given: str, instead: str, message: str) -> None:
+def test_what_is_wrong_is_said(schedule: str, instead: str, message: str) -> None:
     text = " ".join(packed_product(M, N, K, (8, 8, 16)).split())
-    assert given in text
+    assert schedule in text
     with pytest.raises(CompileError, match=message):
-        compile(text.replace(given, instead, 1), target="sm_80")
+        compile(text.replace(schedule, instead, 1), target="sm_80")
 
 
 def test_dynamic_sizes_are_refused() -> None:

@@ -91,7 +91,7 @@ def check(kernel: Kernel, a: NDArray[Any], w: NDArray[Any], weights: list[NDArra
 
 
 @pytest.mark.parametrize(
-    ("target", "given"),
+    ("target", "schedule"),
     [
         ("sm_90a", {}),
         ("sm_90a", {"mma": "m64n96k16", "cta": (128, 96, 64)}),
@@ -100,9 +100,9 @@ def check(kernel: Kernel, a: NDArray[Any], w: NDArray[Any], weights: list[NDArra
     ],
     ids=str,
 )
-def test_two_products_of_one_a_are_one_kernel(target: str, given: dict[str, Any]) -> None:
+def test_two_products_of_one_a_are_one_kernel(target: str, schedule: dict[str, Any]) -> None:
     a, w = operands(70, 56, 72)
-    kernel = compile(two_products(70, 56, 72), target=target, **given)
+    kernel = compile(two_products(70, 56, 72), target=target, **schedule)
     assert len(kernel.plan.launches) == 1
     if target == "sm_90a":
         assert kernel.ptx.count("ex2.approx") > 0  # the silu is one operation, whose elements share reciprocals
@@ -132,12 +132,12 @@ def test_what_follows_is_in_the_same_epilogue() -> None:
 }}"""
     text = text.rpartition("\n  return")[0] + added
     (a, w), residual = operands(24, 16, 64), np.full((24, 16), 2.0, BF16)
-    plain, whole = np.zeros((24, 16), BF16), np.zeros((24, 16), BF16)
+    plain, full = np.zeros((24, 16), BF16), np.zeros((24, 16), BF16)
     compile(two_products(24, 16, 64), target="sm_90a")(a, w[:16].copy(), w[16:].copy(), plain, device="interp")
     kernel = compile(text, target="sm_90a")
-    kernel(a, w[:16].copy(), w[16:].copy(), residual, whole, device="interp")
+    kernel(a, w[:16].copy(), w[16:].copy(), residual, full, device="interp")
     assert len(kernel.plan.launches) == 1
-    np.testing.assert_array_equal(whole, np.add(plain, residual))
+    np.testing.assert_array_equal(full, np.add(plain, residual))
 
 
 def test_where_it_is_not_one_a_remark_says_why() -> None:
@@ -149,7 +149,7 @@ def test_where_it_is_not_one_a_remark_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("schedule", "reason"),
     [
         ({"cta": (64, 64, 64), "warp": (32, 32)}, "warp tiles of all columns"),
         ({"cta": (16, 32, 64), "warp": (16, 32), "sliced_k": 2}, "warp tiles of all columns"),
@@ -158,13 +158,13 @@ def test_where_it_is_not_one_a_remark_says_why() -> None:
     ],
     ids=str,
 )
-def test_schedules_that_part_the_two_products_are_refused(given: dict[str, Any], reason: str) -> None:
+def test_schedules_that_part_the_two_products_are_refused(schedule: dict[str, Any], reason: str) -> None:
     with pytest.raises(CompileError, match=reason):
-        compile(two_products(70, 56, 72), target="sm_80", **given)
+        compile(two_products(70, 56, 72), target="sm_80", **schedule)
 
 
 @pytest.mark.parametrize(
-    ("target", "across", "given"),
+    ("target", "across", "schedule"),
     [
         ("sm_90a", False, {}),
         ("sm_90a", True, {"mma": "m64n192k16", "cta": (128, 192, 64)}),
@@ -172,11 +172,11 @@ def test_schedules_that_part_the_two_products_are_refused(given: dict[str, Any],
     ],
     ids=str,
 )
-def test_so_is_one_product_whose_halves_are_read(target: str, across: bool, given: dict[str, Any]) -> None:
+def test_so_is_one_product_whose_halves_are_read(target: str, across: bool, schedule: dict[str, Any]) -> None:
     """Of weights along k, and of (k, n), whose halves are parts of the columns of a tile; 96 of them take narrower
     panels."""
     a, w = operands(70, 72, 64)
-    kernel = compile(weights_in_one(70, 72, 64, across=across), target=target, **given)
+    kernel = compile(weights_in_one(70, 72, 64, across=across), target=target, **schedule)
     assert len(kernel.plan.launches) == 1
     check(kernel, a, w, [w.T.copy() if across else w])
 

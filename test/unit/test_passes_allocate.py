@@ -15,7 +15,7 @@ from warploom.passes.schedule.defaults import laid_out
 from warploom.passes.schedule.needs import shared_bytes
 from warploom.passes.universe import make_context, parse_mlir
 
-SCHEDULED = [k for k in pins.pinned() if isinstance(k.source, Product) and (k.whole or k.source.schedule)]
+SCHEDULED = [k for k in pins.pinned() if isinstance(k.source, Product) and (k.text_name or k.source.schedule)]
 
 
 @pytest.mark.sampled(4)
@@ -28,9 +28,9 @@ def test_as_many_bytes_as_the_schedule_was_checked_for(kernel: pins.Pinned) -> N
     )  # fmt: skip
     product = read(next(op for op in module.walk() if isinstance(op, MatmulOp)))
     compiled = kernel.source.compile(kernel.target)
-    given = max(launched.shared for launched in compiled.launches)
+    allocated = max(launched.shared for launched in compiled.launches)
     (schedule,) = (each for each in compiled.schedule if each is not None)
-    assert given == shared_bytes(laid_out(product, schedule.transpose, schedule.padded), schedule)
+    assert allocated == shared_bytes(laid_out(product, schedule.transpose, schedule.padded), schedule)
 
 
 def test_tiles_that_are_not_used_at_the_same_time_share_memory() -> None:

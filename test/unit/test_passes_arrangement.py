@@ -24,15 +24,15 @@ LINE = 16 * BANKS
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
 def test_operands_agree(row: Mma) -> None:
     for a_along, b_along in product((True, False), repeat=2):
-        found = arrange(row, (64, 64), a_along, b_along)
-        a, b = labels(found.a.layout, row.layout("a")), labels(found.b.layout, row.layout("b"))
-        c = labels(found.accumulator, row.layout("c"))
+        arrangement = arrange(row, (64, 64), a_along, b_along)
+        a, b = labels(arrangement.a.layout, row.layout("a")), labels(arrangement.b.layout, row.layout("b"))
+        c = labels(arrangement.accumulator, row.layout("c"))
         assert a is not None
         assert b is not None
         assert c is not None
         assert (a.rows, b.columns, a.columns) == (c.rows, c.columns, b.rows)
-        assert found.a.layout.columns == found.b.layout.rows == row.shape.k
-        assert {*stored(found.accumulator).element} == {*found.accumulator.element}
+        assert arrangement.a.layout.columns == arrangement.b.layout.rows == row.shape.k
+        assert {*stored(arrangement.accumulator).element} == {*arrangement.accumulator.element}
 
 
 def bank(row: int, byte: int, skip: int) -> int:
@@ -42,12 +42,16 @@ def bank(row: int, byte: int, skip: int) -> int:
 
 def way_and_memory(row: Mma, role: str, along_k: bool) -> tuple[Delivery, FragmentType, bool]:
     """How an operand is loaded, the fragment that arrives, and whether memory holds its transpose."""
-    found = arrange(row, (64, 64), along_k, along_k)
-    way = found.a if role == "a" else found.b
+    arrangement = arrange(row, (64, 64), along_k, along_k)
+    delivery = arrangement.a if role == "a" else arrangement.b
     kind = FragmentType.of(
-        role, way.delivered.rows, way.delivered.columns, type_of_element(row.element(role)), way.delivered
+        role,
+        delivery.delivered.rows,
+        delivery.delivered.columns,
+        type_of_element(row.element(role)),
+        delivery.delivered,
     )
-    return way, kind, along_k == (role == "b")
+    return delivery, kind, along_k == (role == "b")
 
 
 @pytest.mark.sampled(5)
@@ -55,22 +59,22 @@ def way_and_memory(row: Mma, role: str, along_k: bool) -> tuple[Delivery, Fragme
 @pytest.mark.parametrize("role", ["a", "b"])
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
 def test_lanes_meet_at_no_bank(row: Mma, role: str, along_k: bool) -> None:
-    way, kind, swapped = way_and_memory(row, role, along_k)
-    layout = way.delivered.transposed() if swapped else way.delivered
-    if way.how == LANES:
+    delivery, kind, swapped = way_and_memory(row, role, along_k)
+    layout = delivery.delivered.transposed() if swapped else delivery.delivered
+    if delivery.how == LANES:
         size, wide = row.a.bits // 8, column(0) in layout.element
         at_once = LINE // (size << wide)
         for first in range(0, 32, at_once):
             places = [layout.position(lane, 0) for lane in range(first, first + at_once)]
-            units = {(bank(r, c * size, way.skip), c * size % 16 // (size << wide)) for r, c in places}
+            units = {(bank(r, c * size, delivery.skip), c * size % 16 // (size << wide)) for r, c in places}
             assert len(units) == at_once
         return
-    (rows, *_) = MatrixMove(4, layout.lane[0].axis == "r", way.how == PIECES, "").loads(row.a.bits)
-    found = matrices(kind, swapped, unit(rows, row.a.bits))
-    assert found
-    for matrix in found:
+    (rows, *_) = MatrixMove(4, layout.lane[0].axis == "r", delivery.how == PIECES, "").loads(row.a.bits)
+    addresses = matrices(kind, swapped, unit(rows, row.a.bits))
+    assert addresses
+    for matrix in addresses:
         places = [sum((i >> bit & 1) << to for bit, to in enumerate(matrix.rows)) for i in range(8)]
-        assert len({bank(matrix.row + r, matrix.column * row.a.bits // 8, way.skip) for r in places}) == BANKS
+        assert len({bank(matrix.row + r, matrix.column * row.a.bits // 8, delivery.skip) for r in places}) == BANKS
 
 
 def test_a_warp_tile_holds_what_moves_together() -> None:

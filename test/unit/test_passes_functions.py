@@ -36,8 +36,8 @@ def arguments() -> NDArray[np.float32]:
     rng = np.random.default_rng(0)
     exponents = np.concatenate([np.repeat(np.arange(-149, 128), 60), np.repeat(np.arange(-12, 8), 2500)])
     values = rng.uniform(1, 2, exponents.size) * np.exp2(exponents) * rng.choice([-1, 1], exponents.size)
-    whole = np.concatenate([SPECIAL, values])
-    return whole[: whole.size - whole.size % (ROWS * COLUMNS)].astype(np.float32).reshape(-1, COLUMNS)
+    arguments = np.concatenate([SPECIAL, values])
+    return arguments[: arguments.size - arguments.size % (ROWS * COLUMNS)].astype(np.float32).reshape(-1, COLUMNS)
 
 
 def apply(operation: str, x: NDArray[np.float32], target: str = "sm_90a") -> Floats:

@@ -53,10 +53,10 @@ def check(
         f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{\nlinalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c})\nreturn\n}}"
     )
     rng = np.random.default_rng([*size, schedule["stages"]])
-    held = {"f16": np.float16, "f32": np.float32, "i8": np.int8, "i32": np.int32}
+    dtypes = {"f16": np.float16, "f32": np.float32, "i8": np.int8, "i32": np.int32}
     # Numbers of which each type holds all bits, tf32 too.
     x, y, z = (
-        (rng.standard_normal(shape) * (32 if kind == "i8" else 1)).astype(np.float16).astype(held[each])
+        (rng.standard_normal(shape) * (32 if kind == "i8" else 1)).astype(np.float16).astype(dtypes[each])
         for shape, each in (((m, k), kind), ((k, n), kind), ((m, n), result))
     )
     expected = x.astype(np.float64) @ y.astype(np.float64) + z

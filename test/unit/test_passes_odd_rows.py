@@ -64,9 +64,9 @@ def test_every_element_arrives(size: tuple[int, int, int], options: dict[str, An
 
 def test_lanes_store_behind_what_their_neighbours_read() -> None:
     """The sums that C brings are read as the accumulators lie, and stored a column further, by other lanes."""
-    given = Product(Types("f16", "f16", "f32"), "added", "A Bt", (200, 15, 64))
-    numbers = problem(given, 0)
-    given.compile("sm_89")(*numbers.arguments, device="interp", checks="races")
+    product = Product(Types("f16", "f16", "f32"), "added", "A Bt", (200, 15, 64))
+    numbers = problem(product, 0)
+    product.compile("sm_89")(*numbers.arguments, device="interp", checks="races")
     assert numbers.wrong() == ""
 
 
@@ -74,8 +74,8 @@ def test_lanes_store_behind_what_their_neighbours_read() -> None:
 def test_pairs_are_stored_together(out: str, wide: str) -> None:
     """64 pairs in rows of tiles all inside, less than a quarter as many single ones, beside the way for the edge."""
     text = product(64, 65, 32, out, cta=(32, 64, 32), warp=(32, 64), stages=2).ptx
-    found = re.findall(r"st\.global\S*", text)
-    assert found.count(wide) == 32
+    stores = re.findall(r"st\.global\S*", text)
+    assert stores.count(wide) == 32
     assert "shfl.sync.idx.b32" in text
 
 

@@ -62,8 +62,8 @@ def pipelined(
     """The kernel after the pass, and what the pass said."""
     size = TILES * 16
     types = types or {"A": f"memref<16x{size}xf16>", "B": f"memref<{size}x8xf16>", "C": "memref<16x8xf32>"}
-    given = "cta = 16x8x16, warp = 16x8, mma = m16n8k16, swizzle = 128, group = 8, accumulate = f32"
-    attribute = f", warp.schedule = #warp.schedule<{given}, {schedule}>" if schedule else ""
+    options = "cta = 16x8x16, warp = 16x8, mma = m16n8k16, swizzle = 128, group = 8, accumulate = f32"
+    attribute = f", warp.schedule = #warp.schedule<{options}, {schedule}>" if schedule else ""
     module = parsed("sm_90a", body, types, attribute)
     with remarks() as said:
         PipelinePass().apply(make_context(), module)

@@ -69,8 +69,8 @@ def test_the_model_never_prefers_a_slower_tile(m: int, n: int, k: int, where: Ta
     what = schedule.cta[:2], schedule.warp, schedule.sliced_k
     chosen = next(t for t in (*TILES, *BETWEEN_TILES) if (t.cta, t.warp, t.sliced_k) == what)
     if schedule.split_k == 1:
-        whole = [t for t in TILES if t.sliced_k == 1]
-        best = min(cost_of(asked, tile, where, row) for tile in whole)
+        unsliced = [t for t in TILES if t.sliced_k == 1]
+        best = min(cost_of(asked, tile, where, row) for tile in unsliced)
         stores = TALL_STORES if chosen.cta == TALL[::-1] else 1  # which stores longer rows
         assert cost_of(asked, chosen, where, row) <= stores * (best + COST_STEP)
     assert schedule.pack == "none"

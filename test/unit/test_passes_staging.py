@@ -71,8 +71,8 @@ def check(size: tuple[int, int, int], types: str, **schedule: Any) -> Kernel:
     (m, n, k), (element, out) = size, types.split()
 
     def draw(rows: int, columns: int, kind: str) -> Any:
-        whole = rng.integers(-100, 100, (rows, columns)) if kind[0] == "i" else rng.standard_normal((rows, columns))
-        return whole.astype(DTYPES[kind])
+        values = rng.integers(-100, 100, (rows, columns)) if kind[0] == "i" else rng.standard_normal((rows, columns))
+        return values.astype(DTYPES[kind])
 
     a, b, c = draw(m, k, element), draw(k, n, element), draw(m, n, out)
     expected = a.astype(float) @ b.astype(float) + c.astype(float)

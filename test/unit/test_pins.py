@@ -22,8 +22,8 @@ RUN = 41
 
 def sample() -> list[pins.Pinned]:
     """The small ones, and some of the others."""
-    whole, others = ([kernel for kernel in EVERY if bool(kernel.whole) is kept] for kept in (True, False))
-    return [*whole, *others[::EACH]]
+    complete, others = ([kernel for kernel in EVERY if bool(kernel.text_name) is kept] for kept in (True, False))
+    return [*complete, *others[::EACH]]
 
 
 @pytest.mark.parametrize("kernel", sample(), ids=str)
@@ -79,16 +79,16 @@ def test_a_smaller_product_has_the_schedule_of_the_large_one_and_its_remainders(
 def test_what_is_recorded_are_these_kernels_and_no_others() -> None:
     assert list(pins.recorded()) == [str(kernel) for kernel in EVERY]
     assert list(pins.recorded(pins.WORDS)) == [str(kernel) for kernel in pins.runnable(EVERY)]
-    assert {path.name for path in pins.PINS.glob("*.ptx")} == {pins.file_of(k).name for k in EVERY if k.whole}
+    assert {path.name for path in pins.PINS.glob("*.ptx")} == {pins.file_of(k).name for k in EVERY if k.text_name}
     for kernel in EVERY:
-        if kernel.whole:
+        if kernel.text_name:
             assert pins.digest(pins.file_of(kernel).read_text(encoding="utf-8")) == pins.recorded()[str(kernel)]
 
 
 def test_a_change_of_one_instruction_is_found() -> None:
-    kernel = next(kernel for kernel in EVERY if kernel.whole)
-    known = {str(kernel): pins.digest(kernel.text().replace("add.s32", "sub.s32", 1))}
-    assert pins.difference(kernel, known).startswith(f"{kernel}: its text changed")
+    kernel = next(kernel for kernel in EVERY if kernel.text_name)
+    pinned = {str(kernel): pins.digest(kernel.text().replace("add.s32", "sub.s32", 1))}
+    assert pins.difference(kernel, pinned).startswith(f"{kernel}: its text changed")
     assert pins.difference(kernel, {}) == f"{kernel}: is not pinned"
 
 

@@ -171,17 +171,17 @@ class Foreign:
 
     device = "somewhere"
 
-    def __init__(self, held: Array) -> None:
-        self.held = held
+    def __init__(self, array: Array) -> None:
+        self.array = array
 
     def __dlpack__(self, **_: object) -> object:
-        return self.held.__dlpack__()
+        return self.array.__dlpack__()
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0
 
     def zero_(self) -> Foreign:
-        self.held[...] = 0
+        self.array[...] = 0
         return self
 
 
@@ -204,7 +204,7 @@ class TestLibraries:
         called = kernel if fill else compile(matmul(str(M), str(N), str(K), fill=False))
         c = called(tensor(a), b, device="interp")
         assert type(c) is tensor
-        check(c.held, a, b)
+        check(c.array, a, b)
 
     def test_jax(self, monkeypatch: pytest.MonkeyPatch, kernel: Kernel) -> None:
         tensor, fake = foreign("jaxlib"), ModuleType("jax")
@@ -213,7 +213,7 @@ class TestLibraries:
         a, b = operands()
         c = kernel(tensor(a), tensor(b), device="interp")
         assert type(c) is tensor
-        check(c.held, a, b)
+        check(c.array, a, b)
 
     def test_one_that_is_not_known(self, kernel: Kernel) -> None:
         a, b = operands()

@@ -54,8 +54,8 @@ class Case:
 
     def __str__(self) -> str:
         lies = "nk" if self.along_k else "kn"
-        given = " ".join(f"{name}={value}" for name, value in self.schedule.items())
-        return f"{self.float_} {self.stored} {lies} {self.out} {self.start} {given}"
+        fields = " ".join(f"{name}={value}" for name, value in self.schedule.items())
+        return f"{self.float_} {self.stored} {lies} {self.out} {self.start} {fields}"
 
     @property
     def b(self) -> str:
@@ -69,11 +69,11 @@ class Case:
         biased, axes = self.start == "biased", "(n, k)" if self.along_k else "(k, n)"
         into, kind = ("%T", t) if biased else ("%D", d)
         start = "plus %D" if self.start == "added" else f"init 0.0 : {'f32' if biased else self.out}"
-        beside = f"%bias: memref<{n}x{self.out}>, %scales: memref<{m}xf32>, " if biased else ""
+        parameters = f"%bias: memref<{n}x{self.out}>, %scales: memref<{m}xf32>, " if biased else ""
         return f"""#mn = affine_map<(m, n) -> (m, n)>
 #n = affine_map<(m, n) -> (n)>
 #m = affine_map<(m, n) -> (m)>
-func.func @f(%A: {a}, %B: {self.b}, {beside}%D: {d}) {{
+func.func @f(%A: {a}, %B: {self.b}, {parameters}%D: {d}) {{
   {f"%T = memref.alloc() : {t}" if biased else ""}
   %W = warp.stored %B as {self.stored} minus {self.zero} : {self.b}
   warp.matmul {self.float_} x {self.float_} %A, %W {start} into {into}
@@ -117,10 +117,10 @@ def test_products_are_right_and_silent(case: Case) -> None:
     old = rng.standard_normal((m, n)).astype(kind)
     d = np.full((m, n), np.nan, kind) if case.start == "zero" else old.copy()
     kernel = compile(case.mlir, "sm_90a", cache=False, **case.schedule)
-    held = np.ascontiguousarray(weights.T if case.along_k else weights).astype(np.uint8)
-    held = held if case.stored[1] == "8" else held[:, ::2] & 15 | held[:, 1::2] << 4
-    beside = (bias, scales) if case.start == "biased" else ()
-    kernel(a, held.view(np.int8), *beside, d, device="interp", checks=CHECKS)
+    packed = np.ascontiguousarray(weights.T if case.along_k else weights).astype(np.uint8)
+    packed = packed if case.stored[1] == "8" else packed[:, ::2] & 15 | packed[:, 1::2] << 4
+    operands = (bias, scales) if case.start == "biased" else ()
+    kernel(a, packed.view(np.int8), *operands, d, device="interp", checks=CHECKS)
     exact = a.astype(np.float64) @ (weights - case.zero)
     if case.start == "biased":
         exact = (exact + bias.astype(np.float64)) * scales[:, None] + old
@@ -171,10 +171,10 @@ BOTH = [
 )
 def test_an_operand_that_does_not_lie_along_k_is_transposed_in_registers(product: Product, launches: int) -> None:
     """Of two such operands, the other one is transposed by a launch."""
-    kernel, given = product.compile("sm_90a"), problem(product, 3)
+    kernel, instance = product.compile("sm_90a"), problem(product, 3)
     assert len(kernel.launches) == launches
-    kernel(*given.arguments, device="interp", checks=CHECKS)
-    assert given.wrong() == ""
+    kernel(*instance.arguments, device="interp", checks=CHECKS)
+    assert instance.wrong() == ""
 
 
 @pytest.mark.sampled(2)
@@ -203,7 +203,7 @@ def test_a_stays_in_shared_memory_beside_what_would_spill() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lies", "given", "message"),
+    ("lies", "schedule", "message"),
     [
         ("At Bt", along_m(64, 64, 32, transpose="a"), "transpose = a: A in registers takes operands as they lie"),
         ("At B", along_m(64, 64, 32, transpose="none"), "B of e4m3 must lie along k; or transpose it"),
@@ -220,15 +220,15 @@ def test_a_stays_in_shared_memory_beside_what_would_spill() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_a_in_registers_is_refused(lies: str, given: dict[str, Any], message: str) -> None:
+def test_what_does_not_fit_a_in_registers_is_refused(lies: str, schedule: dict[str, Any], message: str) -> None:
     with pytest.raises(CompileError, match=message):
-        Product(E4M3, "cleared", lies, (128, 128, 256), {"promote": "none", **given}).compile("sm_90a")
+        Product(E4M3, "cleared", lies, (128, 128, 256), {"promote": "none", **schedule}).compile("sm_90a")
 
 
 def test_a_remark_says_why_a_is_not_changed_in_registers() -> None:
-    with remarks() as found:
+    with remarks() as log:
         Product(E4M3, "cleared", "At Bt", (1032, 1024, 1024)).compile("sm_90a")
-    said = [line for line in found if "warpgroups do not change A in registers" in line]
+    said = [line for line in log if "warpgroups do not change A in registers" in line]
     assert len(said) == 1
     assert "A must have rows that are multiples of 16 bytes" in said[0]
 
@@ -272,9 +272,9 @@ def test_what_the_model_chooses(case: Case, tile: tuple[int, int] | None) -> Non
     ids=str,
 )
 def test_a_remark_says_why_b_is_not_changed_so(case: Case, reason: str) -> None:
-    with remarks() as found:
+    with remarks() as log:
         compile(case.mlir, "sm_90a", cache=False)
-    said = [line for line in found if "warpgroups do not change B in registers" in line]
+    said = [line for line in log if "warpgroups do not change B in registers" in line]
     assert bool(said) == bool(reason)
     assert all(reason in line for line in said)
 
@@ -283,7 +283,7 @@ SMALL = Case("f16", "s8", True, "f16", (64, 64, 64))
 
 
 @pytest.mark.parametrize(
-    ("case", "given", "message"),
+    ("case", "schedule", "message"),
     [
         (SMALL, tile(64, 64, warp=(64, 32)), "cta and warp must be multiples of mma = m64n64k16 of the transpose"),
         (SMALL, tile(64, 64, depth=32), "K tiles of warpgroups are multiples of 128 bytes, got 32 elements"),
@@ -298,15 +298,15 @@ SMALL = Case("f16", "s8", True, "f16", (64, 64, 64))
         (Case("f16", "s8", True, "f16", (64, 64, 72)), tile(64, 64), "B must have rows that are multiples of 16 bytes"),
     ],
 )
-def test_what_does_not_fit_is_refused(case: Case, given: dict[str, Any], message: str) -> None:
+def test_what_does_not_fit_is_refused(case: Case, schedule: dict[str, Any], message: str) -> None:
     with pytest.raises(CompileError, match=message):
-        compile(case.mlir, "sm_90a", cache=False, **given)
+        compile(case.mlir, "sm_90a", cache=False, **schedule)
 
 
 def test_sums_of_b_in_registers_are_not_promoted() -> None:
     """Each step's products are added to one sum."""
-    given = tile(32, 64, depth=128) | {"mma": "m64n32k32", "promote": "f32"}
+    schedule = tile(32, 64, depth=128) | {"mma": "m64n32k32", "promote": "f32"}
     with pytest.raises(
         CompileError, match="in_registers = b: sums of 8-bit floats would be short; promote = none, or fastmath"
     ):
-        Product(E4M3, "cleared", "A B", (45, 80, 144), given).compile("sm_90a")
+        Product(E4M3, "cleared", "A B", (45, 80, 144), schedule).compile("sm_90a")

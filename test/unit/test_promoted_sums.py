@@ -42,9 +42,9 @@ def test_promoted_sums_are_nearer() -> None:
     errors: list[float] = []
     for promote in ("none", "f32"):
         case = product(size, **TILE, promote=promote)
-        given = problem(case, 5)
-        case.compile("sm_90a")(*given.arguments, device="interp")
-        a, b, c = given.arguments
+        instance = problem(case, 5)
+        case.compile("sm_90a")(*instance.arguments, device="interp")
+        a, b, c = instance.arguments
         exact = a.astype(np.float64) @ b.astype(np.float64).T
         errors.append(float(np.linalg.norm(c - exact) / np.linalg.norm(exact)))
         if promote == "f32":
@@ -65,9 +65,9 @@ def test_promoted_sums_are_nearer() -> None:
 def test_in_other_forms(form: str, types: Types) -> None:
     deep = 64 if form == "sparse" else 32
     case = product((144, 208, 416), types, form, cta=(128, 128, 128), mma=f"m64n128k{deep}", ctas=2, promote="f32")
-    given = problem(case, 3)
-    case.compile("sm_90a")(*given.arguments, device="interp", checks="all")
-    assert given.wrong() == ""
+    instance = problem(case, 3)
+    case.compile("sm_90a")(*instance.arguments, device="interp", checks="all")
+    assert instance.wrong() == ""
 
 
 def test_the_tile_follows() -> None:
@@ -123,8 +123,8 @@ def test_what_allows_short_sums(options: dict[str, str], short: bool) -> None:
 
 
 def test_a_schedule_takes_back_what_an_addition_allows() -> None:
-    given = text(2048, 2048, 1024, total="fastmath<afn>")
-    (promoted,) = compile(given, target="sm_90a", promote="f32").schedule
+    module = text(2048, 2048, 1024, total="fastmath<afn>")
+    (promoted,) = compile(module, target="sm_90a", promote="f32").schedule
     (plain,) = compile(text(48, 40, 96, total="fastmath<afn>"), target="sm_89", fp8_as="f16").schedule
     assert promoted is not None
     assert plain is not None
@@ -167,11 +167,11 @@ def test_the_check_tells_short_sums_from_those_in_f32(kind: str) -> None:
     magnitude = np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64)).T
     rounding = 2.0**-11 * np.abs(exact) if kind == "f16" else 0.0
     assert np.all(np.abs(right - exact) <= 98 * 2.0**-23 * magnitude * 1.001 + rounding)
-    found, bound = checked(plain, default, [a, b, right])
-    assert found.ok
+    error, bound = checked(plain, default, [a, b, right])
+    assert error.ok
     assert "(K + 2) 2^-23 (|C| + |A| |B|), K = 96" in bound
-    found, bound = checked(fast, short, [a, b, cut])
-    assert found.ok
+    error, bound = checked(fast, short, [a, b, cut])
+    assert error.ok
     assert "(K + 2) 2^-13 (|C| + |A| |B|), K = 96" in bound
     np.testing.assert_array_equal(result(chosen, a, b, dtype), cut)
     assert checked(plain, default, [a, b, cut])[0].outside > (100 if kind == "f32" else 0)
@@ -181,15 +181,15 @@ def test_the_bound_of_promoted_sums() -> None:
     """Sums of one K tile are short: many equal terms, whose cut sums drift, tell that from all of K."""
     random = np.random.default_rng(8)
     a, b = (random.uniform(1.0, 1.875, (64, 20480)).astype(ml_dtypes.float8_e4m3fn) for _ in range(2))
-    given: dict[str, Any] = {"target": "sm_90a", "split_k": 1, **TILE}
-    whole = text(64, 64, 20480)
-    promoted, fast = compile(whole, **given), compile(whole, **given, promote="none")
+    options: dict[str, Any] = {"target": "sm_90a", "split_k": 1, **TILE}
+    long = text(64, 64, 20480)
+    promoted, fast = compile(long, **options), compile(long, **options, promote="none")
     right, cut = (result(kernel, a, b, "f4") for kernel in (promoted, fast))
-    found, bound = checked(whole, promoted, [a, b, right])
-    assert found.ok
+    error, bound = checked(long, promoted, [a, b, right])
+    assert error.ok
     assert "(K + 2) 2^-23 (|C| + |A| |B|) + 130 2^-13 |A| |B|, K = 20480" in bound
-    assert checked(whole, promoted, [a, b, cut])[0].outside == 64 * 64
-    assert checked(whole, fast, [a, b, cut])[0].ok
+    assert checked(long, promoted, [a, b, cut])[0].outside == 64 * 64
+    assert checked(long, fast, [a, b, cut])[0].ok
 
 
 @pytest.mark.skipif(ptxas.find() is None, reason="ptxas is not installed (extra: test)")

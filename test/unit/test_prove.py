@@ -55,9 +55,9 @@ def test_constants_are_taken_for_what_they_round():
 @pytest.mark.parametrize("width", [1, 2, 4, 8])
 def test_codes_come_back_from_planes(width: int):
     index = np.array([0, 1, 77, 123456])
-    found = codes_of(planes_of(index, width))
-    assert np.array_equal(found.value, index)
-    assert not found.mixed.any()
+    codes = codes_of(planes_of(index, width))
+    assert np.array_equal(codes.value, index)
+    assert not codes.mixed.any()
 
 
 @pytest.mark.parametrize(

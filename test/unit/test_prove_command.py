@@ -61,13 +61,13 @@ def test_kernels_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prove", "twice.ptx", "--against", "doubled.ptx", *ONE, *OTHER]) == 0
     assert main(["prove", "twice.ptx", "--against", "thrice.ptx", *ONE, *OTHER, "--json"]) == 1
     *_, line = capsys.readouterr().out.splitlines()
-    found = json.loads(line)
-    assert found["outcome"] == "refuted"
-    assert found["differences"][0] == {
+    record = json.loads(line)
+    assert record["outcome"] == "refuted"
+    assert record["differences"][0] == {
         "argument": "y",
         "index": [0],
         "count": 32,
-        "reason": found["differences"][0]["reason"],
+        "reason": record["differences"][0]["reason"],
     }
 
 

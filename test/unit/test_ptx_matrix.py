@@ -42,11 +42,11 @@ def type_of(register: Register) -> str | None:
     return TYPES.get(register.name[1])
 
 
-def operands(form: Form, *, last: bool = True, given: tuple[Slot, ...] | None = None) -> str:
+def operands(form: Form, *, last: bool = True, signature: tuple[Slot, ...] | None = None) -> str:
     """Operands that fit a form, or one of its signatures; the optional one only if `last`."""
     numbers, texts = count(), list[str]()
-    given = given or form.operands
-    for operand in given:
+    signature = signature or form.operands
+    for operand in signature:
         letter = LETTERS.get(operand.type, "")
         if operand.kind == ADDRESS:
             texts.append("[%p0]")
@@ -62,7 +62,7 @@ def operands(form: Form, *, last: bool = True, given: tuple[Slot, ...] | None = 
             texts.append(f"%{letter}{next(numbers)}")
         else:
             texts.append("{" + ", ".join(f"%{letter}{next(numbers)}" for _ in range(operand.count)) + "}")
-    return ", ".join(texts if last or not given[-1].optional else texts[:-1])
+    return ", ".join(texts if last or not signature[-1].optional else texts[:-1])
 
 
 def problem(opcode: str, text: str, context: TargetContext | None = None) -> str | None:
@@ -100,9 +100,9 @@ def test_every_spelling_is_known_and_its_operands_fit(name: str) -> None:
     for form in FAMILIES[name]():
         assert find(form.spelling) == ((form, {}),)
         assert form.match(form.spelling) == {}
-        for given in form.signatures:
+        for signature in form.signatures:
             for last in (True, False):
-                assert problem(form.spelling, operands(form, last=last, given=given)) is None
+                assert problem(form.spelling, operands(form, last=last, signature=signature)) is None
 
 
 @pytest.mark.sampled(3)
@@ -146,9 +146,9 @@ def test_a_register_more_or_of_another_type_is_refused(name: str) -> None:
                 pieces[at] = "{0, 1, 2}"
             else:
                 pieces[at] = pieces[at].replace("}", ", %r0}") if pieces[at][0] == "{" else "%h0"
-            found = problem(form.spelling, ", ".join(pieces))
-            assert found is not None
-            assert f"operand {operand.name}: expected" in found
+            message = problem(form.spelling, ", ".join(pieces))
+            assert message is not None
+            assert f"operand {operand.name}: expected" in message
 
 
 def _split(text: str) -> list[str]:
@@ -187,8 +187,8 @@ def test_what_words_there_are_for_targets() -> None:
         (TargetContext((9, 0), ("sm_120a", "debug")), None),
         (TargetContext((9, 0), ("texmode_unified",)), None),
     ):
-        found = problem(form.spelling, operands(form), context)
-        assert found is None if words is None else words in (found or "")
+        message = problem(form.spelling, operands(form), context)
+        assert message is None if words is None else words in (message or "")
 
 
 @pytest.mark.sampled(5)
@@ -199,12 +199,12 @@ def test_sparsity_selectors(form: Mma) -> None:
     pieces = _split(text)
     for value in range(-1, 6):
         pieces[at] = str(value)
-        found = problem(form.spelling, ", ".join(pieces))
+        message = problem(form.spelling, ", ".join(pieces))
         legal = " or ".join(map(str, form.selectors))
         if value in form.selectors:
-            assert found is None
+            assert message is None
         else:
-            assert f"operand f: expected {legal}, got {value}" in (found or "")
+            assert f"operand f: expected {legal}, got {value}" in (message or "")
 
 
 @pytest.mark.sampled(5)
@@ -219,10 +219,10 @@ def test_scale_selectors(form: Mma) -> None:
             for thread in range(-1, 5):
                 changed = [*pieces[:at], f"{{{byte}, {thread}}}", *pieces[at + 1 :]]
                 legal = byte in scale.byte_ids and thread in scale.thread_ids(role)
-                found = problem(form.spelling, ", ".join(changed))
-                assert (found is None) == legal
+                message = problem(form.spelling, ", ".join(changed))
+                assert (message is None) == legal
                 what = "byte-id" if byte not in scale.byte_ids else "thread-id"
-                assert legal or f"operand selector_{role}: {what}: expected" in (found or "")
+                assert legal or f"operand selector_{role}: {what}: expected" in (message or "")
 
 
 @pytest.mark.parametrize(
@@ -239,8 +239,8 @@ def test_scale_selectors(form: Mma) -> None:
 )
 def test_scale_selectors_may_be_registers(items: str, message: str | None) -> None:
     form = next(r for r in mma.rows() if r.scale)
-    found = problem(form.spelling, operands(form).replace("{0, 1}", items, 1))
-    assert found is None if message is None else f"operand selector_a: {message}" in (found or "")
+    complaint = problem(form.spelling, operands(form).replace("{0, 1}", items, 1))
+    assert complaint is None if message is None else f"operand selector_a: {message}" in (complaint or "")
 
 
 def test_words_of_metadata_and_scales_may_stand_in_braces() -> None:

@@ -17,8 +17,8 @@ REGISTERS = ".reg .b32 %r<8>; .reg .b64 %rd<4>; .reg .pred %p<2>; .reg .f32 %f<4
 def checked(body: str, before: str = "") -> list[tuple[int, str]]:
     """Line of the body, from 1, and message of each error."""
     start = HEAD + before + f".visible .entry k()\n{{ {REGISTERS}\n"
-    found = check_ptx(f"{start}{body}\nret;\n}}\n")
-    return [(d.line - start.count("\n"), d.message) for d in found]
+    diagnostics = check_ptx(f"{start}{body}\nret;\n}}\n")
+    return [(d.line - start.count("\n"), d.message) for d in diagnostics]
 
 
 def statements(body: str) -> list[Instruction]:
@@ -40,14 +40,14 @@ def statements(body: str) -> list[Instruction]:
     ],
 )
 def test_a_statement_that_cannot_be_read_costs_itself(wrong: str) -> None:
-    found = checked(f"{wrong}\nadd.u32 %r1, %r2, %f1;\nadd.u32 %r1, %r2, %r3;\nadd.f32 %f1, %rd1, %f2;")
-    assert [line for line, _ in found] == [1, 2, 4]
+    diagnostics = checked(f"{wrong}\nadd.u32 %r1, %r2, %f1;\nadd.u32 %r1, %r2, %r3;\nadd.f32 %f1, %rd1, %f2;")
+    assert [line for line, _ in diagnostics] == [1, 2, 4]
 
 
 def test_an_unknown_register_type_costs_its_declaration_alone() -> None:
-    found = checked(".reg .bf16 %h<4>, %q;\nadd.f32 %f1, %h1, %q;\nadd.u32 %r1, %r2, %f1;")
-    assert [line for line, _ in found] == [1, 1, 3]
-    assert "'.bf16' is not a register type" in found[0][1]
+    diagnostics = checked(".reg .bf16 %h<4>, %q;\nadd.f32 %f1, %h1, %q;\nadd.u32 %r1, %r2, %f1;")
+    assert [line for line, _ in diagnostics] == [1, 1, 3]
+    assert "'.bf16' is not a register type" in diagnostics[0][1]
 
 
 def test_what_stands_outside_functions() -> None:
@@ -92,10 +92,10 @@ def test_comments_between_a_header_and_its_body() -> None:
     ],
 )
 def test_objects_with_coordinates(text: str, items: tuple[object, ...]) -> None:
-    (found,) = statements(f"tex.2d.v4.f32.f32 {text};")[0].operands
-    assert isinstance(found, Indexed)
-    assert found.items == items
-    assert operand_text(found) == text
+    (operand,) = statements(f"tex.2d.v4.f32.f32 {text};")[0].operands
+    assert isinstance(operand, Indexed)
+    assert operand.items == items
+    assert operand_text(operand) == text
 
 
 def test_objects_with_coordinates_come_back() -> None:
@@ -105,8 +105,8 @@ def test_objects_with_coordinates_come_back() -> None:
 
 
 def test_constant_expressions_become_their_value() -> None:
-    found = statements("mov.u32 %r1, (1<<4); mov.u32 %r1, 0x10|1; ld.global.u32 %r1, [%rd1+4*(1+1)];")
-    assert [operand_text(i.operands[1]) for i in found] == ["16", "17", "[%rd1+8]"]
+    instructions = statements("mov.u32 %r1, (1<<4); mov.u32 %r1, 0x10|1; ld.global.u32 %r1, [%rd1+4*(1+1)];")
+    assert [operand_text(i.operands[1]) for i in instructions] == ["16", "17", "[%rd1+8]"]
     assert [operand_text(i.operands[1]) for i in statements("mov.u32 %r1, ~0; mov.u64 %rd1, x+4*2;")] == ["-1", "x+8"]
     (call,) = statements("call (%r1), f, (5);")
     assert call.operands == (Vector((Register("%r1"),)), Symbol("f"), Vector((Immediate("5"),)))

@@ -21,8 +21,8 @@ QUESTIONS = (
 )  # fmt: skip
 
 
-def answers(known: Traits) -> set[str]:
-    return {question for question in QUESTIONS if getattr(known, question)}
+def answers(answer: Traits) -> set[str]:
+    return {question for question in QUESTIONS if getattr(answer, question)}
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_instructions_do_what_they_say(opcode: str, expected: str) -> None:
 
 
 def test_names_end_at_the_first_qualifier() -> None:
-    known = traits("cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes")
-    assert (known.name, known.root, known.space) == ("cp.async.bulk.tensor", "cp", "shared")
-    assert known.first(5) == "cp.async.bulk.tensor.2d"
+    cluster_copy = traits("cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes")
+    assert (cluster_copy.name, cluster_copy.root, cluster_copy.space) == ("cp.async.bulk.tensor", "cp", "shared")
+    assert cluster_copy.first(5) == "cp.async.bulk.tensor.2d"
     assert traits("wmma.load.a.sync.aligned.row.m16n16k16.f16").name == "wmma.load"
     assert traits("cvt.rn.f16x2.f32").types == ("f16x2", "f32")
     assert traits("call.return").row is None
@@ -143,10 +143,10 @@ READING = re.compile(r"opcode\.(startswith|endswith|split|r?partition|removepref
 
 def test_nobody_else_reads_the_text_of_opcodes() -> None:
     top = Path(__file__).parents[2]
-    files = [file for room in ("dialect", "passes", "runtime") for file in (top / room).rglob("*.py")]
-    found = [str(file) for file in files if READING.search(file.read_text(encoding="utf-8"))]
+    files = [file for folder in ("dialect", "passes", "runtime") for file in (top / folder).rglob("*.py")]
+    offending = [str(file) for file in files if READING.search(file.read_text(encoding="utf-8"))]
     assert len(files) > 200
-    assert [name for name in found if not name.endswith(READERS)] == []
+    assert [name for name in offending if not name.endswith(READERS)] == []
 
 
 @pytest.mark.parametrize(
@@ -164,5 +164,5 @@ def test_nobody_else_reads_the_text_of_opcodes() -> None:
     ],
 )
 def test_groups_are_of_one_kind_of_operation(opcode: str, commits: str, awaits: str, everything: bool) -> None:
-    known = traits(opcode)
-    assert (known.commits, known.awaits, known.awaits_all) == (commits, awaits, everything)
+    both = traits(opcode)
+    assert (both.commits, both.awaits, both.awaits_all) == (commits, awaits, everything)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from planted import check_found, line_of, run
+from seeded_bugs import check_found, line_of, run
 
 HEAD = """.version 8.6
 .target sm_90a
@@ -58,12 +58,12 @@ def check_bug(
     for which in (0, 1):
         ptx = variant(body, which, parameters)
         arrays = [np.array(a) for a in args or ()]
-        found = run(ptx, (ctas, 1, 1), (threads, 1, 1), arrays, checks="all-orders", max_steps=100_000, **options)
+        findings = run(ptx, (ctas, 1, 1), (threads, 1, 1), arrays, checks="all-orders", max_steps=100_000, **options)
         if which:
-            assert not found, "\n".join(map(str, found))
+            assert not findings, "\n".join(map(str, findings))
         else:
-            check_found(found, check, line_of(ptx, "// here"), message, thread=False)
-            for order in (f.order for f in found if f.order is not None):
+            check_found(findings, check, line_of(ptx, "// here"), message, thread=False)
+            for order in (f.order for f in findings if f.order is not None):
                 again, sizes = [np.array(a) for a in args or ()], ((ctas, 1, 1), (threads, 1, 1))
                 assert run(ptx, *sizes, again, checks="races", max_steps=100_000, order=order, **options)
 

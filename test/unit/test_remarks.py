@@ -36,11 +36,11 @@ def said(*lines: str, allocated: bool = True) -> list[str]:
     """What the passes say of a function of these lines, %T being allocated in it or C."""
     body = "\n  ".join((*([f"%T = memref.alloc() : {M}"] if allocated else []), *lines, "return"))
     module = parse_mlir(make_context(), f"{HEADER}  {body if allocated else body.replace('%T', '%C')}\n}}", "f.mlir")
-    with remarks() as found:
+    with remarks() as log:
         FoldFillPass().apply(make_context(), module)
         FuseEpiloguePass().apply(make_context(), module)
     module.verify()
-    return found
+    return log
 
 
 FILL = f"linalg.fill ins(%zero : f32) outs(%T : {M})"
@@ -74,10 +74,10 @@ UNFOLDED = {
 @pytest.mark.parametrize("reason", UNFUSED)
 def test_what_is_not_fused(reason: str) -> None:
     lines = [FILL, *UNFUSED[reason]]
-    found = said("%h = arith.constant 0.0 : f16", *lines)
+    remarks = said("%h = arith.constant 0.0 : f16", *lines)
     expected = f"remark: warp-fuse-epilogue: it is not fused with the product whose result it reads: {reason}"
-    assert expected in "\n".join(found)
-    assert all(line.startswith("f.mlir:") for line in found)
+    assert expected in "\n".join(remarks)
+    assert all(line.startswith("f.mlir:") for line in remarks)
 
 
 @pytest.mark.parametrize("reason", UNFOLDED)

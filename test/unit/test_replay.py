@@ -19,13 +19,13 @@ import captured_tensors
 import captured_warpgroups
 import numpy as np
 import pytest
+from capture_replay import POISON, interpreted, warpgroup_answers
 from captured import KINDS, LANES, Case
 from captured_functions import FunctionCase
 from captured_memory import MemoryCase
 from captured_tensors import TensorCase
 from captured_warpgroups import WarpgroupCase
 from numpy.typing import NDArray
-from replayed import POISON, interpreted, warpgroup_answers
 
 from warploom.dialect.isa.row import target
 from warploom.runtime import load_ptx
@@ -49,9 +49,9 @@ def recorded() -> Iterator[tuple[Path, Case | MemoryCase]]:
     for path in sorted(WORDS.glob("**/*.npz")):
         if path in (GROUPS, TENSORS, *LATER.values()):
             continue
-        found = target(path.stem)
+        arch = target(path.stem)
         sets = {"limits": captured.limit_cases, "memory": captured_memory.cases}
-        yield from ((path, case) for case in sets.get(path.parent.name, captured.cases)(found))
+        yield from ((path, case) for case in sets.get(path.parent.name, captured.cases)(arch))
 
 
 def replayed(case: Case | MemoryCase, name: str, answers: NDArray[np.uint32]) -> NDArray[np.uint32]:
@@ -84,9 +84,9 @@ SAMPLE = 4
 
 
 def warpgroup_cases() -> list[WarpgroupCase]:
-    found = list(captured_warpgroups.cases(target(GROUPS.stem)))
-    large = [case for case in found if case.row.shape.n == 256]
-    return [case for case in found if case.row.shape.n < 256] + large[::SAMPLE]
+    cases = list(captured_warpgroups.cases(target(GROUPS.stem)))
+    large = [case for case in cases if case.row.shape.n == 256]
+    return [case for case in cases if case.row.shape.n < 256] + large[::SAMPLE]
 
 
 @pytest.mark.sampled(5)
@@ -138,9 +138,9 @@ def test_every_warpgroup_case_is_recorded() -> None:
 
 
 def test_everything_that_the_target_has_is_recorded() -> None:
-    found = list(recorded())
-    assert len(found) == 262 + 242 + 175
-    assert all(case.name in recording(path) for path, case in found)
+    recordings = list(recorded())
+    assert len(recordings) == 262 + 242 + 175
+    assert all(case.name in recording(path) for path, case in recordings)
 
 
 def test_what_is_called_confirmed_is_replayed() -> None:

@@ -45,8 +45,8 @@ def check(text: str, *sizes: tuple[int, ...]) -> list[Array]:
     arrays[-1][...] = POISON
     exact = reference(text, *arrays)[-1]
     kernel(*arrays, device="interp", checks="all")
-    found = compare(exact, arrays[-1])
-    assert found.ok, found
+    comparison = compare(exact, arrays[-1])
+    assert comparison.ok, comparison
     return arrays
 
 
@@ -235,8 +235,8 @@ def test_other_sums_of_products_say_why_they_use_no_tensor_core() -> None:
     for other, wanted in ((text, []), (wide, ["its factors are computed, or more than two"])):
         with remarks() as said:
             compile(other)
-        given = [one.partition("no tensor core: ")[2] for one in said if "no tensor core" in one]
-        assert given == wanted
+        reasons = [one.partition("no tensor core: ")[2] for one in said if "no tensor core" in one]
+        assert reasons == wanted
 
 
 @pytest.mark.parametrize("kind", ["f16", "bf16", "f32"])

@@ -145,12 +145,12 @@ def norm(rows: int, length: int, kind: str, *, mean: bool, dynamic: bool = False
 
 def arrays_of(kernel: Kernel, sizes: Sequence[Sequence[int]]) -> list[Any]:
     """Arguments, of which the last is poisoned; a number is small."""
-    random, found = np.random.default_rng(), list[Any]()
+    random, arrays = np.random.default_rng(), list[Any]()
     for parameter, shape in zip(kernel.function.parameters, sizes, strict=True):
         value = random.standard_normal(shape) if shape else np.array(1e-5)
-        found.append(value.astype(DTYPES[parameter.element]))
-    found[-1][...] = POISON
-    return found
+        arrays.append(value.astype(DTYPES[parameter.element]))
+    arrays[-1][...] = POISON
+    return arrays
 
 
 def check(text: str, *sizes: Sequence[int], target: str = "sm_90a", kernels: int = 1, cache: bool = True) -> list[Any]:
@@ -160,8 +160,8 @@ def check(text: str, *sizes: Sequence[int], target: str = "sm_90a", kernels: int
     arrays = arrays_of(kernel, sizes)
     wanted = evaluate(host.choose(_on_memory(text), None), [array.copy() for array in arrays])[-1]
     kernel(*arrays, device="interp", checks="all")
-    found = compare(wanted, arrays[-1])
-    assert found.ok, found
+    comparison = compare(wanted, arrays[-1])
+    assert comparison.ok, comparison
     return arrays
 
 
@@ -307,9 +307,9 @@ def test_rows_of_part_of_a_matrix_in_place() -> None:
     }}"""
     memory = np.random.default_rng().standard_normal((7, 32)).astype(np.float32)
     before, view = memory.copy(), memory.reshape(-1)[3 : 3 + 6 * 32].reshape(6, 32)[:, :10]
-    given = view.astype(np.float64)
+    exact = view.astype(np.float64)
     compile(text)(view, device="interp", checks="all")
-    e = np.exp(given - given.max(1, keepdims=True))
+    e = np.exp(exact - exact.max(1, keepdims=True))
     np.testing.assert_allclose(view, e / e.sum(1, keepdims=True), rtol=1e-6)
     before.reshape(-1)[3 : 3 + 6 * 32].reshape(6, 32)[:, :10] = view
     np.testing.assert_array_equal(memory, before)

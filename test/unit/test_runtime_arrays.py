@@ -156,11 +156,11 @@ class Unexported(OnGpu):
     ids=["bf16", "fp8", "fp8 by name"],
 )
 def test_types_that_cuda_arrays_cannot_name(tensor: OnGpu, element: str, in_map: str) -> None:
-    found = borrow(tensor)
-    assert (found.element, found.address, found.on_device) == (element, 4096, True)
-    check(found, Parameter("A", element, (64, 64)), 0, written=True)
+    array = borrow(tensor)
+    assert (array.element, array.address, array.on_device) == (element, 4096, True)
+    check(array, Parameter("A", element, (64, 64)), 0, written=True)
     assert TensorMap(tensor, (8, 16)).element().name == in_map
-    assert "expected 64x64xf16" in refused(found, Parameter("B", "f16", (64, 64)))
+    assert "expected 64x64xf16" in refused(array, Parameter("B", "f16", (64, 64)))
 
 
 def test_gpu_memory_is_no_host_array() -> None:
@@ -211,12 +211,12 @@ def test_interfaces_that_lack_what_they_must_have(interface: object) -> None:
 
 
 def test_a_written_argument_shares_memory_with_none() -> None:
-    whole = np.zeros(8, np.float32)
+    base = np.zeros(8, np.float32)
     parameters = (Parameter("A", "f32", (4,)), Parameter("C", "f32", (4,)))
-    apart = {0: borrow(whole[:4]), 1: borrow(whole[4:])}
+    apart = {0: borrow(base[:4]), 1: borrow(base[4:])}
     check_overlap(apart, parameters, frozenset({1}))
     with pytest.raises(ArgumentError, match=r"argument 1 \(%C\) is written and shares memory with argument 0 \(%A\)"):
-        check_overlap({0: borrow(whole[:4]), 1: borrow(whole[3:7])}, parameters, frozenset({1}))
+        check_overlap({0: borrow(base[:4]), 1: borrow(base[3:7])}, parameters, frozenset({1}))
 
 
 @pytest.mark.parametrize(

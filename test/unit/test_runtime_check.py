@@ -71,8 +71,8 @@ def test_errors_are_placed(body: str, line: int, column: int, message: str) -> N
     ],
 )
 def test_of_several_rows_the_nearest_is_reported(operands: str, target: str, message: str) -> None:
-    (found,) = check(f"cp.async.ca.shared.global {operands};", target)
-    assert found.message.startswith(f"cp.async.ca.shared.global: {message}")
+    (diagnostic,) = check(f"cp.async.ca.shared.global {operands};", target)
+    assert diagnostic.message.startswith(f"cp.async.ca.shared.global: {message}")
 
 
 def test_every_error_is_found() -> None:

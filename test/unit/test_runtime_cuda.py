@@ -86,8 +86,8 @@ class Driver:
         return Result.CUDA_SUCCESS, b"Loom 1\0\0"
 
     def cuDeviceGetAttribute(self, name: str, _: object) -> tuple[Result, int]:  # noqa: N802
-        known = {"MAJOR": 9, "MINOR": 0, "COUNT": 132, "OPTIN": 227 * 1024}
-        return Result.CUDA_SUCCESS, known[name.rsplit("_", 1)[1]]
+        attributes = {"MAJOR": 9, "MINOR": 0, "COUNT": 132, "OPTIN": 227 * 1024}
+        return Result.CUDA_SUCCESS, attributes[name.rsplit("_", 1)[1]]
 
     def cuModuleLoadDataEx(self, image: bytes, _: int, names: list[str], data: list[Any]) -> tuple[Result, int]:  # noqa: N802
         self.loads += 1
@@ -171,11 +171,11 @@ class Driver:
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     driver = Driver()
     monkeypatch.setattr(cuda, "load_driver", lambda: driver)
-    for known in (cuda.gpu, cuda.device_count):
-        known.cache_clear()
+    for function in (cuda.gpu, cuda.device_count):
+        function.cache_clear()
     yield driver
-    for known in (cuda.gpu, cuda.device_count):
-        known.cache_clear()
+    for function in (cuda.gpu, cuda.device_count):
+        function.cache_clear()
 
 
 class OnGpu:

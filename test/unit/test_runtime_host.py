@@ -79,18 +79,18 @@ def test_scratch_memory_may_have_to_be_zero() -> None:
 
 
 def test_scratch_memory_counts_on_after_the_parameters() -> None:
-    found = host.plan(host.choose(lowered(extra=SCRATCH), None))
-    assert found.scratch == (ScratchBuffer(60), ScratchBuffer(14))
-    assert found.launches[2].arguments == (4, 2)
+    plan = host.plan(host.choose(lowered(extra=SCRATCH), None))
+    assert plan.scratch == (ScratchBuffer(60), ScratchBuffer(14))
+    assert plan.launches[2].arguments == (4, 2)
 
 
 @pytest.mark.parametrize(("word", "buffers"), [("", 2), (" {warp.zeroed}", 4)])
 def test_scratch_memory_that_was_freed_is_used_again(word: str, buffers: int) -> None:
     """By memory of the same size that need not be zero."""
     again = SCRATCH.replace("%w", "%u").replace("%v", "%t")
-    found = host.plan(host.choose(lowered(extra=(SCRATCH + "\n" + again).replace("alloc()", f"alloc(){word}")), None))
-    assert (len(found.scratch), len(found.launches)) == (buffers, 4)
-    assert found.launches[3].arguments == ((4, 2) if not word else (6, 2))
+    plan = host.plan(host.choose(lowered(extra=(SCRATCH + "\n" + again).replace("alloc()", f"alloc(){word}")), None))
+    assert (len(plan.scratch), len(plan.launches)) == (buffers, 4)
+    assert plan.launches[3].arguments == ((4, 2) if not word else (6, 2))
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_scratch_memory_that_cannot_be(extra: str, message: str) -> None:
 
 
 def test_signature_of_a_lowered_function_writes_every_array() -> None:
-    found = host.signature(host.choose(lowered(), "two"))
-    assert found.parameters[0] == Parameter("A", "f16", (4, 8))
-    assert found.written == {0, 1, 2}
-    assert str(found) == "@two(%A: 4x8xf16, %B: 8x4xf16, %C: 4x4xf32)"
+    signature = host.signature(host.choose(lowered(), "two"))
+    assert signature.parameters[0] == Parameter("A", "f16", (4, 8))
+    assert signature.written == {0, 1, 2}
+    assert str(signature) == "@two(%A: 4x8xf16, %B: 8x4xf16, %C: 4x4xf32)"
 
 
 MATMUL = """
@@ -126,8 +126,8 @@ func.func @f(%A: memref<4x8xf16>, %B: memref<8x4xf16>, %C: memref<4x4xf32>, %D: 
 
 
 def test_signature_knows_what_is_written_and_what_is_filled_first() -> None:
-    found = host.signature(host.choose(parse(MATMUL), None))
-    assert (found.written, found.filled) == ({2, 3}, {2})
+    signature = host.signature(host.choose(parse(MATMUL), None))
+    assert (signature.written, signature.filled) == ({2, 3}, {2})
 
 
 @pytest.mark.parametrize(

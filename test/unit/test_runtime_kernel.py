@@ -79,14 +79,14 @@ def test_the_arithmetic_of_another_architecture(kernel: Kernel) -> None:
     random = np.random.default_rng(5)
     a, b = (random.standard_normal(s).astype(np.float16) * 2.0**-6 for s in ((20, 24), (24, 12)))
     c = random.standard_normal((20, 12)).astype(np.float32)
-    found = {arch: c.copy() for arch in (None, "sm_90a", "sm_80")}
-    for arch, words in found.items():
+    results = {arch: c.copy() for arch in (None, "sm_90a", "sm_80")}
+    for arch, words in results.items():
         kernel(a, b, words, device="auto" if arch else "interp", arch=arch)
     older, own = compile(MATMUL, target="sm_80"), c.copy()
     older(a, b, own, device="interp")
-    assert np.array_equal(found["sm_80"].view(np.uint32), own.view(np.uint32))
-    assert np.array_equal(found[None].view(np.uint32), found["sm_90a"].view(np.uint32))
-    assert not np.array_equal(found[None].view(np.uint32), own.view(np.uint32))
+    assert np.array_equal(results["sm_80"].view(np.uint32), own.view(np.uint32))
+    assert np.array_equal(results[None].view(np.uint32), results["sm_90a"].view(np.uint32))
+    assert not np.array_equal(results[None].view(np.uint32), own.view(np.uint32))
     with pytest.raises(ArgumentError, match="arch='sm_80' is arithmetic for device='interp'"):
         kernel(a, b, c, device="cuda", arch="sm_80")
     with pytest.raises(
@@ -164,9 +164,9 @@ def test_what_cannot_be_compiled(text: str, options: dict[str, Any], error: type
 
 
 def swapped(i: int, value: object) -> list[object]:
-    given: list[object] = list(arrays())
-    given[i] = value
-    return given
+    arguments: list[object] = list(arrays())
+    arguments[i] = value
+    return arguments
 
 
 @pytest.mark.parametrize(
@@ -188,9 +188,9 @@ def test_arguments_that_do_not_fit(kernel: Kernel, args: list[object], message: 
 
 
 def test_a_written_argument_must_not_overlap(kernel: Kernel) -> None:
-    room = np.zeros(20 * 12 * 4 + 100, np.uint8)
-    a = room[: 20 * 24 * 2].view(np.float16).reshape(20, 24)
-    c = room[: 20 * 12 * 4].view(np.float32).reshape(20, 12)
+    memory = np.zeros(20 * 12 * 4 + 100, np.uint8)
+    a = memory[: 20 * 24 * 2].view(np.float16).reshape(20, 24)
+    c = memory[: 20 * 12 * 4].view(np.float32).reshape(20, 12)
     with pytest.raises(ArgumentError, match=r"argument 2 \(%C\) is written and shares memory with argument 0 \(%A\)"):
         kernel(a, arrays()[1], c, device="interp")
 
@@ -222,13 +222,13 @@ def test_a_run_waits_for_nothing_that_it_has_not() -> None:
         "kernel(*arrays, device='interp'); assert arrays[2][0, 0] == 25;"
         "print(*sorted(m for m in sys.argv[2:] if m in sys.modules))"
     )
-    known = "warploom.runtime.interp.meaning.matrix"
+    module = "warploom.runtime.interp.meaning.matrix"
     others = ("warploom.runtime.interp.meaning.warpgroup",
               "warploom.runtime.interp.meaning.tensor_copies", "warploom.runtime.interp.watch.reporter",
               "warploom.runtime.interp.watch.tracer", "multiprocessing", "ml_dtypes", "numpy.ma")  # fmt: skip
-    command = [sys.executable, "-c", script, MATMUL, known, *others]
+    command = [sys.executable, "-c", script, MATMUL, module, *others]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{known}\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{module}\n", "")
 
 
 def test_without_torch_every_other_name_is_imported() -> None:

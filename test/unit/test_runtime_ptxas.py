@@ -34,10 +34,10 @@ def no_ptxas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_log_is_read_by_kernel() -> None:
-    found = ptxas.parse_resources(LOG)
-    assert found["first"] == Resources(255, stack=24, spill_stores=16, spill_loads=8, shared=1024, barriers=1)
-    assert found["first"].spills == 24
-    assert found["second$1"] == Resources(10)
+    resources = ptxas.parse_resources(LOG)
+    assert resources["first"] == Resources(255, stack=24, spill_stores=16, spill_loads=8, shared=1024, barriers=1)
+    assert resources["first"].spills == 24
+    assert resources["second$1"] == Resources(10)
 
 
 @pytest.mark.usefixtures("no_ptxas")

@@ -50,8 +50,8 @@ def exact(a: Array, b: Array) -> Array:
 
 def test_matmul_adds_to_what_c_holds() -> None:
     a, b, c = arrays()
-    found = evaluate(product(), [a, b, c])[2]
-    np.testing.assert_array_equal(found.value, c.astype(np.float64) + exact(a, b))
+    expected = evaluate(product(), [a, b, c])[2]
+    np.testing.assert_array_equal(expected.value, c.astype(np.float64) + exact(a, b))
 
 
 def test_fill_forgets_poison() -> None:
@@ -74,52 +74,52 @@ def test_transposed_operands() -> None:
 @pytest.mark.parametrize("kind", ["f32", "f16"])
 def test_a_correct_result_is_within_its_bound_and_a_wrong_one_is_not(kind: str) -> None:
     a, b, c = arrays(DTYPES[kind])
-    found = evaluate(product(kind), [a, b, c])[2]
-    good = found.value.astype(DTYPES[kind])
-    comparison = compare(found, good)
+    expected = evaluate(product(kind), [a, b, c])[2]
+    good = expected.value.astype(DTYPES[kind])
+    comparison = compare(expected, good)
     assert comparison.ok
     assert 0 <= comparison.share <= 1
     bad = good.copy()
     bad[3, 4] += DTYPES[kind].type(0.25)
-    wrong = compare(found, bad)
+    wrong = compare(expected, bad)
     assert (wrong.ok, wrong.outside, wrong.worst) == (False, 1, (3, 4))
     assert wrong.absolute == pytest.approx(0.25, rel=1e-2)
 
 
 def test_poison_left_behind_is_outside() -> None:
     a, b, c = arrays()
-    found = evaluate(product(fill=True), [a, b, c])[2]
-    result = found.value.astype(np.float32)
+    expected = evaluate(product(fill=True), [a, b, c])[2]
+    result = expected.value.astype(np.float32)
     result[0, 0] = np.nan
-    assert compare(found, result).outside == 1
+    assert compare(expected, result).outside == 1
 
 
 def test_overflow_of_the_output_type_is_an_infinity() -> None:
     a, b = np.full((M, K), 300, np.float16), np.full((K, N), 300, np.float16)
-    found = evaluate(product("f16"), [a, b, np.zeros((M, N), np.float16)])[2]
-    assert compare(found, np.full((M, N), np.inf, np.float16)).ok
-    assert not compare(found, np.full((M, N), -np.inf, np.float16)).ok
+    expected = evaluate(product("f16"), [a, b, np.zeros((M, N), np.float16)])[2]
+    assert compare(expected, np.full((M, N), np.inf, np.float16)).ok
+    assert not compare(expected, np.full((M, N), -np.inf, np.float16)).ok
 
 
 def test_infinite_inputs_ask_for_their_infinity() -> None:
     a, b, c = arrays()
     a[0, 0], b[0] = np.inf, np.abs(b[0]) + np.float16(1)
-    found = evaluate(product(), [a, b, c])[2]
-    result = found.value.astype(np.float32)
+    expected = evaluate(product(), [a, b, c])[2]
+    result = expected.value.astype(np.float32)
     assert (result[0] == np.inf).all()
-    assert compare(found, result).ok
+    assert compare(expected, result).ok
     result[0] = 1
-    assert compare(found, result).outside == N
+    assert compare(expected, result).outside == N
 
 
 def test_nan_inputs_ask_for_nan() -> None:
     a, b, c = arrays()
     a[0, 0] = np.nan
-    found = evaluate(product(), [a, b, c])[2]
-    result = found.value.astype(np.float32)
-    assert compare(found, result).ok
+    expected = evaluate(product(), [a, b, c])[2]
+    result = expected.value.astype(np.float32)
+    assert compare(expected, result).ok
     result[0] = 1
-    assert compare(found, result).outside == N
+    assert compare(expected, result).outside == N
 
 
 def test_f16_accumulators_have_the_wider_bound() -> None:

@@ -79,12 +79,12 @@ BODIES = {
 @pytest.mark.parametrize("name", BODIES)
 def test_kernels_are_within_the_bound_and_wrong_results_are_not(name: str) -> None:
     out, body = BODIES[name]
-    text, given = TEXT.format(out=out, body=body.replace(" %", "\n    %")), arrays(out)
-    expected = evaluate(function(TEXT.format(out=out, body=body)), [np.array(x) for x in given])[5]
+    text, arguments = TEXT.format(out=out, body=body.replace(" %", "\n    %")), arrays(out)
+    expected = evaluate(function(TEXT.format(out=out, body=body)), [np.array(x) for x in arguments])[5]
     kernel = compile(text)
     assert len(kernel.launches) == 1
-    kernel(*given, device="interp")
-    result: Array = given[5]
+    kernel(*arguments, device="interp")
+    result: Array = arguments[5]
     assert compare(expected, result).ok
     assert np.isfinite(expected.value).all()
     wrong = result.copy()

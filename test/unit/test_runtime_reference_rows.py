@@ -49,21 +49,21 @@ def function(text: str) -> FuncOp:
 def test_rows_are_reduced_onto_what_is_there(kind: str, body: str, by: np.ufunc) -> None:
     random, dtype = np.random.default_rng(), DTYPES[kind]
     x, y = ((8 * random.standard_normal(shape)).astype(dtype) for shape in ((5, 7), (5,)))
-    found = evaluate(function(ROWS.format(kind=kind, body=body)), [x, y])[1]
+    expected = evaluate(function(ROWS.format(kind=kind, body=body)), [x, y])[1]
     wide = [array.astype(np.float64) for array in (x, y)]
     wanted = by(by.reduce(wide[0], axis=1), wide[1])
-    np.testing.assert_allclose(found.value, wanted, rtol=1e-12)
-    assert compare(found, wanted.astype(dtype)).ok
-    assert not compare(found, (wanted * 1.5 + 1).astype(dtype)).ok
+    np.testing.assert_allclose(expected.value, wanted, rtol=1e-12)
+    assert compare(expected, wanted.astype(dtype)).ok
+    assert not compare(expected, (wanted * 1.5 + 1).astype(dtype)).ok
 
 
 def test_elements_of_rows_may_be_computed_first() -> None:
     body = "%i = linalg.index 1 : index %j = arith.index_cast %i : index to i32 %k = arith.sitofp %j : i32 to f32 " \
            "%v = arith.mulf %a, %k : f32 %r = arith.addf %b, %v : f32"  # fmt: skip
     x, y = np.ones((5, 7), np.float32), np.zeros(5, np.float32)
-    found = evaluate(function(ROWS.format(kind="f32", body=body)), [x, y])[1]
-    assert (found.value == 21).all()
-    assert (found.error > 0).all()
+    expected = evaluate(function(ROWS.format(kind="f32", body=body)), [x, y])[1]
+    assert (expected.value == 21).all()
+    assert (expected.error > 0).all()
 
 
 def test_what_is_no_reduction_is_named() -> None:

@@ -106,9 +106,9 @@ def kernel(size: int, type: str = "b8") -> Function:
     ],
 )
 def test_bytes_of_structs_without_pointers(value: object, expected: str) -> None:
-    (found,) = values(kernel(len(expected) // 2), [value])
-    assert isinstance(found, bytes)
-    assert found.hex() == expected
+    (array,) = values(kernel(len(expected) // 2), [value])
+    assert isinstance(array, bytes)
+    assert array.hex() == expected
 
 
 def test_arrays_behind_structs_are_borrowed() -> None:
@@ -121,8 +121,8 @@ def test_arrays_behind_structs_are_borrowed() -> None:
 
 
 def test_vectors_of_words_take_arrays_of_their_type() -> None:
-    (found,) = values(kernel(2, "f64"), [np.array([1.0, 2.0])])
-    assert found == np.array([1.0, 2.0]).tobytes()
+    (array,) = values(kernel(2, "f64"), [np.array([1.0, 2.0])])
+    assert array == np.array([1.0, 2.0]).tobytes()
 
 
 @pytest.mark.parametrize(

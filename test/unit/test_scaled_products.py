@@ -167,9 +167,9 @@ def test_words_of_several_tiles_share_registers() -> None:
     text = compile(FORMS[0].text((256, 256, 512)), target="sm_120a", cta=(128, 128, 128), warp=(64, 64), stages=2).ptx
     loop = text[text.index("// K loop") :]
     assert loop.count("warp.load: fragment scale 64x") == 1
-    found = re.findall(r"mma.sync.*, (\S+), {(.), (.)}, (\S+), {(.), (.)}", loop)
-    assert len(found) == 4 * 4 * 8
-    a, byte_a, thread_a, b, byte_b, thread_b = map(set, zip(*found, strict=True))
+    operands = re.findall(r"mma.sync.*, (\S+), {(.), (.)}, (\S+), {(.), (.)}", loop)
+    assert len(operands) == 4 * 4 * 8
+    a, byte_a, thread_a, b, byte_b, thread_b = map(set, zip(*operands, strict=True))
     assert (len(a), len(b)) == (2, 2)
     assert byte_a == byte_b == {*"0123"}
     assert (thread_a, thread_b) == ({*"01"}, {*"0123"})

@@ -138,7 +138,7 @@ def test_slices_multiply_warps_and_add_shared_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("options", "expected"),
     [
         ({"cta": "64,64,32"}, {"cta": (64, 64, 32)}),
         ({"cta": "64x64x32"}, {"cta": (64, 64, 32)}),
@@ -152,12 +152,12 @@ def test_slices_multiply_warps_and_add_shared_memory() -> None:
         ({}, {}),
     ],
 )
-def test_options(given: Mapping[str, object], expected: Mapping[str, object]) -> None:
-    assert parse_options(given) == expected
+def test_options(options: Mapping[str, object], expected: Mapping[str, object]) -> None:
+    assert parse_options(options) == expected
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"depth": 3}, f"unknown schedule option 'depth'; known: {', '.join(NAMES)}"),
         ({"stagez": 3}, f"unknown schedule option 'stagez', did you mean 'stages'? known: {', '.join(NAMES)}"),
@@ -172,9 +172,9 @@ def test_options(given: Mapping[str, object], expected: Mapping[str, object]) ->
         ({"mma": "16x8x16"}, "schedule option mma: expected a shape such as m16n8k16, got '16x8x16'"),
     ],
 )
-def test_options_that_cannot_be_read(given: Mapping[str, object], message: str) -> None:
+def test_options_that_cannot_be_read(options: Mapping[str, object], message: str) -> None:
     with pytest.raises(ScheduleError, match=f"^{re.escape(message)}$"):
-        parse_options(given)
+        parse_options(options)
 
 
 CONTRADICTIONS: list[tuple[dict[str, object], str]] = [

@@ -123,13 +123,13 @@ LAST_STARTS: list[tuple[Product, str, tuple[int | None, int | None]]] = [
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("case", "target", "expected"), LAST_STARTS, ids=str)
 def test_where_the_last_tile_starts(case: Product, target: str, expected: tuple[int | None, int | None]) -> None:
-    found = tiling(case, target)
-    assert (found.last_start("m"), found.last_start("n")) == expected
-    assert found.last_start("k") is None
-    whole = [size % step == 0 for size, step in zip(case.size[:2], found.schedule.cta, strict=False)]
+    case_tiling = tiling(case, target)
+    assert (case_tiling.last_start("m"), case_tiling.last_start("n")) == expected
+    assert case_tiling.last_start("k") is None
+    complete = [size % step == 0 for size, step in zip(case.size[:2], case_tiling.schedule.cta, strict=False)]
     if case.form != "dynamic":
-        assert (found.inside("m"), found.inside("n")) == tuple(
-            even or start is not None for even, start in zip(whole, expected, strict=True)
+        assert (case_tiling.inside("m"), case_tiling.inside("n")) == tuple(
+            even or start is not None for even, start in zip(complete, expected, strict=True)
         )
 
 

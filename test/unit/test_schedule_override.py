@@ -36,7 +36,7 @@ def chosen(size: tuple[int, int, int]) -> Schedule:
     return default_schedule(product(*size, "bf16"), WHERE)
 
 
-def given(size: tuple[int, int, int], **options: object) -> set[str]:
+def overridden(size: tuple[int, int, int], **options: object) -> set[str]:
     """The fields that differ from the default's when these are given."""
     default = chosen(size)
     schedule = override(default, options, product(*size, "bf16"), WHERE)
@@ -50,7 +50,7 @@ def given(size: tuple[int, int, int], **options: object) -> set[str]:
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_a_field_given_as_it_is_chosen_changes_nothing(size: tuple[int, int, int]) -> None:
     for name in NAMES:
-        assert given(size, **{name: chosen(size)[name]}) == set()
+        assert overridden(size, **{name: chosen(size)[name]}) == set()
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def test_a_field_given_as_it_is_chosen_changes_nothing(size: tuple[int, int, int
 def test_what_follows_from_one_field(field: str, value: object, following: set[str]) -> None:
     """bf16 at 4096: 8 stages of 128x256x32, mbarriers, copies 5 ahead, turns of 8 K tiles, 128 CTAs, strips of 16."""
     default = chosen(SIZES[0])
-    assert given(SIZES[0], **{field: value}) == following | ({field} if value != default[field] else set())
+    assert overridden(SIZES[0], **{field: value}) == following | ({field} if value != default[field] else set())
 
 
 def test_rows_that_are_not_packed_take_other_copies() -> None:
     """At 4095 rows end at odd bytes: no asynchronous copy, so no mbarrier, where they are not packed."""
     assert chosen(SIZES[3]).pack == "ab"
-    assert given(SIZES[3], pack="none") == {"pack", "sync"}
+    assert overridden(SIZES[3], pack="none") == {"pack", "sync"}
 
 
 def test_a_tile_brings_its_own_loop() -> None:
@@ -126,8 +126,8 @@ def test_what_follows_is_a_remark() -> None:
         module = parse_mlir(make_context(), text)
         with remarks() as said:
             lower(module, make_context(), f"warp-set-target{{arch=sm_90}},warp-schedule{{{option}}}")
-        found = [re.sub(r"^\S+: remark: warp-schedule: .*\(before\): ", "", line) for line in said]
-        assert found == expected
+        reasons = [re.sub(r"^\S+: remark: warp-schedule: .*\(before\): ", "", line) for line in said]
+        assert reasons == expected
         assert "sync = mbarrier" in str(module)
 
 

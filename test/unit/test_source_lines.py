@@ -78,10 +78,10 @@ def test_names_and_places_of_inlined_code() -> None:
 def test_findings_name_both_lines() -> None:
     with pytest.raises(InterpreterError) as caught:
         launch(checks="all-orders")
-    (found,) = caught.value.findings
-    assert found.source == "tile.h:44 in peer, inlined at /home/me/kernel.py:14"
-    assert "writes at line 10 (/home/me/kernel.py:12), and nothing orders them" in found.message
-    assert f"({found.source}, kernel k, CTA (0, 0, 0)" in str(found)
+    (finding,) = caught.value.findings
+    assert finding.source == "tile.h:44 in peer, inlined at /home/me/kernel.py:14"
+    assert "writes at line 10 (/home/me/kernel.py:12), and nothing orders them" in finding.message
+    assert f"({finding.source}, kernel k, CTA (0, 0, 0)" in str(finding)
 
 
 def test_what_is_refused_names_both_lines() -> None:

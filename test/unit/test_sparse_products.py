@@ -109,8 +109,8 @@ def test_the_reference_is_the_product_of_the_dense_matrix() -> None:
     values, metadata = compress(a)
     function = choose(parse(text(33, 18, 72, "f16", metadata.shape)), "f")
     c = np.zeros((33, 18), np.float32)
-    found = evaluate(function, [values, metadata, b, c])[3]
-    np.testing.assert_allclose(found.value, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-12, atol=1e-12)
+    expected = evaluate(function, [values, metadata, b, c])[3]
+    np.testing.assert_allclose(expected.value, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-12, atol=1e-12)
     with pytest.raises(HostError, match=r"<mlir>:3:7: no float64 reference for this sparse A: .*code"):
         evaluate(function, [values, np.zeros_like(metadata), b, c])
 

@@ -53,7 +53,7 @@ def sparse(types: Types, size: tuple[int, int, int], lies: str = "A B", **schedu
     ],
 )
 def test_warpgroups_multiply_a_sparse_a_where_they_can_and_it_pays(product: Product, instruction: str) -> None:
-    schedule = next(found for found in product.compile("sm_90a").schedule if found is not None)
+    schedule = next(option for option in product.compile("sm_90a").schedule if option is not None)
     assert str(schedule.mma) == instruction
 
 

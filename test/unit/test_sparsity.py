@@ -249,10 +249,10 @@ def test_empty_matrices(shape: tuple[int, int]) -> None:
 
 def test_matrices_need_not_be_contiguous() -> None:
     dense = pruned(np.random.default_rng(0).normal(size=(24, 16)).astype(np.float16), TWO_OF_FOUR)
-    for view, whole in ((dense.T.copy().T, dense), (np.repeat(dense, 2, axis=0)[::2], dense)):
+    for view, base in ((dense.T.copy().T, dense), (np.repeat(dense, 2, axis=0)[::2], dense)):
         values, codes = stored_of(view, TWO_OF_FOUR)
-        assert (dense_of(values, codes, TWO_OF_FOUR) == whole).all()
-        assert (pruned(view, TWO_OF_FOUR) == whole).all()
+        assert (dense_of(values, codes, TWO_OF_FOUR) == base).all()
+        assert (pruned(view, TWO_OF_FOUR) == base).all()
 
 
 @pytest.mark.sampled(4)

@@ -120,17 +120,17 @@ def test_matrix_words_are_the_tiles_in_loading_order(key: Key, data: st.DataObje
     across = selectors * of_tile
     assert words.dtype == np.uint32
     assert words.shape == (-(-rows // m), -(-chunks // across), 2 * m)
-    whole = np.full((words.shape[0] * m, words.shape[1] * across), sparse.ANY_CODE, np.uint8)
-    whole[:rows, :chunks] = codes
+    tiles = np.full((words.shape[0] * m, words.shape[1] * across), sparse.ANY_CODE, np.uint8)
+    tiles[:rows, :chunks] = codes
     for i, j in np.ndindex(*words.shape[:2]):
         expected = np.zeros(2 * m, np.uint32)
         for f in range(selectors):
             start = (j * selectors + f) * of_tile
-            tile = whole[i * m : (i + 1) * m, start : start + of_tile]
+            tile = tiles[i * m : (i + 1) * m, start : start + of_tile]
             expected |= np.array(slow_words(tile, key, f), np.uint32)
         assert (words[i, j] == expected).all()
     assert (sparse.metadata_codes(words, row, rows, chunks) == codes).all()
-    assert (sparse.metadata_codes(words, row) == whole).all()
+    assert (sparse.metadata_codes(words, row) == tiles).all()
     validate_words(words, row, ordered=False)
 
 

@@ -102,16 +102,16 @@ def patches(image: NDArray[np.float64], window: tuple[int, int], steps: tuple[in
 
 def test_channels_first_with_strides() -> None:
     image, weights = quarters(2, 4, 9, 10), quarters(6, 4, 3, 2)
-    found = compile(CHANNELS_FIRST, cache=False)(image, weights, device="interp")
+    result = compile(CHANNELS_FIRST, cache=False)(image, weights, device="interp")
     seen = patches(image.astype(np.float64), (3, 2), (2, 3))
-    assert np.array_equal(found, np.einsum("ncyxrs,fcrs->nfyx", seen, weights.astype(np.float64)))
+    assert np.array_equal(result, np.einsum("ncyxrs,fcrs->nfyx", seen, weights.astype(np.float64)))
 
 
 def test_channels_last_canonicalised() -> None:
     image, weights = quarters(2, 9, 10, 4), quarters(3, 3, 4, 6)
-    found = compile(CHANNELS_LAST, cache=False)(image, weights, device="interp")
+    result = compile(CHANNELS_LAST, cache=False)(image, weights, device="interp")
     seen = patches(image.astype(np.float64).transpose(0, 3, 1, 2), (3, 3), (1, 1))
-    assert np.array_equal(found, np.einsum("ncyxrs,rscf->nyxf", seen, weights.astype(np.float64)))
+    assert np.array_equal(result, np.einsum("ncyxrs,rscf->nyxf", seen, weights.astype(np.float64)))
 
 
 @pytest.mark.sampled(3)
@@ -138,15 +138,15 @@ def test_maps(reads: str, source: tuple[int, ...], writes: str, gap: int) -> Non
         writes=writes,
     )
     a = np.random.default_rng().standard_normal(source).astype(np.float32)
-    whole = np.zeros((target[0], target[1] + gap), np.float32)
-    b = whole[:, : target[1]]
+    base = np.zeros((target[0], target[1] + gap), np.float32)
+    b = base[:, : target[1]]
     compile(text, cache=False)(a, b, device="interp")
     index = compile_index(reads)
     for i in range(12):
         for j in range(5):
             place = {"i": i, "j": j}
             assert b[tuple(place[loop] for loop in writes.split(", "))] == a[eval(index, {"i": i, "j": j})]
-    assert not whole[:, target[1] :].any()
+    assert not base[:, target[1] :].any()
 
 
 def compile_index(reads: str) -> str:

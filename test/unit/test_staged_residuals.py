@@ -33,11 +33,11 @@ STAGED = [
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("product", STAGED, ids=str)
 def test_panels_arrive_where_they_are_read(product: Product) -> None:
-    kernel, given = product.compile("sm_90a"), problem(product, 3)
+    kernel, instance = product.compile("sm_90a"), problem(product, 3)
     assert "ldmatrix" in kernel.ptx
     assert "prefetch" not in kernel.ptx
-    kernel(*given.arguments, device="interp", checks=CHECKS)
-    assert given.wrong() == ""
+    kernel(*instance.arguments, device="interp", checks=CHECKS)
+    assert instance.wrong() == ""
 
 
 TWO = """
@@ -111,9 +111,9 @@ DECLINED: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("mlir", "schedule", "reason"), DECLINED, ids=[reason for _, _, reason in DECLINED])
 def test_what_is_left_to_lanes(mlir: str, schedule: dict[str, Any], reason: str) -> None:
-    with remarks() as found:
+    with remarks() as log:
         compile(mlir, "sm_90a", cache=False, **schedule)
-    said = [one for one in found if "each lane loads what it needs" in one]
+    said = [one for one in log if "each lane loads what it needs" in one]
     assert len(said) == 1
     assert reason in said[0]
 

@@ -37,7 +37,7 @@ BRANCH = "func.func @f() {\n  cf.br ^end\n^end:\n  return\n}"
 
 
 @pytest.mark.parametrize(
-    ("function", "given", "message"),
+    ("function", "value", "message"),
     [
         (compile, None, "expected MLIR text, the path of a file, or a module of xDSL, got NoneType"),
         (compile, b"func.func", "expected MLIR text, the path of a file, or a module of xDSL, got bytes"),
@@ -56,9 +56,9 @@ BRANCH = "func.func @f() {\n  cf.br ^end\n^end:\n  return\n}"
         (torch_to_linalg, None, "expected a function or a torch.nn.Module, got NoneType"),
     ],
 )
-def test_values_of_another_kind(function: Callable[[Any], object], given: object, message: str) -> None:
+def test_values_of_another_kind(function: Callable[[Any], object], value: object, message: str) -> None:
     with pytest.raises(WarploomError) as caught:
-        function(given)
+        function(value)
     assert str(caught.value) == message
 
 
@@ -72,16 +72,16 @@ def test_a_target_is_a_name() -> None:
 def test_ptx_is_text_or_a_path(tmp_path: Path) -> None:
     renamed = tmp_path / "kernel.txt"
     renamed.write_text(TRANSPOSE.read_text())
-    for given in (TRANSPOSE, str(TRANSPOSE), str(renamed), TRANSPOSE.read_text()):
-        assert list(load_ptx(given).kernels) == ["transpose"]
-        assert check_ptx(given) == []
+    for source in (TRANSPOSE, str(TRANSPOSE), str(renamed), TRANSPOSE.read_text()):
+        assert list(load_ptx(source).kernels) == ["transpose"]
+        assert check_ptx(source) == []
     renamed.write_text("hello")
     with pytest.raises(WarploomError, match=f"^{renamed}:1:1: error: expected a directive"):
         load_ptx(renamed)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ({"arch": "sm_9"}, f"arch: unknown target 'sm_9'; known targets: {', '.join(TARGETS)}"),
         (
@@ -98,10 +98,12 @@ def test_ptx_is_text_or_a_path(tmp_path: Path) -> None:
          "kernel transpose: argument 0 (.u64 x): expected an array of numbers, got one of Python objects"),
     ],
 )  # fmt: skip
-def test_launches_of_ptx(given: dict[str, Any], message: str) -> None:
+def test_launches_of_ptx(arguments: dict[str, Any], message: str) -> None:
     x = np.zeros((64, 64), np.float32)
     with pytest.raises(ArgumentError) as caught:
-        load_ptx(TRANSPOSE).launch("transpose", **{"grid": 1, "block": 32, "args": [x, x], "device": "interp", **given})
+        load_ptx(TRANSPOSE).launch(
+            "transpose", **{"grid": 1, "block": 32, "args": [x, x], "device": "interp", **arguments}
+        )
     assert str(caught.value) == message
 
 

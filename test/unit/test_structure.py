@@ -25,8 +25,8 @@ def entered_by(task: str) -> entered.Entered:
 
 def test_the_structure_is_what_is_listed() -> None:
     broken = structure.broken(production())
-    assert broken - structure.known() == set()
-    assert structure.known() - broken == set()
+    assert broken - structure.listed() == set()
+    assert structure.listed() - broken == set()
 
 
 def test_what_breaks_a_rule_is_found(tmp_path: Path) -> None:
@@ -79,13 +79,13 @@ def test_figures_are_counted(tmp_path: Path) -> None:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    found = structure.modules(tmp_path)
-    values = structure.figures(found, {})
+    counted = structure.modules(tmp_path)
+    values = structure.figures(counted, {})
     assert values["files"] == len(texts)
     assert values["rewrite patterns"] == 2
     assert values["operations in warp"] == 1
     assert values["folder pairs that import each other"] == 1
-    assert structure.hand_lists(found) == {"runtime.listing"}
+    assert structure.hand_lists(counted) == {"runtime.listing"}
 
 
 def test_worse_is_more_but_for_patterns() -> None:
@@ -97,7 +97,7 @@ def test_worse_is_more_but_for_patterns() -> None:
 
 
 def test_the_hook_counts_functions_that_are_called_and_not_what_an_import_runs() -> None:
-    found = entered_by(CHECK)
-    assert "runtime/check/ptx.py" in found.files or any("check" in file for file in found.files)
-    assert not any(file.startswith("passes/to_ptx") for file in found.files)
-    assert 0 < found.functions < found.lines
+    counts = entered_by(CHECK)
+    assert "runtime/check/ptx.py" in counts.files or any("check" in file for file in counts.files)
+    assert not any(file.startswith("passes/to_ptx") for file in counts.files)
+    assert 0 < counts.functions < counts.lines

@@ -56,18 +56,18 @@ class Form:
     def windows(self, array: Floats, map_: str, sizes: dict[str, int]) -> Floats:
         """An operand with a dimension for each loop, found index by index."""
         used = [loop for loop in self.loops if loop in map_]
-        found = np.empty([sizes[loop] for loop in used])
+        windows = np.empty([sizes[loop] for loop in used])
         for index in product(*(range(sizes[loop]) for loop in used)):
             where = eval(f"({map_},)", dict(zip(used, index, strict=True)))
-            found[index] = array[where]
-        return found.reshape([sizes[loop] if loop in used else 1 for loop in self.loops])
+            windows[index] = array[where]
+        return windows.reshape([sizes[loop] if loop in used else 1 for loop in self.loops])
 
     def exact(self, a: Floats, b: Floats, sizes: dict[str, int]) -> Floats:
         """The sums of products, in float64."""
-        whole = self.windows(a, self.maps[0], sizes) * self.windows(b, self.maps[1], sizes)
-        whole = np.broadcast_to(whole, [sizes[loop] for loop in self.loops])
+        products = self.windows(a, self.maps[0], sizes) * self.windows(b, self.maps[1], sizes)
+        products = np.broadcast_to(products, [sizes[loop] for loop in self.loops])
         out = [loop.strip() for loop in self.maps[2].split(",")]
-        summed = whole.sum(axis=tuple(i for i, loop in enumerate(self.loops) if loop not in out))
+        summed = products.sum(axis=tuple(i for i, loop in enumerate(self.loops) if loop not in out))
         kept = [loop for loop in self.loops if loop in out]
         return summed.transpose([kept.index(loop) for loop in out])
 
@@ -130,11 +130,11 @@ def test_unknown_sizes() -> None:
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("operand", [True, False])
 @pytest.mark.parametrize(("batch", "k"), [(0, 7), (3, 0), (0, 0)])
-def test_no_terms(*, batch: int, k: int, known: bool) -> None:
+def test_no_terms(*, batch: int, k: int, operand: bool) -> None:
     form, shapes = FORMS["batch-reduce"][0], ((batch, 21, k), (batch, k, 13), (21, 13))
-    typed = () if known else [("?", 21, "?"), ("?", "?", 13), (21, 13)]
+    typed = () if operand else [("?", 21, "?"), ("?", "?", 13), (21, 13)]
     check(form, {"b": batch, "m": 21, "n": 13, "k": k}, shapes, typed)
 
 
@@ -150,8 +150,8 @@ def test_vectors_that_begin_anywhere() -> None:
 @pytest.mark.parametrize("fields", [{"sync": "mbarrier", "prefetch": 2, "unroll": 3, "ctas": 2}, {"stages": 1}])
 def test_loops_over_all_k_tiles(fields: dict[str, object]) -> None:
     form, sizes = FORMS["batch-reduce"][0], {"b": 3, "m": 40, "n": 24, "k": 32}
-    given = {"cta": (32, 16, 32), "warp": (16, 16), "stages": 3} | fields
-    check(form, sizes, ((3, 40, 32), (3, 32, 24), (40, 24)), (), **given)
+    schedule = {"cta": (32, 16, 32), "warp": (16, 16), "stages": 3} | fields
+    check(form, sizes, ((3, 40, 32), (3, 32, 24), (40, 24)), (), **schedule)
 
 
 def test_a_window_that_passes_the_end_is_refused() -> None:

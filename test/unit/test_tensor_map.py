@@ -89,8 +89,8 @@ def test_what_a_map_of_the_command_line_stores_to_is_written(tmp_path: Path) -> 
     np.save(tmp_path / "in.npy", TENSOR)
     (tmp_path / "k.ptx").write_text(text)
     for parameter, argument in ((".align 64 .b8 map[128]", ""), (".align 64 .b8 map[192]", "{i32:5, ")):
-        found = "mov.b64 %map, map;" if not argument else "mov.b64 %map, map; add.u64 %map, %map, 64;"
-        changed = text.replace(".align 64 .b8 map[128]", parameter).replace("mov.b64 %map, map;", found)
+        setup = "mov.b64 %map, map;" if not argument else "mov.b64 %map, map; add.u64 %map, %map, 64;"
+        changed = text.replace(".align 64 .b8 map[128]", parameter).replace("mov.b64 %map, map;", setup)
         (tmp_path / "k.ptx").write_text(changed)
         argument += f"map({tmp_path}/in.npy, box=8x32, swizzle=64){'}' if argument else ''}"
         command = ["run", f"{tmp_path}/k.ptx", "--device", "interp", "--grid", "2", "--block", "32", "--arg", argument]

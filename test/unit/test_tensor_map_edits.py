@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from planted import check_found, edited, line_of
+from seeded_bugs import check_found, edited, line_of
 
 from warploom.dialect.isa.tensor_map import ELEMENTS, SIZE, TensorMapFields, edits
 from warploom.runtime import TensorMap, load_ptx

@@ -44,10 +44,10 @@ def test_pairs_of_ctas_multiply_together(types: str, lies: str, form: str, ctas:
     k = 256 // kinds.bits
     tile = {"cta": (128, 128, 4 * k), "mma": f"m128n64k{k}", "cluster": (2, 1), "ctas": ctas}
     product = Product(kinds, form, lies, (272, 144, 8 * k + 16), tile)
-    kernel, given = product.compile(TARGET), problem(product, 3)
+    kernel, instance = product.compile(TARGET), problem(product, 3)
     assert "tcgen05.mma.cta_group::2" in kernel.ptx
-    kernel(*given.arguments, device="interp", checks="all")
-    assert given.wrong() == ""
+    kernel(*instance.arguments, device="interp", checks="all")
+    assert instance.wrong() == ""
 
 
 @pytest.mark.sampled(2)
@@ -62,11 +62,11 @@ def test_pairs_of_ctas_multiply_together(types: str, lies: str, form: str, ctas:
 )
 def test_metadata_of_a_sparse_a_is_copied_to_tensor_memory(types: str, lies: str, tile: dict[str, object]) -> None:
     product = Product(Types(*types.split()), "sparse", lies, (144, 144, 352), tile)
-    kernel, given = product.compile(TARGET), problem(product, 3)
+    kernel, instance = product.compile(TARGET), problem(product, 3)
     assert f"tcgen05.mma.sp.cta_group::{2 if lies == 'A B' else 1}" in kernel.ptx
     assert "mma.sync" not in kernel.ptx
-    kernel(*given.arguments, device="interp", checks="all")
-    assert given.wrong() == ""
+    kernel(*instance.arguments, device="interp", checks="all")
+    assert instance.wrong() == ""
 
 
 def test_large_sparse_products_are_those_of_tensor_memory() -> None:
@@ -79,11 +79,11 @@ def test_large_sparse_products_are_those_of_tensor_memory() -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("asked", "schedule"), ATTENTIONS, ids=str)
 def test_attention_is_right_and_silent(asked: Attention, schedule: dict[str, object]) -> None:
-    kernel, given = asked.compile(TARGET, **schedule), problem_of(asked)
+    kernel, instance = asked.compile(TARGET, **schedule), problem_of(asked)
     assert "tcgen05.st.sync.aligned.16x128b" in kernel.ptx
     assert "mma.sync" not in kernel.ptx
-    kernel(*given.arguments, device="interp", checks="all")
-    assert given.wrong() == ""
+    kernel(*instance.arguments, device="interp", checks="all")
+    assert instance.wrong() == ""
 
 
 @pytest.mark.sampled(2)
@@ -98,12 +98,12 @@ def test_two_parts_of_32_columns_fill_the_panel_that_one_copy_stores() -> None:
     """Of results of 16 bits: a lane has 32 sums of 128 rows at a time."""
     tile = {"cta": (128, 128, 64), "mma": "m128n64k16"}
     product = Product(Types("bf16", "bf16", "bf16"), "log, residual", "At B", (144, 208, 80), tile)
-    kernel, given = product.compile(TARGET), problem(product, 4)
-    found = re.findall(r"tcgen05\.ld\.\S+\.(x\d+)\.|(stmatrix)|(bulk\.tensor\.2d\.global)", kernel.ptx)
+    kernel, instance = product.compile(TARGET), problem(product, 4)
+    instructions = re.findall(r"tcgen05\.ld\.\S+\.(x\d+)\.|(stmatrix)|(bulk\.tensor\.2d\.global)", kernel.ptx)
     part = [("x4", "", "")] * 2 + [("", "stmatrix", "")] * 4
-    assert found == [*part, *part, ("", "", "bulk.tensor.2d.global")]
-    kernel(*given.arguments, device="interp", checks="all")
-    assert given.wrong() == ""
+    assert instructions == [*part, *part, ("", "", "bulk.tensor.2d.global")]
+    kernel(*instance.arguments, device="interp", checks="all")
+    assert instance.wrong() == ""
 
 
 def test_products_run_while_a_warpgroup_works_on_scores() -> None:
@@ -139,11 +139,11 @@ def test_products_run_while_the_last_tile_is_stored() -> None:
 
 
 def test_attention_says_that_fragments_multiply_it() -> None:
-    with remarks() as found:
+    with remarks() as log:
         kernel = compile(Attention((512, 512, 32, 32), "bf16").mlir, TARGET)
     assert "mma.sync" in kernel.ptx
     reason = "m16n8k16 by fragments, not in tensor memory: heads of 32 and 32 columns"
-    assert [text for text in map(str, found) if reason in text and "warp-schedule" in text]
+    assert [text for text in map(str, log) if reason in text and "warp-schedule" in text]
 
 
 def text(m: int, n: int, k: int, kind: str = "bf16") -> str:

@@ -13,10 +13,10 @@ import captured_warpgroups
 import ml_dtypes
 import numpy as np
 import pytest
+from capture_replay import TARGET, interpreted, warpgroup_answers
 from captured_tensors import TensorCase, array, inputs
 from captured_warpgroups import OffsetCase
 from numpy.typing import NDArray
-from replayed import TARGET, interpreted, warpgroup_answers
 
 from warploom.dialect.isa.row import target
 from warploom.runtime import TensorMap, load_ptx
@@ -83,13 +83,13 @@ def test_reductions(case: TensorCase) -> None:
     new = typed(case, box.view(tensor.dtype))[: old.shape[0], : old.shape[1]]
     with np.errstate(all="ignore"):
         expected = JUDGES[case.store](old, new)
-    whole = tensor.base if tensor.base is not None else tensor
-    got = captured_tensors.answer(case, interpreted).reshape(whole.view(np.uint8).shape)
-    found = typed(case, np.ascontiguousarray(got).view(tensor.dtype)[top : top + rows, left : left + columns].copy())
+    base = tensor.base if tensor.base is not None else tensor
+    got = captured_tensors.answer(case, interpreted).reshape(base.view(np.uint8).shape)
+    result = typed(case, np.ascontiguousarray(got).view(tensor.dtype)[top : top + rows, left : left + columns].copy())
     nan = np.isnan(expected.astype(np.float64)) if expected.dtype.kind not in "iu" else np.zeros(expected.shape, bool)
-    same = found.view(f"u{case.size}") == expected.view(f"u{case.size}")
-    assert (same | (nan & np.isnan(found.astype(np.float64)))).all()
-    changed = np.ascontiguousarray(whole).view(np.uint8).reshape(got.shape) != got
+    same = result.view(f"u{case.size}") == expected.view(f"u{case.size}")
+    assert (same | (nan & np.isnan(result.astype(np.float64)))).all()
+    changed = np.ascontiguousarray(base).view(np.uint8).reshape(got.shape) != got
     size = case.size
     changed[top : top + rows, left * size : (left + columns) * size] = False
     assert not changed.any()
@@ -117,7 +117,7 @@ OFFSETS = list(captured_warpgroups.offset_cases(target(TARGET)))
 @pytest.mark.parametrize("case", [case for case in OFFSETS if not case.base_offset][::3], ids=lambda case: case.name)
 def test_a_matrix_inside_its_pattern_is_read_by_its_address(case: OffsetCase) -> None:
     """The swizzle goes by the bits of the address."""
-    found = warpgroup_answers(case, 1).view(np.float32)
+    result = warpgroup_answers(case, 1).view(np.float32)
     plain = OffsetCase(case.row, False, case.swizzle, pattern_row=case.pattern_row)
     drawn = captured_warpgroups.matrices(case, captured_warpgroups.Random(case.name), 1)
     a, b = ((drawn[r][0].astype(np.uint16).view(ml_dtypes.bfloat16)).astype(np.float64) for r in "ab")
@@ -125,7 +125,7 @@ def test_a_matrix_inside_its_pattern_is_read_by_its_address(case: OffsetCase) ->
     places = plain.row.layout("d").positions(64, 8)
     expected = (a @ b.T + c)[places[..., 0], places[..., 1]].T.reshape(-1)
     bound = (np.abs(a) @ np.abs(b).T + np.abs(c))[places[..., 0], places[..., 1]].T.reshape(-1) * 2.0**-20
-    assert (np.abs(found.reshape(-1) - expected) <= bound).all()
+    assert (np.abs(result.reshape(-1) - expected) <= bound).all()
 
 
 ROWS = """.version 8.8

@@ -77,5 +77,5 @@ def test_a_timed_convolution_is_right(kind: str, by: str) -> None:
     operands = seen(layer, tensors)
     operands[-1].fill_(99.0)
     compile(layer.text(), target="sm_90a", cache=False)(*operands, device="interp", checks="all")
-    found = tensors[ORDER[by][-1]].double()
-    assert (found - wanted).abs().max() <= 2**-7 * wanted.abs().max()
+    result = tensors[ORDER[by][-1]].double()
+    assert (result - wanted).abs().max() <= 2**-7 * wanted.abs().max()

@@ -62,9 +62,9 @@ def drawn(*shape: int, dtype: Any = torch.bfloat16) -> Any:
     return torch.randn(*shape).to(dtype)
 
 
-def close(found: Any, exact: Any, roundings: float) -> bool:
+def close(result: Any, exact: Any, roundings: float) -> bool:
     """Within so many roundings to bf16 of values of the size of the largest one."""
-    return bool(torch.all((found.double() - exact).abs() <= roundings * BF16 * (1 + exact.abs().max())))
+    return bool(torch.all((result.double() - exact).abs() <= roundings * BF16 * (1 + exact.abs().max())))
 
 
 def assert_compiled(
@@ -95,10 +95,10 @@ def test_forward_and_backward() -> None:
     x, grad = drawn(2, 3, 24).requires_grad_(), drawn(2, 3, 24)
     wide = x.detach().double().requires_grad_()
     compiled.call(x).backward(grad)
-    found = compiled.call(x)
+    result = compiled.call(x)
     expected = exact(wide)
     expected.backward(grad.double())
-    assert close(found, expected, 4.0)
+    assert close(result, expected, 4.0)
     assert close(x.grad, wide.grad, 6.0)
     for mine, theirs in zip(model.parameters(), exact.parameters(), strict=True):
         assert close(mine.grad, theirs.grad, 6.0)
@@ -268,9 +268,9 @@ def test_operands_in_any_order(function: Callable[..., Any], shapes: Any, part: 
 
 
 def test_memory_that_no_kernel_reads_is_copied() -> None:
-    whole, b = drawn(81), drawn(16, 8)
+    base, b = drawn(81), drawn(16, 8)
     compiled = Compiled(lambda a, b: a @ b)
-    for a in (whole[1:].view(5, 16), whole[:80].view(16, 5).t(), whole[:1].expand(5, 16)):
+    for a in (base[1:].view(5, 16), base[:80].view(16, 5).t(), base[:1].expand(5, 16)):
         assert close(compiled.call(a, b), a.double() @ b.double(), 1.0)
 
 
@@ -379,10 +379,10 @@ def test_weights_that_no_kernel_converts_are_left() -> None:
 
 def test_f32_is_multiplied_as_tf32_where_that_is_allowed() -> None:
     a, b = torch.randn(5, 16), torch.randn(16, 8)
-    whole = Compiled(lambda a, b: a @ b)
-    assert torch.equal(whole.call(a, b), a @ b)
-    assert not whole.operators
-    assert "torch.set_float32_matmul_precision('high') or options={'tf32': True}" in whole.reasons[0]
+    compiled = Compiled(lambda a, b: a @ b)
+    assert torch.equal(compiled.call(a, b), a @ b)
+    assert not compiled.operators
+    assert "torch.set_float32_matmul_precision('high') or options={'tf32': True}" in compiled.reasons[0]
     assert_compiled(lambda a, b: a @ b, a, b, parts=[("mm",)], tf32=True)
     torch.set_float32_matmul_precision("high")
     try:
@@ -553,13 +553,13 @@ def test_sizes_that_depend_on_data(function: Callable[..., Any], trains: bool, r
     captured = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
     with torch._dynamo.config.patch(**captured):
         call = torch.compile(function, backend="warploom", fullgraph=True, options={"rest": rest})
-        found, other = call(x, number), function(x, number)
-        for ours, theirs in zip(found, other, strict=True):
+        result, other = call(x, number), function(x, number)
+        for ours, theirs in zip(result, other, strict=True):
             assert ours.shape == theirs.shape
             ours, theirs = ours.detach().double(), theirs.detach().double()
             assert float((ours - theirs).norm()) <= BF16 * float(theirs.norm())
         if trains:
-            slopes = [torch.autograd.grad(sum(y.float().sum() for y in each), x)[0] for each in (found, other)]
+            slopes = [torch.autograd.grad(sum(y.float().sum() for y in each), x)[0] for each in (result, other)]
             assert float((slopes[0] - slopes[1]).double().norm()) <= BF16 * float(slopes[1].double().norm())
 
 
@@ -592,8 +592,8 @@ def test_what_a_batch_norm_saves_is_not_rounded() -> None:
 
 def test_a_mean_is_rounded_once() -> None:
     x = drawn(3, 40)
-    found, exact = Compiled(lambda x: x.mean(0)).call(x), x.double().mean(0)
-    assert torch.all((found - exact).abs() <= BF16 * exact.abs() + 2.0**-20)
+    result, exact = Compiled(lambda x: x.mean(0)).call(x), x.double().mean(0)
+    assert torch.all((result - exact).abs() <= BF16 * exact.abs() + 2.0**-20)
 
 
 def test_a_graph_whose_values_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -636,9 +636,9 @@ def test_inductor_calls_our_kernels() -> None:
 
     operands = drawn(5, 16), drawn(16, 8), drawn(24, 8)
     compiled = Compiled(function, rest="inductor")
-    found: list[Any] = []
-    code = code_of(lambda: found.append(compiled.call(*operands)))
-    assert close(found[0], function(*(x.double() for x in operands)), 2.0)
+    calls: list[Any] = []
+    code = code_of(lambda: calls.append(compiled.call(*operands)))
+    assert close(calls[0], function(*(x.double() for x in operands)), 2.0)
     assert compiled.operators == [("mm", "relu"), ("mm",)]
     assert re.findall(r"extern_kernels.(\w+)_[0-9a-f]{10}_inference\d\(.*out=buf", code) == [
         "mm_relu_bfloat16",
@@ -863,11 +863,11 @@ def test_sums_by_index_are_of_f32() -> None:
         total.meta["val"] = nodes[0].meta["val"].clone()
     graph.output(total)
     choice.sums_in_f32(graph)
-    found, exact = (
+    result, exact = (
         torch.fx.GraphModule({}, graph)(x, index, rows),
         x.double().index_add(0, index, rows.double()),
     )
-    assert torch.all((found - exact).abs() <= BF16 * exact.abs())
+    assert torch.all((result - exact).abs() <= BF16 * exact.abs())
     assert not graph.find_nodes(op="call_function", target=aten.index_add.default)
 
 
@@ -1037,12 +1037,12 @@ def test_attention(shapes: tuple[tuple[int, ...], ...], options: dict[str, Any])
     operands = drawn(*q), drawn(*k), drawn(*k)
     compiled = Compiled(function)
     with torch.no_grad():
-        found = compiled.call(*operands)
-    assert close(found, function(*(x.double() for x in operands)), 2.0)
+        result = compiled.call(*operands)
+    assert close(result, function(*(x.double() for x in operands)), 2.0)
     part = compiled.explanations[0].compiled[-1]
     assert part.kernels[0].startswith("@attention_bfloat16: cta = ")
     assert len(part.kernels) == 1
-    assert found.is_contiguous()
+    assert result.is_contiguous()
 
 
 def test_attention_of_sequences_that_follow_each_other() -> None:
@@ -1094,9 +1094,9 @@ def test_gradients_of_sequences_that_follow_each_other(causal: bool) -> None:
         return [result.detach(), *(x.grad for x in own)]
 
     compiled = Compiled(function)
-    found, wanted = trained(compiled.call, torch.bfloat16), trained(exact, torch.float64)
+    trained_here, wanted = trained(compiled.call, torch.bfloat16), trained(exact, torch.float64)
     assert not compiled.reasons
-    for ours, true in zip(found, wanted, strict=True):
+    for ours, true in zip(trained_here, wanted, strict=True):
         assert (ours.double() - true).norm() <= 2.0**-7 * true.norm()
 
 
@@ -1124,12 +1124,12 @@ def test_attention_in_training(shapes: tuple[tuple[int, ...], ...], options: dic
         return [result.detach(), *(x.grad for x in own)]
 
     compiled = Compiled(function, rest=rest)
-    found, eager, exact = (
+    trained_here, eager, exact = (
         trained(compiled.call, torch.bfloat16),
         trained(function, torch.bfloat16),
         trained(function, torch.float64),
     )
-    for ours, theirs, wanted in zip(found, eager, exact, strict=True):
+    for ours, theirs, wanted in zip(trained_here, eager, exact, strict=True):
         assert (ours.double() - wanted).norm() <= 1.1 * (theirs.double() - wanted).norm()
     assert not compiled.reasons
     forward, backward = (e.compiled[0] for e in compiled.explanations)
@@ -1163,8 +1163,8 @@ def test_attention_of_any_number_of_queries() -> None:
     for operand in (q, k):
         torch._dynamo.mark_dynamic(operand, (0, 1))
     with torch.no_grad():
-        found = Compiled(function).call(q, k, k)
-    assert close(found, function(q.double(), k.double(), k.double()), 2.0)
+        result = Compiled(function).call(q, k, k)
+    assert close(result, function(q.double(), k.double(), k.double()), 2.0)
 
 
 @pytest.mark.parametrize(
@@ -1252,9 +1252,9 @@ def test_gradients_of_attention_with_a_mask_are_compiled(shape: tuple[int, ...],
         return [x.grad for x in (q, k, v)]
 
     compiled = Compiled(functional.scaled_dot_product_attention, rest="eager")
-    found = gradients(compiled.call, q, k, v)
+    result = gradients(compiled.call, q, k, v)
     exact = gradients(functional.scaled_dot_product_attention, *(x.double() for x in (q, k, v)))
-    assert all(close(ours, theirs, 4.0) for ours, theirs in zip(found, exact, strict=True))
+    assert all(close(ours, theirs, 4.0) for ours, theirs in zip(result, exact, strict=True))
     assert not compiled.reasons
 
 
@@ -1267,8 +1267,8 @@ def test_attention_as_it_is_on_a_gpu() -> None:
     def added(kind: Any, *args: Any) -> Any:
         node = graph.placeholder(args[0]) if kind == "input" else graph.call_function(kind, args)
         with mode:
-            given = torch.fx.node.map_arg(args, lambda x: x.meta["val"])
-            node.meta["val"] = drawn(2, 3, 9, 16) if kind == "input" else kind(*given)
+            values = torch.fx.node.map_arg(args, lambda x: x.meta["val"])
+            node.meta["val"] = drawn(2, 3, 9, 16) if kind == "input" else kind(*values)
         return node
 
     q, k, v, slope = (added("input", name) for name in ("q", "k", "v", "slope"))
@@ -1281,11 +1281,11 @@ def test_attention_as_it_is_on_a_gpu() -> None:
     graph.output((out, *(added(operator.getitem, gradients, n) for n in range(3)), *state))
     call = backend.compile_graph(torch.fx.GraphModule({}, graph), [], name="forward", options=backend.BackendOptions())
     inputs = [drawn(2, 3, 9, 16) for _ in range(4)]
-    found = call([*inputs])
+    result = call([*inputs])
     own = [x.double().requires_grad_() for x in inputs[:3]]
     exact = functional.scaled_dot_product_attention(*own, is_causal=True)
     exact.backward(inputs[3].double())
-    assert all(close(x, y, 2.0) for x, y in zip(found[:4], (exact.detach(), *(x.grad for x in own)), strict=True))
+    assert all(close(x, y, 2.0) for x, y in zip(result[:4], (exact.detach(), *(x.grad for x in own)), strict=True))
     assert not any("scaled_dot" in str(node.target) for node in graph.nodes)
     decomposed: Any = import_module("torch._inductor.decomposition").decompositions
     lowered: Any = import_module("torch._inductor.lowering").lowerings
@@ -1317,8 +1317,8 @@ def test_gradients_with_a_mask_as_they_are_on_a_gpu(of_mask: bool) -> None:
     def added(kind: Any, *args: Any) -> Any:
         node = graph.placeholder(f"x{args[0]}") if kind == "input" else graph.call_function(kind, args)
         with mode:
-            given = torch.fx.node.map_arg(args, lambda x: x.meta["val"])
-            node.meta["val"] = drawn(*inputs[args[0]].shape) if kind == "input" else kind(*given)
+            values = torch.fx.node.map_arg(args, lambda x: x.meta["val"])
+            node.meta["val"] = drawn(*inputs[args[0]].shape) if kind == "input" else kind(*values)
         return node
 
     q, k, v, slope, mask = (added("input", number) for number in range(5))
@@ -1361,9 +1361,9 @@ def test_what_follows_a_convolution_is_computed_with_it(taps: int, groups: int) 
     x, residual = (drawn(2, n, 3, 5).contiguous(memory_format=torch.channels_last) for n in (inputs, 8))
     compiled = Compiled(model)
     with torch.no_grad():
-        found, expected = compiled.call(x, residual), exact(x.double(), residual.double())
-    assert close(found, expected, 4.0)
-    assert found.stride() == residual.stride()
+        result, expected = compiled.call(x, residual), exact(x.double(), residual.double())
+    assert close(result, expected, 4.0)
+    assert result.stride() == residual.stride()
     assert compiled.operators == [operators]
 
 
@@ -1429,10 +1429,10 @@ def test_semi_structured_tensors_of_torch(dtype: Any) -> None:
     assert compiled.operators == [("_sparse_semi_structured_addmm", "relu")]
 
     integers = Compiled(lambda v, m, b: torch.ops.aten._sparse_semi_structured_mm(v, m, b, out_dtype=torch.int32))
-    whole = (dense * 9).to(torch.int8)
-    values, metadata = conversions.sparse_semi_structured_from_dense_cutlass(whole)
+    rounded = (dense * 9).to(torch.int8)
+    values, metadata = conversions.sparse_semi_structured_from_dense_cutlass(rounded)
     b = torch.randint(-128, 128, (128, 24), dtype=torch.int8)
-    assert torch.equal(integers.call(values, metadata, b).long(), whole.long() @ b.long())
+    assert torch.equal(integers.call(values, metadata, b).long(), rounded.long() @ b.long())
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,10 @@ def interpreted(function: Callable[..., Any], *examples: Any) -> Any:
 
 def assert_close(function: Callable[..., Any], *examples: Any, ulps: float = 1.0) -> None:
     """Within so many units in the last place of bf16 or f32 of the function in float64, and half a unit of sums."""
-    found = interpreted(function, *examples)
+    result = interpreted(function, *examples)
     exact = function(*(x.double() if x.is_floating_point() else x for x in examples))
-    unit = torch.finfo(found.dtype).eps
-    assert torch.all((found.double() - exact).abs() <= ulps * unit * (1 + exact.abs()))
+    unit = torch.finfo(result.dtype).eps
+    assert torch.all((result.double() - exact).abs() <= ulps * unit * (1 + exact.abs()))
 
 
 def test_a_layer_of_unknown_batch() -> None:
@@ -105,8 +105,8 @@ def test_products(function: Callable[..., Any], shapes: tuple[tuple[int, ...], .
 
 def test_products_of_integers() -> None:
     a, b = (torch.randint(-128, 128, shape, dtype=torch.int8) for shape in ((18, 24), (24, 16)))
-    found = interpreted(lambda a, b: torch._int_mm(a, b), a, b)
-    assert torch.equal(found.long(), a.long() @ b.long())
+    result = interpreted(lambda a, b: torch._int_mm(a, b), a, b)
+    assert torch.equal(result.long(), a.long() @ b.long())
 
 
 def test_products_of_groups() -> None:
@@ -122,8 +122,8 @@ def test_products_of_groups() -> None:
     by_rows = torch.cat([x[part].double() @ w[e].double().t() for e, part in enumerate(rows)])
     by_k = torch.stack([x[part].double().t() @ y[part].double() for part in rows])
     for function, right, exact in ((of_rows, w, by_rows), (of_k, y, by_k)):
-        found = interpreted(function, x, right, ends)[: len(exact)].double()
-        assert torch.all((found - exact).abs() <= 2.0**-8 * (1 + exact.abs()))
+        result = interpreted(function, x, right, ends)[: len(exact)].double()
+        assert torch.all((result - exact).abs() <= 2.0**-8 * (1 + exact.abs()))
 
 
 @pytest.mark.sampled(2)
@@ -262,8 +262,8 @@ def test_pointwise(function: Callable[..., Any]) -> None:
 
 def test_truth_values() -> None:
     x = torch.randn(5, 7)
-    found = interpreted(lambda x: (x > 0) & ~(x > 1), x)
-    assert torch.equal(found, (x > 0) & ~(x > 1))
+    result = interpreted(lambda x: (x > 0) & ~(x > 1), x)
+    assert torch.equal(result, (x > 0) & ~(x > 1))
 
 
 class Block(torch.nn.Module):

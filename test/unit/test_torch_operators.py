@@ -39,11 +39,11 @@ def pattern(rows: int, columns: int, dtype: Any = torch.float16) -> Any:
 def assert_same(operator: Any, exact: Callable[..., Any], *tensors: Any, roundings: float = 4.0) -> None:
     """Value and derivatives are within so many roundings of the largest one's of those in float64."""
     wide = [x.detach().double().requires_grad_(x.requires_grad) for x in tensors]
-    found, expected = operator(*tensors), exact(*wide)
-    grad = torch.randn(expected.shape).to(found.dtype)
-    pairs = [(found, expected)]
+    result, expected = operator(*tensors), exact(*wide)
+    grad = torch.randn(expected.shape).to(result.dtype)
+    pairs = [(result, expected)]
     if expected.requires_grad:
-        found.backward(grad)
+        result.backward(grad)
         expected.backward(grad.double())
         pairs += [(x.grad, y.grad) for x, y in zip(tensors, wide, strict=True)]
     for mine, theirs in pairs:
@@ -134,7 +134,7 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, cache, xs = torch.randn(4), torch.zeros(4), [torch.randn(4) for _ in range(4)]
     call = Recorded(model, (0, 2), lambda: lambda inputs: ["otherwise"], lambda: 0)
     results = [call([weight, x, cache]) for x in xs]
-    assert all(torch.equal(found, weight * x) and none is None for (found, none), x in zip(results, xs, strict=True))
+    assert all(torch.equal(output, weight * x) and none is None for (output, none), x in zip(results, xs, strict=True))
     assert torch.equal(cache, sum(xs, torch.zeros(4)))
     assert len(set(calls[1:])) == 1
     other = torch.randn(4)
@@ -150,8 +150,8 @@ def test_scaled_matmul() -> None:
     a, b = (torch.randn(17, 32).to(torch.float8_e4m3fn) for _ in range(2))
     row, column, bias = torch.rand(17, 1), torch.rand(1, 17), drawn(17).detach()
 
-    def exact(*given: Any) -> Any:
-        x, y, row, column, bias = given
+    def exact(*operands: Any) -> Any:
+        x, y, row, column, bias = operands
         return x @ y.t() * row * column + bias
 
     assert_same(lambda x, y, *rest: torch_operators.scaled_matmul(x, y.t(), *rest), exact, a, b, row, column, bias)
@@ -162,9 +162,9 @@ def test_sparse_matmul(dtype: Any) -> None:
     a, b = pattern(24, 64, dtype), torch.randn(9, 64).to(dtype).t()
     values, metadata = torch_operators.compress(a)
     assert values.shape == (24, 32)
-    found = torch_operators.sparse_matmul(values, metadata, b)
+    result = torch_operators.sparse_matmul(values, metadata, b)
     exact = a.double() @ b.double()
-    assert (found.double() - exact).abs().max() <= BF16 * (1 + exact.abs().max())
+    assert (result.double() - exact).abs().max() <= BF16 * (1 + exact.abs().max())
 
 
 def scaled_operands() -> tuple[Any, ...]:
@@ -188,8 +188,8 @@ def test_torch_finds_nothing_wrong(name: str) -> None:
     skipped = {"test_schema"} if name == "scaled_matmul" else set[str]()
     every = {"test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"}
     operator = getattr(torch_operators, name).default
-    found = torch.library.opcheck(operator, CHECKED[name](), test_utils=sorted(every - skipped))
-    assert set(found.values()) == {"SUCCESS"}
+    outcome = torch.library.opcheck(operator, CHECKED[name](), test_utils=sorted(every - skipped))
+    assert set(outcome.values()) == {"SUCCESS"}
 
 
 def test_the_backend_fuses_what_follows_an_operator() -> None:

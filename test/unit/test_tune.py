@@ -58,9 +58,9 @@ def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_candidate_fits_and_the_default_comes_first() -> None:
-    key, found = tune_report.schedules(parse(TEXT), "sm_90a")
+    key, schedules = tune_report.schedules(parse(TEXT), "sm_90a")
     assert key == KEY
-    assert len(found) == len(set(found)) > 50
+    assert len(schedules) == len(set(schedules)) > 50
     product: Any = None
 
     def take(asked: Any, where: Any) -> list[Schedule]:
@@ -71,18 +71,18 @@ def test_every_candidate_fits_and_the_default_comes_first() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tune_report, "candidates", take)
         tune_report.schedules(parse(TEXT), "sm_90a")
-        assert found[0] == default_schedule(product, target("sm_90a"))
-        for schedule in found:
+        assert schedules[0] == default_schedule(product, target("sm_90a"))
+        for schedule in schedules:
             check(schedule, product, target("sm_90a"))
 
 
 def test_a_limit_is_spread_over_the_tiles() -> None:
-    _, found = tune_report.schedules(parse(TEXT), "sm_90a")
-    few = spread(found, 12)
+    _, schedules = tune_report.schedules(parse(TEXT), "sm_90a")
+    few = spread(schedules, 12)
     assert len(few) == 12
-    assert few[0] == found[0]
+    assert few[0] == schedules[0]
     assert len({(s.cta[:2], s.warp) for s in few}) >= 10
-    assert set(spread(found, 10_000)) == set(found)
+    assert set(spread(schedules, 10_000)) == set(schedules)
 
 
 def test_a_search_remembers_goes_on_and_keeps_the_fastest(tmp_path: Path) -> None:
@@ -99,9 +99,9 @@ def test_a_search_remembers_goes_on_and_keeps_the_fastest(tmp_path: Path) -> Non
     assert times == sorted(times)
     assert len(times) < len(again), "those of 64 rows failed"
     assert {r.schedule for r in first} <= {r.schedule for r in again}
-    held = json.loads(file.read_text())["devices"]["A GPU"]
-    assert held["target"] == "sm_90a"
-    assert held["products"][KEY]["best"] == str(again[0].schedule)
+    device = json.loads(file.read_text())["devices"]["A GPU"]
+    assert device["target"] == "sm_90a"
+    assert device["products"][KEY]["best"] == str(again[0].schedule)
 
 
 def test_the_default_must_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,24 +121,26 @@ def test_unknown_sizes_are_given(tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
     with pytest.raises(ArgumentError, match=r"%A is \?x200xf16: say how large it is, as in --in A=random:256x256"):
         tune_report.tune(parse(ANY), GPU, file, limit=4)
-    found = tune_report.tune(parse(ANY), GPU, file, limit=4, given=["A=random:70x200"])
+    best = tune_report.tune(parse(ANY), GPU, file, limit=4, specifications=["A=random:70x200"])
     (key,) = json.loads(file.read_text())["devices"]["A GPU"]["products"]
     assert key == "?x300x200 f16 x f16 -> f32, added to C, at 70x200xf16 200x300xf16 70x300xf32"
-    assert compile(ANY, tuned=file).schedule[0] == found[0].schedule
-    assert not any(r.remembered for r in tune_report.tune(parse(ANY), GPU, file, limit=4, given=["A=random:90x200"]))
+    assert compile(ANY, tuned=file).schedule[0] == best[0].schedule
+    assert not any(
+        r.remembered for r in tune_report.tune(parse(ANY), GPU, file, limit=4, specifications=["A=random:90x200"])
+    )
     number = ANY.replace("%C: memref", "%s: f32, %C: memref")
     with pytest.raises(ArgumentError, match="tuning takes functions of arrays alone"):
         tune_report.tune(parse(number), GPU, file, limit=4)
 
 
-def held(file: Path, schedule: str = OTHER, arch: str = "sm_90a") -> Path:
+def tuned_file(file: Path, schedule: str = OTHER, arch: str = "sm_90a") -> Path:
     products = {KEY: {"best": schedule, "measured": {schedule: 1.0}}}
     file.write_text(json.dumps({"format": 1, "devices": {"A GPU": {"target": arch, "products": products}}}))
     return file
 
 
 def test_the_compiler_takes_what_was_found(tmp_path: Path) -> None:
-    file = held(tmp_path / "tuned.json")
+    file = tuned_file(tmp_path / "tuned.json")
     assert str(compile(TEXT, tuned=file).schedule[0]) == OTHER
     assert compile(TEXT, tuned=file, stages=3).schedule[0] == Schedule.parse(OTHER.replace("stages = 2", "stages = 3"))
     assert compile(TEXT, target="sm_80", tuned=file).schedule == compile(TEXT, target="sm_80").schedule
@@ -150,7 +152,7 @@ def test_the_compiler_takes_what_was_found(tmp_path: Path) -> None:
 def test_a_file_is_read_once_in_a_compilation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file, read, reads = held(tmp_path / "tuned.json"), Path.read_text, list[str]()
+    file, read, reads = tuned_file(tmp_path / "tuned.json"), Path.read_text, list[str]()
 
     def counted(path: Path, *arguments: Any, **named: Any) -> str:
         reads.append(path.name)
@@ -161,7 +163,7 @@ def test_a_file_is_read_once_in_a_compilation(
     assert str(compile(TEXT, tuned=file).schedule[0]) == OTHER
     assert reads.count("tuned.json") == 1
     again = OTHER.replace("stages = 2", "stages = 1")
-    held(file, again)
+    tuned_file(file, again)
     assert str(compile(TEXT, tuned=file).schedule[0]) == again
     assert reads.count("tuned.json") == 2
     reads.clear()

@@ -28,8 +28,8 @@ def check(text: str, *arrays: Array, launches: int = 1) -> None:
     assert len(kernel.launches) == launches
     exact = reference.evaluate(host.choose(parse_mlir(make_context(), text), None), arrays)
     kernel(*arrays, device="interp", checks="all")
-    found = reference.compare(exact[-1], arrays[-1])
-    assert found.ok, found
+    comparison = reference.compare(exact[-1], arrays[-1])
+    assert comparison.ok, comparison
 
 
 def product(name: str, spec: str, attributes: str = "", *, dynamic: bool = False, filled: bool = False) -> str:
@@ -87,15 +87,15 @@ def test_a_strided_vector_and_one_that_is_a_column() -> None:
     text = f"""func.func @f(%A: {kinds[0]}, %x: {kinds[1]}, %y: {kinds[2]}) {{
       linalg.matvec ins(%A, %x : {kinds[0]}, {kinds[1]}) outs(%y : {kinds[2]}) return }}"""
     a, x = draw(33, 96)[:, 8:88], draw(80)
-    room = np.zeros((33, 80), np.float16)
-    room[...] = a
+    memory = np.zeros((33, 80), np.float16)
+    memory[...] = a
     y = draw(33, dtype=np.float32)
-    expected = y + room[:, :70].astype(np.float64) @ x[3:73].astype(np.float64)
-    compile(text)(room[:, :70], x[3:73], y, device="interp")
+    expected = y + memory[:, :70].astype(np.float64) @ x[3:73].astype(np.float64)
+    compile(text)(memory[:, :70], x[3:73], y, device="interp")
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-4)
     apart = draw(70, 7)[:, 0]
-    expected = y + room[:, :70].astype(np.float64) @ apart.astype(np.float64)
-    compile(text.replace("strided<[1], offset: 3>", "strided<[7]>"))(room[:, :70], apart, y, device="interp")
+    expected = y + memory[:, :70].astype(np.float64) @ apart.astype(np.float64)
+    compile(text.replace("strided<[1], offset: 3>", "strided<[7]>"))(memory[:, :70], apart, y, device="interp")
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-4)
 
 

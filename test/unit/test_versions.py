@@ -48,9 +48,9 @@ def anywhere() -> Kernel:
 def placed(array: Any, gap: int = 0, shift: int = 0) -> Any:
     """A copy whose rows are that many elements apart, and begin so many elements behind a multiple of 16 bytes."""
     rows, columns = array.shape
-    held = np.zeros(rows * (columns + gap) + 2 * CHUNK, array.dtype)
-    start = -(held.ctypes.data // held.itemsize) % (CHUNK // held.itemsize) + shift
-    view = as_strided(held[start:], array.shape, ((columns + gap) * held.itemsize, held.itemsize))
+    base = np.zeros(rows * (columns + gap) + 2 * CHUNK, array.dtype)
+    start = -(base.ctypes.data // base.itemsize) % (CHUNK // base.itemsize) + shift
+    view = as_strided(base[start:], array.shape, ((columns + gap) * base.itemsize, base.itemsize))
     view[...] = array
     return view
 
@@ -153,8 +153,8 @@ def test_what_is_said_of_a_call_is_said_of_its_kernel(anywhere: Kernel) -> None:
 def test_the_command_names_the_kernel_that_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "any.mlir"
     file.write_text(text())
-    given = ["A=random:9x40", "B=random:40x16", "bias=random:16", "D=zeros:9x16"]
-    arguments = [word for one in given for word in ("--in", one)]
+    words = ["A=random:9x40", "B=random:40x16", "bias=random:16", "D=zeros:9x16"]
+    arguments = [word for one in words for word in ("--in", one)]
     assert main(["run", str(file), "--device", "interp", "--target", "sm_90a", "--check", *arguments]) == 0
     out = capsys.readouterr().out
     assert "128x256" not in out

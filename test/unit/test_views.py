@@ -25,8 +25,8 @@ def check(text: str, *arrays: Array) -> Kernel:
     exact = reference.evaluate(host.choose(parse_mlir(make_context(), text), None), arrays)
     kernel(*arrays, device="interp", checks="all")
     for position in kernel.function.written:
-        found = reference.compare(exact[position], arrays[position])
-        assert found.ok, (position, found)
+        comparison = reference.compare(exact[position], arrays[position])
+        assert comparison.ok, (position, comparison)
     return kernel
 
 

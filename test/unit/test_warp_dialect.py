@@ -209,13 +209,13 @@ def test_constructors_build_what_verifies() -> None:
     acc = fragment(row, "c")
     matrix = value(MemRefType(acc.element_type, [64, 64]))
     zero = ConstantOp(FloatAttr(0.0, float_type(row.c)), acc)
-    held = LoadOp(matrix, index, acc, bounds_attribute(True, False))
-    total = ElementwiseOp(Kind.Add, zero.fragment, held.fragment)
+    load = LoadOp(matrix, index, acc, bounds_attribute(True, False))
+    total = ElementwiseOp(Kind.Add, zero.fragment, load.fragment)
     wide = ConvertOp(total.fragment, Float32Type())
     tile = value(MemRefType(acc.element_type, [3, 16, 64], SwizzleAttr(128), SHARED))
     copy = CopyOp(matrix, index, tile, index[:1], is_async=True)
     rest = (ElementwiseOp(Kind.Neg, total.fragment), StoreOp(total.fragment, matrix, index), copy, WaitOp(CP_ASYNC, 2))
-    for op in (zero, held, total, wide, *rest):
+    for op in (zero, load, total, wide, *rest):
         op.verify()
     assert wide.fragment.type == acc.with_element(Float32Type())
     assert [kind.operands for kind in Kind] == [2, 2, 2, 2, 2, 2, 2, 1]

@@ -55,8 +55,8 @@ def operand_types(row: Mma) -> tuple[FragmentType, ...]:
 def words(row: Mma) -> list[str]:
     """The words of the text that say what shape and types do not."""
     layouts = f"{row.a_layout}.{row.b_layout}"
-    found = ["ordered" * row.ordered, row.rounding, row.bit_op, layouts * (layouts != "row.col")]
-    return [word for word in (*found, "satfinite" * row.satfinite, row.kind) if word]
+    words = ["ordered" * row.ordered, row.rounding, row.bit_op, layouts * (layouts != "row.col")]
+    return [word for word in (*words, "satfinite" * row.satfinite, row.kind) if word]
 
 
 def selectors(row: Mma) -> tuple[int, ...]:
@@ -82,13 +82,13 @@ PRODUCTS = [*mma.rows(), *mma.sparse_rows()]
 def test_products(row: Mma) -> None:
     op = product_op(row, test.TestOp(result_types=operand_types(row)).results)
     op.verify()
-    found = op.row
+    own_row = op.row
     if row.scale and not row.scale.written:
-        assert (found.shape, found.kind, found.a, found.b, found.scale and found.scale.vector) == (
+        assert (own_row.shape, own_row.kind, own_row.a, own_row.b, own_row.scale and own_row.scale.vector) == (
             row.shape, row.kind, row.a, row.b, row.scale.vector
         )  # fmt: skip
     else:
-        assert found is row
+        assert own_row is row
     for generic in (False, True):
         reprinted(op.clone(), generic)
 
@@ -96,9 +96,9 @@ def test_products(row: Mma) -> None:
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)
 def test_products_are_refused_where_they_do_not_run(row: Mma) -> None:
-    given = test.TestOp(result_types=operand_types(row))
-    op = product_op(row, given.results)
-    module = ModuleOp([given, op])
+    operands = test.TestOp(result_types=operand_types(row))
+    op = product_op(row, operands.results)
+    module = ModuleOp([operands, op])
     for target in TARGETS.values():
         TargetAttr(target).set_on(module)
         if row.runs_on(target):
@@ -160,14 +160,14 @@ MOVES = [
 """Those that `warp.load` and `warp.store` make: no operand of a product is s8 made of s4."""
 
 
-def move_op(row: LoadMatrix | StoreMatrix, memory: SSAValue, zero: SSAValue, held: SSAValue | None) -> Operation:
+def move_op(row: LoadMatrix | StoreMatrix, memory: SSAValue, zero: SSAValue, matrix: SSAValue | None) -> Operation:
     kind, _ = moved(row)
     if isinstance(row, LoadMatrix):
         move = MatrixMove(row.count, row.transpose, False, row.source)
         return LoadOp(memory, [zero, zero], kind, matrices=str(move))
-    assert held is not None
+    assert matrix is not None
     move = MatrixMove(row.count, row.transpose, False, "")
-    return StoreOp(held, memory, [zero, zero], matrices=str(move))
+    return StoreOp(matrix, memory, [zero, zero], matrices=str(move))
 
 
 @pytest.mark.sampled(4)
@@ -175,9 +175,9 @@ def move_op(row: LoadMatrix | StoreMatrix, memory: SSAValue, zero: SSAValue, hel
 def test_moves(row: LoadMatrix | StoreMatrix) -> None:
     kind, element = moved(row)
     memory = MemRefType(element, [64, 64], memory_space=SHARED)
-    given = test.TestOp(result_types=[memory, INDEX, kind])
-    op = move_op(row, given.results[0], given.results[1], given.results[2])
-    module = ModuleOp([given, op])
+    operands = test.TestOp(result_types=[memory, INDEX, kind])
+    op = move_op(row, operands.results[0], operands.results[1], operands.results[2])
+    module = ModuleOp([operands, op])
     op.verify()
     for target in TARGETS.values():
         TargetAttr(target).set_on(module)

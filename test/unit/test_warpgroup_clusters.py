@@ -44,10 +44,10 @@ CASES = [
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("product", CASES, ids=str)
 def test_products_are_right_and_silent(product: Product) -> None:
-    kernel, given = product.compile("sm_90a"), problem(product, 6)
+    kernel, instance = product.compile("sm_90a"), problem(product, 6)
     assert ".multicast::cluster" in kernel.ptx
-    kernel(*given.arguments, device="interp", checks="all")
-    assert given.wrong() == ""
+    kernel(*instance.arguments, device="interp", checks="all")
+    assert instance.wrong() == ""
 
 
 @pytest.mark.sampled(2)

@@ -16,7 +16,7 @@ from warploom.runtime import TensorMap, check_ptx, compress, load_ptx, prune
 N = 24
 KERNEL = """
 !acc = !warp.fragment<acc, 64x24x{d}, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
-!a = !warp.fragment<a, 64x{step}x{held}, [{layout}]>
+!a = !warp.fragment<a, 64x{step}x{value}, [{layout}]>
 !meta = {meta}
 !As = memref<64x{stored}x{t}, #warp.swizzle<{width_a}>, 3>
 !Bs = memref<24x{depth}x{t}, #warp.swizzle<{width}>, 3>
@@ -25,8 +25,8 @@ KERNEL = """
 builtin.module attributes {{warp.target = #warp.target<sm_90a>}} {{
 "gpu.module"() <{{sym_name = "kernels"}}> ({{
 "gpu.func"() <{{kernel, function_type =
-    (memref<64x{stored}x{held}>, !map_a, !map_b, memref<1x128xi32>, memref<64x24x{d}>) -> ()}}> ({{
-^bb0(%A: memref<64x{stored}x{held}>, %mA: !map_a, %mB: !map_b, %E: memref<1x128xi32>, %C: memref<64x24x{d}>):
+    (memref<64x{stored}x{value}>, !map_a, !map_b, memref<1x128xi32>, memref<64x24x{d}>) -> ()}}> ({{
+^bb0(%A: memref<64x{stored}x{value}>, %mA: !map_a, %mB: !map_b, %E: memref<1x128xi32>, %C: memref<64x24x{d}>):
   {constants}
   %As = memref.alloc() : !As
   %Bs = memref.alloc() : !Bs
@@ -67,17 +67,17 @@ def kernel(element: str, *, sparse: bool, registers: bool) -> str:
     """D = -A B + 1 of 64 x K by K x 24, K being 128 bytes of elements, or 64 of elements of a byte."""
     row, size = row_of(element, sparse=sparse), np.dtype(DTYPES[element]).itemsize
     depth = 64 if size < 4 else 32
-    held = "tf32" if element == "f32" else element
+    name = "tf32" if element == "f32" else element
     stored, step = depth // 2 if sparse else depth, row.stored_k
     loads, products = [], []
     if sparse:
         loads.append('%e = warp.load %E[%c0, %c0] {registers = "lanes"} : memref<1x128xi32> -> !meta')
     negated = "" if element == "i8" else "negate_a"
     for i, k in enumerate(range(0, stored, step)):
-        given, kind = (f"%a{i}", "!a") if registers else (f"%As[%c0, %c{k}]", "!As")
+        operand, kind = (f"%a{i}", "!a") if registers else (f"%As[%c0, %c{k}]", "!As")
         if registers:
             loads.append(
-                f"%a{i} = warp.load %A[%c0, %c{k}] {{in_bounds = [true, true]}} : memref<64x{stored}x{held}> -> !a"
+                f"%a{i} = warp.load %A[%c0, %c{k}] {{in_bounds = [true, true]}} : memref<64x{stored}x{name}> -> !a"
             )
         words = [negated] if negated else []
         extra, end = "", ""
@@ -86,10 +86,12 @@ def kernel(element: str, *, sparse: bool, registers: bool) -> str:
             extra, end = " sparse %e", ", !meta"
         attributes = f" {{{', '.join(words)}}}" if words else ""
         at = f"%c0, %c{k * row.shape.k // step}"
-        products.append(f"%d{i + 1} = warp.wgmma {given}, %Bs[{at}], %d{i}{extra}{attributes} : {kind}, !Bs, !acc{end}")
+        products.append(
+            f"%d{i + 1} = warp.wgmma {operand}, %Bs[{at}], %d{i}{extra}{attributes} : {kind}, !Bs, !acc{end}"
+        )
     result = "i32" if element == "i8" else "f32"
     return KERNEL.format(
-        t=element, held=held, d=result, step=step, layout=row.layout("a"), depth=depth, stored=stored,
+        t=element, value=name, d=result, step=step, layout=row.layout("a"), depth=depth, stored=stored,
         width=depth * size, width_a=stored * size, steps=len(products), zero="1" if result == "i32" else "1.0",
         meta=metadata_type(row.metadata) if row.metadata else "i32", bytes=(64 * stored + N * depth) * size,
         constants="\n  ".join(f"%c{i} = arith.constant {i} : index" for i in range(0, depth, 8)),
@@ -113,13 +115,15 @@ def test_products(element: str, sparse: bool, registers: bool) -> None:
     random = np.random.default_rng(5)
     depth = 64 if dtype.itemsize < 4 else 32
     a, b = (random.integers(-4, 5, (extent, depth)).astype(dtype) for extent in (64, N))
-    given, metadata = a, np.zeros((1, 128), np.int32)
+    arguments, metadata = a, np.zeros((1, 128), np.int32)
     if sparse:
         a = prune(a)
-        given, metadata = compress(a, "wgmma.mma_async.sp")
-    maps = [TensorMap(m, m.shape, swizzle=m.shape[1] * dtype.itemsize) for m in (given, b)]
+        arguments, metadata = compress(a, "wgmma.mma_async.sp")
+    maps = [TensorMap(m, m.shape, swizzle=m.shape[1] * dtype.itemsize) for m in (arguments, b)]
     d = np.full((64, N), -77, np.int32 if element == "i8" else np.float32)
-    load_ptx(ptx, "k.ptx").launch("k", 1, 128, [given, *maps, metadata, d], shared=40000, device="interp", checks="all")
+    load_ptx(ptx, "k.ptx").launch(
+        "k", 1, 128, [arguments, *maps, metadata, d], shared=40000, device="interp", checks="all"
+    )
     sign = 1 if element == "i8" else -1
     assert np.array_equal(d, sign * (a.astype(np.float64) @ b.astype(np.float64).T) + 1)
 

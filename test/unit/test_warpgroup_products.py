@@ -24,10 +24,10 @@ PLAIN = [product for product in of_warpgroups() if not product.sparse]
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("product", [*PLAIN[::EACH], *SPARSE[::EACH_SPARSE], *packed_for_warpgroups()[::4]], ids=str)
 def test_products_are_right_and_silent(product: Product) -> None:
-    kernel, given = product.compile("sm_90a"), problem(product, 3)
+    kernel, instance = product.compile("sm_90a"), problem(product, 3)
     assert all(schedule is None or schedule.together == 4 for schedule in kernel.schedule)
-    kernel(*given.arguments, device="interp", checks=CHECKS)
-    assert given.wrong() == ""
+    kernel(*instance.arguments, device="interp", checks=CHECKS)
+    assert instance.wrong() == ""
 
 
 @pytest.mark.parametrize("form", ["minus, cast", "residual"])
@@ -35,9 +35,9 @@ def test_columns_of_an_epilogue_are_no_constants_of_the_producer(form: str) -> N
     """64 is a column that consumers store to, in their loop over tiles, and a row that the producer copies before."""
     schedule = {"cta": (256, 128, 64), "mma": "m64n128k16", "ctas": 2}
     product = Product(Types("f16", "f16", "f32"), form, "At B", (16, 16, 200), schedule)
-    kernel, given = product.compile("sm_90a"), problem(product, 3)
-    kernel(*given.arguments, device="interp", checks=CHECKS)
-    assert given.wrong() == ""
+    kernel, instance = product.compile("sm_90a"), problem(product, 3)
+    kernel(*instance.arguments, device="interp", checks=CHECKS)
+    assert instance.wrong() == ""
 
 
 EXCHANGED = [
@@ -64,10 +64,10 @@ EXCHANGED = [
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("product", EXCHANGED, ids=str)
 def test_transposes_are_multiplied(product: Product) -> None:
-    kernel, given = product.compile("sm_90a"), problem(product, 3)
+    kernel, instance = product.compile("sm_90a"), problem(product, 3)
     assert next(one for one in kernel.schedule if one is not None).multiplied == "ba"
-    kernel(*given.arguments, device="interp", checks=CHECKS)
-    assert given.wrong() == ""
+    kernel(*instance.arguments, device="interp", checks=CHECKS)
+    assert instance.wrong() == ""
 
 
 def text(m: int, n: int, k: int, kind: str = "bf16", out: str = "f32") -> str:

@@ -53,11 +53,11 @@ IN_CLUSTERS = [
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("product", IN_CLUSTERS, ids=str)
 def test_parts_that_meet_in_a_cluster_are_right_and_silent(product: Product) -> None:
-    kernel, given = product.compile("sm_90a"), problem(product, 5)
+    kernel, instance = product.compile("sm_90a"), problem(product, 5)
     assert "st.shared::cluster" in kernel.ptx
     assert "atom" not in kernel.ptx
-    kernel(*given.arguments, device="interp", checks="all")
-    assert given.wrong() == ""
+    kernel(*instance.arguments, device="interp", checks="all")
+    assert instance.wrong() == ""
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ def test_parts_in_tensor_memory_do_not_meet_in_a_cluster() -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("product", CASES, ids=str)
 def test_parts_are_right_and_silent(product: Product) -> None:
-    kernel, given = product.compile("sm_90a"), problem(product, 5)
+    kernel, instance = product.compile("sm_90a"), problem(product, 5)
     assert kernel.launches[-1].grid[2] == (1 if "ctas" in product.schedule else product.schedule["split_k"])
-    kernel(*given.arguments, device="interp", checks=CHECKS)
-    assert given.wrong() == ""
+    kernel(*instance.arguments, device="interp", checks=CHECKS)
+    assert instance.wrong() == ""
 
 
 def test_the_counters_are_zero_again_and_the_bits_the_same() -> None:

@@ -39,10 +39,10 @@ def test_products_of_one_type_are_lowered_alike(
 ) -> None:
     path = tmp_path / "product.mlir"
     path.write_text(MATMUL.format(t=element))
-    found = ptx(path, capsys)
+    text = ptx(path, capsys)
     opt.main([str(path), "-p", "warploom{tf32=true}", "-t", "ptx"])
-    assert found == capsys.readouterr().out
-    assert "mma.sync" in found
+    assert text == capsys.readouterr().out
+    assert "mma.sync" in text
 
 
 @pytest.mark.parametrize(

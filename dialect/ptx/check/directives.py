@@ -23,28 +23,28 @@ UNIFIED = ((8, 0), 90)
 class DirectiveRow:
     """A directive of a function.
 
-    It takes `least` to `most` numbers, which may be 0 if `zero`. `entry` says whether kernels or other functions may
+    It takes `minimum` to `most` numbers, which may be 0 if `zero`. `entry` says whether kernels or other functions may
     have it, None that both may. It cannot occur with the directives in `without`, and needs one of `beside`. No number
     is above `top`.
     """
 
     name: str
-    least: int
-    most: int
+    minimum: int
+    maximum: int
     zero: bool = False
     entry: bool | None = True
     version: Version = (1, 0)
     sm: int = 0
     without: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
+    together: tuple[str, ...] = ()
     top: int = (1 << 32) - 1
 
     @property
     def form(self) -> str:
-        counts = f"{self.least} to {self.most} numbers" if self.least < self.most else (
-            f"{self.most or 'no'} number{'' if self.most == 1 else 's'}"
+        counts = f"{self.minimum} to {self.maximum} numbers" if self.minimum < self.maximum else (
+            f"{self.maximum or 'no'} number{'' if self.maximum == 1 else 's'}"
         )  # fmt: skip
-        return counts if self.zero or not self.most else f"{counts} above 0"
+        return counts if self.zero or not self.maximum else f"{counts} above 0"
 
 
 MOST = (1 << 32) - 1
@@ -60,7 +60,7 @@ ROWS = (
     DirectiveRow(".reqnctapercluster", 1, 3, True, True, *_CLUSTERS),
     DirectiveRow(".maxclusterrank", 1, 1, True, True, *_CLUSTERS, without=(".reqnctapercluster",)),
     DirectiveRow(".explicitcluster", 0, 0, True, True, *_CLUSTERS),
-    DirectiveRow(".blocksareclusters", 0, 0, True, True, (9, 0), 90, beside=(".reqntid", ".reqnctapercluster")),
+    DirectiveRow(".blocksareclusters", 0, 0, True, True, (9, 0), 90, together=(".reqntid", ".reqnctapercluster")),
     DirectiveRow(".minperctamemory", 1, 1, True, True, (9, 4)),
     DirectiveRow(".local_maxnreg", 1, 1, entry=None),
     DirectiveRow(".noreturn", 0, 0, entry=False, version=(6, 4), sm=30),
@@ -115,14 +115,14 @@ def _problem(row: DirectiveRow, text: str, function: Function, context: TargetCo
     if lacking := context.lacks(row.version, row.sm):
         return lacking
     numbers = directive_numbers(text)
-    if numbers is None or not row.least <= len(numbers) <= row.most or (0 in numbers and not row.zero):
+    if numbers is None or not row.minimum <= len(numbers) <= row.maximum or (0 in numbers and not row.zero):
         return f"expected {row.form}, got {' '.join(text.split()[1:]) or 'none'}"
     if any(number > row.top for number in numbers):
         return f"expected numbers up to {row.top}, got {max(numbers)}"
     others = {text.split()[0] for text in function.directives}
     if conflict := next((name for name in row.without if name in others), ""):
         return f"cannot stand with {conflict}"
-    if missing := next((name for name in row.beside if name not in others), ""):
+    if missing := next((name for name in row.together if name not in others), ""):
         return f"needs {missing} beside it"
     return ""
 
@@ -138,7 +138,7 @@ class PragmaRow:
     name: str
     version: Version = (2, 0)
     number: bool = False
-    least: int | None = None
+    minimum: int | None = None
     places: tuple[str, ...] = ("body",)
 
 
@@ -147,7 +147,7 @@ PRAGMAS = (
     PragmaRow("abi_param_reg", places=("module", "header")),
     PragmaRow("used_bytes_mask", (8, 3), number=True),
     PragmaRow("enable_smem_spilling", (8, 7)),
-    PragmaRow("frequency", (9, 0), number=True, least=1),
+    PragmaRow("frequency", (9, 0), number=True, minimum=1),
     PragmaRow("mma_throughput", (9, 3)),
 )
 _STRING = r'"[^"\n]*"'
@@ -189,7 +189,7 @@ def _pragma(text: str, context: TargetContext, where: str) -> str:
         number = integer(value.strip())
     except ValueError:
         return f"expected a number, got '{value}'"
-    return "" if row.least is None or number >= row.least else f"expected a number from {row.least}, got {number}"
+    return "" if row.minimum is None or number >= row.minimum else f"expected a number from {row.minimum}, got {number}"
 
 
 _MODULE_PRAGMAS = tuple(row.name for row in PRAGMAS if "module" in row.places)

@@ -309,12 +309,12 @@ def listed(text: str) -> tuple[str, ...]:
     """
     directive, *names = text.rstrip(";").split(maxsplit=1)
     matches = [_LISTED.fullmatch(name.strip()) for name in "".join(names).split(",")]
-    found: list[str] = []
+    spellings: list[str] = []
     for match in matches:
         if match is None or match[1][0].isdigit():
             raise ValueError(f"expected names as in {directive} a, b;, got {text}")
-        found += [match[1]] if match[2] is None else [f"{match[1]}{number}" for number in range(integer(match[2]))]
-    return tuple(found)
+        spellings += [match[1]] if match[2] is None else [f"{match[1]}{number}" for number in range(integer(match[2]))]
+    return tuple(spellings)
 
 
 # PTX text under a cursor: where we are, what is expected there, and errors with their place.

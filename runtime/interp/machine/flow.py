@@ -369,7 +369,7 @@ class Replay:
     """Chooses the next warps by an order of steps. A step whose warp cannot run is skipped."""
 
     def __init__(self, order: WarpOrder) -> None:
-        self.left, self.held = list(order.steps), order.held
+        self.left, self.delayed = list(order.steps), order.delayed
 
     def run(self, flow: Flow, advance: Callable[[int, Array], None]) -> None:
         """Lets warps run as the order says; `advance` executes one instruction."""
@@ -382,7 +382,7 @@ class Replay:
         if self.left:
             return self._of(flow, [self.left[0][0]])
         warps = next((mask.size // LANES for mask in flow.ready.values()), 0)
-        return self._of(flow, [w for w in range(warps) if w != self.held]) if self.held >= 0 else None
+        return self._of(flow, [w for w in range(warps) if w != self.delayed]) if self.delayed >= 0 else None
 
     def _of(self, flow: Flow, warps: Sequence[int]) -> tuple[int, Array] | None:
         for pc in sorted(flow.ready):

@@ -280,7 +280,7 @@ class Machine:
     def _one(self, pc: int, mask: Array) -> None:
         if self.launch.max_steps is not None and self.stats.steps >= self.launch.max_steps:
             self._out_of_steps(pc)
-        self._advance(pc, mask, most=1)
+        self._advance(pc, mask, budget=1)
 
     def _next(self, tired: bool) -> tuple[int, Array] | None:
         """The group to run; None if none can. Where others run long, or none can, sleepers look again."""
@@ -291,13 +291,13 @@ class Machine:
             group = self.flow.next(oldest=False)
         return group
 
-    def _advance(self, pc: int, mask: Array, most: int = TURN) -> bool:
+    def _advance(self, pc: int, mask: Array, budget: int = TURN) -> bool:
         """Runs one group until it meets others, splits, waits or ends. Returns whether it used up its turn."""
         sel = self.state.all if mask.all() else Selection(mask, self.state.threads)
         limit = self.flow.limit(pc)
-        turn = most
+        turn = budget
         if self.launch.max_steps is not None:
-            turn = min(most, self.launch.max_steps - self.stats.steps)
+            turn = min(budget, self.launch.max_steps - self.stats.steps)
         steps, done = self.steps, 0
         try:
             while done < turn:

@@ -22,10 +22,10 @@ from ...numerics.floats import Array
 @dataclass(frozen=True)
 class WarpOrder:
     """An order of the warps in flight first: in each of `steps` a warp goes on until it has executed an instruction,
-    given by its number in the code. Then `held` runs only where no other warp can."""
+    given by its number in the code. Then `delayed` runs only where no other warp can."""
 
     steps: tuple[tuple[int, int], ...]
-    held: int = -1
+    delayed: int = -1
 
 
 @dataclass(frozen=True)

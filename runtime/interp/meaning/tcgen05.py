@@ -274,7 +274,7 @@ class _Issued:
     """One product on its way: of one thread, for one or two CTAs."""
 
     def __init__(self, instruction: _Instruction, state: State, thread: int, words: dict[str, Any]) -> None:
-        self.instruction, self.state, self.thread, self.given = instruction, state, thread, words
+        self.instruction, self.state, self.thread, self.words = instruction, state, thread, words
         try:
             self.product = _decoded(instruction.opcode, words["i"])
             self.compute = _compute(instruction.target, self.product) if instruction.multiply is None else partial(
@@ -292,28 +292,28 @@ class _Issued:
         """Whether D is added to."""
         if "p" in self.constants:
             return self.constants["p"] == 1
-        return bool(self.given["p"]) ^ self.instruction.negated
+        return bool(self.words["p"]) ^ self.instruction.negated
 
     @property
     def d(self) -> tuple[Array, Array]:
         """The lanes and columns of D."""
         lanes, places = of_result(self.product)
-        lane, column = address(self.given["a"])
+        lane, column = address(self.words["a"])
         return lanes + lane, places + column
 
     def operands(self) -> Iterator[tuple[str, PackedMatrix, int]]:
         """What is read from tensor memory besides D: the names in messages, and the addresses."""
         if self.instruction.in_memory:
-            yield "A", left_operand(self.product), self.given["x"]
+            yield "A", left_operand(self.product), self.words["x"]
         if self.product.scale is not None:
-            yield "the scales of A", scale_operand(self.product, "a"), self.given["sa"]
-            yield "the scales of B", scale_operand(self.product, "b"), self.given["sb"]
+            yield "the scales of A", scale_operand(self.product, "a"), self.words["sa"]
+            yield "the scales of B", scale_operand(self.product, "b"), self.words["sb"]
         if self.product.metadata is not None:
             yield "the metadata", nibbles_of(self.product), self._metadata_address
 
     @property
     def _metadata_address(self) -> int:
-        word, selector = self.given["e"], self.product.selector
+        word, selector = self.words["e"], self.product.selector
         return word if not selector else (word & ~1) + selector
 
     def begin(self) -> None:
@@ -323,7 +323,7 @@ class _Issued:
             FaultError: if they lie where they cannot.
         """
         state, pc, thread = self.state, self.instruction.pc, self.thread
-        lane, _ = address(self.given["a"])
+        lane, _ = address(self.words["a"])
         halves = self.product.result.extent("h") > 1
         if lane not in ((0, 16) if halves else (0,)):
             raise FaultError(
@@ -363,7 +363,7 @@ class _Issued:
         depth = (product.stored_k if role == "a" else product.shape.k) // (2 if packed else 1)
         extent = product.rows if role == "a" else product.shape.n // product.opcode.group
         size = max(1, element.bits // 8)
-        return self.shared.places(self.given[name], (depth, extent), size, product.along_mn["ab".index(role)], name)
+        return self.shared.places(self.words[name], (depth, extent), size, product.along_mn["ab".index(role)], name)
 
     @property
     def _packed(self) -> bool:
@@ -383,9 +383,9 @@ class _Issued:
 
     def _kept(self, cta: int) -> Array | None:
         """Which elements of D are written (rows, n); None for all."""
-        if "m" not in self.given:
+        if "m" not in self.words:
             return None
-        words = self.given["m"][4 * self.ctas.index(cta) :][:4]
+        words = self.words["m"][4 * self.ctas.index(cta) :][:4]
         bits = np.array([words[lane // 32] >> lane % 32 & 1 for lane in range(LANES)], np.bool_)
         return ~bits[self.d[0]]
 
@@ -397,7 +397,7 @@ class _Issued:
         lanes, places = self.d
         for cta in self.ctas:
             left = (
-                left_operand(product).read(tensor, cta, self.given["x"])
+                left_operand(product).read(tensor, cta, self.words["x"])
                 if self.instruction.in_memory
                 else self._matrix("a", cta)
             )
@@ -423,7 +423,7 @@ class _Issued:
 
     def _without_columns(self, matrix: Array) -> Array:
         """B with zeros in the columns that a mask names."""
-        mask = self.given.get("z", 0)
+        mask = self.words.get("z", 0)
         if not mask >> 39 & 1:
             return matrix
         result = np.zeros_like(matrix)
@@ -443,8 +443,8 @@ class _Issued:
             except NibbleError as error:
                 raise FaultError(f"{error} (CTA {cta})", self.thread) from error
         if product.scale is not None:
-            scale_a = scale_operand(product, "a").read(tensor, cta, self.given["sa"])[..., None]
-            scale_b = scale_operand(product, "b").read(tensor, cta, self.given["sb"])[..., None]
+            scale_a = scale_operand(product, "a").read(tensor, cta, self.words["sa"])[..., None]
+            scale_b = scale_operand(product, "b").read(tensor, cta, self.words["sb"])[..., None]
         return SideOperands(where, scale_a, scale_b)
 
 

@@ -37,11 +37,11 @@ LANE_BITS = LANES.bit_length() - 1
 def arrangement(shape: Shape, role: str, element: ElementType) -> Layout:
     """Which lane holds which elements of an operand here; copies of them where registers hold more than the matrix."""
     rows, columns = (size.bit_length() - 1 for size in extent(shape, role))
-    held = (registers(shape, role, element) * max(32, element.bits) // element.bits).bit_length() - 1
+    matrix_bits = (registers(shape, role, element) * max(32, element.bits) // element.bits).bit_length() - 1
     of_rows, of_columns = map(row, range(rows)), map(column, range(columns))
     bits = [*of_rows, *of_columns] if role == "b" else [*of_columns, *of_rows]
-    bits += [Bit("x", i) for i in range(held + LANE_BITS - len(bits))]
-    return Layout(tuple(bits[held:]), tuple(bits[:held]))
+    bits += [Bit("x", i) for i in range(matrix_bits + LANE_BITS - len(bits))]
+    return Layout(tuple(bits[matrix_bits:]), tuple(bits[:matrix_bits]))
 
 
 def _together(element: ElementType) -> int:

@@ -34,7 +34,7 @@ class Clocks:
         self.each = self.per_cta * state.geometry.cluster_size
         self._state = state
         self.seen = np.zeros((state.warps, self.each), np.int32)
-        self.whole = np.zeros(state.warps, np.int32)
+        self.of_warps = np.zeros(state.warps, np.int32)
         self.lanes: Array | None = None
         self._fenced = np.zeros(state.warps, np.int32)
         self._due: Array | None = None
@@ -85,7 +85,7 @@ class Clocks:
     def _level(self) -> None:
         """All threads there are have met in their clusters."""
         self.floor = self.now
-        self.seen[:] = self.whole[:] = self.now
+        self.seen[:] = self.of_warps[:] = self.now
 
     # Lanes of a warp
 
@@ -106,7 +106,7 @@ class Clocks:
         rows, live = threads.reshape(LANES, -1), self._state.live.reshape(LANES, -1)
         some = rows.any(axis=0)
         every = some & ~(live & ~rows).any(axis=0)
-        self.whole[every] = self.now
+        self.of_warps[every] = self.now
         part = np.flatnonzero(some & ~every)
         if not part.size:
             return
@@ -203,8 +203,8 @@ class Clocks:
     def before_lanes(self, lanes: Array, warps: Array, others: Array) -> Array:
         """The same for lanes of one warp."""
         if self.lanes is None:
-            return self.whole[warps]
-        return np.maximum(self.whole[warps], self.lanes[lanes, warps, others])
+            return self.of_warps[warps]
+        return np.maximum(self.of_warps[warps], self.lanes[lanes, warps, others])
 
     def before_gathered(self, lanes: Array, warps: Array, others: Array, at: Collection[int] | None = None) -> Array:
         """The times of the last exchange of values by these lanes in which `others` took part in the same group, 0
@@ -224,10 +224,10 @@ class Clocks:
     def before_some(self, lanes: Array, warps: Array) -> Array:
         """The last times at which these lanes were ordered with any other lane."""
         if self.lanes is None:
-            return self.whole[warps]
+            return self.of_warps[warps]
         times = self.lanes[lanes, warps].copy()
         times[np.arange(lanes.size), lanes] = 0
-        return np.maximum(self.whole[warps], times.max(axis=1))
+        return np.maximum(self.of_warps[warps], times.max(axis=1))
 
 
 def _any_lane(threads: Array) -> Array:

@@ -75,10 +75,10 @@ class Check(Observer):
         """Where an instruction stands."""
         return self.kernel.code[pc].source.line
 
-    def name_of(self, thread: int, beside: int | None = None) -> str:
-        """A thread in words; with its CTA, unless the thread `beside` is of the same."""
+    def name_of(self, thread: int, default: int | None = None) -> str:
+        """A thread in words; with its CTA, unless the thread `default` is of the same."""
         cta, warp, lane = self.state.geometry.place(thread)
-        same = beside is not None and self.state.geometry.place(beside)[0] == cta
+        same = default is not None and self.state.geometry.place(default)[0] == cta
         return f"{'' if same else f'CTA {cta}, '}warp {warp}, lane {lane}"
 
     def report(

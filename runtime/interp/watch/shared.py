@@ -294,7 +294,7 @@ class SharedMemory(Check):
         at = (touch.piece, touch.warp % clocks.each)
         earlier, lane = shadow.read_time[at], shadow.reader[at]
         weak = (earlier > clocks.floor) & ~shadow.read_strong[at]
-        one = np.where((earlier > clocks.whole[touch.warp]) & (lane != touch.lane), MANY, touch.lane)
+        one = np.where((earlier > clocks.of_warps[touch.warp]) & (lane != touch.lane), MANY, touch.lane)
         shadow.reader[at] = one
         lost = shadow.reader[at] != one
         shadow.reader[at[0][lost], at[1][lost]] = MANY

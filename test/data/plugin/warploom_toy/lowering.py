@@ -9,4 +9,4 @@ from .passes import TwiceOp
 
 @lowers(TwiceOp)
 def twice(lowering, op: TwiceOp) -> None:
-    give(lowering, op.y, HeldElement(lowering.emitter.compute("twice.f32", number_of(lowering, op.x).held)))
+    give(lowering, op.y, HeldElement(lowering.emitter.compute("twice.f32", number_of(lowering, op.x).word)))

@@ -12,7 +12,7 @@ def messages(text: str) -> list[str]:
 
 def expect(text: str, message: str) -> list[Diagnostic]:
     """One diagnostic with `message` in it; none where that is empty."""
-    found = check_ptx(text)
-    assert len(found) == bool(message), found
-    assert all(message in diagnostic.message for diagnostic in found), found
-    return found
+    diagnostics = check_ptx(text)
+    assert len(diagnostics) == bool(message), diagnostics
+    assert all(message in diagnostic.message for diagnostic in diagnostics), diagnostics
+    return diagnostics

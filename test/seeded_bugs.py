@@ -74,11 +74,11 @@ def run_pipelined(text: str, **options: Any) -> tuple[Finding, ...]:
 
 
 def check_found(
-    found: Sequence[Finding], check: str, line: int, message: str, *, address: bool = False, thread: bool = True
+    findings: Sequence[Finding], check: str, line: int, message: str, *, address: bool = False, thread: bool = True
 ) -> Finding:
     """One of the findings is of this check, at this line, with this in its message, and says where."""
-    fits = [f for f in found if (f.check, f.line) == (check, line) and message in f.message]
-    assert fits, "\n".join([f"no {check} at line {line} with {message!r} among:", *map(str, found)])
+    fits = [f for f in findings if (f.check, f.line) == (check, line) and message in f.message]
+    assert fits, "\n".join([f"no {check} at line {line} with {message!r} among:", *map(str, findings)])
     first = fits[0]
     assert first.kernel
     assert not thread or (first.cta is not None and first.warp is not None and first.lane is not None)

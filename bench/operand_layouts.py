@@ -1,8 +1,8 @@
 """Products on a GPU, by how A and B lie: the default, the same with operands in shared memory alone (`in_registers =
 none`: a launch transposes first tf32 and bytes that do not lie along K), and the library, which take turns.
 
-    bench/with_gpu.sh python bench/lies.py --sizes 4096 2048 --types tf32 e4m3 s8 --json out.json
-    bench/with_gpu.sh python bench/lies.py --sizes 1024 --batch 16 --types bf16 --out bf16
+    bench/with_gpu.sh python bench/operand_layouts.py --sizes 4096 2048 --types tf32 e4m3 s8 --json out.json
+    bench/with_gpu.sh python bench/operand_layouts.py --sizes 1024 --batch 16 --types bf16 --out bf16
 
 Method as in `gemm.py`. cuBLAS takes floats as they lie. cuBLASLt takes bytes only where both lie along K, so there it
 is timed on operands that lie so, without the transposing that it would need. With `--sweep` there are more schedules.
@@ -43,18 +43,18 @@ def measure(
     a, b = kind.draw(torch, (*outer, m, k)), kind.draw(torch, (*outer, k, n))
     a_held, b_held = a.mT.contiguous() if at else a, b.mT.contiguous() if bt else b
     calls, names = [], list[str]()
-    for given in schedules:
+    for fields in schedules:
         c, text = output(torch, (*outer, m, n), out), kind.text(size, out, bt, a_transposed=at, batch=batch)
         try:
-            kernel = compile(text, target="sm_90a", tf32=kind.tf32, **{**kind.fields, **given})
+            kernel = compile(text, target="sm_90a", tf32=kind.tf32, **{**kind.fields, **fields})
         except CompileError as error:
-            print(f"{size}, {lies}, {given}: {error}", file=sys.stderr)
+            print(f"{size}, {lies}, {fields}: {error}", file=sys.stderr)
             continue
         call = kernel.prepare(a_held, b_held, c)
         call()
         call.wait()
         if not (error := relative_error(torch, a, b, c)) <= ERROR_LIMIT[out] + (TF32_ERROR if kind.tf32 else 0):
-            raise SystemExit(f"{size}, {lies}, {given}: relative error {error:.2e}")
+            raise SystemExit(f"{size}, {lies}, {fields}: relative error {error:.2e}")
         calls.append(call)
         names.append(str(next(schedule for schedule in reversed(kernel.schedule) if schedule is not None)))
     a_peer, b_peer = (a, b) if kind.by_columns else (a_held.mT if at else a, b_held.mT if bt else b)
@@ -81,13 +81,13 @@ def main() -> None:
         out = options.out if options.out in KINDS[name].outputs else KINDS[name].outputs[0]
         for size in options.sizes:
             for lies in options.lies:
-                found = list(measure(torch, timer, size, KINDS[name], out, lies, schedules, options.batch))
-                (_, ours), (_, plain), *more, (_, peer) = found
+                measured = list(measure(torch, timer, size, KINDS[name], out, lies, schedules, options.batch))
+                (_, ours), (_, plain), *more, (_, peer) = measured
                 times = " | ".join(f"{time:.1f}" for time in (ours, plain, peer))
                 shown = "x".join(map(str, size if options.batch == 1 else (options.batch, *size)))
                 label = f"{name} | {shown} | {lies}"
                 print(f"| {label} | {times} | {', '.join(f'{time:.1f}' for _, time in more)} |", flush=True)
-                rows.append({"type": name, "size": shown, "lies": lies, "microseconds": found})
+                rows.append({"type": name, "size": shown, "lies": lies, "microseconds": measured})
     if options.json is not None:
         options.json.write_text(json.dumps({"device": torch.cuda.get_device_name(0), "rows": rows}, indent=1) + "\n")
 

@@ -54,8 +54,8 @@ def walk(page: str, replaced: dict[str, str]) -> int:
             printed = execute(block.text)
             ran += 1
         elif block.language == "text" and printed:
-            found = missing(block.text, printed)
-            assert found is None, f"expected a line such as\n{found}\nin\n{printed}"
+            missing_blocks = missing(block.text, printed)
+            assert missing_blocks is None, f"expected a line such as\n{missing_blocks}\nin\n{printed}"
             printed = ""
     assert "error:" not in printed, f"no block shows this error:\n{printed}"
     return ran

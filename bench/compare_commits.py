@@ -1,7 +1,7 @@
 """Products of two states of the project, which take turns on one GPU.
 
     git worktree add ../before COMMIT
-    bench/with_gpu.sh python bench/turns.py ../before --json out.json
+    bench/with_gpu.sh python bench/compare_commits.py ../before --json out.json
 
 Each state runs in a process of its own and compiles the same text by its defaults for sm_90a; a third column is this
 state for sm_90, by `mma.sync`. Operands are random and the same for all; each result is compared with float64 before
@@ -77,7 +77,7 @@ class Case:
     text: str
     tf32: bool
     limit: float
-    held: dict[str, Any]
+    operands: dict[str, Any]
 
 
 class State:
@@ -114,22 +114,22 @@ def cases(torch: Any) -> Iterator[Case]:
         a, b = kind.draw(torch, (m, k)), kind.draw(torch, (k, n))
         right = b.t().contiguous() if kind.by_columns else b
         out, expected = kind.outputs[0], a[:ROWS_CHECKED].double() @ b.double()
-        held = {"ins": [a, right], "out": output(torch, (m, n), out), "expected": expected}
+        case = {"ins": [a, right], "out": output(torch, (m, n), out), "expected": expected}
         limit = ERROR_LIMIT[out] + (TF32_ERROR if kind.tf32 else 0)
-        yield Case(f"{name}, {size}", kind.text((m, n, k), out, kind.by_columns), kind.tf32, limit, held)
+        yield Case(f"{name}, {size}", kind.text((m, n, k), out, kind.by_columns), kind.tf32, limit, case)
     for name, out in (("bf16", "f32"), ("s8", "i32")):
         problem = Problem.draw(torch, parse_size("8192"), KINDS[name], out, transposed=name == "s8")
         dense, values, metadata, b = problem.operands
         expected = dense[:ROWS_CHECKED].double() @ problem.right.double()
-        held = {"ins": [values, metadata, b], "out": output(torch, (8192, 8192), out), "expected": expected}
-        yield Case(f"{name} 2:4, 8192", problem.text, False, ERROR_LIMIT[out], held)
+        case = {"ins": [values, metadata, b], "out": output(torch, (8192, 8192), out), "expected": expected}
+        yield Case(f"{name} 2:4, 8192", problem.text, False, ERROR_LIMIT[out], case)
     m, n, k = size = parse_size("4096")
     a, b, bias = KINDS["bf16"].draw(torch, (m, k)), KINDS["bf16"].draw(torch, (k, n)), torch.randn(n, device="cuda")
     body, function = epilogue.EPILOGUES["bias, gelu (tanh)"]
     expected = function(torch, a[:ROWS_CHECKED].double() @ b.double() + bias.double(), None)
     residual = torch.zeros(m, n, device="cuda", dtype=torch.bfloat16)  # the text has one, which this body leaves
-    held = {"ins": [a, b, bias, residual], "out": output(torch, (m, n), "bf16"), "expected": expected}
-    yield Case("bf16 + bias + gelu, 4096", epilogue.text(size, body), False, ERROR_LIMIT["bf16"], held)
+    case = {"ins": [a, b, bias, residual], "out": output(torch, (m, n), "bf16"), "expected": expected}
+    yield Case("bf16 + bias + gelu, 4096", epilogue.text(size, body), False, ERROR_LIMIT["bf16"], case)
 
 
 def main() -> None:
@@ -146,7 +146,7 @@ def main() -> None:
         print("| | " + " | ".join(column for column, _, _ in columns) + " |\n| --- | ---: | ---: | ---: |")
         for case in cases(torch):
             operands = f"{scratch}/operands"
-            torch.save(case.held, operands)
+            torch.save(case.operands, operands)
             times: dict[str, list[float]] = {}
             for column, state, target in columns:
                 asked = {"operands": operands, "text": case.text, "target": target, "tf32": case.tf32}
@@ -157,7 +157,7 @@ def main() -> None:
             for _ in range(options.turns):
                 for column, state, target in columns:
                     times[column] += state.ask(f"{case.name}, {target}")
-            rows[case.name] = {column: statistics.median(found) for column, found in times.items()}
+            rows[case.name] = {column: statistics.median(microseconds) for column, microseconds in times.items()}
             shown = (f"{value:.1f}" for value in rows[case.name].values())
             print(f"| {case.name} | {' | '.join(shown)} |", flush=True)
     if options.json:
