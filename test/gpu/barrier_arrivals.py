@@ -22,11 +22,9 @@ KERNEL = """
   mov.u32 %thread, %tid.x;
   mov.u32 %at, barrier;
   setp.ne.u32 %other, %thread, 0;
-  @%other bra made;
-  mbarrier.init.shared.b64 [%at], 1;
-made:
+  @!%other mbarrier.init.shared.b64 [%at], 1;
   {between}
-  @!%other mbarrier.arrive.expect_tx.shared::cta.b64 _, [%at], 128;
+  @!%other mbarrier.arrive.shared.b64 _, [%at];
   ret;
 }}
 """
