@@ -41,9 +41,10 @@ from warploom.dialect.schedule.schedule import FIELDS
 from warploom.dialect.warp.matmul import MatmulOp
 from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower, standard_pipeline
-from warploom.passes.schedule import fitted
-from warploom.passes.schedule.candidates import candidates, modelled
+from warploom.passes.schedule import fitted, model, needs
+from warploom.passes.schedule.candidates import candidates, with_margin
 from warploom.passes.schedule.fitted import correction, features, is_rated, rated, tile_of
+from warploom.passes.schedule.warpgroup import time_of
 from warploom.passes.schedule.warpgroup_model import k_of
 from warploom.passes.universe import make_context
 from warploom.runtime.kernel.lowering import parse
@@ -59,6 +60,19 @@ each term; schedules that a term must be of."""
 
 COLUMNS = 116
 """Of a line of weights."""
+
+
+def modelled(product: Product, schedule: Schedule, target: Target) -> float:
+    """The nanoseconds that a model gives the tile of a schedule, of which `fitted` knows the errors."""
+    if schedule.together > 1:
+        return time_of(product, schedule, target)
+    shape = schedule.cta[:2], schedule.warp, schedule.sliced_k
+    every = (*model.TILES, *model.BETWEEN_TILES)
+    tile = next((each for each in every if (each.cta, each.warp, each.sliced_k) == shape), None) or tile_of(schedule)
+    row = needs.instruction(product, schedule.accumulate, target)
+    assert isinstance(tile, model.Tile)
+    assert row is not None
+    return model.nanoseconds(product, with_margin(product, tile, target, row), staged=True)
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
     tiles = [t for t in fitting if not _mostly_beyond(product, t)] or fitting
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
     is_fitted = is_rated(product, PLAIN, target)
-    costs = [(tile, _with_margin(product, tile, target, row)) for tile in tiles]
+    costs = [(tile, with_margin(product, tile, target, row)) for tile in tiles]
 
     def order(tile: Tile, cost: float) -> float:
         ns = model.nanoseconds(product, cost, staged=True)
@@ -195,26 +195,13 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
     return cost, in_strips(schedule, product, rows, _free_bytes(product, schedule, tile, row, target))
 
 
-def _with_margin(product: Product, tile: Tile, target: Target, row: Row) -> float:
+def with_margin(product: Product, tile: Tile, target: Target, row: Row) -> float:
     """The cost of a tile of fragments, and more where the model is known to say too little."""
     cost, stored = model.cost_of(product, tile, target, row), product.m * product.n
     if tile.cta == model.TALL and stored > product.k * (product.m + product.n):
         return cost * model.TALL_STORES
     between = model.BETWEEN_MARGIN if tile in model.BETWEEN_TILES else 1.0
     return cost * model.WEIGHT_TILES.get(tile, between)
-
-
-def modelled(product: Product, schedule: Schedule, target: Target) -> float:
-    """The nanoseconds that a model gives the tile of a schedule, of which `fitted` knows the errors."""
-    if schedule.together > 1:
-        return time_of(product, schedule, target)
-    shape = schedule.cta[:2], schedule.warp, schedule.sliced_k
-    every = (*model.TILES, *model.BETWEEN_TILES)
-    tile = next((each for each in every if (each.cta, each.warp, each.sliced_k) == shape), None) or tile_of(schedule)
-    row = needs.instruction(product, schedule.accumulate, target)
-    assert isinstance(tile, Tile)
-    assert row is not None
-    return model.nanoseconds(product, _with_margin(product, tile, target, row), staged=True)
 
 
 def _free_bytes(product: Product, schedule: Schedule, tile: Tile, row: Row, target: Target) -> int:

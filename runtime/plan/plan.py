@@ -302,8 +302,8 @@ class _Reading:
         dynamic = iter(sizes)
         shape = tuple(next(dynamic, None) if size < 0 else size for size in kind.get_shape())
         extents = tuple(size for size in shape if size is not None)
-        is_static = str(kind.element_type) in ELEMENT_NAMES and len(extents) == len(shape)
-        if not is_static or not isinstance(kind.layout, NoneAttr):
+        has_name = str(kind.element_type) in ELEMENT_NAMES and len(extents) == len(shape)
+        if not has_name or not isinstance(kind.layout, NoneAttr):
             raise HostError(
                 f"{place_of(op)}memref.alloc: expected scratch memory of known size, row-major, with elements of "
                 f"{', '.join(ELEMENT_NAMES)}, got {kind}"

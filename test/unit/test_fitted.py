@@ -15,7 +15,7 @@ from warploom.dialect.isa.row import target
 from warploom.dialect.schedule import Schedule
 from warploom.passes.linalg.product import Product
 from warploom.passes.schedule import fitted
-from warploom.passes.schedule.candidates import default_schedule, modelled
+from warploom.passes.schedule.candidates import default_schedule
 from warploom.passes.schedule.warpgroup import schedules_by_cost
 from warploom.runtime.cli.tune_report import product_of
 from warploom.runtime.kernel.lowering import parse
@@ -64,7 +64,7 @@ def test_f16_has_the_schedule_of_bf16() -> None:
 def test_tiles_come_in_the_order_of_their_ratings() -> None:
     of = product("bf16", (1432, 880, 11392))
     every = [*schedules_by_cost(of, HOPPER, "f32", "none")]
-    models = [modelled(of, schedule, HOPPER) for schedule in every]
+    models = [fit.modelled(of, schedule, HOPPER) for schedule in every]
     ratings = [fitted.rated(of, fitted.tile_of(s), ns, HOPPER) for s, ns in zip(every, models, strict=True)]
     near = [rating for rating, ns in zip(ratings, models, strict=True) if ns <= fitted.NEAR * min(models)]
     assert len(near) > 10
