@@ -164,10 +164,10 @@ class RowsMatch:
             if stores and local and self.again:
                 continue
             follower = next(filter(None, (self._follower(user, op, at, reader) for user in users)), None)
-            if follower is not None:
+            if follower is not None and follower[0] not in others:
                 others[follower[0]] = follower[1]
                 self.last = max(self.last, follower[0], key=place_in_block)
-            elif stores:
+            elif stores and op not in others:
                 others[op] = at
             else:
                 self.kept.add(root(memory))

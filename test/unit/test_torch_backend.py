@@ -1524,3 +1524,10 @@ def test_values_without_dimensions() -> None:
         return torch.softmax(total, -1) + total.amax(0) * 2 + x.mean()
 
     assert close(Compiled(function).call(x), function(x.double()), 1.0)
+
+
+def test_a_graph_whose_rows_follow_each_other_in_two_ways() -> None:
+    """Rows that were looked for with the same operation again and again, without end."""
+    from torch_graphs import fault
+
+    assert not fault(7200089)
