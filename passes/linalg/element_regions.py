@@ -119,7 +119,12 @@ class ElementBuilder(NamedTuple):
         if expression.is_op("arith.index_cast", "arith.trunci", "arith.extsi"):
             before, after = (computed_as(value.type) for value in (op.operands[0], op.results[0]))
             if before == after:
-                return self.built(expression.operands[0])
+                word = self.built(expression.operands[0])
+                if not (expression.is_op("arith.trunci") and expression.leaves("load")):
+                    return word
+                # A number that is only compared is read as the nearest one (`warp.rows`), and not as its low word.
+                self.block.add_ops([every := arith.ConstantOp(IntegerAttr(-1, i32)), low := arith.AndIOp(word, every)])
+                return low.result
         operands = [self.built(operand) for operand in expression.operands]
         properties = dict(op.properties)
         if isinstance(op, arith.ConstantOp):

@@ -261,9 +261,9 @@ class TraversalKernel:
         self.outputs = [self.view(place) for place in traversal.outputs]
         words = {i: place for i, place in enumerate(traversal.outputs) if place.kind.element_type == i64}
         self.high_words = {i: self.view(place, high=True) for i, place in words.items()}
-        rows = traversal.op if isinstance(traversal.op, RowsOp) else None
-        compared = {i: place for i, place in traversal.inputs.items() if rows is not None and rows.reads_nearest(i)}
-        self.compared = {i: self.view(place, high=True) for i, place in compared.items()}
+        rows = traversal.op
+        nearest = [i for i in traversal.inputs if isinstance(rows, RowsOp) and rows.reads_nearest(i)]
+        self.compared = {i: self.view(traversal.inputs[i], high=True) for i in nearest}
 
     def load(
         self, index: IndexBuilder, number: int, view: SSAValue, at: Index, *, column: bool = False,

@@ -407,3 +407,28 @@ def test_integers_of_64_bits_are_compared_with_all_of_their_bits(predicate: str,
     chosen = getattr(np, ufuncs[predicate[-2:]])(one, other)
     terms = np.where(chosen[:, None], x, 0).astype(np.float64)
     assert np.all(np.abs(y - terms.sum(1)) <= 100 * 2.0**-24 * np.abs(terms).sum(1))
+
+
+def test_a_low_word_is_compared_as_it_is() -> None:
+    text = """func.func @f(%x: memref<37x100xf32>, %l: memref<37xi64>, %y: memref<37xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m)>, affine_map<(m, n) -> (m)>],
+                  iterator_types = ["parallel", "reduction"]}
+      ins(%x, %l : memref<37x100xf32>, memref<37xi64>) outs(%y : memref<37xf32>) {
+  ^bb0(%a: f32, %label: i64, %old: f32):
+    %number = arith.constant 5 : i32
+    %zero = arith.constant 0.0 : f32
+    %low = arith.trunci %label : i64 to i32
+    %is = arith.cmpi eq, %low, %number : i32
+    %kept = arith.select %is, %a, %zero : f32
+    %sum = arith.addf %kept, %old : f32
+    linalg.yield %sum : f32
+  }
+  return
+}"""
+    random = np.random.default_rng()
+    x, labels = random.standard_normal((37, 100)).astype(np.float32), random.choice(np.array(LARGE), 37)
+    kernel, y = compile(text, "sm_90a", cache=False), np.zeros(37, np.float32)
+    assert len(kernel.launches) == 1
+    kernel(x, labels, y, device="interp", checks="all")
+    terms = np.where((labels.astype(np.int32) == 5)[:, None], x, 0).astype(np.float64)
+    assert np.all(np.abs(y - terms.sum(1)) <= 100 * 2.0**-24 * np.abs(terms).sum(1))
