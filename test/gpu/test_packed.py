@@ -78,7 +78,8 @@ def test_blocks_of_floats(schedule: dict[str, Any], device: GpuDevice) -> None:
 
 def test_rows_of_floats(device: GpuDevice) -> None:
     m, n, k, random = 70, 144, 160, np.random.default_rng()
-    text = blocks.SCALED.format(m=m, n=n, k=k, sa="(i)", sb="(i)", shape_a=m, shape_b=n)
+    of = {"m": m, "n": n, "k": k, "of_a": f"{m}x{k}", "along_a": "m, k"}
+    text = blocks.SCALED.format(**of, sa="(i)", sb="(i)", shape_a=m, shape_b=n)
     a = random.standard_normal((m, k)).astype(ml_dtypes.float8_e4m3fn)
     b = random.standard_normal((n, k)).astype(ml_dtypes.float8_e5m2)
     sa, sb = (np.exp2(random.uniform(-3, 3, size)).astype(np.float32) for size in (m, n))
