@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import NoReturn
 
-from xdsl.dialects.builtin import (
-    ModuleOp,
-    UnregisteredOp,
-)
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import DenseArrayBase, IntegerType, ModuleOp, ShapedType, UnregisteredOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.irdl.dominance import DominanceInfo
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError, VerifyException
+from xdsl.utils.hints import isa
 
 from ..dialect.mlir.upstream import line_of
 from .source import REMARKS
@@ -117,7 +116,7 @@ def culprit(root: Operation) -> Operation | None:
     for op in root.walk(region_first=True):
         try:
             op.verify(verify_nested_ops=False)
-        except VerifyException:
+        except Exception:
             return op
     return None
 
@@ -136,9 +135,64 @@ def located(module: ModuleOp) -> Generator[None]:
 
 
 def verify(module: ModuleOp) -> None:
-    """Verify a module. Raises LocatedError where the operation at fault has a place in a file."""
+    """Verify a module. Raises LocatedError where the operation at fault has a place in a file, also for what a verifier
+    does not foresee, such as a division by zero in a map."""
     with located(module):
-        module.verify()
+        try:
+            module.verify()
+        except DiagnosticException:
+            raise
+        except Exception as error:
+            raise VerifyException(f"{type(error).__name__}: {error}".removesuffix(": ")) from error
+
+
+SLICES = {"memref.subview": 0, "tensor.extract_slice": 0, "tensor.insert_slice": 1, "tensor.parallel_insert_slice": 1}
+"""Operations on a slice, with the number of the operand that it is a slice of."""
+
+
+def verify_upstream(op: Operation, visible: set[SSAValue] | None = None) -> None:
+    """Checks inside an operation what MLIR's verifiers check and those of xDSL do not: that operands are defined ahead
+    of their use, in a block that dominates it, and that slices have an offset, a size and a stride of each dimension.
+    Values in a module, or in a region of an operation that is not registered, have no order.
+
+    Raises LocatedError, or DiagnosticException where the place is not known.
+    """
+    visible = set() if visible is None else visible
+    for number, operand in enumerate(op.operands):
+        if operand not in visible:
+            fail(op, f"operand #{number} does not dominate this use")
+    if op.name in SLICES:
+        _verify_slice(op, op.operands[SLICES[op.name] :])
+    for region in op.regions:
+        dominance = DominanceInfo(region) if len(region.blocks) > 1 else None
+        for block in region.blocks:
+            ahead: Iterable[Block] = ()
+            if isinstance(op, ModuleOp | UnregisteredOp):
+                ahead = region.blocks
+            elif dominance is not None:
+                ahead = [other for other in region.blocks if dominance.strictly_dominates(other, block)]
+            inside = {value for other in ahead for value in _defined(other)}.union(block.args)
+            visible |= inside
+            for each in block.ops:
+                verify_upstream(each, visible)
+                visible.update(each.results)
+            visible -= inside.union(_defined(block))
+
+
+def _verify_slice(op: Operation, operands: Sequence[SSAValue]) -> None:
+    """Checks the numbers of a slice of the first operand."""
+    if not operands or not isinstance(kind := operands[0].type, ShapedType):
+        return
+    for what in ("offset", "size", "stride"):
+        numbers, rank = op.properties.get(f"static_{what}s"), kind.get_num_dims()
+        if isa(numbers, DenseArrayBase[IntegerType]) and len(numbers) != rank:
+            fail(op, f"expected {rank} {what} values, got {len(numbers)}")
+
+
+def _defined(block: Block) -> Iterator[SSAValue]:
+    yield from block.args
+    for op in block.ops:
+        yield from op.results
 
 
 def describe(error: BaseException) -> str:

@@ -22,7 +22,7 @@ from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 from xdsl.utils.arg_spec import ArgSpec
 
-from .diagnostics import CHOSEN, ExpectedDiagnostics, Said, is_warning, remarks
+from .diagnostics import CHOSEN, ExpectedDiagnostics, Said, is_warning, remarks, verify
 from .patterns import counted
 from .universe import WARPLOOM_UNIVERSE
 
@@ -190,7 +190,7 @@ class Runner:
         start = module.clone() if self.options.reproducer and not self.options.local else None
         if self.options.verify:
             with self.timer.measure("verify"):
-                module.verify()
+                verify(module)
         for number, step in enumerate(self.steps):
             before = module.clone() if self.options.reproducer and self.options.local else start
             if self.options.before is None or step.one.name in self.options.before:
@@ -219,7 +219,7 @@ class Runner:
             print(f"// Pass {step.one.name} took {time.perf_counter() - start:.6f} seconds", file=sys.stderr)
         if self.options.verify_each or (last and self.options.verify):
             with self.timer.measure(*path, "(verify)"):
-                module.verify()
+                verify(module)
 
     def _dump(self, when: str, step: PipelineStep, module: ModuleOp, how: str = "") -> None:
         print(f"// -----// IR Dump {when} {step.title}{how} //----- //\n{_text(module)}\n\n", file=sys.stderr)

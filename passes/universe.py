@@ -42,7 +42,7 @@ from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from ..dialect.index import DIALECTS, PASSES, TARGETS
 from ..dialect.mlir.upstream import parts_of
-from .diagnostics import LocatedError, with_notes
+from .diagnostics import LocatedError, verify_upstream, with_notes
 
 # xDSL's parser of MLIR, which remembers where each operation stood and reads what MLIR prints behind a module.
 
@@ -427,7 +427,8 @@ def parse_mlir(
 ) -> ModuleOp:
     """The module that MLIR text describes, its operations located in `name`; not yet verified.
 
-    Raises ParseError (or another DiagnosticException) for text that is not MLIR, or none at all.
+    Raises ParseError (or another DiagnosticException) for text that is not MLIR, or none at all, and for a value that
+    is used where its definition does not dominate.
     `line_offset` is added to line numbers when `text` is a later part of the file.
     """
     if not text.strip():
@@ -435,6 +436,7 @@ def parse_mlir(
     module = LocatingParser(ctx, text, name, line_offset).parse_module(implicit_module)
     if f"{LAYOUT} =" in text or f"{NAMES} =" in text:
         _restore(module)
+    verify_upstream(module)
     return module
 
 

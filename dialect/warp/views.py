@@ -430,6 +430,7 @@ def paged_type(
     rank, counted = len({*along, *table_along}), page if slot is None else slot
     named = [*(d for i, d in enumerate(along) if slot is None or i != page), *table_along]
     fits = len(along) == len(shape) and len(table_along) == len(blocks) - 1 and page != slot
+    fits = fits and min(page, counted) >= 0 and max(page, counted) < len(shape)
     fits = fits and sorted(named) == list(range(rank)) and along[page] == along[counted]
     if strides is None or None in strides or not fits:
         raise VerifyException(f"expected dimensions of the result for those of {memory} and of {table}, got {along}")

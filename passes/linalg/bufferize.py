@@ -37,7 +37,7 @@ from ...dialect.mlir.affine import strides_of
 from ...dialect.warp.attributes import memory_of
 from ..diagnostics import fail, warn
 from ..patterns import constant_value
-from .constants import as_bytes, global_of, hold_conditions, is_multiplied, number_of
+from .constants import as_bytes, check_elements, global_of, hold_conditions, is_multiplied, number_of
 from .generalize import GENERALIZED, generalize
 from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
 from .pages import gather_of
@@ -154,6 +154,7 @@ class TensorFunction:
     def _rewrite(self, op: Operation) -> None:
         if isinstance(op, func.ReturnOp):
             for value, argument in self.copied:
+                check_elements(op, argument.type)
                 copy = CopyOp([self._read(op, value)], [argument], [])
                 copy.location = op.location
                 Rewriter.insert_op(copy, InsertPoint.before(op))

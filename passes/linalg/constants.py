@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     FloatAttr,
     IntegerAttr,
+    IntegerType,
     MemRefType,
     ModuleOp,
     NoneAttr,
@@ -52,6 +53,14 @@ def is_splat(value: DenseIntOrFPElementsAttr) -> bool:
     return count > 0 and data == data[: len(data) // count] * count
 
 
+def check_elements(op: Operation, kind: Attribute) -> None:
+    """Fails at an operation that would have to copy or to fill memory whose elements are neither floats nor
+    integers."""
+    shaped = isa(kind, MemRefType[Attribute] | TensorType[Attribute])
+    if not shaped or not isinstance(kind.element_type, AnyFloat | IntegerType):
+        fail(op, f"expected elements that are floats or integers, got {kind}")
+
+
 def number_of(kind: Attribute, number: int = 0) -> arith.ConstantOp:
     """A whole number of a type of floats or integers."""
     if isinstance(kind, AnyFloat):
@@ -82,6 +91,7 @@ def _spread(value: SSAValue, number: arith.ConstantOp) -> None:
             _spread(user.result, number)
             Rewriter.erase_op(user)
             continue
+        check_elements(user, value.type)
         empty = tensor.EmptyOp([], value.type)
         filled = FillOp([number.result], [empty.tensor], [value.type])
         filled.location = number.location

@@ -188,8 +188,9 @@ class SpreadConstant(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: arith.ConstantOp, rewriter: PatternRewriter) -> None:
-        if isinstance(op.value, DenseIntOrFPElementsAttr) and is_splat(op.value):
-            spread_number(op, op.value)
+        value = op.value
+        if isinstance(value, DenseIntOrFPElementsAttr) and isinstance(value.type, TensorType) and is_splat(value):
+            spread_number(op, value)
             rewriter.has_done_action = True
 
 

@@ -105,7 +105,7 @@ def constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) -
     if isinstance(value, FloatAttr | IntegerAttr):
         give(lowering, op.result, HeldElement(literal(kind, value.value.data)))
         return
-    if not isinstance(value, DenseIntOrFPElementsAttr) or not is_vector(kind) or not value.is_splat():
+    if not isinstance(value, DenseIntOrFPElementsAttr) or not is_vector(kind) or not len(value) or not value.is_splat():
         fail(op, f"expected a number, or a vector that is one number everywhere, got {value}")
     packing = ElementPacking(lowering)
     vector_registers(lowering, op, kind)  # which refuses what registers cannot hold
