@@ -35,7 +35,7 @@ from xdsl.ir import Attribute, Dialect, Operation, TypeAttribute
 from xdsl.parser import AttrParser, Parser
 from xdsl.rewriter import Rewriter
 from xdsl.universe import Universe
-from xdsl.utils.exceptions import DiagnosticException, ParseError
+from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 from xdsl.utils.hints import isa
 from xdsl.utils.lexer import Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
@@ -71,6 +71,10 @@ class _TensorElement(AttrParser._TensorLiteralElement):  # pyright: ignore[repor
         return super().to_type(parser, type)
 
 
+MOST_BYTES = 1 << 31
+"""The size of the largest constant that is read."""
+
+
 class LocatingParser(Parser):
     """xDSL's parser, which also remembers where each operation stood, and lets nothing but a
     ParseError or another diagnostic out of malformed text.
@@ -97,6 +101,8 @@ class LocatingParser(Parser):
         start = self.pos
         try:
             op = super().parse_operation()
+        except VerifyException as error:
+            raise self._located(start, error) from error
         except (ParseError, DiagnosticException, ImportError, RecursionError):
             raise
         except Exception as error:
@@ -132,9 +138,7 @@ class LocatingParser(Parser):
         except (ParseError, LocatedError, ImportError, RecursionError):
             raise
         except DiagnosticException as error:
-            place = self.location_at(self.pos)
-            where = f"{self._file.data}:{place.line.data}:{place.column.data}"
-            raise with_notes(LocatedError(where, str(error)), error) from error
+            raise self._located(self.pos, error) from error
         except Exception as error:
             raise self._unreadable(self.pos, error) from error
 
@@ -172,6 +176,8 @@ class LocatingParser(Parser):
         kind: TensorType[Any] = TensorType(type.element_type, [1])
         numbers: list[Any] = [element.to_type(self, type.element_type)]
         one: DenseIntOrFPElementsAttr = DenseIntOrFPElementsAttr.from_list(kind, numbers)
+        if (size := len(one.data.data) * prod(type.get_shape())) > MOST_BYTES:
+            self.raise_error(f"expected a constant of at most {MOST_BYTES} bytes, got {size}")
         return DenseIntOrFPElementsAttr(type, BytesAttr(one.data.data * prod(type.get_shape())))
 
     def parse_dimension_list(self) -> list[int]:
@@ -271,6 +277,11 @@ class LocatingParser(Parser):
                 return FusedLoc(tuple(map(self._resolved, parts_of(location))), location.metadata)
             case _:
                 return cast("LocationAttr", location)
+
+    def _located(self, position: int, error: DiagnosticException) -> LocatedError:
+        place = self.location_at(position)
+        where = f"{self._file.data}:{place.line.data}:{place.column.data}"
+        return with_notes(LocatedError(where, str(error)), error)
 
     def _unreadable(self, start: int, error: Exception) -> ParseError:
         """A parse error at the current token, or at the start of the operation if the token is on a later line."""

@@ -235,6 +235,10 @@ def parse_attributes(parser: Parser, op: Operation) -> None:
         op.attributes |= attributes.data
 
 
+MOST_REGISTERS = 1 << 20
+"""Registers that one declaration may make; far more than compilers do, and what memory is made for."""
+
+
 @irdl_op_definition
 class RegOp(IRDLOperation):
     """Declares registers. `.reg .b32 %r<5>;` has five results, %r0 to %r4. Without `count`, there is one result, called
@@ -252,6 +256,8 @@ class RegOp(IRDLOperation):
 
     def __init__(self, type: str, base: str, count: int | None = None, *, vector: int = 1) -> None:
         """Declares `count` registers `base0`, `base1`, ... or the one register `base`."""
+        if count is not None and count > MOST_REGISTERS:
+            raise VerifyException(f"expected at most {MOST_REGISTERS} registers of one name, got {count}")
         register = RegisterType.of(type)
         properties: dict[str, Attribute | None] = {"base": StringAttr(base)}
         if count is not None:
@@ -352,9 +358,6 @@ class VarOp(IRDLOperation):
 
 # Declarations in PTX text.
 
-
-MOST_REGISTERS = 1 << 20
-"""Registers that one declaration may make; far more than compilers do, and what memory is made for."""
 
 UNREAD = ""
 """The type of registers whose declaration names none that there is."""

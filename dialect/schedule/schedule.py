@@ -24,9 +24,10 @@ SHARED_ALIGNMENT = 1024
 LEAST_RING = 3
 """Stages that a loop takes whose warps wait at mbarriers."""
 
-MOST_PARTS, MOST_GRID, MOST_THREADS = 64, 2**31 - 1, 1024
-"""Parts of K: the last CTA of a tile reads what all have, alone. CTAs of a launch along x, threads of a CTA. Source:
-CUDA programming guide, technical specifications."""
+MOST_PARTS, MOST_GRID, MOST_THREADS, MOST_STAGES = 64, 2**31 - 1, 1024, 1024
+"""Parts of K: the last CTA of a tile reads what all have, alone. CTAs of a launch along x, threads of a CTA.
+Source: CUDA programming guide, technical specifications. Stages: more than the smallest ones that shared memory
+holds."""
 
 CLUSTER_PARTS, MOST_CTAS = (2, 4, 8), 8
 """Parts of K that may be a cluster; CTAs of one that every GPU with clusters can hold. Source: CUDA programming guide,
@@ -213,6 +214,8 @@ class Schedule:
 
     def _check_loop(self) -> None:
         """Refuses copies that run ahead of the ring, and turns of parts of it."""
+        if self.stages > MOST_STAGES:
+            raise ScheduleError(f"stages must be at most {MOST_STAGES}, got {self.stages}")
         if self.sync == "mbarrier" and self.stages < LEAST_RING:
             raise ScheduleError(f"sync = mbarrier takes at least {LEAST_RING} stages, got {self.stages}")
         if not 0 <= self.prefetch < max(self.stages, 2):

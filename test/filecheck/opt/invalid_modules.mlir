@@ -112,3 +112,26 @@ func.func @vector(%x: memref<32xf32>, %i: index) {
   vector.store %c, %x[%i] : memref<32xf32>, vector<32xf32>
   return
 }
+
+// -----
+
+func.func @stages(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
+  // expected-error@+1 {{stages must be at most 1024, got 5000000000}}
+  linalg.matmul {warp.schedule = #warp.schedule<cta = 16x8x16, warp = 16x8, mma = m16n8k16, stages = 5000000000, swizzle = 128, group = 1, accumulate = f32>}
+    ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf32>)
+  return
+}
+
+// -----
+
+ptx.module @registers version "8.0" target "sm_80" address_size 64 {
+  ptx.func entry visible @k() {
+    // expected-error@+1 {{expected at most 1048576 registers of one name, got 2147483648}}
+    %x, %y = ptx.reg b32 "%b32"<2147483648>
+  }
+}
+
+// -----
+
+// expected-error@+1 {{expected a constant of at most 2147483648 bytes, got 8589934592}}
+"builtin.unrealized_conversion_cast"() {value = dense<1.0> : tensor<2147483648xf32>} : () -> ()

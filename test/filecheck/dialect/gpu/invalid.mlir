@@ -24,7 +24,7 @@ func.func @streams(%n: index) {
 
 // -----
 
-// expected-error @+3 {{5 : i64 should be of base attribute symbol_ref}}
+// expected-error @+2 {{5 : i64 should be of base attribute symbol_ref}}
 func.func @name(%n: index) {
   gpu.launch_func 5 blocks in (%n, %n, %n) threads in (%n, %n, %n)
   return

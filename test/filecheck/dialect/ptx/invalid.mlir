@@ -148,7 +148,7 @@ ptx.module @undeclared version "8.0" target "sm_80" address_size 64 {
 
 // -----
 
-// expected-error @+4 {{'bf16' is not a register type; expected one of pred, b8}}
+// expected-error @+3 {{'bf16' is not a register type; expected one of pred, b8}}
 ptx.module @not_a_register_type version "8.0" target "sm_80" address_size 64 {
   ptx.func entry visible @k() {
     %x = "ptx.reg"() <{base = "%x"}> : () -> !ptx.reg<bf16>

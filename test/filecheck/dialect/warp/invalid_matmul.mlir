@@ -149,7 +149,7 @@ func.func @words(%a: memref<100x96xf16>, %e: memref<7x64xi16>) {
 
 // -----
 
-// expected-error @+3 {{i32 should be of base attribute memref}}
+// expected-error @+2 {{i32 should be of base attribute memref}}
 func.func @no_memory(%a: i32) {
   %s = warp.stored %a as s8 : i32
   return
