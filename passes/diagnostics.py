@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -146,8 +146,8 @@ def verify(module: ModuleOp) -> None:
             raise VerifyException(f"{type(error).__name__}: {error}".removesuffix(": ")) from error
 
 
-SLICES = {"memref.subview": 0, "tensor.extract_slice": 0, "tensor.insert_slice": 1, "tensor.parallel_insert_slice": 1}
-"""Operations on a slice, with the number of the operand that it is a slice of."""
+TAKEN, PUT = ("memref.subview", "tensor.extract_slice"), ("tensor.insert_slice", "tensor.parallel_insert_slice")
+"""Operations that make a part of their first operand, and that put their first operand into the second."""
 
 
 def verify_upstream(op: Operation, visible: set[SSAValue] | None = None) -> None:
@@ -161,8 +161,8 @@ def verify_upstream(op: Operation, visible: set[SSAValue] | None = None) -> None
     for number, operand in enumerate(op.operands):
         if operand not in visible:
             fail(op, f"operand #{number} does not dominate this use")
-    if op.name in SLICES:
-        _verify_slice(op, op.operands[SLICES[op.name] :])
+    if op.name in (*TAKEN, *PUT):
+        _verify_slice(op)
     for region in op.regions:
         dominance = DominanceInfo(region) if len(region.blocks) > 1 else None
         for block in region.blocks:
@@ -179,14 +179,26 @@ def verify_upstream(op: Operation, visible: set[SSAValue] | None = None) -> None
             visible -= inside.union(_defined(block))
 
 
-def _verify_slice(op: Operation, operands: Sequence[SSAValue]) -> None:
-    """Checks the numbers of a slice of the first operand."""
-    if not operands or not isinstance(kind := operands[0].type, ShapedType):
+def _verify_slice(op: Operation) -> None:
+    """Checks the numbers of a slice, and that the part has its sizes, but for any number of dimensions of size 1."""
+    values = op.operands[:2] if op.name in PUT else [*op.results, *op.operands[:1]]
+    kinds = [kind for value in values if isinstance(kind := value.type, ShapedType)]
+    if len(kinds) != 2:
         return
+    part, rank = kinds[0], kinds[1].get_num_dims()
     for what in ("offset", "size", "stride"):
-        numbers, rank = op.properties.get(f"static_{what}s"), kind.get_num_dims()
+        numbers = op.properties.get(f"static_{what}s")
         if isa(numbers, DenseArrayBase[IntegerType]) and len(numbers) != rank:
             fail(op, f"expected {rank} {what} values, got {len(numbers)}")
+    sizes, left = op.properties.get("static_sizes"), list(part.get_shape())
+    for size in sizes.get_values() if isa(sizes, DenseArrayBase[IntegerType]) else ():
+        if left[:1] == [size]:
+            del left[0]
+        elif size != 1:
+            left.append(size)
+            break
+    if left:
+        fail(op, f"expected a part with the sizes of the slice, got {part}")
 
 
 def _defined(block: Block) -> Iterator[SSAValue]:

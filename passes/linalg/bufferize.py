@@ -196,6 +196,7 @@ class TensorFunction:
             fail(op, "expected the function in a module")
         memory = builder.insert(global_of(op, value, module)).memref
         if (target := self.returned.get(op.result)) is not None:
+            check_elements(op, target.type)
             builder.insert(CopyOp([memory], [target], [])).location = op.location
         self.buffers[op.result] = memory
         self.done.append(op)

@@ -66,6 +66,8 @@ class ExpandAffine(RewritePattern):
         if not isinstance(op, affine.ApplyOp | affine.MinOp):
             return
         map_, index = op.map.data, IndexBuilder(Builder(InsertPoint.before(op)))
+        if not map_.results:
+            fail(op, f"{op.name}: expected a map with results, got {map_}")
         values = [index.folded(value) for value in op.operands]
         symbols = [AffineDimExpr(map_.num_dims + number) for number in range(map_.num_symbols)]
         dims = [AffineDimExpr(number) for number in range(map_.num_dims)]

@@ -11,7 +11,7 @@ from math import log
 
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, TensorType, f32
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, TensorType, VectorType, f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint
@@ -127,7 +127,7 @@ class ExpandFunction(RewritePattern):
     """Replaces functions that no instruction computes by others."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if op.name not in EXPANDED or isinstance(kind := op.results[0].type, TensorType):
+        if op.name not in EXPANDED or isinstance(kind := op.results[0].type, TensorType | VectorType):
             return
         with ImplicitBuilder(Builder(InsertPoint.before(op))):
             if op.name == "math.absi":

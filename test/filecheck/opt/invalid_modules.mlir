@@ -135,3 +135,57 @@ ptx.module @registers version "8.0" target "sm_80" address_size 64 {
 
 // expected-error@+1 {{expected a constant of at most 2147483648 bytes, got 8589934592}}
 "builtin.unrealized_conversion_cast"() {value = dense<1.0> : tensor<2147483648xf32>} : () -> ()
+
+// -----
+
+func.func @part(%A: tensor<4x6x16x32xi8>, %B: tensor<4x6x16x32xi8>) -> tensor<4x6x16x32xi8> {
+  // expected-error@+1 {{expected a part with the sizes of the slice, got tensor<4x6x16x32xi8>}}
+  %C = tensor.insert_slice %A into %B[0, 0, 0, 0] [4, 6, 16, 100] [1, 1, 1, 1] : tensor<4x6x16x32xi8> into tensor<4x6x16x32xi8>
+  return %C : tensor<4x6x16x32xi8>
+}
+
+// -----
+
+func.func @reduced(%A: memref<10x6x1xf16>, %n: index) {
+  %B = memref.subview %A[2, 0, 0] [1, %n, 1] [1, 1, 1] : memref<10x6x1xf16> to memref<?xf16, strided<[1], offset: 12>>
+  %C = memref.subview %A[2, 0, 0] [1, 6, 1] [1, 1, 1] : memref<10x6x1xf16> to memref<1x6xf16, strided<[6, 1], offset: 12>>
+  return
+}
+
+// -----
+
+func.func @constant() -> tensor<2xindex> {
+  // expected-error@+1 {{expected elements that are floats or integers, got memref<2xindex>}}
+  %c = arith.constant dense<[0, 1]> : tensor<2xindex>
+  return %c : tensor<2xindex>
+}
+
+// -----
+
+func.func @least() {
+  // expected-error@+1 {{affine.min: expected a map with results, got () -> ()}}
+  %0 = affine.min affine_map<() -> ()> ()
+  return
+}
+
+// -----
+
+func.func @launch(%x: memref<4xf32>) {
+  %one = arith.constant 1 : index
+  %many = arith.constant 5000000000 : index
+  // expected-error@+1 {{expected 1 to 1024 threads along each dimension of a CTA, got [5000000000, 1, 1]}}
+  gpu.launch blocks(%a, %b, %c) in (%d = %one, %e = %one, %f = %one) threads(%g, %h, %i) in (%j = %many, %k = %one, %l = %one) {
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+// Functions of vectors in code of the host are left as they are.
+func.func @vectors(%x: memref<4xi32>, %i: index) {
+  %v = vector.load %x[%i] : memref<4xi32>, vector<4xi32>
+  %y = math.absi %v : vector<4xi32>
+  vector.store %y, %x[%i] : memref<4xi32>, vector<4xi32>
+  return
+}
