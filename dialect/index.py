@@ -123,8 +123,8 @@ LOWERINGS = _homes(
         "passes.to_ptx.control_flow": """
         affine.apply, arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.minsi,
         arith.minui, arith.muli, arith.ori, arith.remui, arith.select, arith.subi, arith.xori, gpu.barrier,
-        gpu.block_id, gpu.cluster_block_id, gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, scf.for, scf.if,
-        scf.yield, warp.elect
+        gpu.block_id, gpu.cluster_block_id, gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, nvvm.elect.sync,
+        scf.for, scf.if, scf.yield
         """,
         "passes.to_ptx.convert_layout": "warp.convert_layout",
         "passes.to_ptx.epilogue": "warp.index, warp.map, warp.reduce",
@@ -139,14 +139,13 @@ LOWERINGS = _homes(
         nvgpu.tma.prefetch.descriptor, nvgpu.warpgroup.generate.descriptor, nvgpu.warpgroup.mma,
         nvgpu.warpgroup.mma.init.accumulator, nvgpu.warpgroup.mma.store, nvvm.bar.warp.sync, nvvm.barrier,
         nvvm.barrier.arrive, nvvm.barrier0, nvvm.breakpoint, nvvm.cluster.arrive, nvvm.cluster.arrive.relaxed,
-        nvvm.cluster.wait, nvvm.cp.async.bulk.commit.group, nvvm.cp.async.commit.group, nvvm.elect.sync, nvvm.exit,
+        nvvm.cluster.wait, nvvm.cp.async.bulk.commit.group, nvvm.cp.async.commit.group, nvvm.exit,
         nvvm.fence.mbarrier.init, nvvm.fence.proxy, nvvm.fence.sc.cluster, nvvm.griddepcontrol, nvvm.match.sync,
-        nvvm.memory.barrier, nvvm.redux.sync, nvvm.setmaxregister, nvvm.shfl.sync, nvvm.vote.sync,
-        nvvm.wgmma.wait.group.sync.aligned
+        nvvm.memory.barrier, nvvm.redux.sync, nvvm.shfl.sync, nvvm.vote.sync, nvvm.wgmma.wait.group.sync.aligned
         """,
         "passes.to_ptx.packing": "warp.pack",
         "passes.to_ptx.products": """
-        warp.constant, warp.convert, warp.elementwise, warp.mma, warp.set_registers, warp.stack, warp.subfragment,
+        nvvm.setmaxregister, warp.constant, warp.convert, warp.elementwise, warp.mma, warp.stack, warp.subfragment,
         warp.wgmma
         """,
         "passes.to_ptx.synchronisation": """

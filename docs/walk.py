@@ -281,14 +281,14 @@ map for each argument.
     yield prose("""
 One lane of the producer loops over all tiles. For each stage it acquires the stage, says how many bytes will fill it,
 starts a tensor copy of A and one of B, and goes on to the next stage (`producer_advance`). The producer releases most
-of its registers to the other warpgroups (`warp.set_registers`).
+of its registers to the other warpgroups (`nvvm.setmaxregister`).
 """)
     yield block(
         "mlir",
         quoted(
             specialised,
             [
-                "make_ring", "set_registers", "warp.elect", "scf.for", "scf.for", "producer_acquire",
+                "make_ring", "setmaxregister", "elect.sync", "scf.for", "scf.for", "producer_acquire",
                 "tensor_load", "tensor_load",
             ],
         ),
@@ -304,7 +304,7 @@ tensor stores to C. Meanwhile the producer copies the next tile.
         quoted(
             specialised,
             [
-                "set_registers.*grow", "scf.for", "scf.for", "consumer_wait", "fence wgmma", r"warp\.wgmma ",
+                "setmaxregister increase", "scf.for", "scf.for", "consumer_wait", "fence wgmma", r"warp\.wgmma ",
                 "commit wgmma", "wait wgmma", "consumer_release", "scf.yield", "wait wgmma", "warp.store",
                 "fence async_proxy", "barrier cta", "tensor_store", "commit bulk",
             ],

@@ -375,4 +375,12 @@ COPIES = (
     ),
 )  # fmt: skip
 
-GridDependencyOp = next(op for op in EXCHANGES if op.name == "nvvm.griddepcontrol")
+GridDependencyOp, RegistersOp, ElectOp = (
+    next(op for op in EXCHANGES if op.name == f"nvvm.{name}")
+    for name in ("griddepcontrol", "setmaxregister", "elect.sync")
+)
+"""Those that kernels of this project have. In an `scf.if` of what `nvvm.elect.sync` returns, one lane of a warp is
+alone: it arrives, copies and waits, and the warp meets again behind it."""
+
+INCREASE, DECREASE = map(types.REGISTER_ACTION.of, ("increase", "decrease"))
+"""What `nvvm.setmaxregister` does with the registers of a warpgroup: waits for more, or gives some back."""

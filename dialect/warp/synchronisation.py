@@ -1,4 +1,4 @@
-"""Synchronisation: barriers, mbarriers, groups of asynchronous operations, fences, counters of CTAs, elected lanes."""
+"""Synchronisation: barriers, mbarriers, groups of asynchronous operations, fences, counters of CTAs."""
 
 from __future__ import annotations
 
@@ -403,7 +403,7 @@ class ScopedBarrierOp(_Synchronises):
             raise VerifyException(f"expected whole warps, {LANES} to 1024 threads, got {count}")
 
 
-# What the threads of a CTA tell each other and other CTAs: `warp.arrive_last`, `warp.elect`.
+# What the threads of a CTA tell other CTAs: `warp.arrive_last`.
 
 SOME_WARPS = "warp.warps"
 """The attribute of an `scf.if` whose region only so many warps of a CTA execute, from the first on."""
@@ -450,26 +450,3 @@ class ArriveLastOp(IRDLOperation):
             raise VerifyException(f"expected counters in global memory, of 1 known dimension, got {counters}")
         if counters.element_type != i32:
             raise VerifyException(f"expected counters of i32, got {counters}")
-
-
-@irdl_op_definition
-class ElectOp(IRDLOperation):
-    """Elects one lane of each warp. All lanes execute the operation, and its result is true only in the elected lane::
-
-        %chosen = warp.elect
-        scf.if %chosen {
-          warp.arrive %full[%s] {bytes = 16384 : i64} : !warp.barriers<2>
-        }
-
-    Inside such a condition, one lane arrives, copies and waits alone. Source: PTX ISA 9.7.13.14, `elect.sync`.
-    """
-
-    name = "warp.elect"
-
-    chosen = result_def(i1)
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = "attr-dict"
-
-    def __init__(self):
-        super().__init__(result_types=[i1])

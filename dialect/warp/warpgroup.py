@@ -1,4 +1,4 @@
-"""Products of warpgroups: `warp.wgmma`, its row, its fence and its groups; `warp.set_registers`."""
+"""Products of warpgroups: `warp.wgmma` and its row."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from xdsl.irdl import (
     operand_def,
     opt_operand_def,
     opt_prop_def,
-    prop_def,
     result_def,
     traits_def,
     var_operand_def,
@@ -112,10 +111,10 @@ def row_numbers(layout: Layout, instruction: Layout) -> tuple[int, ...] | None:
     return numbers if complete and numbered(instruction, numbers) == layout else None
 
 
-# Products of warpgroups: `warp.wgmma`, its fence and its groups; `warp.set_registers`.
+# Products of warpgroups: `warp.wgmma`.
 #
 # Operands are tiles in shared memory with their layout, from which the matrix descriptor follows; A may be a fragment.
-# Source: PTX ISA 9.7.15.5 to 9.7.15.7, 9.7.19.5.
+# Source: PTX ISA 9.7.15.5 to 9.7.15.7.
 
 ROWS = 8
 """Rows of the pattern of a swizzle, which a descriptor can begin at multiples of."""
@@ -386,40 +385,3 @@ def multiplied(element: ElementType, kind: str = "") -> ElementType:
     if kind in IN_BYTES and not element.is_float:
         return ELEMENT_TYPES["e2m1"]
     return ELEMENT_TYPES["tf32"] if element.name == "f32" else element
-
-
-FEWEST_REGISTERS, MOST_REGISTERS, REGISTER_STEP = 24, 256, 8
-"""Source: PTX ISA 9.7.19.5."""
-
-
-@irdl_op_definition
-class SetRegistersOp(IRDLOperation):
-    """Sets the number of registers of the warps of a warpgroup. They release registers or, with `grow`, wait until they
-    get more::
-
-        warp.set_registers {count = 40 : i64}
-        warp.set_registers {count = 232 : i64, grow}
-
-    Source: PTX ISA 9.7.19.5.
-    """
-
-    name = "warp.set_registers"
-
-    count = prop_def(IntegerAttr)
-    grow = opt_prop_def(UnitAttr)
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "attr-dict"
-
-    def __init__(self, count: int, *, grow: bool = False):
-        super().__init__(properties={"count": IntegerAttr(count, i64), "grow": flag(grow)})
-
-    def verify_(self) -> None:
-        count = self.count.value.data
-        near = min(max(round(count / REGISTER_STEP) * REGISTER_STEP, FEWEST_REGISTERS), MOST_REGISTERS)
-        if count != near:
-            raise VerifyException(
-                f"expected a multiple of {REGISTER_STEP} from {FEWEST_REGISTERS} to {MOST_REGISTERS} registers, got "
-                f"{count}; {near} is the nearest"
-            )

@@ -26,7 +26,7 @@ from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, ModuleOp, UnitAttr, i1, i32, i64
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -34,6 +34,7 @@ from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
+from ...dialect.mlir.nvvm_ops import DECREASE, INCREASE, ElectOp, RegistersOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, enclosing, fragment_of, target_of
 from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
@@ -48,14 +49,13 @@ from ...dialect.warp.synchronisation import (
     PAIRS,
     SOME_WARPS,
     CommitOp,
-    ElectOp,
     FenceOp,
     ScopedBarrierOp,
     WaitOp,
 )
 from ...dialect.warp.tensor_maps import TensorLoadOp, TensorStoreOp
 from ...dialect.warp.views import MatrixOp
-from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaOp
+from ...dialect.warp.warpgroup import WgmmaOp
 from ..allocate import needed
 from ..diagnostics import remark
 from ..patterns import IndexBuilder, PatternPass, apply_patterns, constant_value
@@ -347,9 +347,10 @@ class GiveRoles(RewritePattern):
         warp = index.insert(SubgroupIdOp()).result
         with index.where(index.compare("sge", warp, consumers)) as inside:
             if registers is not None:
-                inside.insert(SetRegistersOp(registers[0]))
+                inside.insert(_set_registers(DECREASE, registers[0]))
             first = inside.compare("eq", warp, consumers)
-            with inside.where(inside.insert(arith.AndIOp(first, inside.insert(ElectOp()).chosen)).result) as lane:
+            chosen = inside.insert(ElectOp.create(result_types=[i1])).results[0]
+            with inside.where(inside.insert(arith.AndIOp(first, chosen)).result) as lane:
                 slice_of(lane, mine, set(producers), {}, lambda one: not roles.isdisjoint((one, *enclosing(one))))
                 if schedule.cluster != (1, 1):
                     ring.drain(lane)
@@ -357,7 +358,7 @@ class GiveRoles(RewritePattern):
             _erase(one)
         with index.where(index.compare("slt", warp, consumers)) as inside:
             if registers is not None:
-                inside.insert(SetRegistersOp(registers[1], grow=True))
+                inside.insert(_set_registers(INCREASE, registers[1]))
             for one in [one for one in mine if one.parent is not None]:
                 one.detach()
                 inside.insert(one)
@@ -420,6 +421,10 @@ def _shared_by(ctas: int, kernel: gpu.FuncOp, sums: int, target: Target) -> tupl
     if of_consumer < sums + BESIDE_SUMS or ctas * memory > target.shared + RESERVED:
         return None
     return OF_PRODUCER, of_consumer, ctas
+
+
+def _set_registers(action: Attribute, count: int) -> Operation:
+    return RegistersOp.create(properties={"action": action, "regCount": IntegerAttr(count, i32)})
 
 
 class SpecialisePass(PatternPass):

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import BoolAttr, IntegerAttr, MemRefType, i64
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, MemRefType, i1, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -18,6 +18,7 @@ from ...dialect.isa.tensor_product import ALLOCATIONS, in_tensor_memory
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.tensor_memory import METADATA_BLOCK
 from ...dialect.mlir.gpu import ClusterBlockIdOp, FuncOp, SubgroupIdOp
+from ...dialect.mlir.nvvm_ops import ElectOp
 from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, enclosing, fragment_of, memory_of, target_of
 from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
@@ -30,7 +31,6 @@ from ...dialect.warp.synchronisation import (
     SOME_WARPS,
     WGMMA,
     CommitOp,
-    ElectOp,
     FenceOp,
     WaitOp,
     in_pairs,
@@ -97,7 +97,7 @@ class TensorProducts(ABC):
         if self.ctas > 1:
             leads = index.compare("eq", index.insert(ClusterBlockIdOp()).result, 0)
             second = index.insert(arith.AndIOp(second, leads)).result
-        one = index.insert(arith.AndIOp(second, index.insert(ElectOp()).chosen)).result
+        one = index.insert(arith.AndIOp(second, index.insert(ElectOp.create(result_types=[i1])).results[0])).result
         with index.where(one) as inside:
             if self.tiles is None:
                 self.tile(inside, list(self.initial), {})

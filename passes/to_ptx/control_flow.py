@@ -1,10 +1,10 @@
-"""Control flow and indices: `scf.for`, `scf.if`, `warp.elect`, `gpu.barrier`, integers of `arith` and `gpu`."""
+"""Control flow and indices: `scf.for`, `scf.if`, `nvvm.elect.sync`, `gpu.barrier`, integers of `arith` and `gpu`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects import affine, arith, gpu, scf
 from xdsl.dialects.builtin import IndexType, i1, i32, i64
@@ -20,10 +20,11 @@ from xdsl.ir.affine import (
 
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import ClusterBlockIdOp, NumberAlong, X
+from ...dialect.mlir.nvvm_ops import ElectOp, RegistersOp
 from ...dialect.warp.attributes import TENSOR_SPACE, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import LoadOp
-from ...dialect.warp.synchronisation import BULK, MOST_CTAS, WGMMA, ArriveOp, CommitOp, ElectOp, FenceOp, WaitOp
+from ...dialect.warp.synchronisation import BULK, MOST_CTAS, WGMMA, ArriveOp, CommitOp, FenceOp, WaitOp
 from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
 from .emitter import IndexValue, Second, VirtualRegister, word
@@ -218,10 +219,10 @@ for _kind, _compute in _BINARY.items():
     _binary(_kind, _compute)
 
 
-# Branches: `scf.if`, and `warp.elect`.
+# Branches: `scf.if`, and `nvvm.elect.sync`.
 #
-# All lanes of a warp take the same way; only below a condition that holds for the lane that `warp.elect` chose, one
-# lane goes alone. What takes whole warps is refused there, and the warp meets again behind the branch.
+# All lanes of a warp take the same way; only below a condition that holds for the lane that `nvvm.elect.sync` chose,
+# one lane goes alone. What takes whole warps is refused there, and the warp meets again behind the branch.
 
 WARP = word(0xFFFFFFFF)
 """All lanes."""
@@ -240,14 +241,16 @@ def _can_be_alone(op: Operation) -> bool:
         return memory_space(memory_of(op.destination)) == TENSOR_SPACE
     if isinstance(op, FenceOp):
         return op.before.data != WGMMA
-    return not (op.name.startswith("warp.") or isinstance(op, gpu.BarrierOp)) or op.name in ALONE
+    together = op.name.startswith("warp.") or isinstance(op, gpu.BarrierOp | ElectOp | RegistersOp)
+    return not together or op.name in ALONE
 
 
 @lowers(ElectOp)
-def _elect(lowering: KernelLowering, op: ElectOp) -> None:
+def _elect(lowering: KernelLowering, op: Any) -> None:
     chosen = lowering.emitter.register("pred")
-    lowering.emitter.emit("elect.sync", Second(chosen), WARP)
-    lowering.values[op.chosen] = chosen
+    lanes = WARP if op.membermask is None else lowering.scalar(op.membermask)
+    lowering.emitter.emit("elect.sync", Second(chosen), lanes)
+    lowering.values[op.pred] = chosen
 
 
 def holds_for_one(condition: SSAValue) -> bool:
@@ -271,7 +274,7 @@ def is_alone(op: Operation) -> bool:
 def _check_alone(region: Region) -> None:
     for op in region.walk():
         if not _can_be_alone(op):
-            fail(op, f"{op.name} takes whole warps; below warp.elect one lane is alone")
+            fail(op, f"{op.name} takes whole warps; below {ElectOp.name} one lane is alone")
 
 
 def _ways(op: scf.IfOp) -> tuple[Block, Block | None]:

@@ -32,6 +32,7 @@ from ...dialect.index import LOWERINGS
 from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.row import target as target_named
 from ...dialect.layouts.layout import LANES
+from ...dialect.mlir.nvvm_ops import RegistersOp
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.text.syntax import Variable
 from ...dialect.ptx.types import VarOp
@@ -49,7 +50,6 @@ from ...dialect.warp.cta import MakeRingOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, LEAST_CTAS, MOST_CTAS
 from ...dialect.warp.tensor_memory import TensorMmaOp
-from ...dialect.warp.warpgroup import SetRegistersOp
 from ..allocate import allocate, allocate_all
 from ..diagnostics import fail, warn
 from ..linalg.product import PTX_NAME, fresh_name
@@ -411,7 +411,7 @@ def _directives(kernel: gpu.FuncOp, target: Target) -> Iterator[str]:
         yield f".reqnctapercluster {', '.join(map(str, cluster))}"
     if isinstance(least := kernel.attributes.get(LEAST_CTAS), IntegerAttr):
         yield f".minnctapersm {least.value.data}"
-    elif any(isinstance(op, SetRegistersOp | TensorMmaOp) for op in kernel.walk()):
+    elif any(isinstance(op, RegistersOp | TensorMmaOp) for op in kernel.walk()):
         yield ".minnctapersm 1"
 
 

@@ -16,7 +16,7 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.mlir import nvgpu
 from ...dialect.mlir.nvgpu import TensorMapDescriptorType, WarpgroupAccumulatorType, WarpgroupDescriptorType
 from ...dialect.mlir.nvvm import NVVM
-from ...dialect.mlir.nvvm_ops import EXCHANGES, PLAIN, NvvmOp
+from ...dialect.mlir.nvvm_ops import EXCHANGES, PLAIN, ElectOp, NvvmOp, RegistersOp
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import SHARED_SPACE, Memory, memory_of, type_name
 from ..diagnostics import fail
@@ -360,7 +360,7 @@ def _line(lowering: KernelLowering, op: NvvmOp) -> None:
 
 
 for _kind in (*PLAIN, *EXCHANGES):
-    if _kind.PTX and not _kind.name.startswith("nvvm.wgmma."):
+    if _kind.PTX and _kind not in (ElectOp, RegistersOp) and not _kind.name.startswith("nvvm.wgmma."):
         lowers(_kind)(_line)
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Operation, SSAValue
@@ -12,6 +13,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from ...dialect.isa.form import FP8, ElementType
 from ...dialect.isa.wgmma import UNIT, WARPS, MatrixDescriptor, Wgmma, rows
 from ...dialect.layouts.layout import LANES
+from ...dialect.mlir.nvvm_ops import RegistersOp
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import fragment_of, memory_of
 from ...dialect.warp.epilogue import MapOp, StackOp, SubfragmentOp
@@ -20,7 +22,7 @@ from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.tensor_memory import TensorMmaOp
-from ...dialect.warp.warpgroup import ROWS, SetRegistersOp, WgmmaOp, descriptor_of
+from ...dialect.warp.warpgroup import ROWS, WgmmaOp, descriptor_of
 from ..diagnostics import fail
 from .emitter import WARP, VirtualRegister
 from .fragments import Fragment, TrailingOperand, only_use_is_here
@@ -82,7 +84,7 @@ def _await_sums(lowering: KernelLowering, register: VirtualRegister) -> None:
     lowering.emitter.emit("mov.b64", register, [low, halves[1]])
 
 
-# Warpgroups: `warp.wgmma`, `warp.set_registers`.
+# Warpgroups: `warp.wgmma`, `nvvm.setmaxregister`.
 
 ADDRESS_BITS, UNIT_BITS = 18, UNIT.bit_length() - 1
 """Of an address in shared memory, the bits that a descriptor holds. Source: PTX ISA 9.7.15.5.1.2.2."""
@@ -182,11 +184,11 @@ def _apart(
     return made.lhs, panels * tile.panel_bytes + rest * tile.element_bytes
 
 
-@lowers(SetRegistersOp)
-def _set_registers(lowering: KernelLowering, op: SetRegistersOp) -> None:
+@lowers(RegistersOp)
+def _set_registers(lowering: KernelLowering, op: Any) -> None:
     check_warpgroups(lowering, op)
-    direction = "dec" if op.grow is None else "inc"
-    lowering.emitter.emit(f"setmaxnreg.{direction}.sync.aligned.u32", op.count.value.data)
+    direction = {"decrease": "dec", "increase": "inc"}[op.action.word.data]
+    lowering.emitter.emit(f"setmaxnreg.{direction}.sync.aligned.u32", op.regCount.value.data)
     if not rows()[0].runs_on(lowering.emitter.target):  # but a target with tensor memory
         # What is set before can only be in the registers that all warps begin with.
         lowering.emitter.outermost = lowering.emitter.level

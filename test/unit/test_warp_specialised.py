@@ -38,10 +38,10 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %warp = "gpu.subgroup_id"() : () -> index
   %producer = arith.cmpi uge, %warp, %c4 : index
   scf.if %producer {
-    warp.set_registers {count = 24 : i64}
+    nvvm.setmaxregister decrease 24
     %first = arith.cmpi eq, %warp, %c4 : index
     scf.if %first {
-      %chosen = warp.elect
+      %chosen = nvvm.elect.sync -> i1
       scf.if %chosen {
         scf.for %i = %c0 to %steps step %c1 {
           %s = arith.remui %i, %c2 : index
@@ -60,7 +60,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
       }
     }
   } else {
-    warp.set_registers {count = 240 : i64, grow}
+    nvvm.setmaxregister increase 240
     %zero = warp.constant 0.0 : f32 : !acc
     %sum = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero) -> (!acc) {
       %s = arith.remui %i, %c2 : index
@@ -144,7 +144,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   warp.barrier cluster {wait}
   %producer = arith.cmpi uge, %warp, %c4 : index
   scf.if %producer {
-    %chosen = warp.elect
+    %chosen = nvvm.elect.sync -> i1
     %fifth = arith.cmpi eq, %warp, %c4 : index
     %mine = arith.andi %chosen, %fifth : i1
     scf.if %mine {

@@ -69,7 +69,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %full = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<1>
   "gpu.barrier"() : () -> ()
   // CHECK: elect.sync _|[[CHOSEN:%p[0-9]+]], 0xFFFFFFFF;
-  %chosen = warp.elect
+  %chosen = nvvm.elect.sync -> i1
   // CHECK-NEXT: and.pred [[MINE:%p[0-9]+]], [[FIRST:%p[0-9]+]], [[CHOSEN]];
   %mine = arith.andi %first, %chosen : i1
   // CHECK-NEXT: @![[MINE]] bra [[END:skipped_[0-9]+]];

@@ -45,8 +45,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %zero = arith.constant 0 : index
   %warp = "gpu.subgroup_id"() : () -> index
   %p = arith.cmpi eq, %warp, %zero : index
-  // expected-error @+4 {{gpu.barrier takes whole warps; below warp.elect one lane is alone}}
-  %chosen = warp.elect
+  // expected-error @+4 {{gpu.barrier takes whole warps; below nvvm.elect.sync one lane is alone}}
+  %chosen = nvvm.elect.sync -> i1
   %both = arith.andi %p, %chosen : i1
   scf.if %both {
     "gpu.barrier"() : () -> ()
@@ -65,8 +65,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %zero = arith.constant 0 : index
   %warp = "gpu.subgroup_id"() : () -> index
   %p = arith.cmpi eq, %warp, %zero : index
-  // expected-error @+4 {{warp.constant takes whole warps; below warp.elect one lane is alone}}
-  %chosen = warp.elect
+  // expected-error @+4 {{warp.constant takes whole warps; below nvvm.elect.sync one lane is alone}}
+  %chosen = nvvm.elect.sync -> i1
   scf.if %chosen {
     scf.if %p {
       %c = warp.constant 0.0 : f32 : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
@@ -88,7 +88,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %p = arith.cmpi eq, %warp, %zero : index
   // expected-error @+4 {{the elected lane does warp.arrive here; leave 'by' out}}
   %full = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<1>
-  %chosen = warp.elect
+  %chosen = nvvm.elect.sync -> i1
   scf.if %chosen {
     warp.arrive %full[%zero] {bytes = 16 : i64, by = 32 : i64} : !warp.barriers<1>
   }
@@ -106,8 +106,8 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
   %zero = arith.constant 0 : index
   %warp = "gpu.subgroup_id"() : () -> index
   %p = arith.cmpi eq, %warp, %zero : index
-  // expected-error @below {{warp.elect takes elect.sync, which needs sm_90 or later; the target is sm_80}}
-  %chosen = warp.elect
+  // expected-error @below {{nvvm.elect.sync takes elect.sync, which needs sm_90 or later; the target is sm_80}}
+  %chosen = nvvm.elect.sync -> i1
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 64, 1, 1>} : () -> ()
 }) : () -> ()

@@ -74,10 +74,23 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
   ^bb0(%C: memref<64x64xf32>):
-    %one = "warp.elect"() : () -> i1
+    "warp.fence"() <{before = "async_proxy"}> : () -> ()
     
     "gpu.return"() : () -> ()
   }) {sym_name = "two_dimensions", gpu.known_block_size = array<i32: 32, 2, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
+  ^bb0(%C: memref<64x64xf32>):
+    // expected-error @below {{cannot make nvvm.setmaxregister of setmaxnreg.inc.sync.aligned.u32: operand n: expected a multiple of 8 from 24 to 256, got 100}}
+    "nvvm.setmaxregister"() <{action = #nvvm<action increase>, regCount = 100 : i32}> : () -> ()
+    "gpu.return"() : () -> ()
+  }) {sym_name = "registers", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
 }) : () -> ()
 }
 

@@ -71,9 +71,9 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   // CHECK: .reqnctapercluster 2, 1, 1
   // CHECK: .minnctapersm 1
   // CHECK: setmaxnreg.inc.sync.aligned.u32 240;
-  warp.set_registers {count = 240 : i64, grow}
+  nvvm.setmaxregister increase 240
   // CHECK-NEXT: setmaxnreg.dec.sync.aligned.u32 40;
-  warp.set_registers {count = 40 : i64}
+  nvvm.setmaxregister decrease 40
   %c = warp.constant 0.0 : f32 : !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   // M-major: 4096 bytes to the next 64 of M, and from k 16 on, 64 of M further; K-major without a swizzle: 1024 bytes
   // to the next 16 bytes of K, 128 to the next 8 rows.

@@ -32,8 +32,8 @@ func.func @f(%A: memref<200x136xbf16>, %B: memref<136x264xbf16>, %C: memref<200x
 // CHECK: warp.make_barriers {arrivals = 8 : i64} : !warp.barriers<[[STAGES]]>
 // One lane of the producer copies what has been read,
 // CHECK: scf.if
-// CHECK: warp.set_registers {count = 40 : i64}
-// CHECK: warp.elect
+// CHECK: nvvm.setmaxregister decrease 40
+// CHECK: nvvm.elect.sync -> i1
 // CHECK: scf.for
 // CHECK: scf.for
 // CHECK: warp.await %empty
@@ -42,7 +42,7 @@ func.func @f(%A: memref<200x136xbf16>, %B: memref<136x264xbf16>, %C: memref<200x
 // CHECK-COUNT-2: warp.tensor_load %B_map
 // and consumers multiply what has come, a K tile behind.
 // CHECK: scf.if
-// CHECK: warp.set_registers {count = 232 : i64, grow}
+// CHECK: nvvm.setmaxregister increase 232
 // CHECK: warp.await %full
 // CHECK-NEXT: warp.fence wgmma
 // CHECK-COUNT-4: warp.wgmma %

@@ -153,22 +153,6 @@ func.func @f(%i: index) {
 // -----
 
 func.func @f(%i: index) {
-  // expected-error @below {{expected a multiple of 8 from 24 to 256 registers, got 100; 96 is the nearest}}
-  warp.set_registers {count = 100 : i64}
-  return
-}
-
-// -----
-
-func.func @f(%i: index) {
-  // expected-error @below {{got 300; 256 is the nearest}}
-  warp.set_registers {count = 300 : i64, grow}
-  return
-}
-
-// -----
-
-func.func @f(%i: index) {
   // expected-error @below {{expected a number of groups that may be in flight, got -1}}
   warp.wait bulk -1
   return

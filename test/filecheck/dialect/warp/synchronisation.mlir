@@ -6,8 +6,5 @@ func.func @count(%counters: memref<3xi32>, %i: index) {
   // CHECK: %last = warp.arrive_last %counters[%i] of %i : memref<3xi32>
   // GENERIC: %last = "warp.arrive_last"(%counters, %i, %i)
   %last = warp.arrive_last %counters[%i] of %i : memref<3xi32>
-  // CHECK-NEXT: %chosen = warp.elect
-  // GENERIC: %chosen = "warp.elect"() : () -> i1
-  %chosen = warp.elect
   return
 }

@@ -18,8 +18,6 @@ func.func @products(%As: !a, %Bs: !b, %c: !acc, %i: index) {
   warp.commit wgmma
   // CHECK-NEXT: warp.wait wgmma 1
   warp.wait wgmma 1
-  // CHECK-NEXT: warp.set_registers {count = 232 : i64, grow}
-  warp.set_registers {count = 232 : i64, grow}
   return
 }
 
