@@ -20,13 +20,11 @@ from xdsl.dialects.builtin import (
     f16,
     f32,
     i32,
-    i64,
 )
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    IRDLOperation,
     ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
@@ -43,6 +41,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..mlir.affine import loops_of
 from .attributes import memory_of
 from .elements import LoopSizes, PointwiseOp, PointwiseType, loops_around, pointwise_of
+from .op_shapes import FieldValue, WarpOp
 from .operands import verify_ends
 
 M, N, D, E = 0, 1, 2, 3
@@ -68,12 +67,14 @@ class Keys(NamedTuple):
     documents: tuple[tuple[SSAValue, AffineMap], ...] = ()
     ends: SSAValue | None = None
 
-    def properties(self) -> dict[str, Attribute | None]:
-        """`diagonal`, `window` and `documents_maps` as properties of an operation."""
-        bounds = ("diagonal", self.diagonal), ("window", self.window)
-        maps = ArrayAttr(AffineMapAttr(map_) for _, map_ in self.documents) if self.documents else None
-        made: dict[str, Attribute | None] = {"documents_maps": maps}
-        return made | {name: None if bound is None else IntegerAttr(bound, i64) for name, bound in bounds}
+    def fields(self) -> dict[str, FieldValue]:
+        """What an operation on these keys has, but for `lengths` and `ends`."""
+        return {
+            "diagonal": self.diagonal,
+            "window": self.window,
+            "documents": [memory for memory, _ in self.documents],
+            "documents_maps": [map_ for _, map_ in self.documents],
+        }
 
 
 def documents_of(
@@ -104,7 +105,7 @@ def verify_documents(
             raise VerifyException(f"expected documents to be indexed by the batch and d{loop}, got {list(loops)}")
 
 
-class OverKeys(IRDLOperation):
+class OverKeys(WarpOp):
     """What an attention and its gradients have in common: maps, the scale of scores, and the keys that count."""
 
     scale = prop_def(FloatAttr)
@@ -216,34 +217,19 @@ class AttentionOp(OverKeys):
         *,
         scale: float = 1.0,
         keys: Keys | None = None,
-        scores: SSAValue | None = None,
-        through: SSAValue | None = None,
-        tile: Sequence[SSAValue] = (),
-        first: SSAValue | None = None,
-        until: SSAValue | None = None,
-        parts: Sequence[SSAValue] = (),
         lse: tuple[SSAValue, AffineMap] | None = None,
         sinks: tuple[SSAValue, AffineMap] | None = None,
+        **others: FieldValue,
     ):
         """`matrices` are Q, K, V and O, `lse` and `sinks` memory and its map."""
         keys = keys or Keys()
-        optional = {"lengths": keys.lengths, "lse": lse, "sinks": sinks}
-        lengths, sums, logits = (None if placed is None else placed[0] for placed in optional.values())
-        maps_beside = {
-            f"{name}_map": None if placed is None else AffineMapAttr(placed[1]) for name, placed in optional.items()
-        }
+        placed = {"lengths": keys.lengths, "lse": lse, "sinks": sinks}
+        pairs = {name: pair for name, pair in placed.items() if pair is not None}
+        memories: dict[str, FieldValue] = {name: memory for name, (memory, _) in pairs.items()}
+        places: dict[str, FieldValue] = {f"{name}_map": map_ for name, (_, map_) in pairs.items()}
+        scaled = FloatAttr(scale, f32)
         super().__init__(
-            operands=[
-                *(*matrices, scores, through, list(tile), first, until, lengths, list(parts), sums, logits),
-                [memory for memory, _ in keys.documents],
-                keys.ends,
-            ],
-            properties={
-                "scale": FloatAttr(scale, f32),
-                **keys.properties(),
-                **maps_beside,
-                "indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps]),
-            },
+            *matrices, indexing_maps=maps, scale=scaled, ends=keys.ends, **keys.fields(), **memories, **places, **others
         )
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, Float32Type, FloatAttr, IndexType, MemRefType, f32
+from xdsl.dialects.builtin import Float32Type, FloatAttr, IndexType, MemRefType, f32
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, var_operand_def
@@ -103,18 +103,9 @@ class AttentionGradientOp(OverKeys):
     ):
         """`inputs` are Q, K, V, dO, lse, delta and a mask, if there is one; `maps` are theirs, then those of the
         outputs. `span` is `from` and `until`."""
-        keys, count = keys or Keys(), len(MATRICES) + len(ROWS)
-        super().__init__(
-            operands=[
-                *(*inputs[:count], list(inputs[count:]), list(outputs), list(tile), *span),
-                [memory for memory, _ in keys.documents],
-            ],
-            properties={
-                "scale": FloatAttr(scale, f32),
-                **keys.properties(),
-                "indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps]),
-            },
-        )
+        keys, count, scaled = keys or Keys(), len(MATRICES) + len(ROWS), FloatAttr(scale, f32)
+        read = [*inputs[:count], list(inputs[count:])]
+        super().__init__(*read, outputs, tile, *span, scale=scaled, **keys.fields(), indexing_maps=maps)
 
     @property
     def inputs(self) -> tuple[SSAValue, ...]:

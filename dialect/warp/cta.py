@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
@@ -11,7 +10,6 @@ from xdsl.dialects.builtin import (
     BoolAttr,
     DenseArrayBase,
     IndexType,
-    IntAttr,
     IntegerAttr,
     MemRefType,
     StringAttr,
@@ -22,7 +20,6 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    IRDLOperation,
     ParsePropInAttrDict,
     irdl_attr_definition,
     irdl_op_definition,
@@ -39,7 +36,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import SHARED_SPACE, TENSOR_SPACE, Memory, element_row, memory_of, memory_space, same_words
-from .op_shapes import WHOLE_TILE, BareWord, CountedType, TilePart, bounds, flag, verify_indices
+from .op_shapes import WHOLE_TILE, BareWord, CountedType, TilePart, WarpOp, bounds, verify_indices
 from .views import BlocksAttr
 
 # Copies by all threads of a CTA: tiles from global to shared memory, and whole matrices to aligned rows.
@@ -51,7 +48,7 @@ SPREAD, DENSE = "b4x16_p64", "b6x16_p32"
 
 
 @irdl_op_definition
-class CopyOp(IRDLOperation):
+class CopyOp(WarpOp):
     """Copies the tile at `source[indices]` to shared memory. Each thread of the CTA copies a part.
 
     The tile is the last two dimensions of the destination, or of their rows, or the columns of one row, part number i
@@ -102,18 +99,6 @@ class CopyOp(IRDLOperation):
         " `:` type($source) `to` type($destination)"
     )
 
-    def __init__(
-        self, source: SSAValue, indices: Sequence[SSAValue], destination: SSAValue, stage: Sequence[SSAValue] = (), *,
-        is_async: bool = False, in_bounds: ArrayAttr[BoolAttr] | None = None, packed: str = "",
-        part: TilePart = WHOLE_TILE, until: SSAValue | None = None, blocks: BlocksAttr | None = None,
-        at: Sequence[SSAValue] = (), padded: DenseArrayBase | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            operands=[source, list(indices), destination, list(stage), until, list(at)],
-            properties={"async": flag(is_async), "in_bounds": in_bounds, "part": part.property, "blocks": blocks,
-                        "packed": StringAttr(packed) if packed else None, "padded": padded},
-        )  # fmt: skip
-
     @property
     def place(self) -> TilePart:
         """Which part of the tile is copied."""
@@ -163,7 +148,7 @@ class CopyOp(IRDLOperation):
 
 
 @irdl_op_definition
-class PackOp(IRDLOperation):
+class PackOp(WarpOp):
     """Copies a matrix to a larger one in global memory, with longer or more rows. The additional elements are zero.
     With `packed`, 16 elements of 6 bits begin each 16 bytes of the larger one, without bits between them.
 
@@ -194,19 +179,6 @@ class PackOp(IRDLOperation):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$source `to` $destination `share` $share attr-dict `:` type($source) `to` type($destination)"
-
-    def __init__(
-        self,
-        source: SSAValue,
-        destination: SSAValue,
-        share: SSAValue,
-        shares: int | None,
-        blocks: BlocksAttr | None = None,
-        packed: StringAttr | None = None,
-    ):
-        count = None if shares is None else IntegerAttr(shares, i64)
-        properties = {"shares": count, "blocks": blocks, "packed": packed}
-        super().__init__(operands=[source, destination, share], properties=properties)
 
     def verify_(self) -> None:
         source, destination = memory_of(self.source), memory_of(self.destination)
@@ -254,7 +226,7 @@ class RingType(CountedType):
 
 
 @irdl_op_definition
-class MakeRingOp(IRDLOperation):
+class MakeRingOp(WarpOp):
     """Makes a ring of stages of shared memory::
 
         %ring = warp.make_ring {writers = 256 : i64, readers = 8 : i64} : !warp.ring<4>
@@ -268,28 +240,15 @@ class MakeRingOp(IRDLOperation):
 
     name = "warp.make_ring"
 
-    peers = var_operand_def(IndexType())
+    ring = result_def(RingType)
     writers = opt_prop_def(IntegerAttr)
     readers = opt_prop_def(IntegerAttr)
+    peers = var_operand_def(IndexType())
     ahead = opt_prop_def(IntegerAttr)
-    ring = result_def(RingType)
 
     traits = traits_def(MemoryWriteEffect())
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "(`peers` `(` $peers^ `)`)? attr-dict `:` type($ring)"
-
-    def __init__(
-        self,
-        stages: int,
-        writers: int | None = None,
-        readers: int | None = None,
-        *,
-        ahead: int | None = None,
-        peers: Sequence[SSAValue] = (),
-    ):
-        numbers = {"writers": writers, "readers": readers, "ahead": ahead}
-        properties = {name: None if number is None else IntegerAttr(number, i64) for name, number in numbers.items()}
-        super().__init__(operands=[list(peers)], properties=properties, result_types=[RingType.new([IntAttr(stages)])])
 
     def verify_(self) -> None:
         numbers = tuple(number is not None for number in (self.writers, self.readers, self.ahead))
@@ -306,7 +265,7 @@ STEPS = (ACQUIRE, COMMIT, WAIT, RELEASE, FILLED, READ)
 
 
 @irdl_op_definition
-class PipelineOp(IRDLOperation):
+class PipelineOp(WarpOp):
     """One step of who fills or reads a stage of a ring; steps have the names that CUTLASS gives them::
 
         %s = warp.pipeline producer_acquire %ring {bytes = 49152 : i64} : !warp.ring<4> -> index
@@ -346,24 +305,6 @@ class PipelineOp(IRDLOperation):
         " `:` type($ring) (`->` type($number)^)?"
     )
 
-    def __init__(
-        self,
-        step: str,
-        ring: SSAValue,
-        stage: SSAValue | None = None,
-        parity: SSAValue | None = None,
-        *,
-        by: SSAValue | None = None,
-        bytes: int | None = None,
-        products: bool = False,
-        late: bool = False,
-        numbered: bool = False,
-    ):
-        properties = {"step": StringAttr(step), "products": flag(products), "late": flag(late)}
-        properties |= {} if bytes is None else {"bytes": IntegerAttr(bytes, i64)}
-        results = [IndexType() if numbered else None]
-        super().__init__(operands=[ring, stage, parity, by], properties=properties, result_types=results)
-
     @property
     def at(self) -> SSAValue:
         """The number of the stage of a step that waits for one."""
@@ -392,7 +333,7 @@ class PipelineOp(IRDLOperation):
 
 
 @irdl_op_definition
-class DisjointOp(IRDLOperation):
+class DisjointOp(WarpOp):
     """Makes a call fail if two views of memory share an element::
 
         warp.disjoint %written, %read : memref<?x64xf32, strided<[128, 1]>>, memref<64x?xf32, strided<[128, 1]>>
@@ -411,9 +352,6 @@ class DisjointOp(IRDLOperation):
 
     assembly_format = "$written `,` $read (`or_same` $or_same^)? attr-dict `:` type($written) `,` type($read)"
 
-    def __init__(self, written: SSAValue, read: SSAValue, *, or_same: bool = False):
-        super().__init__(operands=[written, read], properties={"or_same": UnitAttr()} if or_same else {})
-
     def verify_(self) -> None:
         written, read = memory_of(self.written), memory_of(self.read)
         if written.element_type != read.element_type:
@@ -423,7 +361,7 @@ class DisjointOp(IRDLOperation):
 
 
 @irdl_op_definition
-class IsDivisibleOp(IRDLOperation):
+class IsDivisibleOp(WarpOp):
     """Whether, in this call, the rows of memory begin at multiples of a number of elements::
 
         %whole = warp.is_divisible %A by 8 : memref<?x?xbf16>
@@ -435,15 +373,12 @@ class IsDivisibleOp(IRDLOperation):
 
     name = "warp.is_divisible"
 
-    divisor = prop_def(IntegerAttr[i64])
     memory = operand_def(MemRefType)
+    divisor = prop_def(IntegerAttr[i64])
     answer = result_def(i1)
 
     traits = traits_def(Pure())
     assembly_format = "$memory `by` $divisor attr-dict `:` type($memory)"
-
-    def __init__(self, memory: SSAValue, divisor: int):
-        super().__init__(operands=[memory], properties={"divisor": IntegerAttr(divisor, i64)}, result_types=[i1])
 
     @property
     def number(self) -> int:

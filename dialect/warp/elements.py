@@ -51,7 +51,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.affine import loops_of
 from .attributes import FragmentType, memory_of
-from .op_shapes import flag, is_pure
+from .op_shapes import WarpOp, is_pure
 
 # The loops of a product, m, n and k by number, and which of them the dimensions of operands run along.
 
@@ -320,7 +320,7 @@ the derivative of a gelu by erf."""
 
 
 @irdl_op_definition
-class GeluOp(IRDLOperation):
+class GeluOp(WarpOp):
     """x times the normal distribution function of x, exactly or as `tanh` approximates it::
 
         %y = warp.gelu "erf" %x : f32      // x (1 + erf(x / sqrt(2))) / 2
@@ -337,18 +337,13 @@ class GeluOp(IRDLOperation):
     name = "warp.gelu"
 
     by = prop_def(StringAttr)
-    approximate = opt_prop_def(UnitAttr)
     x = operand_def(f32)
+    approximate = opt_prop_def(UnitAttr)
     y = result_def(f32)
 
     traits = traits_def(Pure())
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$by $x attr-dict `:` type($y)"
-
-    def __init__(self, by: str, x: SSAValue, *, approximate: bool = False):
-        super().__init__(
-            operands=[x], properties={"by": StringAttr(by), "approximate": flag(approximate)}, result_types=[f32]
-        )
 
     def verify_(self) -> None:
         if self.by.data not in GELUS:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DenseArrayBase, IndexType, MemRefType, i64
-from xdsl.ir import Attribute, Region, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -31,12 +31,12 @@ from .attributes import FragmentType, fragment_of, in_place_of, memory_of
 from .elements import ElementRegion, LoopSizes, M, N, PointwiseOp, PointwiseType, pointwise_of, verify_elements
 from .fragments import alike, is_column_of
 from .memory import CtaTileType
-from .op_shapes import TypeOfOptional, bounds, verify_indices
+from .op_shapes import TypeOfOptional, WarpOp, bounds, verify_indices
 
 # What `warp.matmul` and `warp.epilogue` share: C, D, and the epilogue that makes the elements of D.
 
 
-class WithEpilogue(IRDLOperation):
+class WithEpilogue(WarpOp):
     """An operation whose function `through` computes the stored elements of `d` from those of a product."""
 
     c = opt_operand_def(MemRefType)
@@ -119,21 +119,9 @@ class EpilogueOp(WithEpilogue):
         " `:` type($sums) `,` type($d) custom<TypeOfOptional>(`plus`, type($c))"
     )
 
-    def __init__(
-        self,
-        sums: SSAValue,
-        d: SSAValue,
-        at: Sequence[SSAValue],
-        *,
-        c: SSAValue | None = None,
-        in_bounds: ArrayAttr[BoolAttr] | None = None,
-        through: SSAValue | None = None,
-    ):
-        super().__init__(operands=[sums, list(at), c, d, through], properties={"in_bounds": in_bounds})
-
     def of_warp(self, sums: SSAValue, at: Sequence[SSAValue]) -> EpilogueOp:
         """The same of a warp's part of the sums, a fragment, which begins elsewhere."""
-        of_part = EpilogueOp(sums, self.d, at, c=self.c, in_bounds=self.in_bounds, through=self.through)
+        of_part = EpilogueOp(sums, at, c=self.c, d=self.d, in_bounds=self.in_bounds, through=self.through)
         return in_place_of(self, of_part)
 
     def matrices(self) -> list[SSAValue]:
@@ -222,7 +210,7 @@ def _stacked(top: FragmentType, bottom: FragmentType) -> FragmentType:
 
 
 @irdl_op_definition
-class MapOp(IRDLOperation):
+class MapOp(WarpOp):
     """Computes each element of a fragment from the elements at the same position in other fragments, from those of the
     same row in columns, as `warp.reduce` makes them, and from numbers::
 
@@ -244,9 +232,6 @@ class MapOp(IRDLOperation):
     traits = traits_def(Pure(), IsolatedFromAbove())
     custom_directives: ClassVar = (ElementRegion,)
     assembly_format = "$inputs attr-dict `:` type($inputs) `->` type($fragment) custom<ElementRegion>($body)"
-
-    def __init__(self, inputs: Sequence[SSAValue], fragment: FragmentType, body: Region):
-        super().__init__(operands=[list(inputs)], result_types=[fragment], regions=[body])
 
     def verify_(self) -> None:
         result = fragment_of(self.fragment)

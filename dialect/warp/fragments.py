@@ -45,7 +45,7 @@ from .attributes import (
     memory_space,
 )
 from .memory import CtaTileType
-from .op_shapes import FragmentChange, TypeOfOptional, verify_one_warp
+from .op_shapes import FragmentChange, TypeOfOptional, WarpOp, verify_one_warp
 from .stored import StoredIntegers
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class KindAttr(EnumAttribute[Kind], SpacedOpaqueSyntaxAttribute):
 
 
 @irdl_op_definition
-class ConstantOp(IRDLOperation):
+class ConstantOp(WarpOp):
     """A fragment, or a tile of the CTA, with the same value everywhere: `%z = warp.constant 0.0 : f32 :
     !warp.fragment<...>`."""
 
@@ -102,9 +102,6 @@ class ConstantOp(IRDLOperation):
 
     traits = traits_def(Pure(), ConstantLike())
     assembly_format = "$value attr-dict `:` type($fragment)"
-
-    def __init__(self, value: FloatAttr | IntegerAttr, fragment: FragmentType | CtaTileType):
-        super().__init__(properties={"value": value}, result_types=[fragment])
 
     @staticmethod
     def of(value: float, fragment: FragmentType | CtaTileType) -> ConstantOp:

@@ -49,7 +49,7 @@ from ..mlir.affine import loops_of
 from .attributes import BYTE, in_place_of, memory_of
 from .elements import DEFAULT_MAPS, OPERAND_LOOPS, K, LoopSizes, M, N, loops_beside, shape_of, verify_map
 from .epilogue import WithEpilogue
-from .op_shapes import WORDS, TypeOfOptional, word_properties
+from .op_shapes import WORDS, FieldValue, TypeOfOptional, WarpOp, word_properties
 from .operands import (
     OperandForm,
     OperandType,
@@ -101,7 +101,7 @@ FACTOR = base(MemRefType) | base(OperandType)
 """The types of A and B in memory."""
 
 
-class FactorsOp(IRDLOperation):
+class FactorsOp(WarpOp):
     """An operation that multiplies A and B, each in memory or given by an `OperandForm`."""
 
     types = prop_def(ArrayAttr[StringAttr])
@@ -340,24 +340,12 @@ class MatmulOp(FactorsOp, WithEpilogue):
         d: SSAValue,
         types: Sequence[str],
         *,
-        c: SSAValue | None = None,
-        init: InitialValue | None = None,
         maps: Sequence[AffineMap] = DEFAULT_MAPS,
-        through: SSAValue | None = None,
         words: Sequence[str] = (),
-        tile: Sequence[SSAValue] = (),
-        ends: SSAValue | None = None,
+        **others: FieldValue,
     ):
-        """`words` are those of the syntax before the types, `ends` the ends of groups."""
-        super().__init__(
-            operands=[a, b, list(tile), ends, c, d, through],
-            properties={
-                "types": ArrayAttr([StringAttr(t) for t in types]),
-                "init": init,
-                "indexing_maps": _maps(maps),
-                **word_properties(words),
-            },
-        )
+        """`words` are those of the syntax before the types."""
+        super().__init__(a, b, d=d, types=types, indexing_maps=maps, **word_properties(words), **others)
 
     def like(
         self,

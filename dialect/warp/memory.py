@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from xdsl.dialects.builtin import (
     ArrayAttr,
     BoolAttr,
@@ -16,10 +14,9 @@ from xdsl.dialects.builtin import (
     bf16,
     i1,
 )
-from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    IRDLOperation,
     ParsePropInAttrDict,
     base,
     irdl_attr_definition,
@@ -58,7 +55,15 @@ from .matrices import (
     verify_matrix_move,
     verify_registers,
 )
-from .op_shapes import bounds, flag, in_memory, verify_element, verify_indices, verify_one_warp, verify_target, word
+from .op_shapes import (
+    WarpOp,
+    bounds,
+    in_memory,
+    verify_element,
+    verify_indices,
+    verify_one_warp,
+    verify_target,
+)
 from .synchronisation import BarriersType
 
 # Matrices that the warps of a CTA hold together: `!warp.cta_tile`.
@@ -127,7 +132,7 @@ POINT = "point"
 # The operations.
 
 
-class _FragmentAccess(IRDLOperation):
+class _FragmentAccess(WarpOp):
     """A fragment from or to memory: each lane's own elements, all registers in an order, or matrices."""
 
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
@@ -230,24 +235,6 @@ class LoadOp(_FragmentAccess):
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$memory `[` $indices `]` attr-dict `:` type($memory) `->` type($fragment)"
 
-    def __init__(
-        self,
-        memory: SSAValue,
-        indices: Sequence[SSAValue],
-        fragment: FragmentType | CtaTileType,
-        in_bounds: ArrayAttr[BoolAttr] | None = None,
-        *,
-        swapped: bool = False,
-        along: str = "",
-        registers: str = "",
-        padded: bool = False,
-        matrices: str = "",
-    ):
-        words = {"along": word(along), "registers": word(registers), "matrices": word(matrices)}
-        flags = {"swapped": flag(swapped), "padded": flag(padded)}
-        properties = {"in_bounds": in_bounds, **words, **flags}
-        super().__init__(operands=[memory, list(indices)], properties=properties, result_types=[fragment])
-
     def verify_(self) -> None:
         memory = memory_of(self.memory)
         bounds(self.in_bounds)
@@ -311,7 +298,7 @@ class LoadOp(_FragmentAccess):
 
 
 @irdl_op_definition
-class PrefetchOp(IRDLOperation):
+class PrefetchOp(WarpOp):
     """Prefetches the lines of global memory from which a fragment will be loaded. It does not wait::
 
         warp.prefetch %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xf32> as <acc, 64x64xf32, ...>
@@ -323,21 +310,12 @@ class PrefetchOp(IRDLOperation):
 
     memory = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
-    in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
     fragment = prop_def(FragmentType)
+    in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$memory `[` $indices `]` attr-dict `:` type($memory) `as` $fragment"
-
-    def __init__(
-        self,
-        memory: SSAValue,
-        indices: Sequence[SSAValue],
-        fragment: FragmentType,
-        in_bounds: ArrayAttr[BoolAttr] | None = None,
-    ):
-        super().__init__(operands=[memory, list(indices)], properties={"in_bounds": in_bounds, "fragment": fragment})
 
     def verify_(self) -> None:
         memory = memory_of(self.memory)
@@ -391,22 +369,6 @@ class StoreOp(_FragmentAccess):
         "$fragment `,` $memory `[` $indices `]` (`if` $taken^)? (`at` $cta^)? (`counted` $barriers^ `[` $number `]`)? "
         "attr-dict `:` type($fragment) `,` type($memory) (`,` type($barriers)^)?"
     )
-
-    def __init__(
-        self,
-        fragment: SSAValue,
-        memory: SSAValue,
-        indices: Sequence[SSAValue],
-        in_bounds: ArrayAttr[BoolAttr] | None = None,
-        *,
-        registers: str = "",
-        taken: SSAValue | None = None,
-        cta: SSAValue | None = None,
-        counted: tuple[SSAValue, SSAValue] | tuple[None, None] = (None, None),
-        matrices: str = "",
-    ):
-        properties = {"in_bounds": in_bounds, "registers": word(registers), "matrices": word(matrices)}
-        super().__init__(operands=[fragment, memory, list(indices), taken, cta, *counted], properties=properties)
 
     def verify_(self) -> None:
         memory, swapped = memory_of(self.memory), self.swapped is not None

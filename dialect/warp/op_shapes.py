@@ -4,12 +4,33 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, NamedTuple, TypeAlias
+from functools import cache
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DenseArrayBase, IntAttr, StringAttr, UnitAttr, i64
-from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
-from xdsl.irdl import IRDLOperation, operand_def, result_def, traits_def
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    BoolAttr,
+    DenseArrayBase,
+    IntAttr,
+    IntegerAttr,
+    StringAttr,
+    UnitAttr,
+    i64,
+)
+from xdsl.ir import Attribute, Operation, ParametrizedAttribute, Region, SSAValue, TypeAttribute
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    IRDLOperation,
+    OpDef,
+    OptionalDef,
+    ResultDef,
+    VerificationContext,
+    operand_def,
+    result_def,
+    traits_def,
+)
 from xdsl.irdl.declarative_assembly_format import (
     AttributeVariable,
     CustomDirective,
@@ -137,6 +158,83 @@ def word_of(op: IRDLOperation, name: str) -> str:
     return property_.data if isinstance(property_, StringAttr) else name if isinstance(property_, UnitAttr) else ""
 
 
+# How operations are made.
+
+FieldValue: TypeAlias = (
+    SSAValue | Attribute | Region | AffineMap | str | int | Sequence[SSAValue] | Sequence[int] | Sequence[str]
+    | Sequence[AffineMap] | None
+)  # fmt: skip
+"""What may be given for a field: an operand or several, the type of a result, a region, or what a property says."""
+
+
+def property_of(value: FieldValue) -> Attribute | None:
+    """What a property says, as its attribute: a flag, an integer of 64 bits, a word, a map, or several of these. None
+    of what is left out: False, no text, nothing of several."""
+    match value:
+        case Attribute():
+            return value
+        case bool():
+            return flag(value)
+        case int():
+            return IntegerAttr(value, i64)
+        case str():
+            return word(value)
+        case AffineMap():
+            return AffineMapAttr(value)
+        case Sequence() if value:
+            if isinstance(value[0], int):
+                return DenseArrayBase.from_list(i64, [each for each in value if isinstance(each, int)])
+            return ArrayAttr([made for each in value if (made := property_of(each)) is not None])
+        case _:
+            return None
+
+
+class WarpOp(IRDLOperation):
+    """An operation that is made of its fields: operands, results, properties and regions, in the order in which its
+    class has them, or by name. An operand or a property that may be missing may be left out, and a result of the only
+    type that it can have."""
+
+    def __init__(self, *values: FieldValue, **named: FieldValue) -> None:
+        definition, (fields, properties) = self.get_irdl_definition(), _fields(type(self))
+        if len(values) > len(fields) or not named.keys() <= fields.keys():
+            raise TypeError(f"{self.name} has the fields {', '.join(fields)}, got {len(values)} and {', '.join(named)}")
+        given: dict[str, Any] = dict(zip(fields, values, strict=False)) | named
+        super().__init__(
+            operands=[given.get(name) or () for name, _ in definition.operands],
+            result_types=[
+                kind if (kind := given.get(name)) is not None else _inferred(each, given, definition)
+                for name, each in definition.results
+            ],
+            properties={name: property_of(given.get(field)) for field, name in properties.items()},
+            regions=[given[name] for name, _ in definition.regions],
+        )
+
+
+@cache
+def _fields(kind: type[WarpOp]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """The fields of an operation, first those of its class; and its properties, first those of its base, by what they
+    are called in the text."""
+    definition = kind.get_irdl_definition()
+    names = {name: name for part in (definition.operands, definition.results, definition.regions) for name, _ in part}
+    names |= {name: name for name in definition.properties} | {f: n for f, (n, _) in definition.accessor_names.items()}
+    fields = [{field: names[field] for field in vars(base) if field in names} for base in kind.__mro__]
+    properties = {
+        field: name for own in reversed(fields) for field, name in own.items() if name in definition.properties
+    }
+    return {field: name for own in fields for field, name in own.items()}, properties
+
+
+def _inferred(result: ResultDef, given: Mapping[str, Any], definition: OpDef) -> Sequence[Attribute]:
+    """The type of a result that is not given, by its constraint and those of the operands; none if it is optional."""
+    if isinstance(result, OptionalDef):
+        return ()
+    context = VerificationContext()
+    for name, operand in definition.operands:
+        if isinstance(value := given.get(name), SSAValue) and operand.constr.variables():
+            operand.constr.verify((cast(SSAValue, value).type,), context)
+    return result.constr.infer(context, length=1)
+
+
 # Shapes that many operations have: their operands, result, effect and text.
 
 Properties: TypeAlias = Mapping[str, Attribute | None]
@@ -194,6 +292,10 @@ class CountedType(ParametrizedAttribute, TypeAttribute, ABC):
     count: IntAttr
 
     COUNTED: ClassVar[str]
+
+    @classmethod
+    def of(cls, count: int) -> Self:
+        return cls(IntAttr(count))
 
     def verify(self) -> None:
         if self.count.data < 1:

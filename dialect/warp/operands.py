@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, UnitAttr, f32, i32, i64
-from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.ir import ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
-    IRDLOperation,
     ParamAttrConstraint,
     ParsePropInAttrDict,
     VarConstraint,
@@ -31,7 +30,7 @@ from ..layouts.layout import LANES
 from ..mlir.affine import loops_of
 from .attributes import SCALES, Memory, element_row, memory_of
 from .elements import OPERAND_LOOPS, K, LoopSizes, M, PointwiseOp, loops_around
-from .op_shapes import flag
+from .op_shapes import WarpOp
 
 # Operands of products that are more than their elements in memory: `!warp.operand`, and what makes one.
 #
@@ -52,7 +51,7 @@ class OperandType(ParametrizedAttribute, TypeAttribute):
 MEMORY = VarConstraint("Memory", base(MemRefType))
 
 
-class OperandForm(IRDLOperation):
+class OperandForm(WarpOp):
     """A form in which a product reads A or B. The first operand is the matrix in memory. The others are read with
     it."""
 
@@ -62,10 +61,6 @@ class OperandForm(IRDLOperation):
 
     SIDES: ClassVar = "AB"
     """The operands of a product that may be of this form."""
-
-    def __init__(self, memory: SSAValue, *side_operands: SSAValue | None, **properties: Attribute | None) -> None:
-        kind = OperandType(memory_of(memory))
-        super().__init__(operands=[memory, *side_operands], properties=properties, result_types=[kind])
 
     @property
     def matrix(self) -> SSAValue:
@@ -206,9 +201,6 @@ class ScaledOp(OperandForm):
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$memory `,` $scales attr-dict `:` type($memory) `,` type($scales)"
 
-    def __init__(self, memory: SSAValue, scales: SSAValue, *, across: bool = False):
-        super().__init__(memory, scales, across=flag(across))
-
     @property
     def of_any_blocks(self) -> bool:
         """Whether the kernel multiplies sums with the scales, and not an instruction."""
@@ -315,9 +307,6 @@ class SparseOp(OperandForm):
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$memory `,` $metadata attr-dict `:` type($memory) `,` type($metadata)"
 
-    def __init__(self, memory: SSAValue, metadata: SSAValue, *, padded: bool = False):
-        super().__init__(memory, metadata, padded=flag(padded))
-
     @property
     def sparsity(self) -> int:
         return SPARSITY
@@ -372,9 +361,6 @@ class PairedOp(OperandForm):
     SIDES: ClassVar = "B"
     assembly_format = "$first `,` $second attr-dict `:` type($first) `,` type($second)"
 
-    def __init__(self, first: SSAValue, second: SSAValue):
-        super().__init__(first, second)
-
     def verify_(self) -> None:
         if not lie_alike(*map(memory_of, self.operands)):
             raise VerifyException(f"expected two matrices that lie alike, got {self.first.type} and {self.second.type}")
@@ -385,7 +371,7 @@ class PairedOp(OperandForm):
 
 
 @irdl_op_definition
-class FindGroupOp(IRDLOperation):
+class FindGroupOp(WarpOp):
     """The group that a tile belongs to, and the number of the group's first tile. The tiles of a group are `rows` rows
     high, as many as cover its rows, and `across` lie side by side::
 
@@ -399,20 +385,13 @@ class FindGroupOp(IRDLOperation):
 
     ends = operand_def(MemRefType)
     tile = operand_def(IndexType())
-    across = operand_def(IndexType())
     rows = prop_def(IntegerAttr[i64])
+    across = operand_def(IndexType())
     group = result_def(IndexType())
     first = result_def(IndexType())
 
     traits = traits_def(NoMemoryEffect())
     assembly_format = "$ends `[` $tile `]` `rows` $rows `x` $across attr-dict `:` type($ends)"
-
-    def __init__(self, ends: SSAValue, tile: SSAValue, rows: int, across: SSAValue):
-        super().__init__(
-            operands=[ends, tile, across],
-            properties={"rows": IntegerAttr(rows, i64)},
-            result_types=[IndexType(), IndexType()],
-        )
 
     def verify_(self) -> None:
         verify_ends(self.ends)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, i32, i64
-from xdsl.ir import Region, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    IRDLOperation,
     ParsePropInAttrDict,
     irdl_op_definition,
     prop_def,
@@ -24,6 +21,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..mlir.affine import FIXED, loops_of
 from .attributes import element_row
 from .elements import LoopSizes, element_type, shape_of, verify_along, verify_elements
+from .op_shapes import WarpOp
 
 
 def apart(parts: int) -> AffineMap:
@@ -40,7 +38,7 @@ def _is_only_compared(value: SSAValue) -> bool:
 
 
 @irdl_op_definition
-class RowsOp(IRDLOperation):
+class RowsOp(WarpOp):
     """Computes each row of the output from a row of each input::
 
         warp.rows %x, %weight into %y {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>,
@@ -76,15 +74,6 @@ class RowsOp(IRDLOperation):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), IsolatedFromAbove())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = "$inputs `into` $outputs attr-dict `:` type($inputs) `into` type($outputs) $body"
-
-    def __init__(
-        self, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue], maps: Sequence[AffineMap], body: Region
-    ):
-        super().__init__(
-            operands=[list(inputs), list(outputs)],
-            properties={"indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps])},
-            regions=[body],
-        )
 
     @property
     def maps(self) -> tuple[AffineMap, ...]:

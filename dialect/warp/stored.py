@@ -22,7 +22,7 @@ from ..isa.form import ELEMENT_TYPES, ElementType
 from ..isa.mma import Variant
 from ..layouts.layout import Layout
 from .attributes import BYTE, element_row, memory_of
-from .op_shapes import BareWord, TypeOfOptional, flag
+from .op_shapes import BareWord, TypeOfOptional
 from .operands import MEMORY, OperandForm
 
 INTEGERS = ("s8", "u8", "s4", "u4")
@@ -171,10 +171,8 @@ class StoredOp(OperandForm):
         packed: bool = False,
         group: int = 0,
     ):
-        rounded, size = flag(integers.rounded), IntegerAttr(group, i64) if group else None
-        super().__init__(
-            memory, scales, points, **integers.properties(), rounded=rounded, packed=flag(packed), group=size
-        )
+        own = {"rounded": integers.rounded, "packed": packed, "group": group or None}
+        super().__init__(memory, scales, points, **integers.properties(), **own)
 
     @property
     def integers(self) -> StoredIntegers:

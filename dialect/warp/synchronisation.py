@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IndexType, IntAttr, IntegerAttr, MemRefType, StringAttr, UnitAttr, i1, i32, i64
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i1, i32, i64
+from xdsl.ir import Operation
 from xdsl.irdl import (
-    IRDLOperation,
     ParsePropInAttrDict,
     irdl_attr_definition,
     irdl_op_definition,
@@ -23,7 +22,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import LANES
 from .attributes import SHARED_SPACE, enclosing, memory_of, memory_space, target_of
-from .op_shapes import BareWord, CountedType, flag
+from .op_shapes import BareWord, CountedType, WarpOp
 
 # Where warps meet without all stopping at one place: mbarrier objects in shared memory.
 #
@@ -53,7 +52,7 @@ class BarriersType(CountedType):
     COUNTED = "barrier"
 
 
-class _Synchronises(IRDLOperation):
+class _Synchronises(WarpOp):
     """An operation that orders memory accesses of threads."""
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
@@ -61,7 +60,7 @@ class _Synchronises(IRDLOperation):
 
 
 @irdl_op_definition
-class MakeBarriersOp(IRDLOperation):
+class MakeBarriersOp(WarpOp):
     """Allocates mbarriers, each of which expects `arrivals` arrivals in a phase. Threads may use them after a
     `gpu.barrier`::
 
@@ -70,17 +69,12 @@ class MakeBarriersOp(IRDLOperation):
 
     name = "warp.make_barriers"
 
-    arrivals = prop_def(IntegerAttr)
     barriers = result_def(BarriersType)
+    arrivals = prop_def(IntegerAttr)
 
     traits = traits_def(MemoryWriteEffect())
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "attr-dict `:` type($barriers)"
-
-    def __init__(self, count: int, arrivals: int):
-        super().__init__(
-            properties={"arrivals": IntegerAttr(arrivals, i64)}, result_types=[BarriersType.new([IntAttr(count)])]
-        )
 
     def verify_(self) -> None:
         if not 0 < self.arrivals.value.data <= MOST_ARRIVALS:
@@ -128,20 +122,6 @@ class ArriveOp(_Synchronises):
 
     assembly_format = "$barriers `[` $number `]` (`at` $cta^)? attr-dict `:` type($barriers)"
 
-    def __init__(
-        self,
-        barriers: SSAValue,
-        number: SSAValue,
-        cta: SSAValue | None = None,
-        *,
-        copies: bool = False,
-        products: bool = False,
-        bytes: int | None = None,
-    ):
-        flags = {"copies": flag(copies), "products": flag(products)}
-        properties = {**flags, "bytes": None if bytes is None else IntegerAttr(bytes, i64)}
-        super().__init__(operands=[barriers, number, cta], properties=properties)
-
     def verify_(self) -> None:
         _verify_one_of(copies=self.copies, products=self.products, bytes=self.bytes)
         _verify_one_of(at=self.cta, copies=self.copies, products=self.products)
@@ -175,9 +155,6 @@ class AwaitOp(_Synchronises):
     parity = operand_def(IndexType())
 
     assembly_format = "$barriers `[` $number `]` `parity` $parity attr-dict `:` type($barriers)"
-
-    def __init__(self, barriers: SSAValue, number: SSAValue, parity: SSAValue):
-        super().__init__(operands=[barriers, number, parity])
 
 
 # Groups of asynchronous operations: `warp.commit` closes one, `warp.wait` waits until few are left.
@@ -223,9 +200,6 @@ class CommitOp(_OfGroup):
 
     assembly_format = "custom<BareWord>($group) attr-dict"
 
-    def __init__(self, group: str, *, each_warpgroup: bool = False):
-        super().__init__(properties={"group": StringAttr(group), "each_warpgroup": flag(each_warpgroup)})
-
 
 @irdl_op_definition
 class WaitOp(_OfGroup):
@@ -242,14 +216,11 @@ class WaitOp(_OfGroup):
 
     name = "warp.wait"
 
+    group = prop_def(StringAttr)
     pending = prop_def(IntegerAttr[i64])
     read = opt_prop_def(UnitAttr)
 
     assembly_format = "custom<BareWord>($group) $pending attr-dict"
-
-    def __init__(self, group: str, pending: int, *, read: bool = False, each_warpgroup: bool = False):
-        flags = {"read": flag(read), "each_warpgroup": flag(each_warpgroup)}
-        super().__init__(properties={"group": StringAttr(group), "pending": IntegerAttr(pending, i64), **flags})
 
     def verify_(self) -> None:
         super().verify_()
@@ -286,9 +257,6 @@ class FenceOp(_Synchronises):
 
     custom_directives: ClassVar = (BareWord,)
     assembly_format = "custom<BareWord>($before) attr-dict"
-
-    def __init__(self, before: str):
-        super().__init__(properties={"before": StringAttr(before)})
 
     def verify_(self) -> None:
         if self.before.data not in FENCES:
@@ -367,25 +335,6 @@ class ScopedBarrierOp(_Synchronises):
     custom_directives: ClassVar = (BareWord,)
     assembly_format = "custom<BareWord>($scope) (`[` $number^ `]`)? attr-dict"
 
-    def __init__(
-        self,
-        scope: str,
-        number: SSAValue | None = None,
-        threads: int | None = None,
-        *,
-        arrive: bool = False,
-        wait: bool = False,
-        mbarriers: bool = False,
-    ):
-        properties = {
-            "scope": StringAttr(scope),
-            "threads": None if threads is None else IntegerAttr(threads, i64),
-            "arrive": flag(arrive),
-            "wait": flag(wait),
-            "mbarriers": flag(mbarriers),
-        }
-        super().__init__(operands=[number], properties=properties)
-
     def verify_(self) -> None:
         scope, every = self.scope.data, frozenset[str]().union(*SCOPES.values())
         if scope not in SCOPES:
@@ -419,7 +368,7 @@ def some_warps(op: Operation) -> int | None:
 
 
 @irdl_op_definition
-class ArriveLastOp(IRDLOperation):
+class ArriveLastOp(WarpOp):
     """Counts the CTAs that execute it, and returns whether this CTA is the last of `of`. The last one sets the counter
     to zero again::
 
@@ -439,9 +388,6 @@ class ArriveLastOp(IRDLOperation):
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     assembly_format = "$counters `[` $number `]` `of` $of attr-dict `:` type($counters)"
-
-    def __init__(self, counters: SSAValue, number: SSAValue, of: SSAValue):
-        super().__init__(operands=[counters, number, of], result_types=[i1])
 
     def verify_(self) -> None:
         counters = memory_of(self.counters)

@@ -44,7 +44,7 @@ from ..isa.tensor_map import ELEMENTS, EXPANDED_UNIT, MOST_RANK, Element, PixelB
 from ..isa.wgmma import UNIT
 from .attributes import BYTE, Memory, element_row, memory_of, same_words
 from .cta import RingType
-from .op_shapes import flag
+from .op_shapes import WarpOp, flag
 from .synchronisation import BarriersType
 from .views import im2col_type
 from .warpgroup import box_bytes, panel_of, verify_tile
@@ -155,7 +155,7 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
 
 
 @irdl_op_definition
-class EncodeTensorMapOp(IRDLOperation):
+class EncodeTensorMapOp(WarpOp):
     """Encodes, on the host, a tensor map of memory for the launches that follow. Its dimensions are those of the memory
     in the given order, slowest first. Elements are contiguous along the last one. If elements share bytes, the map is a
     map of bytes::
@@ -178,21 +178,11 @@ class EncodeTensorMapOp(IRDLOperation):
 
     memory = operand_def(MemRefType)
     dimensions = prop_def(DenseArrayBase.constr(i64))
-    parts = opt_prop_def(IntegerAttr[i64])
     map = result_def(TensorMapType)
+    parts = opt_prop_def(IntegerAttr[i64])
 
     traits = traits_def(Pure())
     assembly_format = "$memory $dimensions (`parts` $parts^)? attr-dict `:` type($memory) `to` type($map)"
-
-    def __init__(self, memory: SSAValue, dimensions: Sequence[int], kind: TensorMapType, parts: int | None = None):
-        super().__init__(
-            operands=[memory],
-            properties={
-                "dimensions": DenseArrayBase.from_list(i64, dimensions),
-                "parts": None if parts is None else IntegerAttr(parts, i64),
-            },
-            result_types=[kind],
-        )
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -366,7 +356,7 @@ def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memo
 
 
 @irdl_op_definition
-class TensorLoadOp(IRDLOperation):
+class TensorLoadOp(WarpOp):
     """Copies a box of a tensor to a tile in shared memory. The coordinates of the box are given slowest first. An
     mbarrier counts its bytes, that of a number or that of a stage of a ring::
 
@@ -402,23 +392,6 @@ class TensorLoadOp(IRDLOperation):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
 
-    def __init__(
-        self,
-        map: SSAValue,
-        coordinates: Sequence[SSAValue],
-        tile: SSAValue,
-        indices: Sequence[SSAValue],
-        barriers: SSAValue,
-        number: SSAValue,
-        by: int = 0,
-        mask: SSAValue | None = None,
-        offsets: Sequence[SSAValue] = (),
-    ):
-        super().__init__(
-            operands=[map, list(coordinates), list(offsets), tile, list(indices), barriers, number, mask],
-            properties={"by": IntegerAttr(by, i64) if by else None},
-        )
-
     assembly_format = (
         "$map `[` $coordinates `]` (`offsets` `[` $offsets^ `]`)? "
         "`to` $tile `[` $indices `]` `,` $barriers `[` $number `]` (`multicast` $mask^)? "
@@ -433,7 +406,7 @@ class TensorLoadOp(IRDLOperation):
 
 
 @irdl_op_definition
-class TensorStoreOp(IRDLOperation):
+class TensorStoreOp(WarpOp):
     """Copies a tile, or the part of it that begins at the indices, to a box of a tensor. The copy is complete after
     `warp.wait bulk`::
 
@@ -457,19 +430,6 @@ class TensorStoreOp(IRDLOperation):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = "$tile `[` $indices `]` `to` $map `[` $coordinates `]` attr-dict `:` type($tile) `to` type($map)"
-
-    def __init__(
-        self,
-        tile: SSAValue,
-        indices: Sequence[SSAValue],
-        map: SSAValue,
-        coordinates: Sequence[SSAValue],
-        *,
-        each_warpgroup: bool = False,
-    ):
-        super().__init__(
-            operands=[tile, list(indices), map, list(coordinates)], properties={"each_warpgroup": flag(each_warpgroup)}
-        )
 
     def verify_(self) -> None:
         if isinstance(kind := self.map.type, TensorMapType):

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import (
-    ArrayAttr,
     DenseArrayBase,
     IndexType,
     IntegerAttr,
     MemRefType,
-    StringAttr,
     UnitAttr,
     i64,
 )
@@ -47,7 +45,7 @@ from .attributes import (
 )
 from .matmul import FACTOR, FactorsOp
 from .memory import CtaTileType
-from .op_shapes import flag, word_properties
+from .op_shapes import FieldValue, word_properties
 
 SUMS = VarConstraint("Sums", base(CtaTileType) | base(FragmentType))
 """The type of C and D: what the CTA holds, or a warp."""
@@ -67,6 +65,12 @@ class GroupScales(NamedTuple):
     m: SSAValue | None = None
     of_rows: SSAValue | None = None
     blocks: tuple[int, int] = (1, 1)
+
+    def fields(self) -> dict[str, FieldValue]:
+        """What an operation with these scales has."""
+        at = [at for at in (self.k, self.n, self.m) if at is not None]
+        own: dict[str, FieldValue] = {"group_scales": self.scales, "group": self.size, "group_at": at}
+        return own if self.of_rows is None else {**own, "row_scales": self.of_rows, "blocks": self.blocks}
 
 
 @irdl_op_definition
@@ -136,20 +140,9 @@ class TileMmaOp(FactorsOp):
     ):
         """`transposed` says whether A and B are transposed. `words` are those of the syntax of `warp.matmul` before the
         types."""
-        at = [] if groups is None else [at for at in (groups.k, groups.n, groups.m) if at is not None]
-        scales, of_rows = (None, None) if groups is None else (groups.scales, groups.of_rows)
-        super().__init__(
-            operands=[a, b, c, list(part), scales, at, of_rows, list(lines)],
-            properties={
-                "types": ArrayAttr([StringAttr(t) for t in types]),
-                **word_properties(words),
-                "transposed_a": flag(transposed[0]),
-                "transposed_b": flag(transposed[1]),
-                "group": None if groups is None else IntegerAttr(groups.size, i64),
-                "blocks": DenseArrayBase.from_list(i64, groups.blocks) if groups and groups.of_rows else None,
-            },
-            result_types=[c.type],
-        )
+        own = {"transposed_a": transposed[0], "transposed_b": transposed[1], "lines": lines}
+        scales = {} if groups is None else groups.fields()
+        super().__init__(a, b, c, part, types=types, **word_properties(words), **own, **scales)
 
     def of_warp(self, c: SSAValue, part: Sequence[SSAValue]) -> TileMmaOp:
         """The same product of a part, [m, n, k], that a warp has as a fragment."""

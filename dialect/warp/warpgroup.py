@@ -14,13 +14,11 @@ from xdsl.dialects.builtin import (
     StringAttr,
     UnitAttr,
     i32,
-    i64,
 )
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     BaseAttr,
-    IRDLOperation,
     ParsePropInAttrDict,
     VarConstraint,
     irdl_op_definition,
@@ -48,7 +46,7 @@ from .attributes import (
     memory_space,
 )
 from .mma import verify_metadata
-from .op_shapes import flag, verify_indices
+from .op_shapes import WarpOp, verify_indices
 from .operands import scale_type
 
 # The instruction of `warp.wgmma`: found by the types of its operands and N, and how its rows may be numbered.
@@ -189,7 +187,7 @@ def descriptor_of(memory: Memory, *, mn_major: bool) -> MatrixDescriptor:
 
 
 @irdl_op_definition
-class WgmmaOp(IRDLOperation):
+class WgmmaOp(WarpOp):
     """D = A * B + C on tiles in shared memory, computed by the four warps of a warpgroup. D is valid after
     `warp.wait wgmma`.
 
@@ -242,7 +240,6 @@ class WgmmaOp(IRDLOperation):
     d = result_def(T)
     kind = opt_prop_def(StringAttr)
     step = opt_prop_def(IntegerAttr)
-    selector = opt_prop_def(IntegerAttr)
     overwrite = opt_prop_def(UnitAttr)
     satfinite = opt_prop_def(UnitAttr)
     negate_a = opt_prop_def(UnitAttr)
@@ -250,6 +247,7 @@ class WgmmaOp(IRDLOperation):
     mn_major_a = opt_prop_def(UnitAttr)
     mn_major_b = opt_prop_def(UnitAttr)
     transposed = opt_prop_def(UnitAttr)
+    selector = opt_prop_def(IntegerAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
@@ -258,31 +256,6 @@ class WgmmaOp(IRDLOperation):
         "attr-dict `:` "
         "type($a) `,` type($b) `,` type($c) (`,` type($e)^)? (`with` type($side_operands)^)?"
     )
-
-    def __init__(
-        self,
-        a: SSAValue,
-        a_indices: Sequence[SSAValue],
-        b: SSAValue,
-        b_indices: Sequence[SSAValue],
-        c: SSAValue,
-        *,
-        overwrite: bool = False,
-        mn_major_a: bool = False,
-        mn_major_b: bool = False,
-        transposed: bool = False,
-        sparse: tuple[SSAValue, int] | None = None,
-        side_operands: Sequence[SSAValue] = (),
-    ):
-        """`sparse` are the metadata of a sparse A, and the selector; `side_operands` tiles of scales or of metadata."""
-        flags = {"overwrite": overwrite, "mn_major_a": mn_major_a, "mn_major_b": mn_major_b}
-        flags["transposed"] = transposed
-        e, chosen = ([], None) if sparse is None else ([sparse[0]], IntegerAttr(sparse[1], i64))
-        super().__init__(
-            operands=[a, list(a_indices), b, list(b_indices), c, e, list(side_operands)],
-            properties={**{name: flag(is_set) for name, is_set in flags.items()}, "selector": chosen},
-            result_types=[c.type],
-        )
 
     def move_to_stages(self, stages: Mapping[SSAValue, SSAValue]) -> None:
         """Makes it read its tiles from the stages of rings, which `stages` maps them to."""

@@ -16,7 +16,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, memory_of, schedule_around
-from ...dialect.warp.cta import ACQUIRE, COMMIT, RELEASE, WAIT, CopyOp, MakeRingOp
+from ...dialect.warp.cta import ACQUIRE, COMMIT, RELEASE, WAIT, CopyOp, MakeRingOp, RingType
 from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure, only_reads
 from ...dialect.warp.synchronisation import CP_ASYNC, CommitOp, WaitOp
 from ..diagnostics import remark
@@ -292,10 +292,10 @@ class Pipeliner:
 
     def _ring(self, index: IndexBuilder) -> tuple[Ring, list[Index]]:
         """The ring, and its state after the first copies were started."""
-        schedule = self.schedule
+        schedule, stages = self.schedule, RingType.of(self.schedule.stages)
         if not self.drifts:
-            return Ring.of(index, MakeRingOp(schedule.stages, ahead=self.prefetch - 1)), [0, self.prefetch]
-        ring = Ring.of(index, MakeRingOp(schedule.stages, schedule.threads, schedule.warps))
+            return Ring.of(index, MakeRingOp(stages, ahead=self.prefetch - 1)), [0, self.prefetch]
+        ring = Ring.of(index, MakeRingOp(stages, schedule.threads, schedule.warps))
         index.insert(BarrierOp())
         return ring, [0, 0, self.prefetch, 1]
 
@@ -336,15 +336,14 @@ class Pipeliner:
                 )
             ]
             inside[0] = inside[0] and copy.until is None
-            packed = "" if copy.packed is None else copy.packed.data
             to, flags = index.values([stage]), bounds_attribute(*inside)
             made = CopyOp(
                 *(memory, at, copy.destination, to),
                 is_async=True,
                 in_bounds=flags,
-                packed=packed,
+                packed=copy.packed,
                 until=until,
-                part=copy.place,
+                part=copy.part,
                 at=[index.again(value, mapped, source.has) for value in copy.at],
                 padded=copy.padded,
             )

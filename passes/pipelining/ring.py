@@ -29,6 +29,7 @@ from ...dialect.warp.synchronisation import (
     CP_ASYNC,
     ArriveOp,
     AwaitOp,
+    BarriersType,
     CommitOp,
     MakeBarriersOp,
     WaitOp,
@@ -257,7 +258,7 @@ class Ring(NamedTuple):
 
     def arrive(self, index: IndexBuilder, step: str, bytes: int = 0) -> PipelineOp:
         """Waits for the stage that it is at, and gives its number."""
-        return index.insert(PipelineOp(step, self.value, bytes=bytes or None, numbered=True))
+        return index.insert(PipelineOp(step, self.value, bytes=bytes or None, number=IndexType()))
 
     def next(self, index: IndexBuilder, stage: Index, parity: Index) -> tuple[Index, Index]:
         """The next stage and its parity, which flips with each round."""
@@ -421,11 +422,11 @@ class MbarrierRing(RewritePattern):
     def match_and_rewrite(self, op: MakeRingOp, rewriter: PatternRewriter) -> None:
         if op.writers is None or op.readers is None:
             return
-        stages, uses, peers = op.ring.type.count.data, list(op.ring.uses), op.peers
+        stages, uses, peers = BarriersType.of(op.ring.type.count.data), list(op.ring.uses), op.peers
         full, empty = (MakeBarriersOp(stages, arrivals.value.data) for arrivals in (op.writers, op.readers))
         full.barriers.name_hint, empty.barriers.name_hint = "full", "empty"
         if OFFSET in op.attributes:
-            for made, first in ((full, 0), (empty, stages * BARRIER_BYTES)):
+            for made, first in ((full, 0), (empty, stages.count.data * BARRIER_BYTES)):
                 made.attributes[OFFSET] = IntegerAttr(offset_of(op) + first, i64)
         rewriter.insert([full, empty])
         for use in uses:

@@ -37,7 +37,7 @@ from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.mlir.nvvm_ops import DECREASE, INCREASE, ElectOp, RegistersOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, enclosing, fragment_of, target_of
-from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
+from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp, RingType
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.synchronisation import (
@@ -162,7 +162,7 @@ class TensorLoop:
         self.index.insert(BarrierOp() if alone else ScopedBarrierOp(CLUSTER, mbarriers=True))
 
     def _make_ring(self, stages: int, writers: int, readers: int, peers: Sequence[SSAValue] = ()) -> Ring:
-        return Ring.of(self.index, MakeRingOp(stages, writers, readers, peers=peers))
+        return Ring.of(self.index, MakeRingOp(RingType.of(stages), writers, readers, peers))
 
     def _ring_of_last(self) -> Ring | None:
         """The ring of what the last products of a turn read, if the loop is rotated: of tiles that only they read one

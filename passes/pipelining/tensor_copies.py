@@ -228,7 +228,7 @@ class TensorCopy(NamedTuple):
             to = index.values([stage, index.add(down, first), index.add(along, second)])
             mask = None if self.share is None else self.share.mask
             copy = TensorLoadOp(
-                *(self.map, index.values(where), tile, to, ring.value, stage), mask=mask, offsets=index.values(offsets)
+                *(self.map, index.values(where), index.values(offsets), tile, to, ring.value, stage, mask)
             )
             index.insert(copy)
 
@@ -459,7 +459,7 @@ class StagedLoads:
                     row, column = (_of_group(before, place, group) for place in load.indices)
                     where = before.values(self.view.coordinates(before, row, column))
                     to = before.values([stage, *self._place(before, number * self.groups + group)])
-                    before.insert(TensorLoadOp(self.map, where, self.tile, to, ring.value, stage))
+                    before.insert(TensorLoadOp(self.map, where, (), self.tile, to, ring.value, stage))
             ring.step(before, FILLED)
         for number, load in enumerate(self.loads):
             at = index.values([0, *self.places[number % self.each]])

@@ -20,7 +20,7 @@ from ...dialect.layouts.tensor_memory import METADATA_BLOCK
 from ...dialect.mlir.gpu import ClusterBlockIdOp, FuncOp, SubgroupIdOp
 from ...dialect.mlir.nvvm_ops import ElectOp
 from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, enclosing, fragment_of, memory_of, target_of
-from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
+from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp, RingType
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, alike, is_zero
 from ...dialect.warp.memory import LoadOp, StoreOp
@@ -202,7 +202,7 @@ class _Sums(TensorProducts):
         self.side_operands = {
             tile: self.allocated(memory_of(tile).element_type, *shape) for tile, shape in side_operands
         }
-        self.ring = Ring.of(self.start, MakeRingOp(self.buffers, 1, self.ctas * self.warps))
+        self.ring = Ring.of(self.start, MakeRingOp(RingType.of(self.buffers), 1, self.ctas * self.warps))
         self.end_of_kernel.insert(memref.DeallocOp.get(self.sums))
 
     def _beside_shape(self, product: WgmmaOp, tile: SSAValue) -> list[int]:
@@ -312,7 +312,8 @@ class AttentionProducts(TensorProducts):
         self.scores, self.outputs, self.operands = (
             self.allocated(kind.element_type, self.groups, *kind.shape) for kind in kinds
         )
-        self.full, self.done = (Ring.of(self.start, MakeRingOp(self.groups, 1, WARPS)) for _ in range(2))
+        groups = RingType.of(self.groups)
+        self.full, self.done = (Ring.of(self.start, MakeRingOp(groups, 1, WARPS)) for _ in range(2))
         self.end_of_kernel.insert(memref.DeallocOp.get(self.scores))
 
     # The warp that multiplies

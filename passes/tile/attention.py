@@ -470,7 +470,7 @@ class AttentionBuilder:
         if self.op.lse is not None:
             lse = mapped(index, self._logarithm, state.largest, state.sum)
             rows = bounds_attribute(self.scores.inside("m"), True)
-            index.insert(StoreOp(lse, self.op.lse, index.values([self.row, 0]), rows))
+            index.insert(StoreOp(lse, self.op.lse, index.values([self.row, 0]), in_bounds=rows))
         inverse = mapped(index, self._inverse, state.sum)
         schedule, through, function = ScheduleAttr(part_schedule(self.values.schedule)), None, self.op.function
         if function is not None:
@@ -489,7 +489,7 @@ class AttentionBuilder:
             if not isinstance(left, int) or left < self.read.values.n or not self.read.values.is_known("n"):
                 at = index.values([self.row, left])
                 end = EpilogueOp(
-                    times(index, part, inverse), self.op.o, at, in_bounds=self.values.in_bounds, through=through
+                    times(index, part, inverse), at, d=self.op.o, in_bounds=self.values.in_bounds, through=through
                 )
                 end.attributes[ScheduleAttr.name] = schedule
                 end.location = self.op.location

@@ -162,9 +162,9 @@ class GradientBuilder:
         memory = self._matrix(index, vector, place)
         if row is None:
             where = index.values([0, at])
-            load = LoadOp(memory, where, kind, bounds_attribute(True, inside), along="columns")
+            load = LoadOp(memory, where, kind, in_bounds=bounds_attribute(True, inside), along="columns")
         else:
-            load = LoadOp(memory, index.values([at, 0]), kind, bounds_attribute(inside, True))
+            load = LoadOp(memory, index.values([at, 0]), kind, in_bounds=bounds_attribute(inside, True))
         return index.insert(load).fragment
 
     @staticmethod
@@ -265,7 +265,7 @@ class GradientBuilder:
                 continue
             if self.scales_sums and name != "dV":
                 part = _scaled(index, part, self.scale)
-            end = EpilogueOp(part, to, index.values([self.row, left]), in_bounds=tiling.in_bounds)
+            end = EpilogueOp(part, index.values([self.row, left]), d=to, in_bounds=tiling.in_bounds)
             end.attributes[ScheduleAttr.name] = schedule
             end.location = self.op.location
             index.insert(end)

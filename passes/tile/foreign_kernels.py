@@ -270,7 +270,7 @@ class ReadFragments(RewritePattern):
         if not zero and not all(each.value.data for each in read.in_bounds):
             fail(read, "vector.transfer_read is lowered with a padding of zero, or in_bounds = [true, true]")
         memory, indices, bounds = _matrix(read, SWAPPED in op.attributes, rewriter)
-        rewriter.replace(op, LoadOp(memory, indices, kind, bounds))
+        rewriter.replace(op, LoadOp(memory, indices, kind, in_bounds=bounds))
 
 
 def _matrix(
@@ -304,7 +304,7 @@ class WriteFragments(RewritePattern):
         if (fragment := _fragment(op.vector)) is None:
             return
         memory, indices, bounds = _matrix(op, False, rewriter)
-        rewriter.replace(op, StoreOp(fragment, memory, indices, bounds))
+        rewriter.replace(op, StoreOp(fragment, memory, indices, in_bounds=bounds))
 
 
 class CarryFragments(RewritePattern):

@@ -427,7 +427,7 @@ class BlockScaledProduct(WarpgroupProduct):
                     of_block = index.minimum(of_block, size - 1)  # of a tile that makes a cluster whole
                 at.append(index.value(of_block))
             matrix = index.insert(view.at(at, *along)).matrix
-            load = LoadOp(matrix, index.values(where), kind, bounds_attribute(*inside))
+            load = LoadOp(matrix, index.values(where), kind, in_bounds=bounds_attribute(*inside))
             fragments.append(index.insert(load).fragment)
         return fragments
 

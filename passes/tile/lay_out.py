@@ -175,7 +175,9 @@ def _copy_blocks(copy: CopyOp, blocks: BlocksAttr, packed: SSAValue) -> None:
     for part in range(parts):
         block = index.add(index.mul(index.add(down, part), blocks.along), index.div(column, order.columns))
         where = index.values([index.mul(block, order.threads), 0])
-        index.insert(CopyOp(packed, where, copy.destination, in_bounds=copy.in_bounds, part=TilePart(part, parts)))
+        index.insert(
+            CopyOp(packed, where, copy.destination, in_bounds=copy.in_bounds, part=TilePart(part, parts).property)
+        )
     Rewriter.erase_op(copy)
     if isinstance(view, MatrixOp) and not view.matrix.uses:
         Rewriter.erase_op(view)

@@ -192,8 +192,8 @@ class OperandTiles(Generic[ProductT]):
         for number, each in enumerate(matrices):
             copied, part = source or matrix_of(index, each, at), TilePart(number, count, int(self.in_memory[1] == "n"))
             near, padded = self._padding(index, copied) if PADDED in product.op.attributes else ((), None)
-            index.insert(CopyOp(copied, where, tile, in_bounds=inside, packed=self.packed, until=until, part=part,
-                                at=near, padded=padded))  # fmt: skip
+            index.insert(CopyOp(copied, where, tile, in_bounds=inside, packed=self.packed, until=until, at=near,
+                                part=part.property, padded=padded))  # fmt: skip
 
     def _padding(
         self: OperandTiles[Product], index: IndexBuilder, copied: SSAValue
@@ -221,7 +221,7 @@ class OperandTiles(Generic[ProductT]):
             panel = index.add(index.div(at["n"], order.rows), number)
             block = index.add(index.mul(panel, product.k // order.columns), index.div(at["k"], order.columns))
             where = index.values([index.mul(block, BLOCK_LINES), 0])
-            index.insert(CopyOp(product.b.value, where, tile, in_bounds=inside, part=TilePart(number, count)))
+            index.insert(CopyOp(product.b.value, where, tile, in_bounds=inside, part=TilePart(number, count).property))
 
 
 def copies_done(index: IndexBuilder, schedule: Schedule) -> None:

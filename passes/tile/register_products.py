@@ -92,7 +92,8 @@ class WarpgroupProduct(Multiplication):
                 factors, along = factors[::-1], along[::-1]
             flags = {"mn_major_a": along[0], "mn_major_b": along[1], "transposed": exchanged}
             flags["overwrite"] = first and not number
-            op = WgmmaOp(*factors[0], *factors[1], accumulator, **flags, sparse=chosen, side_operands=side)
+            metadata = {} if chosen is None else {"e": chosen[0], "selector": chosen[1]}
+            op = WgmmaOp(*factors[0], *factors[1], accumulator, **flags, **metadata, side_operands=side)
             if side:
                 op.step = IntegerAttr(number, i64)
             if kind := self.op.variant.kind:
@@ -145,7 +146,9 @@ class LineTiles:
                 begin = index.mul(index.div(first, SCALES_OF_UNIT), SCALES_OF_UNIT)
                 where = [index.add(index.div(place, line.block), part), begin]
             into = TilePart(part, line.parts)
-            index.insert(CopyOp(source, index.values(where), tile, in_bounds=bounds_attribute(False, False), part=into))
+            index.insert(
+                CopyOp(source, index.values(where), tile, in_bounds=bounds_attribute(False, False), part=into.property)
+            )
 
 
 # Products of warpgroups with an operand in registers, changed on its way there: `in_registers` of a schedule.
@@ -290,7 +293,7 @@ def group_scales(
     inside = columns % schedule.cta[1] == 0
     bounds = bounds_attribute(inside and along == "rows", inside and along == "columns")
     matrix, where = index.insert(row).matrix, [index.value(0), start]
-    return index.insert(LoadOp(matrix, where, kind, bounds, along=along)).fragment
+    return index.insert(LoadOp(matrix, where, kind, in_bounds=bounds, along=along)).fragment
 
 
 def shape_of_scales(product: Multiplication, groups: GroupScales) -> tuple[int, int]:

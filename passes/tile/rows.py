@@ -21,7 +21,15 @@ from ...dialect.warp.elements import IndexOp, shape_of
 from ...dialect.warp.fragments import ConstantOp, Kind, ReduceOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.rows import RowsOp
-from ...dialect.warp.synchronisation import CLUSTER, ArriveOp, AwaitOp, MakeBarriersOp, ScopedBarrierOp, has_clusters
+from ...dialect.warp.synchronisation import (
+    CLUSTER,
+    ArriveOp,
+    AwaitOp,
+    BarriersType,
+    MakeBarriersOp,
+    ScopedBarrierOp,
+    has_clusters,
+)
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, expanded
@@ -364,7 +372,7 @@ class RowJoin:
             return RowJoin(share, copies)
         rows = [element_row(each.result.type) for each in op.body.block.ops if isinstance(each, ReduceOp)]
         sent = [0 if row is None else row.bits // BYTE * share.warps * share.ctas for row in rows]
-        full = index.insert(MakeBarriersOp(copies * len(sent), 1)).barriers
+        full = index.insert(MakeBarriersOp(BarriersType.of(copies * len(sent)), 1)).barriers
         for number, size in enumerate(sent * copies):
             index.insert(ArriveOp(full, index.value(number), bytes=size))
         index.insert(ScopedBarrierOp(CLUSTER, arrive=True, mbarriers=True))
@@ -394,8 +402,9 @@ class RowJoin:
                 index.insert(StoreOp(column, memory, index.values([copy, warp])))
                 continue
             own = index.values([copy, index.add(index.mul(index.insert(ClusterBlockIdOp()).result, warps), warp)])
-            counted.append((self.full, index.value(index.add(index.mul(copy, len(self.sent)), self.reduced))))
-            index.insert(StoreOp(column, memory, own, counted=counted[-1]))
+            full, number = self.full, index.value(index.add(index.mul(copy, len(self.sent)), self.reduced))
+            counted.append((full, number))
+            index.insert(StoreOp(column, memory, own, barriers=full, number=number))
             self.reduced += 1
         if self.full is None:
             index.insert(BarrierOp())

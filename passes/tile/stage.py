@@ -97,7 +97,7 @@ class StageBuilder:
         index, product = self.index, self.product
         if product.c is not None and not self.last:
             where = index.values([self.m, self.n])
-            return index.insert(LoadOp(product.c.value, where, kind, self.tiling.in_bounds)).fragment
+            return index.insert(LoadOp(product.c.value, where, kind, in_bounds=self.tiling.in_bounds)).fragment
         start = product.initial or 0.0
         element = self.tiling.row.element("c")
         if abs(start) > element.largest and math.isfinite(start):
@@ -172,7 +172,8 @@ class StageBuilder:
     def _store(self, sums: SSAValue) -> None:
         product, op = self.product, self.product.op
         epilogue = EpilogueOp(
-            *(sums, product.d.value, self.index.values([self.m, self.n])),
+            *(sums, self.index.values([self.m, self.n])),
+            d=product.d.value,
             c=product.c.value if product.c is not None and self.last else None,
             in_bounds=self.tiling.in_bounds,
             through=self._epilogue(),

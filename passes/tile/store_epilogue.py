@@ -48,7 +48,7 @@ def load(
 ) -> SSAValue:
     """The fragment of a matrix of D's shape at (m, n)."""
     stored = kind.with_element(held_type(memory))
-    return index.insert(LoadOp(memory, index.values([m, n]), stored, in_bounds)).fragment
+    return index.insert(LoadOp(memory, index.values([m, n]), stored, in_bounds=in_bounds)).fragment
 
 
 def held_type(memory: SSAValue) -> TypeAttribute:
@@ -154,7 +154,9 @@ class EpilogueOperands:
     def _vector(self, operand: PlacedOperand, start: Index) -> SSAValue:
         kind, (loop,) = self.part.with_element(held_type(operand.value)), operand.loops
         where = [self.index.value(start)]
-        return self.index.insert(LoadOp(operand.value, where, kind, self.in_bounds, along=AXES[loop])).fragment
+        return self.index.insert(
+            LoadOp(operand.value, where, kind, in_bounds=self.in_bounds, along=AXES[loop])
+        ).fragment
 
 
 def _repeats(memory: SSAValue) -> bool:
@@ -295,7 +297,7 @@ class Ending:
                     upcoming = self._load(row + self.rows)
                 results = results if self.first else self._exchanged(results)
                 at = index.values([index.add(self.m, row), self.n])
-                index.insert(StoreOp(results, self.op.d, at, self.op.in_bounds))
+                index.insert(StoreOp(results, self.op.d, at, in_bounds=self.op.in_bounds))
             self.index = self.operands.index = outside
             if row < last and not early:
                 upcoming = self._load(row + self.rows)

@@ -276,9 +276,9 @@ class TraversalKernel:
         turned = self.traversal.turned.get(place.value)
         kind = kind.with_layout(turned) if turned else kind
         where, bounds = [self.row, index.value(at)], self.traversal.bounds(place)
-        loaded = index.insert(LoadOp(view, where, kind, bounds)).fragment
+        loaded = index.insert(LoadOp(view, where, kind, in_bounds=bounds)).fragment
         if number in self.compared:
-            high = index.insert(LoadOp(self.compared[number], where, kind, bounds)).fragment
+            high = index.insert(LoadOp(self.compared[number], where, kind, in_bounds=bounds)).fragment
             loaded = mapped(index, _nearest, loaded, high)
         if not turned:
             return loaded
@@ -289,10 +289,10 @@ class TraversalKernel:
     def store(self, index: IndexBuilder, number: int, value: SSAValue, at: Index) -> None:
         """Stores a fragment of an output, from a column on."""
         where, bounds = [self.row, index.value(at)], self.traversal.bounds(self.traversal.outputs[number])
-        index.insert(StoreOp(value, self.outputs[number], where, bounds))
+        index.insert(StoreOp(value, self.outputs[number], where, in_bounds=bounds))
         if number in self.high_words:
             signs = mapped(index, lambda x: arith.ShRSIOp(x[0], integer(SIGN_BIT)).result, value)
-            index.insert(StoreOp(signs, self.high_words[number], where, bounds))
+            index.insert(StoreOp(signs, self.high_words[number], where, in_bounds=bounds))
 
     def _origin(self) -> dict[int, Index]:
         """Where this warp's tile starts, by loop."""

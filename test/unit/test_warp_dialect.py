@@ -209,7 +209,7 @@ def test_constructors_build_what_verifies() -> None:
     acc = fragment(row, "c")
     matrix = value(MemRefType(acc.element_type, [64, 64]))
     zero = ConstantOp(FloatAttr(0.0, float_type(row.c)), acc)
-    load = LoadOp(matrix, index, acc, bounds_attribute(True, False))
+    load = LoadOp(matrix, index, acc, in_bounds=bounds_attribute(True, False))
     total = ElementwiseOp(Kind.Add, zero.fragment, load.fragment)
     wide = ConvertOp(total.fragment, Float32Type())
     tile = value(MemRefType(acc.element_type, [3, 16, 64], SwizzleAttr(128), SHARED))

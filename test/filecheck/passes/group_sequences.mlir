@@ -5,7 +5,7 @@
 
 // CHECK:      func.func @sequences(%Q: memref<96x64xf16>, %ends: memref<3xi32>, %O: memref<96x64xf16>, %lse: memref<96xf32>) {
 // CHECK-NOT:  scf.for
-// CHECK:      warp.attention %Q, %Q, %Q into %O {scale = 1.250000e-01 : f32, diagonal = 0 : i64, lse_map = affine_map<(d0, d1, d2, d3) -> (d0)>, indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d0, d2)>, affine_map<(d0, d1, d2, d3) -> (d1, d2)>, affine_map<(d0, d1, d2, d3) -> (d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d3)>]} : memref<96x64xf16>, memref<96x64xf16>, memref<96x64xf16>, memref<96x64xf16> lse %lse : memref<96xf32> grouped %ends : memref<3xi32>
+// CHECK:      warp.attention %Q, %Q, %Q into %O {scale = 1.250000e-01 : f32, diagonal = 0 : i64, indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d0, d2)>, affine_map<(d0, d1, d2, d3) -> (d1, d2)>, affine_map<(d0, d1, d2, d3) -> (d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d3)>], lse_map = affine_map<(d0, d1, d2, d3) -> (d0)>} : memref<96x64xf16>, memref<96x64xf16>, memref<96x64xf16>, memref<96x64xf16> lse %lse : memref<96xf32> grouped %ends : memref<3xi32>
 #q = affine_map<(m, n, d, e) -> (m, d)>
 #k = affine_map<(m, n, d, e) -> (n, d)>
 #v = affine_map<(m, n, d, e) -> (n, e)>

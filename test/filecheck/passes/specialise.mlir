@@ -56,7 +56,7 @@ func.func @f(%A: memref<200x136xbf16>, %B: memref<136x264xbf16>, %C: memref<200x
 // CHECK-NEXT: scf.if [[LAST]] {
 // CHECK-NEXT: warp.arrive %empty
 // Results go by way of shared memory, a panel at a time.
-// CHECK: warp.wait bulk 1 {read
+// CHECK: warp.wait bulk 1 {each_warpgroup, read}
 // CHECK-NEXT: warp.barrier cta
 // CHECK: warp.store {{.*}}matrices = "x4"
 // CHECK-NEXT: warp.fence async_proxy
