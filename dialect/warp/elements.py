@@ -162,7 +162,7 @@ def verify_map(name: str, loops: tuple[int, int], map_: AffineMap, outer: int, b
 
 
 @irdl_op_definition
-class YieldOp(IRDLOperation):
+class YieldOp(WarpOp):
     """Ends a region on elements, and yields the element of each result: `warp.yield %y : bf16`."""
 
     name = "warp.yield"
@@ -173,7 +173,7 @@ class YieldOp(IRDLOperation):
     assembly_format = "$elements attr-dict `:` type($elements)"
 
     def __init__(self, *elements: SSAValue):
-        super().__init__(operands=[list(elements)])
+        super().__init__(elements)
 
 
 def yielded(region: Region) -> SSAValue:
@@ -259,7 +259,7 @@ def is_approximate(op: Operation) -> bool:
 
 
 @irdl_op_definition
-class IndexOp(IRDLOperation):
+class IndexOp(WarpOp):
     """The index of an element along a loop of the product: `%row = warp.index 0 : i32`.
 
     It is used in the region of `warp.pointwise`. The loop must be one that indexes D, for a product, or the scores, for
@@ -283,7 +283,7 @@ class IndexOp(IRDLOperation):
     def __init__(self, loop: int, start: SSAValue | None = None, fragment: FragmentType | None = None):
         """`fragment` has the layout of the result, of any elements."""
         kind = i32 if fragment is None else fragment.with_element(i32)
-        super().__init__(operands=[start], properties={"loop": IntegerAttr(loop, i64)}, result_types=[kind])
+        super().__init__(loop, start, kind)
 
     def verify_(self) -> None:
         kind = self.result.type
@@ -361,7 +361,7 @@ class PointwiseType(ParametrizedAttribute, TypeAttribute):
 
 
 @irdl_op_definition
-class PointwiseOp(IRDLOperation):
+class PointwiseOp(WarpOp):
     """A function of an element of a result and of one element of each operand. Another operation applies it to each
     element::
 
@@ -393,12 +393,7 @@ class PointwiseOp(IRDLOperation):
 
     def __init__(self, inputs: Sequence[tuple[SSAValue, AffineMap]], body: Region):
         """`inputs` are operands with their maps."""
-        super().__init__(
-            operands=[[value for value, _ in inputs]],
-            properties={"indexing_maps": ArrayAttr([AffineMapAttr(map_) for _, map_ in inputs])},
-            regions=[body],
-            result_types=[PointwiseType()],
-        )
+        super().__init__([value for value, _ in inputs], [map_ for _, map_ in inputs], body)
 
     @property
     def placed(self) -> list[tuple[SSAValue, AffineMap]]:

@@ -10,7 +10,6 @@ from xdsl.ir import Attribute, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    IRDLOperation,
     ParsePropInAttrDict,
     base,
     irdl_op_definition,
@@ -141,7 +140,7 @@ class EpilogueOp(WithEpilogue):
 
 
 @irdl_op_definition
-class SubfragmentOp(IRDLOperation):
+class SubfragmentOp(WarpOp):
     """Selects some base tiles of a fragment. It emits no instruction, for each lane already has the registers::
 
         %top = warp.subfragment %d[16, 0] : !warp.fragment<acc, 64x64xf32, ...> to !warp.fragment<acc, 16x64xf32, ...>
@@ -159,8 +158,7 @@ class SubfragmentOp(IRDLOperation):
     assembly_format = "$source `` $offsets attr-dict `:` type($source) `to` type($fragment)"
 
     def __init__(self, source: SSAValue, offsets: tuple[int, int], shape: tuple[int, int]):
-        part, at = fragment_of(source).with_shape(*shape), DenseArrayBase.from_list(i64, offsets)
-        super().__init__(operands=[source], properties={"offsets": at}, result_types=[part])
+        super().__init__(source, offsets, fragment_of(source).with_shape(*shape))
 
     @property
     def at(self) -> tuple[int, ...]:
@@ -179,7 +177,7 @@ class SubfragmentOp(IRDLOperation):
 
 
 @irdl_op_definition
-class StackOp(IRDLOperation):
+class StackOp(WarpOp):
     """Puts the rows of two fragments that lie alike below each other. It emits no instruction, like
     `warp.subfragment`, which takes them apart again::
 
@@ -196,7 +194,7 @@ class StackOp(IRDLOperation):
     assembly_format = "$top `,` $bottom attr-dict `:` type($top) `,` type($bottom) `to` type($fragment)"
 
     def __init__(self, top: SSAValue, bottom: SSAValue):
-        super().__init__(operands=[top, bottom], result_types=[_stacked(fragment_of(top), fragment_of(bottom))])
+        super().__init__(top, bottom, _stacked(fragment_of(top), fragment_of(bottom)))
 
     def verify_(self) -> None:
         top, bottom = fragment_of(self.top), fragment_of(self.bottom)

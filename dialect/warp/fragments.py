@@ -14,7 +14,6 @@ from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, MemRef
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Operation, SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
-    IRDLOperation,
     ParsePropInAttrDict,
     base,
     irdl_attr_definition,
@@ -45,7 +44,7 @@ from .attributes import (
     memory_space,
 )
 from .memory import CtaTileType
-from .op_shapes import FragmentChange, TypeOfOptional, WarpOp, verify_one_warp
+from .op_shapes import TypeOfOptional, WarpOp, verify_one_warp
 from .stored import StoredIntegers
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def is_zero(fragment: SSAValue) -> bool:
 
 
 @irdl_op_definition
-class ElementwiseOp(IRDLOperation):
+class ElementwiseOp(WarpOp):
     """Applies one operation to each element: `%r = warp.elementwise add %x, %y : !warp.fragment<...>`.
 
     The result is rounded once, to nearest even. `max` and `min` return the number when one operand is NaN. Source: PTX
@@ -140,7 +139,7 @@ class ElementwiseOp(IRDLOperation):
     assembly_format = "$kind $inputs attr-dict `:` type($inputs) `->` type($fragment)"
 
     def __init__(self, kind: Kind, *inputs: SSAValue):
-        super().__init__(operands=[inputs], properties={"kind": KindAttr(kind)}, result_types=[inputs[0].type])
+        super().__init__(KindAttr(kind), inputs, inputs[0].type)
 
     def verify_(self) -> None:
         kind, types = self.kind.data, [value.type for value in self.inputs]
@@ -154,7 +153,7 @@ class ElementwiseOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ConvertOp(FragmentChange):
+class ConvertOp(WarpOp):
     """Converts each element to another type, rounding to nearest even: `%h = warp.convert %f : ... to ...`. Of 8-bit
     floats the largest stands for finite numbers beyond it.
 
@@ -166,10 +165,14 @@ class ConvertOp(FragmentChange):
 
     name = "warp.convert"
 
+    input = operand_def(FragmentType)
+    fragment = result_def(FragmentType)
     stored = opt_prop_def(StringAttr)
     zero = opt_prop_def(IntegerAttr)
 
+    traits = traits_def(Pure())
     irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
 
     def __init__(
         self,
@@ -178,10 +181,9 @@ class ConvertOp(FragmentChange):
         stored: StoredIntegers | None = None,
         layout: Layout | None = None,
     ):
-        properties = {} if stored is None else stored.properties()
         kind = fragment_of(value).with_element(element_type)
         kind = kind if layout is None else kind.with_layout(layout)
-        super().__init__(value, kind, properties)
+        super().__init__(value, kind, **({} if stored is None else stored.properties()))
 
     @property
     def integers(self) -> StoredIntegers | None:
@@ -257,7 +259,7 @@ def is_column_of(kind: FragmentType, fragment: FragmentType) -> bool:
 
 
 @irdl_op_definition
-class ReduceOp(IRDLOperation):
+class ReduceOp(WarpOp):
     """Reduces each row of a fragment to one element, or to a partial result for each lane that has elements of the
     row::
 
@@ -286,7 +288,7 @@ class ReduceOp(IRDLOperation):
 
     def __init__(self, kind: Kind, value: SSAValue, *, parts: bool = False):
         result = column_of(value.type, parts=parts) if isinstance(value.type, FragmentType) else value.type
-        super().__init__(operands=[value], properties={"kind": KindAttr(kind)}, result_types=[result])
+        super().__init__(KindAttr(kind), value, result)
 
     def verify_(self) -> None:
         source, result = self.input.type, self.result.type
@@ -318,7 +320,7 @@ class ScratchEffects(MemoryEffect):
 
 
 @irdl_op_definition
-class ConvertLayoutOp(IRDLOperation):
+class ConvertLayoutOp(WarpOp):
     """Converts a fragment to another layout, and to another role if the type of the result has one::
 
         %a = warp.convert_layout %p : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
@@ -345,9 +347,9 @@ class ConvertLayoutOp(IRDLOperation):
     name = "warp.convert_layout"
 
     input = operand_def(FragmentType)
+    fragment = result_def(FragmentType)
     scratch = opt_operand_def(MemRefType)
     columns = opt_prop_def(DenseArrayBase.constr(i64))
-    fragment = result_def(FragmentType)
 
     traits = traits_def(ScratchEffects())
     irdl_options = (ParsePropInAttrDict(),)
@@ -356,12 +358,6 @@ class ConvertLayoutOp(IRDLOperation):
         "$input (`via` $scratch^)? attr-dict `:` type($input) custom<TypeOfOptional>(`via`, type($scratch))"
         " `to` type($fragment)"
     )
-
-    def __init__(
-        self, value: SSAValue, fragment: FragmentType, scratch: SSAValue | None = None, columns: Sequence[int] = ()
-    ):
-        order = DenseArrayBase.from_list(i64, list(columns)) if columns else None
-        super().__init__(operands=[value, scratch], properties={"columns": order}, result_types=[fragment])
 
     @staticmethod
     def to(

@@ -10,7 +10,6 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, Stri
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    IRDLOperation,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -30,7 +29,7 @@ from ..isa.form import ProductForm, Shape
 from ..isa.mma import Mma
 from ..layouts.layout import Labels, Layout, disagreement, labels, origins
 from .attributes import SCALES, FragmentType, fragment_of, type_of_element
-from .op_shapes import WORDS, parse_words, verify_target, word_of, word_properties
+from .op_shapes import WORDS, WarpOp, parse_words, verify_target, word_of, word_properties
 
 
 class Key(NamedTuple):
@@ -119,7 +118,7 @@ def _key(row: Mma) -> Key:
 
 
 @irdl_op_definition
-class MmaOp(IRDLOperation):
+class MmaOp(WarpOp):
     """D = A * B + C, with A m x k, B k x n and C, D m x n fragments of a warp.
 
     The shape, the element types of the operands, and further words determine the instruction. The sizes of the
@@ -178,16 +177,9 @@ class MmaOp(IRDLOperation):
     ):
         """`words` are those of the text. `sparse` are the metadata of a sparse A and the sparsity selector. `result` is
         the type of D where it is not that of C."""
-        properties: dict[str, Attribute] = {"shape": StringAttr(str(shape)), **word_properties(words)}
-        if sparse is not None:
-            properties["selector"] = IntegerAttr(sparse[1], i64)
-        if selectors:
-            properties["selectors"] = DenseArrayBase.from_list(i64, list(selectors))
-        super().__init__(
-            operands=[a, b, c, [sparse[0]] if sparse else [], list(scales)],
-            properties=properties,
-            result_types=[c.type if result is None else result],
-        )
+        e, selector = (None, None) if sparse is None else sparse
+        own = {"scales": scales, "selectors": selectors, "d": c.type if result is None else result}
+        super().__init__(a, b, c, e, shape=str(shape), selector=selector, **word_properties(words), **own)
 
     @classmethod
     def find(cls, key: Key) -> Mma | None:

@@ -27,9 +27,6 @@ from xdsl.irdl import (
     OptionalDef,
     ResultDef,
     VerificationContext,
-    operand_def,
-    result_def,
-    traits_def,
 )
 from xdsl.irdl.declarative_assembly_format import (
     AttributeVariable,
@@ -43,7 +40,7 @@ from xdsl.irdl.declarative_assembly_format import (
 )
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
-from xdsl.traits import MemoryEffectKind, Pure, get_effects, is_side_effect_free
+from xdsl.traits import MemoryEffectKind, get_effects, is_side_effect_free
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, Form
@@ -237,8 +234,6 @@ def _inferred(result: ResultDef, given: Mapping[str, Any], definition: OpDef) ->
 
 # Shapes that many operations have: their operands, result, effect and text.
 
-Properties: TypeAlias = Mapping[str, Attribute | None]
-
 
 def flag(present: bool) -> UnitAttr | None:
     """The property of an optional keyword."""
@@ -328,19 +323,6 @@ class TilePart(NamedTuple):
 
 
 WHOLE_TILE = TilePart()
-
-
-class FragmentChange(IRDLOperation, ABC):
-    """A fragment that becomes another: `%b = NAME %a : TYPE to TYPE`."""
-
-    input = operand_def(FragmentType)
-    fragment = result_def(FragmentType)
-
-    traits = traits_def(Pure())
-    assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
-
-    def __init__(self, value: SSAValue, fragment: FragmentType, properties: Properties | None = None):
-        super().__init__(operands=[value], properties=properties or {}, result_types=[fragment])
 
 
 # Fragments and memory.

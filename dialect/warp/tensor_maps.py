@@ -21,7 +21,6 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    IRDLOperation,
     ParsePropInAttrDict,
     base,
     irdl_attr_definition,
@@ -44,7 +43,7 @@ from ..isa.tensor_map import ELEMENTS, EXPANDED_UNIT, MOST_RANK, Element, PixelB
 from ..isa.wgmma import UNIT
 from .attributes import BYTE, Memory, element_row, memory_of, same_words
 from .cta import RingType
-from .op_shapes import WarpOp, flag
+from .op_shapes import WarpOp
 from .synchronisation import BarriersType
 from .views import im2col_type
 from .warpgroup import box_bytes, panel_of, verify_tile
@@ -209,7 +208,7 @@ class EncodeTensorMapOp(WarpOp):
 
 
 @irdl_op_definition
-class Im2colOp(IRDLOperation):
+class Im2colOp(WarpOp):
     """Images as a matrix for each tap of a filter. It has a row for each pixel of the result, in the order of images
     and of pixels in them, and a column for each channel::
 
@@ -262,15 +261,8 @@ class Im2colOp(IRDLOperation):
         joined: bool = False,
         groups: int = 0,
     ):
-        numbers = {"taps": taps, "pixels": pixels, "steps": steps, "dilations": dilations, "low": low}
-        properties = {name: DenseArrayBase.from_list(i64, list(values)) for name, values in numbers.items()}
-        super().__init__(
-            operands=[memory],
-            properties={**properties, "joined": flag(joined), "groups": IntegerAttr(groups, i64) if groups else None},
-            result_types=[
-                im2col_type(memory_of(memory), *(taps, pixels, steps, dilations), joined=joined, groups=groups)
-            ],
-        )
+        matrix = im2col_type(memory_of(memory), taps, pixels, steps, dilations, joined=joined, groups=groups)
+        super().__init__(memory, taps, pixels, steps, dilations, low, joined, groups or None, matrix)
 
     @property
     def channels(self) -> int:

@@ -10,7 +10,6 @@ from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    IRDLOperation,
     ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
@@ -25,7 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.form import SCALES_OF_WORD
 from ..layouts.layout import LANES
 from .attributes import BYTE, TENSOR_SPACE, Memory, element_row, memory_of, memory_space
-from .op_shapes import verify_target
+from .op_shapes import WarpOp, verify_target
 from .operands import scale_type
 from .synchronisation import in_pairs
 from .warpgroup import WgmmaOp, descriptor_of, find_row, multiplied, verify_tile
@@ -39,7 +38,7 @@ WORD_BITS = 32
 
 
 @irdl_op_definition
-class TensorMmaOp(IRDLOperation):
+class TensorMmaOp(WarpOp):
     """D = A * B + D on tiles in shared memory, with D in tensor memory. One thread of the warpgroup starts the product.
     It has ended when a barrier of `warp.arrive` with `products` has::
 
@@ -98,13 +97,9 @@ class TensorMmaOp(IRDLOperation):
     ):
         """The product of warpgroups with tiles that begin at `places`, with D in tensor memory. It also reads
         `side_operands`. `a` is A in tensor memory, if it is there."""
-        super().__init__(
-            operands=[
-                *(product.a if a is None else a, places[0], product.b, places[1], d, number),
-                *(list(side_operands), stage if side_operands else None, adds),
-            ],
-            properties={name: product.properties.get(name) for name in ("mn_major_a", "mn_major_b", "kind", "step")},
-        )
+        factors = (product.a if a is None else a, places[0], product.b, places[1])
+        said = {name: product.properties.get(name) for name in ("mn_major_a", "mn_major_b", "kind", "step")}
+        super().__init__(*factors, d, number, side_operands, stage if side_operands else None, adds, **said)
 
     def major(self, role: str) -> bool:
         """Whether operand "a" or "b" lies along M or N."""

@@ -16,7 +16,6 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    IRDLOperation,
     ParsePropInAttrDict,
     VarConstraint,
     base,
@@ -45,7 +44,7 @@ from .attributes import (
 )
 from .matmul import FACTOR, FactorsOp
 from .memory import CtaTileType
-from .op_shapes import FieldValue, word_properties
+from .op_shapes import FieldValue, WarpOp, word_properties
 
 SUMS = VarConstraint("Sums", base(CtaTileType) | base(FragmentType))
 """The type of C and D: what the CTA holds, or a warp."""
@@ -266,7 +265,7 @@ LANES = 32
 
 
 @irdl_op_definition
-class SumSlicedKOp(IRDLOperation):
+class SumSlicedKOp(WarpOp):
     """Adds the partial sums of the slices of a CTA. Each slice gets a part of the total.
 
     The warps of a CTA form `slices` groups of equal size, one after the other. Warps at the same position in their
@@ -307,9 +306,8 @@ class SumSlicedKOp(IRDLOperation):
     def __init__(self, value: SSAValue, scratch: SSAValue, slices: int, *, cluster: int = 0):
         fragment = fragment_of(value)
         part = part_of(fragment, slices)
-        more = IntegerAttr(slices, i64) if slices > fragment.registers // part.registers else None
-        properties = {"slices": more, "cluster": IntegerAttr(cluster, i64) if cluster else None}
-        super().__init__(operands=[value, scratch], properties=properties, result_types=[part])
+        more = slices if slices > fragment.registers // part.registers else None
+        super().__init__(value, scratch, part, more, cluster or None)
 
     @property
     def parts(self) -> int:

@@ -23,7 +23,6 @@ from xdsl.ir import Attribute, Data, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    IRDLOperation,
     ParsePropInAttrDict,
     irdl_attr_definition,
     irdl_op_definition,
@@ -42,7 +41,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..layouts.layout import Layout
 from ..mlir.affine import passed, steps_of, strides_of, windows
 from .attributes import Memory, memory_of, parse_layout
-from .op_shapes import flag
+from .op_shapes import WarpOp
 
 # Views of memory: `warp.matrix`, `warp.window`, and integers that are multiplied as floats, `warp.stored`.
 
@@ -86,7 +85,7 @@ def im2col_type(
 
 
 @irdl_op_definition
-class MatrixOp(IRDLOperation):
+class MatrixOp(WarpOp):
     """A matrix in memory with more dimensions. One dimension becomes its rows, one its columns, and the others are
     indexed::
 
@@ -139,16 +138,8 @@ class MatrixOp(IRDLOperation):
         high: bool = False,
     ):
         """`part` restricts the matrix to some rows: the first one and their number."""
-        super().__init__(
-            operands=[memory, list(indices), list(part)],
-            properties={
-                "row": None if row is None else IntegerAttr(row, i64),
-                "column": None if column is None else IntegerAttr(column, i64),
-                "kept": _kept(kept),
-                "high": flag(high),
-            },
-            result_types=[matrix_type(memory_of(memory), row, column, kept, part=bool(part))],
-        )
+        matrix = matrix_type(memory_of(memory), row, column, kept, part=bool(part))
+        super().__init__(memory, indices, part, row, column, kept, high, matrix)
 
     @property
     def dimensions(self) -> Dimensions:
@@ -271,7 +262,7 @@ def matrix_type(
 
 
 @irdl_op_definition
-class WindowOp(IRDLOperation):
+class WindowOp(WarpOp):
     """A view of memory with a dimension for each loop of a map. The results of the map are indices of the memory::
 
         %w = warp.window %x affine_map<(i, j, k) -> (i * 2 + j, k)>
@@ -299,11 +290,8 @@ class WindowOp(IRDLOperation):
     def __init__(self, memory: SSAValue, map_: AffineMap, shape: Sequence[int], sizes: Sequence[SSAValue] = (), *,
                  padded: bool = False) -> None:  # fmt: skip
         """`shape` has -1 for each of `sizes`."""
-        super().__init__(
-            operands=[memory, list(sizes)],
-            properties={"map": AffineMapAttr(map_), "padded": flag(padded)},
-            result_types=[window_type(memory_of(memory), map_, shape, padded=padded)],
-        )
+        result = window_type(memory_of(memory), map_, shape, padded=padded)
+        super().__init__(memory, sizes, map_, padded, result)
 
     @property
     def along(self) -> AffineMap:
@@ -348,7 +336,7 @@ def window_type(memory: Memory, map_: AffineMap, shape: Sequence[int], *,
 
 
 @irdl_op_definition
-class PagedOp(IRDLOperation):
+class PagedOp(WarpOp):
     """A view of memory of pages, as sequences whose pages a table has the numbers of::
 
         %K = warp.paged %cache by %table {along = array<i64: 1, 1, 2, 3>, table_along = array<i64: 0>, page = 0 : i64,
@@ -383,16 +371,8 @@ class PagedOp(IRDLOperation):
         slot: int | None = None,
     ):  # fmt: skip
         """`along` and `table_along` are the dimensions of the result, that of keys for the page and the slot."""
-        super().__init__(
-            operands=[memory, table],
-            properties={
-                "along": DenseArrayBase.from_list(i64, list(along)),
-                "table_along": DenseArrayBase.from_list(i64, list(table_along)),
-                "page": IntegerAttr(page, i64),
-                "slot": None if slot is None else IntegerAttr(slot, i64),
-            },
-            result_types=[paged_type(memory_of(memory), memory_of(table), along, table_along, page, slot)],
-        )
+        result = paged_type(memory_of(memory), memory_of(table), along, table_along, page, slot)
+        super().__init__(memory, table, along, DenseArrayBase.from_list(i64, list(table_along)), page, slot, result)
 
     @property
     def loops(self) -> tuple[int, ...]:
