@@ -24,8 +24,6 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
-    ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
     opt_attr_def,
@@ -41,7 +39,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..mlir.affine import loops_of
 from .attributes import memory_of
 from .elements import LoopSizes, PointwiseOp, PointwiseType, loops_around, pointwise_of
-from .op_shapes import FieldValue, WarpOp
+from .op_shapes import SEGMENTS, FieldValue, WarpOp
 from .operands import verify_ends
 
 M, N, D, E = 0, 1, 2, 3
@@ -115,7 +113,7 @@ class OverKeys(WarpOp):
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    irdl_options = SEGMENTS
 
     @property
     def maps(self) -> tuple[AffineMap, ...]:

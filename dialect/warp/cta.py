@@ -19,8 +19,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
-    ParsePropInAttrDict,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
@@ -36,7 +34,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import SHARED_SPACE, TENSOR_SPACE, Memory, element_row, memory_of, memory_space, same_words
-from .op_shapes import WHOLE_TILE, BareWord, CountedType, TilePart, WarpOp, bounds, verify_indices
+from .op_shapes import SEGMENTS, WHOLE_TILE, BareWord, CountedType, TilePart, WarpOp, bounds, verify_indices
 from .views import BlocksAttr
 
 # Copies by all threads of a CTA: tiles from global to shared memory, and whole matrices to aligned rows.
@@ -93,7 +91,7 @@ class CopyOp(WarpOp):
     padded = opt_prop_def(DenseArrayBase.constr(i64))
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    irdl_options = SEGMENTS
     assembly_format = (
         "$source `[` $indices `]` `to` $destination `[` $stage `]` (`until` $until^)? (`at` `[` $at^ `]`)? attr-dict"
         " `:` type($source) `to` type($destination)"
@@ -177,7 +175,6 @@ class PackOp(WarpOp):
     packed = opt_prop_def(StringAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$source `to` $destination `share` $share attr-dict `:` type($source) `to` type($destination)"
 
     def verify_(self) -> None:
@@ -247,7 +244,6 @@ class MakeRingOp(WarpOp):
     ahead = opt_prop_def(IntegerAttr)
 
     traits = traits_def(MemoryWriteEffect())
-    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "(`peers` `(` $peers^ `)`)? attr-dict `:` type($ring)"
 
     def verify_(self) -> None:
@@ -298,7 +294,7 @@ class PipelineOp(WarpOp):
     number = opt_result_def(IndexType())
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    irdl_options = SEGMENTS
     custom_directives: ClassVar = (BareWord,)
     assembly_format = (
         "custom<BareWord>($step) $ring (`[` $stage^ `]`)? (`parity` $parity^)? (`by` $by^)? attr-dict"

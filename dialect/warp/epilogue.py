@@ -9,8 +9,6 @@ from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DenseArrayBase, IndexType
 from xdsl.ir import Attribute, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
-    ParsePropInAttrDict,
     base,
     irdl_op_definition,
     operand_def,
@@ -30,7 +28,7 @@ from .attributes import FragmentType, fragment_of, in_place_of, memory_of
 from .elements import ElementRegion, LoopSizes, M, N, PointwiseOp, PointwiseType, pointwise_of, verify_elements
 from .fragments import alike, is_column_of
 from .memory import CtaTileType
-from .op_shapes import TypeOfOptional, WarpOp, bounds, verify_indices
+from .op_shapes import SEGMENTS, TypeOfOptional, WarpOp, bounds, verify_indices
 
 # What `warp.matmul` and `warp.epilogue` share: C, D, and the epilogue that makes the elements of D.
 
@@ -111,7 +109,7 @@ class EpilogueOp(WithEpilogue):
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    irdl_options = SEGMENTS
     custom_directives: ClassVar = (TypeOfOptional,)
     assembly_format = (
         "$sums (`plus` $c^)? `into` $d `[` $at `]` (`through` $through^)? attr-dict"

@@ -14,7 +14,6 @@ from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, MemRef
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Operation, SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
-    ParsePropInAttrDict,
     base,
     irdl_attr_definition,
     irdl_op_definition,
@@ -171,7 +170,6 @@ class ConvertOp(WarpOp):
     zero = opt_prop_def(IntegerAttr)
 
     traits = traits_def(Pure())
-    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
 
     def __init__(
@@ -352,7 +350,6 @@ class ConvertLayoutOp(WarpOp):
     columns = opt_prop_def(DenseArrayBase.constr(i64))
 
     traits = traits_def(ScratchEffects())
-    irdl_options = (ParsePropInAttrDict(),)
     custom_directives: ClassVar = (TypeOfOptional,)
     assembly_format = (
         "$input (`via` $scratch^)? attr-dict `:` type($input) custom<TypeOfOptional>(`via`, type($scratch))"

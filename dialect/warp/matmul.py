@@ -20,7 +20,6 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
     IRDLOperation,
     base,
     irdl_op_definition,
@@ -49,7 +48,7 @@ from ..mlir.affine import loops_of
 from .attributes import BYTE, in_place_of, memory_of
 from .elements import DEFAULT_MAPS, OPERAND_LOOPS, K, LoopSizes, M, N, loops_beside, shape_of, verify_map
 from .epilogue import WithEpilogue
-from .op_shapes import WORDS, FieldValue, TypeOfOptional, WarpOp, word_properties
+from .op_shapes import SEGMENTS, WORDS, FieldValue, TypeOfOptional, WarpOp, word_properties
 from .operands import (
     OperandForm,
     OperandType,
@@ -324,7 +323,7 @@ class MatmulOp(FactorsOp, WithEpilogue):
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=_maps(DEFAULT_MAPS))
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    irdl_options = SEGMENTS
     custom_directives: ClassVar = (FactorTypes, TypeOfOptional)
     assembly_format = (
         "custom<FactorTypes>($types, $bit_op, $kind) $a `,` $b (`init` $init^)? (`plus` $c^)? `into` $d"

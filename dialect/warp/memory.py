@@ -16,8 +16,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
-    ParsePropInAttrDict,
     base,
     irdl_attr_definition,
     irdl_op_definition,
@@ -56,6 +54,7 @@ from .matrices import (
     verify_registers,
 )
 from .op_shapes import (
+    SEGMENTS,
     WarpOp,
     bounds,
     in_memory,
@@ -232,7 +231,6 @@ class LoadOp(_FragmentAccess):
     padded = opt_prop_def(UnitAttr)
 
     traits = traits_def(MemoryReadEffect())
-    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$memory `[` $indices `]` attr-dict `:` type($memory) `->` type($fragment)"
 
     def verify_(self) -> None:
@@ -314,7 +312,6 @@ class PrefetchOp(WarpOp):
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$memory `[` $indices `]` attr-dict `:` type($memory) `as` $fragment"
 
     def verify_(self) -> None:
@@ -364,7 +361,7 @@ class StoreOp(_FragmentAccess):
     number = opt_operand_def(IndexType())
 
     traits = traits_def(MemoryWriteEffect())
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    irdl_options = SEGMENTS
     assembly_format = (
         "$fragment `,` $memory `[` $indices `]` (`if` $taken^)? (`at` $cta^)? (`counted` $barriers^ `[` $number `]`)? "
         "attr-dict `:` type($fragment) `,` type($memory) (`,` type($barriers)^)?"

@@ -9,7 +9,6 @@ from typing import ClassVar, NamedTuple
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, StringAttr, UnitAttr, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -29,7 +28,7 @@ from ..isa.form import ProductForm, Shape
 from ..isa.mma import Mma
 from ..layouts.layout import Labels, Layout, disagreement, labels, origins
 from .attributes import SCALES, FragmentType, fragment_of, type_of_element
-from .op_shapes import WORDS, WarpOp, parse_words, verify_target, word_of, word_properties
+from .op_shapes import SEGMENTS, WORDS, WarpOp, parse_words, verify_target, word_of, word_properties
 
 
 class Key(NamedTuple):
@@ -160,7 +159,7 @@ class MmaOp(WarpOp):
     d = result_def(FragmentType)
 
     traits = traits_def(Pure())
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    irdl_options = SEGMENTS
     ROLES: ClassVar = (("a", "A", "a"), ("b", "B", "b"), ("c", "C", "acc"))
 
     def __init__(

@@ -10,7 +10,6 @@ from xdsl.ir import ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     ParamAttrConstraint,
-    ParsePropInAttrDict,
     VarConstraint,
     base,
     irdl_attr_definition,
@@ -198,7 +197,6 @@ class ScaledOp(OperandForm):
     scales = operand_def(MemRefType)
     across = opt_prop_def(UnitAttr)
 
-    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$memory `,` $scales attr-dict `:` type($memory) `,` type($scales)"
 
     @property
@@ -304,7 +302,6 @@ class SparseOp(OperandForm):
     padded = opt_prop_def(UnitAttr)
 
     SIDES: ClassVar = "A"
-    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$memory `,` $metadata attr-dict `:` type($memory) `,` type($metadata)"
 
     @property

@@ -7,8 +7,6 @@ from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, i32, i64
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
-    ParsePropInAttrDict,
     irdl_op_definition,
     prop_def,
     region_def,
@@ -21,7 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..mlir.affine import FIXED, loops_of
 from .attributes import element_row
 from .elements import LoopSizes, element_type, shape_of, verify_along, verify_elements
-from .op_shapes import WarpOp
+from .op_shapes import SEGMENTS, WarpOp
 
 
 def apart(parts: int) -> AffineMap:
@@ -72,7 +70,7 @@ class RowsOp(WarpOp):
     body = region_def("single_block")
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), IsolatedFromAbove())
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    irdl_options = SEGMENTS
     assembly_format = "$inputs `into` $outputs attr-dict `:` type($inputs) `into` type($outputs) $body"
 
     @property

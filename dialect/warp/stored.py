@@ -8,8 +8,6 @@ from typing import ClassVar, NamedTuple
 from xdsl.dialects.builtin import AnyFloat, IntegerAttr, MemRefType, NoneAttr, StringAttr, UnitAttr, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
-    ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -22,7 +20,7 @@ from ..isa.form import ELEMENT_TYPES, ElementType
 from ..isa.mma import Variant
 from ..layouts.layout import Layout
 from .attributes import BYTE, element_row, memory_of
-from .op_shapes import BareWord, TypeOfOptional
+from .op_shapes import SEGMENTS, BareWord, TypeOfOptional
 from .operands import MEMORY, OperandForm
 
 INTEGERS = ("s8", "u8", "s4", "u4")
@@ -153,7 +151,7 @@ class StoredOp(OperandForm):
     group = opt_prop_def(IntegerAttr[i64])
 
     SIDES: ClassVar = "B"
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    irdl_options = SEGMENTS
     custom_directives: ClassVar = (BareWord, TypeOfOptional)
     assembly_format = (
         "$memory `as` custom<BareWord>($stored) (`minus` $zero^)? (`rounded` $rounded^)? (`times` $scales^)?"

@@ -7,7 +7,6 @@ from typing import ClassVar
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i1, i32, i64
 from xdsl.ir import Operation
 from xdsl.irdl import (
-    ParsePropInAttrDict,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
@@ -56,7 +55,6 @@ class _Synchronises(WarpOp):
     """An operation that orders memory accesses of threads."""
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (ParsePropInAttrDict(),)
 
 
 @irdl_op_definition
@@ -73,7 +71,6 @@ class MakeBarriersOp(WarpOp):
     arrivals = prop_def(IntegerAttr)
 
     traits = traits_def(MemoryWriteEffect())
-    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "attr-dict `:` type($barriers)"
 
     def verify_(self) -> None:

@@ -20,8 +20,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
-    ParsePropInAttrDict,
     base,
     irdl_attr_definition,
     irdl_op_definition,
@@ -43,7 +41,7 @@ from ..isa.tensor_map import ELEMENTS, EXPANDED_UNIT, MOST_RANK, Element, PixelB
 from ..isa.wgmma import UNIT
 from .attributes import BYTE, Memory, element_row, memory_of, same_words
 from .cta import RingType
-from .op_shapes import WarpOp
+from .op_shapes import SEGMENTS, WarpOp
 from .synchronisation import BarriersType
 from .views import im2col_type
 from .warpgroup import box_bytes, panel_of, verify_tile
@@ -243,7 +241,6 @@ class Im2colOp(WarpOp):
     matrix = result_def(MemRefType)
 
     traits = traits_def(NoMemoryEffect())
-    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = (
         "$memory `taps` $taps `pixels` $pixels `steps` $steps `dilations` $dilations `low` $low attr-dict"
         " `:` type($memory) `->` type($matrix)"
@@ -382,7 +379,7 @@ class TensorLoadOp(WarpOp):
     by = opt_prop_def(IntegerAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    irdl_options = SEGMENTS
 
     assembly_format = (
         "$map `[` $coordinates `]` (`offsets` `[` $offsets^ `]`)? "
@@ -420,7 +417,7 @@ class TensorStoreOp(WarpOp):
     each_warpgroup = opt_prop_def(UnitAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    irdl_options = SEGMENTS
     assembly_format = "$tile `[` $indices `]` `to` $map `[` $coordinates `]` attr-dict `:` type($tile) `to` type($map)"
 
     def verify_(self) -> None:

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i1
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
-    ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -24,7 +22,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.form import SCALES_OF_WORD
 from ..layouts.layout import LANES
 from .attributes import BYTE, TENSOR_SPACE, Memory, element_row, memory_of, memory_space
-from .op_shapes import WarpOp, verify_target
+from .op_shapes import SEGMENTS, WarpOp, verify_target
 from .operands import scale_type
 from .synchronisation import in_pairs
 from .warpgroup import WgmmaOp, descriptor_of, find_row, multiplied, verify_tile
@@ -77,7 +75,7 @@ class TensorMmaOp(WarpOp):
     step = opt_prop_def(IntegerAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    irdl_options = SEGMENTS
     assembly_format = (
         "$a `[` $a_indices `]` `,` $b `[` $b_indices `]` `,` $d `[` $number `]` "
         "(`with` $side_operands^ `[` $stage `]`)? (`adds` $adds^)? attr-dict `:` "

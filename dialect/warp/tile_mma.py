@@ -15,8 +15,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
-    ParsePropInAttrDict,
     VarConstraint,
     base,
     irdl_op_definition,
@@ -44,7 +42,7 @@ from .attributes import (
 )
 from .matmul import FACTOR, FactorsOp
 from .memory import CtaTileType
-from .op_shapes import FieldValue, WarpOp, word_properties
+from .op_shapes import SEGMENTS, FieldValue, WarpOp, word_properties
 
 SUMS = VarConstraint("Sums", base(CtaTileType) | base(FragmentType))
 """The type of C and D: what the CTA holds, or a warp."""
@@ -117,7 +115,7 @@ class TileMmaOp(FactorsOp):
     d = result_def(SUMS)
 
     traits = traits_def(MemoryReadEffect())
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    irdl_options = SEGMENTS
     assembly_format = (
         "$a `,` $b `,` $c (`part` `[` $part^ `]`)? attr-dict `:` type($a) `,` type($b) `,` type($c) "
         "(`times` $group_scales^ `[` $group_at `]` `:` type($group_scales))? "
@@ -300,7 +298,6 @@ class SumSlicedKOp(WarpOp):
     cluster = opt_prop_def(IntegerAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$input `via` $scratch attr-dict `:` type($input) `,` type($scratch) `->` type($part)"
 
     def __init__(self, value: SSAValue, scratch: SSAValue, slices: int, *, cluster: int = 0):

@@ -22,8 +22,6 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Data, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
-    ParsePropInAttrDict,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
@@ -41,7 +39,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..layouts.layout import Layout
 from ..mlir.affine import passed, steps_of, strides_of, windows
 from .attributes import Memory, memory_of, parse_layout
-from .op_shapes import WarpOp
+from .op_shapes import SEGMENTS, WarpOp
 
 # Views of memory: `warp.matrix`, `warp.window`, and integers that are multiplied as floats, `warp.stored`.
 
@@ -124,7 +122,7 @@ class MatrixOp(WarpOp):
     matrix = result_def(MemRefType)
 
     traits = traits_def(NoMemoryEffect())
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    irdl_options = SEGMENTS
 
     def __init__(
         self,
@@ -284,7 +282,6 @@ class WindowOp(WarpOp):
     result = result_def(MemRefType)
 
     traits = traits_def(NoMemoryEffect())
-    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$memory $map (`sizes` `(` $sizes^ `)`)? attr-dict `:` type($memory) `->` type($result)"
 
     def __init__(self, memory: SSAValue, map_: AffineMap, shape: Sequence[int], sizes: Sequence[SSAValue] = (), *,
@@ -363,7 +360,6 @@ class PagedOp(WarpOp):
     result = result_def(MemRefType)
 
     traits = traits_def(NoMemoryEffect())
-    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$memory `by` $table attr-dict `:` type($memory) `,` type($table) `->` type($result)"
 
     def __init__(

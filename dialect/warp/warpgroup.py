@@ -17,9 +17,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
     BaseAttr,
-    ParsePropInAttrDict,
     VarConstraint,
     irdl_op_definition,
     operand_def,
@@ -46,7 +44,7 @@ from .attributes import (
     memory_space,
 )
 from .mma import verify_metadata
-from .op_shapes import WarpOp, verify_indices
+from .op_shapes import SEGMENTS, WarpOp, verify_indices
 from .operands import scale_type
 
 # The instruction of `warp.wgmma`: found by the types of its operands and N, and how its rows may be numbered.
@@ -250,7 +248,7 @@ class WgmmaOp(WarpOp):
     selector = opt_prop_def(IntegerAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    irdl_options = SEGMENTS
     assembly_format = (
         "$a (`[` $a_indices^ `]`)? `,` $b `[` $b_indices `]` `,` $c (`sparse` $e^)? (`with` $side_operands^)? "
         "attr-dict `:` "
