@@ -25,7 +25,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.dialects.gpu import AsyncTokenType
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     AttrSizedResultSegments,
@@ -46,7 +46,6 @@ from xdsl.irdl.declarative_assembly_format import (
     CustomDirective,
     ParsingState,
     PrintingState,
-    RegionVariable,
     TypeDirective,
     VariadicOperandVariable,
     irdl_custom_directive,
@@ -56,7 +55,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from .upstream import declared
+from .upstream import BodyText, declared
 from .words import carried
 
 
@@ -73,22 +72,6 @@ class ListText(CustomDirective):
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         self.attribute.print(printer, state, op)
-
-
-@irdl_custom_directive
-class BodyText(CustomDirective):
-    """A region of one block, which may have no operations."""
-
-    body: RegionVariable
-
-    def parse(self, parser: Parser, state: ParsingState) -> None:
-        region = parser.parse_region()
-        if not region.blocks:
-            region.add_block(Block())
-        self.body.set(state, region)
-
-    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
-        self.body.print(printer, state, op)
 
 
 @irdl_op_definition

@@ -34,7 +34,7 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, Dialect, Operation
+from xdsl.ir import Attribute, Block, Dialect, Operation, Region
 from xdsl.ir.affine import AffineDimExpr
 from xdsl.irdl import (
     IRDLOperation,
@@ -53,6 +53,7 @@ from xdsl.irdl.declarative_assembly_format import (
     CustomDirective,
     ParsingState,
     PrintingState,
+    RegionVariable,
     irdl_custom_directive,
 )
 from xdsl.parser import Parser
@@ -78,6 +79,21 @@ class OwnText(IRDLOperation):
 
     parse = classmethod(Operation.parse.__func__)  # pyright: ignore[reportAssignmentType]
     print = Operation.print
+
+
+@irdl_custom_directive
+class BodyText(CustomDirective):
+    """A region of one block, which may have no operations."""
+
+    body: RegionVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        region = parser.parse_region()
+        self.body.set(state, region if region.blocks else Region(Block()))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        printer.print_string(" ")
+        printer.print_region(self.body.get(op), print_empty_block=False)
 
 
 # `builtin` as MLIR prints it: xDSL's dialect, with resources that belong to the text that they stand in.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, UnitAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, SymbolNameConstraint, UnitAttr, i64
 from xdsl.ir import Block, Dialect, Operation, Region
 from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_prop_def, prop_def, region_def, traits_def
 from xdsl.parser import Parser
@@ -12,8 +13,9 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
+from ..mlir.upstream import BodyText
 from .instruction import InstOp
-from .types import RegisterType, RegOp, VariableAttr, VarOp, parse_variable, print_attributes, print_variable
+from .types import RegisterType, RegOp, VariableAttr, VarOp, parse_variable, print_attributes
 
 # Operations of the `ptx` dialect that make up a module: functions, labels, scopes.
 #
@@ -26,23 +28,21 @@ def _body(ops: Sequence[Operation] | Region) -> Region:
     return ops if isinstance(ops, Region) else Region(Block(ops))
 
 
-def _parse_body(parser: Parser) -> Region:
-    region = parser.parse_region()
-    if region.first_block is None:
-        region.add_block(Block())
-    return region
-
-
 @irdl_op_definition
 class ModuleOp(IRDLOperation):
     """A PTX translation unit: `.version`, `.target`, `.address_size`, then functions and variables."""
 
     name = "ptx.module"
+    custom_directives: ClassVar = (BodyText,)
+    assembly_format = (
+        "$sym_name `version` $version `target` $target `address_size` $address_size (`preamble` $preamble^)?"
+        " attr-dict-with-keyword custom<BodyText>($body)"
+    )
 
-    sym_name = prop_def(StringAttr)
+    sym_name = prop_def(SymbolNameConstraint())
     version = prop_def(StringAttr)
     target = prop_def(StringAttr)
-    address_size = prop_def(IntegerAttr)
+    address_size = prop_def(IntegerAttr[i64])
     preamble = opt_prop_def(ArrayAttr[StringAttr])
     body = region_def("single_block")
 
@@ -79,40 +79,6 @@ class ModuleOp(IRDLOperation):
         major, _, minor = self.version.data.partition(".")
         if not (major.isdigit() and minor.isdigit()):
             raise VerifyException(f'expected a PTX version such as "8.0", got "{self.version.data}"')
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_symbol_name(self.sym_name.data)
-        printer.print_string(" version ")
-        printer.print_string_literal(self.version.data)
-        printer.print_string(" target ")
-        printer.print_string_literal(self.target.data)
-        printer.print_string(f" address_size {self.address_size.value.data}")
-        if self.preamble is not None:
-            printer.print_string(" preamble ")
-            with printer.in_square_brackets():
-                printer.print_list(self.preamble, lambda line: printer.print_string_literal(line.data))
-        print_attributes(printer, self)
-        printer.print_string(" ")
-        printer.print_region(self.body, print_empty_block=False)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ModuleOp:
-        name = parser.parse_symbol_name().data
-        parser.parse_keyword("version")
-        version = parser.parse_str_literal()
-        parser.parse_keyword("target")
-        target = parser.parse_str_literal()
-        parser.parse_keyword("address_size")
-        size = parser.parse_integer()
-        preamble: list[str] = []
-        if parser.parse_optional_keyword("preamble"):
-            preamble = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_str_literal)
-        attributes = parser.parse_optional_attr_dict_with_keyword()
-        body = _parse_body(parser)
-        op = cls(name, body, version=version, target=target, address_size=size, preamble=preamble)
-        op.attributes |= attributes.data if attributes else {}
-        return op
 
 
 @irdl_op_definition
@@ -180,11 +146,11 @@ class FuncOp(IRDLOperation):
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name.data)
         with printer.in_parens():
-            printer.print_list(self.parameters, lambda p: print_variable(printer, p.data))
+            printer.print_list(self.parameters, lambda p: printer.print_string_literal(str(p.data)))
         if self.returns.data:
             printer.print_string(" returns ")
             with printer.in_parens():
-                printer.print_list(self.returns, lambda p: print_variable(printer, p.data))
+                printer.print_list(self.returns, lambda p: printer.print_string_literal(str(p.data)))
         if self.directives.data:
             printer.print_string(" directives ")
             with printer.in_square_brackets():
@@ -255,6 +221,8 @@ class ScopeOp(IRDLOperation):
     """A scope, `{ ... }`, inside a function. Its declarations are not visible outside of it."""
 
     name = "ptx.scope"
+    custom_directives: ClassVar = (BodyText,)
+    assembly_format = "attr-dict-with-keyword custom<BodyText>($body)"
 
     body = region_def("single_block")
 
@@ -262,18 +230,6 @@ class ScopeOp(IRDLOperation):
 
     def __init__(self, ops: Sequence[Operation] | Region) -> None:
         super().__init__(regions=[_body(ops)])
-
-    def print(self, printer: Printer) -> None:
-        print_attributes(printer, self)
-        printer.print_string(" ")
-        printer.print_region(self.body, print_empty_block=False)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ScopeOp:
-        attributes = parser.parse_optional_attr_dict_with_keyword()
-        op = cls(_parse_body(parser))
-        op.attributes |= attributes.data if attributes else {}
-        return op
 
 
 # The `ptx` dialect: what one thread executes.

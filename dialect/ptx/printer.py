@@ -19,7 +19,7 @@ from . import ops as ptx
 from .instruction import InstOp
 from .text import syntax
 from .text.operands import operand_text
-from .text.syntax import PtxSyntaxError, Variable
+from .text.syntax import PtxSyntaxError
 from .types import RegOp, VariableAttr, VarOp
 
 
@@ -55,7 +55,7 @@ def _print_item(op: Operation, lines: list[str]) -> None:
         case ptx.FuncOp():
             _print_function(op, lines)
         case VarOp():
-            lines.append(f"{declaration(op.variable)};")
+            lines.append(f"{op.variable};")
         case ptx.DirectiveOp():
             lines.append(op.text.data)
         case ptx.CommentOp():
@@ -86,27 +86,10 @@ def function_header(op: ptx.FuncOp) -> str:
     words.append(".func" if op.entry is None else ".entry")
     words += [d.data for d in op.directives if d.data.startswith(ATTRIBUTE)]
     if op.returns.data:
-        words.append(f"({', '.join(declaration(r.data) for r in op.returns)})")
-    parameters = [INDENT + declaration(p.data) for p in op.parameters]
+        words.append(f"({', '.join(str(r.data) for r in op.returns)})")
+    parameters = [f"{INDENT}{p.data}" for p in op.parameters]
     between = "\n" + ",\n".join(parameters) + "\n" if parameters else ""
     return f"{' '.join(words)} {op.sym_name.data}({between})"
-
-
-def declaration(variable: Variable) -> str:
-    """A variable or parameter as PTX writes it, without the semicolon."""
-    words = [f".{variable.linking}"] if variable.linking else []
-    words.append(f".{variable.space}")
-    if variable.attribute:
-        words.append(f".attribute({variable.attribute})")
-    if variable.align is not None:
-        words.append(f".align {variable.align}")
-    if variable.vector != 1:
-        words.append(f".v{variable.vector}")
-    words.append(f".{variable.type}")
-    if variable.pointer:
-        words.append(variable.pointer)
-    words.append(variable.name + "".join(f"[{d or ''}]" for d in variable.extents))
-    return " ".join(words) + (f" = {variable.init}" if variable.init is not None else "")
 
 
 def _print_body(body: Iterable[Operation], lines: list[str], indent: str, names: Names) -> None:
@@ -151,7 +134,7 @@ def _print_statement(op: Operation, lines: list[str], indent: str, names: Names)
         case ptx.DirectiveOp():
             lines.append(indent + op.text.data)
         case VarOp():
-            lines.append(f"{indent}{declaration(op.variable)};")
+            lines.append(f"{indent}{op.variable};")
         case ptx.ScopeOp():
             lines.append(indent + "{")
             _print_body(op.body.block.ops, lines, indent + INDENT, names)
@@ -311,7 +294,7 @@ class _Importer:
         """Symbols are unique in the module: of several declarations of a name, all but the definition stay text."""
         if variable.linking == "extern" and self.uses[variable.name] > 1:
             self.uses[variable.name] -= 1
-            return ptx.DirectiveOp(f"{declaration(variable)};")
+            return ptx.DirectiveOp(f"{variable};")
         return VarOp(variable)
 
     def body(self, statements: Sequence[syntax.Statement], registers: Registers) -> list[Operation]:

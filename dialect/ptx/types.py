@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from math import prod
 
 from xdsl.dialects.builtin import IntAttr, StringAttr
 from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, TypeAttribute
@@ -27,7 +28,7 @@ from xdsl.traits import SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from .text.operands import IDENTIFIER
-from .text.syntax import WARP_SIZE, Cursor, RegDecl, Variable, integer
+from .text.syntax import WARP_SIZE, Cursor, PtxSyntaxError, RegDecl, Variable, integer
 
 REGISTER_BITS = {
     "pred": 1,
@@ -132,8 +133,8 @@ class RegisterType(ParametrizedAttribute, TypeAttribute):  # pyright: ignore[rep
 
 @irdl_attr_definition
 class VariableAttr(Data[Variable]):
-    """A variable, a parameter or a returned value of a function: `#ptx.variable<u64 "a" ...>`. The fields are those of
-    `syntax.Variable`."""
+    """A variable, a parameter or a returned value of a function, as PTX declares it: `#ptx.variable<".param .u64 a">`.
+    The fields are those of `syntax.Variable`."""
 
     name = "ptx.variable"
 
@@ -156,69 +157,19 @@ class VariableAttr(Data[Variable]):
 
     def print_parameter(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            print_variable(printer, self.data)
-
-
-def print_variable(printer: Printer, variable: Variable) -> None:
-    """Prints `u64 "a"`, then what differs from a plain parameter: `dims [4] align 16 vector 2 space "reg" ...`."""
-    printer.print_string(f"{variable.type} ")
-    printer.print_string_literal(variable.name)
-    if variable.count is not None:
-        printer.print_string(f" dims [{', '.join(map(str, variable.extents))}]")
-    if variable.align is not None:
-        printer.print_string(f" align {variable.align}")
-    if variable.vector != 1:
-        printer.print_string(f" vector {variable.vector}")
-    if variable.space != "param":
-        printer.print_string(" space ")
-        printer.print_string_literal(variable.space)
-    if variable.pointer:
-        printer.print_string(" pointer ")
-        printer.print_string_literal(variable.pointer)
-    if variable.attribute:
-        printer.print_string(" attribute ")
-        printer.print_string_literal(variable.attribute)
-    if variable.init is not None:
-        printer.print_string(" init ")
-        printer.print_string_literal(variable.init)
-    if variable.linking:
-        printer.print_string(f" linking {variable.linking}")
+            printer.print_string_literal(str(self.data))
 
 
 def parse_variable(parser: AttrParser) -> Variable:
-    """Parses the output of `print_variable`."""
-    type, name = parser.parse_identifier(), parser.parse_str_literal()
-    dimensions: Sequence[int] = ()
-    if has_dimensions := parser.parse_optional_keyword("dims") is not None:
-        dimensions = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-    align = parser.parse_integer() if parser.parse_optional_keyword("align") else None
-    vector = parser.parse_integer() if parser.parse_optional_keyword("vector") else 1
-    space = parser.parse_str_literal() if parser.parse_optional_keyword("space") else "param"
-    pointer = parser.parse_str_literal() if parser.parse_optional_keyword("pointer") else ""
-    attribute = parser.parse_str_literal() if parser.parse_optional_keyword("attribute") else ""
-    init = parser.parse_str_literal() if parser.parse_optional_keyword("init") else None
-    linking = parser.parse_identifier() if parser.parse_optional_keyword("linking") else ""
-    return Variable(
-        space,
-        type,
-        name,
-        count=extent(dimensions) if has_dimensions else None,
-        align=align,
-        linking=linking,
-        vector=vector,
-        init=init,
-        pointer=pointer,
-        dimensions=tuple(dimensions) if len(dimensions) > 1 else (),
-        attribute=attribute,
-    )
-
-
-def extent(dimensions: Sequence[int]) -> int:
-    """How many elements an array of these dimensions has; 0 when a dimension is left open."""
-    count = 1
-    for dimension in dimensions:
-        count *= dimension
-    return count
+    """Parses a declaration of PTX in quotes: `".param .u64 a"`."""
+    place, text = parser.pos, parser.parse_str_literal()
+    try:
+        declared, *others = DeclarationReader(f"{text};", "declaration").declared()
+    except PtxSyntaxError as error:
+        parser.raise_error(error.message, place)
+    if not isinstance(declared, Variable) or others:
+        parser.raise_error(f"expected the declaration of one variable, got '{text}'", place)
+    return replace(declared, line=0)
 
 
 # Declarations of the `ptx` dialect: registers and variables. Source: PTX ISA, chapter 5.
@@ -314,7 +265,7 @@ class RegOp(IRDLOperation):
 
 @irdl_op_definition
 class VarOp(IRDLOperation):
-    """Declares a variable in a state space: `.shared .align 16 .b8 smem[1024];`."""
+    """Declares a variable in a state space: `ptx.var ".shared .align 16 .b8 smem[1024]"`."""
 
     name = "ptx.var"
 
@@ -334,24 +285,18 @@ class VarOp(IRDLOperation):
         return replace(self.declared.data, name=self.sym_name.data)
 
     def verify_(self) -> None:
-        spaces = ("global", "shared", "const", "local", "param")
-        space, align = self.variable.space, self.variable.align
-        if space.partition("::")[0] not in spaces:
-            raise VerifyException(f"'{space}' is not a state space of variables; expected {', '.join(spaces)}")
+        align = self.variable.align
         if align is not None and align.bit_count() != 1:
             raise VerifyException(f"the alignment of '{self.sym_name.data}' must be a power of two, got {align}")
 
     def print(self, printer: Printer) -> None:
-        linking = f" {self.variable.linking}".rstrip()
-        printer.print_string(f"{linking} {self.variable.space} ")
-        print_variable(printer, replace(self.variable, space="param", linking=""))
+        printer.print_string(" ")
+        printer.print_string_literal(str(self.variable))
         print_attributes(printer, self)
 
     @classmethod
     def parse(cls, parser: Parser) -> VarOp:
-        linking = parser.parse_optional_keyword_in(("visible", "weak", "extern", "common")) or ""
-        space = parser.parse_identifier()
-        op = cls(replace(parse_variable(parser), space=space, linking=linking))
+        op = cls(parse_variable(parser))
         parse_attributes(parser, op)
         return op
 
@@ -446,7 +391,7 @@ class DeclarationReader(Cursor):
             head["space"] + (head["cta"] or ""),
             head["type"],
             tail["name"],
-            count=extent(extents) if extents else None,
+            count=prod(extents) if extents else None,
             align=self.number(align, offset + head.start("align")) if align else None,
             linking=head["linking"] or "",
             vector=int(head["vector"] or 1),

@@ -198,6 +198,22 @@ class Variable:
         """The extents of an array, the first of which is 0 where it is left open; none of a scalar."""
         return self.dimensions or (() if self.count is None else (self.count,))
 
+    def __str__(self) -> str:
+        """As PTX declares it, without the semicolon."""
+        words = [f".{self.linking}"] if self.linking else []
+        words.append(f".{self.space}")
+        if self.attribute:
+            words.append(f".attribute({self.attribute})")
+        if self.align is not None:
+            words.append(f".align {self.align}")
+        if self.vector != 1:
+            words.append(f".v{self.vector}")
+        words.append(f".{self.type}")
+        if self.pointer:
+            words.append(self.pointer)
+        words.append(self.name + "".join(f"[{d or ''}]" for d in self.extents))
+        return " ".join(words) + (f" = {self.init}" if self.init is not None else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Directive:

@@ -51,8 +51,8 @@
 
 // PTX:         gpu.launch_func
 // PTX:         ptx.module @kernels version "8.0" target "sm_90a" address_size 64 {
-// PTX-NEXT:      ptx.var extern shared b8 "shared_tiles" dims [0] align 1024
-// PTX-NEXT:      ptx.func entry visible @matmul(u64 "matmul_A"
+// PTX-NEXT:      ptx.var ".extern .shared .align 1024 .b8 shared_tiles[]"
+// PTX-NEXT:      ptx.func entry visible @matmul(".param .u64 .ptr .global .align 16 matmul_A"
 // PTX-SAME:      warp.schedule = #warp.schedule<
 // PTX-NOT:       warp.mma
 // PTX:           ptx.inst cp.async.cg.shared.global

@@ -177,14 +177,14 @@ ptx.module @base version "8.0" target "sm_80" address_size 64 {
 
 // expected-error @+2 {{the alignment of 'smem' must be a power of two, got 12}}
 ptx.module @alignment version "8.0" target "sm_80" address_size 64 {
-  ptx.var shared b8 "smem" dims [16] align 12
+  ptx.var ".shared .align 12 .b8 smem[16]"
 }
 
 // -----
 
-// expected-error @+2 {{'texture' is not a state space of variables; expected global, shared, const, local, param}}
+// expected-error @+2 {{expected a declaration such as '.shared .align 16 .b8 name[64];', got '.texture .b8 smem[16];'}}
 ptx.module @space version "8.0" target "sm_80" address_size 64 {
-  ptx.var texture b8 "smem" dims [16]
+  ptx.var ".texture .b8 smem[16]"
 }
 
 // -----
@@ -203,7 +203,7 @@ ptx.module @address_size version "8.0" target "sm_80" address_size 16 {
 
 // expected-error @+2 {{kernel 'k' returns values; only a .func may}}
 ptx.module @kernel_returns version "8.0" target "sm_80" address_size 64 {
-  ptx.func entry visible @k() returns (b32 "r") {
+  ptx.func entry visible @k() returns (".param .b32 r") {
     ptx.inst ret ()
   }
 }

@@ -12,29 +12,29 @@
 // PTX-NEXT: .target sm_80
 // PTX-NEXT: .address_size 64
 ptx.module @kernels version "8.0" target "sm_80" address_size 64 preamble [" made by hand"] attributes {owner = 1} {
-  // CHECK: ptx.var extern shared b8 "smem" dims [0] align 16
-  // GENERIC: "ptx.var"() <{sym_name = "smem", declared = #ptx.variable<b8 "smem" dims [0] align 16 space "shared" linking extern>}>
+  // CHECK: ptx.var ".extern .shared .align 16 .b8 smem[]"
+  // GENERIC: "ptx.var"() <{sym_name = "smem", declared = #ptx.variable<".extern .shared .align 16 .b8 smem[]">}>
   // PTX: .extern .shared .align 16 .b8 smem[];
-  ptx.var extern shared b8 "smem" dims [0] align 16
-  // CHECK: ptx.var global f32 "table" dims [2, 3] vector 2 init "{{[{][{]}}1, 2}}"
+  ptx.var ".extern .shared .align 16 .b8 smem[]"
+  // CHECK: ptx.var ".global .v2 .f32 table[2][3] = {{[{][{]}}1, 2}}"
   // PTX: .global .v2 .f32 table[2][3] = {{[{][{]}}1, 2}};
-  ptx.var global f32 "table" dims [2, 3] vector 2 init "{{1, 2}}"
+  ptx.var ".global .v2 .f32 table[2][3] = {{1, 2}}"
   // CHECK: ptx.directive ".pragma \22nounroll\22;"
   // PTX: .pragma "nounroll";
   ptx.directive ".pragma \"nounroll\";"
-  // CHECK: ptx.func extern @device(b32 "a") returns (b32 "r")
+  // CHECK: ptx.func extern @device(".param .b32 a") returns (".param .b32 r")
   // PTX:      .extern .func (.param .b32 r) device(
   // PTX-NEXT: .param .b32 a
   // PTX-NEXT: );
-  ptx.func extern @device(b32 "a") returns (b32 "r")
-  // CHECK: ptx.func entry visible @k(u64 "x" pointer ".ptr .global .align 16", b8 "map" dims [128] align 64) directives [".maxntid 128, 1, 1"] attributes {grid = [4 : i64, 1 : i64]} {
+  ptx.func extern @device(".param .b32 a") returns (".param .b32 r")
+  // CHECK: ptx.func entry visible @k(".param .u64 .ptr .global .align 16 x", ".param .align 64 .b8 map[128]") directives [".maxntid 128, 1, 1"] attributes {grid = [4 : i64, 1 : i64]} {
   // PTX:      .visible .entry k(
   // PTX-NEXT:     .param .u64 .ptr .global .align 16 x,
   // PTX-NEXT:     .param .align 64 .b8 map[128]
   // PTX-NEXT: )
   // PTX-NEXT: .maxntid 128, 1, 1
   // PTX-NEXT: {
-  ptx.func entry visible @k(u64 "x" pointer ".ptr .global .align 16", b8 "map" dims [128] align 64) directives [".maxntid 128, 1, 1"] attributes {grid = [4, 1]} {
+  ptx.func entry visible @k(".param .u64 .ptr .global .align 16 x", ".param .align 64 .b8 map[128]") directives [".maxntid 128, 1, 1"] attributes {grid = [4, 1]} {
     // CHECK-NEXT: %r0, %r1, %r2, %r3 = ptx.reg b32 "%r"<4>
     // GENERIC: %r0, %r1, %r2, %r3 = "ptx.reg"() <{base = "%r", count = #builtin.int<4>}> : () -> (!ptx.reg<b32>, !ptx.reg<b32>, !ptx.reg<b32>, !ptx.reg<b32>)
     // PTX-NEXT: .reg .b32 %r<4>;
@@ -77,7 +77,7 @@ ptx.module @kernels version "8.0" target "sm_80" address_size 64 preamble [" mad
     // PTX-NEXT: mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1}, {%r2}, {%f0, %f1, %f2, %f3};
     ptx.inst mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1}, {%r2}, {%f0, %f1, %f2, %f3}
     // CHECK-NEXT: ptx.scope {
-    // CHECK-NEXT:   ptx.var param b8 "out" dims [4] align 4
+    // CHECK-NEXT:   ptx.var ".param .align 4 .b8 out[4]"
     // CHECK-NEXT:   ptx.inst call.uni (@out), @device, (%r0, 3)
     // CHECK-NEXT: }
     // PTX-NEXT: {
@@ -85,7 +85,7 @@ ptx.module @kernels version "8.0" target "sm_80" address_size 64 preamble [" mad
     // PTX-NEXT: call.uni (out), device, (%r0, 3);
     // PTX-NEXT: }
     ptx.scope {
-      ptx.var param b8 "out" dims [4] align 4
+      ptx.var ".param .align 4 .b8 out[4]"
       ptx.inst call.uni (@out), @device, (%r0, 3)
     }
     // CHECK-NEXT: ptx.inst "@!" %p0 bra @LOOP
