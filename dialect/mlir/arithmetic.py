@@ -20,7 +20,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
-from .upstream import declared
+from .upstream import declared, extended
 
 
 @irdl_op_definition
@@ -68,23 +68,16 @@ class VectorContractOp(IRDLOperation):
         printer.print_attribute(self.result.type)
 
 
-VECTOR = Dialect(
-    "vector",
-    [
-        *vector.Vector.operations,
-        VectorContractOp,
-        declared(
-            IRDLOperation, "vector.gather",
-            "$base `[` $offsets `]` `[` $indices `]` `,` $mask `,` $pass_thru attr-dict `:` type($base) `,`"
-            " type($indices) `,` type($mask) `,` type($pass_thru) `into` type($result)",
-            "Elements of memory at indices.", base=operand_def(MemRefType), offsets=var_operand_def(IndexType()),
-            indices=operand_def(VectorType), mask=operand_def(VectorType), pass_thru=operand_def(VectorType),
-            result=result_def(VectorType),
-        ),
-    ],
-    list(vector.Vector.attributes),
+GatherOp = declared(
+    IRDLOperation, "vector.gather",
+    "$base `[` $offsets `]` `[` $indices `]` `,` $mask `,` $pass_thru attr-dict `:` type($base) `,`"
+    " type($indices) `,` type($mask) `,` type($pass_thru) `into` type($result)",
+    "Elements of memory at indices.", base=operand_def(MemRefType), offsets=var_operand_def(IndexType()),
+    indices=operand_def(VectorType), mask=operand_def(VectorType), pass_thru=operand_def(VectorType),
+    result=result_def(VectorType),
 )  # fmt: skip
-"""xDSL's `vector` with these beside its own."""
+
+VECTOR = extended(vector.Vector, (VectorContractOp, GatherOp))
 
 
 # `math` and `index`: xDSL's `math`, and operations that xDSL lacks; those are read and printed.
@@ -93,10 +86,9 @@ _FLOAT = VarConstraint("FLOAT", arith.floatingPointLike)
 _FLAGS = "(`fastmath` `` $fastmath^)? attr-dict"
 _UNARY = {"operand": operand_def(_FLOAT), "fastmath": opt_prop_def(arith.FastMathFlagsAttr)}
 
-MATH = Dialect(
-    "math",
+MATH = extended(
+    math.Math,
     [
-        *math.Math.operations,
         declared(math.FloatingPointLikeUnaryMathOperation, "math.erfc", f"$operand {_FLAGS} `:` type($result)"),
         declared(
             IRDLOperation, "math.sincos", f"$operand {_FLAGS} `:` type($operand)", **_UNARY,
@@ -110,9 +102,7 @@ MATH = Dialect(
             for name in ("isinf", "isnan", "isfinite", "isnormal")
         ),
     ],
-    list(math.Math.attributes),
 )  # fmt: skip
-"""xDSL's `math` with these beside its own."""
 
 _NAMES = "add sub mul divs divu ceildivs ceildivu floordivs rems remu maxs maxu mins minu shl shrs shru and or xor"
 

@@ -47,6 +47,8 @@ from .generic import (
 )
 from .packs import PackOp, UnPackOp
 from .pointwise import KIND, NAMED, ElementwiseOp, MapOp, ReduceOp
+from .upstream import extended
+from .words import defined
 
 OperandElement: TypeAlias = AnyFloat | IntegerType
 OperandMatrix: TypeAlias = MemRefType[OperandElement] | TensorType[OperandElement]
@@ -360,18 +362,9 @@ PRODUCTS = {
 
 def _operation(name: str, row: ContractionRow) -> type[NamedContractionOp]:
     loops = "".join(loop for loop in ORDER if any(loop in dimensions for dimensions in row.operands))
-    fields = {
-        "name": f"linalg.{name}",
-        "__doc__": row.means,
-        "__module__": __name__,
-        "__annotations__": {"LOOPS": ClassVar[str], "OPERANDS": ClassVar[tuple[str, str, str]], "MOVABLE": ClassVar},
-        "LOOPS": loops,
-        "OPERANDS": row.operands,
-        "MOVABLE": row.movable,
-        "indexing_maps": prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of(loops, row.operands)),
-    }
-    title = "".join(word.capitalize() for word in name.split("_"))
-    return irdl_op_definition(type(f"{title}Op", (NamedContractionOp,), fields))
+    maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of(loops, row.operands))
+    own = {"LOOPS": loops, "OPERANDS": row.operands, "MOVABLE": row.movable, "indexing_maps": maps}
+    return defined(NamedContractionOp, f"linalg.{name}", row.means, **own)
 
 
 @irdl_op_definition
@@ -400,15 +393,13 @@ class ContractOp(NamedContractionOp):
 
 # `linalg` but for its convolutions: xDSL's dialect, and the operations and forms of MLIR that it lacks.
 
-_OWN = (ops.MatmulOp, ops.GenericOp, ops.ReduceOp)
+_OF_WINDOWS = tuple(op for op in Linalg.operations if issubclass(op, ConvOperation | PoolingOperation))
 
-LINALG_BASE = Dialect(
-    "linalg",
+LINALG_BASE = extended(
+    Dialect("linalg", [op for op in Linalg.operations if op not in _OF_WINDOWS], list(Linalg.attributes)),
     [
-        *(op for op in Linalg.operations if op not in _OWN and not issubclass(op, ConvOperation | PoolingOperation)),
         *(GenericOp, MapOp, ElementwiseOp, MatmulOp, *(_operation(name, row) for name, row in PRODUCTS.items())),
         *(ContractOp, SoftmaxOp, PackOp, UnPackOp, ReduceOp, *NAMED),
     ],
-    [*Linalg.attributes, TYPE_FN, KIND],
+    (TYPE_FN, KIND),
 )
-"""xDSL's `linalg` with our matmul and generic in place of its own, and the other named products."""

@@ -9,7 +9,7 @@ space. Source: MLIR, Linalg dialect, `LinalgNamedStructuredOps.yaml`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple, Self, cast
+from typing import ClassVar, NamedTuple, Self
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith
@@ -17,17 +17,17 @@ from xdsl.dialects.builtin import AnyFloat, ArrayAttr, DenseIntElementsAttr, Int
 from xdsl.dialects.linalg.abstract_ops import NamedOperation
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import YieldOp
-from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
-from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import IRDLOperation, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from .contraction import LINALG_BASE, PoolingOp
 from .generic import converted, product_body
-from .upstream import declared
-from .words import BareWordAttr, words
+from .upstream import declared, extended
+from .words import BareWordAttr, defined, words
 
 SPACE = "dhw"
 """The dimensions of space, by letter; in capitals, in the names of loops, those of the kernel."""
@@ -200,17 +200,9 @@ def _layout(name: str) -> ConvolutionDimensions:
 
 
 def _operation(name: str) -> type[ConvolutionOp]:
-    fields = {
-        "name": f"linalg.{name}",
-        "__doc__": f"`linalg.{name}`",
-        "__module__": __name__,
-        "__annotations__": {"LAYOUT": ClassVar[ConvolutionDimensions], "QUANTIZED": ClassVar[bool]},
-        "LAYOUT": _layout(name),
-        "QUANTIZED": name.endswith("_q"),
-    }
-    title = "".join(word.capitalize() for word in name.split("_"))
     base: type[ConvolutionOp] = WindowOp if name in POOLINGS else ConvolutionOp
-    return irdl_op_definition(cast("type[ConvolutionOp]", type(f"{title}Op", (base,), fields)))
+    own = {"LAYOUT": _layout(name), "QUANTIZED": name.endswith("_q")}
+    return defined(base, f"linalg.{name}", f"`linalg.{name}`", **own)
 
 
 _WINOGRAD = words("linalg.winograd_conv2d_fmr", "F_2_3 F_4_3 F_2_5", BareWordAttr)
@@ -233,5 +225,4 @@ CONVOLUTIONS = (*BY_NAME.values(), *map(_transform, ("filter", "input", "output"
 """An operation for each, and what is read of its kind."""
 
 
-LINALG = Dialect("linalg", [*LINALG_BASE.operations, *CONVOLUTIONS], [*LINALG_BASE.attributes])
-"""xDSL's `linalg` with our operations in place of its own, and our convolutions."""
+LINALG = extended(LINALG_BASE, CONVOLUTIONS)

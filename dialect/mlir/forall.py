@@ -15,7 +15,7 @@ from xdsl.dialects.utils.dynamic_index_list import (
     parse_dynamic_index_list_without_types,
     print_dynamic_index_list,
 )
-from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -32,6 +32,8 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, NoTerminator
 from xdsl.utils.exceptions import VerifyException
+
+from .upstream import extended
 
 
 class PadOp(tensor.PadOp):
@@ -211,15 +213,5 @@ class ForallOp(IRDLOperation):
         printer.print_op_attributes({**mapping, **self.attributes})
 
 
-TENSOR = Dialect(
-    "tensor",
-    [
-        *(op for op in tensor.Tensor.operations if op not in (tensor.PadOp, tensor.ReshapeOp)),
-        *(PadOp, ReshapeOp, ParallelInsertSliceOp),
-    ],
-    list(tensor.Tensor.attributes),
-)
-"""xDSL's `tensor` with these in place of its own."""
-
-SCF = Dialect("scf", [*scf.Scf.operations, ForallOp, InParallelOp], list(scf.Scf.attributes))
-"""xDSL's `scf` with `scf.forall`."""
+TENSOR = extended(tensor.Tensor, (PadOp, ReshapeOp, ParallelInsertSliceOp))
+SCF = extended(scf.Scf, (ForallOp, InParallelOp))

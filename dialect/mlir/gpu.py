@@ -27,7 +27,7 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, ParametrizedAttribute, TypeAttribute
+from xdsl.ir import Attribute, BlockArgument, Operation, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import (
     AnyAttr,
     AnyOf,
@@ -66,7 +66,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from . import launch
 from .launch import ATTRIBUTIONS, AsyncDependencies, LaunchOp, TerminatorOp, parse_memory, print_memory, print_typed
-from .upstream import declared
+from .upstream import declared, extended
 from .words import BareWordAttr, WordText, words
 
 SHUFFLE = words("gpu.shuffle_mode", "xor up down idx", BareWordAttr)
@@ -406,8 +406,8 @@ _BOUND = "(`upper_bound` $upper_bound^)? attr-dict"
 
 def _number(base: type[NumberOp], text: str, parent: type[IRDLOperation], summary: str) -> type[NumberOp]:
     """xDSL's operation with a bound. Patterns for it match this one too."""
-    members = {"name": parent.name, "assembly_format": text, "__module__": __name__, "__doc__": summary}
-    return irdl_op_definition(cast("type[NumberOp]", type(parent.__name__, (base, parent), members)))
+    both = cast("type[NumberOp]", type(parent.__name__, (base, parent), {}))
+    return declared(both, parent.name, text, summary)
 
 
 _ALONG = f"$dimension {_BOUND}"
@@ -447,13 +447,4 @@ OPERATIONS: tuple[type[Operation], ...] = (
     *launch.HOST, *launch.MODULES, *CLUSTERS,
 )  # fmt: skip
 
-GPU = Dialect(
-    "gpu",
-    [*(op for op in gpu.GPU.operations if op.name not in {own.name for own in OPERATIONS}), *OPERATIONS],
-    [
-        *(a for a in gpu.GPU.attributes if a is not gpu.AllReduceOpAttr),
-        *(ADDRESS_SPACE, SHUFFLE, REDUCTION, ELEMENTWISE, MmaMatrixType),
-        *launch.ATTRIBUTES,
-    ],
-)
-"""xDSL's `gpu` with these in place of its own; patterns written for xDSL's match them too."""
+GPU = extended(gpu.GPU, OPERATIONS, (ADDRESS_SPACE, SHUFFLE, REDUCTION, ELEMENTWISE, MmaMatrixType, *launch.ATTRIBUTES))

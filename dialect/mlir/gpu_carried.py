@@ -13,7 +13,6 @@ from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
     VarConstraint,
-    irdl_attr_definition,
     operand_def,
     opt_operand_def,
     prop_def,
@@ -28,12 +27,15 @@ from xdsl.traits import Pure
 from .gpu import MmaMatrixType
 from .launch import row, typed
 from .upstream import declared
-from .words import BareWordAttr, words
+from .words import BareWordAttr, defined, words
+
+
+class _Handle(ParametrizedAttribute, TypeAttribute):
+    """What cuSPARSE keeps of an object."""
 
 
 def _handle(name: str) -> type[ParametrizedAttribute]:
-    members = {"name": f"gpu.sparse.{name}_handle", "__module__": __name__, "__doc__": f"A handle of cuSPARSE: {name}."}
-    return irdl_attr_definition(type(name, (ParametrizedAttribute, TypeAttribute), members))
+    return defined(_Handle, f"gpu.sparse.{name}_handle", f"A handle of cuSPARSE: {name}.")
 
 
 MATRIX, DENSE, PRODUCT = map(_handle, ("spmat", "dntensor", "spgemmop"))

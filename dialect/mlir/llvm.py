@@ -6,11 +6,11 @@ Source: MLIR 22, `mlir/include/mlir/Dialect/LLVMIR/{LLVMOps,LLVMIntrinsicOps}.td
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects import llvm
 from xdsl.dialects.builtin import IntAttr, IntegerType, NoneAttr, UnitAttr, VectorType
-from xdsl.ir import Attribute, Dialect, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
@@ -26,6 +26,9 @@ from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.hints import isa
+
+from .upstream import extended
+from .words import defined
 
 
 @irdl_attr_definition
@@ -119,8 +122,7 @@ Kind = TypeVar("Kind", bound=IRDLOperation)
 
 
 def _named(base: type[Kind], mnemonic: str) -> type[Kind]:
-    members = {"name": f"llvm.{mnemonic}", "__doc__": base.__doc__, "__module__": __name__}
-    return cast(type[Kind], irdl_op_definition(type(mnemonic, (base,), members)))
+    return defined(base, f"llvm.{mnemonic}", base.__doc__ or "")
 
 
 CASTS = {name: _named(_Cast, name) for name in ("addrspacecast", "fptosi", "fptoui", "uitofp")}
@@ -151,11 +153,7 @@ class GEPOp(llvm.GEPOp):
 
 OPERATIONS: Sequence[type[Operation]] = (ExtractElementOp, GEPOp, *CASTS.values(), *INTRINSICS.values())
 
-_OTHERS = [op for op in llvm.LLVM.operations if op is not llvm.GEPOp]
-
-_ATTRIBUTES = [kind for kind in llvm.LLVM.attributes if kind is not llvm.LLVMPointerType]
-
-LLVM = Dialect("llvm", [*_OTHERS, *OPERATIONS], [*_ATTRIBUTES, PointerSyntax, ConstantRangeAttr])
+LLVM = extended(llvm.LLVM, OPERATIONS, (PointerSyntax, ConstantRangeAttr))
 
 ARITHMETIC: Mapping[str, str] = {
     "add": "add.i", "sub": "sub.i", "mul": "mul.lo.i", "udiv": "div.u", "sdiv": "div.s", "urem": "rem.u",

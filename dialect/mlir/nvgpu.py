@@ -28,7 +28,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Dialect, Operation, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
     VarConstraint,
@@ -46,14 +45,13 @@ from xdsl.irdl.declarative_assembly_format import (
     ParsingState,
     PrintingState,
     TypeDirective,
-    irdl_custom_directive,
 )
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
-from .upstream import declared
-from .words import BareWordAttr, words
+from .upstream import SEGMENTS, declared
+from .words import BareWordAttr, defined, words
 
 # Types, and the text of a type that an operand can only have one kind of.
 
@@ -195,8 +193,7 @@ class StructText(CustomDirective):
 
 
 def _text(name: str, kind: type[StructType]) -> type[CustomDirective]:
-    members = {"KIND": kind, "__annotations__": {"types": TypeDirective}, "__module__": __name__}
-    return irdl_custom_directive(type(name, (StructText,), members))
+    return defined(StructText, name, f"The parameters of a {kind.name}.", {"types": TypeDirective}, KIND=kind)
 
 
 TEXTS = (
@@ -216,10 +213,6 @@ TYPES: list[type[Attribute]] = [
     WarpgroupDescriptorType,
     WarpgroupAccumulatorType,
 ]
-
-
-SEGMENTS = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
-"""Of an operation with several operands that may be left out."""
 
 
 class NvgpuOp(IRDLOperation):

@@ -9,7 +9,6 @@ from xdsl.dialects.builtin import BoolAttr, IntAttr, IntegerAttr, UnitAttr, Vect
 from xdsl.dialects.llvm import LLVMPointerType, LLVMStructType
 from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -23,8 +22,10 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 
 from . import nvvm_types as types
-from .nvvm_ops import COPIES, EXCHANGES, PLAIN, SEGMENTS, SPECIAL_OPERATIONS, Integer, NvvmOp, operation
+from .nvvm_ops import COPIES, EXCHANGES, PLAIN, SPECIAL_OPERATIONS, Integer, NvvmOp, operation
 from .nvvm_types import ATTRIBUTES, MatrixShapeAttr, ShapeAttr
+from .upstream import SEGMENTS
+from .words import defined
 
 # Operations of `nvvm`: matrices, products of a warp and of a warpgroup, arithmetic.
 
@@ -367,8 +368,7 @@ def _mma(name: str, summary: str, **fields: object) -> type[_Mma]:
     """A product of a warp by what it has beside three matrices and their shape."""
     matrices = {f"operand{x}": var_operand_def() for x in "ABC"} | {"shape": prop_def(ShapeAttr)}
     kinds = {f"multiplicand{x}PtxType": opt_prop_def(types.MMA_TYPE) for x in "AB"}
-    members = {"name": f"nvvm.{name}", "__module__": __name__, "__doc__": summary, "res": result_def(LLVMStructType)}
-    return irdl_op_definition(type(name, (_Mma,), {**matrices, **kinds, **fields, **members}))
+    return defined(_Mma, f"nvvm.{name}", summary, **matrices, **kinds, **fields, res=result_def(LLVMStructType))
 
 
 def _sparse() -> dict[str, Any]:

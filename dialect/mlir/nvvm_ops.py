@@ -11,10 +11,8 @@ from typing import ClassVar
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr, i1, i16, i32, i64
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -29,10 +27,8 @@ from xdsl.traits import Pure
 from ..isa.row import SPECIAL_REGISTERS
 from . import nvvm_types as types
 from .llvm import ConstantRangeAttr
-from .upstream import declared
-
-SEGMENTS = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
-"""Of an operation with several operands that may be left out."""
+from .upstream import SEGMENTS, declared
+from .words import defined
 
 Integer = IntegerAttr[i32]
 
@@ -85,8 +81,7 @@ class SpecialRegisterOp(NvvmOp):
 
 
 def _special(name: str) -> type[SpecialRegisterOp]:
-    members = {"name": name, "__module__": __name__, "__doc__": f"The special register {SPECIAL[name]}."}
-    return irdl_op_definition(type(name, (SpecialRegisterOp,), members))
+    return defined(SpecialRegisterOp, name, f"The special register {SPECIAL[name]}.")
 
 
 SPECIAL_OPERATIONS = {register: _special(name) for name, register in SPECIAL.items()}

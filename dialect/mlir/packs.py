@@ -13,10 +13,8 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IndexType, Tens
 from xdsl.dialects.utils.dynamic_index_list import DynamicIndexList
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
     BaseAttr,
     IRDLOperation,
-    ParsePropInAttrDict,
     VarConstraint,
     irdl_op_definition,
     operand_def,
@@ -28,6 +26,8 @@ from xdsl.irdl import (
 )
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
+
+from .upstream import SEGMENTS
 
 Tensor = TensorType[Attribute]
 
@@ -56,7 +56,7 @@ class _Tiled(IRDLOperation, ABC):
     outer_dims_perm = opt_prop_def(NUMBERS)
     result = result_def(WRITTEN)
 
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    irdl_options = SEGMENTS
     custom_directives: ClassVar = (DynamicIndexList,)
     PACKS: ClassVar[bool]
 

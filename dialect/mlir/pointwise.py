@@ -45,7 +45,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from .generic import ARITHMETIC, converted, parse_operands, parse_results, print_operands
-from .words import words
+from .words import defined, words
 
 KIND = words(
     "linalg.elementwise_kind",
@@ -314,15 +314,7 @@ XDSL_HAS = ("exp", "log", "sqrt", "add", "sub", "mul", "select")
 
 
 def _named(kind: str) -> type[NamedPointwiseOp]:
-    title = "".join(part.capitalize() for part in kind.split("_"))
-    fields = {
-        "name": f"linalg.{kind}",
-        "__doc__": f"Applies {kind} to each element.",
-        "__module__": __name__,
-        "__annotations__": {"KIND": ClassVar},
-        "KIND": kind,
-    }
-    return irdl_op_definition(type(f"{title}Op", (NamedPointwiseOp,), fields))
+    return defined(NamedPointwiseOp, f"linalg.{kind}", f"Applies {kind} to each element.", KIND=kind)
 
 
 NAMED = [

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import prod
-from typing import ClassVar, TypeVar, cast
+from typing import TypeVar, cast
 
 from xdsl.dialect_interfaces.op_asm import OpAsmDialectInterface
 from xdsl.dialects import arith, memref
@@ -37,6 +37,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Dialect, Operation, Region
 from xdsl.ir.affine import AffineDimExpr
 from xdsl.irdl import (
+    AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
     base,
@@ -63,15 +64,31 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 from xdsl.utils.type import get_element_type_or_self
 
-from .words import WordText
+from .words import WordText, defined
 
 Declared = TypeVar("Declared", bound=IRDLOperation)
 
 
 def declared(parent: type[Declared], name: str, text: str, summary: str = "", /, **fields: object) -> type[Declared]:
     """An operation by its name, its text in MLIR's declarative format, what it does, and its fields."""
-    members = {"name": name, "assembly_format": text, "__module__": __name__, "__doc__": summary or f"`{name}`."}
-    return cast("type[Declared]", irdl_op_definition(type(name, (parent,), members | fields)))
+    return defined(parent, name, summary or f"`{name}`.", assembly_format=text, **fields)
+
+
+def extended(
+    dialect: Dialect, operations: Sequence[type[Operation]], attributes: Sequence[type[Attribute]] = ()
+) -> Dialect:
+    """xDSL's dialect with operations and attributes of ours, in place of its own where names are the same. Patterns for
+    an operation of xDSL match a subclass of it too."""
+    own = {each.name for each in (*operations, *attributes)}
+    return Dialect(
+        dialect.name,
+        [*(op for op in dialect.operations if op.name not in own), *operations],
+        [*(kind for kind in dialect.attributes if kind.name not in own), *attributes],
+    )
+
+
+SEGMENTS = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+"""Of an operation with several operands that may be left out, whose properties are in its dictionary of attributes."""
 
 
 class OwnText(IRDLOperation):
@@ -309,12 +326,7 @@ ATOMIC_KINDS = (
 """What is done to an element at once, by its number (MLIR, `AtomicRMWKindAttr`)."""
 
 
-@irdl_custom_directive
-class AtomicKind(WordText):
-    WORDS: ClassVar = ATOMIC_KINDS
-
-    attribute: AttributeVariable
-
+AtomicKind = defined(WordText, "AtomicKind", "What is done.", {"attribute": AttributeVariable}, WORDS=ATOMIC_KINDS)
 
 AtomicRMWOp = declared(
     memref.AtomicRMWOp, "memref.atomic_rmw",
@@ -326,14 +338,7 @@ AtomicRMWOp = declared(
 )  # fmt: skip
 
 
-_MEMREF = (memref.CopyOp, memref.CastOp, memref.GlobalOp, memref.AtomicRMWOp)
-
-MEMREF = Dialect(
-    "memref",
-    [*(op for op in memref.MemRef.operations if op not in _MEMREF), CopyOp, CastOp, GlobalOp, AtomicRMWOp, TransposeOp],
-    list(memref.MemRef.attributes),
-)
-"""xDSL's `memref` with these in place of its own; patterns written for xDSL's match them too."""
+MEMREF = extended(memref.MemRef, (CopyOp, CastOp, GlobalOp, AtomicRMWOp, TransposeOp))
 
 
 # `arith` as MLIR prints it: xDSL's dialect, with what MLIR says beside a conversion between floating-point types.
@@ -345,12 +350,9 @@ ROUNDING_MODES = ("to_nearest_even", "downward", "upward", "toward_zero", "to_ne
 _FLAGS = "(`fastmath` `` $fastmath^)? attr-dict"
 
 
-@irdl_custom_directive
-class RoundingMode(WordText):
-    WORDS: ClassVar = ROUNDING_MODES
-    KIND: ClassVar = i32
-
-    attribute: AttributeVariable
+RoundingMode = defined(
+    WordText, "RoundingMode", "How it is rounded.", {"attribute": AttributeVariable}, WORDS=ROUNDING_MODES, KIND=i32
+)
 
 
 @irdl_op_definition
@@ -408,16 +410,6 @@ def _bits(kind: Attribute) -> int:
 
 _BINARY = f"$lhs `,` $rhs {_FLAGS} `:` type($result)"
 
-_ARITH = (arith.ExtFOp, arith.TruncFOp)
+RemFOp = declared(arith.FloatingPointLikeBinaryOperation, "arith.remf", _BINARY, "The remainder of a quotient.")
 
-ARITH = Dialect(
-    "arith",
-    [
-        *(op for op in arith.Arith.operations if op not in _ARITH),
-        ExtFOp,
-        TruncFOp,
-        declared(arith.FloatingPointLikeBinaryOperation, "arith.remf", _BINARY, "The remainder of a quotient."),
-    ],
-    list(arith.Arith.attributes),
-)
-"""xDSL's `arith` with these in place of its own; patterns written for xDSL's match them too."""
+ARITH = extended(arith.Arith, (ExtFOp, TruncFOp, RemFOp))

@@ -1,17 +1,38 @@
-"""Attributes that are one of several words, as enumerations of MLIR's dialects are."""
+"""Operations, attributes and directives that a row defines; attributes that are one of several words."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeVar, cast
 
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, i64
 from xdsl.ir import Attribute, ParametrizedAttribute, SpacedOpaqueSyntaxAttribute
-from xdsl.irdl import IRDLOperation, irdl_attr_definition
-from xdsl.irdl.declarative_assembly_format import AttributeVariable, CustomDirective, ParsingState, PrintingState
+from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    irdl_custom_directive,
+)
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
+
+DefinedT = TypeVar("DefinedT", bound=IRDLOperation | Attribute | CustomDirective)
+
+
+def defined(
+    parent: type[DefinedT], name: str, summary: str, parameters: Mapping[str, object] | None = None, /, **fields: object
+) -> type[DefinedT]:
+    """An operation, an attribute or a directive by its name, what it is, its parameters, by which attributes are
+    compared, and its fields. Fields in capitals are constants."""
+    kinds = {**(parameters or {}), **{field: ClassVar for field in fields if field.isupper()}}
+    members = {"__module__": __name__, "__doc__": summary, "__annotations__": kinds, **fields}
+    if issubclass(parent, CustomDirective):
+        return irdl_custom_directive(cast(Any, type(name, (parent,), members)))
+    define: Any = irdl_op_definition if issubclass(parent, IRDLOperation) else irdl_attr_definition
+    return define(type(name, (parent,), {"name": name, **members}))
 
 
 class WordAttr(ParametrizedAttribute):
@@ -58,14 +79,7 @@ class BareWordAttr(WordAttr, SpacedOpaqueSyntaxAttribute):
 def words(name: str, text: str, base: type[WordAttr] = WordAttr) -> type[WordAttr]:
     """An attribute by its name and its words."""
     listed = tuple(text.split())
-    members = {
-        "name": name,
-        "WORDS": listed,
-        "__annotations__": {"word": StringAttr},  # a field of this class, by which its attributes are compared
-        "__module__": __name__,
-        "__doc__": f"One of {', '.join(listed)}.",
-    }
-    return irdl_attr_definition(type(name, (base,), members))
+    return defined(base, name, f"One of {', '.join(listed)}.", {"word": StringAttr}, WORDS=listed)
 
 
 class WordText(CustomDirective):
@@ -128,10 +142,4 @@ OPENING, CLOSING = ("<", "(", "[", "{"), (">", ")", "]", "}")
 
 def carried(name: str) -> type[CarriedAttr]:
     """An attribute by its name."""
-    members = {
-        "name": name,
-        "__annotations__": {"text": StringAttr},
-        "__module__": __name__,
-        "__doc__": f"`#{name}`, as it is written.",
-    }
-    return irdl_attr_definition(type(name, (CarriedAttr,), members))
+    return defined(CarriedAttr, name, f"`#{name}`, as it is written.", {"text": StringAttr})
