@@ -46,22 +46,13 @@ def print_ptx(module: ptx.ModuleOp) -> str:
         "",
     ]
     for op in module.body.block.ops:
-        _print_item(op, lines)
-    return "\n".join(lines) + "\n"
-
-
-def _print_item(op: Operation, lines: list[str]) -> None:
-    match op:
-        case ptx.FuncOp():
+        if isinstance(op, ptx.FuncOp):
             _print_function(op, lines)
-        case VarOp():
-            lines.append(f"{op.variable};")
-        case ptx.DirectiveOp():
-            lines.append(op.text.data)
-        case ptx.CommentOp():
-            lines.append(f"//{op.text.data}")
-        case _:
+        elif isinstance(op, VarOp | ptx.DirectiveOp | ptx.CommentOp):
+            _print_statement(op, lines, "", {})
+        else:
             raise PtxEmissionError(f"'{op.name}' cannot stand at the top of a PTX module")
+    return "\n".join(lines) + "\n"
 
 
 def _print_function(op: ptx.FuncOp, lines: list[str]) -> None:
@@ -154,13 +145,18 @@ def _print_registers(op: RegOp, lines: list[str], indent: str, names: Names) -> 
     lines.append(f"{indent}.reg {vector}.{op.register_type.type.data} {op.base.data}{count};")
 
 
-def ptx_module(module: ModuleOp) -> ptx.ModuleOp:
-    """The one `ptx.module` in a builtin module.
+def ptx_module(module: ModuleOp, name: str | None = None) -> ptx.ModuleOp:
+    """The one `ptx.module` in a builtin module, or the one of a name.
 
     Raises:
         PtxEmissionError: if there is none, or more than one.
     """
     modules = [op for op in module.walk() if isinstance(op, ptx.ModuleOp)]
+    if name is not None:
+        names = [op.sym_name.data for op in modules]
+        if name not in names:
+            raise PtxEmissionError(f"there is no ptx.module @{name}; found: {', '.join(names) or 'none'}")
+        return modules[names.index(name)]
     if not modules:
         raise PtxEmissionError(
             "there is no ptx.module to print: the module has not been lowered to the ptx dialect; "
@@ -185,22 +181,11 @@ class PtxTarget(Target):
     lines: bool = False
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
-        chosen = self._select(module)
+        chosen = ptx_module(module, self.module)
         if self.lines:
             chosen = chosen.clone()
             add_lines(chosen)
         output.write(print_ptx(chosen))
-
-    def _select(self, module: ModuleOp) -> ptx.ModuleOp:
-        if self.module is None:
-            return ptx_module(module)
-        names: list[str] = []
-        for op in module.walk():
-            if isinstance(op, ptx.ModuleOp):
-                if op.sym_name.data == self.module:
-                    return op
-                names.append(op.sym_name.data)
-        raise PtxEmissionError(f"there is no ptx.module @{self.module}; found: {', '.join(names) or 'none'}")
 
 
 # Lines of MLIR in PTX: `.loc` and `.file` for the locations of operations. PTX ISA 11.5.3 and 11.5.4.
@@ -269,10 +254,8 @@ class _Importer:
                     yield self.function(item)
                 case syntax.Variable():
                     yield self.variable(item)
-                case syntax.Directive():
-                    yield ptx.DirectiveOp(item.text)
-                case syntax.Comment():
-                    yield ptx.CommentOp(item.text)
+                case _:
+                    yield self.statement(item, {})
 
     def function(self, function: syntax.Function) -> Operation:
         op = ptx.FuncOp(

@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 
 from xdsl.dialects import transform
 from xdsl.dialects.builtin import ArrayAttr, FunctionType, IntegerAttr, StringAttr, SymbolRefAttr, UnitAttr, i64
-from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
@@ -37,6 +37,9 @@ from xdsl.printer import Printer
 from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
+
+from ..mlir.upstream import extended
+from ..mlir.words import defined
 
 Handle = transform.TransformOpHandleType
 
@@ -206,13 +209,7 @@ OWN = (
 )  # fmt: skip
 
 
-def _all(own: Sequence[type[IRDLOperation]]) -> list[type]:
-    """xDSL's operations of the dialect with `own` added, or in the place of those with the same name."""
-    names = {op.name for op in own}
-    return [*(op for op in transform.Transform.operations if op.name not in names), *own]
-
-
-TRANSFORM = Dialect("transform", _all(OWN), list(transform.Transform.attributes))
+TRANSFORM = extended(transform.Transform, OWN)
 
 
 # Steps of MLIR that are read and printed as they are written, and that no strategy applies.
@@ -379,6 +376,4 @@ def _listed(parser: Parser) -> Sequence[Attribute]:
 @cache
 def carried(name: str) -> type[CarriedStep]:
     """The step of a name."""
-    return irdl_op_definition(
-        type(name, (CarriedStep,), {"name": name, "__module__": __name__, "__doc__": f"`{name}`."})
-    )
+    return defined(CarriedStep, name, f"`{name}`.")

@@ -70,15 +70,11 @@ def literal(text: str) -> Constant:
     Raises:
         ConstantError: for digits beyond 7 of an octal one.
     """
-    if text[:2] in ("0d", "0D"):
-        return Constant(struct.unpack("<d", struct.pack("<Q", int(text[2:], 16)))[0])
-    if text[:2] not in ("0x", "0X") and any(c in text for c in ".eE"):
-        return Constant(float(text))
     if _NOT_OCTAL.fullmatch(text):
         raise ConstantError(f"'{text}' begins with 0, so it is octal, and has digits beyond 7")
-    digits = text.rstrip("U")
-    octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
-    value = int(digits, 8 if octal else 0)
+    value = Immediate(text).value
+    if isinstance(value, float):
+        return Constant(value)
     return Constant.of(value, unsigned=text[-1] == "U" or value >= 1 << 63)
 
 
