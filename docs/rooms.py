@@ -307,7 +307,7 @@ OF_IDEAS = {
     "depthwise convolutions": "passes/linalg/window_sums.py passes/tile/window_kernel.py",
     "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/linalg/score_masks.py "
     "passes/schedule/attention.py passes/tile/attention.py",
-    "gradients of attention": "dialect/warp/attention_gradient.py passes/linalg/attention_gradient.py "
+    "gradients of attention": "passes/linalg/attention_gradient.py "
     "passes/schedule/attention.py passes/tile/attention_gradient.py",
     "products of experts": "dialect/warp/operands.py passes/linalg/fuse_products.py passes/tile/outline.py",
     "scales of blocks of 8-bit floats": "dialect/warp/operands.py passes/linalg/dequantised.py "

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from ...dialect.mlir.affine import is_plain, loops_of
 from ...dialect.mlir.generic import factors
-from ...dialect.warp.attention_gradient import AttentionGradientOp
+from ...dialect.warp.attention import AttentionGradientOp
 from ...dialect.warp.attributes import memory_of
 from ..diagnostics import chose, remark
 from .element_expressions import ElementExpression, ElementReader, Name, NotFusedError, Subscripts, decline, names_of

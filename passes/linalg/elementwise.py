@@ -18,8 +18,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import FIXED, Nest, is_projection, map_along, strides_of
 from ...dialect.mlir.generic import contracted
-from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attention_gradient import INPUTS, AttentionGradientOp
+from ...dialect.warp.attention import INPUTS, AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import only_computes

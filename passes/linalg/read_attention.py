@@ -17,8 +17,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
-from ...dialect.warp.attention import HALVES, AttentionOp, D, E, M, N
-from ...dialect.warp.attention_gradient import INPUTS, ROWS, AttentionGradientOp
+from ...dialect.warp.attention import HALVES, INPUTS, ROWS, AttentionGradientOp, AttentionOp, D, E, M, N
 from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.elements import IndexOp, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp

@@ -15,8 +15,7 @@ from ...dialect.isa.wgmma import M
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.fields import ATTENTION
 from ...dialect.schedule.schedule import FIELDS, MOST_PARTS
-from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attention_gradient import AttentionGradientOp
+from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import BYTE
 from ..diagnostics import fail, remark
 from ..linalg.product import Product, padded

@@ -17,8 +17,7 @@ from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError, parse_options
 from ...dialect.schedule.fields import ScheduleField
 from ...dialect.schedule.partial import PartialScheduleAttr
-from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attention_gradient import AttentionGradientOp
+from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import ScheduleAttr, target_of
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import chose, fail, remark

@@ -21,8 +21,7 @@ from xdsl.ir import SSAValue
 
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attention import M
-from ...dialect.warp.attention_gradient import AttentionGradientOp
+from ...dialect.warp.attention import AttentionGradientOp, M
 from ...dialect.warp.attributes import ScheduleAttr, fragment_of
 from ...dialect.warp.epilogue import EpilogueOp
 from ...dialect.warp.fragments import ConstantOp

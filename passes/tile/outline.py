@@ -17,8 +17,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.gpu import ReturnOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attention_gradient import AttentionGradientOp
+from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import ScheduleAttr, in_place_of
 from ...dialect.warp.elements import OPERAND_LOOPS, K, M
 from ...dialect.warp.matmul import MatmulOp

@@ -17,8 +17,7 @@ from xdsl.ir.affine import AffineMap
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import REDUCTION, AllReduceOp, BlockIdOp, ReturnOp, ThreadIdOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attention import AttentionOp, E, M, N
-from ...dialect.warp.attention_gradient import AttentionGradientOp
+from ...dialect.warp.attention import AttentionGradientOp, AttentionOp, E, M, N
 from ...dialect.warp.attributes import FragmentType, fragment_of, in_place_of, memory_of
 from ...dialect.warp.elements import IndexOp
 from ...dialect.warp.operands import FindGroupOp
@@ -237,7 +236,8 @@ class TiledGradient(TiledRows):
             scale=op.scale.value.data,
             keys=op.keys._replace(documents=documents),
             tile=index.values([row, *at]),
-            span=(first, until),
+            first=first,
+            until=until,
         )
         return in_place_of(op, made)
 

@@ -16,7 +16,7 @@ from xdsl.traits import SymbolTable
 
 from ...dialect.mlir.nvvm_ops import GridDependencyOp
 from ...dialect.mlir.nvvm_types import GRID_ACTION
-from ...dialect.warp.attention_gradient import AttentionGradientOp
+from ...dialect.warp.attention import AttentionGradientOp
 from ...dialect.warp.op_shapes import is_pure
 from ..linalg.operand import root
 from ..patterns import constant_value

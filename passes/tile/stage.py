@@ -19,8 +19,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, Z
-from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attention_gradient import AttentionGradientOp
+from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, in_place_of
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import EpilogueOp
