@@ -421,3 +421,30 @@ def parse_options(options: Mapping[str, object]) -> dict[str, object]:
         ScheduleError: naming the option that is unknown or cannot be read.
     """
     return {name: field_named(name).read(value) for name, value in options.items()}
+
+
+@dataclass(frozen=True)
+class PartialSchedule:
+    """Some fields of a schedule, in the order of its fields; `warp-schedule` chooses the others."""
+
+    values: tuple[tuple[str, object], ...]
+
+    @staticmethod
+    def of(options: Mapping[str, object]) -> PartialSchedule:
+        """The fields with these values, given as text, numbers or sequences.
+
+        Raises:
+            ScheduleError: naming the option that is unknown, cannot be read, or has a value that no schedule has.
+        """
+        values = parse_options(options)
+        for one in LIMITED:
+            if one.name in values:
+                one.check(values[one.name])
+        return PartialSchedule(tuple((name, values[name]) for name in FIELDS if name in values))
+
+    def options(self) -> dict[str, object]:
+        """The values by field."""
+        return dict(self.values)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} = {text_of(value)}" for name, value in self.values)

@@ -39,10 +39,10 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.form import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
 from ..isa.row import Target, UnknownTargetError, target
 from ..layouts.layout import AXES, Layout
-from ..schedule import SWIZZLES, Schedule
-from ..schedule.partial import PartialSchedule, PartialScheduleAttr, parse_fields
+from ..schedule import ALWAYS, SWIZZLES, PartialSchedule, Schedule, ScheduleError
 
 OpT = TypeVar("OpT", bound=Operation)
+DataT = TypeVar("DataT")
 
 ROLES = ("a", "b", "acc", "meta", "scale")
 """Operands of a product: A, B, C and D; the metadata of a sparse A; the scales of A or of B."""
@@ -154,8 +154,16 @@ def same_words(a: Attribute, b: Attribute) -> bool:
     return not (first.is_float or second.is_float) or {first.name, second.name} == {"f32", "tf32"}
 
 
+class Shown(Data[DataT]):
+    """Data whose text in angle brackets is its attribute's."""
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(str(self.data))
+
+
 @irdl_attr_definition
-class LayoutAttr(Data[Layout]):
+class LayoutAttr(Shown[Layout]):
     """A fragment layout: `#warp.layout<c1 c2 r0 r1 r2 | c0 r3 c3>`."""
 
     name = "warp.layout"
@@ -164,10 +172,6 @@ class LayoutAttr(Data[Layout]):
     def parse_parameter(cls, parser: AttrParser) -> Layout:
         with parser.in_angle_brackets():
             return parse_layout(parser)
-
-    def print_parameter(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(str(self.data))
 
 
 def _words(parser: AttrParser) -> str:
@@ -332,7 +336,19 @@ def fragment_of(value: SSAValue) -> FragmentType:
 
 
 @irdl_attr_definition
-class ScheduleAttr(Data[Schedule]):
+class PartialScheduleAttr(Shown[PartialSchedule]):
+    """A schedule with some of its fields, `#warp.schedule<cta = 128x256x64>`. `warp-schedule` replaces it by a complete
+    one."""
+
+    name = "warp.schedule"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> PartialSchedule:
+        return PartialSchedule.of(ScheduleAttr.parse_parameter(parser).options())
+
+
+@irdl_attr_definition
+class ScheduleAttr(Shown[Schedule]):
     """The schedule of one product: `#warp.schedule<cta = 128x256x64, warp = 64x64, ...>`."""
 
     name = "warp.schedule"
@@ -343,11 +359,22 @@ class ScheduleAttr(Data[Schedule]):
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Schedule:
-        return parse_fields(parser)  # pyright: ignore[reportReturnType]
+        """Reads `<cta = 128x128x32, ...>`: a schedule if all fields are there that its text always has."""
+        options: dict[str, object] = {}
 
-    def print_parameter(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(str(self.data))
+        def parse_field() -> None:
+            name = parser.parse_identifier(" as a schedule field")
+            parser.parse_punctuation("=")
+            word = parser.parse_optional_identifier()
+            options[name] = parser.parse_dimension_list() if word is None else word
+
+        position = parser.pos
+        parser.parse_comma_separated_list(parser.Delimiter.ANGLE, parse_field)
+        kind = Schedule if options.keys() >= {*ALWAYS} else PartialSchedule
+        try:
+            return kind.of(options)  # pyright: ignore[reportReturnType]
+        except ScheduleError as e:
+            parser.raise_error(str(e), position)
 
 
 @irdl_attr_definition

@@ -15,16 +15,17 @@ KindT = TypeVar("KindT", Operation, Attribute)
 
 
 def _defined(kind: type[KindT]) -> list[type[KindT]]:
-    """The operations, or attributes, that the modules define."""
-    return [
-        value
+    """The operations, or attributes, that the modules define; the last of those with one name, which reads them all."""
+    defined = {
+        value.name: value
         for module in _MODULES
         for value in vars(module).values()
         if isinstance(value, type)
         and issubclass(value, kind)
         and value.__module__ == module.__name__
         and "name" in vars(value)
-    ]
+    }
+    return list(defined.values())
 
 
 WARP = Dialect("warp", _defined(Operation), _defined(Attribute))

@@ -16,9 +16,8 @@ from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError, parse_options
 from ...dialect.schedule.fields import ScheduleField
-from ...dialect.schedule.partial import PartialScheduleAttr
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
-from ...dialect.warp.attributes import ScheduleAttr, target_of
+from ...dialect.warp.attributes import PartialScheduleAttr, ScheduleAttr, target_of
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import chose, fail, remark
 from ..linalg.product import Product, read

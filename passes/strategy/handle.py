@@ -32,10 +32,9 @@ from xdsl.utils.hints import isa
 
 from ...dialect import plugins
 from ...dialect.mlir.affine import Nest, loops_of
-from ...dialect.schedule import ScheduleError
-from ...dialect.schedule.partial import PartialSchedule, PartialScheduleAttr
+from ...dialect.schedule import PartialSchedule, ScheduleError
 from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attributes import ScheduleAttr, enclosing
+from ...dialect.warp.attributes import PartialScheduleAttr, ScheduleAttr, enclosing
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import chose, describe, location_of, remark, verify
 from ..patterns import apply_patterns

@@ -22,7 +22,6 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue, TypeAttribute
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
-from ...dialect.schedule.partial import PartialScheduleAttr
 from ...dialect.schedule.transform import (
     AlternativesOp,
     AnnotateOp,
@@ -33,7 +32,7 @@ from ...dialect.schedule.transform import (
     ParamConstantOp,
     SplitHandleOp,
 )
-from ...dialect.warp.attributes import ScheduleAttr
+from ...dialect.warp.attributes import PartialScheduleAttr, ScheduleAttr
 from ..diagnostics import fail, located, name_of, remark
 from ..source import read_text
 from ..universe import parse_mlir

@@ -15,8 +15,7 @@ from xdsl.utils.exceptions import ParseError
 from warploom.dialect.isa.form import Shape
 from warploom.dialect.isa.mma import ROWS
 from warploom.dialect.schedule import ALWAYS, FIELDS, NAMES, SWIZZLES, Schedule, ScheduleError, parse_options
-from warploom.dialect.schedule.partial import PartialScheduleAttr
-from warploom.dialect.warp.attributes import ScheduleAttr
+from warploom.dialect.warp.attributes import PartialScheduleAttr, ScheduleAttr
 from warploom.passes.schedule.needs import slice_bytes
 from warploom.passes.universe import make_context
 
