@@ -227,25 +227,16 @@ class ElementRegion(CustomDirective):
     body: RegionVariable
 
     def parse(self, parser: Parser, state: ParsingState) -> None:
-        self.body.set(state, parse_elements(parser))
+        arguments = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
+        self.body.set(state, parser.parse_region(arguments))
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         state.print_whitespace(printer)
-        print_elements(printer, self.body.get(op))
-
-
-def print_elements(printer: Printer, region: Region) -> None:
-    """Prints `(%x : f32, %y : f16) {`, the body, and `}`."""
-    with printer.in_parens():
-        printer.print_list(region.block.args, printer.print_block_argument)
-    printer.print_string(" ")
-    printer.print_region(region, print_entry_block_args=False)
-
-
-def parse_elements(parser: Parser) -> Region:
-    """Parses the output of `print_elements`."""
-    arguments = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
-    return parser.parse_region(arguments)
+        region = self.body.get(op)
+        with printer.in_parens():
+            printer.print_list(region.block.args, printer.print_block_argument)
+        printer.print_string(" ")
+        printer.print_region(region, print_entry_block_args=False)
 
 
 def is_approximate(op: Operation) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
@@ -12,7 +12,6 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     IndexType,
     IntegerAttr,
-    IntegerType,
     MemRefType,
     StridedLayoutAttr,
     UnitAttr,
@@ -22,6 +21,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Data, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
+    IRDLOperation,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
@@ -30,6 +30,14 @@ from xdsl.irdl import (
     result_def,
     traits_def,
     var_operand_def,
+)
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    VariadicOperandVariable,
+    irdl_custom_directive,
 )
 from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
@@ -82,6 +90,43 @@ def im2col_type(
     return MemRefType(memory.element_type, [*sizes, shape[0] * prod(pixels), columns], layout, memory.memory_space)
 
 
+@irdl_custom_directive
+class Places(CustomDirective):
+    """What the dimensions of memory are, in brackets: an index, rows, columns, or one of which all is kept."""
+
+    indices: VariadicOperandVariable
+    row: AttributeVariable
+    column: AttributeVariable
+    kept: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        position = parser.pos
+        places: list[str | UnresolvedOperand] = parser.parse_comma_separated_list(
+            parser.Delimiter.SQUARE,
+            lambda: parser.parse_optional_keyword_in((*WORDS, ALL)) or parser.parse_unresolved_operand(),
+        )
+        self.indices.set(state, [place for place in places if isinstance(place, UnresolvedOperand)])
+        for variable, word in zip((self.row, self.column), WORDS, strict=True):
+            if places.count(word) > 1:
+                parser.raise_error(f"expected '{word}' at most once among the indices", position)
+            if word in places:
+                variable.set(state, IntegerAttr(places.index(word), i64))
+        if kept := [i for i, place in enumerate(places) if place == ALL]:
+            self.kept.set(state, DenseArrayBase.from_list(i64, kept))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        assert isinstance(op, MatrixOp)
+        words: list[str | SSAValue] = list(op.indices)
+        named = [(place, word) for place, word in zip(op.dimensions, WORDS, strict=True) if place is not None]
+        for place, word in sorted([*named, *((place, ALL) for place in op.dimensions_kept)]):
+            words.insert(place, word)
+        with printer.in_square_brackets():
+            printer.print_list(
+                words, lambda w: printer.print_string(w) if isinstance(w, str) else printer.print_ssa_value(w)
+            )
+        state.should_emit_space, state.last_was_punctuation = True, False
+
+
 @irdl_op_definition
 class MatrixOp(WarpOp):
     """A matrix in memory with more dimensions. One dimension becomes its rows, one its columns, and the others are
@@ -123,6 +168,11 @@ class MatrixOp(WarpOp):
 
     traits = traits_def(NoMemoryEffect())
     irdl_options = SEGMENTS
+    custom_directives: ClassVar = (Places,)
+    assembly_format = (
+        "$memory custom<Places>($indices, $row, $column, $kept) (`part` `[` $part^ `]`)? attr-dict"
+        " `:` type($memory) `->` type($matrix)"
+    )
 
     def __init__(
         self,
@@ -179,66 +229,6 @@ class MatrixOp(WarpOp):
             raise VerifyException(f"only integers of 64 bits have high words, got {memory}")
         if self.matrix.type != expected:
             raise VerifyException(f"expected the matrix to be {expected}, got {self.matrix.type}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> MatrixOp:
-        position = parser.pos
-        memory = parser.parse_unresolved_operand()
-        places: list[str | UnresolvedOperand] = parser.parse_comma_separated_list(
-            parser.Delimiter.SQUARE,
-            lambda: parser.parse_optional_keyword_in((*WORDS, ALL)) or parser.parse_unresolved_operand(),
-        )
-        part: list[UnresolvedOperand] = []
-        if parser.parse_optional_keyword("part") is not None:
-            part = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        kind = parser.parse_type()
-        parser.parse_punctuation("->")
-        result = parser.parse_type()
-        for word in WORDS:
-            if places.count(word) > 1:
-                parser.raise_error(f"expected '{word}' at most once among the indices", position)
-        indices = [place for place in places if isinstance(place, UnresolvedOperand)]
-        return cls.create(
-            operands=parser.resolve_operands(
-                [memory, *indices, *part], [kind, *(IndexType() for _ in (*indices, *part))], position
-            ),
-            properties={
-                **({"high": attributes.pop("high")} if "high" in attributes else {}),
-                "operandSegmentSizes": DenseArrayBase.from_list(i32, [1, len(indices), len(part)]),
-                **{word: IntegerAttr(places.index(word), i64) for word in WORDS if word in places},
-                **({"kept": kept} if (kept := _kept([i for i, p in enumerate(places) if p == ALL])) else {}),
-            },
-            attributes=attributes,
-            result_types=[result],
-        )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.memory)
-        words: list[str | SSAValue] = list(self.indices)
-        named = [(place, word) for place, word in zip(self.dimensions, WORDS, strict=True) if place is not None]
-        named += [(place, ALL) for place in self.dimensions_kept]
-        for place, word in sorted(named):
-            words.insert(place, word)
-        with printer.in_square_brackets():
-            printer.print_list(
-                words, lambda w: printer.print_string(w) if isinstance(w, str) else printer.print_ssa_value(w)
-            )
-        if self.part:
-            printer.print_string(" part ")
-            with printer.in_square_brackets():
-                printer.print_list(self.part, printer.print_ssa_value)
-        printer.print_op_attributes(self.attributes | ({} if self.high is None else {"high": self.high}))
-        printer.print_string(" : ")
-        printer.print_attribute(self.memory.type)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.matrix.type)
-
-
-def _kept(dimensions: Sequence[int]) -> DenseArrayBase[IntegerType] | None:
-    return DenseArrayBase.from_list(i64, list(dimensions)) if dimensions else None
 
 
 def matrix_type(

@@ -4,7 +4,7 @@
 
 // CHECK-LABEL: func.func @groups
 // CHECK:         %group, %first = warp.find_group %ends[%tile] rows 128 x %across : memref<8xi32>
-// CHECK-NEXT:    %part = warp.matrix %A[row, column] part [%group, %first] : memref<96x32xf16> -> memref<?x32xf16, strided<[32, 1], offset: ?>>
+// CHECK-NEXT:    %part = warp.matrix %A[row, column] part[%group, %first] : memref<96x32xf16> -> memref<?x32xf16, strided<[32, 1], offset: ?>>
 // CHECK-NEXT:    %map = warp.encode_tensor_map %A [0, 1] parts 0 : memref<96x32xf16> to !warp.tensor_map<1x1x64x32xf16, swizzle 64>
 func.func @groups(%ends: memref<8xi32>, %tile: index, %across: index, %A: memref<96x32xf16>) {
   %group, %first = warp.find_group %ends[%tile] rows 128 x %across : memref<8xi32>
