@@ -221,7 +221,8 @@ def _fields(kind: type[WarpOp]) -> tuple[Mapping[str, str], Mapping[str, str]]:
     are called in the text."""
     definition = kind.get_irdl_definition()
     names = {name: name for part in (definition.operands, definition.results, definition.regions) for name, _ in part}
-    names |= {name: name for name in definition.properties} | {f: n for f, (n, _) in definition.accessor_names.items()}
+    renamed = {field: name for field, (name, _) in definition.accessor_names.items()}
+    names |= {name: name for name in definition.properties if name not in renamed.values()} | renamed
     fields = [{field: names[field] for field in vars(base) if field in names} for base in kind.__mro__]
     properties = {
         field: name for own in reversed(fields) for field, name in own.items() if name in definition.properties

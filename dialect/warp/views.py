@@ -91,7 +91,7 @@ def im2col_type(
 
 
 @irdl_custom_directive
-class Places(CustomDirective):
+class MatrixPlaces(CustomDirective):
     """What the dimensions of memory are, in brackets: an index, rows, columns, or one of which all is kept."""
 
     indices: VariadicOperandVariable
@@ -168,9 +168,9 @@ class MatrixOp(WarpOp):
 
     traits = traits_def(NoMemoryEffect())
     irdl_options = SEGMENTS
-    custom_directives: ClassVar = (Places,)
+    custom_directives: ClassVar = (MatrixPlaces,)
     assembly_format = (
-        "$memory custom<Places>($indices, $row, $column, $kept) (`part` `[` $part^ `]`)? attr-dict"
+        "$memory custom<MatrixPlaces>($indices, $row, $column, $kept) (`part` `[` $part^ `]`)? attr-dict"
         " `:` type($memory) `->` type($matrix)"
     )
 
