@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     ModuleOp,
+    NoneAttr,
     StringAttr,
     i8,
     i64,
@@ -49,6 +50,7 @@ from warploom.dialect.warp.memory import LoadOp, StoreOp
 from warploom.dialect.warp.mma import MmaOp
 from warploom.dialect.warp.op_shapes import bounds, bounds_attribute, in_memory
 from warploom.dialect.warp.synchronisation import CP_ASYNC, WaitOp
+from warploom.dialect.warp.tile_mma import SumSlicedKOp
 from warploom.passes.universe import make_context
 
 ELEMENTS = ("f16", "bf16", "f32")
@@ -224,3 +226,11 @@ def test_constructors_build_what_verifies() -> None:
 def test_convert_takes_fragments() -> None:
     with pytest.raises(VerifyException, match="expected a fragment, got i8"):
         ConvertOp(value(i8), Float32Type())
+
+
+def test_more_slices_than_parts() -> None:
+    acc = fragment(LOWERED[0], "c", across=2)
+    scratch = value(MemRefType(Float32Type(), [2, 448], NoneAttr(), SHARED))
+    op = SumSlicedKOp(value(acc), scratch, 8)
+    assert (op.parts, op.slices) == (2, 8)
+    op.verify()
