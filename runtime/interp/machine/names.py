@@ -64,14 +64,6 @@ def _per_cta(values: Callable[[Geometry, Array, Array], Array]) -> Callable[[Sta
     return per_thread
 
 
-def _cluster_index(axis: int) -> Callable[[State], Array]:
-    return _per_cta(lambda g, cluster, rank: unravel(cluster, g.clusters)[axis])
-
-
-def _cta_in_cluster(axis: int) -> Callable[[State], Array]:
-    return _per_cta(lambda g, cluster, rank: unravel(rank, g.cluster)[axis])
-
-
 def _cta(axis: int) -> Callable[[State], Array]:
     return _per_cta(
         lambda g, cluster, rank: unravel(cluster, g.clusters)[axis] * g.cluster[axis] + unravel(rank, g.cluster)[axis]
@@ -90,18 +82,14 @@ def _lane_mask(bits: Callable[[int], int]) -> Callable[[State], Array]:
 MULTIPROCESSORS = 132
 
 
-def _multiprocessor(state: State) -> Array:
-    return state.geometry.per_cta((state.geometry.first + np.arange(state.geometry.ctas)) % MULTIPROCESSORS)
-
-
 SPECIALS: dict[str, Callable[[State], Array]] = {
     **{f"%tid.{a}": _thread(i) for i, a in enumerate("xyz")},
     **{f"%ntid.{a}": _constant(lambda s, i=i: s.geometry.block[i]) for i, a in enumerate("xyz")},
     **{f"%ctaid.{a}": _cta(i) for i, a in enumerate("xyz")},
     **{f"%nctaid.{a}": _constant(lambda s, i=i: s.geometry.grid[i]) for i, a in enumerate("xyz")},
-    **{f"%clusterid.{a}": _cluster_index(i) for i, a in enumerate("xyz")},
+    **{f"%clusterid.{a}": _per_cta(lambda g, c, _, i=i: unravel(c, g.clusters)[i]) for i, a in enumerate("xyz")},
     **{f"%nclusterid.{a}": _constant(lambda s, i=i: s.geometry.clusters[i]) for i, a in enumerate("xyz")},
-    **{f"%cluster_ctaid.{a}": _cta_in_cluster(i) for i, a in enumerate("xyz")},
+    **{f"%cluster_ctaid.{a}": _per_cta(lambda g, _, r, i=i: unravel(r, g.cluster)[i]) for i, a in enumerate("xyz")},
     **{f"%cluster_nctaid.{a}": _constant(lambda s, i=i: s.geometry.cluster[i]) for i, a in enumerate("xyz")},
     # The fourth element is unused, and 0 (10.1 to 10.13).
     **{f"{name}.w": _constant(lambda s: 0) for name in VECTORS},
@@ -126,7 +114,7 @@ SPECIALS: dict[str, Callable[[State], Array]] = {
     "%reserved_smem_offset_1": _constant(lambda s: s.reserved),
     "%envreg1": _constant(lambda s: s.addresses[WORKSPACE] >> 32),
     "%envreg2": _constant(lambda s: s.addresses[WORKSPACE] & 0xFFFFFFFF),
-    "%smid": _multiprocessor,
+    "%smid": _per_cta(lambda g, cluster, rank: (cluster * g.cluster_size + rank) % MULTIPROCESSORS),
     "%nsmid": _constant(lambda s: MULTIPROCESSORS),
     "%gridid": _constant(lambda s: 1),
     **{name: lambda s, name=name: s.clock.values(name, np.int64) for name in CLOCKS},

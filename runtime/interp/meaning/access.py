@@ -124,12 +124,7 @@ def mov(ctx: Context, bound: Bindings) -> Action:
 def mov_vector(ctx: Context, bound: Bindings) -> Action:
     """Each element of a vector."""
     every = operands(ctx, bound)
-    half = len(every) // 2
-
-    def unchanged(*values: Array) -> tuple[Array, ...]:
-        return values
-
-    return several(unchanged, every[:half], *every[half:])
+    return several(lambda *values: values, every[: len(every) // 2], *every[len(every) // 2 :])
 
 
 def wide(ctx: Context, operand: Operand, *, written: bool = False) -> list[Source]:
@@ -234,18 +229,15 @@ def locate(ctx: Context, operand: Operand, space: str, kind: AccessKind | None) 
             addresses = read(sel)
             return home.parts(addresses + addresses.dtype.type(shift) if shift else addresses, width, sel.lanes)
 
-        return parts if state.observer is None or kind is None else _told(parts, state, ctx.pc, kind)
+        def told(sel: Selection, width: int, shift: int = 0) -> tuple[Part, ...]:
+            found = parts(sel, width, shift)
+            if kind is not None:
+                tell(state.observer, ctx.pc, kind, found, width, sel)
+            return found
+
+        return parts if state.observer is None or kind is None else told
 
     return bind
-
-
-def _told(find: Locate, state: State, pc: int, kind: AccessKind) -> Locate:
-    def observed(sel: Selection, width: int, shift: int = 0) -> tuple[Part, ...]:
-        parts = find(sel, width, shift)
-        tell(state.observer, pc, kind, parts, width, sel)
-        return parts
-
-    return observed
 
 
 def _space_of_symbol(ctx: Context, symbol: Symbol, space: str) -> str:

@@ -32,17 +32,11 @@ def commit_group(ctx: Context, bound: Bindings) -> Action:
     return lambda state: lambda sel: state.copies.commit(sel.lanes)
 
 
-@meaning("cp.async.wait_group")
-def wait_group(ctx: Context, bound: Bindings) -> Action:
-    """Completes all groups but the latest."""
-    keep = ctx.integer(ctx.operands[0])
+@meaning("cp.async.wait_group", "cp.async.wait_all")
+def wait(ctx: Context, bound: Bindings) -> Action:
+    """Completes all groups but the latest ones; without a number, every copy."""
+    keep = ctx.integer(ctx.operands[0]) if ctx.operands else None
     return lambda state: lambda sel: state.copies.wait(sel.lanes, keep)
-
-
-@meaning("cp.async.wait_all")
-def wait_all(ctx: Context, bound: Bindings) -> Action:
-    """Completes every copy."""
-    return lambda state: lambda sel: state.copies.wait(sel.lanes, None)
 
 
 @meaning("cp.async")
@@ -142,20 +136,11 @@ def groups(ctx: Context, bound: Bindings) -> Action:
     return bind
 
 
-@meaning("cp.async.bulk")
+@meaning("cp.async.bulk", "cp.reduce.async.bulk")
 def bulk(ctx: Context, bound: Bindings) -> Action:
-    """Many bytes by one thread; to several CTAs of a cluster, or of each 16 bytes only some."""
-    return _bulk(ctx, bound, None)
-
-
-@meaning("cp.reduce.async.bulk")
-def bulk_reduction(ctx: Context, bound: Bindings) -> Action:
-    """The same, each element combined with what is there."""
-    return _bulk(ctx, bound, _combination(ctx, bound, bound["D"] != "global"))
-
-
-def _bulk(ctx: Context, bound: Bindings, combine: Combine | None) -> Action:
-    """What a bulk copy does for the selected threads, one after the other."""
+    """Many bytes by one thread; to several CTAs of a cluster, or of each 16 bytes only some. A reduction combines each
+    element with what is there."""
+    combine = _combination(ctx, bound, bound["D"] != "global") if "O" in bound else None
     target, source, size, *rest = ctx.operands
     to, of = _SPACES[bound["D"]], _SPACES[bound["S"]]
     put, take = locate(ctx, target, to, None), locate(ctx, source, of, None)
@@ -304,20 +289,11 @@ def first_cta(ctx: Context, bound: Bindings) -> Action:
     return several(parts, [ctx.dest(item, "b32") for item in ctx.items(dest)], *wide(ctx, answer))
 
 
-@meaning("st.async")
+@meaning("st.async", "red.async")
 def store_async(ctx: Context, bound: Bindings) -> Action:
-    """A word or a vector into shared memory of the cluster."""
-    return _sent(ctx, bound, None)
-
-
-@meaning("red.async")
-def reduce_async(ctx: Context, bound: Bindings) -> Action:
-    """The same, combined with what is there."""
-    return _sent(ctx, bound, _combination(ctx, bound, True))
-
-
-def _sent(ctx: Context, bound: Bindings, combine: Combine | None) -> Action:
-    """Values of each thread that arrive, with as many bytes, at an object beside them."""
+    """A word or a vector of each thread into shared memory of the cluster, which arrive, with as many bytes, at an
+    object beside them; a reduction combines them with what is there."""
+    combine = _combination(ctx, bound, True) if "O" in bound else None
     where, a, barrier = ctx.operands
     type, count = bound["T"], vector_of(bound)
     sources: list[Source] = [ctx.source(item, type) for item in ctx.items(a)]

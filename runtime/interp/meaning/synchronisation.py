@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NoReturn, TypeAlias
 
@@ -14,7 +14,7 @@ from ...numerics.floats import Array, ArrayFunction
 from ..machine import mbarriers
 from ..machine.calls import return_
 from ..machine.decode import Context, meaning
-from ..machine.events import LANES, LEFT, AccessKind, Selection
+from ..machine.events import LANES, LEFT, AccessKind, BoundStep, Selection
 from ..machine.flow import Complete
 from ..machine.memory import RANK_BITS, SHARED_WINDOW, Buffer, FaultError, Part, thread_of
 from ..machine.state import Action, Source, State, absent, acting
@@ -25,24 +25,32 @@ from .access import computes, locate, space_of
 _MOST = 15
 
 
-@meaning("bar.sync")
-def bar_sync(ctx: Context, bound: Bindings) -> Action:
-    """`bar.sync`: threads arrive at a barrier of the CTA and wait for the others."""
-    return _arrival(ctx, ctx.operands, True)
+@meaning("bar.sync", "bar.arrive", "bar.red")
+def barrier(ctx: Context, bound: Bindings) -> Action:
+    """Threads arrive at a barrier of the CTA, and wait for the others but with `arrive`. `red` is a question to all of
+    them, which all get the answer. Operands are the barrier's number and the number of threads."""
+    kind, operands, answer = ctx.row.means, ctx.operands, absent
+    if kind == "bar.red":
+        d, *operands, c = operands
+        answer = partial(_answer, bound["O"], ctx.dest(d, bound["T"]), *ctx.predicate(c))
+    number, pc = ctx.source(operands[0], "u32"), ctx.pc
+    if len(operands) == 2 and isinstance(operands[1], Immediate):
+        _check_count(ctx.integer(operands[1]), ctx.fail)
+    count = ctx.source(operands[1], "u32") if len(operands) == 2 else absent
 
+    def step(
+        state: State, numbers: Array, counts: Array | None, complete: Complete | None, sel: Selection
+    ) -> int | None:
+        parts, flow = list(_alike(sel, numbers, counts)), state.flow
+        for part, one, expected in parts:
+            gone_on = flow.arrive(part, one, pc, expected, kind != "bar.arrive", complete)
+            if len(parts) == 1:
+                return gone_on
+            if gone_on is None:
+                flow.go(pc + 1, flow.mask(part))
+        return LEFT
 
-@meaning("bar.arrive")
-def bar_arrive(ctx: Context, bound: Bindings) -> Action:
-    """`bar.arrive`: threads arrive at a barrier of the CTA without waiting."""
-    return _arrival(ctx, ctx.operands, False)
-
-
-@meaning("bar.red")
-def bar_red(ctx: Context, bound: Bindings) -> Action:
-    """A question to all threads of the barrier, which all get the answer."""
-    d, *operands, c = ctx.operands
-    source, negated = ctx.predicate(c)
-    return _arrival(ctx, operands, True, partial(_answer, bound["O"], ctx.dest(d, bound["T"]), source, negated))
+    return acting(step, number, count, answer)
 
 
 def _answer(mode: str, dest: Source, source: Source, negated: bool, state: State) -> Complete:
@@ -59,43 +67,25 @@ def _answer(mode: str, dest: Source, source: Source, negated: bool, state: State
     return complete
 
 
-def _arrival(
-    ctx: Context, operands: Sequence[Operand], wait: bool, answer: Callable[[State], Complete | None] = absent
-) -> Action:
-    """Arrival at a barrier. The operands are its number and the number of threads."""
-    number, pc = ctx.source(operands[0], "u32"), ctx.pc
-    if len(operands) == 2 and isinstance(operands[1], Immediate):
-        _check_count(ctx.integer(operands[1]), ctx.fail)
-    count = ctx.source(operands[1], "u32") if len(operands) == 2 else absent
-
-    def step(
-        state: State, numbers: Array, counts: Array | None, complete: Complete | None, sel: Selection
-    ) -> int | None:
-        parts, flow = list(_alike(sel, numbers, counts)), state.flow
-        if len(parts) == 1:
-            part, one, expected = parts[0]
-            return flow.arrive(part, one, pc, expected, wait, complete)
-        for part, one, expected in parts:
-            if flow.arrive(part, one, pc, expected, wait, complete) is None:
-                flow.go(pc + 1, flow.mask(part))
-        return LEFT
-
-    return acting(step, number, count, answer)
-
-
 def _alike(sel: Selection, numbers: Array, counts: Array | None) -> Iterator[tuple[Selection, int, int]]:
     """Threads that name the same barrier and the same number of threads, with both."""
-    for one in _values(sel, numbers):
+    for part, one in _by_value(sel, numbers):
         if one > _MOST:
-            _fault(sel.where(numbers == one), f"expected a barrier from 0 to {_MOST}, got {one}")
-        part = sel if _same(sel, numbers) else sel.where(numbers == one)
-        if counts is None:
-            yield part, one, 0
-            continue
-        for count in _values(part, counts):
-            some = part if _same(part, counts) else part.where(counts == count)
-            _check_count(count, partial(_fault, some))
+            raise FaultError(f"expected a barrier from 0 to {_MOST}, got {one}", _first(part))
+        for some, count in [(part, 0)] if counts is None else _by_value(part, counts):
+            if counts is not None:
+                _check_count(count, partial(_fault, some))
             yield some, one, count
+
+
+def _by_value(sel: Selection, values: Array) -> Iterator[tuple[Selection, int]]:
+    """Threads for which a value is the same, with it, the least first."""
+    picked = sel.pick(values)
+    if (picked == picked[0]).all():
+        yield sel, int(picked[0])
+        return
+    for value in np.unique(picked):
+        yield sel.where(values == value), int(value)
 
 
 def _check_count(count: int, fail: Callable[[str], NoReturn]) -> None:
@@ -107,26 +97,16 @@ def _fault(sel: Selection, message: str) -> NoReturn:
     raise FaultError(message, _first(sel))
 
 
-def _same(sel: Selection, values: Array) -> bool:
-    picked = sel.pick(values)
-    return bool((picked == picked[0]).all())
+@meaning("barrier.cluster.arrive", "barrier.cluster.wait")
+def cluster_barrier(ctx: Context, bound: Bindings) -> Action:
+    """Threads come to the barrier of the cluster, or wait until all of it have come."""
+    arrives, pc = ctx.row.means == "barrier.cluster.arrive", ctx.pc
 
+    def bind(state: State) -> BoundStep:
+        act = state.cluster_barrier.arrive if arrives else state.cluster_barrier.wait
+        return lambda sel: act(sel, pc)
 
-def _values(sel: Selection, values: Array) -> list[int]:
-    picked = sel.pick(values)
-    return [int(picked[0])] if _same(sel, values) else [int(v) for v in np.unique(picked)]
-
-
-@meaning("barrier.cluster.arrive")
-def cluster_arrive(ctx: Context, bound: Bindings) -> Action:
-    """`barrier.cluster.arrive`."""
-    return lambda state: lambda sel: state.cluster_barrier.arrive(sel, ctx.pc)
-
-
-@meaning("barrier.cluster.wait")
-def cluster_wait(ctx: Context, bound: Bindings) -> Action:
-    """These threads wait until all of the cluster have come."""
-    return lambda state: lambda sel: state.cluster_barrier.wait(sel, ctx.pc)
+    return bind
 
 
 def _first(sel: Selection) -> int:
