@@ -1,22 +1,22 @@
-"""`mma`, `mma.sp`, `ldmatrix`, `stmatrix`, `movmatrix`. PTX ISA 9.7.14.5, 9.7.14.6."""
+"""`mma`, `mma.sp`, `wmma.mma`, `ldmatrix`, `stmatrix`, `movmatrix`. PTX ISA 9.7.14.4 to .6."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from ....dialect.isa.families import LoadMatrix, MoveMatrix, StoreMatrix
-from ....dialect.isa.form import Form
+from ....dialect.isa.form import ElementType, Form
 from ....dialect.isa.mma import Mma
 from ....dialect.isa.row import TARGETS, Bindings, Slot
 from ....dialect.isa.wgmma import DescriptorError, MatrixDescriptor, Wgmma
-from ....dialect.isa.wmma import WmmaMma
+from ....dialect.isa.wmma import Shape, WmmaMma, extent
+from ....dialect.isa.wmma import registers as registers_of
 from ....dialect.layouts.layout import LANES as FRAGMENT_LANES
-from ....dialect.layouts.layout import Layout
+from ....dialect.layouts.layout import Bit, Layout
 from ....dialect.ptx.text.syntax import Immediate, Operand
 from ...numerics.floats import Array
 from ...numerics.fused_sum import scales
@@ -141,7 +141,7 @@ def scatter(matrix: Array, layout: Layout, bits: int) -> list[Array]:
     return packed(words, bits)
 
 
-# `mma` and `mma.sp`: PTX ISA 9.7.14.5.14 and 9.7.14.6.3.
+# `mma`, `mma.sp` and `wmma.mma`: PTX ISA 9.7.14.5.14, 9.7.14.6.3, 9.7.14.4.5.
 #
 # What they compute is in `product`, where elements lie in the rows of `dialect.isa`.
 
@@ -251,79 +251,79 @@ def stored_columns(row: Mma | Wgmma, words: Array, selector: int) -> Array:
         raise FaultError(str(error), error.thread) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Scales:
-    """The scales of A or B: the register that has them, and the selector."""
-
-    role: str
-    words: Source
-    byte_id: int
-    thread_id: int
-
-
-def _scale_operands(ctx: Context, row: Mma, operands: dict[str, Operand]) -> list[_Scales]:
-    scales: list[_Scales] = []
-    for role in "ab" if row.scale else "":
-        (word,) = ctx.items(operands[f"scale_{role}"])
-        byte_id, thread_id = (ctx.integer(i) for i in ctx.items(operands[f"selector_{role}"]))
-        scales.append(_Scales(role, ctx.source(word, "b32"), byte_id, thread_id))
-    return scales
+@cache
+def arrangement(shape: Shape, role: str, element: ElementType) -> Layout:
+    """Which lane holds which elements of an operand of `wmma` here, as `wmma` says; copies of them where registers hold
+    more than the matrix."""
+    rows, columns = (size.bit_length() - 1 for size in extent(shape, role))
+    matrix_bits = (registers_of(shape, role, element) * max(32, element.bits) // element.bits).bit_length() - 1
+    of_rows, of_columns = ([Bit(axis, i) for i in range(n)] for axis, n in (("r", rows), ("c", columns)))
+    bits = [*of_rows, *of_columns] if role == "b" else [*of_columns, *of_rows]
+    bits += [Bit("x", i) for i in range(matrix_bits + LANES.bit_length() - 1 - len(bits))]
+    return Layout(tuple(bits[matrix_bits:]), tuple(bits[:matrix_bits]))
 
 
-def _selector(ctx: Context, row: Mma, operands: dict[str, Operand]) -> tuple[Source, int] | None:
-    """The metadata and the sparsity selector."""
-    if not row.sparse:
-        return None
-    (word,) = ctx.items(operands["e"])
-    return ctx.source(word, "b32"), ctx.integer(operands["f"])
-
-
-@meaning("mma")
-def mma(ctx: Context, bound: Bindings) -> Action:
+@meaning("mma", "wmma.mma")
+def multiply(ctx: Context, bound: Bindings) -> Action:
     """D = A * B + C in the arithmetic of the target."""
-    row = form(ctx, Mma)
+    row = form(ctx, (Mma, WmmaMma))
     operands = {wanted.name: operand for wanted, operand in zip(row.operands, ctx.operands, strict=True)}
     sources = {o.name: words_of(ctx, operands[o.name], o) for o in row.operands[:4]}
-    sparse, scaled = _selector(ctx, row, operands), _scale_operands(ctx, row, operands)
+    sides = _sides(ctx, row, operands) if isinstance(row, Mma) else _no_sides
+    layouts = {
+        role: row.layout(role) if isinstance(row, Mma) else arrangement(row.shape, role, row.element(role))
+        for role in "abcd"
+    }
     compute = model(ctx, row)
 
     def matrix(files: list[Array], role: str, warps: Array | None) -> Array:
         registers = [chosen(file, warps) for file in files]
-        return gather(registers, row.layout(role), row.container_bits(role), role == "a")
+        return gather(registers, layouts[role], row.container_bits(role), role == "a")
 
     def work(
         state: State, d: list[Array], a: list[Array], b: list[Array], c: list[Array], more: ReadSides, sel: Selection,
         warps: Array | None,
     ) -> None:  # fmt: skip
         left, right, addend = (matrix(files, role, warps) for files, role in ((a, "a"), (b, "b"), (c, "c")))
-        put(d, scatter(compute(left, right, addend, more(warps)), row.layout("d"), row.d.bits), warps)
+        put(d, scatter(compute(left, right, addend, more(warps)), layouts["d"], row.d.bits), warps)
 
-    extras = partial(_extras, row, sparse, scaled)
-    return whole_warps(ctx, work, *(files_of(sources[role]) for role in "dabc"), extras)
+    return whole_warps(ctx, work, *(files_of(sources[role]) for role in "dabc"), sides)
 
 
 ReadSides: TypeAlias = Callable[["Array | None"], "SideOperands | None"]
 """The metadata and scales of some warps (None: all)."""
 
 
-def _extras(row: Mma, sparse: tuple[Source, int] | None, scaled: list[_Scales], state: State) -> ReadSides:
-    """Reads metadata and scales."""
-    if sparse is None and not scaled:
-        return lambda warps: None
-    metadata = None if sparse is None else rows_of(sparse[0](state))
-    words = [rows_of(s.words(state)) for s in scaled]
+def _no_sides(state: State) -> ReadSides:
+    return lambda warps: None
 
-    def read(warps: Array | None) -> SideOperands:
-        where = None
-        if metadata is not None and sparse is not None:
-            where = stored_columns(row, chosen(metadata, warps), sparse[1])
-        tables = [None, None] if row.scale is None else [
-            scales(row.scale, s.role, chosen(w, warps), s.byte_id, s.thread_id)
-            for s, w in zip(scaled, words, strict=True)
-        ]  # fmt: skip
-        return SideOperands(where, *tables)
 
-    return read
+def _sides(ctx: Context, row: Mma, operands: dict[str, Operand]) -> Callable[[State], ReadSides]:
+    """Reads the metadata of a sparse A, and the scales of A and B, with what selects among them."""
+    given = [name for name in ("e", "scale_a", "scale_b") if name in operands]
+    sources = {name: ctx.source(ctx.items(operands[name])[0], "b32") for name in given}
+    selectors = {
+        role: [ctx.integer(item) for item in ctx.items(operands[f"selector_{role}"])]
+        for role in "ab" if row.scale
+    }  # fmt: skip
+    column = ctx.integer(operands["f"]) if row.sparse else 0
+    if not given:
+        return _no_sides
+
+    def bind(state: State) -> ReadSides:
+        files = {name: rows_of(source(state)) for name, source in sources.items()}
+
+        def read(warps: Array | None) -> SideOperands:
+            words = {name: chosen(file, warps) for name, file in files.items()}
+            where = stored_columns(row, words["e"], column) if row.sparse else None
+            tables = [None, None] if row.scale is None else [
+                scales(row.scale, role, words[f"scale_{role}"], *selectors[role]) for role in "ab"
+            ]  # fmt: skip
+            return SideOperands(where, *tables)
+
+        return read
+
+    return bind
 
 
 # Matrices between shared memory and registers: `ldmatrix`, `stmatrix`, `movmatrix`.

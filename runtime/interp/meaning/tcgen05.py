@@ -31,7 +31,7 @@ from ...numerics.floats import Array
 from ...numerics.product import MatrixProduct, SideOperands
 from ...numerics.sparse import NibbleError, columns
 from ..machine.copies import TensorMemory, address
-from ..machine.decode import Context, Multiply, meaning
+from ..machine.decode import Context, meaning
 from ..machine.events import AccessKind, MemoryAccess, Selection
 from ..machine.memory import FaultError, MachineLimitError
 from ..machine.state import Action, Source, State, acting
@@ -191,7 +191,7 @@ def nibbles_of(product: TensorProduct) -> PackedMatrix:
 @meaning("tcgen05.mma")
 def product(ctx: Context, bound: Bindings) -> Action:
     """D = A * B + D, later."""
-    instruction = _Instruction.of(ctx, bound)
+    instruction = _Instruction(ctx, bound)
 
     def step(state: State, values: dict[str, Any], sel: Selection) -> None:
         for one, thread in one_by_one(sel):
@@ -213,36 +213,24 @@ def _value(read: Any, one: Selection, thread: int) -> Any:
     return int(cast("Array", read)[thread])
 
 
-@dataclass(frozen=True)
 class _Instruction:
     """One product decoded: its operands by name, as they are bound to a state; `negated` is its predicate. `multiply`
     stands for the product of the target, and is told its form and by how much D is scaled down."""
 
-    pc: int
-    target: str
-    opcode: Opcode
-    sources: dict[str, Callable[[State], Any]]
-    constants: dict[str, int]
-    negated: bool
-    in_memory: bool
-    multiply: Multiply | None
-
-    @staticmethod
-    def of(ctx: Context, bound: Bindings) -> _Instruction:
+    def __init__(self, ctx: Context, bound: Bindings) -> None:
+        self.pc, self.target, self.multiply = ctx.pc, ctx.target, ctx.multiply
+        self.opcode, self.negated = opcode_of(bound), False
         named = dict(zip((slot.name for slot in ctx.row.signatures_of(bound)[0]), ctx.operands, strict=False))
-        predicate, negated = named.pop("p"), False
-        constants: dict[str, int] = {}
-        sources: dict[str, Callable[[State], Any]] = {n: _source(ctx, n, o) for n, o in named.items() if n != "s"}
+        self.in_memory = isinstance(named["x"], Address)
+        predicate = named.pop("p")
+        self.constants = {"s": ctx.integer(named.pop("s"))} if "s" in named else {}
+        self.sources: dict[str, Callable[[State], Any]] = {n: _source(ctx, n, o) for n, o in named.items()}
         if isinstance(predicate, Immediate):
-            constants["p"] = ctx.integer(predicate)
+            self.constants["p"] = ctx.integer(predicate)
         else:
-            sources["p"], negated = ctx.predicate(predicate)
-        if "s" in named:
-            constants["s"] = ctx.integer(named["s"])
+            self.sources["p"], self.negated = ctx.predicate(predicate)
         if bound.get("A"):
-            constants["ashift"] = 1
-        return _Instruction(ctx.pc, ctx.target, opcode_of(bound), sources, constants, negated,
-                            isinstance(named["x"], Address), ctx.multiply)  # fmt: skip
+            self.constants["ashift"] = 1
 
     def bind(self, state: State) -> dict[str, Any]:
         """The operands of a state."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -29,7 +29,7 @@ from ..machine.decode import Context, Updates, meaning
 from ..machine.events import AccessKind, Selection, tell, tell_of_one
 from ..machine.mbarriers import BulkCopy
 from ..machine.memory import FaultError, Part, check_writable, read_parts, write_parts
-from ..machine.state import Action, Source, State, absent, acting
+from ..machine.state import Action, State, absent, acting
 from .access import Locate, locate, seen_as, space_of, updates
 from .bulk import masks_of, one_by_one, shifts
 from .synchronisation import Find, objects
@@ -112,37 +112,28 @@ ReadBox: TypeAlias = Callable[[int], Box]
 """The box that a thread names."""
 
 
-@dataclass(frozen=True)
 class BoxOperand:
     """The operand `[map, {c0, ...}]`: whose address and where the box begins, fastest dimension first; for a copy in
-    im2col mode also `{o0, ...}`. A gather or scatter names a column and four rows."""
+    im2col mode also `{o0, ...}`. A gather or scatter names a column and four rows. What replaces `fields` of the map:
+    the address, the sizes, the low parts of strides, and their high parts.
 
-    address: Source
-    coordinates: tuple[Source, ...]
-    offsets: tuple[Source, ...] | None
-    of_rows: bool
-    fields: tuple[tuple[Source, ...], ...]
-    """What replaces fields of the map: the address, the sizes, the low parts of strides, and their high parts."""
+    Raises:
+        DecodeError: for an operand of another kind.
+    """
 
-    @staticmethod
-    def of(ctx: Context, operand: Operand, mode: str, offsets: Operand | None = None) -> BoxOperand:
-        """From a decoded instruction, whose row binds the mode.
-
-        Raises:
-            DecodeError: for an operand of another kind.
-        """
+    def __init__(self, ctx: Context, operand: Operand, mode: str, offsets: Operand | None = None) -> None:
         if not isinstance(operand, Indexed):
             ctx.fail("expected a tensor map and coordinates, such as [%rd1, {%r1, %r2}]")
         base, *fields, where = operand.items
         if not isinstance(base, Register | Symbol | Immediate):
             ctx.fail("expected the address of a tensor map")
-        by = () if offsets is None else tuple(ctx.source(o, "u16") for o in ctx.items(offsets))
-        pixels = mode in ("im2col", "im2col_no_offs")
-        coordinates = tuple(ctx.source(c, "b32") for c in ctx.items(where))
-        of_rows = mode in ("tile::gather4", "tile::scatter4")
+        by = [] if offsets is None else [ctx.source(o, "u16") for o in ctx.items(offsets)]
+        self.offsets = by if mode in ("im2col", "im2col_no_offs") else None
+        self.coordinates = [ctx.source(c, "b32") for c in ctx.items(where)]
+        self.of_rows = mode in ("tile::gather4", "tile::scatter4")
         types = ("u64", "u16", "u32", "u16")
-        by_fields = tuple(tuple(ctx.source(i, t) for i in ctx.items(f)) for f, t in zip(fields, types, strict=False))
-        return BoxOperand(ctx.source(base, "u64"), coordinates, by if pixels else None, of_rows, by_fields)
+        self.fields = [[ctx.source(i, t) for i in ctx.items(f)] for f, t in zip(fields, types, strict=False)]
+        self.address = ctx.source(base, "u64")
 
     def bind(self, state: State) -> ReadBox:
         """Reads the map, the coordinates and the offsets of a thread."""
@@ -250,7 +241,7 @@ def load(ctx: Context, bound: Bindings) -> Action:
     target, where, barrier, *rest = ctx.operands
     offsets = rest.pop(0) if bound["MODE"] == "im2col" else None
     ctas = masks_of(ctx, rest[0], bound["C"]) if bound.get("C") else absent
-    operand = BoxOperand.of(ctx, where, bound["MODE"], offsets)
+    operand = BoxOperand(ctx, where, bound["MODE"], offsets)
     space, pc, pairs = space_of(bound), ctx.pc, bound.get("G") == "cta_group::2"
 
     def step(state: State, read: ReadBox, place: Locate, find: Find, masks: Array | None, sel: Selection) -> None:
@@ -335,7 +326,7 @@ def _converted(type: str, words: Array) -> Array:
 @meaning("tensor.store")
 def store(ctx: Context, bound: Bindings) -> Action:
     """Stores or reduces a box from shared memory. Parts outside of the tensor are not written."""
-    operand = BoxOperand.of(ctx, ctx.operands[0], bound["MODE"])
+    operand = BoxOperand(ctx, ctx.operands[0], bound["MODE"])
     operation, pc, of = bound.get("OP", ""), ctx.pc, ctx.updates or updates
 
     def step(state: State, read: ReadBox, place: Locate, sel: Selection) -> None:
@@ -407,7 +398,7 @@ def _type(fields: TensorMapFields, operation: str, thread: int) -> str:
 def prefetch(ctx: Context, bound: Bindings) -> Action:
     """A hint, of which the map is looked at."""
     offsets = ctx.operands[1] if bound["MODE"] == "im2col" else None
-    operand = BoxOperand.of(ctx, ctx.operands[0], bound["MODE"], offsets)
+    operand = BoxOperand(ctx, ctx.operands[0], bound["MODE"], offsets)
 
     def step(state: State, read: ReadBox, sel: Selection) -> None:
         for _, thread in one_by_one(sel):

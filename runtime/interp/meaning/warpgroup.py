@@ -7,7 +7,6 @@ in shared memory then is what it takes, and until then its results are not there
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from ....dialect.layouts.layout import Layout, accumulator
 from ....dialect.ptx.text.syntax import Immediate, Vector
 from ...numerics.floats import Array
 from ...numerics.product import SideOperands
-from ..machine.decode import Context, Multiply, meaning
+from ..machine.decode import Context, meaning
 from ..machine.events import LANES, MemoryAccess, Selection
 from ..machine.flow import parted
 from ..machine.memory import FaultError
@@ -93,7 +92,7 @@ def wait_group(ctx: Context, bound: Bindings) -> Action:
 @meaning("wgmma.mma_async")
 def mma_async(ctx: Context, bound: Bindings) -> Action:
     """D = A * B + D, later."""
-    instruction = _Instruction.of(ctx)
+    instruction = _Instruction(ctx)
 
     def step(state: State, run: Callable[[Array], Callable[[Array], None]], sel: Selection) -> None:
         groups = _groups(state, sel, instruction.opcode)
@@ -102,48 +101,28 @@ def mma_async(ctx: Context, bound: Bindings) -> Action:
     return acting(step, instruction.bind)
 
 
-@dataclass(frozen=True)
 class _Instruction:
     """One `wgmma.mma_async` decoded: its operands by name."""
 
-    opcode: str
-    pc: int
-    row: Wgmma
-    compute: Multiply
-    d: tuple[Source, ...]
-    registers: tuple[Source, ...]
-    descriptors: dict[str, Source]
-    metadata: Source | None
-    scale_d: tuple[Source, bool] | None
-    constants: dict[str, int]
-
-    @staticmethod
-    def of(ctx: Context) -> _Instruction:
-        row = form(ctx, Wgmma)
+    def __init__(self, ctx: Context) -> None:
+        self.opcode, self.pc, self.row = ctx.instruction.opcode, ctx.pc, form(ctx, Wgmma)
+        self.compute = model(ctx, self.row)
         in_registers = isinstance(ctx.operands[1], Vector)
-        wanted = next(s for s in row.signatures if (s[1].kind != DESCRIPTOR) == in_registers)
+        wanted = next(s for s in self.row.signatures if (s[1].kind != DESCRIPTOR) == in_registers)
         operands = {o.name: operand for o, operand in zip(wanted, ctx.operands, strict=True)}
-        descriptors = {o.name: ctx.source(operands[o.name], "b64") for o in wanted if o.kind == DESCRIPTOR}
-        a = () if "a" in descriptors else tuple(ctx.source(i, "b32") for i in ctx.items(operands["a"]))
+        self.descriptors = {o.name: ctx.source(operands[o.name], "b64") for o in wanted if o.kind == DESCRIPTOR}
+        self.registers = [ctx.source(item, "b32") for item in ctx.items(operands["a"])] if in_registers else []
         d = ctx.items(operands["d"])
         for item in d:
             ctx.source(item, "b32")
-        constants = {o.name: ctx.integer(operands[o.name]) for o in wanted if o.kind == CONSTANT}
-        scale = operands["scale_d"]
-        if isinstance(scale, Immediate):
-            constants["scale_d"] = ctx.integer(scale)
-        return _Instruction(
-            ctx.instruction.opcode,
-            ctx.pc,
-            row,
-            model(ctx, row),
-            tuple(ctx.dest(item, "b32") for item in d),
-            a,
-            descriptors,
-            ctx.source(ctx.items(operands["e"])[0], "b32") if row.metadata else None,
-            None if isinstance(scale, Immediate) else ctx.predicate(scale),
-            constants,
-        )
+        self.d = [ctx.dest(item, "b32") for item in d]
+        self.metadata = ctx.source(ctx.items(operands["e"])[0], "b32") if self.row.metadata else None
+        self.constants = {o.name: ctx.integer(operands[o.name]) for o in wanted if o.kind == CONSTANT}
+        self.scale_d: tuple[Source, bool] | None = None
+        if isinstance(operands["scale_d"], Immediate):
+            self.constants["scale_d"] = ctx.integer(operands["scale_d"])
+        else:
+            self.scale_d = ctx.predicate(operands["scale_d"])
 
     def bind(self, state: State) -> Callable[[Array], Callable[[Array], None]]:
         """The work of an issue by some warpgroups. It returns what is executed when they wait for it."""

@@ -1,4 +1,4 @@
-"""`wmma.load`, `wmma.store`, `wmma.mma`: PTX ISA 9.7.14.4.
+"""`wmma.load`, `wmma.store`, and what they have in common with `wmma.mma`: PTX ISA 9.7.14.4.
 
 The ISA leaves open which lane holds which element of a `wmma` fragment. Here the lanes hold a matrix row by row, one
 run of elements after the other (of B, column by column); where registers hold more than the matrix, it repeats. That
@@ -13,7 +13,6 @@ H200's recorded words of all forms replay without a difference.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
@@ -21,27 +20,14 @@ import numpy as np
 
 from ....dialect.isa.form import ElementType
 from ....dialect.isa.row import Bindings
-from ....dialect.isa.wmma import Shape, WmmaMma, WmmaMove, alignment, default_stride, extent, registers
-from ....dialect.layouts.layout import Bit, Layout, column, row
+from ....dialect.isa.wmma import WmmaMove, alignment, default_stride
+from ....dialect.layouts.layout import Layout
 from ...numerics.floats import Array
 from ..machine.decode import Context, meaning
 from ..machine.events import LANES, Selection, tell
 from ..machine.memory import FaultError, Part, check_writable, read_parts, thread_of, write_parts
-from ..machine.state import Action, Source, State
-from .matrix import chosen, elements, files_of, form, gather, model, packed, put, scatter, whole_warps, words_of
-
-LANE_BITS = LANES.bit_length() - 1
-
-
-@cache
-def arrangement(shape: Shape, role: str, element: ElementType) -> Layout:
-    """Which lane holds which elements of an operand here; copies of them where registers hold more than the matrix."""
-    rows, columns = (size.bit_length() - 1 for size in extent(shape, role))
-    matrix_bits = (registers(shape, role, element) * max(32, element.bits) // element.bits).bit_length() - 1
-    of_rows, of_columns = map(row, range(rows)), map(column, range(columns))
-    bits = [*of_rows, *of_columns] if role == "b" else [*of_columns, *of_rows]
-    bits += [Bit("x", i) for i in range(matrix_bits + LANE_BITS - len(bits))]
-    return Layout(tuple(bits[matrix_bits:]), tuple(bits[:matrix_bits]))
+from ..machine.state import Action, State
+from .matrix import arrangement, chosen, elements, files_of, form, packed, put, whole_warps, words_of
 
 
 def _together(element: ElementType) -> int:
@@ -56,27 +42,6 @@ def _places(layout: Layout, together: int) -> Array:
     return np.array([[layout.position(lane, e) for lane in range(LANES)] for e in each]).transpose(2, 0, 1)
 
 
-@meaning("wmma.mma")
-def multiply(ctx: Context, bound: Bindings) -> Action:
-    """D = A * B + C in the arithmetic of the target."""
-    product = form(ctx, WmmaMma)
-    sources = {o.name: words_of(ctx, operand, o) for o, operand in zip(product.operands, ctx.operands, strict=True)}
-    compute = model(ctx, product)
-    layouts = {role: arrangement(product.shape, role, product.element(role)) for role in "abcd"}
-
-    def work(
-        state: State, d: list[Array], a: list[Array], b: list[Array], c: list[Array], sel: Selection,
-        warps: Array | None,
-    ) -> None:  # fmt: skip
-        left, right, addend = (
-            gather([chosen(file, warps) for file in files], layouts[role], product.element(role).bits, role == "a")
-            for role, files in (("a", a), ("b", b), ("c", c))
-        )
-        put(d, scatter(compute(left, right, addend), layouts["d"], product.d.bits), warps)
-
-    return whole_warps(ctx, work, *(files_of(sources[role]) for role in "dabc"))
-
-
 # Memory
 
 
@@ -89,23 +54,14 @@ FindAll: TypeAlias = Callable[[Selection], "list[tuple[Part, ...]]"]
 """The accesses of some threads, one element of each after the other."""
 
 
-@dataclass(frozen=True)
 class _Walk:
     """Where the elements of a fragment lie: the address, and the stride of rows or columns."""
 
-    ctx: Context
-    row: WmmaMove
-    address: Callable[[State], Callable[[Selection], Array]]
-    stride: Source | None
-
-    @staticmethod
-    def of(ctx: Context, row: WmmaMove) -> _Walk:
-        """The walk of a decoded instruction."""
-        operands = ctx.operands
-        where = operands[1 if row.loads else 0]
-        address = ctx.address(where, np.uint32 if row.space.startswith("shared") else np.uint64)
-        stride = ctx.source(operands[2], "u32") if len(operands) == 3 else None
-        return _Walk(ctx, row, address, stride)
+    def __init__(self, ctx: Context, row: WmmaMove) -> None:
+        self.pc, self.row = ctx.pc, row
+        where, *others = ctx.operands[1 if row.loads else 0], *ctx.operands[2:]
+        self.address = ctx.address(where, np.uint32 if row.space.startswith("shared") else np.uint64)
+        self.stride = ctx.source(others[0], "u32") if others else None
 
     def bind(self, state: State) -> FindAll:
         """The accesses of the selected threads, one element after the other.
@@ -127,7 +83,7 @@ class _Walk:
             for line, at in zip(major, minor, strict=True):
                 offset = line[lanes] * steps + at[lanes] // together * size
                 every.append(home.parts(base + offset.astype(base.dtype), size, sel.lanes))
-                tell(state.observer, self.ctx.pc, kind, every[-1], size, sel)
+                tell(state.observer, self.pc, kind, every[-1], size, sel)
             return every
 
         return parts
@@ -161,7 +117,7 @@ def load(ctx: Context, bound: Bindings) -> Action:
         words = np.stack(rows).reshape(len(rows) * LANES, -1)
         put(outs, packed(words, bits), warps)
 
-    return whole_warps(ctx, work, files_of(dests), _Walk.of(ctx, move).bind)
+    return whole_warps(ctx, work, files_of(dests), _Walk(ctx, move).bind)
 
 
 @meaning("wmma.store")
@@ -177,4 +133,4 @@ def store(ctx: Context, bound: Bindings) -> Action:
             check_writable(parts)
             write_parts(parts, values)
 
-    return whole_warps(ctx, work, files_of(sources), _Walk.of(ctx, move).bind)
+    return whole_warps(ctx, work, files_of(sources), _Walk(ctx, move).bind)
