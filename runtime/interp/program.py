@@ -206,7 +206,8 @@ class Program:
     def __init__(self, module: Module, name: str, arch: str | None) -> None:
         self.name = name
         self.target = arch or (module.targets[0] if module.targets else "sm_90")
-        self._check_target()
+        if not re.fullmatch(r"sm_\d+[af]?", self.target):
+            raise InterpreterError(f"unknown target '{self.target}'; a target is written like sm_90a")
         variables = {v.name: v for v in module.items if isinstance(v, Variable)}
         names = NameScope()
         self._variables: dict[str, Buffer] = {}
@@ -248,10 +249,6 @@ class Program:
             decoder = KernelDecoder(function, self._names, self.name, self.target, self._callable)
             self._kernels[name] = replace(decoder.decode(self._declared), sources=self._sources)
         return self._kernels[name]
-
-    def _check_target(self) -> None:
-        if not re.fullmatch(r"sm_\d+[af]?", self.target):
-            raise InterpreterError(f"unknown target '{self.target}'; a target is written like sm_90a")
 
     def _declare(self, variable: Variable, names: NameScope) -> None:
         try:

@@ -10,7 +10,7 @@ other GPUs nothing is known.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -182,7 +182,8 @@ _QUARTER = 23
 
 
 def _turned(turns: Array, quarters: int) -> Array:
-    """sin(2 pi (x + `quarters` / 4)): of the number of turns 25 bits behind the point."""
+    """sin(2 pi (x + `quarters` / 4)): of the number of turns 25 bits behind the point. ptxas 13.5 makes `sin` of it and
+    the product with 1 / (2 pi)."""
     sign, exponent, fraction = _parts(turns)
     size = _fixed(fraction, exponent - _BIAS + 2, _QUARTER + 2)
     size = np.where(exponent == 0, 0, size) & (1 << _QUARTER + 2) - 1
@@ -206,16 +207,6 @@ def sin(words: Array) -> Array:
 def cos(words: Array) -> Array:
     """cos(x)."""
     return _turned(_turns(words), 1)
-
-
-def sin_of_turns(words: Array) -> Array:
-    """sin(2 pi x). ptxas 13.5 makes `sin` of it and the product with 1 / (2 pi)."""
-    return _turned(words, 0)
-
-
-def cos_of_turns(words: Array) -> Array:
-    """cos(2 pi x)."""
-    return _turned(words, 1)
 
 
 # Around it
@@ -272,21 +263,16 @@ def quotient(a: Array, b: Array, *, full: bool, ftz: bool) -> Array:
     return _product(over, _value(rcp(under.view(np.uint32))), ftz=ftz)
 
 
-def _rcp(words: Array) -> Array:
-    """1 / x with subnormal arguments and results."""
-    return quotient(np.full_like(words, _BIAS << _MANTISSA), words, full=True, ftz=False)
-
-
 FLUSHED: dict[str, Approximation] = {
     "ex2": ex2, "lg2": lg2, "rcp": rcp, "rsqrt": rsqrt, "sqrt": sqrt, "sin": sin, "cos": cos,
-    "sin.2pi": sin_of_turns, "cos.2pi": cos_of_turns,
+    "sin.2pi": partial(_turned, quarters=0), "cos.2pi": partial(_turned, quarters=1),
 }  # fmt: skip
 """The instructions `NAME.approx.ftz.f32`; `NAME.approx.2pi.ftz.f32`."""
 
 FULL: dict[str, Approximation] = {
     "ex2": _ex2,
     "lg2": _scaled(lg2, lambda y: y - np.float32(24)),
-    "rcp": _rcp,
+    "rcp": lambda words: quotient(np.full_like(words, _BIAS << _MANTISSA), words, full=True, ftz=False),
     "rsqrt": _scaled(rsqrt, lambda y: y * np.float32(2.0**12)),
     "sqrt": _scaled(sqrt, lambda y: y * np.float32(2.0**-12)),
     "sin": sin,

@@ -96,17 +96,10 @@ class MirroredObjects(MbarrierObjects):
 
         def landed() -> None:
             for sent in mine:
-                _land(sent)
+                sent.land()
 
         copy.landed = landed
         super().complete_later(copy, one)
-
-
-def _land(copy: BulkCopy) -> None:
-    if isinstance(copy.start, int):
-        copy.buffer.data[copy.start : copy.start + copy.data.size] = copy.data
-    else:
-        copy.buffer.view(8, 2)[copy.start // 16] = copy.data.view(np.uint64).reshape(-1, 2)
 
 
 class Issued(OperationGroups):

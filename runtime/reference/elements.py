@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -328,10 +329,6 @@ def _product_error(a: Bounded, b: Bounded, multiplied: bool) -> Floats:
     )
 
 
-def _multiply(a: Bounded, b: Bounded) -> Bounded:
-    return _at_corners(np.multiply, a, b)
-
-
 def _divide(a: Bounded, b: Bounded) -> Bounded:
     quotient = _at_corners(np.divide, a, b)
     low, high = b.ends
@@ -339,59 +336,25 @@ def _divide(a: Bounded, b: Bounded) -> Bounded:
     return Bounded(quotient.value, np.where(open_, np.inf, quotient.error))
 
 
-def _add(a: Bounded, b: Bounded) -> Bounded:
-    return _at_corners(np.add, a, b)
-
-
-def _subtract(a: Bounded, b: Bounded) -> Bounded:
-    return _add(a, _negate(b))
-
-
-def _multiply_add(a: Bounded, b: Bounded, c: Bounded) -> Bounded:
-    return _add(_multiply(a, b), c)
-
-
-def _negate(x: Bounded) -> Bounded:
-    return Bounded(-x.value, x.error)
-
-
-def _absolute(x: Bounded) -> Bounded:
-    return Bounded(np.abs(x.value), x.error)
-
-
-def _extreme(choose: Callable[[Floats, Floats], Floats]) -> Callable[[Bounded, Bounded], Bounded]:
-    return lambda a, b: _at_corners(choose, a, b)
-
-
 def _truncated(x: Bounded) -> Bounded:
     value = np.trunc(x.value)
     return Bounded(value, distance(value, *map(np.trunc, x.ends)))
 
 
-def _same(x: Bounded) -> Bounded:
-    return x
-
+_MONOTONOUS: Mapping[str, Callable[[Floats, Floats], Floats]] = {
+    "addf": np.add, "subf": np.subtract, "mulf": np.multiply,
+    "maximumf": np.maximum, "minimumf": np.minimum, "maxnumf": np.fmax, "minnumf": np.fmin,
+}  # fmt: skip
+_CONVERSIONS = ("extf", "truncf", "sitofp", "uitofp", "index_cast", "extsi", "extui")
 
 _FLOAT: Mapping[str, Callable[..., Bounded]] = {
-    "arith.addf": _add,
-    "arith.subf": _subtract,
-    "arith.mulf": _multiply,
+    **{f"arith.{name}": partial(_at_corners, function) for name, function in _MONOTONOUS.items()},
+    **{f"arith.{name}": lambda x: x for name in _CONVERSIONS},
     "arith.divf": _divide,
-    "math.fma": _multiply_add,
-    "arith.negf": _negate,
-    "math.absf": _absolute,
-    "arith.maximumf": _extreme(np.maximum),
-    "arith.minimumf": _extreme(np.minimum),
-    "arith.maxnumf": _extreme(np.fmax),
-    "arith.minnumf": _extreme(np.fmin),
-    "arith.extf": _same,
-    "arith.truncf": _same,
-    "arith.sitofp": _same,
-    "arith.uitofp": _same,
-    "arith.index_cast": _same,
     "arith.fptosi": _truncated,
-    "arith.extsi": _same,
-    "arith.extui": _same,
+    "arith.negf": lambda x: Bounded(-x.value, x.error),
+    "math.absf": lambda x: Bounded(np.abs(x.value), x.error),
+    "math.fma": lambda a, b, c: _at_corners(np.add, _at_corners(np.multiply, a, b), c),
 }
 """Operations whose result is rounded to its type."""
 

@@ -154,10 +154,8 @@ class ClusterBarrier:
         FaultError: if a thread has arrived already and not waited since.
         """
         mask = self.flow.mask(sel)
-        again = mask & (self.arrived | self.complete)
-        if again.any():
-            message = "a thread arrives again at the cluster's barrier before it waits"
-            raise FaultError(message, int(np.flatnonzero(again)[0]))
+        come = self.arrived | self.complete
+        sel.refuse(sel.pick(come), "a thread arrives again at the cluster's barrier before it waits")
         if self.flow.observer is not None:
             self.flow.observer.come(pc, BARRIER, 0, mask)
         self.arrived |= mask
@@ -168,10 +166,8 @@ class ClusterBarrier:
         FaultError: if a thread has not arrived.
         """
         mask = self.flow.mask(sel)
-        early = mask & ~(self.arrived | self.complete)
-        if early.any():
-            message = "a thread waits at the cluster's barrier and has not arrived"
-            raise FaultError(message, int(np.flatnonzero(early)[0]))
+        come = self.arrived | self.complete
+        sel.refuse(sel.pick(~come), "a thread waits at the cluster's barrier and has not arrived")
         done = mask & self.complete
         if self.flow.observer is not None and done.any():
             self.flow.observer.join(BARRIER, np.zeros_like(done), done)

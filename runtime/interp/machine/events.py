@@ -10,7 +10,7 @@ import numpy as np
 
 from ...base.launch import Dim3
 from ...numerics.floats import Array
-from .memory import Buffer, Part
+from .memory import Buffer, FaultError, Part, thread_of
 
 # Threads in flight: which of them execute a step, and where they are in their CTAs.
 #
@@ -67,6 +67,18 @@ class Selection:
     def pick(self, values: Array) -> Array:
         """The values of the selected threads, one after the other."""
         return values if self.mask is None else values[self.lanes]
+
+    def refuse(self, bad: Array, message: str, values: Array | None = None) -> None:
+        """Checks that nothing is bad, of one flag for each selected thread; `{}` in the message stands for the value of
+        the first that is.
+
+        Raises:
+            FaultError: by that thread.
+        """
+        if bad.any():
+            first = int(np.flatnonzero(bad)[0])
+            text = message if values is None else message.format(int(values[first]))
+            raise FaultError(text, thread_of(first, self.lanes))
 
     def put(self, out: Array, values: Array) -> None:
         """Writes one value per selected thread."""

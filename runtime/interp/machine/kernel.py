@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import prod
 from typing import NamedTuple, cast
 
@@ -279,8 +278,9 @@ class KernelDecoder:
             offset, extent = self.shared[id(variable)]
             names.places[variable.name] = VariablePlace("shared", lambda _: offset, name=variable.name, extent=extent)
         elif space == "local" and self.stack is not None:
-            at = partial(_further, self.stack, self.stack.place(size, alignment))
-            names.places[variable.name] = VariablePlace("local", lambda _: 0, stacked=at)
+            stack, offset = self.stack, self.stack.place(size, alignment)
+            stacked = VariablePlace("local", lambda _: 0, stacked=lambda more: stack.address(offset + more))
+            names.places[variable.name] = stacked
         elif space == "local":
             offset = align(self.layout.local, alignment)
             self.layout.local = offset + size
@@ -401,11 +401,6 @@ class KernelDecoder:
             return False
         target = context.label(context.operands[0])
         return any(traits(instruction.opcode).observes_others for instruction, _, _ in self.flat[target : context.pc])
-
-
-def _further(stack: StackFrame, offset: int, more: int) -> RegisterSlot:
-    """The register for the address of a byte of a variable on the stack."""
-    return stack.address(offset + more)
 
 
 # What looks on while a kernel runs: checks, reports and traces.

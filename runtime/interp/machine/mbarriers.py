@@ -143,6 +143,20 @@ class BulkCopy:
     def __post_init__(self) -> None:
         self.transferred = self.transferred or self.data.size
 
+    def land(self) -> tuple[Array, int]:
+        """Writes the bytes. Returns the first of each access, and the bytes of one."""
+        width = min(16, self.data.size)
+        if isinstance(self.start, int):
+            place = self.buffer.data[self.start : self.start + self.data.size]
+            place[...] = self.data if self.combine is None else self.combine(place, self.data)
+            starts = np.arange(self.start, self.start + self.data.size, width)
+        else:
+            starts = self.start
+            self.buffer.view(8, 2)[starts // width] = self.data.view(np.uint64).reshape(-1, 2)
+        if self.landed is not None:
+            self.landed()
+        return starts, width
+
 
 class MbarrierObjects:
     """Objects are named by their number among the 64-bit words of shared memory."""
@@ -160,8 +174,8 @@ class MbarrierObjects:
 
     def init(self, index: Array, counts: Array, sel: Selection) -> None:
         """Initialises objects. `counts` are the arrivals of a phase, from 1 to 1048575."""
-        self._check(counts < 1, sel, "expected a count from 1 to 1048575, got {}", counts)
-        self._check(counts > MOST, sel, "expected a count from 1 to 1048575, got {}", counts)
+        sel.refuse(counts < 1, "expected a count from 1 to 1048575, got {}", counts)
+        sel.refuse(counts > MOST, "expected a count from 1 to 1048575, got {}", counts)
         self._vain = 0
         self.words[index] = fresh(counts)
 
@@ -203,7 +217,7 @@ class MbarrierObjects:
         self._check_range(state, which, sel)
         if not complete:
             ends = (state.pending == 0) & (state.transactions == 0)
-            self._check(ends[which], sel, "with .noComplete completes the phase")
+            sel.refuse(ends[which], "with .noComplete completes the phase")
         before = before - _sums_before(which, arrivals).view(np.uint64)
         self._finish(objects, state)
         return before
@@ -253,7 +267,7 @@ class MbarrierObjects:
         objects, which = np.unique(index, return_inverse=True)
         state = Phases.of(self.words[objects])
         state.pending = state.pending + np.bincount(which, minlength=objects.size)
-        self._check((state.pending > MOST)[which], sel, f"more than {MOST} arrivals are missing")
+        sel.refuse((state.pending > MOST)[which], f"more than {MOST} arrivals are missing")
         self.words[objects] = state.words()
 
     def arrive_later(self, index: Array, sel: Selection) -> None:
@@ -297,7 +311,7 @@ class MbarrierObjects:
             phases = phases & np.uint64(1)  # as the assembler does, though PTX ISA 9.7.13.15.16 has 0 and 1 alone
         else:
             age = (phase(states) - phase(phases)) & np.uint64(3)
-            self._check(age > 1, sel, "waits for a state that is neither of this phase nor of the one before")
+            sel.refuse(age > 1, "waits for a state that is neither of this phase nor of the one before")
         done = self._done(states, phases, parity)
         threads = sel.threads
         if self.flow.observer is not None:
@@ -353,16 +367,7 @@ class MbarrierObjects:
         now = [copy for copy in self.bulk if asked.issuperset(copy.index.tolist())]
         self.bulk = [copy for copy in self.bulk if not asked.issuperset(copy.index.tolist())]
         for copy in now:
-            width = min(16, copy.data.size)
-            if isinstance(copy.start, int):
-                place = copy.buffer.data[copy.start : copy.start + copy.data.size]
-                place[...] = copy.data if copy.combine is None else copy.combine(place, copy.data)
-                starts = np.arange(copy.start, copy.start + copy.data.size, width)
-            else:
-                starts = copy.start
-                copy.buffer.view(8, 2)[starts // width] = copy.data.view(np.uint64).reshape(-1, 2)
-            if copy.landed is not None:
-                copy.landed()
+            starts, width = copy.land()
             if self.flow.observer is not None:
                 self.flow.observer.land(copy.buffer, starts, width, np.full(starts.size, copy.thread))
                 self.flow.observer.arrive(copy.index * 8, np.array([copy.thread]), copy.pc)
@@ -420,18 +425,12 @@ class MbarrierObjects:
     def _objects(self, index: Array, sel: Selection) -> Array:
         """The words, if they are objects."""
         words = self.words[index]
-        self._check(~live(words), sel, "finds no mbarrier object there; it was not initialised, or written over")
+        sel.refuse(~live(words), "finds no mbarrier object there; it was not initialised, or written over")
         return words
 
     def _check_range(self, state: Phases, which: Array, sel: Selection) -> None:
         beyond = np.abs(state.transactions) > MOST
-        self._check(beyond[which], sel, "takes the transaction count to {}", state.transactions[which])
-
-    def _check(self, bad: Array, sel: Selection, message: str, values: Array | None = None) -> None:
-        if bad.any():
-            first = int(np.flatnonzero(bad)[0])
-            text = message.format(int(values[first])) if values is not None else message
-            raise FaultError(text, int(sel.threads[first]))
+        sel.refuse(beyond[which], "takes the transaction count to {}", state.transactions[which])
 
 
 def _sums(which: Array, values: Array, count: int) -> Array:

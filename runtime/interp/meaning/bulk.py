@@ -14,7 +14,7 @@ from ...numerics.floats import Array
 from ..machine.decode import Context, meaning
 from ..machine.events import AccessKind, BoundStep, Selection, tell_of_one
 from ..machine.mbarriers import BulkCopy, Combine
-from ..machine.memory import Buffer, FaultError, Part, check_writable, read_parts, thread_of
+from ..machine.memory import Buffer, FaultError, Part, check_writable, read_parts
 from ..machine.names import DTYPES
 from ..machine.state import LEAST, Action, Source, State, absent, acting, all_of, grow, stack_pointer
 from .access import Locate, elementwise, identity, locate, seen_as, several, space_of, updates, vector_of, wide
@@ -92,10 +92,7 @@ def _read_some(take: Locate, sel: Selection, sizes: Array, extent: tuple[int, in
     """The first bytes of some sources; the remaining bytes are zero. Their addresses are not checked."""
     picked, (size, width, count) = sel.pick(sizes), extent
     rows = np.zeros((sel.count, count), f"u{width}")
-    if int(picked.max(initial=0)) > size:
-        first = int(np.flatnonzero(picked > size)[0])
-        message = f"cp.async reads {int(picked[first])} bytes, more than the {size} it writes"
-        raise FaultError(message, thread_of(first, sel.lanes))
+    sel.refuse(picked > size, f"cp.async reads {{}} bytes, more than the {size} it writes", picked)
     full = sel.where(sizes == size)
     rows[picked == size] = read_parts(take(full, size), full.count, width, count).reshape(-1, count)
     partly = picked[picked < size]

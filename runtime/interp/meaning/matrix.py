@@ -269,7 +269,7 @@ def multiply(ctx: Context, bound: Bindings) -> Action:
     row = form(ctx, (Mma, WmmaMma))
     operands = {wanted.name: operand for wanted, operand in zip(row.operands, ctx.operands, strict=True)}
     sources = {o.name: words_of(ctx, operands[o.name], o) for o in row.operands[:4]}
-    sides = _sides(ctx, row, operands) if isinstance(row, Mma) else _no_sides
+    sides = _sides(ctx, row, operands) if isinstance(row, Mma) and (row.sparse or row.scale) else _no_sides
     layouts = {
         role: row.layout(role) if isinstance(row, Mma) else arrangement(row.shape, role, row.element(role))
         for role in "abcd"
@@ -307,8 +307,6 @@ def _sides(ctx: Context, row: Mma, operands: dict[str, Operand]) -> Callable[[St
         for role in "ab" if row.scale
     }  # fmt: skip
     column = ctx.integer(operands["f"]) if row.sparse else 0
-    if not given:
-        return _no_sides
 
     def bind(state: State) -> ReadSides:
         files = {name: rows_of(source(state)) for name, source in sources.items()}

@@ -286,9 +286,8 @@ def mapa(ctx: Context, bound: Bindings) -> Action:
     def step(state: State, out: Array, values: Array, ranks: Array, sel: Selection) -> None:
         window, offset = _in_window(sel, values, generic)
         number, size = sel.pick(ranks).astype(np.uint64), state.geometry.cluster_size
-        if int(number.max(initial=0)) >= size:
-            message = f"expected a CTA from 0 to {size - 1} of the cluster, got {{}}"
-            _fail_first(number >= size, sel, message, number)
+        message = f"expected a CTA from 0 to {size - 1} of the cluster, got {{}}"
+        sel.refuse(number >= size, message, number)
         plain = offset & np.uint64((1 << RANK_BITS) - 1)
         sel.put(out, window + plain + (number << np.uint64(RANK_BITS)))
 
@@ -312,12 +311,6 @@ def _in_window(sel: Selection, values: Array, generic: bool) -> tuple[np.uint64,
     """The base of the window of shared memory, and the offsets of addresses in it. Other addresses are a fault."""
     address = sel.pick(values).view(f"u{values.itemsize}").astype(np.uint64)
     outside = address >> np.uint64(32) != np.uint64(SHARED_WINDOW >> 32)
-    if generic and outside.any():
-        _fail_first(outside, sel, "expected an address of shared memory, got {:#x}", address)
+    sel.refuse(outside & generic, "expected an address of shared memory, got {:#x}", address)
     window = np.uint64(SHARED_WINDOW if generic else 0)
     return window, address - window
-
-
-def _fail_first(bad: Array, sel: Selection, message: str, values: Array) -> None:
-    first = int(np.flatnonzero(bad)[0])
-    raise FaultError(message.format(int(values[first])), thread_of(first, sel.lanes))

@@ -32,7 +32,7 @@ from ...numerics.product import MatrixProduct, SideOperands
 from ...numerics.sparse import NibbleError, columns
 from ..machine.copies import TensorMemory, address
 from ..machine.decode import Context, meaning
-from ..machine.events import AccessKind, MemoryAccess, Selection
+from ..machine.events import AccessKind, Selection, tell_of_one
 from ..machine.memory import FaultError, MachineLimitError
 from ..machine.state import Action, Source, State, acting
 from .bulk import one_by_one
@@ -50,8 +50,7 @@ def tell(state: State, pc: int, kind: AccessKind, cta: int, lanes: Array, column
     """Reports accesses of one thread to words of tensor memory, where somebody looks on."""
     if state.observer is not None:
         start = state.tensor.starts(cta, lanes, columns).reshape(-1)
-        threads = np.full(start.size, thread)
-        state.observer.access(MemoryAccess(pc, kind, state.tensor.buffer, start, 4, threads))
+        tell_of_one(state.observer, pc, kind, state.tensor.buffer, start, 4, thread)
 
 
 # Matrices in shared memory
@@ -79,8 +78,7 @@ class SharedMatrices:
             units = np.unique(places // UNIT) * UNIT + self.base(cta)
             width = gcd(UNIT, 2 * bits)
             start = (units[:, None] + np.arange(0, min(2 * bits, UNIT), width)).reshape(-1)
-            threads = np.full(start.size, self.thread)
-            self.state.observer.access(MemoryAccess(self.pc, "fetch", self.window.buffer, start, width, threads))
+            tell_of_one(self.state.observer, self.pc, "fetch", self.window.buffer, start, width, self.thread)
 
     def elements(self, cta: int, places: Array, bits: int) -> Array:
         """Elements of so many bits. Those of less than 8, 16 in the low end of each 16 bytes, become bytes, of which

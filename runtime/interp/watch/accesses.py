@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -274,9 +274,7 @@ class PendingReads(AsynchronousCheck):
         self.pending[read.units] += 1
         self.pc[read.units] = read.pc
         self.reads.append(read)
-        readers.queue.issue(np.array([agent]), self._finish(readers, read))
 
-    def _finish(self, readers: _Readers, read: _Read) -> Callable[[Array], None]:
         def finish(_: Array) -> None:
             clocks = self.shared.clocks
             self.pending[read.units] -= 1
@@ -284,7 +282,7 @@ class PendingReads(AsynchronousCheck):
             column = read.thread % clocks.warps % clocks.each // readers.warps
             readers.done[read.units, column] = clocks.tick()
 
-        return finish
+        readers.queue.issue(np.array([agent]), finish)
 
     def _exits(self) -> None:
         """Looks at the stores of threads that have just ended."""

@@ -227,19 +227,13 @@ class Flags(Check):
             for at, r in self.records if r.kind not in _NO_ACCESS
         ]  # fmt: skip
         threads = np.unique(np.concatenate([r.threads[which] for _, r, which in accesses]))
+        others = [(at, r, np.isin(r.threads, threads)) for at, r in self.records if r.kind in _NO_ACCESS]
         deeds: list[_Deed] = []
-        for at, r, which in accesses:
-            for t, w, v in zip(
-                r.threads[which].tolist(), r.words[which].tolist(), r.values[which].tolist(), strict=True
-            ):
-                deeds.append(_Deed(at, r.pc, t, w, r.kind, None if v < 0 else v))
-        for at, r in self.records:
-            if r.kind in _NO_ACCESS:
-                which = np.isin(r.threads, threads)
-                for t, w, v in zip(
-                    r.threads[which].tolist(), r.words[which].tolist(), r.values[which].tolist(), strict=True
-                ):
-                    deeds.append(_Deed(at, r.pc, t, -1, r.kind, v, w))
+        for at, r, which in [*accesses, *others]:
+            columns = (column[which].tolist() for column in (r.threads, r.words, r.values))
+            for t, w, v in zip(*columns, strict=True):
+                access = _Deed(at, r.pc, t, w, r.kind, None if v < 0 else v)
+                deeds.append(_Deed(at, r.pc, t, -1, r.kind, v, w) if r.kind in _NO_ACCESS else access)
         deeds.sort(key=lambda deed: deed.at)
         last: dict[int, int] = {}
         kept: list[_Deed | None] = []

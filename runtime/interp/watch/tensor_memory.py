@@ -9,7 +9,7 @@ its loads and stores, and those for the object that a commit arrives at. Between
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -172,18 +172,16 @@ class TensorAccesses(SharedCheck):
         if now.moves:
             queue, agent = self.tensor.moves[_MOVES[now.means][-2:]], now.thread % self.state.warps
             self.loading.setdefault((now.pc, agent), []).append(now)
-        queue.issue(np.array([agent]), self._finish(now))
+        queue.issue(np.array([agent]), lambda _: self._over(now))
 
-    def _finish(self, operation: _Operation) -> Callable[[Array], None]:
-        def finish(_: Array) -> None:
-            operation.done = operation.done or self.shared.clocks.tick()
-
-        return finish
+    def _over(self, operation: _Operation) -> None:
+        """An operation has been waited for."""
+        operation.done = operation.done or self.shared.clocks.tick()
 
     def loaded(self, pc: int, warp: int) -> None:
         """Completes a load, for one of its registers has been read: the read waits for it."""
         for operation in self.loading.pop((pc, warp), ()):
-            operation.done = operation.done or self.shared.clocks.tick()
+            self._over(operation)
 
     def _unwritten(self, now: _Operation, words: Array) -> None:
         lacking = ~self.written[words]
@@ -321,14 +319,12 @@ class LoadedRegisters(Check):
         at = np.ix_(numbers, warps)
         self.pending[at] += 1
         self.by[at] = pc
-        self.state.tensor.moves["ld"].issue(warps, self._finish(numbers))
 
-    def _finish(self, numbers: Array) -> Callable[[Array], None]:
         def finish(warps: Array) -> None:
             at = np.ix_(numbers, warps)
             self.pending[at] = np.maximum(self.pending[at] - 1, 0)
 
-        return finish
+        self.state.tensor.moves["ld"].issue(warps, finish)
 
 
 def _brought(decoded: Decoded) -> list[RegisterSlot]:

@@ -211,15 +211,13 @@ class WarpgroupRegisters(Check):
             self.holder[some, group] = pc
         self.columns[product.accumulators, group] = product.columns
         self.flying.append((pc, group))
-        self.state.warpgroups.issue(np.array([group]), self._finish(pc, product, group))
 
-    def _finish(self, pc: int, product: _Product, group: int) -> Callable[[Array], None]:
         def finish(_: Array) -> None:
             self.writing[product.accumulators, group] -= 1
             self.reading[product.read, group] -= 1
             self.flying.remove((pc, group))
 
-        return finish
+        self.state.warpgroups.issue(np.array([group]), finish)
 
     def end(self) -> None:
         """Products that the CTAs did not wait for before they ended."""
