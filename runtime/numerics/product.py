@@ -219,14 +219,6 @@ def _sum(p: MatrixProduct, a: Array, b: Array, c: Array, d: str, extras: SideOpe
     return result
 
 
-def _widened(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
-    return widened_product(p.core, a, b, c, (p.row.a, p.row.b, p.row.d.name), extras.columns)
-
-
-def _scalar(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
-    return scalar_product(a, b, c if p.row.c == p.row.d else as_singles(c), p.row.d.name)
-
-
 def _grouped(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
     row = p.row
     if extras.scale_a is None or extras.scale_b is None or row.scale is None:
@@ -236,21 +228,17 @@ def _grouped(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperand
     return grouped_sum(p.core, dots, sizes == 0, c, extras.scale_a, extras.scale_b, row.scale.type)
 
 
-def _integers(p: MatrixProduct, a: Array, b: Array, extras: SideOperands) -> tuple[Array, Array]:
-    """Values of A, dense, and B."""
-    x = values(a, p.row.a)
-    return x if extras.columns is None else spread(x, extras.columns, len(b)), values(b, p.row.b)
-
-
 def _integer(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
-    x, y = _integers(p, a, b, extras)
-    return add(dot(x, y).astype(np.int64), c, p.row.satfinite)
+    x = values(a, p.row.a) if extras.columns is None else spread(values(a, p.row.a), extras.columns, len(b))
+    return add(dot(x, values(b, p.row.b)).astype(np.int64), c, p.row.satfinite)
 
 
 _COMPUTE: dict[str, Callable[[MatrixProduct, Array, Array, Array, SideOperands], Array]] = {
     FUSED: _fused,
-    WIDENED: _widened,
-    SCALAR: _scalar,
+    WIDENED: lambda p, a, b, c, extras: widened_product(
+        p.core, a, b, c, (p.row.a, p.row.b, p.row.d.name), extras.columns
+    ),
+    SCALAR: lambda p, a, b, c, _: scalar_product(a, b, c if p.row.c == p.row.d else as_singles(c), p.row.d.name),
     CHAIN: lambda p, a, b, c, _: numerics_f64.chain(a, b, c, p.row.rounding or "rn"),
     GROUPED: _grouped,
     INTEGER: _integer,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from typing import Protocol, TypeAlias
 
@@ -24,7 +25,7 @@ from ..numerics.floats import Array
 from ..plan import host
 from ..reference.functions import accumulator_of
 from .counterexample import Counterexample, KernelCall
-from .question import Proof, Question, Trial, followed, of_function, of_launches
+from .question import Proof, Question, Trial, followed
 
 
 class RunLaunch(Protocol):
@@ -131,7 +132,7 @@ def prove(
     renamed = tuple(replace(p, name=name) for p, name in zip(signature.parameters, names, strict=True))
     arguments = _arguments(replace(signature, parameters=renamed), arrays or {}, seed)
     run, target = run_of(kernel, names, arguments, max_steps)
-    sides = of_launches(run, target), of_function(meant)
+    sides = partial(Trial.of_kernel, run=run, target=target), partial(Trial.of_function, function=meant)
     accumulator = accumulator_of(kernel.schedule, target) if isinstance(kernel, Kernel) else None
     refuted = Counterexample(run, meant, accumulator)
     return Question(
@@ -180,7 +181,10 @@ def _between(
     written = left.written | right.written
     outputs = [i for i, name in enumerate(names) if name in written]
     runs = [side.run(names, max_steps) for side in (left, right)]
-    one, other = (of_launches(run, side.module.target) for run, side in zip(runs, (left, right), strict=True))
+    one, other = (
+        partial(Trial.of_kernel, run=run, target=side.module.target)
+        for run, side in zip(runs, (left, right), strict=True)
+    )
     return Question(names, values, outputs, frozenset(), one, other, Counterexample(runs[0], runs[1]), *how).decide()
 
 

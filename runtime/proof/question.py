@@ -452,16 +452,6 @@ Evaluator: TypeAlias = "Callable[[Trial], list[Array]]"
 """Evaluates one side on the numbers of a trial: the keys of all elements as it leaves them."""
 
 
-def of_launches(run: KernelCall, target: str) -> Evaluator:
-    """The side of launches of kernels."""
-    return lambda trial: trial.of_kernel(run, target)
-
-
-def of_function(function: func.FuncOp) -> Evaluator:
-    """The side of a host function."""
-    return lambda trial: trial.of_function(function)
-
-
 def _small(array: Array) -> Array:
     """Floating-point elements near 0, so that no sum leaves the range of its type, and finite ones: a proof is of all
     values."""

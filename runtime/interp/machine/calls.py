@@ -8,18 +8,15 @@ Functions stand before their callers, so that threads that went in are done befo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn, TypeAlias
-
-import numpy as np
 
 from ....dialect.isa.row import Bindings
 from ....dialect.ptx.instructions import find
 from ....dialect.ptx.text.syntax import Operand, Symbol, Vector
 from ...numerics.floats import Array
 from .decode import Context, describe, meaning
-from .events import LEFT, BoundStep, Selection
+from .events import BoundStep, Selection
 from .functions import BUILTINS, callee_name, parameter_bytes, parameter_word
 from .functions import call as builtin
 from .memory import ARGUMENTS, FaultError, thread_of
@@ -130,35 +127,27 @@ def _all(moves: Sequence[Move]) -> Action:
     return acting(step, all_of(moves))
 
 
-@dataclass(frozen=True)
 class _Candidates:
-    """The functions that a call through a register may reach, by address, with the results and arguments of the
-    call."""
+    """The functions that a call through a register may reach, by address, with the results and arguments of the call:
+    those that fit of which the address is taken, whether `.callprototype` or `.calltargets` stands behind."""
 
-    target: Operand
-    fitting: Mapping[int, Frame]
-    results: Sequence[Operand]
-    arguments: Sequence[Operand]
-
-    @staticmethod
-    def of(ctx: Context) -> _Candidates:
-        """The functions whose address is taken that fit, whether `.callprototype` or `.calltargets` stands behind."""
+    def __init__(self, ctx: Context) -> None:
         operands = list(ctx.operands)
         at = int(isinstance(operands[0], Vector))
         if isinstance(operands[-1], Symbol) and len(operands) > at + 1:
             operands.pop()
-        results, arguments = _parts(ctx, operands)
-        fitting = {
+        self.target = operands[at]
+        self.results, self.arguments = results, arguments = _parts(ctx, operands)
+        self.fitting = {
             address: frame
             for name, frame in ctx.frames.items()
             if frame.passes and (address := _address(ctx, name)) is not None and _fits(ctx, frame, results, arguments)
         }
-        return _Candidates(operands[at], fitting, results, arguments)
 
 
 def _results_through_register(ctx: Context) -> Action:
     """The results of a call through a register, where any function that fits leaves them."""
-    called = _Candidates.of(ctx)
+    called = _Candidates(ctx)
     frame = next(iter(called.fitting.values()), None)
     formals = frame.results if frame else ()
     pairs = zip(formals, called.results, strict=bool(frame))
@@ -167,22 +156,17 @@ def _results_through_register(ctx: Context) -> Action:
 
 def _through_register(ctx: Context) -> Action:
     """A call through a register, of a function whose address is taken."""
-    called = _Candidates.of(ctx)
+    called = _Candidates(ctx)
     entries = [_enter(ctx, frame, called.arguments) for frame in called.fitting.values()]
 
-    def step(state: State, values: Array, entered: list[BoundStep], sel: Selection) -> int | None:
-        steps, flow = dict(zip(called.fitting, entered, strict=True)), state.flow
-        addresses = np.unique(sel.pick(values)).tolist()
-        for address in addresses:
-            if address not in steps:
-                _no_function(address, sel.where(values == np.uint64(address)), called.fitting)
-        if len(addresses) == 1:
-            return steps[addresses[0]](sel)
-        parts = [(steps[address], sel.where(values == np.uint64(address))) for address in addresses]
-        for enter, part in parts:
-            if (entry := enter(part)) is not None:
-                flow.go(entry, flow.mask(part))
-        return LEFT
+    def step(state: State, values: Array, entered: list[BoundStep], sel: Selection) -> int:
+        frames, parts = list(called.fitting), sel.by_value(values)
+        for part, address in parts:
+            if address not in called.fitting:
+                _no_function(address, part, called.fitting)
+        for part, address in parts:
+            entered[frames.index(address)](part)
+        return state.flow.part([(part, called.fitting[address].entry) for part, address in parts])
 
     return acting(step, ctx.source(called.target, "u64"), all_of(entries))
 
@@ -233,15 +217,10 @@ def return_(ctx: Context, frame: Frame) -> Action:
     def step(state: State, moves: list[BoundMove], back: Array, stack: CallStack | None, sel: Selection) -> int:
         for move in moves:
             move(sel)()
-        targets = np.unique(sel.pick(back).copy())
-        parts = [sel] if targets.size == 1 else [sel.where(back == target) for target in targets]
+        ways = sel.by_value(back)
         if stack is not None:
             stack.pop(sel)
-        if targets.size == 1:
-            return int(targets[0])
-        for target, part in zip(targets, parts, strict=True):
-            state.flow.go(int(target), state.flow.mask(part))
-        return LEFT
+        return state.flow.part(ways)
 
     return acting(step, all_of(moves), _register(frame.back, "b32"), partial(call_stack, frame))
 
@@ -324,15 +303,8 @@ def jump(ctx: Context, bound: Bindings) -> Action:
     targets = [ctx.label(Symbol(name)) for name in names]
 
     def step(state: State, values: Array, sel: Selection) -> int:
-        chosen = np.unique(sel.pick(values))
-        if int(chosen[-1]) >= len(targets):
-            beyond = sel.where(values >= len(targets)).lanes
-            message = f"expected an index from 0 to {len(targets) - 1}, got {int(chosen[-1])}"
-            raise FaultError(message, 0 if beyond is None else int(beyond[0]))
-        if chosen.size == 1:
-            return targets[int(chosen[0])]
-        for one in chosen:
-            state.flow.go(targets[int(one)], state.flow.mask(sel.where(values == one)))
-        return LEFT
+        picked = sel.pick(values)
+        sel.refuse(picked >= len(targets), f"expected an index from 0 to {len(targets) - 1}, got {{}}", picked)
+        return state.flow.part([(some, targets[one]) for some, one in sel.by_value(values)])
 
     return acting(step, ctx.source(index, "u32"))

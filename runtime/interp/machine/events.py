@@ -68,6 +68,13 @@ class Selection:
         """The values of the selected threads, one after the other."""
         return values if self.mask is None else values[self.lanes]
 
+    def by_value(self, values: Array) -> list[tuple[Selection, int]]:
+        """The threads for which an integer is the same, with it, the least first."""
+        picked = self.pick(values)
+        if (picked == picked[0]).all():
+            return [(self, int(picked[0]))]
+        return [(self.where(values == value), int(value)) for value in np.unique(picked)]
+
     def refuse(self, bad: Array, message: str, values: Array | None = None) -> None:
         """Checks that nothing is bad, of one flag for each selected thread; `{}` in the message stands for the value of
         the first that is.

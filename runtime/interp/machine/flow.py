@@ -148,6 +148,14 @@ class Flow:
         else:
             other |= mask
 
+    def part(self, ways: Sequence[tuple[Selection, int]]) -> int:
+        """Threads that go on at different places. Returns where all do, or `LEFT`."""
+        if len(ways) == 1:
+            return ways[0][1]
+        for sel, pc in ways:
+            self.go(pc, self.mask(sel))
+        return LEFT
+
     def give_way(self, pc: int, mask: Array) -> None:
         """Suspends threads at `pc` until the other threads have run."""
         self._gave_way = True

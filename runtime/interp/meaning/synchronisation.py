@@ -69,23 +69,13 @@ def _answer(mode: str, dest: Source, source: Source, negated: bool, state: State
 
 def _alike(sel: Selection, numbers: Array, counts: Array | None) -> Iterator[tuple[Selection, int, int]]:
     """Threads that name the same barrier and the same number of threads, with both."""
-    for part, one in _by_value(sel, numbers):
+    for part, one in sel.by_value(numbers):
         if one > _MOST:
             raise FaultError(f"expected a barrier from 0 to {_MOST}, got {one}", _first(part))
-        for some, count in [(part, 0)] if counts is None else _by_value(part, counts):
+        for some, count in [(part, 0)] if counts is None else part.by_value(counts):
             if counts is not None:
                 _check_count(count, partial(_fault, some))
             yield some, one, count
-
-
-def _by_value(sel: Selection, values: Array) -> Iterator[tuple[Selection, int]]:
-    """Threads for which a value is the same, with it, the least first."""
-    picked = sel.pick(values)
-    if (picked == picked[0]).all():
-        yield sel, int(picked[0])
-        return
-    for value in np.unique(picked):
-        yield sel.where(values == value), int(value)
 
 
 def _check_count(count: int, fail: Callable[[str], NoReturn]) -> None:

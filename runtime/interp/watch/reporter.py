@@ -285,8 +285,10 @@ class Reporter(Observer):
         outside = [a for a in accesses if a.buffer is not shared and a.buffer is not local and a.buffer is not param]
         if not outside or self._code[pc].traits.space == "const":
             return
-        first, *others = outside
-        cost = _Cost.of(*self._sectors(outside)) if others else self._once(first, kind, SECTOR_BYTES, self._sectors_of)
+        if len(outside) == 1:
+            cost = self._once(outside[0], kind, SECTOR_BYTES, lambda _: self._sectors(outside))
+        else:
+            cost = self._sectors(outside)
         self._global.setdefault((pc, kind), _Cost()).add(cost)
 
     def _once(self, access: MemoryAccess, kind: str, unit: int, cost: Callable[[MemoryAccess], _Cost]) -> _Cost:
@@ -306,16 +308,13 @@ class Reporter(Observer):
         lanes, warps = np.divmod(a.threads, self.state.warps)
         return _Cost.of(*wavefronts(a.start, a.width, warps, lanes, alone=a.kind == "atomic"))
 
-    def _sectors_of(self, a: MemoryAccess) -> _Cost:
-        return _Cost.of(*self._sectors([a]))
-
-    def _sectors(self, accesses: list[MemoryAccess]) -> tuple[Array, Array]:
+    def _sectors(self, accesses: list[MemoryAccess]) -> _Cost:
         """The sectors of accesses to several buffers, whose addresses are disjoint."""
         buffers = list({id(a.buffer): a.buffer for a in accesses}.values())
         start = np.concatenate([a.start + (buffers.index(a.buffer) << SPAN_BITS) for a in accesses])
         widths = np.concatenate([np.full(a.start.size, a.width) for a in accesses])
         lanes, warps = np.divmod(np.concatenate([a.threads for a in accesses]), self.state.warps)
-        return sectors(start, widths, warps, lanes)
+        return _Cost.of(*sectors(start, widths, warps, lanes))
 
     # What was found
 
