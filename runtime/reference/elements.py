@@ -341,6 +341,22 @@ def _truncated(x: Bounded) -> Bounded:
     return Bounded(value, distance(value, *map(np.trunc, x.ends)))
 
 
+def _multiply_add(a: Bounded, b: Bounded, c: Bounded) -> Bounded:
+    return _at_corners(np.add, _at_corners(np.multiply, a, b), c)
+
+
+def _negate(x: Bounded) -> Bounded:
+    return Bounded(-x.value, x.error)
+
+
+def _absolute(x: Bounded) -> Bounded:
+    return Bounded(np.abs(x.value), x.error)
+
+
+def _same(x: Bounded) -> Bounded:
+    return x
+
+
 _MONOTONOUS: Mapping[str, Callable[[Floats, Floats], Floats]] = {
     "addf": np.add, "subf": np.subtract, "mulf": np.multiply,
     "maximumf": np.maximum, "minimumf": np.minimum, "maxnumf": np.fmax, "minnumf": np.fmin,
@@ -349,12 +365,12 @@ _CONVERSIONS = ("extf", "truncf", "sitofp", "uitofp", "index_cast", "extsi", "ex
 
 _FLOAT: Mapping[str, Callable[..., Bounded]] = {
     **{f"arith.{name}": partial(_at_corners, function) for name, function in _MONOTONOUS.items()},
-    **{f"arith.{name}": lambda x: x for name in _CONVERSIONS},
+    **{f"arith.{name}": _same for name in _CONVERSIONS},
     "arith.divf": _divide,
     "arith.fptosi": _truncated,
-    "arith.negf": lambda x: Bounded(-x.value, x.error),
-    "math.absf": lambda x: Bounded(np.abs(x.value), x.error),
-    "math.fma": lambda a, b, c: _at_corners(np.add, _at_corners(np.multiply, a, b), c),
+    "arith.negf": _negate,
+    "math.absf": _absolute,
+    "math.fma": _multiply_add,
 }
 """Operations whose result is rounded to its type."""
 

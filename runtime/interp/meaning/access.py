@@ -124,7 +124,12 @@ def mov(ctx: Context, bound: Bindings) -> Action:
 def mov_vector(ctx: Context, bound: Bindings) -> Action:
     """Each element of a vector."""
     every = operands(ctx, bound)
-    return several(lambda *values: values, every[: len(every) // 2], *every[len(every) // 2 :])
+    half = len(every) // 2
+
+    def unchanged(*values: Array) -> tuple[Array, ...]:
+        return values
+
+    return several(unchanged, every[:half], *every[half:])
 
 
 def wide(ctx: Context, operand: Operand, *, written: bool = False) -> list[Source]:
