@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import operator
-import pickle
-from base64 import b85encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,7 +25,7 @@ from .clusters import Cluster, clusters, cones, is_product, join_views, narrowed
 from .importer import CONSTANTS, decomposed, simpler
 from .inductor import OURS, Judgement, compile_whole, judged, narrow_sorts, sums_in_f32
 from .options import BackendOptions, aten, expression, read
-from .part import KERNELS_FILE, REGIONS, Region
+from .part import KERNELS_FILE, REGIONS, Region, text_of
 from .products import warploom as warploom_operators
 from .region import NARROW, ImportedRegion, check_precision, compile_together, kernel_for, region_of, write
 from .scalars import UnsupportedError
@@ -50,7 +48,9 @@ def warploom(
     chosen = read(options)
     rest = chosen.rest_for(examples)
     if rest == "inductor":
-        return compile_whole(module, examples, partial(_replace_in, options=chosen, rest=rest), mode or chosen.mode)
+        key = "" if log.isEnabledFor(logging.INFO) else chosen.key
+        replace_in = partial(_replace_in, options=chosen, rest=rest)
+        return compile_whole(module, examples, replace_in, mode or chosen.mode, key)
     if mode or chosen.mode:
         raise ArgumentError(
             f"mode {mode or chosen.mode!r} is one of inductor's, which runs the rest of a graph on a GPU where triton "
@@ -356,8 +356,7 @@ def torch_save(program: ExportedProgram, path: str | PathLike[str], **options: A
     program.graph_module.recompile()
     calls = graph.find_nodes(op="call_function", target=warploom_operators.region.default)
     regions = [cast("Region", REGIONS[name]) for name in dict.fromkeys(node.args[1] for node in calls)]
-    kept = [(region.layout, region.kernel, region.name, region.label) for region in regions]
-    torch.export.save(program, path, extra_files={KERNELS_FILE: b85encode(pickle.dumps(kept)).decode()})
+    torch.export.save(program, path, extra_files={KERNELS_FILE: text_of(regions)})
     _report(explanation, chosen)
     return explanation
 

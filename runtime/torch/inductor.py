@@ -6,11 +6,14 @@ and captures it in CUDA graphs where that is asked for. A compiled part is one c
 
 from __future__ import annotations
 
+import json
 import math
 import operator
 import statistics
-from collections.abc import Callable, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache, partial, partialmethod
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple, cast
@@ -19,63 +22,137 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
+from ..base.cache import kept, key_of
 from .attention import ATTENTIONS, is_attention
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
 from .graphs import recorded
 from .options import aten, prims
-from .part import REGIONS, MemoryOrder, Region
+from .part import REGIONS, MemoryOrder, Region, parts_of_text, text_of
 from .products import warploom
+from .region import load_on
 from .views import VIEWS, called, hint, is_tensor, replace_by, transpose_pads
 
 if find_spec("triton") is not None:  # before the first call, as torch.compile imports it for its own backend
     import_module("torch._inductor.compile_fx")
 
 
+class GraphParts(NamedTuple):
+    """The compiled parts that a graph of inductor calls, and whether it may be recorded as a CUDA graph."""
+
+    regions: tuple[Region, ...]
+    recordable: bool
+
+
+PARTS: ContextVar[Callable[[Any], GraphParts] | None] = ContextVar("parts", default=None)
+"""What tells the parts of a graph that inductor has compiled, while graphs are compiled here."""
+
+NAMES = RECORDABLE, CALLED = "recordable", "regions"
+"""The parts of an entry of the cache: what a graph of inductor calls."""
+
+
 def compile_whole(
-    module: GraphModule, examples: Sequence[Any], replace: Callable[[GraphModule, str], None], mode: str | None
-) -> Callable[..., Any]:
+    module: GraphModule, examples: Sequence[Any], replace: Callable[[GraphModule, str], None], mode: str | None,
+    key: str,
+) -> Callable[..., Any]:  # fmt: skip
     """A graph compiled by inductor; `replace` puts calls of compiled parts into each graph of ATen operations, of which
-    it is told whether it is the forward, the backward or the inference graph."""
+    it is told whether it is the forward, the backward or the inference graph. `key` is of what it does with a graph:
+    torch's cache of graphs with their gradients is asked before anything is traced, unless the key is empty."""
     # As torch's own backend does: the processes that compile for triton start now, or this one compiles all of it.
     cast("Any", import_module("torch._inductor.async_compile")).maybe_warm_pool()
     inductor: Any = import_module("torch._inductor")
     compiler: Any = import_module("torch._inductor.compile_fx")
     functorch: Any = import_module("torch._functorch.config")
-    kernels: Any = import_module("torch._inductor.select_algorithm").extern_kernels
-    lowering: Any = import_module("torch._inductor.lowering")
-    if warploom.region.default not in lowering.lowerings:  # how a call of a compiled part is written
-        lowering.register_lowering(warploom.region.default, type_promotion_kind=None)(_call)
+    caches: Any = import_module("torch.compiler.config")
+    tag: str = caches.cache_key_tag
+    _teach_inductor()
 
     def compile_inner(graph: GraphModule, inputs: Sequence[Any], *args: Any, **settings: Any) -> Any:
         name = "inference" if settings.get("is_inference") else "forward"
         replace(graph, "backward" if settings.get("is_backward") else name)
-        for node in graph.graph.find_nodes(op="call_function", target=warploom.region.default):
-            region = REGIONS[node.args[1]]
-            setattr(kernels, node.args[1], region.into if len(region.layout.results) == 1 else region)
-        trees = compiler.cudagraphify
-        compiler.cudagraphify = partial(recorded, trees)
+        calls = graph.graph.find_nodes(op="call_function", target=warploom.region.default)
         recordable = mode is None and name == "inference" and _is_recordable(graph)
+        parts = GraphParts(tuple(REGIONS[str(node.args[1])] for node in calls), recordable)
         # What is made of parameters alone, such as the factors of norms, is one kernel for several of our parts.
         joined = {"combo_kernels": True} if name == "inference" else {}
-        try:
-            with inductor.config.patch(joined):
-                compiled = compiler.compile_fx_inner(graph, inputs, *args, **settings)
-        finally:
-            compiler.cudagraphify = trees
-        devices = [*compiled.device_idxs] if {*compiled.device_types} == {"cuda"} else []
-        if recordable and len(devices) == 1 and not compiled.disabled_cudagraphs_reason:
-            plain, changed = compiled.current_callable, compiled.mutated_input_idxs
-            told = {"is_inference": True, "mutated_input_idxs": changed, "device_index": devices[0]}
-            kept = settings.get("static_input_idxs") or ()
-            compiled.current_callable = recorded(None, plain, kept, **told)
-        return compiled
+        told_by = _told_by(partial(_keep, parts) if key else lambda _: parts)
+        with inductor.config.patch(joined), caches.patch(cache_key_tag=tag), told_by:
+            return compiler.compile_fx_inner(graph, inputs, *args, **settings)
 
     patches: dict[str, Any] = inductor.list_mode_options(mode) if mode else {}
     patches["joint_custom_post_pass"] = inductor.config.joint_custom_post_pass or _pads_once()
-    # inductor's cache of graphs is asked behind `replace`; the one of autograd would leave out `replace`.
-    with functorch.patch(enable_autograd_cache=False):
+    asked = functorch.patch(enable_autograd_cache=functorch.enable_autograd_cache and bool(key))
+    with asked, caches.patch(cache_key_tag=tag + key), _told_by(_kept):
         return compiler.compile_fx(module, examples, inner_compile=compile_inner, config_patches=patches)
+
+
+@contextmanager
+def _told_by(source: Callable[[Any], GraphParts]) -> Generator[None]:
+    token = PARTS.set(source)
+    try:
+        yield
+    finally:
+        PARTS.reset(token)
+
+
+def _entry(graph: Any) -> str:
+    return key_of("graph", {"graph": graph._fx_graph_cache_key})
+
+
+def _keep(parts: GraphParts, graph: Any) -> GraphParts:
+    """The parts of a graph, for other processes too."""
+    if (store := kept()) is not None:
+        texts = json.dumps(parts.recordable), text_of(parts.regions)
+        store.put(_entry(graph), {name: text.encode() for name, text in zip(NAMES, texts, strict=True)})
+    return parts
+
+
+def _kept(graph: Any) -> GraphParts:
+    """The parts of a graph that torch found in its cache, on the GPUs that it runs on.
+
+    Raises:
+        FXGraphCacheMiss: if they are not in the cache, so that torch compiles the graph again.
+    """
+    entry = None if (store := kept()) is None else store.get(_entry(graph))
+    if entry is None:
+        raise cast("Any", import_module("torch._functorch._aot_autograd.autograd_cache")).FXGraphCacheMiss
+    parts = GraphParts(parts_of_text(entry[CALLED].decode()), json.loads(entry[RECORDABLE]))
+    for number in graph.device_idxs if "cuda" in graph.device_types else ():
+        for kernel in dict.fromkeys(region.kernel for region in parts.regions):
+            load_on(number, kernel)
+    return parts
+
+
+@cache
+def _teach_inductor() -> None:
+    """How a call of a compiled part is written, and what is done with a graph before it is called."""
+    lowering: Any = import_module("torch._inductor.lowering")
+    lowering.register_lowering(warploom.region.default, type_promotion_kind=None)(_call)
+    kind: Any = import_module("torch._inductor.output_code").CompiledFxGraph
+    kind.post_compile = partialmethod(_complete, kind.post_compile)
+
+
+def _complete(graph: Any, otherwise: Callable[..., None], *args: Any) -> None:
+    """Gives a compiled graph its parts, and what records it in CUDA graphs; `otherwise` is what torch does."""
+    if (source := PARTS.get()) is None:
+        otherwise(graph, *args)
+        return
+    compiler: Any = import_module("torch._inductor.compile_fx")
+    kernels: Any = import_module("torch._inductor.select_algorithm").extern_kernels
+    parts, trees = source(graph), compiler.cudagraphify
+    for region in parts.regions:
+        REGIONS[region.name] = region
+        setattr(kernels, region.name, region.into if len(region.layout.results) == 1 else region)
+    compiler.cudagraphify = partial(recorded, trees)
+    try:
+        otherwise(graph, *args)
+    finally:
+        compiler.cudagraphify = trees
+    devices = [*graph.device_idxs] if {*graph.device_types} == {"cuda"} else []
+    if parts.recordable and len(devices) == 1 and not graph.disabled_cudagraphs_reason:
+        plain, changed = graph.current_callable, graph.mutated_input_idxs
+        told = {"is_inference": True, "mutated_input_idxs": changed, "device_index": devices[0]}
+        graph.current_callable = recorded(None, plain, graph.fx_kwargs.get("static_input_idxs") or (), **told)
 
 
 WITHOUT_WAITING = frozenset({aten._grouped_mm.default, aten.cumsum.default, operator.getitem, *ATTENTIONS})

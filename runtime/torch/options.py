@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, cast
 
 import ml_dtypes as ml_dtypes
@@ -21,6 +22,7 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.schedule.schedule import ScheduleError, parse_options
 from ...dialect.warp.operands import METADATA_ROWS, metadata_span
 from ..arguments.packed import compress
+from ..base.cache import kept, key_of
 from ..base.errors import ArgumentError
 from ..base.explanation import Explanation
 
@@ -84,6 +86,16 @@ class BackendOptions:
         """The backend that runs what is not compiled of a graph with these inputs."""
         on_gpu = any(isinstance(x, torch.Tensor) and x.is_cuda for x in examples)
         return self.rest or ("inductor" if on_gpu and find_spec("triton") is not None else "eager")
+
+    @property
+    def key(self) -> str:
+        """A digest of all that says what is compiled, and how; empty where somebody wants to see that of each graph, or
+        there is no cache."""
+        if self.explain or self.check or kept() is None:
+            return ""
+        tuned = self.tuned and Path(self.tuned).read_text()
+        schedule = sorted((name, str(value)) for name, value in self.schedule.items())
+        return key_of("options", {"asked": [self.target, self.drops_bits, tuned, schedule]})
 
     @property
     def drops_bits(self) -> bool:

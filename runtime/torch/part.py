@@ -3,9 +3,8 @@ it. `torch.ops.warploom.region` is a call of such a part in a graph."""
 
 from __future__ import annotations
 
-import pickle
-from base64 import b85decode
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
@@ -254,6 +253,58 @@ def _like(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
 library.register_kernel("warploom::region", ("cpu", "cuda"), _compute)
 library.register_fake("warploom::region", _like)
 
+# Parts as text, which a file can hold.
+
+
+def text_of(parts: Iterable[Region]) -> str:
+    """Parts as JSON. Each kernel that they have is there once."""
+    from ..kernel.compile import parts_of
+
+    numbers: dict[int, int] = {}
+    kernels, facts = list[dict[str, str]](), list[list[Any]]()
+    for part in parts:
+        number = numbers.setdefault(id(part.kernel), len(kernels))
+        if number == len(kernels):
+            kernels.append({name: text.decode() for name, text in parts_of(part.kernel).items()})
+        facts.append([part.layout, number, part.name, part.label])
+    return json.dumps([kernels, facts], default=_facts)
+
+
+def _facts(of: object) -> object:
+    return str(of) if isinstance(of, torch.dtype) else vars(of)
+
+
+def parts_of_text(text: str) -> tuple[Region, ...]:
+    """The converse of `text_of`."""
+    from ..kernel.compile import kernel_of
+
+    kernels, facts = cast("tuple[list[dict[str, str]], list[Any]]", json.loads(text))
+    called = [kernel_of({name: text.encode() for name, text in kernel.items()}, NAMELESS) for kernel in kernels]
+    return tuple(Region(_layout(*layout), called[number], name, label) for layout, number, name, label in facts)
+
+
+NAMELESS = "<region>"
+"""What messages call the text of a part."""
+
+
+def _layout(orders: Sequence[Any], results: Sequence[Any], metadata: Mapping[str, str]) -> PartLayout:
+    made = [PartResult(tuple(map(_size, x["shape"])), _order(x["order"]), _dtype(x["dtype"])) for x in results]
+    types = {int(number): _dtype(name) for number, name in metadata.items()}
+    return PartLayout(tuple(map(_order, orders)), tuple(made), types)
+
+
+def _size(source: Any) -> SizeSource:
+    return source if isinstance(source, int) else (source[0], source[1])
+
+
+def _order(facts: Mapping[str, Any]) -> MemoryOrder:
+    return MemoryOrder(tuple(facts["order"]), facts["rank"])
+
+
+def _dtype(name: str) -> torch.dtype:
+    return getattr(torch, name.removeprefix("torch."))
+
+
 KERNELS_FILE = "warploom_kernels"
 """The file of kernels among those of a saved program."""
 
@@ -268,5 +319,5 @@ def torch_load(path: str | PathLike[str]) -> torch.nn.Module:
     program = torch.export.load(path, extra_files=files)
     if not files[KERNELS_FILE]:
         raise ArgumentError(f"{path}: a program without kernels; expected a file that torch_save wrote")
-    REGIONS.update((part[2], Region(*part)) for part in pickle.loads(b85decode(files[KERNELS_FILE])))
+    REGIONS.update((part.name, part) for part in parts_of_text(files[KERNELS_FILE]))
     return program.module()

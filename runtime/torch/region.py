@@ -190,6 +190,13 @@ def _assembled(kernel: Kernel | WarploomError) -> bytes:
         return b""
 
 
+def load_on(number: int, kernel: Kernel) -> None:
+    """Loads a kernel on a GPU, if there is ptxas by its machine code: the driver takes longer to make it."""
+    from ..cuda.driver import gpu
+
+    gpu(number).load(kernel.ptx, _assembled(kernel))
+
+
 def kernel_for(part: ImportedRegion, device: torch.device, options: BackendOptions) -> Kernel:
     """The kernel of a region for a device; equal regions share one.
 

@@ -662,6 +662,33 @@ def test_training_with_inductor() -> None:
     assert [len(e.compiled) for e in compiled.explanations] == [2, 4]
 
 
+def test_graphs_with_their_gradients_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch finds a graph that another process compiled before it traces anything, and its parts are those that were
+    kept with it; where these are lost it is compiled again. What is to be explained or compared is not cached."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    part, counters = import_module("warploom.runtime.torch.part"), import_module("torch._dynamo.utils").counters
+    operands, grad = [drawn(6, 16), drawn(16, 8), drawn(8, 24)], drawn(6, 24)
+    wide = [x.double().requires_grad_() for x in operands]
+    (torch.relu(wide[0] @ wide[1]) @ wide[2]).backward(grad.double())
+
+    def called(cache: str, **options: Any) -> str:
+        torch._dynamo.reset()
+        counters.clear()
+        part.REGIONS.clear()
+        monkeypatch.setenv("WARPLOOM_CACHE", str(tmp_path / cache))
+        call = torch.compile(
+            lambda a, b, c: torch.relu(a @ b) @ c, backend="warploom", options={"rest": "inductor", **options}
+        )
+        narrow = [x.clone().requires_grad_() for x in operands]
+        call(*narrow).backward(grad)
+        assert all(close(x.grad, y.grad, 6.0) for x, y in zip(narrow, wide, strict=True))
+        assert part.REGIONS
+        return next((name for name in ("hit", "miss") if counters["aot_autograd"][f"autograd_cache_{name}"]), "")
+
+    assert [called(cache) for cache in ("kept", "kept", "lost", "lost")] == ["miss", "hit", "miss", "hit"]
+    assert [called("kept", **more) for more in ({"check": True}, {"tf32": True})] == ["", "miss"]
+
+
 def test_processes_of_inductor_start_before_kernels_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """As torch's own backend starts them; what is compiled before they are there, the calling process compiles."""
     processes, region = (
