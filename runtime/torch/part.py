@@ -279,7 +279,9 @@ def parts_of_text(text: str) -> tuple[Region, ...]:
     from ..kernel.compile import kernel_of
 
     kernels, facts = cast("tuple[list[dict[str, str]], list[Any]]", json.loads(text))
-    called = [kernel_of({name: text.encode() for name, text in kernel.items()}, NAMELESS) for kernel in kernels]
+    called: list[Kernel] = [
+        kernel_of({name: text.encode() for name, text in kernel.items()}, NAMELESS) for kernel in kernels
+    ]
     return tuple(Region(_layout(*layout), called[number], name, label) for layout, number, name, label in facts)
 
 
