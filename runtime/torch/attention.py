@@ -19,7 +19,7 @@ from ...dialect.mlir.contraction import ContractOp
 from .builder import FunctionBuilder
 from .options import aten
 from .scalars import COMPARISONS, RULES, Body, ElementValue, Size, UnsupportedError, Value, shape_of
-from .views import expanded, reordered, unsqueezed
+from .views import expanded, reordered, reshape, unsqueezed
 
 KINDS = ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
 
@@ -243,7 +243,7 @@ class _Attention:
         return self.builder.generic(values, first.shape, first.dtype, lambda body, x: RULES[rule](body, [*x, *numbers]))
 
     def _reduced(self, rule: str, value: Value, start: float) -> Value:
-        return self.builder.reduce(value, [len(value.shape) - 1], start, lambda body, x: RULES[rule](body, list(x)))
+        return self.builder.reduce(value, [len(value.shape) - 1], start, RULES[rule])
 
     def _of_heads(self, value: Value, *columns: int) -> Looped:
         """(batch, heads, rows, columns) along the loops of Q, or (batch, heads, rows)."""
@@ -279,9 +279,9 @@ class _Attention:
         places = dict(zip(along, out.dims, strict=True))
         full, at = out.full, places.get(SHARED)
         if at is not None and SHARING in places:
-            groups = [[d] for d in range(at)] + [[at, at + 1]] + [[d] for d in range(at + 2, len(full.shape))]
-            joined = tuple(math.prod(full.shape[d] for d in group) for group in groups)
-            full = self.builder.reshaped(full, joined, groups)
+            full = reshape(
+                self.builder, full, (*full.shape[:at], math.prod(full.shape[at : at + 2]), *full.shape[at + 2 :])
+            )
             places = {loop: d if d is None or d <= at else d - 1 for loop, d in places.items() if loop != SHARING}
         heads, rows = (places.get(first, places.get(second)) for first, second in ((SHARED, SHARING), (ROW, KEY)))
         dims = (places.get(BATCH), heads, rows, places.get(DEPTH, places.get(COLUMN)))
@@ -340,9 +340,7 @@ def _split(builder: FunctionBuilder, value: Value, split: tuple[Size, ...]) -> V
     if split[1] == 1:
         return replace(value, dims=(*value.dims[: HEADS + 1], None, *value.dims[HEADS + 1 :]), shape=heads)
     full = value.full
-    shape = (*full.shape[:place], *split, *full.shape[place + 1 :])
-    groups = [[d + (d > place)] if d != place else [d, d + 1] for d in range(len(full.shape))]
-    tensor = builder.reshaped(full, shape, groups)
+    tensor = reshape(builder, full, (*full.shape[:place], *split, *full.shape[place + 1 :]))
     moved = [d if d is None else d + (d > place) for d in value.dims]
     dims = (*moved[:HEADS], place, place + 1, *moved[HEADS + 1 :])
     return replace(tensor, dims=dims, shape=heads)

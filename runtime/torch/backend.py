@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import operator
+import pickle
+from base64 import b85encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -25,7 +27,7 @@ from .clusters import Cluster, clusters, cones, is_product, join_views, narrowed
 from .importer import CONSTANTS, decomposed, simpler
 from .inductor import OURS, Judgement, compile_whole, judged, narrow_sorts, sums_in_f32
 from .options import BackendOptions, aten, expression, read
-from .part import KERNELS_FILE, REGIONS, Region, text_of
+from .part import KERNELS_FILE, REGIONS, Region
 from .products import warploom as warploom_operators
 from .region import NARROW, ImportedRegion, check_precision, compile_together, kernel_for, region_of, write
 from .scalars import UnsupportedError
@@ -203,6 +205,9 @@ class ComparedPart:
         self._multiplies, self._attends = is_product(part.core), part.core.target in ATTENTIONS
         self._calls = [(node, node.target, node.args, node.kwargs) for node in part.nodes]  # the graph loses them
 
+    def __reduce__(self) -> tuple[type[Region], tuple[object, ...]]:
+        return self.region.__reduce__()
+
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         outs = self.region(*inputs)
         self._compare(inputs, outs)
@@ -356,7 +361,7 @@ def torch_save(program: ExportedProgram, path: str | PathLike[str], **options: A
     program.graph_module.recompile()
     calls = graph.find_nodes(op="call_function", target=warploom_operators.region.default)
     regions = [cast("Region", REGIONS[name]) for name in dict.fromkeys(node.args[1] for node in calls)]
-    torch.export.save(program, path, extra_files={KERNELS_FILE: text_of(regions)})
+    torch.export.save(program, path, extra_files={KERNELS_FILE: b85encode(pickle.dumps(regions)).decode()})
     _report(explanation, chosen)
     return explanation
 

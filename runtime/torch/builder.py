@@ -278,24 +278,25 @@ def accumulator(a: Value, b: Value) -> torch.dtype:
 
 def plus(
     builder: FunctionBuilder, dtype: torch.dtype, product: Value, c: Value | None = None, beta: float = 1,
-    alpha: float = 1,
+    *factors: Value | float,
 ) -> Value:  # fmt: skip
-    """alpha times the product plus beta times C, rounded to a type."""
+    """The product times factors plus beta times C, rounded to a type."""
+    scales = [factor for factor in factors if factor != 1]
+    added = [] if c is None or beta == 0 else [c]
 
     def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
         total, *others = elements
-        if alpha != 1:
-            total = RULES["mul"](inside, [total, alpha])
+        for factor in scales:
+            total = RULES["mul"](inside, [total, others.pop(0) if isinstance(factor, Value) else factor])
         for other in others:
-            added = inside.convert(other, product.dtype)
-            if beta != 1:
-                added = RULES["mul"](inside, [added, beta])
-            total = RULES["add"](inside, [total, added])
+            term = inside.convert(other, product.dtype)
+            total = RULES["add"](inside, [total, term if beta == 1 else RULES["mul"](inside, [term, beta])])
         return inside.convert(total, dtype)
 
-    inputs = [product] if c is None or beta == 0 else [product, c]
-    same = len(inputs) == alpha == 1 and product.dtype == dtype
-    return product if same else builder.generic(inputs, product.shape, dtype, body)
+    if not scales and not added and product.dtype == dtype:
+        return product
+    inputs = [product, *(factor for factor in scales if isinstance(factor, Value)), *added]
+    return builder.generic(inputs, product.shape, dtype, body)
 
 
 CONVERSIONS = frozenset({aten._to_copy.default, prims.convert_element_type.default})
@@ -422,18 +423,8 @@ def _primitive(node: Node, computed: dict[Node, ElementOrNumber], body: Body) ->
     return RULES[name](body, operands)
 
 
-OBSTACLE = "warploom_obstacle"
-"""What a node remembers of itself: clusters that grow ask again and again."""
-
-
-def obstacle(node: Node) -> str:
+def why_not(node: Node) -> str:
     """Why a pointwise node has no form here, "" if it has one."""
-    if OBSTACLE not in node.meta:
-        node.meta[OBSTACLE] = _obstacle(node)
-    return node.meta[OBSTACLE]
-
-
-def _obstacle(node: Node) -> str:
     try:
         args, kwargs = map_arg((node.args, node.kwargs), lambda operand: operand.meta["val"])
         dtypes = [x.dtype for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]

@@ -14,7 +14,7 @@ from torch.fx.node import map_arg
 
 from ..base.explanation import layer_of
 from .attention import arguments_of, is_attention, is_gradient, results_of
-from .builder import CONVERSIONS, SYMBOLIC, is_pointwise, name_of, obstacle
+from .builder import CONVERSIONS, SYMBOLIC, is_pointwise, name_of, why_not
 from .importer import CONSTANTS, REDUCTIONS
 from .options import NO_FORM, aten, expression, is_operator, pytree, sympy
 from .products import PRODUCTS
@@ -177,7 +177,7 @@ def _is_lowered(node: Node, last: Node) -> bool:
     if result.device != device or result.dtype not in ELEMENTS or result.dtype in NARROW or 0 in shape_of(result):
         return False
     if is_pointwise(node.target):
-        return _takes_tensors_on(node, device) and not obstacle(node)
+        return not obstacle(node)
     return node.target in REDUCTIONS or node.target in VIEWS or node.target in CONSTANTS
 
 
@@ -219,8 +219,7 @@ def _converting(node: Node, taken: Collection[Node]) -> list[Node]:
         return []
     operands = [x for x in node.all_input_nodes if is_tensor(x)]
     shown = node.target is aten.permute.default or node.target in RESHAPES
-    taking = is_pointwise(node.target) and _takes_tensors_on(node, node.meta["val"].device)
-    if not shown and (not taking or obstacle(node)):
+    if not shown and (not is_pointwise(node.target) or obstacle(node)):
         return []
     if node.target in CONVERSIONS:
         kinds = operands[0].meta["val"].dtype, node.meta["val"].dtype
@@ -316,14 +315,26 @@ def why_left(node: Node, rest: str) -> str:
         return f"conversions to {dtype} are left to torch, for targets before sm_89 have none"
     if rest == "inductor":
         return "pointwise work between products, which inductor fuses"
-    if not _takes_tensors_on(node, node.meta["val"].device):
-        return "it takes a tensor that lies elsewhere, or a number that follows from no size of an input"
     return obstacle(node) or "its result has gaps in memory, or no elements"
 
 
-def _takes_tensors_on(node: Node, device: torch.device) -> bool:
-    """Whether what a node takes beside tensors on a device, or numbers in them, is known while compiling."""
-    values = [x.meta.get("val") for x in node.all_input_nodes]
+OBSTACLE = "warploom_obstacle"
+"""What a node remembers of itself: clusters that grow ask again and again."""
+
+
+def obstacle(node: Node) -> str:
+    """Why a pointwise node has no form here that computes it where its tensor lies, "" if it has one."""
+    if OBSTACLE not in node.meta:
+        node.meta[OBSTACLE] = why_not(node) if _takes_what_is_there(node) else ELSEWHERE
+    return node.meta[OBSTACLE]
+
+
+ELSEWHERE = "it takes a tensor that lies elsewhere, or a number that follows from no size of an input"
+
+
+def _takes_what_is_there(node: Node) -> bool:
+    """Whether what a node takes beside tensors on its device, or numbers in them, is known while compiling."""
+    device, values = node.meta["val"].device, [x.meta.get("val") for x in node.all_input_nodes]
     sizes = {size for x in values if isinstance(x, SYMBOLIC) for size in sympy.sympify(expression(x)).free_symbols}
     is_static = all(input_of_size(node.graph, size, device) for size in sizes)
     others = [x for x in values if not isinstance(x, SYMBOLIC)]

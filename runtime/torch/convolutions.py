@@ -17,7 +17,7 @@ from ...dialect.mlir.generic import GenericOp, product_body
 from .builder import FunctionBuilder, accumulator, plain, plus
 from .options import aten
 from .scalars import UnsupportedError, Value, shape_of
-from .views import FIRST, LAST, has_channels_last, reordered
+from .views import FIRST, LAST, has_channels_last, reordered, reshape
 
 IMAGES, FILTER, RESULT = range(3)
 
@@ -52,7 +52,10 @@ class WindowSums:
     ) -> Value:
         """The sums of a shape, of two tensors in which groups and channels are one dimension."""
         along = [self._loops(x) for x in (a[0], b[0], of)]
-        operands = [self._in_groups(value, loops) for (_, value), loops in zip((a, b), along, strict=False)]
+        operands = [
+            reshape(self.builder, value, self._split(value.shape, loops))
+            for (_, value), loops in zip((a, b), along, strict=False)
+        ]
         out = self.builder.filled(self._split(shape, along[2]), self.dtype, 0)
         order = [*along[2], *(loop for loop in "hwcnij" if loop in along[1] and loop not in along[2])]
         dims = {loop: AffineDimExpr(number) for number, loop in enumerate(order)}
@@ -64,7 +67,7 @@ class WindowSums:
         body = product_body([tensor.type.element_type for tensor in (*inputs, result)])
         made = GenericOp(inputs, [result], body, list(map(AffineMapAttr, maps)), kinds, [result.type])
         total = replace(out, tensor=self.builder.insert(made).results[0])
-        return total if total.shape == shape else self.builder.reshaped(total, shape, _halves(along[2]))
+        return reshape(self.builder, total, shape)
 
     def _loops(self, tensor: int) -> str:
         loops = LOOPS[self.last, self.alone][tensor]
@@ -78,16 +81,6 @@ class WindowSums:
             return shape
         at = loops.index("g")
         return (*shape[:at], self.groups, shape[at] // self.groups, *shape[at + 1 :])
-
-    def _in_groups(self, value: Value, loops: str) -> Value:
-        shape = self._split(cast("tuple[int, ...]", value.shape), loops)
-        return value if shape == value.shape else self.builder.reshaped(value, shape, _halves(loops))
-
-
-def _halves(loops: str) -> list[list[int]]:
-    """The loops of each dimension of a tensor in which groups and what is behind them are one."""
-    at = loops.index("g")
-    return [[d, d + 1] if d == at else [d + (d > at)] for d in range(len(loops) - 1)]
 
 
 def convolution(

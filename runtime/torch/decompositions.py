@@ -24,6 +24,11 @@ huber_loss huber_loss_backward glu glu_backward hardswish hardswish_backward har
 """Operations that are taken apart before, beside those that torch takes apart for export."""
 
 
+def _by_torch(operator: Any, *args: Any) -> Any:
+    """What torch's own decomposition of an operation computes."""
+    return decompositions([operator])[operator](*args)
+
+
 MANY_IMAGES = 8
 """Images for which a group norm spreads its weights over pixels, which rows of a group in one kernel read with them."""
 
@@ -50,16 +55,13 @@ def _batch_norm(value: torch.Tensor, *others: Any) -> tuple[torch.Tensor, ...]:
     torch's decomposition rounds them on the CPU, and few pixels of a channel have a gradient that cancels but for that.
     """
     wide = value.float() if value.dtype.itemsize < torch.float32.itemsize else value
-    operator = aten._native_batch_norm_legit_functional.default
-    result, *saved = decompositions([operator])[operator](wide, *others)
+    result, *saved = _by_torch(aten._native_batch_norm_legit_functional.default, wide, *others)
     return result.to(value.dtype), *saved
 
 
 def _rms_norm(*args: Any) -> torch.Tensor:
     """What `aten.rms_norm` computes: torch 2.11 exports its fused form for a GPU, and takes that apart no more."""
-    fused = aten._fused_rms_norm.default
-    value, sizes, weight, epsilon = (*args, None, None)[:4]
-    return decompositions([fused])[fused](value, sizes, weight, epsilon)[0]
+    return _by_torch(aten._fused_rms_norm.default, *(*args, None, None)[:4])[0]
 
 
 def _norm_backward(operator: Any, statistics: int, *args: Any) -> Any:
@@ -69,9 +71,9 @@ def _norm_backward(operator: Any, statistics: int, *args: Any) -> Any:
     if len(sizes) == 1 and value.dim() > 2 and all(isinstance(size, int) and size for size in value.shape):
         of_rows = {0, 1, *range(3, 3 + statistics)}
         flat = (x.reshape(-1, *x.shape[value.dim() - 1 :]) if i in of_rows else x for i, x in enumerate(args))
-        first, *rest = decompositions([operator])[operator](*flat)
+        first, *rest = _by_torch(operator, *flat)
         return None if first is None else first.view(value.shape), *rest
-    return decompositions([operator])[operator](*args)
+    return _by_torch(operator, *args)
 
 
 def _variance(value: torch.Tensor, dims: Sequence[int] | None, correction: float = 1, **_: object) -> torch.Tensor:
@@ -206,8 +208,7 @@ def _expm1(x: torch.Tensor) -> torch.Tensor:
 def _nll_loss(value: torch.Tensor, target: torch.Tensor, weight: Any, reduction: int, ignored: int) -> Any:
     """What `aten.nll_loss_forward` computes, which counts labels as floats where it takes their mean."""
     if weight is not None or value.dim() != 2 or not reduction:
-        operator = aten.nll_loss_forward.default
-        return decompositions([operator])[operator](value, target, weight, reduction, ignored)
+        return _by_torch(aten.nll_loss_forward.default, value, target, weight, reduction, ignored)
     places = torch.where(target != ignored, target, 0).unsqueeze(1)
     losses = torch.where(target != ignored, -value.gather(1, places).squeeze(1), 0)
     total, count = losses.sum(), (target != ignored).float().sum().to(value.dtype)

@@ -6,7 +6,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from types import FunctionType, MethodType
 from typing import Any, cast
@@ -28,6 +28,7 @@ from .attention import lower as lower_attention
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
 from .decompositions import simpler
 from .options import NO_FORM, aten, prims, pytree
+from .part import MemoryOrder, row_major
 from .products import PRODUCTS
 from .scalars import RULES, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, scalar_of, shape_of
 from .views import SPLITS, VIEWS, is_tensor, shown, unsqueezed
@@ -62,7 +63,7 @@ def _reduction(rule: str, start: float) -> Lowering:
         # Everything as rows, and then these: what computes the elements is one kernel with the rows.
         several = len(axes) == rank == len(sizes) > 1 and min(math.prod(sizes[:-1]), sizes[-1]) >= LEAST_ROW
         for part in [axes[-1:], axes[:-1]] if several else [axes] if axes else []:
-            reduced = builder.reduce(reduced, part, begin, lambda body, elements: RULES[rule](body, list(elements)))
+            reduced = builder.reduce(reduced, part, begin, RULES[rule])
         for axis in axes if keepdim else ():
             reduced = unsqueezed(reduced, axis)
         return builder.converted(reduced, like.dtype)
@@ -162,10 +163,11 @@ class Importer:
     values: dict[Node, Value] = field(default_factory=dict[Node, Value])
     attentions: dict[Node, Results] = field(default_factory=dict[Node, Results])
 
-    def argument(self, node: Node, name: str) -> None:
-        """Makes the result of a node an argument of the function."""
-        example = node.meta["val"]
-        self.values[node] = self.builder.argument(name, shape_of(example), example.dtype)
+    def argument(self, node: Node, name: str, order: MemoryOrder) -> None:
+        """Makes the result of a node an argument of the function, which lies in memory in an order."""
+        example, sizes = node.meta["val"], shape_of(node.meta["val"])
+        value = self.builder.argument(name, order.shape(sizes), example.dtype)
+        self.values[node] = replace(value, dims=order.dims, shape=sizes)
 
     def run(self, node: Node) -> None:
         """Appends the lowering of a node.
@@ -255,7 +257,7 @@ def torch_to_linalg(
 def _run(importer: Importer, node: Node) -> None:
     try:
         if node.op == "placeholder":
-            importer.argument(node, str(node.target))
+            importer.argument(node, str(node.target), row_major(node.meta["val"].dim()))
         else:
             importer.run(node)
     except UnsupportedError as error:

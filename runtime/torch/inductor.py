@@ -6,14 +6,12 @@ and captures it in CUDA graphs where that is asked for. A compiled part is one c
 
 from __future__ import annotations
 
-import json
 import math
 import operator
 import statistics
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from functools import cache, partial, partialmethod
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple, cast
@@ -22,13 +20,12 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from ..base.cache import kept, key_of
 from .attention import ATTENTIONS, is_attention
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
 from .graphs import recorded
 from .options import aten, prims
-from .part import REGIONS, MemoryOrder, Region, parts_of_text, text_of
+from .part import REGIONS, MemoryOrder, Region
 from .products import warploom
 from .region import load_on
 from .views import VIEWS, called, hint, is_tensor, replace_by, transpose_pads
@@ -38,17 +35,15 @@ if find_spec("triton") is not None:  # before the first call, as torch.compile i
 
 
 class GraphParts(NamedTuple):
-    """The compiled parts that a graph of inductor calls, and whether it may be recorded as a CUDA graph."""
+    """The compiled parts that a graph of inductor calls, and whether it may be recorded as a CUDA graph. A graph has
+    them as an attribute, so that those that torch keeps on disk have them too."""
 
     regions: tuple[Region, ...]
     recordable: bool
 
 
-PARTS: ContextVar[Callable[[Any], GraphParts] | None] = ContextVar("parts", default=None)
-"""What tells the parts of a graph that inductor has compiled, while graphs are compiled here."""
-
-NAMES = RECORDABLE, CALLED = "recordable", "regions"
-"""The parts of an entry of the cache: what a graph of inductor calls."""
+PARTS: ContextVar[GraphParts | None] = ContextVar("parts", default=None)
+"""The parts of the graph that is being compiled; None where it is not ours."""
 
 
 def compile_whole(
@@ -64,7 +59,7 @@ def compile_whole(
     compiler: Any = import_module("torch._inductor.compile_fx")
     functorch: Any = import_module("torch._functorch.config")
     caches: Any = import_module("torch.compiler.config")
-    tag: str = caches.cache_key_tag
+    tag = f"{caches.cache_key_tag} warploom {key}"
     _teach_inductor()
 
     def compile_inner(graph: GraphModule, inputs: Sequence[Any], *args: Any, **settings: Any) -> Any:
@@ -72,55 +67,20 @@ def compile_whole(
         replace(graph, "backward" if settings.get("is_backward") else name)
         calls = graph.graph.find_nodes(op="call_function", target=warploom.region.default)
         recordable = mode is None and name == "inference" and _is_recordable(graph)
-        parts = GraphParts(tuple(REGIONS[str(node.args[1])] for node in calls), recordable)
+        token = PARTS.set(GraphParts(tuple(REGIONS[str(node.args[1])] for node in calls), recordable))
         # What is made of parameters alone, such as the factors of norms, is one kernel for several of our parts.
         joined = {"combo_kernels": True} if name == "inference" else {}
-        told_by = _told_by(partial(_keep, parts) if key else lambda _: parts)
-        with inductor.config.patch(joined), caches.patch(cache_key_tag=tag), told_by:
-            return compiler.compile_fx_inner(graph, inputs, *args, **settings)
+        try:
+            with inductor.config.patch(joined), caches.patch(cache_key_tag=tag):  # of gradients, it is compiled later
+                return compiler.compile_fx_inner(graph, inputs, *args, **settings)
+        finally:
+            PARTS.reset(token)
 
     patches: dict[str, Any] = inductor.list_mode_options(mode) if mode else {}
     patches["joint_custom_post_pass"] = inductor.config.joint_custom_post_pass or _pads_once()
     asked = functorch.patch(enable_autograd_cache=functorch.enable_autograd_cache and bool(key))
-    with asked, caches.patch(cache_key_tag=tag + key), _told_by(_kept):
+    with asked, caches.patch(cache_key_tag=tag):
         return compiler.compile_fx(module, examples, inner_compile=compile_inner, config_patches=patches)
-
-
-@contextmanager
-def _told_by(source: Callable[[Any], GraphParts]) -> Generator[None]:
-    token = PARTS.set(source)
-    try:
-        yield
-    finally:
-        PARTS.reset(token)
-
-
-def _entry(graph: Any) -> str:
-    return key_of("graph", {"graph": graph._fx_graph_cache_key})
-
-
-def _keep(parts: GraphParts, graph: Any) -> GraphParts:
-    """The parts of a graph, for other processes too."""
-    if (store := kept()) is not None:
-        texts = json.dumps(parts.recordable), text_of(parts.regions)
-        store.put(_entry(graph), {name: text.encode() for name, text in zip(NAMES, texts, strict=True)})
-    return parts
-
-
-def _kept(graph: Any) -> GraphParts:
-    """The parts of a graph that torch found in its cache, on the GPUs that it runs on.
-
-    Raises:
-        FXGraphCacheMiss: if they are not in the cache, so that torch compiles the graph again.
-    """
-    entry = None if (store := kept()) is None else store.get(_entry(graph))
-    if entry is None:
-        raise cast("Any", import_module("torch._functorch._aot_autograd.autograd_cache")).FXGraphCacheMiss
-    parts = GraphParts(parts_of_text(entry[CALLED].decode()), json.loads(entry[RECORDABLE]))
-    for number in graph.device_idxs if "cuda" in graph.device_types else ():
-        for kernel in dict.fromkeys(region.kernel for region in parts.regions):
-            load_on(number, kernel)
-    return parts
 
 
 @cache
@@ -129,26 +89,35 @@ def _teach_inductor() -> None:
     lowering: Any = import_module("torch._inductor.lowering")
     lowering.register_lowering(warploom.region.default, type_promotion_kind=None)(_call)
     kind: Any = import_module("torch._inductor.output_code").CompiledFxGraph
-    kind.post_compile = partialmethod(_complete, kind.post_compile)
+    make, complete = kind.__init__, kind.post_compile
+
+    def made(graph: Any, *args: Any, **settings: Any) -> None:
+        make(graph, *args, **settings)
+        graph.warploom = PARTS.get()
+
+    def completed(graph: Any, *args: Any) -> None:
+        parts: GraphParts | None = getattr(graph, "warploom", None)
+        _complete(graph, parts, partial(complete, graph, *args)) if parts else complete(graph, *args)
+
+    kind.__init__, kind.post_compile = made, completed
 
 
-def _complete(graph: Any, otherwise: Callable[..., None], *args: Any) -> None:
-    """Gives a compiled graph its parts, and what records it in CUDA graphs; `otherwise` is what torch does."""
-    if (source := PARTS.get()) is None:
-        otherwise(graph, *args)
-        return
+def _complete(graph: Any, parts: GraphParts, complete: Callable[[], None]) -> None:
+    """Gives a compiled graph its parts, on the GPU too, and what records it in CUDA graphs; `complete` is torch's."""
     compiler: Any = import_module("torch._inductor.compile_fx")
     kernels: Any = import_module("torch._inductor.select_algorithm").extern_kernels
-    parts, trees = source(graph), compiler.cudagraphify
-    for region in parts.regions:
-        REGIONS[region.name] = region
-        setattr(kernels, region.name, region.into if len(region.layout.results) == 1 else region)
-    compiler.cudagraphify = partial(recorded, trees)
+    devices = [*graph.device_idxs] if {*graph.device_types} == {"cuda"} else []
+    for kept in parts.regions:
+        if kept.name not in REGIONS:  # as where another process compiled the graph
+            for number in devices:
+                load_on(number, kept.kernel)
+        region = REGIONS.setdefault(kept.name, kept)
+        setattr(kernels, kept.name, region.into if len(region.layout.results) == 1 else region)
+    trees, compiler.cudagraphify = compiler.cudagraphify, partial(recorded, compiler.cudagraphify)
     try:
-        otherwise(graph, *args)
+        complete()
     finally:
         compiler.cudagraphify = trees
-    devices = [*graph.device_idxs] if {*graph.device_types} == {"cuda"} else []
     if parts.recordable and len(devices) == 1 and not graph.disabled_cudagraphs_reason:
         plain, changed = graph.current_callable, graph.mutated_input_idxs
         told = {"is_inference": True, "mutated_input_idxs": changed, "device_index": devices[0]}

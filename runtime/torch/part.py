@@ -3,9 +3,9 @@ it. `torch.ops.warploom.region` is a call of such a part in a graph."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import pickle
+from base64 import b85decode
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from ..cuda.launches import Launches
 
 
-@dataclass(frozen=True)
-class MemoryOrder:
+class MemoryOrder(NamedTuple):
     """Dimensions of a tensor from the outermost to the innermost in memory; others have one element or stride 0.
 
     The memory is a tensor of its own, in row-major order: `dims` says which dimension of it each of the tensor's is.
@@ -77,8 +76,7 @@ SizeSource: TypeAlias = int | tuple[int, int]
 """A size: a number, or a dimension of an input."""
 
 
-@dataclass(frozen=True)
-class PartResult:
+class PartResult(NamedTuple):
     """Where the sizes of a result come from, its memory order, and the type of its elements."""
 
     shape: tuple[SizeSource, ...]
@@ -117,6 +115,9 @@ class Region:
         self._words: Any = weak.WeakTensorKeyDictionary()
         self._dynamic = kernel.plan.dynamic
         self._prepared: dict[tuple[torch.Size, ...] | None, PreparedPart] = {}
+
+    def __reduce__(self) -> tuple[type[Region], tuple[object, ...]]:
+        return Region, (self.layout, self.kernel, self.name, self.label)
 
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         outs = [result.empty(inputs) for result in self.layout.results]
@@ -253,60 +254,6 @@ def _like(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
 library.register_kernel("warploom::region", ("cpu", "cuda"), _compute)
 library.register_fake("warploom::region", _like)
 
-# Parts as text, which a file can hold.
-
-
-def text_of(parts: Iterable[Region]) -> str:
-    """Parts as JSON. Each kernel that they have is there once."""
-    from ..kernel.compile import parts_of
-
-    numbers: dict[int, int] = {}
-    kernels, facts = list[dict[str, str]](), list[list[Any]]()
-    for part in parts:
-        number = numbers.setdefault(id(part.kernel), len(kernels))
-        if number == len(kernels):
-            kernels.append({name: text.decode() for name, text in parts_of(part.kernel).items()})
-        facts.append([part.layout, number, part.name, part.label])
-    return json.dumps([kernels, facts], default=_facts)
-
-
-def _facts(of: object) -> object:
-    return str(of) if isinstance(of, torch.dtype) else vars(of)
-
-
-def parts_of_text(text: str) -> tuple[Region, ...]:
-    """The converse of `text_of`."""
-    from ..kernel.compile import kernel_of
-
-    kernels, facts = cast("tuple[list[dict[str, str]], list[Any]]", json.loads(text))
-    called: list[Kernel] = [
-        kernel_of({name: text.encode() for name, text in kernel.items()}, NAMELESS) for kernel in kernels
-    ]
-    return tuple(Region(_layout(*layout), called[number], name, label) for layout, number, name, label in facts)
-
-
-NAMELESS = "<region>"
-"""What messages call the text of a part."""
-
-
-def _layout(orders: Sequence[Any], results: Sequence[Any], metadata: Mapping[str, str]) -> PartLayout:
-    made = [PartResult(tuple(map(_size, x["shape"])), _order(x["order"]), _dtype(x["dtype"])) for x in results]
-    types = {int(number): _dtype(name) for number, name in metadata.items()}
-    return PartLayout(tuple(map(_order, orders)), tuple(made), types)
-
-
-def _size(source: Any) -> SizeSource:
-    return source if isinstance(source, int) else (source[0], source[1])
-
-
-def _order(facts: Mapping[str, Any]) -> MemoryOrder:
-    return MemoryOrder(tuple(facts["order"]), facts["rank"])
-
-
-def _dtype(name: str) -> torch.dtype:
-    return getattr(torch, name.removeprefix("torch."))
-
-
 KERNELS_FILE = "warploom_kernels"
 """The file of kernels among those of a saved program."""
 
@@ -321,5 +268,5 @@ def torch_load(path: str | PathLike[str]) -> torch.nn.Module:
     program = torch.export.load(path, extra_files=files)
     if not files[KERNELS_FILE]:
         raise ArgumentError(f"{path}: a program without kernels; expected a file that torch_save wrote")
-    REGIONS.update((part.name, part) for part in parts_of_text(files[KERNELS_FILE]))
+    REGIONS.update((part.name, part) for part in pickle.loads(b85decode(files[KERNELS_FILE])))
     return program.module()

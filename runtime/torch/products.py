@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
@@ -27,7 +27,7 @@ from .builder import FunctionBuilder, TensorOperand, accumulator, plain, plus, p
 from .convolutions import convolution, eager_filter_gradient, filter_gradient, like_filter_gradient
 from .options import aten, library
 from .part import LIBRARY
-from .scalars import RULES, Body, ElementValue, Lowering, Size, UnsupportedError, Value, constant, element_of, shape_of
+from .scalars import Lowering, Size, UnsupportedError, Value, constant, element_of, shape_of
 from .views import expanded, reshape, unsqueezed
 
 G, M, N, K = range(4)
@@ -145,7 +145,7 @@ def _product(
     values = [x for x in operands if isinstance(x, Value)]
     product = (multiply if factors == DENSE else _sparse_product)(builder, *values[-factors:])
     added = [x if factors == DENSE else unsqueezed(x, 1) for x in values[:-factors]]
-    return plus(builder, like.dtype, product, *added, beta=beta, alpha=alpha)
+    return plus(builder, like.dtype, product, added[0] if added else None, beta, alpha)
 
 
 def _linear(
@@ -176,17 +176,7 @@ def _scaled_matmul(
         if scale.dtype != torch.float32 or not fits:
             raise UnsupportedError("expected scales of f32, one for a matrix or one for each row of A and column of B")
     total = multiply(builder, a, b, approximate=use_fast_accum)
-    inputs = [total, scale_a, scale_b, *([] if bias is None else [bias])]
-
-    def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
-        total, first, second, *added = elements
-        for factor in (first, second):
-            total = RULES["mul"](inside, [total, factor])
-        for other in added:
-            total = RULES["add"](inside, [total, inside.convert(other, torch.float32)])
-        return inside.convert(total, like.dtype)
-
-    return builder.generic([_number(x) for x in inputs], inputs[0].shape, like.dtype, body)
+    return plus(builder, like.dtype, total, bias, 1, _number(scale_a), _number(scale_b))
 
 
 def _number(value: Value) -> Value:

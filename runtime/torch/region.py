@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeAlias
 
@@ -81,22 +80,20 @@ def write(name: str, nodes: Sequence[Node], inputs: Sequence[Node], results: Seq
             metadata[number] = values.dtype
             words = metadata_shape(values.shape[0], 2 * values.shape[1], values.dtype)
             importer.values[node] = importer.builder.argument(f"arg{number}", words, torch.int32)
-            continue
-        sizes = shape_of(example)
-        if node in halves:
-            own = importer.builder.argument(f"arg{number}", (*sizes[:-1], 2 * sizes[-1]), HALF_BYTE)
+        elif node in halves:
+            *sizes, last = shape_of(example)
+            own = importer.builder.argument(f"arg{number}", (*sizes, 2 * last), HALF_BYTE)
             importer.values |= dict.fromkeys(halves[node], own)
-            continue
-        value = importer.builder.argument(f"arg{number}", order.shape(sizes), example.dtype)
-        importer.values[node] = replace(value, dims=order.dims, shape=sizes)
+        else:
+            importer.argument(node, f"arg{number}", order)
 
     def seek(size: Size) -> None:
         node = input_of_size(results[0].graph, size, results[0].meta["val"].device)
         if node is not None:
             sought.append(node)
-            examples.append(example := node.meta["val"])
-            orders.append(order := order_of(example))
-            importer.builder.argument(f"arg{len(examples) - 1}", order.shape(shape_of(example)), example.dtype)
+            examples.append(node.meta["val"])
+            orders.append(order_of(examples[-1]))
+            importer.argument(node, f"arg{len(examples) - 1}", orders[-1])
 
     importer.builder.seek = seek
     for node in nodes:
