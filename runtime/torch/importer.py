@@ -177,21 +177,32 @@ class Importer:
         """
         if node.op != "call_function":
             raise UnsupportedError(f"{node.op} {node.target} is not lowered")
+        like = node.meta.get("val")
         if is_attention(node):
             self.attentions[node] = lower_attention(self.builder, node, self.values)
-            if isinstance(node.meta["val"], torch.Tensor):
-                self.values[node] = self.attentions[node][0]()
-            return
-        if not isinstance(node.meta.get("val"), torch.Tensor):  # a size, which is read from the results that it is of
-            return
+        if isinstance(like, torch.Tensor):  # other than sizes, which are read from the results that they are of
+            self.values[node] = self._value(node, like)
+
+    def _value(self, node: Node, like: torch.Tensor) -> Value:
+        if node in self.attentions:
+            return self.attentions[node][0]()
+        args, kwargs = self._operands(node)
         if node.target is operator.getitem:
-            self.values[node] = self._part(node.meta["val"], *node.args)
-            return
-        args, kwargs = map_arg((node.args, node.kwargs), lambda x: cast("Any", self.values).get(x, x.meta.get("val")))
+            return self._part(like, *node.args)
+        options = {k: v for k, v in kwargs.items() if k not in PLACES}
         try:
-            self._lower(node, args, kwargs)
+            element_of(like.dtype)
+            if (handler := HANDLERS.get(node.target)) is not None:
+                return handler(self.builder, like, *args, **options)
+            if is_pointwise(node.target):
+                return pointwise(self.builder, shape_of(like), like.dtype, node.target, args, kwargs)
+            raise UnsupportedError(NO_FORM)
         except UnsupportedError as error:
             raise UnsupportedError(f"{node.target}: {error}") from error
+
+    def _operands(self, node: Node) -> Any:
+        """The arguments of a node, with values in the place of tensors."""
+        return map_arg((node.args, node.kwargs), lambda x: cast("Any", self.values).get(x, x.meta.get("val")))
 
     def _part(self, like: torch.Tensor, source: Any, index: Any) -> Value:
         """One result of an operation with several results."""
@@ -199,19 +210,8 @@ class Importer:
             return cast("Any", self.attentions[source])[index]()
         if source.target not in SPLITS:
             raise UnsupportedError(f"{source.target}: {NO_FORM}")
-        value, *others = map_arg(source.args, lambda x: cast("Any", self.values).get(x, x.meta["val"]))
-        return shown(source.target, self.builder, like, value, *others, part=index, **source.kwargs)
-
-    def _lower(self, node: Node, args: Any, kwargs: dict[str, Any]) -> None:
-        like = node.meta["val"]
-        element_of(like.dtype)
-        if (handler := HANDLERS.get(node.target)) is not None:
-            options = {k: v for k, v in kwargs.items() if k not in PLACES}
-            self.values[node] = handler(self.builder, like, *args, **options)
-        elif is_pointwise(node.target):
-            self.values[node] = pointwise(self.builder, shape_of(like), like.dtype, node.target, args, kwargs)
-        else:
-            raise UnsupportedError(NO_FORM)
+        args, kwargs = self._operands(source)
+        return shown(source.target, self.builder, like, *args, part=index, **kwargs)
 
     def module(self, name: str, nodes: Iterable[Node]) -> ModuleOp:
         """A module with a function that returns the results of `nodes`: each tensor once, and no argument."""

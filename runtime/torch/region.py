@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import torch
 from torch.fx import Node
@@ -29,27 +29,11 @@ from .views import input_of_size, order_of, reordered, unpacking
 
 import_passes()  # so that the first call does not, nor each process that compiles a part
 
-METADATA = {aten._sparse_semi_structured_mm.default: 1, aten._sparse_semi_structured_addmm.default: 2}
-"""Operators that take such a tensor, and which argument the metadata is."""
+SPARSE = {aten._sparse_semi_structured_mm.default: 0, aten._sparse_semi_structured_addmm.default: 1}
+"""Operators that take such a tensor, and which argument its stored elements are; the metadata is the next one."""
 
 TYPES = (torch.float16, torch.bfloat16, torch.int8)
 """Elements of which two in four are stored."""
-
-
-def metadata_of(node: Node) -> tuple[Node, Node] | None:
-    """Of a product with such a tensor: the nodes of the metadata and of the stored elements.
-
-    Raises:
-        UnsupportedError: for elements that are stored otherwise.
-    """
-    place = METADATA.get(node.target)
-    if place is None:
-        return None
-    metadata: Any = node.args[place]
-    values: Any = node.args[place - 1]
-    if values.meta["val"].dtype not in TYPES:
-        raise UnsupportedError(f"a sparse matrix of {values.meta['val'].dtype} is not lowered")
-    return metadata, values
 
 
 class ImportedRegion(NamedTuple):
@@ -71,12 +55,15 @@ def write(name: str, nodes: Sequence[Node], inputs: Sequence[Node], results: Seq
     importer = Importer()
     examples = [node.meta["val"] for node in inputs]
     orders, sought = list(map(order_of, examples)), list[Node]()
-    sparse = dict(pair for node in nodes if (pair := metadata_of(node)))
+    places = [(node, SPARSE[node.target]) for node in nodes if node.target in SPARSE]
+    sparse = {node.args[at + 1]: cast("Node", node.args[at]).meta["val"] for node, at in places}
     metadata: dict[int, torch.dtype] = {}
     halves = {made[0].args[0]: made for node in nodes if (made := unpacking(node))}
     for number, (node, example, order) in enumerate(zip(inputs, examples, orders, strict=True)):
         if node in sparse:
-            values = sparse[node].meta["val"]
+            values = sparse[node]
+            if values.dtype not in TYPES:
+                raise UnsupportedError(f"a sparse matrix of {values.dtype} is not lowered")
             metadata[number] = values.dtype
             words = metadata_shape(values.shape[0], 2 * values.shape[1], values.dtype)
             importer.values[node] = importer.builder.argument(f"arg{number}", words, torch.int32)
