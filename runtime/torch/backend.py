@@ -23,7 +23,7 @@ from ..base.errors import ArgumentError, WarploomError
 from ..base.explanation import CompiledPart, Explanation, LeftPart, place_of
 from ..kernel.kernel import Kernel
 from .attention import ATTENTIONS, arguments_of, is_attention, most_kernels
-from .clusters import Cluster, clusters, cones, is_product, join_views, narrowed, why_left, with_weights
+from .clusters import Cluster, clusters, cones, is_product, narrowed, why_left, with_weights
 from .importer import CONSTANTS, decomposed, simpler
 from .inductor import OURS, Judgement, compile_whole, judged, narrow_sorts, sums_in_f32
 from .options import BackendOptions, aten, expression, read
@@ -80,7 +80,6 @@ def sink(graph: Graph, name: str) -> None:
     if name == "inference":
         pixels_as_products(graph)
     sink_views(graph)
-    join_views(graph)
 
 
 def compile_graph(module: GraphModule, examples: Sequence[Any], *, name: str, options: BackendOptions) -> Callee:

@@ -136,17 +136,6 @@ def clusters(graph: Graph) -> Iterator[Cluster]:
             yield Cluster(tuple(sorted(members, key=order.__getitem__)))
 
 
-def join_views(graph: Graph) -> None:
-    """Makes equal reshapes of a tensor one, so that products of it have the same operand."""
-    first = dict[tuple[Any, ...], Node]()
-    for node in [n for n in graph.nodes if n.target in RESHAPES and n.op == "call_function" and not n.kwargs]:
-        key = node.target, str(node.args)
-        same = first.setdefault(key, node)
-        if same is not node and all(user.op != "output" for user in node.users):
-            node.replace_all_uses_with(same)
-            graph.erase_node(node)
-
-
 def cones(last: Node, taken: Collection[Node], order: Mapping[Node, int]) -> Iterator[Cluster]:
     """Clusters without a product that end at a node, the largest first. They contain only nodes that its result
     needs."""

@@ -264,23 +264,27 @@ def is_tensor(value: object) -> bool:
 
 
 def sink_views(graph: Graph) -> None:
-    """Moves views in a graph behind pointwise operations, in place."""
+    """Moves views in a graph behind pointwise operations, in place, and makes equal ones one."""
+    _join_reshapes(graph)
     for node in list(graph.nodes):
         if node.op == "call_function" and is_pointwise(node.target):
             sink_view(graph, node)
-        elif node.op == "call_function" and node.target in RESHAPES:
-            _shorten(node)
     graph.eliminate_dead_code()
+    _join_reshapes(graph)
 
 
-def _shorten(node: Node) -> None:
-    """Replaces a view of a view by its first source, if that has the same shape."""
-    source: Any = node.args[0]
-    while source.op == "call_function" and source.target in RESHAPES:
-        source = source.args[0]
-        if shape_of(source.meta["val"]) == shape_of(node.meta["val"]):
-            node.replace_all_uses_with(source)
-            return
+def _join_reshapes(graph: Graph) -> None:
+    """Makes reshapes of a tensor to one shape one, so that products of them have the same operand, and none of those to
+    its own shape."""
+    first = dict[tuple[Node, tuple[Size, ...]], Node]()
+    for node in [n for n in graph.nodes if n.op == "call_function" and n.target in RESHAPES]:
+        source, shape = node, _shape(node)
+        while source.op == "call_function" and source.target in RESHAPES:
+            source = source.args[0]
+        same = source if _shape(source) == shape else first.setdefault((source, shape), node)
+        if same is not node and all(user.op != "output" for user in node.users):
+            node.replace_all_uses_with(same)
+            graph.erase_node(node)
 
 
 def sink_view(graph: Graph, node: Node) -> None:
