@@ -209,12 +209,8 @@ def _memory_format(images: torch.Tensor) -> torch.memory_format:
 
 
 def eager_filter_gradient(slope: torch.Tensor, x: torch.Tensor, shape: Sequence[int], *options: Any) -> torch.Tensor:
-    """What torch computes where a gradient of a filter is not compiled."""
+    """What torch computes where a gradient of a filter is not compiled, and of tensors without elements."""
     *moves, groups = options
     weight, mask = x.new_empty(shape), [False, True, False]
     made = aten.convolution_backward(slope, x, weight, None, *moves, False, [0, 0], groups, mask)[1]
     return made.contiguous(memory_format=_memory_format(x))
-
-
-def like_filter_gradient(slope: torch.Tensor, x: torch.Tensor, shape: Sequence[int], *_: Any) -> torch.Tensor:
-    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=_memory_format(x))

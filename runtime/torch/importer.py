@@ -249,30 +249,23 @@ def torch_to_linalg(
     importer, program = Importer(), _exported(function, examples, dynamic)
     name = getattr(function, "__name__", type(function).__name__)
     for node in program.graph.nodes:
-        if node.op != "output":
-            _run(importer, node)
-    return _text(importer, name, program.graph.output_node())
+        try:
+            if node.op == "placeholder":
+                importer.argument(node, str(node.target), row_major(node.meta["val"].dim()))
+            elif node.op == "output":
+                return str(importer.module(re.sub(r"\W", "_", name), _returned(node))) + "\n"
+            else:
+                importer.run(node)
+        except UnsupportedError as error:
+            raise CompileError(f"{place_of(node) or f'@{name}'}: {error}") from error
+    raise AssertionError("a graph ends with its output")
 
 
-def _run(importer: Importer, node: Node) -> None:
-    try:
-        if node.op == "placeholder":
-            importer.argument(node, str(node.target), row_major(node.meta["val"].dim()))
-        else:
-            importer.run(node)
-    except UnsupportedError as error:
-        place = place_of(node)
-        raise CompileError(f"{place}: {error}" if place else str(error)) from error
-
-
-def _text(importer: Importer, name: str, output: Node) -> str:
+def _returned(output: Node) -> list[Any]:
     returned: list[Any] = pytree.tree_leaves(output.args)
     if not returned or not all(map(is_tensor, returned)):
-        raise CompileError(f"@{name}: expected a function that returns tensors")
-    try:
-        return str(importer.module(re.sub(r"\W", "_", name), returned)) + "\n"
-    except UnsupportedError as error:
-        raise CompileError(f"@{name}: {error}") from error
+        raise UnsupportedError("expected a function that returns tensors")
+    return returned
 
 
 def decomposed(program: ExportedProgram) -> ExportedProgram:

@@ -24,7 +24,7 @@ from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.contraction import METADATA, ContractOp, MatmulOp
 from ...dialect.warp.matmul import FASTMATH
 from .builder import FunctionBuilder, TensorOperand, accumulator, plain, plus, pointwise
-from .convolutions import convolution, eager_filter_gradient, filter_gradient, like_filter_gradient
+from .convolutions import convolution, eager_filter_gradient, filter_gradient
 from .options import aten, library
 from .part import LIBRARY
 from .scalars import Lowering, Size, UnsupportedError, Value, constant, element_of, shape_of
@@ -102,7 +102,7 @@ for signature in SIGNATURES:
     LIBRARY.define(signature, tags=(torch.Tag.pt2_compliant_tag,))
 
 library.register_kernel("warploom::filter_gradient", ("cpu", "cuda"), eager_filter_gradient)
-library.register_fake("warploom::filter_gradient", like_filter_gradient)
+library.register_fake("warploom::filter_gradient", eager_filter_gradient)
 
 warploom: Any = torch.ops.warploom
 """The namespace `torch.ops.warploom` of the operators, which docs/torch.md describes."""

@@ -229,9 +229,7 @@ def _same(builder: FunctionBuilder, like: torch.Tensor, value: Value, **_: objec
 
 
 VIEWS: Mapping[object, Lowering] = {
-    aten.clone.default: _same,
-    aten.alias.default: _same,
-    aten.lift_fresh_copy.default: _same,
+    **dict.fromkeys((aten.clone.default, aten.alias.default, aten.lift_fresh_copy.default), _same),
     **{target: partial(shown, target) for target in SHOWN},
     **dict.fromkeys(RESHAPES, _reshape),
     aten.cat.default: _concatenated,
