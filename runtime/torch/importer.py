@@ -138,14 +138,10 @@ CONSTANTS: Mapping[object, Lowering] = {
 """Tensors of one number, and of numbers equally far apart."""
 
 REDUCTIONS: Mapping[object, Lowering] = {
-    aten.sum.dim_IntList: _reduction("add", 0.0),
-    aten.sum.default: _reduction("add", 0.0),
-    prims.sum.default: _reduction("add", 0.0),
+    **dict.fromkeys((aten.sum.dim_IntList, aten.sum.default, prims.sum.default), _reduction("add", 0.0)),
     aten.amax.default: _reduction("maximum", -math.inf),
     aten.amin.default: _reduction("minimum", math.inf),
-    aten.any.dim: _reduction("bitwise_or", 0),
-    aten.any.dims: _reduction("bitwise_or", 0),
-    aten.any.default: _reduction("bitwise_or", 0),
+    **dict.fromkeys((aten.any.dim, aten.any.dims, aten.any.default), _reduction("bitwise_or", 0)),
     aten.index.Tensor: _index,
     aten.gather.default: _gather,
 }

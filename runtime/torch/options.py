@@ -93,9 +93,8 @@ class BackendOptions:
         there is no cache."""
         if self.explain or self.check or kept() is None:
             return ""
-        tuned = self.tuned and Path(self.tuned).read_text()
-        schedule = sorted((name, str(value)) for name, value in self.schedule.items())
-        return key_of("options", {"asked": [self.target, self.drops_bits, tuned, schedule]})
+        read = {"tuned": self.tuned and Path(self.tuned).read_text(), "tf32": self.drops_bits}
+        return key_of("options", {**vars(self), "schedule": dict(self.schedule), **read})
 
     @property
     def drops_bits(self) -> bool:

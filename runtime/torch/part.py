@@ -14,7 +14,6 @@ import torch
 
 from ..arguments.arrays import Argument, current_stream, memory_maker, packed_as
 from ..arguments.dtypes import PACKED
-from ..arguments.signature import Parameter
 from ..base.errors import ArgumentError
 from ..base.launch import Plan
 from ..kernel.kernel import Kernel
@@ -170,7 +169,9 @@ class Region:
         placed = [_placed(t, order) for t, order in zip(tensors, self.layout.orders, strict=True)]
         lying = [result.order.shape(tuple(out.shape)) for result, out in zip(self.layout.results, outs, strict=True)]
         arrays = zip((*placed, *zip(outs, lying, strict=True)), self.kernel.function.parameters, strict=True)
-        values = [_bound(*array, parameter) for array, parameter in arrays]
+        values = [
+            packed_as(_argument(*array, "i8" if to.element in PACKED else to.element), to) for array, to in arrays
+        ]
         plan = self.kernel.plan_for(values)
         prepared = (_enqueue if outs[0].is_cuda else _interpret)(self.kernel, plan, values, outs[0].device)
         copied = any(t is not tensor for (t, _), tensor in zip(placed, inputs, strict=True))
@@ -194,11 +195,6 @@ def _argument(tensor: torch.Tensor, shape: tuple[int, ...], element: str) -> Arg
         address=tensor.data_ptr(), shape=shape, element=element, itemsize=tensor.element_size(), strides=None,
         on_device=tensor.is_cuda, writable=True, owner=tensor,
     )  # fmt: skip
-
-
-def _bound(tensor: torch.Tensor, shape: tuple[int, ...], parameter: Parameter) -> Argument:
-    """Memory as the argument for a parameter, which may have several elements in a byte."""
-    return packed_as(_argument(tensor, shape, "i8" if parameter.element in PACKED else parameter.element), parameter)
 
 
 def _interpret(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 from torch.fx import Node
@@ -150,7 +150,7 @@ def compile_together(
     keys = sorted(missing, key=lambda key: -len(missing[key].text))
 
     def work(number: int) -> tuple[int, Kernel | WarploomError, bytes]:
-        kernel = _compiled(missing[keys[number]].module, keys[number], options)
+        kernel = _compiled(missing[keys[number]].module, device, options)
         return number, kernel, _assembled(kernel) if device.type == "cuda" else b""
 
     def keep(result: tuple[int, Kernel | WarploomError, bytes]) -> None:
@@ -189,7 +189,7 @@ def kernel_for(part: ImportedRegion, device: torch.device, options: BackendOptio
     """
     key = _key(part, device, options)
     if key not in KERNELS:
-        KERNELS[key] = _compiled(part.module, key, options)
+        KERNELS[key] = _compiled(part.module, device, options)
     if isinstance(kernel := KERNELS[key], WarploomError):
         raise kernel
     return kernel
@@ -201,12 +201,10 @@ def _key(part: ImportedRegion, device: torch.device, options: BackendOptions) ->
     return target_of(device, options), options.drops_bits, part.text, options.tuned, schedule
 
 
-def _compiled(module: ModuleOp, key: KernelKey, options: BackendOptions) -> Kernel | WarploomError:
-    target, tf32, *_ = key
+def _compiled(module: ModuleOp, device: torch.device, options: BackendOptions) -> Kernel | WarploomError:
+    asked: dict[str, Any] = {"tf32": options.drops_bits, "tuned": options.tuned, **options.schedule}
     try:
-        return compile(
-            module, str(target), file="<region>", tf32=bool(tf32), tuned=options.tuned, **options.schedule
-        )  # fmt: skip
+        return compile(module, target_of(device, options), file="<region>", **asked)
     except WarploomError as error:
         return error
 
