@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import torch
 from torch.fx import Node
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import i32
 from xdsl.dialects.linalg.ops import IndexOp
 
 from ...dialect.mlir.contraction import ContractOp
@@ -138,8 +137,7 @@ def _begun(builder: FunctionBuilder, starts: Value, tokens: Size) -> Value:
     """How many of the sequences that start somewhere have begun at each token."""
 
     def counted(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
-        token = inside.insert(arith.IndexCastOp(inside.insert(IndexOp(0)).result, i32)).result
-        begun = COMPARISONS["le"](inside, [elements[0], ElementValue(token)])
+        begun = COMPARISONS["le"](inside, [elements[0], inside.index(0)])
         return RULES["add"](inside, [inside.convert(begun, torch.int32), elements[1]])
 
     return builder.reduce(expanded(starts, (tokens, starts.shape[0])), [1], 0, counted)

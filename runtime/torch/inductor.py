@@ -27,7 +27,7 @@ from .graphs import recorded
 from .options import aten, prims
 from .part import REGIONS, MemoryOrder, Region
 from .products import warploom
-from .region import load_on
+from .region import assembled, load_on
 from .views import VIEWS, called, hint, is_tensor, replace_by, transpose_pads
 
 if find_spec("triton") is not None:  # before the first call, as torch.compile imports it for its own backend
@@ -110,7 +110,7 @@ def _complete(graph: Any, parts: GraphParts, complete: Callable[[], None]) -> No
     for kept in parts.regions:
         if kept.name not in REGIONS:  # as where another process compiled the graph
             for number in devices:
-                load_on(number, kept.kernel)
+                load_on(number, kept.kernel, assembled(kept.kernel))
         region = REGIONS.setdefault(kept.name, kept)
         setattr(kernels, kept.name, region.into if len(region.layout.results) == 1 else region)
     trees, compiler.cudagraphify = compiler.cudagraphify, partial(recorded, compiler.cudagraphify)

@@ -126,16 +126,14 @@ KernelKey: TypeAlias = tuple[object, ...]
 KERNELS: dict[KernelKey, Kernel | WarploomError] = {}
 """Equal parts of graphs share a kernel, or the reason why they have none."""
 
-WHOLE_F32 = (
-    "tensor cores multiply f32 as tf32, without 13 bits of each operand; to allow that, "
-    "torch.set_float32_matmul_precision('high') or options={'tf32': True}"
-)
-
 
 def check_precision(operands: Sequence[torch.Tensor], *, drops_bits: bool) -> None:
     """Refuses products of f32 that may not drop bits; UnsupportedError saying how to allow it."""
     if not drops_bits and all(x.dtype == torch.float32 for x in operands):
-        raise UnsupportedError(WHOLE_F32)
+        raise UnsupportedError(
+            "tensor cores multiply f32 as tf32, without 13 bits of each operand; to allow that, "
+            "torch.set_float32_matmul_precision('high') or options={'tf32': True}"
+        )
 
 
 def compile_together(
@@ -151,22 +149,20 @@ def compile_together(
 
     def work(number: int) -> tuple[int, Kernel | WarploomError, bytes]:
         kernel = _compiled(missing[keys[number]].module, device, options)
-        return number, kernel, _assembled(kernel) if device.type == "cuda" else b""
+        return number, kernel, assembled(kernel) if device.type == "cuda" else b""
 
     def keep(result: tuple[int, Kernel | WarploomError, bytes]) -> None:
         number, kernel, code = result
         KERNELS[keys[number]] = kernel
         if code and isinstance(kernel, Kernel):
-            from ..cuda.driver import gpu
-
-            gpu(device.index or 0).load(kernel.ptx, code)
+            load_on(device.index or 0, kernel, code)
         ready(missing[keys[number]].text)
 
     # What this process imports for one of them, later ones have.
     side_by_side(work, len(keys) - 1, keep, lambda: keep(work(len(keys) - 1)))
 
 
-def _assembled(kernel: Kernel | WarploomError) -> bytes:
+def assembled(kernel: Kernel | WarploomError) -> bytes:
     """The machine code of a kernel, if there is one and ptxas takes it."""
     try:
         return b"" if isinstance(kernel, WarploomError) else kernel.cubin
@@ -174,11 +170,11 @@ def _assembled(kernel: Kernel | WarploomError) -> bytes:
         return b""
 
 
-def load_on(number: int, kernel: Kernel) -> None:
-    """Loads a kernel on a GPU, if there is ptxas by its machine code: the driver takes longer to make it."""
+def load_on(number: int, kernel: Kernel, code: bytes) -> None:
+    """Loads a kernel on a GPU by its machine code, if there is one: the driver takes longer to make it."""
     from ..cuda.driver import gpu
 
-    gpu(number).load(kernel.ptx, _assembled(kernel))
+    gpu(number).load(kernel.ptx, code)
 
 
 def kernel_for(part: ImportedRegion, device: torch.device, options: BackendOptions) -> Kernel:
