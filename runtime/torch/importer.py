@@ -273,7 +273,9 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
 def _exported(
     function: Callable[..., object], examples: Sequence[torch.Tensor], dynamic: Sequence[Mapping[int, str] | None]
 ) -> ExportedProgram:
-    module = function if isinstance(function, torch.nn.Module) else _Function(function)
+    module: Any = function if isinstance(function, torch.nn.Module) else torch.nn.Module()
+    if module is not function:
+        module.forward = _named_forward(function)
     dims = {name: torch.export.Dim(name, min=2) for sizes in dynamic for name in (sizes or {}).values()}
     shapes: Any = torch.export.ShapesCollection()
     for example, sizes in zip(examples, dynamic, strict=False):
@@ -282,14 +284,6 @@ def _exported(
         return decomposed(torch.export.export(module, tuple(examples), dynamic_shapes=shapes))
     except Exception as error:
         raise CompileError(f"torch.export: {str(error).strip() or type(error).__name__}") from error
-
-
-class _Function(torch.nn.Module):
-    """A function as a module for `torch.export`, with the names of its arguments."""
-
-    def __init__(self, function: Callable[..., object]) -> None:
-        super().__init__()
-        self.forward = _named_forward(function)
 
 
 def _named_forward(function: Callable[..., object]) -> Callable[..., object]:
