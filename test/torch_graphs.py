@@ -109,21 +109,8 @@ ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 PROGRESS = 50
 """How often the number of graphs that are done is printed."""
 
-DRAWS = 8
+DRAWS = 16
 """How often roundings are drawn anew."""
-
-
-class Rounding(torch.autograd.Function):
-    """A value that is off by at most so much of itself; its gradient too."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Any, by: float) -> Any:
-        ctx.by = by
-        return value * (1 + by * (2 * torch.rand_like(value) - 1))
-
-    @staticmethod
-    def backward(ctx: Any, *slopes: Any) -> Any:
-        return slopes[0] * (1 + ctx.by * (2 * torch.rand_like(slopes[0]) - 1)), None
 
 
 @dataclass
@@ -150,11 +137,17 @@ class Drawn:
         return tuple(values[x] for x in self.results)
 
     def rounded(self, *inputs: Any) -> tuple[Any, ...]:
-        """The same, with each step's result off by a random rounding."""
+        """The same, with each step's result and its gradient off by a random rounding. What the gradients read of a
+        step is its rounded result, as in eager mode: two roundings of a tie are two values there too."""
         values = list(inputs)
         for (_, function, operands, writes), kind in zip(self.steps, self.kinds, strict=True):
             result = function(*(values[x] for x in operands))
-            values.append(result if writes else Rounding.apply(result, ROUNDING.get(kind, 0.0)))
+            if not writes and _memory(result) not in map(_memory, values):
+                round_ = partial(_off, ROUNDING.get(kind, 0.0))
+                result.data.copy_(round_(result.data))
+                if result.requires_grad:
+                    result.register_hook(round_)
+            values.append(result)
         return tuple(values[x] for x in self.results)
 
     @property
@@ -346,6 +339,15 @@ class Drawing:
         name, function = self.draw.choice(choices)
         self.add(name, function, x, writes=True)
         self.graph.written |= x < self.inputs
+
+
+def _memory(value: Any) -> int:
+    return value.untyped_storage().data_ptr()
+
+
+def _off(by: float, value: Any) -> Any:
+    """A value that is off by at most so much of itself."""
+    return value * (1 + by * (2 * torch.rand_like(value) - 1))
 
 
 def _broadcasts(x: Any, y: Any) -> bool:

@@ -597,10 +597,12 @@ def test_a_mean_is_rounded_once() -> None:
 
 
 def test_a_graph_whose_values_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where values cancel, a rounding may be all that is left, and is no fault; a fiftieth of a value is one."""
+    """Where values cancel, or a rounding has two ways and a gradient reads the rounded value, a rounding may be all that
+    is left, and is no fault; a fiftieth of a value is one."""
     from torch_graphs import fault
 
     assert not fault(6200439)
+    assert not fault(6007030)
     part: Any = import_module("warploom.runtime.torch.part")
     interpreted = part._interpret
 
