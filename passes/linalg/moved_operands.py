@@ -266,6 +266,7 @@ class CollapseBehind(RewritePattern):
         every = [value for value in op.operands if isinstance(value.type, TensorType)]
         if (
             merged is None
+            or not order
             or min(min(shape_of(v), default=0) for v in every) < 0
             or not all(map(is_projection, nest.maps))
         ):

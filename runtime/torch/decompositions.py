@@ -78,7 +78,7 @@ def _norm_backward(operator: Any, statistics: int, *args: Any) -> Any:
 
 def _variance(value: torch.Tensor, dims: Sequence[int] | None, correction: float = 1, **_: object) -> torch.Tensor:
     """What `prims.var` computes: the mean of squared distances from the mean; the divisor is less by `correction`."""
-    axes = list(range(value.dim())) if dims is None else list(dims)
+    axes = list(range(value.dim()) if dims is None else dims[: value.dim()])
     count = max(0, math.prod(value.shape[d] for d in axes) - correction)
     # Not `value - mean`, which norms subtract too: what two kernels read is stored.
     return (value.mean(axes, keepdim=True) - value).square().sum(axes) / count
@@ -94,7 +94,9 @@ def _is_at(value: torch.Tensor, dim: int, places: torch.Tensor) -> Any:
 
 
 def _gathered(value: torch.Tensor, dim: int, places: torch.Tensor, **_: object) -> Any:
-    """One element of each row as a sum whose other terms are 0."""
+    """One element of each row as a sum whose other terms are 0; of a number, as of a row of one."""
+    if not value.dim():
+        return value.view(1).gather(0, places.view(1)).view(())
     there = _is_at(value, dim, places)
     return there if there is NotImplemented else torch.where(there, value, 0).sum(dim, keepdim=True)
 
@@ -131,13 +133,15 @@ def _slice_scatter(
 
 
 def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+    if not (dims and value.dim()):
+        return value.clone()
     for dim in dims:
         value = value.index_select(dim, torch.arange(value.shape[dim] - 1, -1, -1, device=value.device))
     return value
 
 
 def _copy(value: torch.Tensor, other: torch.Tensor, *_: object) -> torch.Tensor:
-    return other.to(value.dtype).expand(value.shape)
+    return other.to(value.dtype).expand(value.shape).clone()  # not `other` itself, where that is the result of a graph
 
 
 def _roll(value: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
@@ -168,7 +172,7 @@ def _index_put(value: torch.Tensor, indices: Sequence[Any], source: torch.Tensor
         place = place * sizes[d] + torch.where(index < 0, index + sizes[d], index).to(torch.int32)
     there = torch.arange(size, dtype=torch.int32, device=value.device)[:, None] == place.reshape(1, count)
     numbers = torch.where(there, torch.arange(count, dtype=torch.float32, device=value.device), -1.0).amax(1)
-    put = source.expand(*sizes[:first], *shape, *sizes[last + 1 :]).reshape(*sizes[:first], count, *sizes[last + 1 :])
+    put = source.expand((*sizes[:first], *shape, *sizes[last + 1 :])).reshape(*sizes[:first], count, *sizes[last + 1 :])
     moved = put.index_select(first, numbers.clamp(min=0).to(torch.int32))
     replaced = (numbers >= 0).view(size, *[1] * (len(sizes) - last - 1))
     return torch.where(replaced, moved, value.reshape(moved.shape)).view(sizes)

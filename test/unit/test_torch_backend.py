@@ -597,7 +597,7 @@ def test_a_mean_is_rounded_once() -> None:
 
 
 def test_a_graph_whose_values_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where values cancel, or a rounding has two ways and a gradient reads the rounded value, a rounding may be all that
+    """Where values cancel, or a gradient reads a value that is rounded one way or the other, a rounding may be all that
     is left, and is no fault; a fiftieth of a value is one."""
     from torch_graphs import fault
 
@@ -1560,3 +1560,45 @@ def test_a_graph_whose_rows_follow_each_other_in_two_ways() -> None:
     from torch_graphs import fault
 
     assert not fault(7200089)
+
+
+PLACE = torch.zeros((), dtype=torch.long)
+
+OF_NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "flip": lambda x: x.flip(-1),
+    "var": lambda x: x.var(-1, correction=0) + x,
+    "gather": lambda x: x.gather(0, PLACE) * 2,
+    "scatter": lambda x: x.scatter(0, PLACE, x * 2),
+    "index_copy": lambda x: x.index_copy(0, PLACE, x * 2),
+    "index_add": lambda x: x.index_add(0, PLACE, x * 2),
+    "index_put": lambda x: x[None].index_put((PLACE,), x * 2),
+}
+
+
+@pytest.mark.parametrize("name", OF_NUMBERS)
+def test_tensors_without_dimensions(name: str) -> None:
+    """They have one, which is counted from either end, wherever an operation asks for a dimension."""
+    function = OF_NUMBERS[name]
+    x, y = (torch.tensor(1.625, requires_grad=True) for _ in range(2))
+    result, expected = Compiled(function).call(x), function(y)
+    result.sum().backward()
+    expected.sum().backward()
+    assert result.shape == expected.shape
+    assert torch.equal(result, expected)
+    assert torch.equal(x.grad, y.grad)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: torch.empty_like(x).copy_(x),
+    lambda x: torch.zeros(3, 5).index_fill_(0, torch.tensor([0]), 1).copy_(x[0]),
+    lambda x: x.flip(()),
+])  # fmt: skip
+def test_results_have_memory_of_their_own(function: Callable[[Any], Any]) -> None:
+    """What is copied is changed without what it was copied from, and each row without the others."""
+    x = drawn(3, 5)
+    before, expected = x.clone(), function(x.clone())
+    result = Compiled(function).call(x)
+    for each in (result, expected):
+        each[0].add_(1)
+    assert torch.equal(x, before)
+    assert torch.equal(result, expected)
