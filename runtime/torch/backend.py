@@ -106,6 +106,7 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions, re
     for parts in replacing.each_of([list(dict.fromkeys(parts)) for parts in choices]):
         _check_schedule(parts[-1], options, replacing.reasons)
     if rest == "eager":  # inductor fuses what is between the products with less on the host
+        replacing.options = replace(options, schedule={})  # whose fields are of products and attention
         for node in reversed(module.graph.nodes):
             if _computes(node) and node not in replacing.gone:
                 next(filter(replacing.replaced, cones(node, replacing.gone, order)), None)  # the first that compiles

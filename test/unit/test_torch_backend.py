@@ -1602,3 +1602,13 @@ def test_results_have_memory_of_their_own(function: Callable[[Any], Any]) -> Non
         each[0].add_(1)
     assert torch.equal(x, before)
     assert torch.equal(result, expected)
+
+
+def test_fields_of_schedules_are_those_of_products() -> None:
+    """What is computed before a product has a kernel without a schedule, whatever that of the product is."""
+    a, b = drawn(5, 64), drawn(64, 8)
+    compiled = Compiled(lambda a, b: a @ b.softmax(0), schedule={"stages": 3})
+    assert close(compiled.call(a, b), a.double() @ b.double().softmax(0), 3.0)
+    (explanation,) = compiled.explanations
+    assert not explanation.left
+    assert sum("stages = 3" in kernel for part in explanation.compiled for kernel in part.kernels) == 1
