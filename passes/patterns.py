@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -64,28 +63,18 @@ def apply_patterns(
     """Applies patterns to the operations below `root`, and to `root` if `itself`: for each operation the first pattern
     that rewrites it. Operations that patterns create are not visited. Returns whether any was rewritten. Exceptions of
     patterns propagate unchanged, whereas xDSL's walker replaces them by the printed IR."""
-    rewritten, by_kind, counts = False, dict[type[Operation], list[RewritePattern]](), _COUNTS.get()
+    rewritten, counts = False, _COUNTS.get()
     for op in list(root.walk(reverse=True)) if reverse else walked(root):
-        if (kind := type(op)) not in by_kind:
-            by_kind[kind] = [each for each in patterns if _rewrites(type(each), kind)]
-        if not by_kind[kind] or op.parent_block() is None or (op is root and not itself):
+        if op.parent_block() is None or (op is root and not itself):
             continue
         rewriter = PatternRewriter(op)
-        for pattern in by_kind[kind]:
+        for pattern in patterns:
             pattern.match_and_rewrite(op, rewriter)
             if rewriter.has_done_action or op.parent is None:
                 counts[type(pattern).__name__] += 1
                 rewritten = True
                 break
     return rewritten
-
-
-@cache
-def _rewrites(pattern: type[RewritePattern], kind: type[Operation]) -> bool:
-    """Whether a pattern is for operations of a type: `op_type_rewrite_pattern` keeps for which; others are for all."""
-    function: Any = pattern.match_and_rewrite
-    kept: dict[str, Any] = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    return "expected_type" not in kept or issubclass(kind, kept["expected_type"].cell_contents)
 
 
 class PatternPass(ModulePass):
