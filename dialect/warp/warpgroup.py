@@ -40,6 +40,7 @@ from .attributes import (
     SwizzleAttr,
     element_row,
     fragment_of,
+    is_odd,
     memory_of,
     memory_space,
 )
@@ -128,7 +129,7 @@ def panel_of(memory: Memory, what: str) -> int:
     layout = SwizzleAttr(UNIT) if isinstance(memory.layout, NoneAttr) else memory.layout
     if not isinstance(layout, SwizzleAttr):
         raise VerifyException(f"no matrix descriptor expresses the layout of {what}, {memory}; expected #warp.swizzle")
-    if layout.skip or layout.bytes not in PANELS:
+    if layout.skip or (layout.bytes not in PANELS and not is_odd(layout.bytes)):
         near = min(PANELS, key=lambda known: abs(known - layout.bytes))
         raise VerifyException(
             f"no matrix descriptor expresses the layout of {what}, {memory}; the nearest is #warp.swizzle<{near}>"
