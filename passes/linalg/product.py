@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from xdsl.dialects.builtin import MemRefType
@@ -277,7 +278,7 @@ class Product:
         """Elements of A for each stored element: 2 if A is sparse, 1 otherwise."""
         return self.op.sparsity
 
-    @property
+    @cached_property
     def variant(self) -> Variant:
         """What distinguishes its instructions from others with the same element types."""
         return self.op.variant

@@ -16,7 +16,6 @@ from ..linalg.product import Product, along_k
 from .defaults import is_plain
 from .model import WIDEST, Tile, access_bytes
 from .warpgroup_model import (
-    EXCHANGED_STEP,
     PAIR,
     ROWS,
     GroupTile,
@@ -35,22 +34,22 @@ def _read(text: str) -> dict[tuple[str, ...], float]:
 
 
 WEIGHTS = _read("""
-    time -.3826, area .0473, many*turns .0255, joined -.0992, arriving*full .1186, pairs*whole .0755, beyond*pairs
-    .0266, arriving*small -.0124, area*cut .0132, eights .0410, full*parts .0190, fragments*time -.1340, area*large
-    .0686, fragments*turns .0724, many*short .0406, beyond*full .0914, sliced*stored .0033, fragments*many .1272,
-    eights*time -.0313, joined*whole -.0545, arriving*whole -.0438, exchanged*stored -.0012, turns*turns .0206,
-    time*time .0213, area*full .0587, arriving -.0432, full*time -.0838, read*time -.0052, large .0441, aspect*aspect
-    .0091, aspect*short .0245, area*short -.0143, sliced*turns -.0297, sliced*small -.0857, area*joined -.0666,
-    area*fragments .0392, joined*time .0505, short*turns .0121, short*time -.0297, fours*time .0105, aspect*many .0119,
-    read*short .0060, eights*turns .0249, exchanged*joined .0287, arriving*joined -.0494, beyond*fragments -.0651, fours
-    -.0132, area*many -.0226, stored*tall .0156, aspect*sliced -.0673, large*read .0174, cut*time .0651, full*stored
-    -.0077, eights*read -.0095, arriving*time .0018, beyond*many .0778, area*read .0200, joined*read -.0225, stored*time
-    .0475, time*turns .0356, arriving*cut -.0171, area*time -.0272, full*read .0319, beyond*read -.0238, beyond*time
-    .0347, fragments .0406, beyond*cut -.0172, parts .0359, full*small -.0852, parts*read -.0084, area*small -.0306,
-    aspect*whole .0069, full*sliced -.0580, fragments*full .0536, large*many .0684, short*stored -.0047, area*area
-    .0052, many*read .0192, arriving*read .0132, arriving*turns -.0079
+    time -.3760, area .0314, many*turns .0135, joined -.0634, full*full .0306, beyond*pairs .0296, large*time -.0234,
+    arriving*large -.0330, arriving*small -.0210, area*cut .0120, full*time -.0852, full*parts .0579, area*large .0507,
+    fours*full -.0346, pairs*whole .0536, large*read .0309, large*many .0697, exchanged*joined .0586, area*eights
+    -.0002, beyond*full .0515, aspect*aspect .0075, read*sliced -.0257, sliced*small -.0427, large*turns -.0102,
+    area*many -.0664, arriving*full .1178, beyond*fragments -.0342, area*small -.0124, turns*turns .0126, cut*joined
+    -.0230, fours*time .0244, time*time .0090, read*time -.0232, exchanged -.0268, large .0652, arriving*whole -.0641,
+    joined*whole -.0510, cut*time .0719, stored*tall .0171, eights .0676, eights*full -.0643, time*turns .0604,
+    stored*time .0307, beyond*many .1148, aspect*many .0127, arriving*cut -.0147, area*full .0827, arriving -.0584,
+    full*turns .0315, fours*turns -.0130, eights*time -.0148, many*time .0374, beyond*whole -.0468, small*time -.0065,
+    small*turns -.0095, aspect*joined .0095, parts*turns -.0081, area*fragments .0364, area*area .0079, many*stored
+    .0567, many*read .0561, fragments*stored -.0009, beyond*large -.0584, fragments*time -.1146, fragments*turns .0735,
+    fragments*many .1171, fragments .0812, sliced*turns -.0170, full*small -.0478, time*whole -.0565, area*sliced .0305,
+    aspect*sliced -.0604, arriving*time .0173, arriving*turns -.0087, exchanged*stored -.0051, exchanged*many .0196,
+    joined*read -.0145, joined*time .0318, area*joined -.0127, full .0777
 """)
-"""Of products of features, fitted to the times of 5,200 schedules of 840 sizes, relative to those of the same size
+"""Of products of features, fitted to the times of 5,300 schedules of 880 sizes, relative to those of the same size
 (`python bench/fit.py` makes them of `bench/schedules-h100.json`)."""
 
 NEAR, MOST_READ = 1.5, 64 << 20
@@ -111,8 +110,7 @@ def features(product: Product, tile: GroupTile | Tile, ns: float, target: Target
         elements = prod(tile.warp)
         flags |= {"fragments": True, "sliced": tile.sliced_k > 1, "small": elements <= 256, "large": elements >= 2048}
     else:
-        flags |= {"exchanged": tile.exchanged, "tall": tile.rows > ROWS}
-        flags["short"] = tile.exchanged and tile.m % (2 * EXCHANGED_STEP) > 0
+        flags |= {"exchanged": tile.exchanged, "tall": tile.rows > ROWS, "short": tile.short, "four": tile.groups > 3}
     covered = ctas // groups.parts * groups.m * groups.n
     powers = {
         "turns": k / (k_of(product) * groups.parts) / MEAN_TURNS,

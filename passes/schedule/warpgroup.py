@@ -21,7 +21,6 @@ from . import needs
 from .defaults import can_change, can_exchange, laid_out, unknown_pitches
 from .fitted import by_time
 from .model import WORD, access_bytes, not_packed
-from .pairs import part_of, tiles_of_lanes
 from .warpgroup_model import (
     GROUP,
     LINE,
@@ -36,9 +35,8 @@ from .warpgroup_model import (
     panel_of_b,
     reads_weights,
     tile_count,
-    tiles_of,
-    tiles_of_blocks,
 )
+from .warpgroup_tiles import part_of, tiles_of, tiles_of_blocks, tiles_of_lanes
 
 # What a schedule of warpgroups takes: its instruction, boxes that tensor copies move, shared memory, stages.
 
@@ -79,7 +77,7 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"K tiles of warpgroups are multiples of {LINE} bytes, got {cta[2]} elements")
     if max(cta) > MOST_BOX:
         raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {cta}")
-    if schedule.staging not in (0, rows := needs.staged_part(product, schedule)[0]):
+    if schedule.staging not in (0, 8, 16, rows := needs.staged_part(product, schedule)[0]):
         raise ScheduleError(f"staging = {schedule.staging}: a warpgroup stages {rows} rows of D")
     if not schedule.staging and images_of(product.d):
         raise ScheduleError(f"staging = 0: tensor copies alone store pixels with others between them; use {rows}")
