@@ -279,9 +279,13 @@ class Product:
         return self.op.sparsity
 
     @cached_property
+    def _variant(self) -> Variant:
+        return self.op.variant
+
+    @property
     def variant(self) -> Variant:
         """What distinguishes its instructions from others with the same element types."""
-        return self.op.variant
+        return self._variant
 
     @property
     def products(self) -> int:

@@ -77,7 +77,7 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"K tiles of warpgroups are multiples of {LINE} bytes, got {cta[2]} elements")
     if max(cta) > MOST_BOX:
         raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {cta}")
-    if schedule.staging not in (0, 8, 16, rows := needs.staged_part(product, schedule)[0]):
+    if schedule.staging not in (0, rows := needs.staged_part(product, schedule)[0]):
         raise ScheduleError(f"staging = {schedule.staging}: a warpgroup stages {rows} rows of D")
     if not schedule.staging and images_of(product.d):
         raise ScheduleError(f"staging = 0: tensor copies alone store pixels with others between them; use {rows}")
