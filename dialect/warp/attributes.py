@@ -132,6 +132,12 @@ def element_row(attribute: Attribute) -> ElementType | None:
     return BY_MLIR_NAME.get(type_name(attribute).removeprefix("s"))
 
 
+def element_name(attribute: Attribute) -> str:
+    """The name of that type; "" if there is none."""
+    row = element_row(attribute)
+    return "" if row is None else row.name
+
+
 def known_element(element_type: Attribute) -> ElementType:
     """The ISA's row of an element type.
 

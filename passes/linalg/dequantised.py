@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, memref
@@ -19,23 +19,23 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     IntegerAttr,
     IntegerType,
-    MemRefType,
     StringAttr,
     f32,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa import wgmma
 from ...dialect.isa.form import FP8
-from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.mlir.affine import loops_of
 from ...dialect.mlir.generic import arithmetic, converted, may_scale_sums
-from ...dialect.warp.attributes import element_row, memory_of, target_of
+from ...dialect.warp.attributes import element_name, memory_of, target_of
 from ...dialect.warp.elements import K, PointwiseOp, YieldOp, element_type, with_functions
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import ScaledOp
-from ...dialect.warp.stored import NIBBLES
+from ...dialect.warp.stored import NIBBLES, StoredIntegers
 from ..diagnostics import remark
 from ..patterns import operations_between
 from .elementwise import Elementwise, read_elementwise, touched
@@ -144,7 +144,7 @@ class _Reader:
             self._exact(value)
             value = value.owner.operands[0]
         cast = value.owner
-        if _is_nibble(value) and (number := self._input(value)) is not None:
+        if element_name(value.type) == NIBBLES and (number := self._input(value)) is not None:
             self.how.weights, self.how.stored = number, NIBBLES
             return True
         self._exact(value)
@@ -191,9 +191,8 @@ class _Reader:
         """Whether a value is made of integers, or floats, of few bits from memory."""
         if isinstance(value, BlockArgument):
             kind = value.type
-            if _is_nibble(value):
-                return value.owner is self.made.body
-            return value.owner is self.made.body and isinstance(kind, IntegerType) and kind.bitwidth in BITS
+            narrow = isinstance(kind, IntegerType) and kind.bitwidth in BITS
+            return value.owner is self.made.body and (narrow or element_name(value.type) == NIBBLES)
         owner = value.owner
         if not isinstance(owner, Operation) or owner.parent is not self.made.body:
             return False
@@ -207,27 +206,19 @@ class _Reader:
         return next((i for i, input_ in enumerate(self.made.inputs) if captured and input_ is value), None)
 
 
-def _is_nibble(value: SSAValue) -> bool:
-    """Whether a value is a float of 4 bits."""
-    return (row := element_row(value.type)) is not None and row.name == NIBBLES
-
-
 def dequantised(made: Elementwise) -> Dequantised | None:
     """How an operation converts integers to floats, or widens those of 4 bits; None if it does not, or computes
     something else."""
     conversion = _Reader(made).read() or _Reader(made).widened()
     if conversion is None or conversion.objection:
         return conversion
-    floats = conversion.stored == NIBBLES
-    bits, narrowed = BITS[0] if floats else int(conversion.stored[1:]), conversion.narrowed
+    stored, narrowed = StoredIntegers(conversion.stored), conversion.narrowed
+    floats, (low, high) = conversion.stored == NIBBLES, stored.limits
     # Differences of integers of 4 bits are at most 16, which e4m3 has exactly.
-    exact = not floats and bits == BITS[0] and isinstance(narrowed, Float8E4M3FNType)
+    exact = not floats and stored.element.bits == BITS[0] and isinstance(narrowed, Float8E4M3FNType)
     if narrowed is not None and not exact:
         conversion.objection = f"they become {narrowed} on the way"
-    if conversion.objection or floats:
-        return conversion
-    low, high = (0, (1 << bits) - 1) if conversion.stored[0] == "u" else (-(1 << bits - 1), (1 << bits - 1) - 1)
-    if not low <= conversion.zero <= high:
+    elif not floats and not low <= conversion.zero <= high:
         conversion.objection = f"its zero point is none of {conversion.stored}, {conversion.zero}"
     return conversion
 
@@ -248,13 +239,111 @@ LEAST_SM = 89
 """The first target with instructions for 8-bit floats."""
 
 
-class ScaledOperand(NamedTuple):
-    """An operand of a product, the operation that makes it, and the inputs of that which are the floats and the
-    scales."""
+@dataclass(frozen=True)
+class MadeOperand:
+    """An operand of a product, and the elementwise operation that makes it for the product alone."""
 
     product: MatmulOp
     value: SSAValue
     made: Elementwise
+
+    @property
+    def dimensions(self) -> list[list[int]]:
+        """For each dimension of the operand, the loops of the operation that it runs along: two for blocks and the
+        elements inside of them. Each has one if the operand has neither the shape before the reshape nor the one after
+        it."""
+        output, view = self.made.output.owner, self.value.owner
+        if isinstance(output, memref.ExpandShapeOp) and output.src is self.value:
+            return groups_of(output)
+        if isinstance(view, memref.CollapseShapeOp) and view.src is self.made.output:
+            return groups_of(view)
+        return [[loop] for loop in range(self.made.loops)]
+
+    @property
+    def map(self) -> AffineMap:
+        """How the product indexes the operand."""
+        return self.product.maps[0 if self.value is self.product.a else 1]
+
+    @property
+    def along_k(self) -> list[int]:
+        """The loops of the operation that k of the product is."""
+        return self.dimensions[loops_of(self.map).index(self.product.outer + K)]
+
+    def map_of(self, number: int) -> AffineMap:
+        """How an input of the operation, which does not run along k, is indexed by the loops of the product."""
+        own = {loop: self.map.results[d] for d, loops in enumerate(self.dimensions) for loop in loops}
+        return AffineMap(self.map.num_dims, 0, tuple(own[loop] for loop in loops_of(self.made.maps[number])))
+
+    def in_shape(self, number: int) -> SSAValue:
+        """An input of the operation, in the shape in which the product reads the operand."""
+        source = self.made.inputs[number]
+        if self.made.output is self.value:
+            return source
+        if isinstance(source.owner, memref.ExpandShapeOp) and groups_of(source.owner) == self.dimensions:
+            return source.owner.src
+        return inserted(self.product, collapse(source, self.dimensions))
+
+    def between(self, what: str) -> str:
+        """The reason why the operation cannot move to the product: another one between them changes what it reads,
+        which are `what`; "" if there is none."""
+        inputs, standing = set(map(root, self.made.inputs)), operations_between(self.made.op, self.product)
+        if standing is None:
+            return "it does not stand before the product"
+        for op in standing:
+            memory = touched(op)
+            if memory is None:
+                return f"{op.name} between them may touch any memory"
+            if memory[1] & inputs:
+                return f"an operation between them writes {what}"
+        return f"the result of the product shares memory with {what}" if root(self.product.d) in inputs else ""
+
+    def erase(self) -> None:
+        """Erases the operation, and memory that only it and the product used."""
+        unused = (self.made.output, *self.made.inputs, self.value)
+        Rewriter.erase_op(self.made.op)
+        for value in unused:
+            drop_unused(value)
+
+
+def inserted(product: MatmulOp, view: memref.ExpandShapeOp | memref.CollapseShapeOp) -> SSAValue:
+    """A view that is put before a product."""
+    Rewriter.insert_op(view, InsertPoint.before(product))
+    return view.result
+
+
+def with_scaled_sums(
+    product: MatmulOp, scales: Sequence[tuple[SSAValue, AffineMap]], factors: Sequence[float] = (), **changed: Any
+) -> MatmulOp:
+    """The product that starts from zero, with further changes. Its epilogue multiplies it with scales and factors, and
+    adds the former start value."""
+    operands = [*scales] if product.c is None else [*scales, (product.c, product.maps[2])]
+    block = Block(arg_types=[f32, *(element_type(value) for value, _ in operands)])
+    element, *parameters = block.args
+    for argument, (value, _) in zip(parameters, scales, strict=False):
+        argument.name_hint = value.name_hint
+    with ImplicitBuilder(block):
+        for scale in parameters[: len(scales)]:
+            element = arithmetic("mul", element, converted(scale, f32))
+        for number in factors:
+            element = arithmetic("mul", element, _constant(number))
+        if product.c is not None:
+            element = arithmetic("add", converted(parameters[-1], f32), element)
+        elif product.init is not None and product.init.value.data:
+            element = arithmetic("add", _constant(product.init.value.data), element)
+        YieldOp(converted(element, element_type(product.d)))
+    epilogue = PointwiseOp(operands, Region(block))
+    epilogue.function.name_hint = "scaled"
+    return product.like(start=FloatAttr(0.0, f32), through=epilogue.function, **changed)
+
+
+def _constant(number: float) -> SSAValue:
+    return arith.ConstantOp(FloatAttr(number, f32)).result
+
+
+@dataclass(frozen=True)
+class ScaledOperand(MadeOperand):
+    """An operand, and the inputs of what makes it that are its floats and its scales."""
+
     floats: int
     scales: int
 
@@ -268,35 +357,22 @@ class ScaledOperand(NamedTuple):
         factor = _uncast(last.operands[0]).owner
         pair = [_uncast(side) for side in factor.operands] if isinstance(factor, arith.MulfOp) else []
         numbers = [side.index for side in pair if isinstance(side, BlockArgument) and side.owner is made.body]
-        narrow = [number for number in numbers if _is_narrow(made.inputs[number])]
+        narrow = [number for number in numbers if element_name(element_type(made.inputs[number])) in FP8]
         if len(numbers) != 2 or len(narrow) != 1:
             return None
         (scales,) = [number for number in numbers if number not in narrow]
         return ScaledOperand(product, value, made, narrow[0], scales)
 
     @property
-    def dimensions(self) -> list[list[int]]:
-        """For each dimension of the operand, its loops: two for blocks and the elements inside of them."""
-        return dimensions_of(self.made, self.value)
-
-    @property
-    def loops(self) -> tuple[int, ...]:
-        """The loops of the product that its dimensions run along."""
-        return loops_of(self.product.maps[0 if self.value is self.product.a else 1])
-
-    @property
     def of_rows(self) -> bool:
         """Whether there is one scale for each row of A, or column of B, the same along k."""
-        rows = [
-            loops for loops, loop in zip(self.dimensions, self.loops, strict=False) if loop != self.product.outer + K
-        ]
+        rows = [loops for loops in self.dimensions if loops != self.along_k]
         return [[loop] for loop in loops_of(self.made.maps[self.scales])] == rows
 
     @property
     def one_block(self) -> bool:
         """Whether all rows of A, or columns of B, are in one block, so that scales have no dimension of them."""
-        along_k = self.dimensions[self.loops.index(self.product.outer + K)]
-        return len(along_k) > 1 and [*loops_of(self.made.maps[self.scales])] == along_k[:1]
+        return len(self.along_k) > 1 and [*loops_of(self.made.maps[self.scales])] == self.along_k[:1]
 
     def objection(self) -> str:
         """Why the product cannot multiply the floats themselves; "" if it can."""
@@ -310,18 +386,14 @@ class ScaledOperand(NamedTuple):
         blocks = max(map(len, dimensions)) <= 2 and (self.one_block or sorted(along) == sorted(outer))
         if not self.of_rows and not blocks:
             return "scales are expected for blocks along both dimensions"
-        return between(made, self.product, (self.floats, self.scales), "the floats or the scales")
+        return self.between("the floats or the scales")
 
     def formed(self) -> SSAValue:
         """The operand of the product."""
-        floats = in_shape_of(self.product, self.value, self.made, self.floats)
-        first = loops_of(self.made.maps[self.scales])[0]
-        place = next(place for place, loops in enumerate(self.dimensions) if first in loops)
-        scales, across = self.made.inputs[self.scales], self.loops[place] == self.product.outer + K
+        floats, scales = self.in_shape(self.floats), self.made.inputs[self.scales]
+        across = not self.one_block and loops_of(self.made.maps[self.scales])[0] in self.along_k
         if self.one_block:
-            view, across = expand(scales, [(1, memory_of(scales).get_shape()[0])]), False
-            Rewriter.insert_op(view, InsertPoint.before(self.product))
-            scales = view.result
+            scales = inserted(self.product, expand(scales, [(1, memory_of(scales).get_shape()[0])]))
         return formed(self.product, ScaledOp(floats, scales, across=across))
 
 
@@ -333,72 +405,11 @@ def sole_writer(product: MatmulOp, value: SSAValue) -> Elementwise | None:
     return made if made is not None and root(made.output) is memory else None
 
 
-def in_shape_of(product: MatmulOp, value: SSAValue, made: Elementwise, number: int) -> SSAValue:
-    """An input of the operation that makes an operand, in the shape in which the product reads that."""
-    source, dimensions = made.inputs[number], dimensions_of(made, value)
-    if made.output is value:
-        return source
-    if isinstance(source.owner, memref.ExpandShapeOp) and groups_of(source.owner) == dimensions:
-        return source.owner.src
-    view = collapse(source, dimensions)
-    Rewriter.insert_op(view, InsertPoint.before(product))
-    return view.result
-
-
-def dimensions_of(made: Elementwise, value: SSAValue) -> list[list[int]]:
-    """For each dimension of an operand, the loops of the operation `made` that it runs along. It is empty if the
-    operand has neither the shape before the reshape nor the one after it."""
-    output, view = made.output.owner, value.owner
-    if isinstance(output, memref.ExpandShapeOp) and output.src is value:
-        return groups_of(output)
-    if isinstance(view, memref.CollapseShapeOp) and view.src is made.output:
-        return groups_of(view)
-    return [[loop] for loop in range(made.loops)]
-
-
-def between(made: Elementwise, product: MatmulOp, numbers: Sequence[int], what: str) -> str:
-    """The reason why `made` cannot move to the product that reads it: an operation between them changes `what` it
-    reads; "" if there is none."""
-    inputs = {root(made.inputs[number]) for number in numbers}
-    standing = operations_between(made.op, product)
-    if standing is None:
-        return "it does not stand before the product"
-    for op in standing:
-        memory = touched(op)
-        if memory is None:
-            return f"{op.name} between them may touch any memory"
-        if memory[1] & inputs:
-            return f"an operation between them writes {what}"
-    return f"the result of the product shares memory with {what}" if root(product.d) in inputs else ""
-
-
 def _uncast(value: SSAValue) -> SSAValue:
     """A float before it was converted to other floats."""
     while isinstance(value.owner, arith.ExtFOp | arith.TruncFOp):
         value = value.owner.operands[0]
     return value
-
-
-def _is_narrow(value: SSAValue) -> bool:
-    row = element_row(memory_of(value).element_type) if isinstance(value.type, MemRefType) else None
-    return row is not None and row.name in FP8
-
-
-def _scaled_behind(op: MatmulOp, sides: Sequence[ScaledOperand]) -> MatmulOp:
-    """The product of the floats, whose sums are multiplied with the scales of their row and column."""
-    a, b = (side.made.inputs[side.floats] for side in sides)
-    rows = ([loop for loop in side.loops if loop != op.outer + K] for side in sides)
-    scales = [
-        (side.made.inputs[side.scales], map_along(op.maps[0].num_dims, loops))
-        for side, loops in zip(sides, rows, strict=True)
-    ]
-    block = Block(arg_types=[f32, f32, f32])
-    with ImplicitBuilder(block):
-        element = arithmetic("mul", arithmetic("mul", block.args[0], block.args[1]), block.args[2])
-        YieldOp(converted(element, element_type(op.d)))
-    epilogue = PointwiseOp(scales, Region(block))
-    epilogue.function.name_hint = "scaled"
-    return op.like(a=a, b=b, start=FloatAttr(0.0, f32), through=epilogue.function)
 
 
 class FuseBlockScales(RewritePattern):
@@ -425,21 +436,18 @@ class FuseBlockScales(RewritePattern):
             remark(operands[0].made.op, BY, f"the product does not multiply 8-bit floats themselves: {reason}")
             return
         if all(of_rows):
-            fused = _scaled_behind(op, operands)
+            a, b = (side.made.inputs[side.floats] for side in operands)
+            scales = [(side.made.inputs[side.scales], side.map_of(side.scales)) for side in operands]
+            fused = with_scaled_sums(op, scales, a=a, b=b)
         else:
             a, b = (side.formed() for side in operands)
             fused = op.like(a=a, b=b)
-        names = [element_row(memory_of(side.made.inputs[side.floats]).element_type) for side in operands]
-        fused.types = ArrayAttr([StringAttr("" if row is None else row.name) for row in names])
+        kinds = (element_type(side.made.inputs[side.floats]) for side in operands)
+        fused.types = ArrayAttr([StringAttr(element_name(kind)) for kind in kinds])
         remark(
             op, BY, f"scaled operands are not rounded: sums{'' if all(of_rows) else ' of blocks'} are scaled instead"
         )
         Rewriter.replace_op(op, with_functions(fused), [])
         for side in operands:
-            value, output, floats = side.value, side.made.output, side.made.inputs[side.floats]
-            Rewriter.erase_op(side.made.op)
-            drop_unused(output)
-            drop_unused(floats)
-            if not value.uses and value is not output:
-                drop_unused(value)
+            side.erase()
         rewriter.has_done_action = True

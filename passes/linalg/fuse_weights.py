@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
-from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, MemRefType, ModuleOp, NoneAttr, bf16, f32
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.dialects.builtin import AnyFloat, MemRefType, ModuleOp, NoneAttr, bf16, f32
+from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
@@ -19,9 +18,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.isa import wgmma
 from ...dialect.layouts.layout import Bit
 from ...dialect.mlir.affine import loops_of, map_along
-from ...dialect.mlir.generic import arithmetic, converted
-from ...dialect.warp.attributes import element_row, memory_of, target_of
-from ...dialect.warp.elements import K, N, PointwiseOp, YieldOp, element_type, with_functions
+from ...dialect.warp.attributes import element_name, memory_of, target_of
+from ...dialect.warp.elements import K, N, element_type, with_functions
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.stored import (
     BYTES,
@@ -36,9 +34,8 @@ from ...dialect.warp.stored import (
 )
 from ..diagnostics import remark
 from ..patterns import apply_patterns
-from .dequantised import Dequantised, FuseBlockScales, between, dequantised, dimensions_of, in_shape_of, sole_writer
-from .elementwise import Elementwise
-from .operand import collapse, drop_unused, expand, expanded, root
+from .dequantised import Dequantised, FuseBlockScales, MadeOperand, dequantised, inserted, sole_writer, with_scaled_sums
+from .operand import collapse, expand, expanded, root
 from .raise_matmul import formed, raise_products
 
 # `warp-fuse-weights`: weights that an elementwise operation converts from integers are converted within the product.
@@ -55,28 +52,11 @@ LEAST_GROUP = 32
 """Elements along k that a register of integers of 4 bits is multiplied with in a step."""
 
 
-class Weights(NamedTuple):
-    """A product, the operation that converts its B from integers, and the conversion."""
+@dataclass(frozen=True)
+class Weights(MadeOperand):
+    """A B that is converted from integers, and how."""
 
-    product: MatmulOp
-    made: Elementwise
     how: Dequantised
-
-    @property
-    def dimensions(self) -> list[list[int]]:
-        """For each dimension of B, its loops in the operation: two for groups and the elements inside of them."""
-        return dimensions_of(self.made, self.product.b)
-
-    @property
-    def along_k(self) -> list[int]:
-        """The loops of the operation that k of the product is."""
-        return self.dimensions[loops_of(self.product.maps[1]).index(self.product.outer + K)]
-
-    def map_of(self, number: int) -> AffineMap:
-        """How an input of the operation, which does not run along k, is indexed by the loops of the product."""
-        of_b = self.product.maps[1]
-        own = {loop: of_b.results[d] for d, loops in enumerate(self.dimensions) for loop in loops}
-        return AffineMap(of_b.num_dims, 0, tuple(own[loop] for loop in loops_of(self.made.maps[number])))
 
     @property
     def scales(self) -> list[tuple[SSAValue, AffineMap]]:
@@ -130,7 +110,10 @@ class Weights(NamedTuple):
         exponents = how.stored == NIBBLES and how.points < 0
         if exponents and kind != bf16:
             return f"packed floats of 4 bits are multiplied as bf16, got {kind}"
-        if any(element_type(value) != kind and not (exponents and _has_exponents(value)) for value in parameters):
+        if any(
+            element_type(value) != kind and not (exponents and element_name(element_type(value)) == EXPONENTS)
+            for value in parameters
+        ):
             return f"scales and zero points of packed weights are expected in {kind}"
         if how.points >= 0 and any(op.results[0].type != kind for op in made.body.ops if isinstance(op, arith.SubfOp)):
             return f"zero points of packed weights are expected to be subtracted in {kind}"
@@ -141,7 +124,7 @@ class Weights(NamedTuple):
         size = product_k(product) // self._groups(how.scales[0])
         if size % LEAST_GROUP:
             return f"its groups have {size} elements along k; expected a multiple of {LEAST_GROUP}"
-        return between(made, product, (how.weights, *how.scales), "the integers or the scales")
+        return self.between("the integers, the scales or the zero points")
 
     def _groups(self, number: int) -> int:
         """The number of groups along k with a scale in each column; 0 if the scales are arranged in another way."""
@@ -179,7 +162,7 @@ class Weights(NamedTuple):
             return f"{reason}, and no fastmath<contract> allows to leave its rounding out"
         if (self.how.scales or self.how.factors) and not isinstance(element_type(product.d), AnyFloat):
             return f"its result is of {element_type(product.d)}"
-        return between(self.made, product, (self.how.weights, *self.how.scales), "the integers or the scales")
+        return self.between("the integers or the scales")
 
     def _bytes_objection(self, multiplied: str) -> str:
         """Why integers of 4 bits are not multiplied as bytes within the product; "" if they are."""
@@ -246,21 +229,17 @@ class Weights(NamedTuple):
 
     def fuse(self) -> None:
         """Replaces both operations by a product of the integers."""
-        product, made = self.product, self.made
         stored = StoredIntegers(self.how.stored, self.how.zero)
         fused = self._of_packed(stored) if self.is_packed else self._of_integers(stored._replace(rounded=self.rounded))
-        b, output = product.b, made.output
-        Rewriter.replace_op(product, with_functions(fused), [])
-        Rewriter.erase_op(made.op)
-        drop_unused(output)
-        drop_unused(b)
+        Rewriter.replace_op(self.product, with_functions(fused), [])
+        self.erase()
 
     def _of_integers(self, stored: StoredIntegers) -> MatmulOp:
         """The product of integers as they lie in memory."""
         product, made = self.product, self.made
         own = product.maps[1] if len(self.along_k) > 1 else self.map_of(self.how.weights)
         maps = [product.maps[0], own, product.maps[2]]
-        integers = in_shape_of(product, product.b, made, self.how.weights)
+        integers = self.in_shape(self.how.weights)
         grouped = made.inputs[self.of_groups[0]] if self.of_groups else None
         if self.rounded:
             scales = self._of_columns() if grouped is None else grouped
@@ -270,7 +249,7 @@ class Weights(NamedTuple):
             return product.like(b=b, maps=maps)
         kind = element_type(made.output)
         remark(made.op, FuseWeightsPass.name, f"scaled weights are not rounded to {kind}: sums are scaled instead")
-        return self._scaled(b, maps)
+        return with_scaled_sums(product, self.scales, self.how.factors, b=b, maps=maps)
 
     def _of_packed(self, stored: StoredIntegers) -> MatmulOp:
         """The product of packed weights."""
@@ -292,37 +271,7 @@ class Weights(NamedTuple):
             loops_of(self.product.maps[1])[-1] != self.product.outer + K,
         )
         count = memory_of(scales).get_shape()[0]
-        view = expand(scales, [(1, count) if by_columns else (count, 1)])
-        Rewriter.insert_op(view, InsertPoint.before(self.product))
-        return view.result
-
-    def _scaled(self, b: SSAValue, maps: Sequence[AffineMap]) -> MatmulOp:
-        """The product that starts from zero. Its epilogue multiplies it with the scales and adds the former start
-        value."""
-        product, result_type = self.product, element_type(self.product.d)
-        operands = self.scales if product.c is None else [*self.scales, (product.c, product.maps[2])]
-        block = Block(arg_types=[f32, *(element_type(value) for value, _ in operands)])
-        element, *parameters = block.args
-        for argument, (value, _) in zip(parameters, self.scales, strict=False):
-            argument.name_hint = value.name_hint
-        with ImplicitBuilder(block):
-            for scale in parameters[: len(self.scales)]:
-                element = arithmetic("mul", element, converted(scale, f32))
-            for number in self.how.factors:
-                element = arithmetic("mul", element, _constant(number))
-            if product.c is not None:
-                element = arithmetic("add", converted(parameters[-1], f32), element)
-            elif product.init is not None and product.init.value.data:
-                element = arithmetic("add", _constant(product.init.value.data), element)
-            YieldOp(converted(element, result_type))
-        epilogue = PointwiseOp(operands, Region(block))
-        epilogue.function.name_hint = "scaled"
-        return product.like(b=b, start=FloatAttr(0.0, f32), maps=maps, through=epilogue.function)
-
-
-def _has_exponents(value: SSAValue) -> bool:
-    """Whether memory has powers of two, e8m0."""
-    return (row := element_row(element_type(value))) is not None and row.name == EXPONENTS
+        return inserted(self.product, expand(scales, [(1, count) if by_columns else (count, 1)]))
 
 
 def product_k(product: MatmulOp) -> int:
@@ -334,16 +283,8 @@ def _matrix(product: MatmulOp, value: SSAValue, rows: int, columns: int) -> SSAV
     """Memory without gaps as a matrix of another shape."""
     kind = memory_of(value)
     if kind.get_num_dims() > 1:
-        line = collapse(value, [list(range(kind.get_num_dims()))])
-        Rewriter.insert_op(line, InsertPoint.before(product))
-        value = line.result
-    view = expanded(value, MemRefType(kind.element_type, [rows, columns]), [[0, 1]])
-    Rewriter.insert_op(view, InsertPoint.before(product))
-    return view.result
-
-
-def _constant(number: float) -> SSAValue:
-    return arith.ConstantOp(FloatAttr(number, f32)).result
+        value = inserted(product, collapse(value, [list(range(kind.get_num_dims()))]))
+    return inserted(product, expanded(value, MemRefType(kind.element_type, [rows, columns]), [[0, 1]]))
 
 
 def _weights(product: MatmulOp) -> Weights | None:
@@ -354,7 +295,7 @@ def _weights(product: MatmulOp) -> Weights | None:
     if made is None or how is None or any(root(value) is memory for value in made.read):
         return None
     product = merge_sums(product)
-    weights = Weights(product, made, how)
+    weights = Weights(product, product.b, made, how)
     if memory is not product.matrices[1] and not isinstance(product.matrices[1].owner, memref.CollapseShapeOp):
         reason = "it reads them in another shape"
     elif memory in (product.matrices[0], product.c, product.d):

@@ -105,3 +105,21 @@ def test_packed_weights_are_converted_before_where_no_warpgroups_multiply() -> N
         kernel = compile(Packed(16, 64, 256, 8, 128).text(), target="sm_80", cache=False)
     assert len(kernel.launches) > 1
     assert any("packed weights are multiplied by warpgroups, which the target does not have" in one for one in said)
+
+
+@pytest.mark.parametrize("written", ["S", "Z"])
+def test_packed_weights_are_converted_before_where_scales_or_points_change_then(written: str) -> None:
+    """The product would read what an operation between them stores."""
+    product = Packed(16, 64, 256, 8, 128, out="f32")
+    kind = f"memref<{'x'.join(map(str, product.sizes(product.orders[1])))}xbf16>"
+    start = "  linalg.fill ins(%zero"
+    later = f"  %two = arith.constant 2.0 : bf16\n  linalg.fill ins(%two : bf16) outs(%{written} : {kind})\n{start}"
+    with remarks() as said:
+        kernel = compile(product.text().replace(start, later), target="sm_90a", cache=False)
+    assert any("an operation between them writes the integers, the scales or the zero points" in one for one in said)
+    arguments, weights = drawn(product)
+    a = arguments[0].astype(np.float64)
+    kernel(*arguments, device="interp", checks="all")
+    bound = (product.k + 2) * 2.0**-23 * (np.abs(a) @ np.abs(weights).T)
+    assert (np.abs(arguments[-1] - a @ weights.T) <= bound).all()
+    assert (arguments["ASZ".index(written) + 1].astype(np.float64) == 2.0).all()
