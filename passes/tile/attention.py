@@ -17,7 +17,7 @@ lower than any score of use, and finite, so that a row of which nothing counts y
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import NamedTuple
 
@@ -46,7 +46,7 @@ from ..linalg.read_attention import KEYS_OF_BYTES, Attention
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, slices_of, values_schedule
 from ..schedule.warpgroup import PLAIN
-from .fragment_math import fma, mapped, multiply_add, number, power, times
+from .fragment_math import fma, mapped, multiply_add, number, of_same_document, power, times
 from .operands import OperandTiles, copies_done, warp_origin
 from .outline_attention import Band
 from .store_epilogue import EpilogueOperands, converted, load, placed
@@ -118,11 +118,6 @@ def as_operand(index: IndexBuilder, tiling: Tiling[Product], scores: SSAValue, o
     return half if order else index.insert(ConvertLayoutOp(half, wanted)).fragment
 
 
-def of_same_document(x: Sequence[SSAValue]) -> SSAValue:
-    """A score, or minus infinity where the numbers of the query and of the key differ."""
-    return arith.SelectOp(arith.CmpiOp(x[1], x[2], "eq"), x[0], number(-math.inf)).result
-
-
 class AttentionBuilder:
     """Builds what the warps of a CTA do for its rows of O."""
 
@@ -141,6 +136,8 @@ class AttentionBuilder:
         self.band = Band(op.keys.diagonal, op.keys.window)
         self.factor, self.computed = scale * math.log2(math.e), op.score is not None
         self.bias = EXPONENT_OF_BYTES if self.read.values.b.element.bits == BYTE else 0
+        # A warpgroup waits for its turn where ptxas wants it to: at once, behind a branch that leaves the softmax open.
+        self.apart = schedule.consumers == "pingpong" and bool(self.bias)
         self.slices = slices_of(schedule)
         self.start: Index = index.folded(op.tile[0])
         self.warp_row, self.warp_key = warp_origin(index, schedule)
@@ -167,7 +164,6 @@ class AttentionBuilder:
         copies_done(index, self.schedule)
         initial = self._initial()
         first, count, until = self._range(rows, step)
-        self.end = self.keys
         with index.loop(0, count, step, initial) as turn:
             inside, (largest, sums, *parts) = turn.index, turn.carried
             at = inside.value(inside.add(turn.counter, first))
@@ -177,11 +173,11 @@ class AttentionBuilder:
             copies_done(inside, self.schedule)
             scores = inside.insert(ConstantOp.of(0.0, self.scores.fragment("acc"))).fragment
             scores = multiplied(inside, self.scores, q, k, scores, (self.warp_row, self.warp_key, 0))
-            scores = self._masked(inside, inside.value(inside.add(at, self.warp_key)), scores)
-            largest, sums, again, p = self._softmax(inside, scores, largest, sums)
+            first_key, softmax = inside.value(inside.add(at, self.warp_key)), partial(self._softmax, largest, sums)
+            largest, sums, again, p = self._masked(inside, first_key, scores, softmax)
             zero = ConstantOp.of(0.0, fragment_of(parts[0]))
             starts = [inside.insert(zero.clone()).fragment if self.bias else times(inside, o, again) for o in parts]
-            p = as_operand(inside, self.values, p, () if self.schedule.transpose == PLAIN else KEYS_OF_BYTES)
+            p = p if self.apart else self._operand(inside, p)
             width, key = self.values.schedule.warp[1], self.warp_key
             v, lefts = next(iter(of_v), k), (index.add(self.left, i * width) for i in range(len(starts)))
             made = [multiplied(inside, self.values, p, v, o, (0, at, key)) for o, at in zip(starts, lefts, strict=True)]
@@ -194,18 +190,13 @@ class AttentionBuilder:
         total = self._as_multiplied(largest, index.insert(ReduceOp(Kind.Add, sums)).result)
         self._finish(SoftmaxState(largest, total, parts))
 
-    def _end(self, rows: int) -> Index:
-        """Where keys end that count for a row of the CTA."""
-        read, index = self.read.scores, self.index
-        keys = read.n if read.is_known("n") else index.dim(self.op.k, read.b.loops[1])
-        if self.op.until is not None:
-            keys = index.minimum(keys, self.op.until)
-        self.keys = keys
-        return self.band.end(index, keys, self.start, rows)
-
     def _range(self, rows: int, step: int) -> tuple[Index, Index, SSAValue | None]:
         """The first key of this CTA, how many it has, and where copies end if not where memory does."""
-        index, end, parts = self.index, self._end(rows), self.schedule.split_k
+        index, read, parts = self.index, self.read.scores, self.schedule.split_k
+        self.keys = read.n if read.is_known("n") else index.dim(self.op.k, read.b.loops[1])
+        if self.op.until is not None:
+            self.keys = index.minimum(self.keys, self.op.until)
+        end = self.band.end(index, self.keys, self.start, rows)
         begin = self.band.first(index, self.start, step)
         if self.op.first is not None:
             begin = index.add(begin, index.from_zero(index.sub(index.div(self.op.first, step), begin)))
@@ -241,7 +232,7 @@ class AttentionBuilder:
             tiles.copy(index, {axis: at, other: 0}, tile, until if tiles.in_memory[0] == axis else None)
             return
         row = index.rem(at, paged.rows)
-        end = index.sub(self.end if until is None else until, index.sub(at, row))
+        end = index.sub(self.keys if until is None else until, index.sub(at, row))
         source = self._page(index, paged, view if isinstance(view, MatrixOp) else None, at)
         tiles.copy(index, {axis: row, other: 0}, tile, index.value(end), source)
 
@@ -263,8 +254,14 @@ class AttentionBuilder:
 
     # Scores
 
-    def _masked(self, index: IndexBuilder, at: SSAValue, scores: SSAValue) -> SSAValue:
-        """Scores as the region makes them, and minus infinity where they do not count."""
+    def _masked(
+        self,
+        index: IndexBuilder,
+        at: SSAValue,
+        scores: SSAValue,
+        softmax: Callable[[IndexBuilder, SSAValue], Sequence[SSAValue]],
+    ) -> Sequence[SSAValue]:
+        """The softmax of scores as the region makes them, and minus infinity where they do not count."""
         if self.op.score is not None:
             kind = fragment_of(scores)
             operands_ = list(map(placed, self.read.scores.epilogue_operands))
@@ -274,12 +271,15 @@ class AttentionBuilder:
             kind, bounds = fragment_of(scores), bounds_attribute(self.scores.inside("m"), self.scores.inside("n"))
             numbers = (load(index, memory, kind, self.row, at, bounds) for memory in self.op.documents)
             scores = mapped(index, of_same_document, scores, *numbers)
-        return self.band.masked(index, self.schedule, scores, self.row, at, self.keys)
+        place = self.row, at, self.keys
+        if self.apart:
+            return self.band.either(index, self.schedule, scores, *place, softmax)
+        return softmax(index, self.band.masked(index, self.schedule, scores, *place))
 
     # Softmax
 
     def _softmax(
-        self, index: IndexBuilder, scores: SSAValue, before: SSAValue, sums: SSAValue
+        self, before: SSAValue, sums: SSAValue, index: IndexBuilder, scores: SSAValue
     ) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
         """One step of the online softmax: the largest scores and the sums of the rows including this tile, the factor
         that rescales results of the largest scores `before`, and P of this tile."""
@@ -290,7 +290,11 @@ class AttentionBuilder:
         p = mapped(index, self._raised, scores, self._biased(index, subtracted))
         added = index.insert(ReduceOp(Kind.Add, p, parts=True)).result
         sums = multiply_add(index, sums, again, added)
-        return largest, sums, again, p
+        return largest, sums, again, self._operand(index, p) if self.apart else p
+
+    def _operand(self, index: IndexBuilder, p: SSAValue) -> SSAValue:
+        """P as it is multiplied."""
+        return as_operand(index, self.values, p, () if self.schedule.transpose == PLAIN else KEYS_OF_BYTES)
 
     def _as_multiplied(self, largest: SSAValue, total: SSAValue) -> SSAValue:
         """The sums with the largest p of each row as the second product has it: rounded to the type of V. It is 1, or

@@ -34,8 +34,8 @@ from ..linalg.product import Product, padded
 from ..linalg.read_attention import AttentionGradient
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, values_schedule
-from .attention import LOWEST_OF_F32, as_operand, multiplied, of_same_document
-from .fragment_math import fma, mapped, number, power
+from .attention import LOWEST_OF_F32, as_operand, multiplied
+from .fragment_math import fma, mapped, number, of_same_document, power
 from .operands import KTurns, OperandTiles, Place, axis, copies_done, matrix_of, warp_origin
 from .outline_attention import Band
 from .store_epilogue import converted, held_type, load

@@ -79,6 +79,11 @@ def below(column: SSAValue, end: SSAValue, element: SSAValue, otherwise: float) 
     return arith.SelectOp(arith.CmpiOp(column, end, "slt"), element, number(otherwise, element.type)).result
 
 
+def of_same_document(x: Sequence[SSAValue]) -> SSAValue:
+    """A score, or minus infinity where the numbers of the query and of the key differ."""
+    return arith.SelectOp(arith.CmpiOp(x[1], x[2], "eq"), x[0], number(-math.inf)).result
+
+
 def until(index: IndexBuilder, fragment: SSAValue, start: Index, otherwise: float) -> SSAValue:
     """A fragment with `otherwise` beyond the end of rows. Columns count from `start`; negative ones are before the
     end."""

@@ -67,6 +67,8 @@ KEYS = (
     (Attention((9, 250, 64, 64), batch=(1,), window=30, causal=140, function="softcap"), "sm_80", {"split_k": 2}),
     (Attention((40, 128, 64, 64), batch=(2,), pages=16, causal=3), "sm_80", {}),
     (Attention((70, 300, 64, 64), batch=(1,), window=20, causal=40), "sm_90a", {}),
+    (Attention((150, 90, 64, 64), batch=(3, 2), shared=("b1",), causal=-20), "sm_90a", {}),
+    (Attention((250, 330, 128, 128), "f8E4M3FN", batch=(3,), causal=70), "sm_90a", {"consumers": "pingpong"}),
     (Attention((70, 150, 64, 64), batch=(2,), lengths=True), "sm_90a", {}),
     (Attention((20, 40, 32, 32), batch=(2,), documents=True, dynamic=True), "sm_89", {}),
     (Attention((200, 300, 64, 64), "bf16", batch=(1,), documents=True, causal=100), "sm_90a", {}),
