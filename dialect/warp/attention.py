@@ -298,8 +298,7 @@ class AttentionOp(OverKeys):
                 f"{len(self.tile)} indices and {len(self.parts)} parts"
             )
         self._verify_types()
-        self._verify_lengths()
-        self._verify_rows()
+        self._verify_beside()
         verify_documents(self.documents, self.documents_maps, self.batch, of_tile=bool(self.tile))
         for name, loops, map_ in zip("QKVO", LOOPS, self.maps, strict=False):
             around = loops_around(name, loops, map_, self.batch, len(LOOPS))
@@ -322,34 +321,29 @@ class AttentionOp(OverKeys):
         along = (*range(self.batch), self.batch + M, self.batch + column)
         function.verify_use(f"{what.removesuffix('s')} operand", made, self.maps[0].num_dims, along, sizes)
 
-    def _verify_lengths(self) -> None:
-        if self.lengths is None and self.lengths_map is None:
-            return
-        if self.lengths is None or self.lengths_map is None or memory_of(self.lengths).element_type != i32:
-            raise VerifyException("expected lengths in memory of i32 with a map of the loops that index them")
-        map_, every = self.lengths_map.data, self.maps[0].num_dims
-        if map_.num_dims != every or not set(loops_of(map_)) <= set(range(self.batch)):
-            raise VerifyException(f"expected lengths to be indexed by loops of the batch, got {map_}")
-        sizes = self.sizes
-        sizes.add("lengths", self.lengths, loops_of(map_))
-
-    def _verify_rows(self) -> None:
-        """Verifies `lse` and `sinks`: of a tile, matrices whose columns are all the same."""
-        every, of_tile = [*range(self.batch), self.batch + M], [self.batch + E] if self.tile else []
-        for name, memory, map_, kinds in (
-            ("lse", self.lse, self.lse_map, (f32,)),
-            ("sinks", self.sinks, self.sinks_map, (f32, f16, bf16)),
+    def _verify_beside(self) -> None:
+        """Verifies `lengths`, `lse` and `sinks`: those of a tile are matrices, whose columns are all the same."""
+        count, batch = self.maps[0].num_dims, list(range(self.batch))
+        rows = [*batch, self.batch + M, *([self.batch + E] if self.tile else [])]
+        for name, memory, map_, kinds, along in (
+            ("lengths", self.lengths, self.lengths_map, (i32,), batch),
+            ("lse", self.lse, self.lse_map, (f32,), rows),
+            ("sinks", self.sinks, self.sinks_map, (f32, f16, bf16), rows),
         ):
             if (memory, map_) == (None, None):
                 continue
             if memory is None or map_ is None or memory_of(memory).element_type not in kinds:
                 listed = ", ".join(map(str, kinds))
                 raise VerifyException(f"expected {name} in memory of {listed} with a map of the loops that index it")
-            loops = loops_of(map_.data)
-            if name == "lse" and sorted(loops) != [*every, *of_tile]:
-                raise VerifyException(f"expected lse to be indexed by all loops of the batch and m, got {list(loops)}")
-            if len(set(loops)) != len(loops) or not set(loops) <= {*every, *of_tile}:
-                raise VerifyException(f"expected {name} to be indexed by loops of the batch and m, got {list(loops)}")
+            loops, every = loops_of(map_.data), "all loops" if name == "lse" else "loops"
+            fits = sorted(loops) == along if name == "lse" else len(set(loops)) == len(loops) and {*loops} <= {*along}
+            if not fits or map_.data.num_dims != count:
+                of_rows = " and m" if along is rows else ""
+                raise VerifyException(
+                    f"expected {name} to be indexed by {every} of the batch{of_rows}, got {map_.data}"
+                )
+            if along is batch:
+                self.sizes.add(name, memory, loops)
 
     def _verify_types(self) -> None:
         kinds = [memory_of(value).element_type for value in self.matrices]

@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 from xdsl.context import Context
 from xdsl.dialects.builtin import MemRefType, ModuleOp, UnitAttr, bf16, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
@@ -36,7 +36,7 @@ from .element_regions import map_of, region_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
 from .read_attention import PackHeads, SplitValues, ValuesOfKeys
-from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, masked, scaled
+from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, loop_order, masked, scaled
 
 # `warp-fuse-attention`: two products with a softmax between them become one `warp.attention`.
 #
@@ -94,12 +94,13 @@ class AttentionMatch:
         element, nothing = _without_empty_rows(element)
         self.zero_rows = nothing is not None
         if not any(element.leaves("product")) or not (
-            self._is_exponential(element) or self._quotient(element) is not None
+            element.is_op(*EXPONENTIALS) or self._quotient(element) is not None
         ):
             decline("")
         self.v = self.reader.source(v, names_of(of_v, names), values, widened=tf32)
         self.o = values.outputs[0], names_of(of_o, names)
         self.result: tuple[ElementExpression, ElementExpression] | None = None
+        """The element that is stored, and that of the product of P and V, where the first is a function of it."""
         if not self.reader.starts_from(values, 0.0):
             decline("its result does not start from zero")
         if self._quotient(element) is None:
@@ -119,12 +120,6 @@ class AttentionMatch:
             decline("its rows are 0 where something other than the largest score is minus infinity")
         self._read_factors()
         self.lse = self._logarithm(exponential, total)
-        rest = self.scores.rest
-        self.score_operands, self.result_operands = _operands(rest, None), self._operands_behind()
-
-    @staticmethod
-    def _is_exponential(element: ElementExpression) -> bool:
-        return element.is_op(*EXPONENTIALS)
 
     def _quotient(self, element: ElementExpression) -> tuple[ElementExpression, ElementExpression] | None:
         """E and L of E / L, or of E * (1 / L)."""
@@ -278,12 +273,12 @@ class AttentionMatch:
         Raises:
             NotFusedError: if that would change another result, or there is no such attention.
         """
-        read = {root(value) for value, _ in (self.q, self.k, self.v)}
-        read |= {root(value) for value in (*self.score_operands.values(), *self.result_operands.values())}
-        lengths = self.scores.keys.lengths
-        read |= {root(lengths.value)} if lengths is not None and lengths.value is not None else set()
-        read |= {root(self.sinks[0])} if self.sinks is not None else set()
-        read |= {root(side.value) for side in self.scores.keys.documents if side.value is not None}
+        order = loop_order(self.batch)
+        keys, (product,) = self.scores.keys.placed(order), self.scores.rest.leaves("product")
+        score, through = (self.scores.rest, product), self.result or (product, product)
+        placed = filter(None, (self.q, self.k, self.v, keys.lengths, self.sinks, *keys.documents))
+        read = {root(value) for value, _ in placed}
+        read |= {root(value) for pair in (score, through) for value in _operands(*pair).values()}
         used = frozenset({*self.reader.used, self.values, self.last})
         results, last = [self.o[0]], self.last
         if self.lse is not None:
@@ -295,50 +290,44 @@ class AttentionMatch:
             decline("others use its result before it is divided")
         if root(self.o[0]) in read:
             decline("its result is where Q, K or V is")
-        replacement.replace(self._attention)
 
-    def _attention(self) -> AttentionOp:
-        """Builds the `warp.attention`."""
-        loops = (*range(self.batch), QUERY, KEY, DEPTH, COLUMN)
-        order: dict[Name, int] = {name: i for i, name in enumerate(loops)}
-        matrices, plain = (self.q, self.k, self.v, self.o), self.scores.rest.kind == "product"
-        (product,) = self.scores.rest.leaves("product")
-        types = {product: f32, **{leaf: element_type(value) for leaf, value in self.score_operands.items()}}
-        inputs = [(value, map_of(leaf.place, order)) for leaf, value in self.score_operands.items()]
-        score = None if plain else PointwiseOp(inputs, region_of([self.scores.rest], types, indices=order))
-        if score is not None:
-            score.function.name_hint = "score"
-        through = self._through(order)
-        made = AttentionOp(
-            [value for value, _ in matrices],
-            [map_of(at, order) for _, at in matrices],
-            scale=self.scores.scale,
-            keys=self.scores.keys.placed(order),
-            scores=None if score is None else score.function,
-            through=None if through is None else through.function,
-            lse=None if self.lse is None else (self.lse[1], map_of(self.lse[2], order)),
-            sinks=None if self.sinks is None else (self.sinks[0], map_of(self.sinks[1], order)),
-        )
-        made.zero_rows = UnitAttr() if self.zero_rows else None
-        return made
+        def made() -> AttentionOp:
+            matrices = (self.q, self.k, self.v, self.o)
+            op = AttentionOp(
+                [value for value, _ in matrices],
+                [map_of(at, order) for _, at in matrices],
+                scale=self.scores.scale,
+                keys=keys,
+                scores=self._function("score", *score, order),
+                through=self._function("result", *through, order, element_type(self.o[0])),
+                lse=None if self.lse is None else (self.lse[1], map_of(self.lse[2], order)),
+                sinks=None if self.sinks is None else (self.sinks[0], map_of(self.sinks[1], order)),
+            )
+            op.zero_rows = UnitAttr() if self.zero_rows else None
+            return op
 
-    def _operands_behind(self) -> dict[ElementExpression, SSAValue]:
-        """The operands by which results are scaled."""
-        return {} if self.result is None else _operands(*self.result)
+        replacement.replace(made)
 
-    def _through(self, order: Mapping[Name, int]) -> PointwiseOp | None:
-        """The function of results that scales them, if one does."""
-        if self.result is None or self.result[0] == self.result[1]:
+    @staticmethod
+    def _function(
+        name: str,
+        element: ElementExpression,
+        taken: ElementExpression,
+        order: Mapping[Name, int],
+        stored: Attribute = f32,
+    ) -> SSAValue | None:
+        """The function that makes an element of the one that is taken; None where they are the same."""
+        if element == taken:
             return None
-        result, element = self.result
-        types = {element: f32, **{leaf: element_type(value) for leaf, value in self.result_operands.items()}}
-        inputs = [(value, map_of(leaf.place, order)) for leaf, value in self.result_operands.items()]
-        made = PointwiseOp(inputs, region_of([result], types, [element_type(self.o[0])]))
-        made.function.name_hint = "result"
-        return made
+        operands = _operands(element, taken)
+        types = {taken: f32, **{leaf: element_type(value) for leaf, value in operands.items()}}
+        inputs = [(value, map_of(leaf.place, order)) for leaf, value in operands.items()]
+        function = PointwiseOp(inputs, region_of([element], types, [stored], indices=order)).function
+        function.name_hint = name
+        return function
 
 
-def _operands(element: ElementExpression, inner: ElementExpression | None) -> dict[ElementExpression, SSAValue]:
+def _operands(element: ElementExpression, inner: ElementExpression) -> dict[ElementExpression, SSAValue]:
     """The memory and scalars that an element is computed from, without those of `inner`."""
     if element == inner:
         return {}

@@ -20,7 +20,7 @@ from .element_regions import map_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
 from .product import padded
-from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, masked, scaled
+from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, loop_order, masked, scaled
 
 # As of attention, what counts is what the elements of a factor are, as expressions. With S a product of Q and K, X its
 # scores, scaled and masked, dP a product of dO and V, lse and delta memory with a number for each query::
@@ -214,7 +214,7 @@ def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
     matches = sorted(matches, key=lambda match: match.name)
     softmax, written = matches[0].softmax, [match.result for match in matches]
     inputs = [softmax.q, softmax.k, slope.v, slope.do, softmax.lse, slope.delta, *softmax.mask]
-    order: dict[Name, int] = {name: i for i, name in enumerate((*range(matches[0].batch), QUERY, KEY, DEPTH, COLUMN))}
+    order = loop_order(matches[0].batch)
     keys = softmax.keys.placed(order)
 
     def made() -> AttentionGradientOp:

@@ -19,6 +19,11 @@ QUERY, KEY, DEPTH, COLUMN = "m", "n", "d", "e"
 """The names of loops; those of the batch are numbers."""
 
 
+def loop_order(batch: int) -> dict[Name, int]:
+    """The numbers of loops behind so many of a batch."""
+    return {name: i for i, name in enumerate((*range(batch), QUERY, KEY, DEPTH, COLUMN))}
+
+
 class KeyRange(NamedTuple):
     """The range of keys of query m: from m - window to m + diagonal, below the sequence's length, and of the same
     document. Each limit is optional."""

@@ -175,7 +175,7 @@ func.func @lengths(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x1
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// expected-error @+2 {{warp.attention: expected lengths in memory of i32 with a map of the loops that index them}}
+// expected-error @+2 {{warp.attention: expected lengths in memory of i32 with a map of the loops that index it}}
 func.func @no_map(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>, %l: memref<i32>) {
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16> lengths %l : memref<i32>
   return
@@ -188,7 +188,7 @@ func.func @no_map(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16
 #v = affine_map<(b, m, n, d, e) -> (b, n, e)>
 #o = affine_map<(b, m, n, d, e) -> (b, m, e)>
 
-// expected-error @+2 {{warp.attention: expected sinks to be indexed by loops of the batch and m, got [2]}}
+// expected-error @+2 {{warp.attention: expected sinks to be indexed by loops of the batch and m, got (d0, d1, d2, d3, d4) -> (d2)}}
 func.func @sinks(%q: memref<2x32x64xf16>, %k: memref<2x48x64xf16>, %v: memref<2x48x16xf16>, %o: memref<2x32x16xf16>, %s: memref<48xf32>) {
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o], sinks_map = affine_map<(b, m, n, d, e) -> (n)>} : memref<2x32x64xf16>, memref<2x48x64xf16>, memref<2x48x16xf16>, memref<2x32x16xf16> sinks %s : memref<48xf32>
   return

@@ -38,7 +38,7 @@ func.func @halves(%q: memref<8x16xf16>, %r: memref<8xf16>) {
 #q = affine_map<(m, n, d, e) -> (m, d)>
 #k = affine_map<(m, n, d, e) -> (n, d)>
 
-// expected-error @+2 {{warp.attention: expected lse to be indexed by all loops of the batch and m, got [1]}}
+// expected-error @+2 {{warp.attention: expected lse to be indexed by all loops of the batch and m, got (d0, d1, d2, d3) -> (d1)}}
 func.func @keys(%q: memref<8x16xf16>, %r: memref<8xf32>) {
   warp.attention %q, %q, %q into %q {scale = 0.5 : f32, lse_map = affine_map<(m, n, d, e) -> (n)>, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16> lse %r : memref<8xf32>
   return
