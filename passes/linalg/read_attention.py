@@ -18,7 +18,7 @@ from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attention import HALVES, INPUTS, ROWS, AttentionGradientOp, AttentionOp, D, E, M, N
-from ...dialect.warp.attributes import element_row, in_place_of, memory_of
+from ...dialect.warp.attributes import element_name, in_place_of, memory_of
 from ...dialect.warp.elements import IndexOp, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
@@ -205,8 +205,7 @@ def _product(
 ) -> Product:  # fmt: skip
     """A product of an attention over these loops, m, n and k the last, of which the sums start from zero."""
     half = memory_of(op.v).element_type
-    row = element_row(half)
-    names = [row.name if row is not None else str(half)] * 2
+    names = [element_name(half) or str(half)] * 2
     maps = [map_along(len(loops), map(loops.index, along)) for _, along in (a, b, to)]
     made = MatmulOp(a[0], b[0], to[0], names, init=FloatAttr(0.0, f32), maps=maps, through=through)
     made.location = op.location
