@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.dialects import arith
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, i32, i64
-from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.irdl import (
     irdl_op_definition,
@@ -17,7 +15,7 @@ from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.affine import FIXED, loops_of
-from .attributes import element_row
+from .attributes import element_row, is_memory
 from .elements import LoopSizes, element_type, shape_of, verify_along, verify_elements
 from .op_shapes import SEGMENTS, WarpOp
 
@@ -25,14 +23,6 @@ from .op_shapes import SEGMENTS, WarpOp
 def apart(parts: int) -> AffineMap:
     """The map of sums of rows that are so many apart."""
     return AffineMap(2, 0, (AffineDimExpr(0) % parts, AffineDimExpr(1)))
-
-
-def _is_only_compared(value: SSAValue) -> bool:
-    users = [use.operation for use in value.uses]
-    return all(
-        isinstance(op, arith.CmpiOp) or (isinstance(op, arith.SelectOp) and _is_only_compared(op.result))
-        for op in users
-    )
 
 
 @irdl_op_definition
@@ -57,8 +47,8 @@ class RowsOp(WarpOp):
 
     Of two loops, an output may have sums of elements of rows that are a number apart, `(m, n) -> (m mod 96, n)`,
     from zero. Inputs are numbers, or memory that is indexed by any loops. The arguments of the region are one element
-    of each input, of integers of 64 bits the low word, or the nearest integer of 32 bits if it is only compared; it
-    yields one element of each output, for integers of 64 bits one of 32, and computes floats in f32 or f64.
+    of each input, for integers of 64 bits in memory that, or the nearest of 32 bits; it yields one element of each
+    output, for integers of 64 bits one of 32, and computes floats in f32 or f64.
     `warp.index` is the index along a loop.
     """
 
@@ -92,10 +82,6 @@ class RowsOp(WarpOp):
         """Whether an output has one element for each row."""
         return len(self.written[output].results) < self.loops
 
-    def reads_nearest(self, number: int) -> bool:
-        """Whether an input has integers of 64 bits that are only compared."""
-        return element_type(self.inputs[number]) == i64 and _is_only_compared(self.body.block.args[number])
-
     def is_summed(self, output: int) -> bool:
         """Whether an output has sums of elements of several rows."""
         return FIXED in loops_of(self.written[output])
@@ -119,8 +105,13 @@ class RowsOp(WarpOp):
             sizes.add(name, value, loops_of(map_))
         if not any(every[-1] in loops_of(map_) for map_ in self.maps):
             raise VerifyException(f"expected an input that is indexed by d{every[-1]}")
-        kinds = [i32 if (kind := element_type(value)) == i64 else kind for value in values]
+        taken = [argument.type for argument in self.body.block.args[:count]]
+        kinds = list(map(element_type, values))
         for number, kind in enumerate(kinds):
+            if kind == i64:
+                nearest = number >= count or (taken[number : number + 1] == [i32] and is_memory(values[number].type))
+                kinds[number] = i32 if nearest else i64
+                continue
             row = element_row(kind)
             if row is None or row.bits not in (8, 16, 32) or (number >= count and not row.is_float and kind != i32):
                 raise VerifyException(f"expected elements of f16, bf16 or f32, got {kind}")

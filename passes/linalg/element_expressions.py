@@ -23,6 +23,8 @@ from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.fragments import IDENTITIES, Kind
 from . import contraction
+from .elementwise import EVERYTHING, LIMIT, Bounds, bounds_after
+from .elementwise import is_wide as is_long
 from .operand import SIZE_LIMIT, root, users_of
 
 # What an element of memory is, as an expression of elements that were there before: through every operation of
@@ -65,7 +67,7 @@ class ElementExpression:
     `kind` is "op" (`name`, with its properties), "constant" (`number`), "outside" (`value`), "index" (of the loop
     `name`), "load" (from `value` at `place`), "reduce" (by `name`, one of `REDUCTIONS`, of its only operand over the
     reader's loop), or "product" (the element at `place` of what `product` makes). A load of an integer of 64 bits that
-    is compared is `NEAREST`. `op` is an operation for it. `type` is what an `arith.truncf` rounds to, f64 of what is
+    is only compared is `NEAREST`. `op` is an operation for it. `type` is what an `arith.truncf` rounds to, f64 of what is
     computed in it, or that of a constant integer.
     """
 
@@ -108,6 +110,18 @@ class ElementExpression:
         if self.kind in ("load", "outside"):
             return self.value is not None and element_type(self.value) == f64
         return self.type == f64
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """Of an index, or of an integer of 64 bits."""
+        if self.kind == "index":
+            return 0, SIZE_LIMIT
+        if self.name == NEAREST:
+            return -LIMIT, LIMIT - 1
+        if self.op is None or self.kind == "reduce":
+            return EVERYTHING
+        pairs = zip(self.op.operands, self.operands, strict=False)
+        return bounds_after(self.op, {value: operand.bounds for value, operand in pairs if is_long(value.type)})
 
     def is_op(self, *names: str) -> bool:
         """Whether it is one of these operations."""
@@ -191,17 +205,11 @@ def _as_nearest(x: ElementExpression) -> ElementExpression:
     return replace(x, operands=(x.operands[0], *map(_as_nearest, x.operands[1:]))) if x.is_op("arith.select") else x
 
 
-def _are_counted(op: Operation, numbers: Sequence[ElementExpression]) -> bool:
-    """Whether 32 bits hold the integers of 64 that an operation takes: those of memory where they are compared with
-    what is no other one, and any where they are not extended and become floats."""
-    wide = [x for x, operand in zip(numbers, op.operands, strict=True) if operand.type == i64]
-    own = [x for x in wide if x.leaves("load") and not x.is_op("arith.extsi", "arith.extui")]
-    if isinstance(op, arith.SIToFPOp | arith.UIToFPOp):
-        own += [x for x in wide if x.leaves("outside") and not x.is_op("arith.extsi", "arith.extui")]
-        return not own
-    if isinstance(op, arith.CmpiOp) and any(x.kind == "constant" and abs(x.number or 0) >= SIZE_LIMIT for x in wide):
-        return False
-    return isinstance(op, arith.SelectOp) or len(own) < 2
+def _compared(operands: tuple[ElementExpression, ...]) -> tuple[ElementExpression, ...]:
+    """What integers of 64 bits are compared as: the nearest of 32, where the other is below a limit."""
+    low, high = zip(*(x.bounds for x in operands), strict=True)
+    small = [least >= -SIZE_LIMIT and most <= SIZE_LIMIT for least, most in zip(low, high, strict=True)]
+    return tuple(map(_as_nearest, operands)) if any(small) else operands
 
 
 def _constant(number: float | int, op: Operation) -> ElementExpression:
@@ -297,10 +305,8 @@ class ElementReader:
             return operands[0].operands[0]
         if isinstance(owner, arith.TruncFOp):
             return operands[0].narrowed(kind) if operands[0].is_wide else operands[0].rounded(kind)
-        if not _are_counted(owner, operands):
-            return None
         if isinstance(owner, arith.CmpiOp) and owner.lhs.type == i64:
-            operands = tuple(map(_as_nearest, operands))
+            operands = _compared(operands)
         if isinstance(owner, arith.CmpfOp):
             operands = _as_narrow(operands)
         properties = tuple(sorted((name, str(v)) for name, v in owner.properties.items() if name != "fastmath"))

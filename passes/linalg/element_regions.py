@@ -12,7 +12,6 @@ from xdsl.dialects.builtin import (
     Float8E5M2Type,
     Float16Type,
     FloatAttr,
-    IndexType,
     IntegerAttr,
     IntegerType,
     f32,
@@ -29,6 +28,8 @@ from ...dialect.warp.elements import IndexOp as ElementIndexOp
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.fragments import Kind, ReduceOp
 from .element_expressions import ROUNDED, ElementExpression, Name, Subscripts, decline
+from .elementwise import CASTS, fits
+from .elementwise import is_wide as is_long
 
 
 def map_of(place: Subscripts, order: Mapping[Name, int]) -> AffineMap:
@@ -116,31 +117,46 @@ class ElementBuilder(NamedTuple):
         op = expression.op
         if op is None:
             decline(f"it depends on a {expression.kind} from outside")
-        if expression.is_op("arith.index_cast", "arith.trunci", "arith.extsi"):
-            before, after = (computed_as(value.type) for value in (op.operands[0], op.results[0]))
-            if before == after:
-                word = self.built(expression.operands[0])
-                if not (expression.is_op("arith.trunci") and expression.leaves("load")):
-                    return word
-                # A number that is only compared is read as the nearest one (`warp.rows`), and not as its low word.
-                self.block.add_ops([every := arith.ConstantOp(IntegerAttr(-1, i32)), low := arith.AndIOp(word, every)])
-                return low.result
         operands = [self.built(operand) for operand in expression.operands]
+        if any(is_long(value.type) for value in (*op.operands, *op.results)):
+            return self._built_long(op, expression, operands)
         properties = dict(op.properties)
         if isinstance(op, arith.ConstantOp):
             properties["value"] = _number_of(op, expression)
         types = [f64 if expression.is_wide else computed_as(result.type) for result in op.results]
-        made = type(op).create(operands=operands, result_types=types, properties=properties)
-        self.block.add_op(made)
-        return made.results[0]
+        return self._added(type(op).create(operands=operands, result_types=types, properties=properties))
+
+    def _built_long(self, op: Operation, expression: ElementExpression, operands: Sequence[SSAValue]) -> SSAValue:
+        """An operation on integers of 64 bits, or on indices: on 32 bits where these hold its numbers."""
+        taken, result = expression.operands, op.results[0].type
+        bounds = [one.bounds for one, value in zip(taken, op.operands, strict=True) if is_long(value.type)]
+        bounds += [expression.bounds] if is_long(result) else []
+        short = all(map(fits, bounds)) and not (isinstance(op, arith.UIToFPOp) and bounds[0][0] < 0)
+        kind = f64 if expression.is_wide else computed_as(result, i32 if short else i64)
+        if isinstance(op, arith.ConstantOp) and isa(kind, IntegerType):
+            return self._added(arith.ConstantOp(IntegerAttr(int(expression.number or 0), kind)))
+        if isinstance(op, (*CASTS, arith.ExtUIOp)):
+            return self._cast(operands[0], kind, arith.ExtUIOp if isinstance(op, arith.ExtUIOp) else arith.ExtSIOp)
+        pairs = zip(operands, op.operands, strict=True)
+        own = [value if short or not is_long(of.type) else self._cast(value, i64) for value, of in pairs]
+        return self._added(type(op).create(operands=own, result_types=[kind], properties=dict(op.properties)))
+
+    def _cast(self, value: SSAValue, kind: Attribute, wider: type[Operation] = arith.ExtSIOp) -> SSAValue:
+        """An integer as one of another type."""
+        before, after = (isa(k, IntegerType) and k.bitwidth for k in (value.type, kind))
+        if before == after:
+            return value
+        cast = wider if before < after else arith.TruncIOp
+        return self._added(cast.create(operands=[value], result_types=[kind]))
+
+    def _added(self, op: Operation) -> SSAValue:
+        self.block.add_op(op)
+        return op.results[0]
 
 
-def computed_as(kind: Attribute) -> Attribute:
-    """The type in which expressions compute: f32, i32, or a narrower integer. Integers of 64 bits count elements, and
-    are read as their low words."""
-    if isinstance(kind, IndexType) or kind == IntegerType(64):
-        return i32
-    return kind if isa(kind, IntegerType) else f32
+def computed_as(kind: Attribute, long: Attribute = i32) -> Attribute:
+    """The type in which expressions compute: f32, or an integer, `long` for indices and those of 64 bits."""
+    return long if is_long(kind) else kind if isa(kind, IntegerType) else f32
 
 
 def _number_of(op: arith.ConstantOp, expression: ElementExpression) -> FloatAttr | IntegerAttr:
@@ -148,9 +164,5 @@ def _number_of(op: arith.ConstantOp, expression: ElementExpression) -> FloatAttr
     if isinstance(value, FloatAttr) and number is not None:
         return FloatAttr(number, f64 if expression.is_wide else f32)
     if isinstance(value, IntegerAttr):
-        kind = computed_as(value.type)
-        kind = kind if isa(kind, IntegerType) else i32
-        if abs(value.value.data) >> kind.bitwidth:
-            decline(f"the constant {value.value.data} takes more than {kind.bitwidth} bits")
-        return IntegerAttr(value.value.data, kind)
+        return IntegerAttr(value.value.data, value.type)
     decline("it depends on a constant of several values")

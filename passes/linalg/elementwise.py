@@ -83,8 +83,8 @@ def objection(nest: Nest, is_wide: Callable[[Attribute], bool] = is_wide) -> str
         if isinstance(op, arith.IndexCastOp) and is_wide(op.result.type) and not is_wide(op.input.type):
             bounds_of[op.result] = -LIMIT, LIMIT - 1
         elif any(is_wide(value.type) for value in op.results):
-            bounds_of[op.results[0]] = bounds = _bounds(op, bounds_of)
-            if not _fits(bounds):
+            bounds_of[op.results[0]] = bounds = bounds_after(op, bounds_of)
+            if not fits(bounds):
                 return f"{op.name} of indices may pass {BITS} bits"
         elif isinstance(op, arith.UIToFPOp) and is_wide(op.input.type) and _of(op.input, bounds_of)[0] < 0:
             return f"{op.name} of an index that may be negative"
@@ -103,12 +103,12 @@ def _of(value: SSAValue, bounds_of: Mapping[SSAValue, Bounds]) -> Bounds:
     return EVERYTHING
 
 
-def _fits(bounds: Bounds) -> bool:
+def fits(bounds: Bounds) -> bool:
     """Whether 32 bits hold a number, with its sign."""
     return bounds[0] >= -LIMIT and bounds[1] < LIMIT
 
 
-def _bounds(op: Operation, bounds_of: Mapping[SSAValue, Bounds]) -> Bounds:
+def bounds_after(op: Operation, bounds_of: Mapping[SSAValue, Bounds]) -> Bounds:
     """The bounds of an operation's result."""
     bounds = [_of(value, bounds_of) for value in op.operands]
     if isinstance(op, arith.ConstantOp | arith.SelectOp):
@@ -119,7 +119,9 @@ def _bounds(op: Operation, bounds_of: Mapping[SSAValue, Bounds]) -> Bounds:
     if (compute := _ARITHMETIC.get(type(op))) is not None and EVERYTHING not in bounds:
         ends = [compute(a, b) for a, b in product(*bounds)]
         return min(ends), max(ends)
-    if not all(map(_fits, bounds)):
+    if isinstance(op, arith.ExtUIOp) and isinstance(op.input.type, IntegerType):
+        return 0, (1 << op.input.type.bitwidth) - 1
+    if not all(map(fits, bounds)):
         return EVERYTHING
     if all(low >= 0 for low, _ in bounds) and isinstance(op, (*_QUOTIENTS, *_REMAINDERS, *_UNSIGNED)):
         return 0, bounds[1][1] - 1 if isinstance(op, _REMAINDERS) else max(high for _, high in bounds)

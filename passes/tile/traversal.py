@@ -28,11 +28,11 @@ from ...dialect.warp.attributes import FragmentType, Memory, element_row, memory
 from ...dialect.warp.fragments import ConvertLayoutOp, column_of
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
-from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.synchronisation import CLUSTER_SIZE, LEAST_CTAS
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg import operand as extents
+from ..linalg.element_expressions import NEAREST
 from ..linalg.operand import VectorOperand, collapsed
 from ..patterns import Index, IndexBuilder
 from .fragment_math import integer, mapped
@@ -44,16 +44,21 @@ ACCESS_BITS = 128
 SIGN_BIT = 31
 """Of a word."""
 
+LOW, HIGH = "low", "high"
+"""Words of integers of 64 bits."""
+
 
 class TraversedMemory(NamedTuple):
     """Memory as the loops of an operation traverse it. `loops` has the loop of each dimension, -1 if its index is
-    always 0. `kind` is its type with the dimensions of each of the `groups` merged."""
+    always 0. `kind` is its type with the dimensions of each of the `groups` merged. Of integers of 64 bits one `word` is
+    read, or the `NEAREST` of 32."""
 
     value: SSAValue
     kind: Memory
     loops: tuple[int, ...]
     groups: tuple[tuple[int, ...], ...]
     divisor: int
+    word: str = LOW
 
     @staticmethod
     def of(value: SSAValue, loops: Sequence[int]) -> TraversedMemory:
@@ -112,14 +117,14 @@ class TraversedMemory(NamedTuple):
         """This memory with two loops, this and the next, as one."""
         renamed = tuple(other - (other > loop) for other in self.loops)
         if loop not in self.loops:
-            return TraversedMemory(self.value, self.kind, renamed, self.groups, self.divisor)
+            return self._replace(loops=renamed)
         at, shape, strides = self.loops.index(loop), list(self.kind.get_shape()), list(strides_of(self.kind) or ())
         shape[at : at + 2], strides[at : at + 2] = [shape[at] * shape[at + 1]], [strides[at + 1]]
         plain = isinstance(self.kind.layout, NoneAttr)
         layout = NoneAttr() if plain else StridedLayoutAttr(strides, self.kind.get_offset())
         kind = MemRefType(self.kind.element_type, shape, layout, self.kind.memory_space)
         groups = (*self.groups[:at], self.groups[at] + self.groups[at + 1], *self.groups[at + 2 :])
-        return TraversedMemory(self.value, kind, renamed[:at] + renamed[at + 1 :], groups, self.divisor)
+        return self._replace(kind=kind, loops=renamed[:at] + renamed[at + 1 :], groups=groups)
 
 
 def operand_of(name: str, value: SSAValue, place: TraversedMemory | None, outliner: Outliner) -> VectorOperand:
@@ -261,9 +266,8 @@ class TraversalKernel:
         self.outputs = [self.view(place) for place in traversal.outputs]
         words = {i: place for i, place in enumerate(traversal.outputs) if place.kind.element_type == i64}
         self.high_words = {i: self.view(place, high=True) for i, place in words.items()}
-        rows = traversal.op
-        nearest = [i for i in traversal.inputs if isinstance(rows, RowsOp) and rows.reads_nearest(i)]
-        self.compared = {i: self.view(traversal.inputs[i], high=True) for i in nearest}
+        read = traversal.inputs.items()
+        self.compared = {i: self.view(place, high=True) for i, place in read if place.word == NEAREST}
 
     def load(
         self, index: IndexBuilder, number: int, view: SSAValue, at: Index, *, column: bool = False,
@@ -327,6 +331,7 @@ class TraversalKernel:
         )
         others = [0 if loop < 0 else self.at[loop] for i, loop in enumerate(place.loops) if i not in (rows, columns)]
         memory = self.arguments[place.value]
+        high = high or place.word == HIGH
         matrix = self.index.insert(MatrixOp(memory, self.index.values(others), rows, columns, high=high)).matrix
         matrix.name_hint = memory.name_hint
         return matrix
