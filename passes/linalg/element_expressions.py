@@ -66,9 +66,9 @@ class ElementExpression:
 
     `kind` is "op" (`name`, with its properties), "constant" (`number`), "outside" (`value`), "index" (of the loop
     `name`), "load" (from `value` at `place`), "reduce" (by `name`, one of `REDUCTIONS`, of its only operand over the
-    reader's loop), or "product" (the element at `place` of what `product` makes). A load of an integer of 64 bits that
-    is only compared is `NEAREST`. `op` is an operation for it. `type` is what an `arith.truncf` rounds to, f64 of what is
-    computed in it, or that of a constant integer.
+    reader's loop), or "product" (the element at `place` of what `product` makes). A load of an integer of 64 bits
+    that is compared is `NEAREST`. `op` is an operation for it. `type` is what an `arith.truncf` rounds to, f64 of what
+    is computed in it, or that of a constant integer.
     """
 
     kind: str

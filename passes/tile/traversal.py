@@ -50,8 +50,8 @@ LOW, HIGH = "low", "high"
 
 class TraversedMemory(NamedTuple):
     """Memory as the loops of an operation traverse it. `loops` has the loop of each dimension, -1 if its index is
-    always 0. `kind` is its type with the dimensions of each of the `groups` merged. Of integers of 64 bits one `word` is
-    read, or the `NEAREST` of 32."""
+    always 0. `kind` is its type with the dimensions of each of the `groups` merged. Of integers of 64 bits one
+    `word` is read, or the `NEAREST` of 32."""
 
     value: SSAValue
     kind: Memory

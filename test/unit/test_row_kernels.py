@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -369,22 +369,36 @@ def test_rows_are_divided_by_numbers_whose_reciprocal_is_infinite(largest: float
     np.testing.assert_array_equal(y, (wide / np.abs(wide).max(1, keepdims=True)).astype(np.float16))
 
 
-LARGE = (5, 5 + 2**32, 7, -100, -101, -(2**40), 2**40, 2**31, -(2**31) - 1, -1, 2**32 - 1, 2, 2**63 - 1, -(2**63))
+LARGE = np.array((5, 4 + 2**32, 5 + 2**32, 7, -100, -101, -(2**40), 2**40, 2**31, -(2**31) - 1, -1, 2**32 - 1, 2,
+                  2**63 - 1, -(2**63)))  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("predicate", "number"),
-    [("eq", 5), ("ne", -1), ("sgt", 7), ("slt", -100), ("sle", 2**31 - 2), ("sge", 2**40), ("ult", 3), ("uge", 9)],
-)
-def test_integers_of_64_bits_are_compared_with_all_of_their_bits(predicate: str, number: int) -> None:
-    text = f"""func.func @f(%x: memref<37x100xf32>, %l: memref<37xi64>, %y: memref<37xf32>) {{
+ORDER = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+def compared(predicate: str, one: Any, other: Any) -> Any:
+    """What `arith.cmpi` of integers of 64 bits is."""
+    kind = np.uint64 if predicate[0] == "u" else np.int64
+    return ORDER[predicate[-2:]](np.asarray(one, np.int64).astype(kind), np.asarray(other, np.int64).astype(kind))
+
+
+def check_chosen(body: str, chosen: Callable[[Any], Any], number: int = 0) -> None:
+    """That a kernel of one launch sums the elements of rows where `%is`, which `body` makes of the integers `%label`
+    and `%s`, of 64 bits."""
+    text = f"""func.func @f(%x: memref<37x100xf32>, %l: memref<37xi64>, %y: memref<37xf32>, %s: i64) {{
   linalg.generic {{indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m)>, affine_map<(m, n) -> (m)>],
                   iterator_types = ["parallel", "reduction"]}}
       ins(%x, %l : memref<37x100xf32>, memref<37xi64>) outs(%y : memref<37xf32>) {{
   ^bb0(%a: f32, %label: i64, %old: f32):
-    %number = arith.constant {number} : i64
     %zero = arith.constant 0.0 : f32
-    %is = arith.cmpi {predicate}, %label, %number : i64
+    {body}
     %kept = arith.select %is, %a, %zero : f32
     %sum = arith.addf %kept, %old : f32
     linalg.yield %sum : f32
@@ -392,43 +406,79 @@ def test_integers_of_64_bits_are_compared_with_all_of_their_bits(predicate: str,
   return
 }}"""
     random = np.random.default_rng()
-    x, labels = random.standard_normal((37, 100)).astype(np.float32), random.choice(np.array(LARGE), 37)
+    x, labels = random.standard_normal((37, 100)).astype(np.float32), np.resize(random.permutation(LARGE), 37)
     kernel, y = compile(text, "sm_90a", cache=False), np.zeros(37, np.float32)
-    kernel(x, labels, y, device="interp", checks="all")
-    one, other = (labels.astype(np.uint64), np.uint64(number)) if predicate[0] == "u" else (labels, np.int64(number))
-    ufuncs = {
-        "eq": "equal",
-        "ne": "not_equal",
-        "lt": "less",
-        "le": "less_equal",
-        "gt": "greater",
-        "ge": "greater_equal",
-    }
-    chosen = getattr(np, ufuncs[predicate[-2:]])(one, other)
-    terms = np.where(chosen[:, None], x, 0).astype(np.float64)
+    assert len(kernel.launches) == 1
+    kernel(x, labels, y, number, device="interp", checks="all")
+    is_ = chosen(labels)
+    terms = np.where(is_ if is_.ndim == 2 else is_[:, None], x, 0).astype(np.float64)
     assert np.all(np.abs(y - terms.sum(1)) <= 100 * 2.0**-24 * np.abs(terms).sum(1))
+
+
+@pytest.mark.parametrize(
+    ("predicate", "number"),
+    [("eq", 5), ("ne", -1), ("sgt", 7), ("slt", -100), ("sle", 2**31 - 2), ("sge", 2**40), ("ult", 3), ("uge", 9)],
+)
+def test_integers_of_64_bits_are_compared_with_all_of_their_bits(predicate: str, number: int) -> None:
+    compare = f"%is = arith.cmpi {predicate}, %label, %c : i64"
+    check_chosen(f"%c = arith.constant {number} : i64\n{compare}", lambda x: compared(predicate, x, number))
+    check_chosen(compare.replace("%c", "%s"), lambda x: compared(predicate, x, number), number)
 
 
 def test_a_low_word_is_compared_as_it_is() -> None:
-    text = """func.func @f(%x: memref<37x100xf32>, %l: memref<37xi64>, %y: memref<37xf32>) {
-  linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m)>, affine_map<(m, n) -> (m)>],
-                  iterator_types = ["parallel", "reduction"]}
-      ins(%x, %l : memref<37x100xf32>, memref<37xi64>) outs(%y : memref<37xf32>) {
-  ^bb0(%a: f32, %label: i64, %old: f32):
-    %number = arith.constant 5 : i32
-    %zero = arith.constant 0.0 : f32
+    """Beside all bits, too."""
+    low = """%five = arith.constant 5 : i32
     %low = arith.trunci %label : i64 to i32
-    %is = arith.cmpi eq, %low, %number : i32
-    %kept = arith.select %is, %a, %zero : f32
-    %sum = arith.addf %kept, %old : f32
-    linalg.yield %sum : f32
-  }
-  return
-}"""
-    random = np.random.default_rng()
-    x, labels = random.standard_normal((37, 100)).astype(np.float32), random.choice(np.array(LARGE), 37)
-    kernel, y = compile(text, "sm_90a", cache=False), np.zeros(37, np.float32)
-    assert len(kernel.launches) == 1
-    kernel(x, labels, y, device="interp", checks="all")
-    terms = np.where((labels.astype(np.int32) == 5)[:, None], x, 0).astype(np.float64)
-    assert np.all(np.abs(y - terms.sum(1)) <= 100 * 2.0**-24 * np.abs(terms).sum(1))
+    %is = arith.cmpi eq, %low, %five : i32"""
+    check_chosen(low, lambda x: x.astype(np.int32) == 5)
+    both = """%wide = arith.constant 5 : i64
+    %all = arith.cmpi eq, %label, %wide : i64
+    %is = arith.xori %same, %all : i1"""
+    check_chosen(low.replace("%is", "%same") + both, lambda x: (x.astype(np.int32) == 5) ^ (x == 5))
+
+
+COMPUTED: dict[str, Callable[[Any, Any], Any]] = {
+    "addi": np.add,
+    "subi": np.subtract,
+    "muli": np.multiply,
+    "andi": np.bitwise_and,
+    "xori": np.bitwise_xor,
+    "maxsi": np.maximum,
+    "minsi": np.minimum,
+    "minui": lambda a, b: np.minimum(a.astype(np.uint64), b.astype(np.uint64)).astype(np.int64),
+    "shrsi": lambda a, b: np.where(b.astype(np.uint64) < 64, a >> (b & 63), 0),
+}
+"""Operations on integers of 64 bits; a shift is by 0 to 63."""
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_integers_of_64_bits_are_computed_with_all_of_their_bits(seed: int) -> None:
+    """Chains of operations on labels, indices, constants and a number, whose result is compared, or its low word."""
+    random = np.random.default_rng(seed)
+    number = int(random.choice(LARGE))
+    values = {"%label": None, "%s": number, "%column": np.arange(100), "%c": 3, "%large": 2**33 + 5}
+    lines = [f"{name} = arith.constant {values[name]} : i64" for name in ("%c", "%large")]
+    lines += ["%i = linalg.index 1 : index", "%column = arith.index_cast %i : index to i64"]
+    names, steps = list(values), list[tuple[str, str, str, str]]()
+    for step in range(5):
+        name, first = str(random.choice(list(COMPUTED))), names[-1] if step else "%label"
+        second = "%c" if name == "shrsi" else str(random.choice(names))
+        steps.append((f"%t{step}", name, first, second))
+        lines.append(f"%t{step} = arith.{name} {first}, {second} : i64")
+        names.append(f"%t{step}")
+    predicate = str(random.choice(["eq", "slt", "sge", "ult", "ugt"]))
+    other = str(random.choice(names[:-1]))
+    compare = f"%is = arith.cmpi {predicate}, %t4, {other} : i64"
+    low = f"""%low = arith.trunci %t4 : i64 to i32
+    %same = arith.trunci {other} : i64 to i32
+    %is = arith.cmpi slt, %low, %same : i32"""
+
+    def made(labels: Any) -> list[Any]:
+        known = {**values, "%label": labels[:, None]}
+        for result, name, first, second in steps:
+            with np.errstate(over="ignore"):
+                known[result] = COMPUTED[name](*(np.asarray(known[x], np.int64) for x in (first, second)))
+        return [np.broadcast_to(known[x], (37, 100)) for x in ("%t4", other)]
+
+    check_chosen("\n".join((*lines, compare)), lambda x: compared(predicate, *made(x)), number)
+    check_chosen("\n".join((*lines, low)), lambda x: np.less(*(y.astype(np.int32) for y in made(x))), number)
