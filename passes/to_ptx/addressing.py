@@ -313,8 +313,8 @@ class Addressing:
 
 INDEX_LIMIT = 1 << 31
 
-NUMBERS = {"f32": "f32", "f64": "f64", "f16": "b16", "bf16": "b16",
-           "i1": "b8", "i8": "b8", "i16": "b16", "i32": "b32", "i64": "b64"}  # fmt: skip
+NUMBERS = {"f32": "f32", "f64": "f64", "f16": "b16", "bf16": "b16", "i1": "b8", "i8": "b8", "i16": "b16", "i32": "b32",
+           "i64": "b64"}  # fmt: skip
 """How a number is declared, by its MLIR type."""
 
 TENSOR_MAPS = (TensorMapType.name, "nvgpu.tensormap.descriptor")
@@ -423,8 +423,7 @@ def _number(kernel: gpu.FuncOp, emitter: Emitter, value: SSAValue, name: str) ->
     if kind == "f16":
         return emitter.pure("cvt.f32.f16", _passed(emitter, "b16", name))
     if kind == "bf16":
-        word = emitter.pure("shl.b32", _passed(emitter, "u16", name, "b32"), 16)
-        return emitter.pure("mov.b32", word, type="f32")
+        return emitter.pure("mov.b32", emitter.pure("shl.b32", _passed(emitter, "u16", name, "b32"), 16), type="f32")
     if kind == "i1":
         return emitter.pure("setp.ne.s32", _passed(emitter, "u8", name, "b32"), 0)
     if kind.startswith("i"):
