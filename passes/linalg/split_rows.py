@@ -29,8 +29,8 @@ from ..patterns import operations_between
 from .elementwise import known_view, may_share, touched
 from .operand import expand, root
 
-LANES, WARPS = 32, 8192
-"""Rows of a warp, and warps that keep a GPU busy: of those of 132 SMs half."""
+LANES, SM_WARPS = 32, 62
+"""Rows of a warp, and warps that keep an SM busy."""
 
 FEW_ROWS, LONG = 16, 1 << 17
 """Fewer rows, of so many elements or more, keep few SMs busy."""
@@ -62,7 +62,7 @@ class SplitRows(RewritePattern):
         plain = all(map(is_projection, op.maps)) and not any(isinstance(each, IndexOp) for each in block.ops)
         once = not any(isinstance(value.owner, ReduceOp) for value in elements)
         of_rows = not any(isinstance(value, BlockArgument) and _is_along(op, value) for value in results)
-        parts = _parts(prod(rows), length) if min([*rows, length]) > 0 else 1
+        parts = _parts(prod(rows), length, _sms(op)) if min([*rows, length]) > 0 else 1
         fits = _is_static if few else lies_across
         if not (plain and once and of_rows and long and all(fits(op, each) for each in long)):
             return
@@ -99,11 +99,11 @@ def lies_across(op: RowsOp, argument: BlockArgument) -> bool:
     return strides is not None and strides[along] != 1 and 1 in strides
 
 
-def _parts(rows: int, length: int) -> int:
-    """The number of equal parts into which rows are cut: the smallest that keeps a GPU busy, otherwise the largest
+def _parts(rows: int, length: int, sms: int) -> int:
+    """The number of equal parts into which rows are cut: the smallest that keeps all SMs busy, otherwise the largest
     possible."""
     every = [n for n in range(1, min(MOST_PARTS, length // LEAST_PART) + 1) if length % n == 0]
-    return next((n for n in every if n * rows >= WARPS * LANES), every[-1] if every else 1)
+    return next((n for n in every if n * rows >= sms * SM_WARPS * LANES), every[-1] if every else 1)
 
 
 def needed(values: Iterable[SSAValue]) -> dict[SSAValue, None]:
@@ -182,7 +182,12 @@ SM: 60 at once 149 microseconds, 64 have a second wave and 197)."""
 def clusters_at_once(warps: int, op: RowsOp) -> int:
     """How many CTAs or clusters of so many warps run at once, where an SM has registers for `SUMMING_WARPS`."""
     part, of = IN_CLUSTERS if warps > SUMMING_WARPS else (1, 1)
-    return (target_of(op) or TARGETS["sm_90a"]).sms * SUMMING_WARPS * part // (of * warps)
+    return _sms(op) * SUMMING_WARPS * part // (of * warps)
+
+
+def _sms(op: RowsOp) -> int:
+    """The multiprocessors of the target."""
+    return (target_of(op) or TARGETS["sm_90a"]).sms
 
 
 def _turned(op: RowsOp) -> list[AffineMap]:

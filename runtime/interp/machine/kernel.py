@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple, cast
 
-from ....dialect.isa.row import Row
+from ....dialect.isa.row import NAMED, Row
 from ....dialect.ptx.instructions import TENSOR_CORES, Traits, traits
 from ....dialect.ptx.text.source_lines import SourceLines
 from ....dialect.ptx.text.syntax import (
@@ -159,7 +159,7 @@ class KernelDecoder:
         self.function = function
         self.file = file
         self.target = target
-        self.layout = StorageLayout()
+        self.layout = StorageLayout(multiprocessors=NAMED.get(target, NAMED["sm_90a"]).sms)
         self.module_names = names
         self.functions = functions
         self.frames: dict[str, Frame] = {}

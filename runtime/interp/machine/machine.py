@@ -208,6 +208,7 @@ class Machine:
         state = State(geometry, self.kernel.layout.slots, self._memory(), launch.addresses)
         state.dynamic_bytes, state.explicit_cluster = launch.shared, launch.cluster is not None
         state.shared_bytes = state.reserved = align(_own_bytes(launch), 128)
+        state.multiprocessors = self.kernel.layout.multiprocessors
         self.flow = state.flow = Flow(geometry, state.live, self.kernel.entry)
         state.prints, state.queue = Prints(), launch.queue
         state.copies, state.bulk_groups = OperationGroups(state.threads), OperationGroups(state.threads)

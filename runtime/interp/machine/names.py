@@ -40,7 +40,7 @@ def integer_range(type: str) -> tuple[int, int]:
 # Special registers, by name: one value for each thread in flight.
 #
 # Source: PTX ISA, chapter 10 (Special Registers). CTAs are spread over the multiprocessors in turn, of which there are
-# as many as an H100 has. What the driver says in `%envreg1` and `%envreg2`, and what the reserved part of shared
+# as many as its target has. What the driver says in `%envreg1` and `%envreg2`, and what the reserved part of shared
 # memory is for, CUDA's header of cooperative groups shows: the address where the CTAs of a grid meet, and room for the
 # warps of a tile that is wider than one.
 
@@ -79,7 +79,8 @@ def _lane_mask(bits: Callable[[int], int]) -> Callable[[State], Array]:
     return lambda state: table[state.geometry.lane()]
 
 
-MULTIPROCESSORS = 132
+def _multiprocessor(state: State) -> Array:
+    return state.geometry.per_cta((state.geometry.first + np.arange(state.geometry.ctas)) % state.multiprocessors)
 
 
 SPECIALS: dict[str, Callable[[State], Array]] = {
@@ -114,8 +115,8 @@ SPECIALS: dict[str, Callable[[State], Array]] = {
     "%reserved_smem_offset_1": _constant(lambda s: s.reserved),
     "%envreg1": _constant(lambda s: s.addresses[WORKSPACE] >> 32),
     "%envreg2": _constant(lambda s: s.addresses[WORKSPACE] & 0xFFFFFFFF),
-    "%smid": _per_cta(lambda g, cluster, rank: (cluster * g.cluster_size + rank) % MULTIPROCESSORS),
-    "%nsmid": _constant(lambda s: MULTIPROCESSORS),
+    "%smid": _multiprocessor,
+    "%nsmid": _constant(lambda s: s.multiprocessors),
     "%gridid": _constant(lambda s: 1),
     **{name: lambda s, name=name: s.clock.values(name, np.int64) for name in CLOCKS},
 }

@@ -40,7 +40,8 @@ class RegisterSlot:
 @dataclass
 class StorageLayout:
     """The storage of a kernel per thread, CTA and launch, which grows while it is decoded. `arguments` are (first byte,
-    size) of local memory for function arguments; `reserves` says whether CTAs have the reserved shared memory."""
+    size) of local memory for function arguments; `reserves` says whether CTAs have the reserved shared memory,
+    `multiprocessors` how many the GPU has."""
 
     slots: dict[int, int] = field(default_factory=dict[int, int])
     shared: int = 0
@@ -52,6 +53,7 @@ class StorageLayout:
     pointer: RegisterSlot | None = None
     results: int | None = None
     reserves: bool = False
+    multiprocessors: int = 0
 
     def stack(self) -> RegisterSlot:
         """The stack pointer. The first call creates the stack."""
@@ -391,7 +393,7 @@ class State:
         self.addresses = addresses
         self.dynamic_bytes = 0
         self.shared_bytes = 0
-        self.reserved = 0
+        self.reserved = self.multiprocessors = 0
         self.explicit_cluster = False
         self.all = Selection(None, self.threads)
         self.live = geometry.thread_in_cta() < geometry.threads_per_cta
