@@ -201,9 +201,7 @@ class Machine:
     """The CTAs in flight."""
 
     def __init__(self, launch: KernelRun, geometry: Geometry, stats: Stats) -> None:
-        self.launch = launch
-        self.geometry = geometry
-        self.stats = stats
+        self.launch, self.geometry, self.stats = launch, geometry, stats
         self.kernel = launch.kernel
         state = State(geometry, self.kernel.layout.slots, self._memory(), launch.addresses)
         state.dynamic_bytes, state.explicit_cluster = launch.shared, launch.cluster is not None
