@@ -15,7 +15,7 @@ from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.affine import FIXED, loops_of
-from .attributes import element_row, is_memory
+from .attributes import element_row
 from .elements import LoopSizes, element_type, shape_of, verify_along, verify_elements
 from .op_shapes import SEGMENTS, WarpOp
 
@@ -47,8 +47,8 @@ class RowsOp(WarpOp):
 
     Of two loops, an output may have sums of elements of rows that are a number apart, `(m, n) -> (m mod 96, n)`,
     from zero. Inputs are numbers, or memory that is indexed by any loops. The arguments of the region are one element
-    of each input, for integers of 64 bits in memory that, or the nearest of 32 bits; it yields one element of each
-    output, for integers of 64 bits one of 32, and computes floats in f32 or f64.
+    of each input; it yields one element of each output, for integers of 64 bits one of 32, and computes floats in f32
+    or f64.
     `warp.index` is the index along a loop.
     """
 
@@ -105,14 +105,10 @@ class RowsOp(WarpOp):
             sizes.add(name, value, loops_of(map_))
         if not any(every[-1] in loops_of(map_) for map_ in self.maps):
             raise VerifyException(f"expected an input that is indexed by d{every[-1]}")
-        taken = [argument.type for argument in self.body.block.args[:count]]
-        kinds = list(map(element_type, values))
+        kinds = list(map(element_type, self.inputs))
+        kinds += [i32 if (kind := element_type(value)) == i64 else kind for value in self.outputs]
         for number, kind in enumerate(kinds):
-            if kind == i64:
-                nearest = number >= count or (taken[number : number + 1] == [i32] and is_memory(values[number].type))
-                kinds[number] = i32 if nearest else i64
-                continue
-            row = element_row(kind)
+            row = element_row(i32 if kind == i64 else kind)
             if row is None or row.bits not in (8, 16, 32) or (number >= count and not row.is_float and kind != i32):
                 raise VerifyException(f"expected elements of f16, bf16 or f32, got {kind}")
         verify_elements(self.body, kinds[:count], *kinds[count:])

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import NoReturn, TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, MemRefType, bf16, f16, f32, f64, i1, i64
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, MemRefType, bf16, f16, f32, f64, i1
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp
 from xdsl.dialects.math import FmaOp
@@ -23,7 +23,7 @@ from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.fragments import IDENTITIES, Kind
 from . import contraction
-from .elementwise import EVERYTHING, LIMIT, Bounds, bounds_after
+from .elementwise import EVERYTHING, Bounds, bounds_after
 from .elementwise import is_wide as is_long
 from .operand import SIZE_LIMIT, root, users_of
 
@@ -66,9 +66,8 @@ class ElementExpression:
 
     `kind` is "op" (`name`, with its properties), "constant" (`number`), "outside" (`value`), "index" (of the loop
     `name`), "load" (from `value` at `place`), "reduce" (by `name`, one of `REDUCTIONS`, of its only operand over the
-    reader's loop), or "product" (the element at `place` of what `product` makes). A load of an integer of 64 bits
-    that is compared is `NEAREST`. `op` is an operation for it. `type` is what an `arith.truncf` rounds to, f64 of what
-    is computed in it, or that of a constant integer.
+    reader's loop), or "product" (the element at `place` of what `product` makes). `op` is an operation for it. `type`
+    is what an `arith.truncf` rounds to, f64 of what is computed in it, or that of a constant integer.
     """
 
     kind: str
@@ -116,8 +115,6 @@ class ElementExpression:
         """Of an index, or of an integer of 64 bits."""
         if self.kind == "index":
             return 0, SIZE_LIMIT
-        if self.name == NEAREST:
-            return -LIMIT, LIMIT - 1
         if self.op is None or self.kind == "reduce":
             return EVERYTHING
         pairs = zip(self.op.operands, self.operands, strict=False)
@@ -192,24 +189,6 @@ def nearest(number: float, kind: Attribute) -> float | None:
     """A constant as f16 or bf16 holds it; None for another type."""
     element = element_row(kind)
     return element.nearest(number) if element is not None and element.name in ("f16", "bf16") else None
-
-
-NEAREST = "nearest"
-"""The `name` of a load of the integer of 32 bits nearest to one of 64, which compares alike with any below a limit."""
-
-
-def _as_nearest(x: ElementExpression) -> ElementExpression:
-    """An integer of 64 bits as the nearest of 32 bits, if it is one of memory, or chosen of such."""
-    if x.kind == "load":
-        return replace(x, name=NEAREST)
-    return replace(x, operands=(x.operands[0], *map(_as_nearest, x.operands[1:]))) if x.is_op("arith.select") else x
-
-
-def _compared(operands: tuple[ElementExpression, ...]) -> tuple[ElementExpression, ...]:
-    """What integers of 64 bits are compared as: the nearest of 32, where the other is below a limit."""
-    low, high = zip(*(x.bounds for x in operands), strict=True)
-    small = [least >= -SIZE_LIMIT and most <= SIZE_LIMIT for least, most in zip(low, high, strict=True)]
-    return tuple(map(_as_nearest, operands)) if any(small) else operands
 
 
 def _constant(number: float | int, op: Operation) -> ElementExpression:
@@ -305,8 +284,6 @@ class ElementReader:
             return operands[0].operands[0]
         if isinstance(owner, arith.TruncFOp):
             return operands[0].narrowed(kind) if operands[0].is_wide else operands[0].rounded(kind)
-        if isinstance(owner, arith.CmpiOp) and owner.lhs.type == i64:
-            operands = _compared(operands)
         if isinstance(owner, arith.CmpfOp):
             operands = _as_narrow(operands)
         properties = tuple(sorted((name, str(v)) for name, v in owner.properties.items() if name != "fastmath"))

@@ -28,6 +28,7 @@ from ...dialect.mlir.affine import map_along
 from ...dialect.warp.elements import IndexOp as ElementIndexOp
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.fragments import Kind, ReduceOp
+from ..patterns import constant_value
 from .element_expressions import ROUNDED, ElementExpression, Name, Subscripts, decline
 from .elementwise import CASTS, fits
 from .elementwise import is_wide as is_long
@@ -159,6 +160,8 @@ class ElementBuilder(NamedTuple):
         before, after = (isa(k, IntegerType) and k.bitwidth for k in (value.type, kind))
         if before == after:
             return value
+        if (number := constant_value(value)) is not None and kind == i64 and wider is arith.ExtSIOp:
+            return self._added(arith.ConstantOp(IntegerAttr(number, i64)))
         cast = wider if before < after else arith.TruncIOp
         return self._added(cast.create(operands=[value], result_types=[kind]))
 

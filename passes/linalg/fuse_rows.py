@@ -18,7 +18,7 @@ from typing import ClassVar, cast
 
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import AnyFloat, IntegerAttr, MemRefType, ModuleOp, i32, i64
+from xdsl.dialects.builtin import AnyFloat, IntegerAttr, MemRefType, ModuleOp, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.ir import Operation, SSAValue
@@ -34,7 +34,6 @@ from ...dialect.warp.views import strides_of
 from ..diagnostics import chose, remark
 from ..patterns import FoldDimension, apply_patterns
 from .element_expressions import (
-    NEAREST,
     ROUNDED,
     ElementExpression,
     ElementReader,
@@ -246,7 +245,7 @@ class RowsMatch:
         if any(strides is None or None in strides for strides in unknown):
             decline("the low words of integers are read out of memory of known strides")
         order: dict[Name, int] = {**{row: row for row in range(self.rows)}, ALONG: self.rows}
-        types = {leaf: i32 if leaf.name == NEAREST else element_type(value) for leaf, value in inputs.items()}
+        types = {leaf: element_type(value) for leaf, value in inputs.items()}
         stored = [memory_of(value).element_type for value in self.places]
         indices: dict[Name, int] = {ALONG: self.rows}
         region = region_of(list(self.elements.values()), types, stored, indices=indices, across=True)

@@ -300,12 +300,11 @@ def _merged(first: RowsOp, second: RowsOp) -> RowsOp:
     for op in (first, second):
         own = dict[SSAValue, SSAValue]()
         for key, argument, value in zip(_inputs(op), op.body.block.args, op.inputs, strict=True):
-            read = (*key, argument.type)
-            if read not in inputs:
-                inputs[read] = block.insert_arg(argument.type, len(block.args))
+            if key not in inputs:
+                inputs[key] = block.insert_arg(argument.type, len(block.args))
                 values.append(value)
                 maps.append(key[1])
-            own[argument] = inputs[read]
+            own[argument] = inputs[key]
         for inner in op.body.block.ops:
             if isinstance(inner, YieldOp):
                 continue

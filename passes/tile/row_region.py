@@ -352,6 +352,8 @@ def _plain(value: SSAValue) -> SSAValue:
     op = value.owner
     if isinstance(op, arith.MuliOp | arith.AddiOp) and constant_value(op.rhs) == isinstance(op, arith.MuliOp):
         return _plain(op.lhs)
+    if isinstance(op, arith.ExtSIOp):
+        return _plain(op.input)
     if isinstance(op, arith.CmpiOp) and isinstance(op.lhs.owner, arith.ExtUIOp) and constant_value(op.rhs) == 0:
         return _plain(op.lhs.owner.input) if op.predicate.value.data == DIFFERENT else value
     return value

@@ -34,7 +34,6 @@ from ...dialect.warp.synchronisation import (
 )
 from ..diagnostics import fail
 from ..linalg import operand as extents
-from ..linalg.element_expressions import NEAREST
 from ..linalg.operand import VectorOperand, expanded
 from ..linalg.split_rows import SUMMED, SUMMING_WARPS, clusters_at_once, needed
 from ..patterns import Index, IndexBuilder
@@ -43,9 +42,7 @@ from .fragment_math import mapped
 from .row_region import Load, RowRegion, place_of_sum, rescaled
 from .tiling import Outliner
 from .traversal import (
-    HIGH,
     LANE_BITS,
-    LOW,
     WARPS,
     Traversal,
     TraversalKernel,
@@ -92,8 +89,8 @@ LEAST_TURNS = 4
 65536: layer norm 106.0 and 98.2 microseconds; without vectors cross entropy 52.3 and 58.7)."""
 
 
-def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], words: Sequence[str]) -> Traversal:
-    """How warps go over rows. Each of `outputs` has a dimension for each loop; of inputs these `words` are read.
+def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversal:
+    """How warps go over rows. Each of `outputs` has a dimension for each loop. Inputs from `high` on are high words.
 
     Raises a located diagnostic for memory that no kernel goes through.
     """
@@ -103,7 +100,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], words: Sequence[str]) 
     for i, (value, along) in enumerate(zip(op.inputs, op.maps, strict=False)):
         if isinstance(value.type, MemRefType):
             # What an element is added to, its own lane reads.
-            place = TraversedMemory.of(value, loops_of(along))._replace(word=words[i])
+            place = TraversedMemory.of(value, loops_of(along))._replace(high=i >= high)
             places[i] = TraversedMemory.of(own[value], range(op.loops)) if value in own else place
     count = len(op.inputs)
     places |= {count + i: TraversedMemory.of(output, range(op.loops)) for i, output in enumerate(outputs)}
@@ -301,14 +298,17 @@ def _choosing(
         place, numbers = place_of_sum(each, op.loops - 1), dict(region.numbers)
         arguments = [] if place is None else [a for a in op.body.block.args if a in needed([place])]
         inputs = {a: traversal.inputs[a.index] for a in arguments if a not in numbers}
-        if place is None or any(columns in memory.loops or memory.word == HIGH for memory in inputs.values()):
+        if place is None or any(columns in memory.loops for memory in inputs.values()):
             continue
         for argument, memory in inputs.items():
             where = index.values([own[loop] for loop in memory.loops])
             one = index.insert(memref.LoadOp.get(kernel.arguments[memory.value], where)).res
+            if memory.high:
+                word = index.insert(arith.ConstantOp(IntegerAttr(i32.bitwidth, i64))).result
+                one = index.insert(arith.ShRUIOp(one, word)).result
             numbers[argument] = index.insert(arith.TruncIOp(one, i32)).result if one.type == i64 else one
         at = index.again(place, numbers, lambda inner: inner.parent is op.body.block)
-        last = index.insert(arith.ConstantOp(IntegerAttr(length - 1, i32))).result
+        last = index.insert(arith.ConstantOp(IntegerAttr(length - 1, at.type))).result
         at = index.insert(arith.IndexCastOp(index.insert(arith.MinUIOp(at, last)).result, IndexType())).result
         chosen[each] = region._replace(fragment=fragment, load=load), index.mul(index.div(at, width), width)
     return region._replace(chosen=chosen)
@@ -432,41 +432,36 @@ class RowJoin:
         return joined
 
 
-def _by_words(op: RowsOp) -> tuple[RowsOp, list[str]]:
-    """The operation, which reads integers of 64 bits in memory as two inputs of words, and the word of each input."""
-    values, block, high = list(op.inputs), op.body.block, list[int]()
-    kinds = zip(block.args, map(element_type, values), strict=True)
-    words = [NEAREST if kind == i64 and argument.type == i32 else LOW for argument, kind in kinds]
-    for number, argument in enumerate(block.args):
-        if argument.type != i64 or not is_memory(values[number].type):
+def _by_words(op: RowsOp) -> RowsOp:
+    """The operation, of which inputs behind the others are the high words of integers of 64 bits in memory."""
+    values, maps, block = list(op.inputs), list(op.maps[: len(op.inputs)]), op.body.block
+    for number, (value, argument) in enumerate(zip(op.inputs, block.args, strict=True)):
+        if element_type(value) != i64 or not is_memory(value.type):
             continue
         low = block.insert_arg(i32, number)
-        for use in [use.operation for use in argument.uses if isinstance(use.operation, arith.TruncIOp)]:
-            if use.results[0].type == i32:
-                Rewriter.replace_op(use, [], [low])
+        for cut in [use.operation for use in argument.uses]:
+            if isinstance(cut, arith.TruncIOp) and cut.result.type == i32:
+                Rewriter.replace_op(cut, [], [low])
         if argument.uses:
-            high.append(number)
+            values.append(value)
+            maps.append(maps[number])
             with ImplicitBuilder(Builder(InsertPoint.at_start(block))):
-                top = arith.ExtUIOp(block.insert_arg(i32, len(block.args)), i64)
-                shifted = arith.ShLIOp(top, arith.ConstantOp(IntegerAttr(i32.bitwidth, i64)))
+                high = arith.ExtUIOp(block.insert_arg(i32, len(block.args)), i64)
+                shifted = arith.ShLIOp(high, arith.ConstantOp(IntegerAttr(i32.bitwidth, i64)))
                 argument.replace_all_uses_with(arith.OrIOp(shifted, arith.ExtUIOp(low, i64)).result)
         block.erase_arg(argument)
-    if not high and i64 not in map(element_type, op.inputs):
-        return op, words
-    values += [values[number] for number in high]
-    maps = [*op.maps[: len(op.inputs)], *(op.maps[number] for number in high), *op.written]
-    made = RowsOp(values, op.outputs, maps, op.detach_region(op.body))
+    made = RowsOp(values, op.outputs, [*maps, *op.written], op.detach_region(op.body))
     made.attributes, made.location = op.attributes, op.location
     Rewriter.replace_op(op, made)
-    return made, words + [HIGH] * len(high)
+    return made
 
 
 def tile(op: RowsOp) -> None:
     """Makes rows a kernel, and its launch."""
-    op, words = _by_words(op)
+    count, op = len(op.inputs), _by_words(op)
     outliner = Outliner(op)
     outputs = [_with_columns(op, i, outliner) if op.is_of_rows(i) else value for i, value in enumerate(op.outputs)]
-    traversal = traversal_of(op, outputs, words)
+    traversal = traversal_of(op, outputs, count)
     operands: dict[SSAValue, VectorOperand] = {}
     written = [place.value for place in traversal.outputs]
     for i, value in enumerate(op.inputs):

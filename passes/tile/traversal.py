@@ -32,7 +32,6 @@ from ...dialect.warp.synchronisation import CLUSTER_SIZE, LEAST_CTAS
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg import operand as extents
-from ..linalg.element_expressions import NEAREST
 from ..linalg.operand import VectorOperand, collapsed
 from ..patterns import Index, IndexBuilder
 from .fragment_math import integer, mapped
@@ -44,21 +43,18 @@ ACCESS_BITS = 128
 SIGN_BIT = 31
 """Of a word."""
 
-LOW, HIGH = "low", "high"
-"""Words of integers of 64 bits."""
-
 
 class TraversedMemory(NamedTuple):
     """Memory as the loops of an operation traverse it. `loops` has the loop of each dimension, -1 if its index is
-    always 0. `kind` is its type with the dimensions of each of the `groups` merged. Of integers of 64 bits one
-    `word` is read, or the `NEAREST` of 32."""
+    always 0. `kind` is its type with the dimensions of each of the `groups` merged. Of integers of 64 bits the
+    low words are read, or the `high` ones."""
 
     value: SSAValue
     kind: Memory
     loops: tuple[int, ...]
     groups: tuple[tuple[int, ...], ...]
     divisor: int
-    word: str = LOW
+    high: bool = False
 
     @staticmethod
     def of(value: SSAValue, loops: Sequence[int]) -> TraversedMemory:
@@ -248,14 +244,6 @@ def lane_layout(bits: int, neighbours: int, across: int, *, more_rows: bool, sid
     return Layout(lane, (*map(column, range(neighbours)), *more))
 
 
-def _nearest(words: Sequence[SSAValue]) -> SSAValue:
-    """The integer of 32 bits nearest to one of 64 bits, of which these are the low and the high word."""
-    low, high = words
-    fits = arith.CmpiOp(high, arith.ShRSIOp(low, integer(SIGN_BIT)).result, "eq").result
-    end = arith.XOrIOp(arith.ShRSIOp(high, integer(SIGN_BIT)).result, integer((1 << SIGN_BIT) - 1)).result
-    return arith.SelectOp(fits, low, end).result
-
-
 class TraversalKernel:
     """The body of a kernel under construction. `arguments` maps values of the host to its arguments."""
 
@@ -266,8 +254,6 @@ class TraversalKernel:
         self.outputs = [self.view(place) for place in traversal.outputs]
         words = {i: place for i, place in enumerate(traversal.outputs) if place.kind.element_type == i64}
         self.high_words = {i: self.view(place, high=True) for i, place in words.items()}
-        read = traversal.inputs.items()
-        self.compared = {i: self.view(place, high=True) for i, place in read if place.word == NEAREST}
 
     def load(
         self, index: IndexBuilder, number: int, view: SSAValue, at: Index, *, column: bool = False,
@@ -281,9 +267,6 @@ class TraversalKernel:
         kind = kind.with_layout(turned) if turned else kind
         where, bounds = [self.row, index.value(at)], self.traversal.bounds(place)
         loaded = index.insert(LoadOp(view, where, kind, in_bounds=bounds)).fragment
-        if number in self.compared:
-            high = index.insert(LoadOp(self.compared[number], where, kind, in_bounds=bounds)).fragment
-            loaded = mapped(index, _nearest, loaded, high)
         if not turned:
             return loaded
         order = self.traversal.op.attributes.get(COLUMNS)
@@ -331,8 +314,8 @@ class TraversalKernel:
         )
         others = [0 if loop < 0 else self.at[loop] for i, loop in enumerate(place.loops) if i not in (rows, columns)]
         memory = self.arguments[place.value]
-        high = high or place.word == HIGH
-        matrix = self.index.insert(MatrixOp(memory, self.index.values(others), rows, columns, high=high)).matrix
+        words = high or place.high
+        matrix = self.index.insert(MatrixOp(memory, self.index.values(others), rows, columns, high=words)).matrix
         matrix.name_hint = memory.name_hint
         return matrix
 
