@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ...dialect.isa.row import Target
+from ...dialect.layouts.layout import column
 from ...dialect.warp.attributes import FragmentType, fragment_of, schedule_around, target_of
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp, is_approximate
 from ...dialect.warp.epilogue import MapOp
@@ -84,10 +85,16 @@ def of_same_document(x: Sequence[SSAValue]) -> SSAValue:
     return arith.SelectOp(arith.CmpiOp(x[1], x[2], "eq"), x[0], number(-math.inf)).result
 
 
-def until(index: IndexBuilder, fragment: SSAValue, start: Index, otherwise: float) -> SSAValue:
+def until(
+    index: IndexBuilder, fragment: SSAValue, start: Index, otherwise: float, together: int = 1, inside: int = 0
+) -> SSAValue:
     """A fragment with `otherwise` beyond the end of rows. Columns count from `start`; negative ones are before the
-    end."""
-    columns = index.insert(IndexOp(1, index.value(start), fragment_of(fragment))).result
+    end. Those that are neighbours in a lane are so together, if `together` divides their number, and the first
+    `inside` in any case."""
+    kind, held = fragment_of(fragment), fragment_of(fragment).layout.data.element
+    bits = next((i for i, bit in enumerate(held) if bit != column(i)), len(held))
+    own = IndexOp(1, index.value(start), kind, step=math.gcd(1 << bits, together), below=inside)
+    columns = index.insert(own).result
     return mapped(index, lambda x: below(x[1], integer(0), x[0], otherwise), fragment, columns)
 
 

@@ -56,7 +56,8 @@ class RowRegion(NamedTuple):
     """The `region` of `warp.rows`. Its arguments are numbers, fragments that `load` reads from a column on, or columns
     for memory in `of_rows`. A warp has the columns from `start` on. `join` reduces columns over all warps that share a
     row, if it is `shared`, those that do not depend on each other `together`. `length` is the length of rows, if tiles
-    pass their end. Sums of one element alone are `chosen`: what a few columns are made by, and the first of those."""
+    pass their end; the first `inside` columns of each warp are before it. Sums of one element alone are `chosen`: what
+    a few columns are made by, and the first of those."""
 
     region: Region
     fragment: FragmentOf
@@ -68,6 +69,7 @@ class RowRegion(NamedTuple):
     together: bool
     shared: bool
     length: Index | None
+    inside: int = 0
     chosen: Mapping[ReduceOp, tuple[RowRegion, Index]] = MappingProxyType({})
 
     @property
@@ -219,7 +221,10 @@ class RowChunk:
         """The reduction of rows, or with `parts` of each lane's elements of them."""
         fragment, kind = self.spread(op.input), op.kind.data
         if self.region.length is not None:
-            fragment = until(self.index, fragment, self.index.sub(self.at, self.region.length), IDENTITIES[kind])
+            length = self.region.length
+            together = length if isinstance(length, int) else 1
+            start = self.index.sub(self.at, length)
+            fragment = until(self.index, fragment, start, IDENTITIES[kind], together, self.region.inside)
         return self.index.insert(ReduceOp(kind, fragment, parts=parts)).result
 
     def sum_below(self, largest: ReduceOp, own: list[SSAValue], op: ReduceOp) -> list[SSAValue]:

@@ -42,6 +42,7 @@ from .fragment_math import mapped
 from .row_region import Load, RowRegion, place_of_sum, rescaled
 from .tiling import Outliner
 from .traversal import (
+    ACCESS_BITS,
     LANE_BITS,
     WARPS,
     Traversal,
@@ -76,6 +77,9 @@ long otherwise, and CTAs."""
 LONG_ROW = 16
 """How many warps may hold a row before CTAs share it (H100, rows of 32768: a softmax of one CTA of 32 warps 0.948 of a
 copy, of four of 8 warps 0.993; its gradient 0.91 and 1.01)."""
+
+LEAST_SPARED = 8
+"""The part of a row that lanes have no longer beyond its end, for which they take half as many neighbours."""
 
 LEAST_WARPS = 2048
 """Warps that short rows are not spread over fewer than: a few for each SM."""
@@ -125,16 +129,28 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     rows = columns - 1 if columns else None
     each_row = [place for place in (*inputs.values(), *written) if place.value not in (*of_rows, *summed)]
     sizes = RowSizes.of(columns, each_row)
-    layout = _layout(sizes, (*inputs.values(), *written), output, rows, outputs)
-    length, each = sizes.length, layout.columns * max(1, (SUMMED if summed else HELD) // layout.elements)
-    shared = length is not None and has_clusters(op)
-    share = RowShare.of(length or extents.USUAL, each, clusters=shared) if layout.rows == 1 else RowShare(1, 1)
+    length, shared = sizes.length, sizes.length is not None and has_clusters(op)
     along = [place for place in inputs.values() if columns in place.loops and place not in written]
-    if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
-        share = RowShare(CROWDED.warps // 2, 2)
-    across, parts = share.warps, share.warps * share.ctas
-    width = each if length is None else min(each, -(-length // (layout.columns * parts)) * layout.columns)
-    warp = layout.rows, width
+    held = SUMMED if summed else HELD
+
+    def shares(*, narrow: bool) -> tuple[Layout, int, RowShare, int]:
+        layout = _layout(sizes, (*inputs.values(), *written), output, rows, outputs, narrow=narrow)
+        each = layout.columns * max(1, held // layout.elements)
+        share = RowShare.of(length or extents.USUAL, each, clusters=shared) if layout.rows == 1 else RowShare(1, 1)
+        if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
+            share = RowShare(CROWDED.warps // 2, 2)
+        parts = share.warps * share.ctas
+        width = each if length is None else min(each, -(-length // (layout.columns * parts)) * layout.columns)
+        return layout, each, share, width
+
+    layout, each, share, width = shares(narrow=False)
+    accesses = layout.columns // LANES * max(place.bits for place in along) // ACCESS_BITS if along else 0
+    if length is not None and layout.rows == 1 and (summed or accesses > 1):
+        # Half as many neighbours in a lane, where rows then leave fewer lanes without elements.
+        narrow = shares(narrow=True)
+        less = width * share.warps * share.ctas - narrow[3] * narrow[2].warps * narrow[2].ctas
+        layout, each, share, width = narrow if less * LEAST_SPARED >= length else (layout, each, share, width)
+    across, parts, warp = share.warps, share.warps * share.ctas, (layout.rows, width)
     if across == 1 and length is not None and width >= length and not summed:
         repeats = min(each // width, output.size(rows) // (warp[0] * LEAST_WARPS))
         warp = layout.rows << max(0, repeats.bit_length() - 1), width
@@ -201,8 +217,10 @@ def _layout(
     output: TraversedMemory,
     rows: int | None,
     outputs: Sequence[SSAValue],
+    *,
+    narrow: bool,
 ) -> Layout:
-    """How a warp's base tile of every operand lies in its lanes."""
+    """How a warp's base tile of every operand lies in its lanes; with half as many neighbours if `narrow`."""
     columns = len(output.loops) - 1
     least = min(place.bits for place in places)
     wide = [place.together() for place in sizes.long if place.neighbours == columns]
@@ -222,7 +240,7 @@ def _layout(
             sizes.length or extents.USUAL,
         )
         return lane_layout(least, 0, max(1, few).bit_length() - 1, more_rows=False, side=side.bit_length() - 1)
-    return lane_layout(least, within, across, more_rows=False)
+    return lane_layout(least, max(0, within - narrow), across, more_rows=False)
 
 
 def _build(op: RowsOp, kernel: TraversalKernel) -> None:
@@ -252,6 +270,8 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     longest, width = sizes.long[0], traversal.warp[1] * traversal.warps[1] * traversal.cluster
     length = sizes.length or index.dim(kernel.arguments[longest.value], longest.loops.index(traversal.columns))
     join = RowJoin.of(index, RowShare(traversal.warps[1], traversal.cluster), op, turns=traversal.parts > 0)
+    # Warps that hold whole rows need no loop along them.
+    holds = not reduces or (sizes.length is not None and width >= sizes.length)
     region = RowRegion(
         op.body,
         traversal.fragment,
@@ -263,9 +283,8 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
         traversal.cluster == 1,
         traversal.warps[1] * traversal.cluster > 1,
         None if traversal.fits else length,
+        0 if not holds or sizes.length is None else max(0, sizes.length - width + traversal.warp[1]),
     )
-    # Warps that hold whole rows need no loop along them.
-    holds = not reduces or (sizes.length is not None and width >= sizes.length)
     if traversal.parts:
         _take_turns(op, kernel, region, join, views)
     else:
@@ -310,7 +329,7 @@ def _choosing(
         at = index.again(place, numbers, lambda inner: inner.parent is op.body.block)
         last = index.insert(arith.ConstantOp(IntegerAttr(length - 1, at.type))).result
         at = index.insert(arith.IndexCastOp(index.insert(arith.MinUIOp(at, last)).result, IndexType())).result
-        chosen[each] = region._replace(fragment=fragment, load=load), index.mul(index.div(at, width), width)
+        chosen[each] = region._replace(fragment=fragment, load=load, inside=0), index.mul(index.div(at, width), width)
     return region._replace(chosen=chosen)
 
 

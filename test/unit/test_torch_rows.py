@@ -50,6 +50,11 @@ def quantised_blocks(x: Any) -> Any:
     return (y / scale).to(EIGHT if x.dtype == torch.float32 else x.dtype).flatten(-2), scale.squeeze(-1)
 
 
+def quantised_rows(x: Any) -> Any:
+    scale = x.float().abs().amax(-1, keepdim=True) / 448
+    return (x.float() / scale).to(EIGHT if x.dtype != torch.float64 else x.dtype), scale
+
+
 def weight_gradients(g: Any, x: Any, scale: Any) -> Any:
     return (g.float() * x.float() * scale).sum(0).to(g.dtype), g.float().sum(0).to(g.dtype)
 
@@ -128,7 +133,7 @@ def share_rows_in_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "columns", "rms"),
-    [((67,), 259, False), ((7, 5), 1027, False), ((3, 11), 520, True), ((23,), 2055, False)],
+    [((67,), 259, False), ((41,), 600, False), ((7, 5), 1027, False), ((3, 11), 520, True), ((23,), 2055, False)],
 )
 def test_columns_are_summed_by_the_kernel_of_their_rows(
     monkeypatch: pytest.MonkeyPatch, rows: tuple[int, ...], columns: int, rms: bool
@@ -245,6 +250,15 @@ def test_the_first_of_equal_elements_is_chosen_and_nan_before_numbers() -> None:
     assert ".align 8 " in kernel.ptx  # of the second places
     assert places.tolist() == [[1, 2, 0], [2, 0, 1], [0, 2, 3]]
     assert torch.equal(values.nan_to_num(7), x.gather(1, places).nan_to_num(7))
+
+
+@pytest.mark.parametrize(("columns", "compared", "inside"), [(1536, 0, 0), (1560, 4, 2), (1556, 7, 5), (1557, 28, 20)])
+def test_neighbours_are_beyond_the_end_of_a_row_together(columns: int, compared: int, inside: int) -> None:
+    """Neighbours that divide the length are compared with it once; those that all warps have inside are not. Lanes have
+    8 neighbours of 8 bits, not 16, where rows fill them then."""
+    before = run(quantised_rows, (draw(3, columns),), 2**-4, 1).split("warp.reduce")[0]
+    masks = before[before.rindex("ld.global") :]
+    assert (masks.count("setp.lt.s32"), masks.count(", -1;")) == (compared, inside)
 
 
 def test_what_is_read_in_between_stays_in_memory() -> None:
