@@ -285,7 +285,7 @@ class IndexOp(WarpOp):
 
     def verify_(self) -> None:
         kind = self.result.type
-        if isinstance(kind, FragmentType) != (self.start is not None):
+        if isinstance(kind, FragmentType) != (self.start is not None) or (not self.start and (self.step or self.below)):
             raise VerifyException(f"expected a start of the elements of a fragment, and of no other, got {kind}")
         if (kind.element_type if isinstance(kind, FragmentType) else kind) != i32:
             raise VerifyException(f"expected elements of i32, got {kind}")

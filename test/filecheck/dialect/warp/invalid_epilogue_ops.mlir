@@ -102,6 +102,14 @@ func.func @start() {
 
 // -----
 
+// expected-error @+2 {{warp.index: expected a start of the elements of a fragment, and of no other, got i32}}
+func.func @step() {
+  %y = warp.index 1 {step = 2 : i64} : i32
+  return
+}
+
+// -----
+
 // expected-error @+3 {{expected the type of scales, which is given}}
 func.func @type(%w: memref<5x6xi8>, %s: memref<1x6xf16>) {
   %x = warp.stored %w as s8 times %s : memref<5x6xi8>
