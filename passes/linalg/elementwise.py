@@ -15,6 +15,7 @@ from xdsl.dialects.linalg.ops import IndexOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, Nest, is_projection, map_along, strides_of
 from ...dialect.mlir.generic import contracted
@@ -119,8 +120,8 @@ def bounds_after(op: Operation, bounds_of: Mapping[SSAValue, Bounds]) -> Bounds:
     if (compute := _ARITHMETIC.get(type(op))) is not None and EVERYTHING not in bounds:
         ends = [compute(a, b) for a, b in product(*bounds)]
         return min(ends), max(ends)
-    if isinstance(op, arith.ExtUIOp) and isinstance(op.input.type, IntegerType):
-        return 0, (1 << op.input.type.bitwidth) - 1
+    if isinstance(op, arith.ExtUIOp) and isa(kind := op.input.type, IntegerType):
+        return 0, (1 << kind.bitwidth) - 1
     if not all(map(fits, bounds)):
         return EVERYTHING
     if all(low >= 0 for low, _ in bounds) and isinstance(op, (*_QUOTIENTS, *_REMAINDERS, *_UNSIGNED)):

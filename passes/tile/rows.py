@@ -327,7 +327,7 @@ def _choosing(
                 one = index.insert(arith.ShRUIOp(one, word)).result
             numbers[argument] = index.insert(arith.TruncIOp(one, i32)).result if one.type == i64 else one
         at = index.again(place, numbers, lambda inner: inner.parent is op.body.block)
-        last = index.insert(arith.ConstantOp(IntegerAttr(length - 1, at.type))).result
+        last = index.insert(arith.ConstantOp(IntegerAttr(length - 1, i64 if at.type == i64 else i32))).result
         at = index.insert(arith.IndexCastOp(index.insert(arith.MinUIOp(at, last)).result, IndexType())).result
         chosen[each] = region._replace(fragment=fragment, load=load, inside=0), index.mul(index.div(at, width), width)
     return region._replace(chosen=chosen)
