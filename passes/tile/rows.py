@@ -297,13 +297,14 @@ def _choosing(
     """The region, which makes sums of one element of the columns of a register, in rows that are only read, one a warp.
     The places are loaded here."""
     traversal, chosen, row = kernel.traversal, dict[ReduceOp, tuple[RowRegion, Index]](), kernel.row
-    columns, length = traversal.columns, RowSizes.of(traversal.columns, list(traversal.inputs.values())).length
+    read = [place for place in traversal.inputs.values() if place.value not in traversal.of_rows]
+    columns, length = traversal.columns, RowSizes.of(traversal.columns, read).length
     if not all(map(op.is_of_rows, range(len(op.outputs)))) or traversal.warp[0] > 1 or length is None:
         return region
     if traversal.rows is not None and not traversal.parts:
         row = index.minimum(row, index.sub(index.dim(kernel.arguments[traversal.output.value], traversal.rows), 1))
     own = kernel.at | {traversal.rows: row, FIXED: 0}
-    width = REGISTER_BITS // min(place.bits for place in traversal.inputs.values() if columns in place.loops)
+    width = REGISTER_BITS // min(place.bits for place in read if columns in place.loops)
     layout = Layout(tuple(Bit("x", i) for i in range(LANE_BITS)), tuple(map(column_bit, range(width.bit_length() - 1))))
 
     def fragment(kind: TypeAttribute) -> FragmentType:
@@ -323,8 +324,7 @@ def _choosing(
             where = index.values([own[loop] for loop in memory.loops])
             one = index.insert(memref.LoadOp.get(kernel.arguments[memory.value], where)).res
             if memory.high:
-                word = index.insert(arith.ConstantOp(IntegerAttr(i32.bitwidth, i64))).result
-                one = index.insert(arith.ShRUIOp(one, word)).result
+                one = index.insert(arith.ShRUIOp(one, index.insert(arith.ConstantOp(IntegerAttr(32, i64))))).result
             numbers[argument] = index.insert(arith.TruncIOp(one, i32)).result if one.type == i64 else one
         at = index.again(place, numbers, lambda inner: inner.parent is op.body.block)
         last = index.insert(arith.ConstantOp(IntegerAttr(length - 1, i64 if at.type == i64 else i32))).result

@@ -482,3 +482,36 @@ def test_integers_of_64_bits_are_computed_with_all_of_their_bits(seed: int) -> N
 
     check_chosen("\n".join((*lines, compare)), lambda x: compared(predicate, *made(x)), number)
     check_chosen("\n".join((*lines, low)), lambda x: np.less(*(y.astype(np.int32) for y in made(x))), number)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_sum_of_one_element_is_added_to_what_was_there(times: int) -> None:
+    """In rows of several warps, of which a register is compared with a label of 64 bits."""
+    columns, labels = 3001, np.concatenate((LARGE, [0, 999, 2998, 2999, 3000, 3001, 2**32, 2**64 // 3 - 2**63]))
+    kind = f"memref<{len(labels)}"
+    text = f"""func.func @f(%x: {kind}x{columns}xf32>, %l: {kind}xi64>, %y: {kind}xf32>) {{
+  linalg.generic {{indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m)>, affine_map<(m, n) -> (m)>],
+                  iterator_types = ["parallel", "reduction"]}}
+      ins(%x, %l : {kind}x{columns}xf32>, {kind}xi64>) outs(%y : {kind}xf32>) {{
+  ^bb0(%a: f32, %label: i64, %old: f32):
+    %zero = arith.constant 0.0 : f32
+    %i = linalg.index 1 : index
+    %column = arith.index_cast %i : index to i64
+    %times = arith.constant {times} : i64
+    %place = arith.muli %label, %times : i64
+    %is = arith.cmpi eq, %column, %place : i64
+    %kept = arith.select %is, %a, %zero : f32
+    %sum = arith.addf %kept, %old : f32
+    linalg.yield %sum : f32
+  }}
+  return
+}}"""
+    random = np.random.default_rng()
+    x, before = (random.standard_normal((len(labels), n)).astype(np.float32) for n in (columns, 1))
+    kernel, y = compile(text, "sm_90a", cache=False), before[:, 0].copy()
+    kernel(x, labels, y, device="interp", checks="all")
+    assert kernel.ptx.count("setp.eq.s64") == 1
+    with np.errstate(over="ignore"):
+        chosen = (labels * times)[:, None] == np.arange(columns)
+    exact = np.where(chosen, x, 0).astype(np.float64).sum(1) + before[:, 0]
+    assert np.all(np.abs(y - exact) <= 2.0**-23 * np.abs(exact))
