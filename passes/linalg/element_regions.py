@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from xdsl.dialects import arith
@@ -72,10 +71,6 @@ def region_of(
     return Region(block)
 
 
-MODULAR = (arith.AddiOp, arith.SubiOp, arith.MuliOp, arith.AndIOp, arith.OrIOp, arith.XOrIOp, arith.SelectOp)
-"""Operations the low word of whose result is made of low words."""
-
-
 class ElementBuilder(NamedTuple):
     """Builds expressions in a block. `values` has the elements that exist already; `across` allows reductions along
     rows."""
@@ -133,15 +128,8 @@ class ElementBuilder(NamedTuple):
         return self._added(type(op).create(operands=operands, result_types=types, properties=properties))
 
     def _built_long(self, op: Operation, expression: ElementExpression) -> SSAValue:
-        """An operation on integers of 64 bits, or on indices: on 32 bits where these hold its numbers, or all that is
-        used of them."""
+        """An operation on integers of 64 bits, or on indices: on 32 bits where these hold its numbers."""
         taken, result = expression.operands, op.results[0].type
-        cut = taken[0] if result == i32 and isinstance(op, CASTS) else expression
-        if cut.op is not None and isinstance(cut.op, MODULAR) and cut is not expression and not fits(cut.bounds):
-            pairs = zip(cut.operands, cut.op.operands, strict=True)
-            low = [replace(expression, operands=(one,)) if is_long(of.type) else one for one, of in pairs]
-            made = type(cut.op).create(operands=list(map(self.built, low)), result_types=[i32])
-            return self._added(made)
         operands = [self.built(operand) for operand in taken]
         bounds = [one.bounds for one, value in zip(taken, op.operands, strict=True) if is_long(value.type)]
         bounds += [expression.bounds] if is_long(result) else []
