@@ -59,8 +59,7 @@ def region_of(
         builder.values[leaf] = builder.widened(argument)
     for leaf in dict.fromkeys(leaf for element in elements for leaf in element.leaves("index")):
         if indices is not None and leaf.name in indices:
-            block.add_op(index := ElementIndexOp(indices[leaf.name]))
-            builder.values[leaf] = index.result
+            builder.values[leaf] = builder.added(ElementIndexOp(indices[leaf.name]))
     built = [builder.built(element) for element in elements]
     for element, kind in zip(elements, stored, strict=True):
         if kind == i64 and not element.is_op("arith.extsi"):
@@ -81,10 +80,8 @@ class ElementBuilder(NamedTuple):
 
     def widened(self, argument: SSAValue) -> SSAValue:
         """An element of 16 bits in f32."""
-        if argument.type in (f32, f64) or isa(argument.type, IntegerType):
-            return argument
-        self.block.add_op(op := arith.ExtFOp(argument, f32))
-        return op.result
+        plain = argument.type in (f32, f64) or isa(argument.type, IntegerType)
+        return argument if plain else self.added(arith.ExtFOp(argument, f32))
 
     def narrowed(self, value: SSAValue, kind: Attribute) -> SSAValue:
         """A value in f32 as an element of memory."""
@@ -94,8 +91,7 @@ class ElementBuilder(NamedTuple):
             return value.owner.input
         if not isinstance(kind, Float16Type | BFloat16Type | Float8E4M3FNType | Float8E5M2Type):
             decline(f"it is stored as {kind}")
-        self.block.add_op(op := arith.TruncFOp(value, kind))
-        return op.result
+        return self.added(arith.TruncFOp(value, kind))
 
     def built(self, expression: ElementExpression) -> SSAValue:
         """The value of an expression.
@@ -109,12 +105,9 @@ class ElementBuilder(NamedTuple):
 
     def _built(self, expression: ElementExpression) -> SSAValue:
         if expression.kind == "reduce" and self.across:
-            self.block.add_op(taken := ReduceOp(Kind(str(expression.name)), self.built(expression.operands[0])))
-            return taken.result
+            return self.added(ReduceOp(Kind(str(expression.name)), self.built(expression.operands[0])))
         if expression.is_op(ROUNDED) and expression.type is not None:
-            narrow = arith.TruncFOp(self.built(expression.operands[0]), expression.type)
-            self.block.add_op(narrow)
-            return self.widened(narrow.result)
+            return self.widened(self.added(arith.TruncFOp(self.built(expression.operands[0]), expression.type)))
         op = expression.op
         if op is None:
             decline(f"it depends on a {expression.kind} from outside")
@@ -125,7 +118,7 @@ class ElementBuilder(NamedTuple):
         if isinstance(op, arith.ConstantOp):
             properties["value"] = _number_of(op, expression)
         types = [f64 if expression.is_wide else computed_as(result.type) for result in op.results]
-        return self._added(type(op).create(operands=operands, result_types=types, properties=properties))
+        return self.added(type(op).create(operands=operands, result_types=types, properties=properties))
 
     def _built_long(self, op: Operation, expression: ElementExpression) -> SSAValue:
         """An operation on integers of 64 bits, or on indices: on 32 bits where these hold its numbers."""
@@ -136,12 +129,12 @@ class ElementBuilder(NamedTuple):
         short = all(map(fits, bounds)) and not (isinstance(op, arith.UIToFPOp) and bounds[0][0] < 0)
         kind = f64 if expression.is_wide else computed_as(result, i32 if short else i64)
         if isinstance(op, arith.ConstantOp) and isa(kind, IntegerType):
-            return self._added(arith.ConstantOp(IntegerAttr(int(expression.number or 0), kind)))
+            return self.added(arith.ConstantOp(IntegerAttr(int(expression.number or 0), kind)))
         if isinstance(op, (*CASTS, arith.ExtUIOp)):
             return self._cast(operands[0], kind, arith.ExtUIOp if isinstance(op, arith.ExtUIOp) else arith.ExtSIOp)
         pairs = zip(operands, op.operands, strict=True)
         own = [value if short or not is_long(of.type) else self._cast(value, i64) for value, of in pairs]
-        return self._added(type(op).create(operands=own, result_types=[kind], properties=dict(op.properties)))
+        return self.added(type(op).create(operands=own, result_types=[kind], properties=dict(op.properties)))
 
     def _cast(self, value: SSAValue, kind: Attribute, wider: type[Operation] = arith.ExtSIOp) -> SSAValue:
         """An integer as one of another type."""
@@ -149,11 +142,12 @@ class ElementBuilder(NamedTuple):
         if before == after:
             return value
         if (number := constant_value(value)) is not None and kind == i64 and wider is arith.ExtSIOp:
-            return self._added(arith.ConstantOp(IntegerAttr(number, i64)))
+            return self.added(arith.ConstantOp(IntegerAttr(number, i64)))
         cast = wider if before < after else arith.TruncIOp
-        return self._added(cast.create(operands=[value], result_types=[kind]))
+        return self.added(cast.create(operands=[value], result_types=[kind]))
 
-    def _added(self, op: Operation) -> SSAValue:
+    def added(self, op: Operation) -> SSAValue:
+        """The result of an operation at the end of the block."""
         self.block.add_op(op)
         return op.results[0]
 
