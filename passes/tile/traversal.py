@@ -252,8 +252,8 @@ class TraversalKernel:
         self.at = self._origin()
         self.row = self.index.value(0 if traversal.rows is None else self.at[traversal.rows])
         self.outputs = [self.view(place) for place in traversal.outputs]
-        words = {i: place for i, place in enumerate(traversal.outputs) if place.kind.element_type == i64}
-        self.high_words = {i: self.view(place, high=True) for i, place in words.items()}
+        longs = [i for i, place in enumerate(traversal.outputs) if place.kind.element_type == i64]
+        self.high_words = {i: self.view(traversal.outputs[i]._replace(high=True)) for i in longs}
 
     def load(
         self, index: IndexBuilder, number: int, view: SSAValue, at: Index, *, column: bool = False,
@@ -306,7 +306,7 @@ class TraversalKernel:
             self.traversal.columns: (columns * across, index.mul(index.rem(warp, across), columns)),
         }
 
-    def view(self, place: TraversedMemory, *, high: bool = False) -> SSAValue:
+    def view(self, place: TraversedMemory) -> SSAValue:
         """The matrix in memory that this CTA's part is of."""
         rows, columns = (
             None if loop is None or loop not in place.loops else place.loops.index(loop)
@@ -314,8 +314,7 @@ class TraversalKernel:
         )
         others = [0 if loop < 0 else self.at[loop] for i, loop in enumerate(place.loops) if i not in (rows, columns)]
         memory = self.arguments[place.value]
-        words = high or place.high
-        matrix = self.index.insert(MatrixOp(memory, self.index.values(others), rows, columns, high=words)).matrix
+        matrix = self.index.insert(MatrixOp(memory, self.index.values(others), rows, columns, high=place.high)).matrix
         matrix.name_hint = memory.name_hint
         return matrix
 
