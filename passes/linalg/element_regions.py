@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from xdsl.dialects import arith
@@ -70,6 +71,10 @@ def region_of(
     return Region(block)
 
 
+MODULAR = (arith.AddiOp, arith.SubiOp, arith.MuliOp, arith.AndIOp, arith.OrIOp, arith.XOrIOp, arith.SelectOp)
+"""Operations the low word of whose result is made of low words."""
+
+
 class ElementBuilder(NamedTuple):
     """Builds expressions in a block. `values` has the elements that exist already; `across` allows reductions along
     rows."""
@@ -121,8 +126,18 @@ class ElementBuilder(NamedTuple):
         return self.added(type(op).create(operands=operands, result_types=types, properties=properties))
 
     def _built_long(self, op: Operation, expression: ElementExpression) -> SSAValue:
-        """An operation on integers of 64 bits, or on indices: on 32 bits where these hold its numbers."""
+        """An operation on integers of 64 bits, or on indices: on 32 bits where these hold its numbers, or all that is
+        used of them."""
         taken, result = expression.operands, op.results[0].type
+        if (
+            result == i32
+            and isinstance(op, CASTS)
+            and isinstance(cut := taken[0].op, MODULAR)
+            and not fits(taken[0].bounds)
+        ):
+            pairs = zip(taken[0].operands, cut.operands, strict=True)
+            low = [self.built(replace(expression, operands=(x,)) if is_long(of.type) else x) for x, of in pairs]
+            return self.added(type(cut).create(operands=low, result_types=[i32]))
         operands = [self.built(operand) for operand in taken]
         bounds = [one.bounds for one, value in zip(taken, op.operands, strict=True) if is_long(value.type)]
         bounds += [expression.bounds] if is_long(result) else []
