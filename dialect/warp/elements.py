@@ -281,7 +281,8 @@ class IndexOp(WarpOp):
     ):  # fmt: skip
         """`fragment` has the layout of the result, of any elements."""
         kind = i32 if fragment is None else fragment.with_element(i32)
-        super().__init__(loop, start, kind, step=step if step > 1 else None, below=below if below > 0 else None)
+        numbers = {"step": step if step > 1 else None, "below": below if below > 0 else None}
+        super().__init__(loop, start, result=kind, **numbers)
 
     def verify_(self) -> None:
         kind = self.result.type
