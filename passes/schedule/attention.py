@@ -62,6 +62,10 @@ How many more rows three warpgroups must take than two do, so that two are bette
 MORE_ROWS = 1.057
 """How many more rows three warpgroups of 64 columns must take in an SM than two, so that these are faster."""
 
+LONG = 8192
+"""Keys beyond which warpgroups take turns for bytes with a diagonal. H100, 128 columns, in turns and as it comes: 16384
+1146 us, 1261; 8192 718, 684; 4096 399, 386."""
+
 FEW_TURNS = 512
 """Keys up to which two warpgroups do not take turns: 128 columns, 512 heads of 512, H100, 142.4 us; in turns 146.6."""
 
@@ -288,14 +292,14 @@ class ForwardScores(ScheduledScores):
         if needs.adds_in_tensor_memory(target):
             return self._by_lanes(target)
         read, (depth, columns), m = self.read, self.steps, self.read.scores.m
-        width, short = max(self.steps), read.scores.is_known("n") and read.scores.n <= FEW_TURNS
+        width, n = max(self.steps), read.scores.n if read.scores.is_known("n") else LONG
         keys, groups = 128 if columns <= 128 and depth <= DEEP else 64, 3 if width <= 64 or self.of_bytes else 2
         if groups == 3 and read.scores.is_known("m") and -(-m // (3 * M)) * 3 * M >= FULLER * -(-m // (2 * M)) * 2 * M:
             keys, groups = (128 if self.of_bytes else 64), 2
-        diagonal = read.op.diagonal is not None
+        diagonal, long = read.op.diagonal is not None, self.of_bytes and n > LONG
         if groups == 3 and diagonal and not self.of_bytes and _fewer_turns(read, target):
             groups = 2
-        in_turns = not short and (not diagonal if groups == 3 or self.of_bytes else width >= 128)
+        in_turns = n > FEW_TURNS and (not diagonal or long if groups == 3 or self.of_bytes else width >= 128)
         schedule = self.of_groups(keys, groups, 3 if groups == 3 or width <= 64 else 2)
         schedule = schedule.with_fields(
             consumers="pingpong" if in_turns else "cooperative",
