@@ -377,3 +377,9 @@ def test_what_is_wrong_is_found() -> None:
     assert instance.wrong() == ""
     result[1, 3, 5] += 2 * instance.bound[1, 3, 5] + 0.1
     assert instance.wrong().startswith("1 of 160 are wrong, first (1, 3, 5)")
+
+
+@pytest.mark.parametrize(("keys", "consumers"), [(8192, "cooperative"), (8320, "pingpong")])
+def test_long_causal_attention_of_bytes_is_in_turns(keys: int, consumers: str) -> None:
+    kernel = Attention((keys, keys, 128, 128), "f8E4M3FN", (1,), causal=0).compile("sm_90a")
+    assert kernel.schedule[-1].consumers == consumers
