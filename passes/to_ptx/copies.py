@@ -73,7 +73,8 @@ class TileCopies:
         size = source.widest_access(min(self.widest, CHUNK // 2 if spread else tile.swizzle))
         while any(across and together % (size // source.element_bytes) for _, _, across, together, _ in padded.ends):
             size //= 2
-        while self._misaligned(first_column, size // source.element_bytes):
+        alignment = first_column if isinstance(first_column, int) else first_column.divisor
+        while alignment % (size // source.element_bytes):
             size //= 2
         use_async = asynchronous and size >= 4 and self.emitter.has(COMMIT)
         extents = [tile.rows, tile.columns]
@@ -105,10 +106,6 @@ class TileCopies:
         s, (table, first, count, step) = self.scalars, source.table or (source.base, 0, 0, 0)
         number = s.minimum(s.add(first, row), s.subtract(count, 1))
         return self.emitter.read(At(s.offset64(table, number, step)))
-
-    @staticmethod
-    def _misaligned(column: IndexValue, elements: int) -> bool:
-        return bool((column if isinstance(column, int) else column.divisor) % elements)
 
     def _pieces(self, tile: SharedTile, size: int, *, spread: bool) -> list[CopyPiece]:
         """The pieces of each thread: panel by panel, `threads` pieces further down each time."""
