@@ -129,8 +129,10 @@ class GroupTile(NamedTuple):
 
     @property
     def short(self) -> bool:
-        """Whether few rows of D are staged at a time."""
-        return self.exchanged and staged_rows(self.m, ROWS, self.groups) <= FEW_STAGED
+        """Whether few rows of D are staged at a time, or in several parts that no swizzle has."""
+        panel = staged_columns(self.n, 16)
+        few = self.exchanged and staged_rows(self.m, ROWS, self.groups) <= FEW_STAGED
+        return few or (not self.exchanged and panel < self.n and panel % 16 > 0)
 
     @property
     def transposed(self) -> bool:

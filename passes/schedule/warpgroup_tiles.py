@@ -27,6 +27,7 @@ from .warpgroup_model import (
     held_columns,
     k_of,
     panel_of_b,
+    staged_columns,
     tile_count,
 )
 
@@ -54,7 +55,7 @@ HIGH_TILES = ((256, 160), (256, 144))
 """Tiles by two warpgroups of 128 rows, for rows that begin within lines (H100: 3328x7944x6040 419 microseconds, 499 by
 160x192; of 176 columns none was faster)."""
 
-SIDES, STEPS, LEAST_WIDTH, MOST_WIDTH = {False: (64, 128, 192), True: (64, 128, 192, 256)}, (8, 16, 32), 16, 256
+SIDES, STEPS, LEAST_WIDTH, MOST_WIDTH = {False: (64, 128), True: (64, 128, 192, 256)}, (8, 16, 32), 16, 256
 """Of tiles that divide D evenly, and whether the transposes are multiplied: the other side; what widths are multiples
 of, those of 16 and 32 for parts that meet in a cluster; the least and the most. Where there are tiles of 64x64 for more
 than a wave none is narrower. Clusters of 8 of smaller tiles are slower than 2x2, all of 38 pairs, by 9 % on average."""
@@ -134,7 +135,8 @@ def balanced_tiles(product: Product, target: Target) -> Iterator[GroupTile]:
             counts = {limit // -(-across // side) for limit in limits} | {*range(1, FEW_TILES + 1)}
             even = {-(-along // (count * step)) * step for count in counts if count for step in STEPS}
             for width in sorted({max(LEAST_WIDTH, width) for width in even}, reverse=True):
-                if least <= width <= min(MOST_WIDTH, MOST_BALANCED // side):
+                staged = exchanged or staged_columns(width, product.d.element.bits)
+                if staged and least <= width <= min(MOST_WIDTH, MOST_BALANCED // side):
                     yield GroupTile(*((width, side) if exchanged else (side, width)), exchanged=bool(exchanged))
 
 
