@@ -64,12 +64,10 @@ class Multiplied(Protocol):
     @property
     def variant(self) -> Variant:
         """What distinguishes its instructions from others with the same element types."""
-        ...
 
     @property
     def sparsity(self) -> int:
         """Elements of A for each stored element."""
-        ...
 
 
 def along_k(product: Multiplied, role: str) -> bool:
