@@ -64,10 +64,12 @@ class Multiplied(Protocol):
     @property
     def variant(self) -> Variant:
         """What distinguishes its instructions from others with the same element types."""
+        ...
 
     @property
     def sparsity(self) -> int:
         """Elements of A for each stored element."""
+        ...
 
 
 def along_k(product: Multiplied, role: str) -> bool:
@@ -268,22 +270,20 @@ class Product:
         if not self.block_scales:
             return 0, 0, 0
         (down, along), (across, _) = (form.blocks for form in self.op.block_scales)
-        rows = 1 if down < 0 or not self.is_known("m") else self.m // down
-        return rows, self.n // across, self.k // along
+        return self.m // down if down > 0 and self.is_known("m") else 1, self.n // across, self.k // along
 
     @property
     def sparsity(self) -> int:
         """Elements of A for each stored element: 2 if A is sparse, 1 otherwise."""
         return self.op.sparsity
 
-    @cached_property
-    def _variant(self) -> Variant:
-        return self.op.variant
-
     @property
     def variant(self) -> Variant:
         """What distinguishes its instructions from others with the same element types."""
         return self._variant
+
+    @cached_property
+    def _variant(self) -> Variant: return self.op.variant  # fmt: skip
 
     @property
     def products(self) -> int:
