@@ -36,7 +36,7 @@ DEVICE = "cuda"
 EPSILON, BLOCK, HEAD, LARGEST = 1e-6, 128, 128, 448.0
 GROUPS, CHANNELS = 32, 256
 EXPERTS, CHOSEN = 128, 8
-SETS_BYTES, REPLAYS, SAMPLE, ACCESS = 300 << 20, 7, 8, 16
+SETS_BYTES, REPLAYS, SAMPLE, WHOLE = 300 << 20, 7, 8, 1 << 16
 
 
 def layer_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
@@ -348,7 +348,7 @@ def measure(name: str, m: int, n: int, target: str, *, alone: bool = False, kern
     call(*first, *outputs[0])
     torch.cuda.synchronize()
     error, torch_error = errors(case, first, outputs[0], own)
-    half = moved // (2 * ACCESS) * ACCESS  # a copy of whole accesses: others take a quarter longer
+    half = moved // (2 * WHOLE) * WHOLE  # copies of other sizes take a quarter longer
     halves = [torch.empty(half, dtype=torch.uint8, device=DEVICE) for _ in range(2 * len(sets))]
     calls = list(range(len(sets))) * max(1, 6 // len(sets))
     graphs = [

@@ -56,8 +56,8 @@ class RowRegion(NamedTuple):
     """The `region` of `warp.rows`. Its arguments are numbers, fragments that `load` reads from a column on, or columns
     for memory in `of_rows`. A warp has the columns from `start` on. `join` reduces columns over all warps that share a
     row, if it is `shared`, those that do not depend on each other `together`. `length` is the length of rows, if tiles
-    pass their end; the first `inside` columns of each warp are before it. Sums of one element alone are `chosen`: what
-    a few columns are made by, and the first of those."""
+    pass their end; the first `inside` columns of each warp are before it (-1: each is compared). Sums of one element
+    alone are `chosen`: what a few columns are made by, and the first of those."""
 
     region: Region
     fragment: FragmentOf
@@ -222,7 +222,7 @@ class RowChunk:
         fragment, kind = self.spread(op.input), op.kind.data
         if self.region.length is not None:
             length = self.region.length
-            together = length if isinstance(length, int) else 1
+            together = length if isinstance(length, int) and self.region.inside >= 0 else 1
             start = self.index.sub(self.at, length)
             fragment = until(self.index, fragment, start, IDENTITIES[kind], together, self.region.inside)
         return self.index.insert(ReduceOp(kind, fragment, parts=parts)).result

@@ -78,9 +78,6 @@ LONG_ROW = 16
 """How many warps may hold a row before CTAs share it (H100, rows of 32768: a softmax of one CTA of 32 warps 0.948 of a
 copy, of four of 8 warps 0.993; its gradient 0.91 and 1.01)."""
 
-LEAST_SPARED = 8
-"""The part of a row that lanes have no longer beyond its end, for which they take half as many neighbours."""
-
 LEAST_WARPS = 2048
 """Warps that short rows are not spread over fewer than: a few for each SM."""
 
@@ -146,10 +143,10 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     layout, each, share, width = shares(narrow=False)
     accesses = layout.columns // LANES * max(place.bits for place in along) // ACCESS_BITS if along else 0
     if length is not None and layout.rows == 1 and (summed or accesses > 1):
-        # Half as many neighbours in a lane, where rows then leave fewer lanes without elements.
+        # Half as many neighbours in a lane, where an eighth of a row is then no longer beyond its end.
         narrow = shares(narrow=True)
         less = width * share.warps * share.ctas - narrow[3] * narrow[2].warps * narrow[2].ctas
-        layout, each, share, width = narrow if less * LEAST_SPARED >= length else (layout, each, share, width)
+        layout, each, share, width = narrow if 8 * less >= length else (layout, each, share, width)
     across, parts, warp = share.warps, share.warps * share.ctas, (layout.rows, width)
     if across == 1 and length is not None and width >= length and not summed:
         repeats = min(each // width, output.size(rows) // (warp[0] * LEAST_WARPS))
@@ -272,6 +269,9 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     join = RowJoin.of(index, RowShare(traversal.warps[1], traversal.cluster), op, turns=traversal.parts > 0)
     # Warps that hold whole rows need no loop along them.
     holds = not reduces or (sizes.length is not None and width >= sizes.length)
+    # Of three inputs along rows that are stored, comparing fewer was slower (gradient of RMS norm, 5000: 135 us, 160).
+    several = sum(traversal.columns in place.loops for place in traversal.inputs.values()) >= SEVERAL
+    inside = -1 if several and not traversal.parts else holds * max(0, (sizes.length or 0) - width + traversal.warp[1])
     region = RowRegion(
         op.body,
         traversal.fragment,
@@ -283,7 +283,7 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
         traversal.cluster == 1,
         traversal.warps[1] * traversal.cluster > 1,
         None if traversal.fits else length,
-        0 if not holds or sizes.length is None else max(0, sizes.length - width + traversal.warp[1]),
+        inside,
     )
     if traversal.parts:
         _take_turns(op, kernel, region, join, views)
