@@ -110,7 +110,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// expected-error @+3 {{expected kernel arguments to be memrefs or numbers of f32, f64, f16, bf16, i1, i8, i16, i32, got index}}
+// expected-error @+3 {{expected kernel arguments to be memrefs or numbers of f32, f64, f16, bf16, i1, i8, i16, i32, i64, got index}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (index) -> (), kernel}> ({
