@@ -16,6 +16,7 @@ from ..linalg.product import Product, along_k
 from .defaults import is_plain
 from .model import WIDEST, Tile, access_bytes
 from .warpgroup_model import (
+    EXCHANGED_STEP,
     PAIR,
     ROWS,
     GroupTile,
@@ -34,22 +35,22 @@ def _read(text: str) -> dict[tuple[str, ...], float]:
 
 
 WEIGHTS = _read("""
-    time -.3915, many*turns .0219, area .0171, joined -.0490, full*full .0662, beyond*pairs .0318, arriving*small
-    -.0401, full*time -.0827, area*cut .0083, full*parts .0596, large*time -.0161, area*large .0750, large*read .0116,
-    pairs*whole .0588, four*turns .0370, exchanged*joined .0644, large*many .0776, aspect*aspect .0076, beyond*full
-    .0747, arriving*full .1373, beyond*eights .0027, eights*time -.0082, exchanged -.0306, beyond*fragments -.0642,
-    area*small -.0472, fragments*time -.1057, fragments*turns .0502, turns*turns .0167, area*many -.0653, eights*stored
-    -.0178, parts*whole .0486, arriving*cut -.0167, area*full .0912, arriving -.0608, arriving*whole -.0348, time*time
-    .0176, read*time -.0328, fragments*many .1138, large*stored -.0145, sliced*stored .0138, fours*many .0332,
-    aspect*sliced -.0600, area*fragments .0452, fragments*stored -.0122, area*area .0049, sliced*turns -.0262,
-    sliced*small -.0944, cut*joined -.0245, aspect*many .0166, aspect*joined .0121, four*many .1223, four*time -.0210,
-    exchanged*stored -.0056, cut*time .0690, exchanged*many .0231, beyond*large -.0879, large .0558, beyond*many .1096,
-    full*small -.0509, short*turns -.0069, time*turns .0521, stored*time .0276, fours*short .0335, fours*full -.0176,
-    time*whole -.0616, full*whole -.0777, fragments .0359, exchanged*short -.0683, short .0485, aspect*exchanged -.0069,
-    many*time .0266, full*turns .0229, many*stored .0438, many*read .0434, beyond*read -.0081, stored*tall .0108,
-    eights*read -.0197, area*beyond .0094, beyond*sliced .0420, fours*joined .0256
+    time -.3826, area .0473, many*turns .0255, joined -.0992, arriving*full .1186, pairs*whole .0755, beyond*pairs
+    .0266, arriving*small -.0124, area*cut .0132, eights .0410, full*parts .0190, fragments*time -.1340, area*large
+    .0686, fragments*turns .0724, many*short .0406, beyond*full .0914, sliced*stored .0033, fragments*many .1272,
+    eights*time -.0313, joined*whole -.0545, arriving*whole -.0438, exchanged*stored -.0012, turns*turns .0206,
+    time*time .0213, area*full .0587, arriving -.0432, full*time -.0838, read*time -.0052, large .0441, aspect*aspect
+    .0091, aspect*short .0245, area*short -.0143, sliced*turns -.0297, sliced*small -.0857, area*joined -.0666,
+    area*fragments .0392, joined*time .0505, short*turns .0121, short*time -.0297, fours*time .0105, aspect*many .0119,
+    read*short .0060, eights*turns .0249, exchanged*joined .0287, arriving*joined -.0494, beyond*fragments -.0651, fours
+    -.0132, area*many -.0226, stored*tall .0156, aspect*sliced -.0673, large*read .0174, cut*time .0651, full*stored
+    -.0077, eights*read -.0095, arriving*time .0018, beyond*many .0778, area*read .0200, joined*read -.0225, stored*time
+    .0475, time*turns .0356, arriving*cut -.0171, area*time -.0272, full*read .0319, beyond*read -.0238, beyond*time
+    .0347, fragments .0406, beyond*cut -.0172, parts .0359, full*small -.0852, parts*read -.0084, area*small -.0306,
+    aspect*whole .0069, full*sliced -.0580, fragments*full .0536, large*many .0684, short*stored -.0047, area*area
+    .0052, many*read .0192, arriving*read .0132, arriving*turns -.0079
 """)
-"""Of products of features, fitted to the times of 6,300 schedules of 1,200 sizes, relative to those of the same size
+"""Of products of features, fitted to the times of 5,200 schedules of 840 sizes, relative to those of the same size
 (`python bench/fit.py` makes them of `bench/schedules-h100.json`)."""
 
 NEAR, MOST_READ = 1.5, 64 << 20
@@ -110,7 +111,8 @@ def features(product: Product, tile: GroupTile | Tile, ns: float, target: Target
         elements = prod(tile.warp)
         flags |= {"fragments": True, "sliced": tile.sliced_k > 1, "small": elements <= 256, "large": elements >= 2048}
     else:
-        flags |= {"exchanged": tile.exchanged, "tall": tile.rows > ROWS, "short": tile.short, "four": tile.groups > 3}
+        flags |= {"exchanged": tile.exchanged, "tall": tile.rows > ROWS}
+        flags["short"] = tile.exchanged and tile.m % (2 * EXCHANGED_STEP) > 0
     covered = ctas // groups.parts * groups.m * groups.n
     powers = {
         "turns": k / (k_of(product) * groups.parts) / MEAN_TURNS,

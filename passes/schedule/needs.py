@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import prod
+from math import gcd, prod
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import NoneAttr
@@ -30,8 +30,8 @@ from ..linalg.operand import MatrixOperand
 from ..linalg.product import MatrixFactor, Multiplied, Product, block, images_of, shared_bits
 from .defaults import Arrangement, arrange, arrange_stored, matrices, strip_bytes
 from .model import WIDEST, Tile, access_bytes, as_halves, widened
-from .warpgroup_model import LINE, GroupTile, held_columns, staged_columns, staged_rows
-from .warpgroup_tiles import beside_columns, stages_beside
+from .pairs import beside_columns, stages_beside
+from .warpgroup_model import LINE, GroupTile, held_columns, staged_columns
 
 # What ptxas takes of registers beside fragments, accumulators and addresses.
 #
@@ -404,8 +404,7 @@ def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
         return 0, 0
     if not schedule.exchanged:
         return rows, panel
-    groups = schedule.consumer_warps // schedule.together
-    return staged_rows(rows, schedule.mma.m * LINE * BYTE // (columns * bits), groups), columns
+    return gcd(rows, schedule.mma.m * LINE * BYTE // (columns * bits)), columns
 
 
 def staging_bytes(product: Product, schedule: Schedule) -> int:
@@ -414,7 +413,7 @@ def staging_bytes(product: Product, schedule: Schedule) -> int:
         return 0
     if schedule.together == 1:
         return strip_bytes(product, schedule)
-    part = schedule.staging * staged_part(product, schedule)[1] * product.d.element.bits // BYTE
+    part = prod(staged_part(product, schedule)) * product.d.element.bits // BYTE
     return schedule.consumer_warps // schedule.together * staging_buffers(schedule) * part
 
 

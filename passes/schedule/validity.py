@@ -24,9 +24,9 @@ from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, unpaired
 from .needs import staged_part
+from .pairs import stages_beside, why_no_pairs
 from .warpgroup import MOST_PROMOTED, PLAIN, check_operands, check_tiles, row_of, why_not
 from .warpgroup_model import LINE
-from .warpgroup_tiles import stages_beside, why_no_pairs
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
 

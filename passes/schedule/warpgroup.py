@@ -21,6 +21,7 @@ from . import needs
 from .defaults import can_change, can_exchange, laid_out, unknown_pitches
 from .fitted import by_time
 from .model import WORD, access_bytes, not_packed
+from .pairs import part_of, tiles_of_lanes
 from .warpgroup_model import (
     GROUP,
     LINE,
@@ -35,8 +36,9 @@ from .warpgroup_model import (
     panel_of_b,
     reads_weights,
     tile_count,
+    tiles_of,
+    tiles_of_blocks,
 )
-from .warpgroup_tiles import part_of, tiles_of, tiles_of_blocks, tiles_of_lanes
 
 # What a schedule of warpgroups takes: its instruction, boxes that tensor copies move, shared memory, stages.
 

@@ -7,6 +7,8 @@ lies across two, which are two requests.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product as combinations
 from math import gcd, log2, prod
 from typing import NamedTuple
 
@@ -14,22 +16,26 @@ from ...dialect.isa.form import FP8
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.schedule import Schedule, roles
+from ...dialect.schedule.schedule import CLUSTER_PARTS, MOST_CTAS
 from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, shared_bits
-from .defaults import is_plain
+from .defaults import can_exchange, is_plain, unknown_pitches
 from .model import LISTED, Fit, fit_of
 
 LINE = 128
 """Bytes of K of a tile: the widest swizzle, a line of shared memory, and one of memory."""
 
-THIN_ROWS, MANY_WEIGHTS, NARROW_RESULT, SHORT_K = 32, 1 << 24, 128, 32
-"""Rows of D, with so many elements of B or more; columns that are few; and K with which fragments may be faster (H100,
-microseconds by fragments and by warpgroups: 8x5744x6296 31.4 and 33.6, 32x4096x14336 42.7 and 50.5; but 40x960x11000 26
-and 14.7)."""
+THIN_ROWS, MANY_WEIGHTS, SHORT_K = 32, 1 << 24, 32
+"""Rows of D, with so many elements of B or more, and K, with which fragments may be faster (H100, microseconds by
+fragments and by warpgroups: 8x5744x6296 31.4 and 33.6, 32x4096x14336 42.7 and 50.5; but 40x960x11000 26 and 14.7)."""
 
 MULTIPLIED_BYTES = 4096
 """Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
+
+EXCHANGED, EXCHANGED_STEP, MOST_EXCHANGED, MOST_EXCHANGED_TILE = (128, 64, 192), 16, 256, 1 << 15
+"""Columns of tiles of the transposes; what their rows are multiples of, in which D is staged, and their most rows and
+elements."""
 
 NOT_OVERLAPPED = 0.25
 """The part of the shorter of two things that go on at once, products and memory, that the longer one does not cover."""
@@ -79,13 +85,21 @@ LEAST_TURN = {True: (0, 425), False: (160, 190)}
 """Cycles that a K tile takes at least, and for each line of K in it: from loads to the end of products (H200, 128x64:
 36.9 and 38.8 microseconds with one line and with two, along N 33.3 and 31.6; 64x64 along N 32.8 and 27.4)."""
 
-PAIR, IN_CLUSTERS = 2, (10, 11)
-"""CTAs of the clusters that all SMs run, and the part of SMs that larger ones run on at once (H100: 30 clusters of 4
-and 15 of 8 on 132 SMs)."""
+PARTS, CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16), ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
+"""Into how many parts K may be cut; clusters that may share what they copy."""
+
+PAIR, PAIRS, MOST_REPEATED, IN_CLUSTERS = 2, 3, 4, (10, 11)
+"""CTAs of the clusters that all SMs run, and how many of `CLUSTERS` have no more; of clusters that may take several
+tiles (H100, 912x6080x15496 in 192x128 of the transposes: 257 microseconds by 30 clusters of 4, 299 by 66 of 2); the
+part of SMs that larger ones than pairs run on at once (H100: 30 clusters of 4 and 15 of 8 on 132 SMs)."""
 
 PARTS_MARGIN, EXCHANGED_MARGIN = 1.02, 1.02
 """By how much parts of K must be better (H100: 128x8192x28672 178 microseconds in two parts, 169 whole); and tiles of
 the transposes."""
+
+PARTS_OF_PIXELS, LONG_K = range(1, 17), 1 << 16
+"""The parts of a convolution, whose tiles are few beside its K: of small images or, by weights, of a small filter. And
+a K that may be cut into more parts of any product: the pixels of many images."""
 
 JOINED, JOINED_BYTES, ARRIVING_JOINED = 1500, 16, {True: 8000, False: 4200}
 """Cycles in which parts meet in a cluster, bytes of a tile's sums that a CTA sends and adds in a cycle, and `ARRIVING`,
@@ -128,13 +142,6 @@ class GroupTile(NamedTuple):
         return prod(self.cluster) * (self.parts if self.joined else 1)
 
     @property
-    def short(self) -> bool:
-        """Whether few rows of D are staged at a time, or in several parts that no swizzle has."""
-        panel = staged_columns(self.n, 16)
-        few = self.exchanged and staged_rows(self.m, ROWS, self.groups) <= FEW_STAGED
-        return few or (not self.exchanged and panel < self.n and panel % 16 > 0)
-
-    @property
     def transposed(self) -> bool:
         """Whether the instruction computes D^T."""
         return self.in_registers == "b" or self.exchanged
@@ -148,6 +155,126 @@ class GroupTile(NamedTuple):
     def groups(self) -> int:
         """Warpgroups that multiply the tile."""
         return self.m * self.n // (self.width * self.rows) * self.slices
+
+
+WIDTHS = {128: (256, 192, 128, 224, 160, 96), 64: (256, 128, 192, 96, 64), 192: (128, 160, 176)}
+
+TILES = (*((m, n) for m, widths in WIDTHS.items() for n in widths), (128, 64))
+"""Tiles that are tried, in order: of two that cost the same the first is taken. 192x192 leaves room for three stages
+only, which is slower by a fifth where rows begin within lines."""
+
+HIGH_TILES = ((256, 160), (256, 144))
+"""Tiles by two warpgroups of 128 rows, for rows that begin within lines (H100: 3328x7944x6040 419 microseconds, 499 by
+160x192; of 176 columns none was faster)."""
+
+FEW_WIDTHS = (48, 32, 16)
+"""Widths of the instructions of tiles where those of 64x64 are one wave (H100: 24 and 40, which are not staged, are no
+faster). Clusters of 8 of tiles of 64x64 and less are slower than 2x2, all of 38 pairs, by 9 % on average."""
+
+NARROW_TILES, NARROW_RESULT = tuple(combinations((64, 128), (80, 48, 32, 16))), 128
+"""Tiles for results of few columns."""
+
+IN_REGISTERS = tuple(combinations((256, 128, 192, 64, 96, 160, 224, 32), (1, 2), (1, 2), (1, 2, 4, 8)))
+"""Tiles with an operand in registers that are tried, in order: columns of the instruction, warpgroups side by side,
+lines of K, parts of K."""
+
+OF_THREE = (192, 3, 1, 1)
+"""The same of packed weights by three warpgroups, none of which leaves a last set of few tiles (H100, mxfp4,
+4096x5760x2880: 175.7 microseconds in 660 tiles, 200.0 in 1170 of 160x128x128, 185.8 in 720 of 256x128)."""
+
+FEW_ROWS, SLICES, DEEP = 32, {False: 2, True: 4}, {4: 4, 8: 2}
+"""Rows of D up to which warpgroups share the K tiles of packed weights, two of integers and four of floats, of so many
+lines by their bits (H100, 16x8192x8192, microseconds with two and without: 4 bits 19.7 and 21.2, 8 bits 28.6 and 29.1;
+floats with two and four: 22.9 and 21.9)."""
+
+
+def tiles_of(
+    product: Product, packed: str, target: Target, role: str, *, measured: bool = False
+) -> Iterator[GroupTile]:
+    """The tiles to consider for a product, some of whose operands are packed, or one of which is in registers. Of other
+    than two operands of 16 bits along K, `HIGH_TILES` and clusters of 4 and 8 only where they are `measured`."""
+    if role != "none":
+        if product.b.packed and product.m <= FEW_ROWS:
+            width, depth = 16 if product.m <= 16 else FEW_ROWS, DEEP[product.b.memory_bits]
+            floats = product.b.stored is not None and product.b.stored.element.is_float
+            for parts in (1, 2, 4, 8):
+                slices = SLICES[floats and parts == 1]  # parts of K take no more than base tiles of D
+                tile = GroupTile(width, ROWS, parts, (1, 1), depth, role, slices)
+                if parts == 1 or fits(product, tile, target):
+                    yield tile
+            return
+        for width, groups, depth, parts in (*IN_REGISTERS, *[OF_THREE][: product.b.packed]):
+            m, n = (groups * ROWS, width) if role == "a" else (width, groups * ROWS)
+            tile = GroupTile(m, n, parts, depth=depth, in_registers=role)
+            if parts == 1 or fits(product, tile, target):
+                yield tile
+        return
+    within = across_lines(product, packed)
+    # Of a sparse A, no higher tiles have been measured.
+    every = TILES if product.sparsity == 1 else tuple(tile for tile in TILES if tile[0] <= 2 * ROWS)
+    every = (*every, *NARROW_TILES) if product.sparsity == 1 and product.n <= NARROW_RESULT else every
+    tiles = [GroupTile(m, n) for m, n in every]
+    plain = is_plain(product, packed)
+    deep = plain and along_k(product, "a") and along_k(product, "b")
+    if packed == "none":  # no others of packed operands were measured
+        tiles += [GroupTile(m, n, exchanged=True) for m, n in exchanged_tiles(product)]
+    if (measured or deep) and plain and within and not product.batch_invariant:
+        tiles += [GroupTile(m, n, rows=2 * ROWS) for m, n in HIGH_TILES]
+    if deep and not product.batch_invariant and product.k > SHORT_K and product.tiles(ROWS, ROWS) <= target.sms:
+        tiles += [GroupTile(ROWS, n) for n in FEW_WIDTHS]
+        tiles += [GroupTile(m, ROWS, exchanged=True) for m in FEW_WIDTHS]
+    largest = None if measured or deep else PAIRS
+    clusters = CLUSTERS[:largest] if within and product.second is None else CLUSTERS[:1]
+    for parts, cluster, tile, joined in combinations(parts_of(product), clusters, tiles, (False, True)[: 1 + deep]):
+        tile = tile._replace(parts=parts, cluster=cluster, joined=joined)
+        if (parts, cluster, joined) == (1, (1, 1), False) or fits(product, tile, target):
+            yield tile
+
+
+def exchanged_tiles(product: Product) -> Iterator[tuple[int, int]]:
+    """Tiles of the transposes: those that divide the rows of D with little beyond."""
+    is_static = product.is_known("m") and product.k > SHORT_K and not unknown_pitches(product)
+    if not (can_exchange(product) and is_static) or product.ends is not None or product.batch_invariant:
+        return
+    few = -(-product.m // EXCHANGED_STEP) * EXCHANGED_STEP
+    rows = (m for m in range(min(few, MOST_EXCHANGED), 0, -EXCHANGED_STEP) if m % ROWS and (m > ROWS or few <= ROWS))
+    yield from ((m, n) for m, n in combinations(rows, EXCHANGED) if m * n <= MOST_EXCHANGED_TILE)
+
+
+def tiles_of_blocks(product: Product, tiles: Sequence[GroupTile], target: Target) -> Sequence[GroupTile]:
+    """The tiles of a product with scaled blocks: within a block along N, of 128 rows for each warpgroup where there are
+    many (H100, 8192: 256x128 1313 TFLOP/s, in pairs 1283, 128x128 in pairs 1218, 192x128 1179). Pairs along N read A
+    once (the same in turns: 4096x7168x4096 186.0 microseconds for 187.1, 4096x4096x7168 183.4 for 183.7)."""
+    columns = product.blocks[1]
+    tiles = [t for t in tiles if t.m <= 2 * ROWS and (columns == 1 or columns % t.n == 0)]
+    many = [t for t in tiles if t.m == 2 * ROWS and tile_count(product, t) > target.sms]
+    pairs = [t._replace(cluster=(2, 1)) for t in many]
+    wide = [t._replace(m=2 * t.m, rows=2 * t.rows) for t in many if t.n == 2 * ROWS]
+    high = [t._replace(cluster=cluster) for t in wide for cluster in ((1, 2), (1, 1))]
+    return [t for t in (*pairs, *high) if fits(product, t, target)] or [t._replace(depth=2) for t in tiles]
+
+
+def parts_of(product: Product) -> Iterable[int]:
+    """Into how many parts K is tried to be cut."""
+    return PARTS_OF_PIXELS if product.convolves else (*PARTS, 32) if product.depth >= LONG_K else PARTS
+
+
+def fits(product: Product, tile: GroupTile, target: Target) -> bool:
+    """Whether there are enough tiles for a cluster; with several parts of K, whether all CTAs run at once and none is
+    empty."""
+    indivisible = (product.batch and not product.convolves) or product.batch_invariant
+    (high, wide), together = tile.cluster, tile.together
+    full = product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
+    if product.dynamic or not full or (tile.parts > 1 and indivisible) or together > MOST_CTAS:
+        return False
+    if tile.joined and (tile.parts not in CLUSTER_PARTS or tile.width % (8 * tile.parts) or tile.rows > ROWS):
+        return False
+    few = tile.m * tile.n <= ROWS * ROWS and high * wide == MOST_CTAS
+    shared = not (few or tile.m % (8 * wide) or tile.n % (8 * high)) if together > PAIR else target.sms % together == 0
+    if tile.parts == 1 and together <= MOST_REPEATED:
+        return shared
+    deep = tile.parts == 1 or product.k_tiles(k_of(product)) >= 2 * tile.parts
+    return shared and deep and 0 < tile_count(product, tile) * tile.parts <= at_once(tile, target)
 
 
 def at_once(tile: GroupTile, target: Target) -> int:
@@ -212,7 +339,7 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     turns, storing = product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored
     if product.convolves and tile.groups > 2:
         step *= THREE_GROUPS
-    panel = staged_columns(tile.n // product.products, product.d.element.bits) * product.d.element.bits // 8
+    panel = panel_columns(tile.n // product.products, product.d.element.bits) * product.d.element.bits // 8
     step *= NARROW_PANELS if panel <= NARROW_LINE else 1
     storing *= NARROW_STORES if panel <= HALF_LINE and not product.convolves else 1
     loops = waves * -(-turns // tile.parts) * step
@@ -363,12 +490,7 @@ def group_of(product: Product, tile: GroupTile, target: Target) -> int:
 
 
 CHUNK, MOST_STAGED = 16, 256
-"""Bytes of which panels without a swizzle have an odd number, and the most of a row of them, 16 KiB for a warpgroup
-(H100: 17 products in tiles of 64x72 to 192x120 take 1.11 times as long where lanes store what they hold)."""
-
-FEW_STAGED, MOST_ROWS_STAGED = 16, 192
-"""Rows that are few to be stored at a time, and the most of all warpgroups (H100: 52 products in tiles of 72 to 176
-rows of the transposes take 1.03 times as long by 8 or 16)."""
+"""Bytes of which panels without a swizzle have an odd number, and the most of a row of them, 16 KiB for a warpgroup."""
 
 
 def staged_columns(columns: int, bits: int) -> int:
@@ -376,13 +498,6 @@ def staged_columns(columns: int, bits: int) -> int:
     odd number of 16 bytes, up to `MOST_STAGED`, whose rows begin in different banks; 0 if neither divides them."""
     odd = (columns // parts for parts in (1, 3, 5) if columns * bits % (8 * CHUNK * parts) == 0)
     return panel_columns(columns, bits) or next((n for n in odd if CHUNK < n * bits // 8 <= MOST_STAGED), 0)
-
-
-def staged_rows(rows: int, most: int, groups: int) -> int:
-    """The rows of a tile of the transposes that each of its warpgroups stages at a time, as tensor copies store them: a
-    power of two up to `most`, or where that is few the most that divide the tile's."""
-    few = gcd(rows, most)
-    return few if few > FEW_STAGED else max(n for n in range(8, MOST_ROWS_STAGED // groups + 1, 8) if rows % n == 0)
 
 
 def panel_columns(columns: int, bits: int) -> int:

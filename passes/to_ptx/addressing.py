@@ -39,7 +39,8 @@ class GlobalMatrix:
     """A matrix. `base` is its 64-bit global address, a multiple of `alignment`. `pitch` is the stride of rows in bytes,
     None if there are no gaps, `step` that of columns, None if they are contiguous; rows or columns of stride 0 repeat.
     Of elements of less than a byte, columns and sizes count bytes of `packed` ones. Where a `table` in memory has their
-    numbers, it is its address, the number of the first row's, how many there are, and the bytes of each."""
+    numbers, it is its address, the number of the first row's, how many there are, and the bytes of each.
+    """
 
     base: VirtualRegister
     rows: IndexValue
@@ -73,7 +74,8 @@ class GlobalMatrix:
         the end of the row."""
         if self.step is not None:
             return self.element_bytes
-        size, row = limit, gcd(divisor_of(self.row_bytes), divisor_of(self.columns) * self.element_bytes)
+        size = limit
+        row = gcd(divisor_of(self.row_bytes), divisor_of(self.columns) * self.element_bytes)
         while row % size or self.alignment % size:
             size //= 2
         return max(size, self.element_bytes)
@@ -214,7 +216,7 @@ class Addressing:
         fixed = panel * tile.panel_bytes + periods * tile.period * width
         if is_odd(width):  # no power of two, below which bits would be free
             line = s.multiply(s.sum(row.lane, row.program), width)
-            return self.settle(s.sum(start, stage_offset, line, lane, program), fixed + within)
+            return self.settle(s.sum(start, stage_offset, line, lane, program), fixed + rest * width + within)
         # Rows whose bits the lane's have not, are permuted by the same as the lane's, and by what these bits say.
         apart = divisor_of(row.lane) % (1 << rest.bit_length()) == 0
         rows_repeat = divisor_of(row.program) % tile.period == 0 and apart
@@ -316,6 +318,7 @@ INDEX_LIMIT = 1 << 31
 NUMBERS = {"f32": "f32", "f64": "f64", "f16": "b16", "bf16": "b16", "i1": "b8", "i8": "b8", "i16": "b16", "i32": "b32",
            "i64": "b64"}  # fmt: skip
 """How a number is declared, by its MLIR type."""
+
 
 TENSOR_MAPS = (TensorMapType.name, "nvgpu.tensormap.descriptor")
 """The types of a tensor map that a kernel is given."""
