@@ -150,16 +150,6 @@ def known_element(element_type: Attribute) -> ElementType:
     return row
 
 
-def same_words(a: Attribute, b: Attribute) -> bool:
-    """Whether memory of one type may be read as the other: integers of any signedness, and f32 with tf32."""
-    if a == b:
-        return True
-    first, second = element_row(a), element_row(b)
-    if first is None or second is None or first.bits != second.bits:
-        return False
-    return not (first.is_float or second.is_float) or {first.name, second.name} == {"f32", "tf32"}
-
-
 class Shown(Data[DataT]):
     """Data whose text in angle brackets is its attribute's."""
 

@@ -33,8 +33,8 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from .attributes import SHARED_SPACE, TENSOR_SPACE, Memory, element_row, memory_of, memory_space, same_words
-from .op_shapes import SEGMENTS, WHOLE_TILE, BareWord, CountedType, TilePart, WarpOp, bounds, verify_indices
+from .attributes import SHARED_SPACE, TENSOR_SPACE, Memory, element_row, memory_of, memory_space
+from .op_shapes import SEGMENTS, WHOLE_TILE, BareWord, CountedType, TilePart, WarpOp, bounds, same_words, verify_indices
 from .views import BlocksAttr
 
 # Copies by all threads of a CTA: tiles from global to shared memory, and whole matrices to aligned rows.

@@ -47,7 +47,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, Form
 from ..layouts.layout import Bit, Layout
-from .attributes import FragmentType, Memory, target_of
+from .attributes import FragmentType, Memory, element_row, target_of
 
 # What operations do to memory, with what xDSL 0.74 leaves unsaid of `arith`.
 
@@ -239,6 +239,16 @@ def _inferred(result: ResultDef, given: Mapping[str, Any], definition: OpDef) ->
         if isinstance(value := given.get(name), SSAValue) and operand.constr.variables():
             operand.constr.verify((cast(SSAValue, value).type,), context)
     return result.constr.infer(context, length=1)
+
+
+def same_words(a: Attribute, b: Attribute) -> bool:
+    """Whether memory of one type may be read as the other: integers of any signedness, and f32 with tf32."""
+    if a == b:
+        return True
+    first, second = element_row(a), element_row(b)
+    if first is None or second is None or first.bits != second.bits:
+        return False
+    return not (first.is_float or second.is_float) or {first.name, second.name} == {"f32", "tf32"}
 
 
 # Shapes that many operations have: their operands, result, effect and text.

@@ -39,9 +39,9 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.form import ElementType
 from ..isa.tensor_map import ELEMENTS, EXPANDED_UNIT, MOST_RANK, Element, PixelBox, TensorMapError, TensorMapFields
 from ..isa.wgmma import UNIT
-from .attributes import BYTE, Memory, element_row, is_odd, memory_of, same_words
+from .attributes import BYTE, Memory, element_row, is_odd, memory_of
 from .cta import RingType
-from .op_shapes import SEGMENTS, WarpOp
+from .op_shapes import SEGMENTS, WarpOp, same_words
 from .synchronisation import BarriersType
 from .views import im2col_type
 from .warpgroup import box_bytes, panel_of, verify_tile

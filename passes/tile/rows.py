@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, f32, i32, i64
 from xdsl.ir import SSAValue, TypeAttribute
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
 from ...dialect.mlir.affine import FIXED, loops_of, strides_of
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp
-from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, element_row, fragment_of, is_memory, memory_of
-from ...dialect.warp.elements import IndexOp, element_type, shape_of
+from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
+from ...dialect.warp.elements import IndexOp, shape_of
 from ...dialect.warp.fragments import ConstantOp, Kind, ReduceOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.rows import RowsOp
@@ -39,7 +37,7 @@ from ..linalg.split_rows import SUMMED, SUMMING_WARPS, clusters_at_once, needed
 from ..patterns import Index, IndexBuilder
 from .elementwise_kernel import SECTOR_BITS, may_flatten, over_elements, power_of_two
 from .fragment_math import mapped
-from .row_region import Load, RowRegion, place_of_sum, rescaled
+from .row_region import Load, RowRegion, by_words, place_of_sum, rescaled
 from .tiling import Outliner
 from .traversal import (
     ACCESS_BITS,
@@ -451,33 +449,9 @@ class RowJoin:
         return joined
 
 
-def _by_words(op: RowsOp) -> RowsOp:
-    """The operation, of which inputs behind the others are the high words of integers of 64 bits in memory."""
-    values, maps, block = list(op.inputs), list(op.maps[: len(op.inputs)]), op.body.block
-    for number, (value, argument) in enumerate(zip(op.inputs, block.args, strict=True)):
-        if element_type(value) != i64 or not is_memory(value.type):
-            continue
-        low = block.insert_arg(i32, number)
-        for cut in [use.operation for use in argument.uses]:
-            if isinstance(cut, arith.TruncIOp) and cut.result.type == i32:
-                Rewriter.replace_op(cut, [], [low])
-        if argument.uses:
-            values.append(value)
-            maps.append(maps[number])
-            with ImplicitBuilder(Builder(InsertPoint.at_start(block))):
-                high = arith.ExtUIOp(block.insert_arg(i32, len(block.args)), i64)
-                shifted = arith.ShLIOp(high, arith.ConstantOp(IntegerAttr(i32.bitwidth, i64)))
-                argument.replace_all_uses_with(arith.OrIOp(shifted, arith.ExtUIOp(low, i64)).result)
-        block.erase_arg(argument)
-    made = RowsOp(values, op.outputs, [*maps, *op.written], op.detach_region(op.body))
-    made.attributes, made.location = op.attributes, op.location
-    Rewriter.replace_op(op, made)
-    return made
-
-
 def tile(op: RowsOp) -> None:
     """Makes rows a kernel, and its launch."""
-    count, op = len(op.inputs), _by_words(op)
+    count, op = len(op.inputs), by_words(op)
     outliner = Outliner(op)
     outputs = [_with_columns(op, i, outliner) if op.is_of_rows(i) else value for i, value in enumerate(op.outputs)]
     traversal = traversal_of(op, outputs, count)
