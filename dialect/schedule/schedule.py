@@ -181,8 +181,10 @@ class Schedule:
                     f"cta and warp must be multiples of mma = {self.mma}{transposed}, got {tile} along {axis} "
                     f"(the next multiple is {-(-tile // step) * step}): {self._sizes}"
                 )
-        if (rows := self.staging) and (rows < 0 or self.warp[0] % rows):
-            raise ScheduleError(f"staging must be 0 or divide a warp tile's {self.warp[0]} rows, got {rows}")
+        if (rows := self.staging) and (rows < 0 or rows & rows - 1 or self.warp[0] % rows):
+            raise ScheduleError(
+                f"staging must be 0 or a power of two that divides a warp tile's {self.warp[0]} rows, got {rows}"
+            )
 
     def _check_slices(self) -> None:
         """Checks slices and cuts of K: they must be whole steps, fit the largest CTA, and, with `batch_invariant`, not

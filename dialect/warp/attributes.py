@@ -437,11 +437,6 @@ MAX_SKIP = 2
 """The most bits of the row that a swizzle leaves out: those of elements of 4 bits that share a 16-bit piece."""
 
 
-def is_odd(width: int) -> bool:
-    """Whether panels of so many bytes are an odd number of 16-byte chunks wide, more than one."""
-    return width % 32 == 16 < width
-
-
 @irdl_attr_definition
 class SwizzleAttr(ParametrizedAttribute, MemRefLayoutAttr):
     """The layout of a tile in shared memory: `#warp.swizzle<128>`.
@@ -450,7 +445,7 @@ class SwizzleAttr(ParametrizedAttribute, MemRefLayoutAttr):
     line, the 16-byte chunks are permuted: bits 4 and up of the byte address are XORed with bits 7 and up, as many bits
     as number the chunks of a line. So eight rows of one column of chunks are in different banks. 32, 64 and 128 are the
     swizzles of the bulk tensor copies (PTX ISA 5.5.5, Swizzling Modes). 16 and 4 permute nothing. With 4, the words of
-    one column are contiguous. Nor does an odd number of chunks, such as 144 bytes, whose rows begin in different banks.
+    one column are contiguous.
 
     `#warp.swizzle<128, skip 1>` uses bits 8 and up instead, so that rows 2i and 2i + 1 share a permutation. Then eight
     rows whose numbers differ in bits 1 to 3 are in different banks. This is needed for matrices of 16-bit pieces if a
@@ -477,9 +472,10 @@ class SwizzleAttr(ParametrizedAttribute, MemRefLayoutAttr):
         return self.skipped.data
 
     def verify(self) -> None:
-        if self.bytes not in (WORD_PANEL, *SWIZZLES) and not is_odd(self.bytes):
-            sizes = ", ".join(map(str, (WORD_PANEL, *SWIZZLES)))
-            raise VerifyException(f"expected a swizzle of {sizes} bytes, or an odd multiple of 16, got {self.bytes}")
+        if self.bytes not in (WORD_PANEL, *SWIZZLES):
+            raise VerifyException(
+                f"expected a swizzle of {', '.join(map(str, (WORD_PANEL, *SWIZZLES)))} bytes, got {self.bytes}"
+            )
         if not 0 <= self.skip <= MAX_SKIP:
             raise VerifyException(f"expected a swizzle to skip 0 to {MAX_SKIP} bits of the row, got {self.skip}")
 

@@ -39,7 +39,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.form import ElementType
 from ..isa.tensor_map import ELEMENTS, EXPANDED_UNIT, MOST_RANK, Element, PixelBox, TensorMapError, TensorMapFields
 from ..isa.wgmma import UNIT
-from .attributes import BYTE, Memory, element_row, is_odd, memory_of
+from .attributes import BYTE, Memory, element_row, memory_of
 from .cta import RingType
 from .op_shapes import SEGMENTS, WarpOp, same_words
 from .synchronisation import BarriersType
@@ -330,7 +330,7 @@ def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memo
     if not same_words(wanted, moved_as(tile.element_type)):
         raise VerifyException(f"expected a tile of elements of {wanted}, got {tile}")
     width, size, swizzle = panel_of(tile, "the tile"), max(kind.element.memory_bits, BYTE) // BYTE, kind.swizzle.data
-    if (swizzle or UNIT) != width and (swizzle or not is_odd(width)):
+    if (swizzle or UNIT) != width:
         nearest = f"#warp.swizzle<{swizzle or UNIT}>"
         raise VerifyException(f"a copy of {kind} writes {nearest}, which is not the layout of {tile}")
     *others, along = kind.shape

@@ -40,7 +40,6 @@ from .attributes import (
     SwizzleAttr,
     element_row,
     fragment_of,
-    is_odd,
     memory_of,
     memory_space,
 )
@@ -129,7 +128,7 @@ def panel_of(memory: Memory, what: str) -> int:
     layout = SwizzleAttr(UNIT) if isinstance(memory.layout, NoneAttr) else memory.layout
     if not isinstance(layout, SwizzleAttr):
         raise VerifyException(f"no matrix descriptor expresses the layout of {what}, {memory}; expected #warp.swizzle")
-    if layout.skip or (layout.bytes not in PANELS and not is_odd(layout.bytes)):
+    if layout.skip or layout.bytes not in PANELS:
         near = min(PANELS, key=lambda known: abs(known - layout.bytes))
         raise VerifyException(
             f"no matrix descriptor expresses the layout of {what}, {memory}; the nearest is #warp.swizzle<{near}>"

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ArrayAttr, IntAttr, IntegerAttr, MemRefType, i
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from ...dialect.isa.tensor_map import MOST_RANK, SWIZZLES
+from ...dialect.isa.tensor_map import MOST_RANK
 from ...dialect.isa.wgmma import UNIT, WARPS
 from ...dialect.layouts.layout import LANES, column, row
 from ...dialect.mlir.affine import strides_of
@@ -47,7 +47,7 @@ from ...dialect.warp.warpgroup import ROWS, box_bytes, panel_of
 from ..linalg import operand
 from ..patterns import Index, IndexBuilder
 from ..schedule.needs import staging_buffers
-from ..schedule.warpgroup_model import staged_columns
+from ..schedule.warpgroup_model import panel_columns
 from ..tile.tiling import LaunchedKernel
 from .ring import Ring, decline, with_shape
 from .roles import Share
@@ -127,7 +127,7 @@ def box_type(
     width, lines = panel_of(tile, "the tile"), tile.get_shape()[-2]
     rows = lines if part.axis else lines // part.parts
     columns = box_bytes(tile, part.parts) * 8 // (element.memory_bits if element else 8)
-    swizzle = IntAttr(width if width in SWIZZLES else 0)
+    swizzle = IntAttr(width if width > 16 else 0)
     if images is not None:
         rank = memory_of(images.memory).get_num_dims()
         return TensorMapType(ArrayAttr([IntAttr(rows), IntAttr(columns)]), moved, swizzle, IntAttr(rank))
@@ -280,7 +280,7 @@ class StagedStores:
         self.widths = {op: fragment_of(op.fragment).shape[1] for op in stores}
         rows_of = groupby(stores, lambda op: (op.parent, index.folded(op.indices[0])))
         across = gcd(*(sum(map(self.widths.__getitem__, side_by_side)) for _, side_by_side in rows_of))
-        self.panel = staged_columns(across, fragment.bits)
+        self.panel = panel_columns(across, fragment.bits)
         if not self.panel:
             decline(stores[0], f"its fragments of {across} columns fill no panel")
         self.columns = max(self.panel, fragment.layout.data.columns)

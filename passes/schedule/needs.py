@@ -31,7 +31,7 @@ from ..linalg.product import MatrixFactor, Multiplied, Product, block, images_of
 from .defaults import Arrangement, arrange, arrange_stored, matrices, strip_bytes
 from .model import WIDEST, Tile, access_bytes, as_halves, widened
 from .pairs import beside_columns, stages_beside
-from .warpgroup_model import LINE, GroupTile, held_columns, staged_columns
+from .warpgroup_model import LINE, GroupTile, held_columns, panel_columns
 
 # What ptxas takes of registers beside fragments, accumulators and addresses.
 #
@@ -399,12 +399,11 @@ def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
     (rows, _), columns, parts = schedule.covered, schedule.warp[1], schedule.cluster_parts
     rows, columns = (rows // parts, columns) if schedule.exchanged else (rows, columns // parts)
     columns, bits = columns // product.products, product.d.element.bits
-    panel = staged_columns(columns, bits)
+    panel = panel_columns(columns, bits)
     if bits not in STAGED_BITS or not panel or not_copied(product.d):
         return 0, 0
-    if not schedule.exchanged:
-        return rows, panel
-    return gcd(rows, schedule.mma.m * LINE * BYTE // (columns * bits)), columns
+    width = columns if schedule.exchanged else panel
+    return gcd(rows, schedule.mma.m * LINE * BYTE // (width * bits)), width
 
 
 def staging_bytes(product: Product, schedule: Schedule) -> int:

@@ -489,17 +489,7 @@ def group_of(product: Product, tile: GroupTile, target: Target) -> int:
     return NARROW_GROUP if narrow else GROUP
 
 
-CHUNK, MOST_STAGED = 16, 256
-"""Bytes of which panels without a swizzle have an odd number, and the most of a row of them, 16 KiB for a warpgroup."""
-
-
-def staged_columns(columns: int, bits: int) -> int:
-    """The columns of D that a warpgroup stages at a time: a panel of the widest swizzle that divides columns; or of an
-    odd number of 16 bytes, up to `MOST_STAGED`, whose rows begin in different banks; 0 if neither divides them."""
-    odd = (columns // parts for parts in (1, 3, 5) if columns * bits % (8 * CHUNK * parts) == 0)
-    return panel_columns(columns, bits) or next((n for n in odd if CHUNK < n * bits // 8 <= MOST_STAGED), 0)
-
-
 def panel_columns(columns: int, bits: int) -> int:
-    """The columns of the widest panel of a swizzle that divides columns; 0 if none does."""
+    """The columns of the widest panel of a swizzle that divides columns, such as those of D that a warpgroup stages at
+    a time; 0 if none does."""
     return next((8 * width // bits for width in (128, 64, 32) if columns * bits % (8 * width) == 0), 0)

@@ -34,7 +34,7 @@ from ..linalg.operand import KernelArgument, VectorOperand
 from ..patterns import Index, IndexBuilder, apply_patterns
 from ..schedule.defaults import changes_lanes_first, exchanged_rows, stored
 from ..schedule.needs import FUNCTIONS
-from ..schedule.warpgroup_model import staged_columns
+from ..schedule.warpgroup_model import panel_columns
 from .tiling import schedule_of
 
 # Matrices that lie as D does, loaded as a fragment lies, and their elements in another type.
@@ -200,7 +200,7 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
     in_parts = op.epilogue is not None or schedule.mma.m > GROUP_ROWS  # of tensor memory, which is loaded in parts
     if schedule.together > 1 and not schedule.exchanged and in_parts:
         element_bits = fragment.with_element(held_type(op.d)).bits
-        staged = staged_columns(width, element_bits) if schedule.staging else 0
+        staged = panel_columns(width, element_bits) if schedule.staging else 0
         # A lane has twice the sums of as many columns of 128 rows, and loads them from tensor memory.
         least = staged if staged and schedule.mma.m == GROUP_ROWS else GROUP_COLUMNS
         width = next((n for n in range(least, width, 8) if width % n == 0), width)

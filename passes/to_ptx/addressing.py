@@ -17,7 +17,7 @@ from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.mlir.affine import dynamic_parts, strides_of
 from ...dialect.ptx.text.syntax import Address, Symbol, Variable
 from ...dialect.ptx.types import VariableAttr
-from ...dialect.warp.attributes import Memory, element_row, is_memory, is_odd, memory_of, memory_space, type_name
+from ...dialect.warp.attributes import Memory, element_row, is_memory, memory_of, memory_space, type_name
 from ...dialect.warp.tensor_maps import TensorMapType
 from ...dialect.warp.views import Dimensions
 from ..diagnostics import fail
@@ -126,7 +126,7 @@ class SharedTile:
     @property
     def chunks(self) -> int:
         """Chunks of a line that change places; 1 when nothing does."""
-        return 1 if is_odd(self.swizzle) else max(1, self.swizzle // CHUNK)
+        return max(1, self.swizzle // CHUNK)
 
     @property
     def period(self) -> int:
@@ -214,9 +214,6 @@ class Addressing:
         panel, within = divmod(column.constant * size, width)
         periods, rest = divmod(row.constant, tile.period)
         fixed = panel * tile.panel_bytes + periods * tile.period * width
-        if is_odd(width):  # no power of two, below which bits would be free
-            line = s.multiply(s.sum(row.lane, row.program), width)
-            return self.settle(s.sum(start, stage_offset, line, lane, program), fixed + rest * width + within)
         # Rows whose bits the lane's have not, are permuted by the same as the lane's, and by what these bits say.
         apart = divisor_of(row.lane) % (1 << rest.bit_length()) == 0
         rows_repeat = divisor_of(row.program) % tile.period == 0 and apart

@@ -382,4 +382,5 @@ def test_what_is_wrong_is_found() -> None:
 @pytest.mark.parametrize(("keys", "consumers"), [(8192, "cooperative"), (8320, "pingpong")])
 def test_long_causal_attention_of_bytes_is_in_turns(keys: int, consumers: str) -> None:
     kernel = Attention((keys, keys, 128, 128), "f8E4M3FN", (1,), causal=0).compile("sm_90a")
-    assert kernel.schedule[-1].consumers == consumers
+    chosen = kernel.schedule[-1]
+    assert chosen is not None and chosen.consumers == consumers

@@ -139,9 +139,9 @@ def test_strips_by_default_where_they_pay() -> None:
 
 
 ERRORS = (
-    ("f16 f32", {"staging": 24}, "staging must be 0 or divide a warp tile's 32 rows, got 24"),
-    ("f16 f32", {"staging": 64}, "staging must be 0 or divide a warp tile's 32 rows, got 64"),
-    ("f16 f32", {"staging": -16}, "staging must be 0 or divide a warp tile's 32 rows, got -16"),
+    ("f16 f32", {"staging": 24}, "staging must be 0 or a power of two that divides a warp tile's 32 rows, got 24"),
+    ("f16 f32", {"staging": 64}, "staging must be 0 or a power of two that divides a warp tile's 32 rows, got 64"),
+    ("f16 f32", {"staging": -16}, "staging must be 0 or a power of two that divides a warp tile's 32 rows, got -16"),
     ("f16 f32", {"staging": 8}, "staging must be a multiple of the 16 rows of a base tile, got 8"),
 )
 

@@ -70,30 +70,6 @@ def test_transposes_are_multiplied(product: Product) -> None:
     assert instance.wrong() == ""
 
 
-OF_EIGHTS = [
-    Product(Types(*types.split()), form, "A Bt", size, {"cta": (*cta, 64), "mma": f"m64n{width}k16", **more})
-    for types, form, size, cta, width, more in (
-        ("bf16 bf16 bf16", "cleared", (200, 136, 136), (64, 72), 72, {"cluster": (1, 2)}),
-        ("bf16 bf16 bf16", "residual", (264, 328, 72), (128, 120), 120, {"ctas": 2}),
-        ("f16 f16 f16", "gelu by tanh", (136, 344, 200), (128, 168), 168, {"cluster": (2, 1)}),
-        ("bf16 bf16 bf16", "cleared", (72, 280, 328), (64, 136), 136, {"split_k": 2}),
-        ("bf16 bf16 bf16", "cleared", (152, 264, 392), (64, 88), 88, {"split_k": 2, "staging": 0}),
-        ("bf16 bf16 bf16", "cleared", (280, 264, 72), (136, 256), 136, {"multiplied": "ba", "cluster": (2, 1)}),
-        ("f16 f16 f16", "residual", (88, 264, 200), (88, 64), 88, {"multiplied": "ba", "cluster": (1, 4)}),
-        ("bf16 bf16 bf16", "cleared", (360, 200, 72), (176, 128), 176, {"multiplied": "ba", "ctas": 2}),
-    )
-]
-"""Widths of tiles that no swizzle divides, or whose rows no power of two does."""
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("product", OF_EIGHTS, ids=str)
-def test_tiles_are_any_multiple_of_eight_wide(product: Product) -> None:
-    kernel, instance = product.compile("sm_90a"), problem(product, 3)
-    kernel(*instance.arguments, device="interp", checks=CHECKS)
-    assert instance.wrong() == ""
-
-
 def text(m: int, n: int, k: int, kind: str = "bf16", out: str = "f32") -> str:
     a, b, c = f"memref<{m}x{k}x{kind}>", f"memref<{k}x{n}x{kind}>", f"memref<{m}x{n}x{out}>"
     return f"""func.func @f(%A: {a}, %B: {b}, %C: {c}) {{

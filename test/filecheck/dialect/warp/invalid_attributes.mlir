@@ -84,8 +84,8 @@ func.func @no_bar() attributes {layout = #warp.layout<c1 c2 r0 r1 r2 c0>} {
 
 // -----
 
-// expected-error @below {{expected a swizzle of 4, 16, 32, 64, 128 bytes, or an odd multiple of 16, got 96}}
-func.func @swizzle(%x: memref<8x48xf16, #warp.swizzle<96>, 3>) {
+// expected-error @below {{expected a swizzle of 4, 16, 32, 64, 128 bytes, got 48}}
+func.func @swizzle(%x: memref<8x24xf16, #warp.swizzle<48>, 3>) {
   return
 }
 
