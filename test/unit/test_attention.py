@@ -383,4 +383,5 @@ def test_what_is_wrong_is_found() -> None:
 def test_long_causal_attention_of_bytes_is_in_turns(keys: int, consumers: str) -> None:
     kernel = Attention((keys, keys, 128, 128), "f8E4M3FN", (1,), causal=0).compile("sm_90a")
     chosen = kernel.schedule[-1]
-    assert chosen is not None and chosen.consumers == consumers
+    assert chosen is not None
+    assert chosen.consumers == consumers
