@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias, cast
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
@@ -115,10 +115,10 @@ class MatrixPlaces(CustomDirective):
             self.kept.set(state, DenseArrayBase.from_list(i64, kept))
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
-        assert isinstance(op, MatrixOp)
-        words: list[str | SSAValue] = list(op.indices)
-        named = [(place, word) for place, word in zip(op.dimensions, WORDS, strict=True) if place is not None]
-        for place, word in sorted([*named, *((place, ALL) for place in op.dimensions_kept)]):
+        matrix = cast("MatrixOp", op)
+        words: list[str | SSAValue] = list(matrix.indices)
+        named = [(place, word) for place, word in zip(matrix.dimensions, WORDS, strict=True) if place is not None]
+        for place, word in sorted([*named, *((place, ALL) for place in matrix.dimensions_kept)]):
             words.insert(place, word)
         with printer.in_square_brackets():
             printer.print_list(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -373,20 +374,11 @@ LARGE = np.array((5, 4 + 2**32, 5 + 2**32, 7, -100, -101, -(2**40), 2**40, 2**31
                   2**63 - 1, -(2**63)))  # fmt: skip
 
 
-ORDER = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
-
-
 def compared(predicate: str, one: Any, other: Any) -> Any:
     """What `arith.cmpi` of integers of 64 bits is."""
     kind = np.uint64 if predicate[0] == "u" else np.int64
-    return ORDER[predicate[-2:]](np.asarray(one, np.int64).astype(kind), np.asarray(other, np.int64).astype(kind))
+    order = getattr(operator, predicate[-2:])
+    return order(np.asarray(one, np.int64).astype(kind), np.asarray(other, np.int64).astype(kind))
 
 
 def check_chosen(body: str, chosen: Callable[[Any], Any], number: int = 0) -> None:
