@@ -23,8 +23,7 @@ from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.fragments import IDENTITIES, Kind
 from . import contraction
-from .elementwise import EVERYTHING, Bounds, bounds_after
-from .elementwise import is_wide as is_long
+from .elementwise import EVERYTHING, Bounds, bounds_after, is_long
 from .operand import SIZE_LIMIT, root, users_of
 
 # What an element of memory is, as an expression of elements that were there before: through every operation of

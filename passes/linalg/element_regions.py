@@ -30,8 +30,7 @@ from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.fragments import Kind, ReduceOp
 from ..patterns import constant_value
 from .element_expressions import ROUNDED, ElementExpression, Name, Subscripts, decline
-from .elementwise import CASTS, fits
-from .elementwise import is_wide as is_long
+from .elementwise import CASTS, fits, is_long
 
 
 def map_of(place: Subscripts, order: Mapping[Name, int]) -> AffineMap:

@@ -61,7 +61,7 @@ _REMAINDERS = (arith.RemSIOp, arith.RemUIOp)
 _UNSIGNED = (arith.DivUIOp, arith.RemUIOp, arith.MinUIOp, arith.MaxUIOp)
 
 
-def is_wide(kind: Attribute) -> bool:
+def is_long(kind: Attribute) -> bool:
     """Whether a type is an index, or a 64-bit integer that stands for one."""
     return isinstance(kind, IndexType) or kind == i64
 
@@ -71,8 +71,8 @@ def is_index(kind: Attribute) -> bool:
     return isinstance(kind, IndexType)
 
 
-def objection(nest: Nest, is_wide: Callable[[Attribute], bool] = is_wide) -> str:
-    """The reason why a body cannot compute its indices in 32 bits; "" if it can. `is_wide` tells types that are
+def objection(nest: Nest, is_long: Callable[[Attribute], bool] = is_long) -> str:
+    """The reason why a body cannot compute its indices in 32 bits; "" if it can. `is_long` tells types that are
     narrowed; an index cast from another type is an element's index and fits 32 bits."""
     bounds_of: dict[SSAValue, Bounds] = {}
     for index, loop in nest.indices.items():
@@ -81,13 +81,13 @@ def objection(nest: Nest, is_wide: Callable[[Attribute], bool] = is_wide) -> str
     for op in nest.body.ops if bounds_of else ():
         if isinstance(op, IndexOp):
             continue
-        if isinstance(op, arith.IndexCastOp) and is_wide(op.result.type) and not is_wide(op.input.type):
+        if isinstance(op, arith.IndexCastOp) and is_long(op.result.type) and not is_long(op.input.type):
             bounds_of[op.result] = -LIMIT, LIMIT - 1
-        elif any(is_wide(value.type) for value in op.results):
+        elif any(is_long(value.type) for value in op.results):
             bounds_of[op.results[0]] = bounds = bounds_after(op, bounds_of)
             if not fits(bounds):
                 return f"{op.name} of indices may pass {BITS} bits"
-        elif isinstance(op, arith.UIToFPOp) and is_wide(op.input.type) and _of(op.input, bounds_of)[0] < 0:
+        elif isinstance(op, arith.UIToFPOp) and is_long(op.input.type) and _of(op.input, bounds_of)[0] < 0:
             return f"{op.name} of an index that may be negative"
     return ""
 
@@ -137,14 +137,14 @@ def narrowed(op: Operation, mapped: dict[SSAValue, SSAValue], block: Block) -> S
         copy: Operation = arith.ConstantOp(IntegerAttr(op.value.value.data, i32))
     elif isinstance(op, CASTS):
         source, target = mapped[op.operands[0]], op.results[0].type
-        target = i32 if is_wide(target) else target
+        target = i32 if is_long(target) else target
         if source.type == target:
             return source
         kind = arith.ExtSIOp if target == i32 else arith.TruncIOp
         copy = kind.build(operands=[source], result_types=[target])
     else:
         copy = op.clone(mapped)
-        kinds = [i32 if is_wide(result.type) else result.type for result in copy.results]
+        kinds = [i32 if is_long(result.type) else result.type for result in copy.results]
         copy = type(op).create(operands=copy.operands, properties=copy.properties, result_types=kinds)
     copy.location = op.location
     block.add_op(copy)
@@ -221,7 +221,7 @@ class Elementwise(NamedTuple):
                 continue
             for operand in op.operands:
                 _mapped(operand, mapped, block, narrow=narrow)
-            if narrow and any(is_wide(value.type) for value in (*op.operands, *op.results)):
+            if narrow and any(is_long(value.type) for value in (*op.operands, *op.results)):
                 mapped[op.results[0]] = narrowed(op, mapped, block)
             else:
                 block.add_op(op.clone(mapped))
@@ -232,7 +232,7 @@ def _mapped(value: SSAValue, mapped: dict[SSAValue, SSAValue], block: Block, *, 
     """The value in the block for one from outside. Constants are created again."""
     if value not in mapped:
         constant = value.owner
-        if isinstance(constant, arith.ConstantOp) and narrow and is_wide(constant.result.type):
+        if isinstance(constant, arith.ConstantOp) and narrow and is_long(constant.result.type):
             mapped[value] = narrowed(constant, mapped, block)
         elif isinstance(constant, arith.ConstantOp):
             copy = constant.clone()
