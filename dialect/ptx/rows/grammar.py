@@ -234,10 +234,6 @@ class PatternRow(Row):
         ptx, sm = max(self.ptx, *(need.ptx for need in more)), max(self.sm, *(need.sm for need in more))
         return replace(self, ptx=ptx, sm=sm, needs=())
 
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        return re.compile("".join(piece.pattern for piece in pieces(self.spelling)))
-
     def match(self, opcode: str) -> Bindings | None:
         """The values of the qualifiers of an opcode, in any order; None if this row does not spell it."""
         words = _words(opcode)
@@ -246,9 +242,6 @@ class PatternRow(Row):
         allowed, needed = self._vocabulary
         if not needed <= set(words) <= allowed:
             return None
-        match = self._pattern.fullmatch(opcode)
-        if match is not None:
-            return {k: v.lstrip(".") for k, v in match.groupdict("").items()}
         chosen = self._arranged(words)
         if chosen is None:
             return None
@@ -257,7 +250,7 @@ class PatternRow(Row):
 
     def canonical(self, opcode: str) -> str:
         """One of this row's spellings, its qualifiers in the order of the text."""
-        return opcode if self._pattern.fullmatch(opcode) else "".join(self._arranged(_words(opcode)) or (opcode,))
+        return "".join(self._arranged(_words(opcode)) or (opcode,))
 
     @cached_property
     def _groups(self) -> tuple[Piece, ...]:
@@ -267,21 +260,20 @@ class PatternRow(Row):
     @cached_property
     def _vocabulary(self) -> tuple[frozenset[str], frozenset[str]]:
         """The words that an opcode of this row may have, and the words that it must have."""
-        words = [[frozenset(_split(a)) for a in group.alternatives] for group in self._groups]
+        words = [[frozenset(_words(a)) for a in group.alternatives] for group in self._groups]
         needed = [alternatives[0] for alternatives in words if len(alternatives) == 1]
         allowed = frozenset[str]().union(*(word for alternatives in words for word in alternatives))
         return allowed, frozenset[str]().union(*needed)
 
-    def _arranged(self, words: list[str]) -> list[str] | None:
-        """The word that each part of the spelling takes; None if a part finds none. Words that were taken are removed
-        from `words`."""
-        name, chosen = _name(words), list[str]()
+    def _arranged(self, words: Sequence[str]) -> list[str] | None:
+        """The word that each part of the spelling takes; None if a part finds none, or a word is left."""
+        left, chosen = list(words), list[str]()
         for group in self._groups:
-            word = _take(group, words)
+            word = _take(group, left)
             if word is None:
                 return None
             chosen.append(word)
-        return chosen if not words and _name(_words("".join(chosen))) == name else None
+        return chosen if not left and _name(_words("".join(chosen))) == _name(words) else None
 
     @property
     def size(self) -> int:
@@ -307,15 +299,10 @@ class PatternRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a spelling: its alternatives, and their regular expression."""
+    """A part of a spelling: its alternatives, and the name that the chosen one is bound to."""
 
     alternatives: tuple[str, ...]
     name: str = ""
-
-    @property
-    def pattern(self) -> str:
-        choice = "|".join(map(re.escape, self.alternatives))
-        return f"(?P<{self.name}>{choice})" if self.name else f"(?:{choice})"
 
 
 _FORMATS = frozenset((".b8x16", ".b6x16_p32", ".b4x16_p64"))
@@ -324,14 +311,10 @@ _SPACES = frozenset((".const", ".global", ".local", ".param", ".shared", ".share
                      ".param::entry", ".param::func"))  # fmt: skip
 
 
-def _words(opcode: str) -> list[str]:
-    """The words of an opcode, each but the first with its dot."""
-    return re.findall(r"\.?[^.]+", opcode)
-
-
 @lru_cache(4096)
-def _split(alternative: str) -> tuple[str, ...]:
-    return tuple(_words(alternative))
+def _words(opcode: str) -> tuple[str, ...]:
+    """The words of an opcode or of a part of one, each with its dot."""
+    return tuple(re.findall(r"\.?[^.]+", opcode))
 
 
 def _name(words: Sequence[str]) -> str:
@@ -355,7 +338,7 @@ def _word_by_word(parts: Sequence[Piece]) -> Iterator[Piece]:
         if part.name or len(part.alternatives) > 1:
             yield part
         else:
-            yield from (Piece((word,)) for text in part.alternatives for word in _split(text))
+            yield from (Piece((word,)) for text in part.alternatives for word in _words(text))
 
 
 @lru_cache(4096)
@@ -370,7 +353,7 @@ def _take(group: Piece, words: list[str]) -> str | None:
     """The alternative of a group that is among the words, from which it is removed; None if the group needs one and
     there is none."""
     for alternative in group.alternatives:
-        wanted = _split(alternative)
+        wanted = _words(alternative)
         if wanted and all(_stands(word, words) for word in wanted):
             for word in wanted:
                 words.remove(word)
