@@ -24,6 +24,7 @@ from xdsl.utils.arg_spec import ArgSpec
 
 from .diagnostics import CHOSEN, ExpectedDiagnostics, Said, is_warning, remarks, verify
 from .patterns import counted
+from .pipeline import STRATEGY
 from .universe import WARPLOOM_UNIVERSE
 
 PRINTED = ("mlir_print_ir_before", "mlir_print_ir_after")
@@ -65,10 +66,6 @@ OPTIONS: dict[str, dict[str, object]] = {
     "--mlir-pass-statistics": {"action": "store_true", "help": "Print how often each pattern was applied, on stderr"},
 }
 """The options of the driver that say how passes are run, as `argparse` takes them."""
-
-
-STRATEGY = "warp-transform"
-"""The pass that applies strategies."""
 
 
 class UsageError(Exception):

@@ -128,6 +128,9 @@ def applicable(specs: Sequence[ArgSpec], module: ModuleOp) -> Iterator[ModulePas
 
 # The standard pipeline, from `linalg` on memrefs to the dialect `ptx`.
 
+STRATEGY = "warp-transform"
+"""The pass that applies strategies."""
+
 DEFAULT_TARGET = "sm_90a"
 """What a module that has no target is compiled for."""
 

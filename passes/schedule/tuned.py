@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product as combinations
 from pathlib import Path
-from statistics import fmean, median
 from typing import NotRequired, TypedDict, cast
 
 from ...dialect.isa.row import Target
@@ -157,6 +156,8 @@ def fitted(timed: Sequence[Timed], target: Target) -> tuple[Fit, float]:
 
 def _error(near: Sequence[tuple[Product, Schedule, float]], fit: Fit, target: Target) -> float:
     """The mean distance of the logarithms of times from the model's, beside what all times have in addition."""
+    from statistics import fmean, median  # a compilation reads what was measured, and fits nothing
+
     there = replace(target, timing=tuple(fit))
     modelled = [time_of(product, schedule, there) / 1000 for product, schedule, _ in near]
     taken = [each[2] for each in near]

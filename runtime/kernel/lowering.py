@@ -21,8 +21,7 @@ from ...dialect.schedule import ScheduleError, parse_options
 from ...dialect.warp.attributes import UNUSED, target_of
 from ...passes.allocate import allocate
 from ...passes.diagnostics import describe, verify
-from ...passes.instrument import STRATEGY
-from ...passes.pipeline import DEFAULT_TARGET, PARTS, can_apply, lower, standard_pipeline
+from ...passes.pipeline import DEFAULT_TARGET, PARTS, STRATEGY, can_apply, lower, standard_pipeline
 from ...passes.source import begins_as_ptx
 from ...passes.universe import make_context, parse_mlir
 from ..arguments.signature import Signature
