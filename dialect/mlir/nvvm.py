@@ -22,7 +22,8 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 
 from . import nvvm_types as types
-from .nvvm_ops import COPIES, EXCHANGES, PLAIN, SPECIAL_OPERATIONS, Integer, NvvmOp, operation
+from .nvvm_emitted import NvvmOp, operation
+from .nvvm_ops import COPIES, EXCHANGES, PLAIN, SPECIAL_OPERATIONS, Integer
 from .nvvm_types import ATTRIBUTES, MatrixShapeAttr, ShapeAttr
 from .upstream import SEGMENTS
 from .words import defined

@@ -6,13 +6,9 @@ operation is its instruction, for both directions: see `nvvm_types`.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr, i1, i16, i32, i64
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.irdl import (
-    IRDLOperation,
-    ParsePropInAttrDict,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -27,25 +23,11 @@ from xdsl.traits import Pure
 from ..isa.row import SPECIAL_REGISTERS
 from . import nvvm_types as types
 from .llvm import ConstantRangeAttr
-from .upstream import SEGMENTS, declared
+from .nvvm_emitted import ElectOp, GridDependencyOp, NvvmOp, RegistersOp, operation
+from .upstream import SEGMENTS
 from .words import defined
 
 Integer = IntegerAttr[i32]
-
-
-class NvvmOp(IRDLOperation):
-    """An operation whose properties are written in its dictionary of attributes."""
-
-    irdl_options = (ParsePropInAttrDict(),)
-
-    PTX: ClassVar[str] = ""
-
-
-def operation(name: str, summary: str, ptx: str, text: str, **fields: object) -> type[NvvmOp]:
-    """An operation by its name, what it does, its line of `nvvm_types`, its text in MLIR, and its fields."""
-    made = declared(NvvmOp, f"nvvm.{name}", text, summary, **fields)
-    made.PTX = ptx
-    return made
 
 
 # Special registers.
@@ -159,20 +141,8 @@ EXCHANGES = (
         "$scope attr-dict",
         scope=prop_def(types.SCOPE),
     ),
-    operation(
-        "setmaxregister",
-        "Takes registers from a warpgroup, or gives it some.",
-        "setmaxnreg.{action/increase=inc/decrease=dec}.sync.aligned.u32 {regCount}",
-        "$action $regCount attr-dict",
-        regCount=prop_def(Integer), action=prop_def(types.REGISTER_ACTION),
-    ),
-    operation(
-        "griddepcontrol",
-        "Waits for the kernel before, or lets the one behind begin.",
-        "griddepcontrol.{kind}",
-        "$kind attr-dict",
-        kind=prop_def(types.GRID_ACTION),
-    ),
+    RegistersOp,
+    GridDependencyOp,
 
     # Lanes of a warp.
     operation(
@@ -208,13 +178,7 @@ EXCHANGES = (
         abs=prop_def(BoolAttr, default_value=BoolAttr.from_bool(False)),
         nan=prop_def(BoolAttr, default_value=BoolAttr.from_bool(False)),
     ),
-    operation(
-        "elect.sync",
-        "Whether this lane is the one of its warp that is chosen.",
-        "elect.sync _|pred, membermask=0xFFFFFFFF",
-        "($membermask^)? attr-dict `->` type($pred)",
-        membermask=opt_operand_def(i32), pred=result_def(i1),
-    ),
+    ElectOp,
 )  # fmt: skip
 
 
@@ -369,13 +333,3 @@ COPIES = (
         traits=traits_def(Pure()),
     ),
 )  # fmt: skip
-
-GridDependencyOp, RegistersOp, ElectOp = (
-    next(op for op in EXCHANGES if op.name == f"nvvm.{name}")
-    for name in ("griddepcontrol", "setmaxregister", "elect.sync")
-)
-"""Those that kernels of this project have. In an `scf.if` of what `nvvm.elect.sync` returns, one lane of a warp is
-alone: it arrives, copies and waits, and the warp meets again behind it."""
-
-INCREASE, DECREASE = map(types.REGISTER_ACTION.of, ("increase", "decrease"))
-"""What `nvvm.setmaxregister` does with the registers of a warpgroup: waits for more, or gives some back."""

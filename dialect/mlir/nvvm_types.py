@@ -43,7 +43,6 @@ SHUFFLE = words("nvvm.shfl_kind", "bfly up down idx", BareWordAttr)
 VOTE = words("nvvm.vote_sync_kind", "any all ballot uni", BareWordAttr)
 REDUX = words("nvvm.redux_kind", "add and max min or umax umin xor fmin fmax", BareWordAttr)
 MATCH = words("nvvm.match_sync_kind", "any all", BareWordAttr)
-REGISTER_ACTION = words("nvvm.action", "increase decrease", BareWordAttr)
 CACHE_LEVEL = words("nvvm.prefetch_cache_level", "L1 L2", BareWordAttr)
 EVICTION = words(
     "nvvm.cache_eviction_priority", "evict_normal evict_first evict_last evict_unchanged no_allocate", BareWordAttr
@@ -62,7 +61,6 @@ TENSOR_KIND = words("nvvm.tcgen05_mma_kind", "f16 tf32 f8f6f4 i8")
 TENSOR_COLLECTOR = words("nvvm.tcgen05_mma_collectorop", "discard lastuse fill use")
 TENSOR_COLLECTOR_B = words("nvvm.tcgen05_mma_collectorb", "b0 b1 b2 b3")
 TENSOR_SCALE = words("nvvm.tcgen05_mma_block_scale", "default block16 block32")
-GRID_ACTION = words("nvvm.grid_dep_action", "wait launch_dependents", BareWordAttr)
 
 
 class SizesAttr(ParametrizedAttribute):

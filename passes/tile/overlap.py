@@ -14,8 +14,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import SymbolTable
 
-from ...dialect.mlir.nvvm_ops import GridDependencyOp
-from ...dialect.mlir.nvvm_types import GRID_ACTION
+from ...dialect.mlir.nvvm_emitted import GRID_ACTION, GridDependencyOp
 from ...dialect.warp.attention import AttentionGradientOp
 from ...dialect.warp.op_shapes import is_pure
 from ..linalg.operand import root

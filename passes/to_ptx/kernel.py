@@ -32,7 +32,7 @@ from ...dialect.index import LOWERINGS
 from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.row import target as target_named
 from ...dialect.layouts.layout import LANES
-from ...dialect.mlir.nvvm_ops import RegistersOp
+from ...dialect.mlir.nvvm_emitted import RegistersOp
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.text.syntax import Variable
 from ...dialect.ptx.types import VarOp
