@@ -262,7 +262,7 @@ class Machine:
             self.state.prints.flush(self.launch.output or sys.stdout.write)
         if self.launch.observer is not None:
             self.launch.observer.end()
-        # Callbacks and operations in flight refer to the state, and it to them: without them its memory is free at once.
+        # Callbacks and operations in flight refer to the state, and it to them: without them it is freed at once.
         self.flow.on_exit.clear()
         for groups in (self.state.copies, self.state.bulk_groups, self.state.warpgroups):
             groups.pending.clear()
