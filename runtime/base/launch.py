@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from ...dialect.isa.row import Target, UnknownTargetError, target
-from ...dialect.isa.tensor_map import ELEMENTS, Element, TensorMapFields
 from ...passes.source import InputError, begins_as_ptx, decode
 from .errors import ArgumentError, WarploomError
 
 if TYPE_CHECKING:
+    from ...dialect.isa.tensor_map import Element, TensorMapFields
     from ..numerics.floats import Array
 
 
@@ -111,6 +111,8 @@ def memory_bytes(element: str, count: int) -> int:
 
 def map_element(kind: str) -> Element | None:
     """The element type of a tensor map for an MLIR type, or tf32; None without one."""
+    from ...dialect.isa.tensor_map import ELEMENTS
+
     name = ELEMENT_NAMES[kind].map if kind in ELEMENT_NAMES else kind
     return next((e for e in ELEMENTS if e.name == name), None)
 

@@ -9,14 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from xdsl.dialects.builtin import ModuleOp
-
-from ...passes.pipeline import DEFAULT_TARGET
 from ..base.errors import ArgumentError
 from ..base.launch import Dim3, dim3
-from ..kernel.lowering import target_name
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from ..kernel.kernel import Kernel, OnPhase
 
 # Commands, and options that several of them have.
@@ -135,14 +133,17 @@ def sizes_of(option: str, text: str) -> Dim3:
 # The GPU that a command compiles a module for.
 
 
-def target_asked(args: argparse.Namespace, module: ModuleOp, otherwise: str = DEFAULT_TARGET) -> str:
-    """The target: `--target`, else the module's own, else `otherwise`. If the first two differ, a note on stderr says
-    so.
+def target_asked(args: argparse.Namespace, module: ModuleOp, otherwise: str | None = None) -> str:
+    """The target: `--target`, else the module's own, else `otherwise`, else the default. If the first two differ, a
+    note on stderr says so.
 
     Raises:
         CompileError: for a `warp.target` that is none.
     """
-    target = args.target or target_name(module, otherwise)
+    from ...passes.pipeline import DEFAULT_TARGET
+    from ..kernel.lowering import target_name
+
+    target = args.target or target_name(module, otherwise or DEFAULT_TARGET)
     if (own := target_name(module, target)) != target:
         print(f"{args.file}: note: the module says {own}; --target compiles it for {target}", file=sys.stderr)
     return target

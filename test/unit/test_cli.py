@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -492,3 +494,14 @@ def test_rows_of_bf16_that_lie_apart_are_drawn(run: Run, tmp_path: Path) -> None
         write(tmp_path, text.replace("bbf16", "bf16")), "--in", "A=random:9x24", "--in", "1=random:24x5", "--check"
     )
     assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["layout", "mma.m16n8k16.f16", "A"], ["isa", "--target", "sm_90a"]])
+def test_what_compiles_nothing_imports_no_compiler(words: list[str]) -> None:
+    """xDSL and the passes take ten times as long to import as a look-up takes."""
+    names = ("xdsl", "numpy", "warploom.passes.pipeline", "warploom.runtime.kernel.lowering")
+    text = "import sys; from warploom.runtime.cli.command import main; sys.stdout.flush()\n"
+    text += f"try: main({words!r})\nexcept SystemExit: pass\n"
+    text += f"print('imported:', [name for name in {names!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "imported: []"
