@@ -101,7 +101,7 @@ class Counterexample:
             references = reference.evaluate(self.against, arrays, self.accumulator, tf32=True)
         else:
             self.against(arrays, None, ())
-            references = [reference.Reference(a.astype(np.float64), np.zeros(a.shape), a.dtype) for a in arrays]
+            references = [reference.Reference.exact(a.astype(np.float64), a.dtype) for a in arrays]
         if self.accumulator is None:
             return [_within_far(of) for of in references]
         return [replace(of, error=of.error + TINY) for of in references]

@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from xdsl.dialects import arith, func, memref
+from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType, ShapedType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp
@@ -28,10 +28,16 @@ from ...passes.diagnostics import place_of
 from ..arguments.dtypes import DTYPES, DType, rounded
 from ..base.errors import HostError
 from ..numerics.floats import Array
-from ..plan.constants import elements_of
 from ..reference import elements
-from ..reference.functions import Evaluation, epilogue_nest, evaluate_product, read_multiplied
-from ..reference.nests import EXTREMES, PRODUCTS, SUBTRACTED, SUMS, along_all, sizes_of
+from ..reference.functions import (
+    Evaluation,
+    epilogue_nest,
+    evaluate_product,
+    in_blocks,
+    in_groups,
+    read_multiplied,
+)
+from ..reference.nests import COMBINED, EXTREMES, SUBTRACTED, SUMS, along_all, loop_numbers, sizes_of
 from ..reference.product import ACCUMULATORS, Reference, expanded
 from . import field
 from .field import FUNCTIONS, FieldFunctions, Residues
@@ -146,8 +152,7 @@ class FieldEvaluation(Evaluation):
         """
         parameters, self.function = function.body.block.args, function
         for parameter, array, dtype in zip(parameters, arguments, dtypes, strict=True):
-            value = array.astype(np.float64)
-            self.scope[parameter] = Reference(value, np.zeros_like(value), dtype)
+            self.scope[parameter] = Reference.exact(array.astype(np.float64), dtype)
         with np.errstate(all="ignore"):
             self.all(function.body)
         return [self.scope[parameter].value.astype(np.int64) for parameter in parameters]
@@ -155,8 +160,6 @@ class FieldEvaluation(Evaluation):
     def computes(self, op: Operation) -> bool:
         """Evaluates an operation that computes elements. Returns False for any other operation."""
         match op:
-            case arith.ConstantOp():
-                return super().computes(op)
             case FillOp():
                 output = self.scope[op.outputs[0]]
                 made = _rounded(self._scalar(op.inputs[0]), output.dtype)
@@ -165,20 +168,16 @@ class FieldEvaluation(Evaluation):
                 self._nest(op)
             case MatmulOp():
                 self._matmul(op)
-            case memref.AllocOp() if str(op.memref.type.element_type) in DTYPES:
-                shape = self.shape(op)
-                numbers = field.drawn(np.random.default_rng([self.table.size, 1]), tuple(shape))
-                value = self.table.add(numbers, "bits").astype(np.float64)
-                kind = DTYPES[str(op.memref.type.element_type)]
-                self.scope[op.memref] = Reference(value, np.zeros_like(value), kind)
-            case memref.GetGlobalOp():
-                values = elements_of(op)
-                made = constants(values.astype(np.float64))
-                value = self._kept(made, values.shape)
-                self.scope[op.memref] = Reference(value, np.zeros_like(value), values.dtype)
             case _:
-                return False
+                return super().computes(op)
         return True
+
+    def unwritten(self, shape: Sequence[int], kind: DType) -> Array:
+        numbers = field.drawn(np.random.default_rng([self.table.size, 1]), tuple(shape))
+        return self.table.add(numbers, "bits").astype(np.float64)
+
+    def embedded(self, elements: Array) -> Array:
+        return self._kept(constants(elements), elements.shape)
 
     def _kept(self, made: BodyElements, shape: Sequence[int]) -> Array:
         """The indices of new values."""
@@ -218,7 +217,7 @@ class FieldEvaluation(Evaluation):
     def _put(self, op: LinalgStructuredOperation, at: int, index: Array) -> None:
         output = self.scope[op.outputs[at]]
         if op.results:
-            self.scope[op.results[at]] = Reference(index, np.zeros_like(index), output.dtype)
+            self.scope[op.results[at]] = Reference.exact(index, output.dtype)
         else:
             output.value[...] = index
 
@@ -234,7 +233,7 @@ class FieldEvaluation(Evaluation):
         index = self._kept(BodyElements(made, shown), shown.shape)
         if op.epilogue is not None:
             nest = epilogue_nest(op, op.epilogue)
-            self.scope[nest.body.args[0]] = Reference(index, np.zeros_like(index), np.dtype(np.float64))
+            self.scope[nest.body.args[0]] = Reference.exact(index)
             index = self._over(op, nest, loops_of(op.maps[2]), partial(_evaluated, nest.yielded[0]))
         self.scope[op.d].value[...] = index
 
@@ -264,15 +263,11 @@ class FieldEvaluation(Evaluation):
             stored = replace(matrix, value=self.table.shown(matrix.value.astype(np.int64)))
             numbers = constants(read_multiplied(stored, op.b_stored.name).value - op.b_stored.zero).numbers
         if at and op.group_scales is not None:
-            each = self.scope[op.group_scales].value
-            for axis, (size, count) in enumerate(zip(matrix.value.shape, each.shape, strict=True)):
-                each = np.repeat(each, size // count, axis=axis)
-            return field.multiply(numbers, self._read(each).numbers)
-        if not op.scales:
+            scales = in_groups(self.scope[op.group_scales].value, matrix.value.shape)
+        elif op.scales:
+            scales = in_blocks(self.scope[op.scales[at]].value, blocks()[op.variant], matrix.value.shape, along)
+        else:
             return numbers
-        scales = np.repeat(self.scope[op.scales[at]].value, blocks()[op.variant], axis=-1)
-        scales = scales[..., : matrix.value.shape[along]]
-        scales = scales if along == matrix.value.ndim - 1 else scales.swapaxes(-1, -2)
         return field.multiply(numbers, self._read(scales).numbers)
 
     def _expanded(self, op: Operation, stored: Reference, metadata: SSAValue) -> Reference:
@@ -289,8 +284,7 @@ class FieldEvaluation(Evaluation):
                 self._put(op, at, self._over(op, nest, written.loops, partial(_evaluated, value)))
             return
         how = nest.combination
-        combinations = (*EXTREMES, *SUMS, *PRODUCTS, SUBTRACTED)
-        if how is None or how.by.name not in combinations:
+        if how is None or how.by.name not in COMBINED:
             raise HostError(f"{place_of(op)}no proof for {op.name}: it reduces in a way that is not known")
         (written,) = nest.writes
         old = self._read(self.scope[written.value].value)
@@ -346,10 +340,7 @@ class FieldEvaluation(Evaluation):
                 inputs[access.element] = self._scalar(access.value)
             else:
                 inputs[access.element] = along_all(op, operand.value, access.map, sizes)
-        for index, loop in nest.indices.items():
-            shape = [-1 if other == loop else 1 for other in range(len(sizes))]
-            inputs[index] = constants(np.arange(sizes[loop], dtype=np.float64).reshape(shape))
-        return inputs
+        return inputs | {index: constants(numbers) for index, numbers in loop_numbers(nest, sizes).items()}
 
     def _body(self, nest: Nest, wanted: SSAValue, inputs: Mapping[SSAValue, BodyElements | Array]) -> BodyElements:
         values = {v: i if isinstance(i, BodyElements) else self._read(i) for v, i in inputs.items()}
@@ -384,17 +375,14 @@ class FieldEvaluation(Evaluation):
     def _operation(self, op: Operation, values: Mapping[SSAValue, BodyElements]) -> BodyElements:
         if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr | IntegerAttr):
             return self._constant(op)
-        operands = [values[v] if v in values else self._outside(v) for v in op.operands]
+        operands, kind = [values[v] if v in values else self._outside(v) for v in op.operands], op.results[0].type
         name = op.name.removeprefix("math.")
         if op.name == "arith.cmpf" or all(isinstance(v.type, IntegerType | IndexType) for v in op.operands):
-            made = elements.evaluate_one(op, [elements.Bounded(o.shown, np.zeros_like(o.shown)) for o in operands])
-            kind = str(op.results[0].type)
-            return constants(rounded(made, DTYPES[kind]) if kind in DTYPES else made)
+            return constants(elements.as_elements(elements.evaluate_one(op, [o.shown for o in operands]), kind))
         if op.name in COMPUTED:
             return COMPUTED[op.name](*operands)
         if op.name in SAME:
-            kind = str(op.results[0].type)
-            return _rounded(operands[0], DTYPES[kind]) if op.name == "arith.truncf" else operands[0]
+            return _rounded(operands[0], DTYPES[str(kind)]) if op.name == "arith.truncf" else operands[0]
         if op.name.startswith("math.") and name in FUNCTIONS and op.name in elements.FUNCTIONS:
             return BodyElements(FUNCTIONS[name](operands[0].numbers), elements.FUNCTIONS[op.name][0](operands[0].shown))
         raise HostError(f"{place_of(op)}no proof for {op.name} in an elementwise operation")
@@ -406,8 +394,7 @@ class FieldEvaluation(Evaluation):
 
     def _constant(self, op: arith.ConstantOp) -> BodyElements:
         value = np.array(float(op.value.value.data)) if isinstance(op.value, FloatAttr | IntegerAttr) else np.array(0.0)
-        kind = str(op.result.type)
-        value = rounded(value, DTYPES[kind]) if kind in DTYPES else value
+        value = elements.as_elements(value, op.result.type)
         if isinstance(op.value, FloatAttr):
             self.table.named = tuple({*self.table.named, abs(float(value)), -abs(float(value))})
         return constants(value)

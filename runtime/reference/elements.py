@@ -47,6 +47,11 @@ class Bounded:
     value: Floats
     error: Floats
 
+    @staticmethod
+    def exact(value: Floats) -> Bounded:
+        """Values without error."""
+        return Bounded(value, np.zeros_like(value))
+
     @property
     def ends(self) -> tuple[Floats, Floats]:
         """The least and the greatest value."""
@@ -137,9 +142,9 @@ def evaluate(body: Block, wanted: SSAValue, inputs: Mapping[SSAValue, Bounded], 
     return values[wanted]
 
 
-def evaluate_one(op: Operation, operands: Sequence[Bounded]) -> Floats:
+def evaluate_one(op: Operation, operands: Sequence[Floats]) -> Floats:
     """The value of one operation of a body."""
-    return _apply(op, operands, EXACT).value
+    return _apply(op, list(map(Bounded.exact, operands)), EXACT).value
 
 
 def operations(body: Block) -> int:
@@ -159,7 +164,7 @@ def _contracted(op: Operation, values: Mapping[SSAValue, Bounded]) -> Bounded | 
 def _apply(op: Operation, operands: Sequence[Bounded], slack: Slack) -> Bounded:
     name, kind = op.name, op.results[0].type
     if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr | IntegerAttr):
-        return _constant(kind, float(op.value.value.data))
+        return Bounded.exact(as_elements(np.array(float(op.value.value.data)), kind))
     if name in FUNCTIONS:
         return _function(op, operands[0], slack)
     if name in PERIODIC or name == "math.powf":
@@ -187,11 +192,9 @@ def _apply(op: Operation, operands: Sequence[Bounded], slack: Slack) -> Bounded:
     return _round(result.value, error, _dtype(op, kind), EXACT if exact and name != "arith.truncf" else slack)
 
 
-def _constant(kind: Attribute, value: float) -> Bounded:
-    exact = np.array(value)
-    if str(kind) in DTYPES:
-        exact = rounded(exact, DTYPES[str(kind)])
-    return Bounded(exact, np.zeros_like(exact))
+def as_elements(values: Floats, kind: Attribute) -> Floats:
+    """Values rounded to an element type; those of `index` and of truth are as they are."""
+    return rounded(values, DTYPES[str(kind)]) if str(kind) in DTYPES else values
 
 
 def _dtype(op: Operation, kind: Attribute) -> DType:
@@ -318,7 +321,7 @@ def _at_corners(compute: Callable[[Floats, Floats], Floats], a: Bounded, b: Boun
     """What is monotonous in both operands: it is farthest off where both are at an end."""
     value = compute(a.value, b.value)
     if not (a.error.any() or b.error.any()):
-        return Bounded(value, np.zeros_like(value))
+        return Bounded.exact(value)
     return Bounded(value, distance(value, *(compute(x, y) for x in a.ends for y in b.ends)))
 
 

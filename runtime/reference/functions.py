@@ -36,6 +36,7 @@ from ..plan.plan import index_result
 from .nests import elementwise, evaluate_nest, letters
 from .product import (
     ACCUMULATORS,
+    FLOAT64,
     FP8,
     Accumulator,
     History,
@@ -75,26 +76,25 @@ def evaluate_product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumula
         matrices[1] = unpacked(op, matrices[1])
     a, b = (read_multiplied(matrix, name) for matrix, name in zip(matrices, names, strict=True))
     if op.b_stored is not None:
-        b = replace(b, value=b.value - op.b_stored.zero, dtype=np.dtype(np.float64))
+        b = replace(b, value=b.value - op.b_stored.zero, dtype=FLOAT64)
     maps = [letters(loops_of(map_)) for map_ in op.maps]
     if op.scales:
         block, k = blocks()[op.variant], chr(ord("a") + op.outer + K)
         a, b = (
-            _scaled(operand, scope[scales], map_.index(k), block)
-            for operand, scales, map_ in zip((a, b), op.scales, maps, strict=False)
+            Reference.exact(x.value * in_blocks(np.abs(scope[scales].value), block, x.value.shape, map_.index(k)))
+            for x, scales, map_ in zip((a, b), op.scales, maps, strict=False)
         )
     if op.zero_points is not None:
         b = _less(b, scope[op.zero_points], DTYPES[op.multiplied[1]])
     if op.group_scales is not None:
-        b = _grouped(b, scope[op.group_scales])
+        b = Reference.exact(b.value * in_groups(scope[op.group_scales].value, b.value.shape))
         if op.b_stored is not None and op.b_stored.rounded:
             b = replace(b, value=rounded(b.value, DTYPES[op.multiplied[1]]))
     if op.is_packed:
         b = replace(b, value=rounded(b.value, DTYPES[op.multiplied[1]]))
     start, kind = scope[op.d if op.c is None else op.c], DTYPES[str(op.product_type)]
     if op.init is not None:
-        value = np.full_like(start.value, float(op.init.value.data))
-        start = Reference(value, np.zeros_like(value), kind)
+        start = Reference.exact(np.full_like(start.value, float(op.init.value.data)), kind)
     start = replace(start.stored(), dtype=kind)
     if op.variant.bit_op != "xor":
         return product_of(op, (a, b), start, maps, accumulator)
@@ -112,12 +112,18 @@ def read_multiplied(operand: Reference, multiplied: str) -> Reference:
     return replace(operand, value=value)
 
 
-def _scaled(operand: Reference, scales: Reference, along: int, block: int) -> Reference:
-    """An operand times its scales, which are without sign; `along` is its dimension along k, the last or the one before
-    that, with that of rows or columns."""
-    each = np.repeat(np.abs(scales.value), block, axis=-1)[..., : operand.value.shape[along]]
-    value = operand.value * (each if along == operand.value.ndim - 1 else each.swapaxes(-1, -2))
-    return Reference(value, np.zeros_like(value), np.dtype(np.float64))
+def in_blocks(scales: Array, block: int, shape: Sequence[int], along: int) -> Array:
+    """The scale of each element of an operand; `along` is its dimension along k, the last or the one before that, with
+    that of rows or columns."""
+    each = np.repeat(scales, block, axis=-1)[..., : shape[along]]
+    return each if along == len(shape) - 1 else each.swapaxes(-1, -2)
+
+
+def in_groups(each: Array, shape: Sequence[int]) -> Array:
+    """The scale of each element of B, of which each group along k has several."""
+    for axis, (size, count) in enumerate(zip(shape, each.shape, strict=True)):
+        each = np.repeat(each, size // count, axis=axis)
+    return each
 
 
 def unpacked(op: MatmulOp, lines: Reference) -> Reference:
@@ -128,22 +134,13 @@ def unpacked(op: MatmulOp, lines: Reference) -> Reference:
     blocks = np.empty((n // rows, lines.value.size // (n // rows * rows * columns), rows * columns))
     blocks[..., places] = lines.value.reshape(blocks.shape)
     value = blocks.reshape(*blocks.shape[:2], rows, columns).transpose(1, 3, 0, 2).reshape(-1, n)
-    return Reference(value, np.zeros_like(value), lines.dtype)
+    return Reference.exact(value, lines.dtype)
 
 
 def _less(operand: Reference, points: Reference, kind: DType) -> Reference:
     """B less the zero points of its groups, rounded once."""
     each = np.repeat(points.value, operand.value.shape[0] // points.value.shape[0], axis=0)
     return replace(operand, value=rounded(operand.value - each, kind))
-
-
-def _grouped(operand: Reference, scales: Reference) -> Reference:
-    """B times the scales of its groups, which its dimension along k has several elements of."""
-    each = scales.value
-    for axis, (size, count) in enumerate(zip(operand.value.shape, each.shape, strict=True)):
-        each = np.repeat(each, size // count, axis=axis)
-    value = operand.value * each
-    return Reference(value, np.zeros_like(value), np.dtype(np.float64))
 
 
 # What a host function means, in float64, and how far from it a result may be.
@@ -202,9 +199,8 @@ def evaluate(
     """
     evaluation = Evaluation(replace(accumulator or ACCUMULATORS["f32"], tf32=tf32))
     for parameter, array in zip(function.body.block.args, arguments, strict=True):
-        value = array.astype(np.float64)
-        history = History(narrow=array.dtype in FP8)
-        evaluation.scope[parameter] = Reference(value, np.zeros_like(value), array.dtype, history)
+        made = Reference.exact(array.astype(np.float64), array.dtype)
+        evaluation.scope[parameter] = replace(made, history=History(narrow=array.dtype in FP8))
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         evaluation.all(function.body)
     return [evaluation.scope[parameter] for parameter in function.body.block.args]
@@ -232,8 +228,7 @@ class Evaluation:
         scope = self.scope
         match op:
             case arith.ConstantOp(value=FloatAttr() | IntegerAttr() as constant):
-                value = np.array(float(constant.value.data))
-                scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
+                scope[op.result] = _number(float(constant.value.data))
             case FillOp():
                 _store(op, _fill(op, scope), scope)
             case LinalgStructuredOperation() if results := evaluate_nest(op, scope, self.accumulator):
@@ -243,20 +238,23 @@ class Evaluation:
                 result = evaluate_matmul(op, scope, self.accumulator)
                 _put(result, scope[op.d])
             case memref.AllocOp() if str(op.memref.type.element_type) in DTYPES:
-                kind = DTYPES[str(op.memref.type.element_type)]
-                value = np.full(self.shape(op), np.nan if kind.kind not in "iu" else 0.0)
-                scope[op.memref] = Reference(value, np.zeros_like(value), kind)
+                kind, sizes = DTYPES[str(op.memref.type.element_type)], iter(op.dynamic_sizes)
+                shape = [int(scope[next(sizes)].value) if n < 0 else n for n in op.memref.type.get_shape()]
+                scope[op.memref] = Reference.exact(self.unwritten(shape, kind), kind)
             case memref.GetGlobalOp():
                 elements = elements_of(op)
-                scope[op.memref] = Reference(elements.astype(np.float64), np.zeros(elements.shape), elements.dtype)
+                scope[op.memref] = Reference.exact(self.embedded(elements.astype(np.float64)), elements.dtype)
             case _:
                 return False
         return True
 
-    def shape(self, op: memref.AllocOp) -> list[int]:
-        """The sizes of an allocation."""
-        sizes = iter(op.dynamic_sizes)
-        return [int(self.scope[next(sizes)].value) if n < 0 else n for n in op.memref.type.get_shape()]
+    def unwritten(self, shape: Sequence[int], kind: DType) -> Floats:
+        """The elements of new memory."""
+        return np.full(shape, np.nan if kind.kind not in "iu" else 0.0)
+
+    def embedded(self, elements: Floats) -> Floats:
+        """Constants of the module as elements of arrays."""
+        return elements
 
     def integers(self, value: SSAValue) -> Floats:
         """The elements of an array of integers."""
@@ -282,8 +280,7 @@ class Evaluation:
         scope = self.scope
         match op:
             case memref.DimOp():
-                value = np.array(float(scope[op.source].value.shape[int(scope[op.index].value)]))
-                scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
+                scope[op.result] = _number(scope[op.source].value.shape[int(scope[op.index].value)])
             case _ if isinstance(op, VIEWING) and not isinstance(op, memref.ViewOp):
                 _view(op, scope)
             case PagedOp():
@@ -321,9 +318,8 @@ class Evaluation:
                 )
 
 
-def _number(value: int) -> Reference:
-    number = np.array(float(value))
-    return Reference(number, np.zeros_like(number), np.dtype(np.float64))
+def _number(value: float) -> Reference:
+    return Reference.exact(np.array(float(value)))
 
 
 def _store(op: LinalgStructuredOperation, result: Reference, scope: dict[SSAValue, Reference], at: int = 0) -> None:
@@ -359,8 +355,7 @@ def _view(op: Viewing, scope: dict[SSAValue, Reference]) -> None:
 
 def _fill(op: FillOp, scope: dict[SSAValue, Reference]) -> Reference:
     old = scope[op.outputs[0]]
-    value = np.full_like(old.value, rounded(scope[op.inputs[0]].value, old.dtype))
-    return Reference(value, np.zeros_like(value), old.dtype)
+    return Reference.exact(np.full_like(old.value, rounded(scope[op.inputs[0]].value, old.dtype)), old.dtype)
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,7 @@ EXTREMES: Mapping[str, Callable[..., Floats]] = {
 SUMS = ("arith.addf", "arith.addi")
 SUBTRACTED = "arith.subf"
 PRODUCTS = ("arith.mulf", "arith.muli")
+COMBINED = (*EXTREMES, *SUMS, *PRODUCTS, SUBTRACTED)
 
 
 def evaluate_nest(op: LinalgStructuredOperation, scope: Arrays, accumulator: Accumulator) -> list[Reference] | None:
@@ -164,7 +165,7 @@ def _reduces(nest: Nest, how: Combination) -> bool:
     kept = [loop for loop in range(nest.loops) if loop not in nest.summed]
     if how.by.name == SUBTRACTED and how.by.operands[0] is not nest.writes[0].element:
         return False
-    return sorted(nest.writes[0].loops) == kept and how.by.name in (*EXTREMES, *SUMS, *PRODUCTS, SUBTRACTED)
+    return sorted(nest.writes[0].loops) == kept and how.by.name in COMBINED
 
 
 def _reduced(op: Operation, nest: Nest, how: Combination, scope: Arrays) -> Reference:
@@ -217,11 +218,13 @@ def _inputs(op: Operation, nest: Nest, scope: Arrays, sizes: Sequence[int]) -> d
         reference = bounded(scope[access.value])
         both = (along_all(op, array, access.map, sizes) for array in (reference.value, reference.error))
         inputs[access.element] = Bounded(*both)
-    for index, loop in nest.indices.items():
-        shape = [-1 if other == loop else 1 for other in range(len(sizes))]
-        number = np.arange(sizes[loop], dtype=np.float64).reshape(shape)
-        inputs[index] = Bounded(number, np.zeros_like(number))
-    return inputs
+    return inputs | {index: Bounded.exact(numbers) for index, numbers in loop_numbers(nest, sizes).items()}
+
+
+def loop_numbers(nest: Nest, sizes: Sequence[int]) -> dict[SSAValue, Floats]:
+    """The numbers of loops that a body reads, with a dimension for each loop."""
+    numbers = np.ogrid[tuple(slice(float(size)) for size in sizes)]
+    return {index: numbers[loop] for index, loop in nest.indices.items()}
 
 
 # Sums of products.

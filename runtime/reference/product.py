@@ -85,6 +85,7 @@ ROUNDINGS: Mapping[DType, tuple[float, float]] = {
 """By how much rounding to a type changes a number at most: relative to it, or absolute."""
 
 FP8 = {DTYPES["f8E4M3FN"], DTYPES["f8E5M2"]}
+FLOAT64 = np.dtype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,11 @@ class Reference:
     error: Floats
     dtype: DType
     history: History = field(default_factory=History)
+
+    @staticmethod
+    def exact(value: Floats, dtype: DType = FLOAT64) -> Reference:
+        """An array without error: of a type, or of numbers that no type holds yet."""
+        return Reference(value, np.zeros_like(value), dtype)
 
     def interval(self) -> tuple[Floats, Floats]:
         """The least and the greatest value of `dtype` that a correct evaluation may give."""
