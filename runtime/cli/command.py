@@ -30,6 +30,8 @@ FILE.mlir is compiled for --target, and its function is called. Arguments withou
 shared memory of its kernels is computed.
 """
 
+CHECK_TEXT = "Check a PTX file against the instruction tables: a line for each error, exit code 1 if any."
+
 COMPARE = "float64"
 """The check that `--check` alone asks for."""
 
@@ -50,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command on its arguments and return the exit code. argparse exits by itself on misuse."""
     args = parser().parse_args(_spelled_out(sys.argv[1:] if argv is None else argv))
     try:
-        code = int(args.command(args))
+        with unused() if getattr(args, "no_cache", False) else nullcontext():
+            code = int(args.command(args))
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -109,14 +112,9 @@ def _run(args: argparse.Namespace) -> int:
         check_trace(args.trace)
     launched = is_ptx(path, text) or any(getattr(args, _LAUNCH_ONLY[name]) for name in ("--grid", "--block"))
     _refuse_options(args, launched)
-    with unused() if args.no_cache else nullcontext():
-        if launched:
-            from .run import run_ptx
+    from .run import run_mlir, run_ptx
 
-            return run_ptx(args, text)
-        from .run import run_mlir
-
-        return run_mlir(args, text)
+    return run_ptx(args, text) if launched else run_mlir(args, text)
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -194,12 +192,7 @@ def parser() -> argparse.ArgumentParser:
     _add_common(run)
     _add_mlir(run.add_argument_group("for functions of .mlir files"))
     _add_ptx(run.add_argument_group("for kernels of .ptx files, and of a gpu.module of .mlir files"))
-    check = commands.add_parser(
-        "check",
-        help="check the instructions of a .ptx file",
-        description="Check a PTX file against the instruction tables: a line for each error, exit code 1 if any.",
-    )
-    check.set_defaults(command=_check)
+    check = add_command(commands, "check", _check, "check the instructions of a .ptx file", CHECK_TEXT)
     check.add_argument("file", metavar="FILE", help="a .ptx file, or - for standard input")
     check.add_argument(
         "--target", type=filled, metavar="SM", help="check for this GPU instead of the file's own .target"
@@ -207,7 +200,6 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--runnable", action="store_true", help="also report what `warploom run --device interp` would refuse"
     )
-    check.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
     add_compile(commands)
     add_cache(commands)
     add_explain(commands)

@@ -6,11 +6,9 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..base.cache import unused
 from ..base.errors import ArgumentError, WarploomError
 from ..base.launch import STDIN, read_mlir
 from .options import (
@@ -71,11 +69,6 @@ def add_compile(commands: Commands) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    with unused() if args.no_cache else nullcontext():
-        return _emit(args)
-
-
-def _emit(args: argparse.Namespace) -> int:
     out = None if args.out == STDIN else args.out
     level = _level_of(args.emit, out)
     _refuse_idle(args, level)

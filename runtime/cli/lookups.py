@@ -37,7 +37,6 @@ def add_isa(commands: Commands) -> None:
     """Adds `warploom isa`."""
     summary = "list the matrix instructions and what has them"
     isa = add_command(commands, "isa", _run_isa, summary, ISA_TEXT, ISA_EXAMPLES)
-    isa.set_defaults(file="isa")
     isa.add_argument("--target", type=filled, metavar="SM", help="what this GPU has, and since which PTX version")
     isa.add_argument("--ptx", metavar="VERSION", help="what this PTX version has, such as 8.0")
     isa.add_argument("--family", metavar="NAME", help="one instruction: mma, mma.sp, wmma, wmma.load, ldmatrix, ...")
@@ -87,7 +86,6 @@ def add_layout(commands: Commands) -> None:
     """Adds `warploom layout`."""
     summary = "show which lane holds which element"
     layout = add_command(commands, "layout", _run_layout, summary, LAYOUT_TEXT, LAYOUT_EXAMPLES)
-    layout.set_defaults(file="layout")
     layout.add_argument("instruction", metavar="INSTRUCTION", help="such as mma.m16n8k16.f16")
     layout.add_argument("operand", metavar="OPERAND", help="A, B, C, D, E, scale_a, ...")
     layout.add_argument("--to", nargs=2, metavar=("INSTRUCTION", "OPERAND"), help="show the ways to this operand")
@@ -169,7 +167,6 @@ def add_explain(commands: Commands) -> None:
     """Adds `warploom explain`."""
     summary = "show the fields of a matrix descriptor or tensor map"
     explain = add_command(commands, "explain", _run_explain, summary, EXPLAIN_TEXT, EXPLAIN_EXAMPLES)
-    explain.set_defaults(file="explain")
     explain.add_argument("value", metavar="VALUE", help="a number, hexadecimal digits, or a file")
 
 

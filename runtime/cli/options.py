@@ -162,7 +162,6 @@ With `--no-cache` the other commands neither read nor write the cache.
 def add_cache(commands: Commands) -> None:
     """Adds `warploom cache`."""
     cache = add_command(commands, "cache", _run_cache, "show or clear the cache of compiled kernels", CACHE_TEXT)
-    cache.set_defaults(file="cache")
     cache.add_argument("--clear", action="store_true", help="delete all entries")
 
 

@@ -15,6 +15,7 @@ from .options import Commands, add_command, add_compilation, add_seed, add_targe
 
 if TYPE_CHECKING:
     from .. import KernelLaunch, Order, Proof
+    from ..arguments.signature import Signature
     from ..kernel.kernel import Kernel
     from ..kernel.module import PtxModule
     from ..numerics.floats import Array
@@ -123,15 +124,13 @@ def _order(args: argparse.Namespace, file: str, text: str, prefix: str) -> Order
     """The order of the sums of one of two kernels."""
     from .. import order
     from ..kernel.module import PtxModule
-    from ..reference.inputs import arrays
 
     inputs = vars(args)[f"{prefix}inputs"] or args.inputs
     if is_ptx(file, text):
         named = _arrays(inputs, args.seed)
         return order(_launch(args, PtxModule(text, file), prefix, list(named)), named)
     kernel = compiled(args, text, args.target, file)
-    drawn = arrays(kernel.function, inputs, args.seed, poisoned=False)
-    return order(kernel, {p.name: array for p, array in zip(kernel.function.parameters, drawn, strict=True)})
+    return order(kernel, _drawn(kernel.function, inputs, args.seed, poisoned=False))
 
 
 def _compiled(args: argparse.Namespace, text: str) -> Proof:
@@ -144,24 +143,26 @@ def _compiled(args: argparse.Namespace, text: str) -> Proof:
 def prove_kernel(kernel: Kernel, text: str, inputs: list[str], seed: int, function: str | None = None) -> Proof:
     """A kernel against the function of a text that it was compiled from, on arguments as the command line has them."""
     from .. import prove
+
+    return prove(kernel, text, _drawn(kernel.function, inputs, seed), function=function, seed=seed)
+
+
+def _drawn(signature: Signature, inputs: list[str], seed: int, *, poisoned: bool = True) -> dict[str, Array]:
+    """The arguments of a function by name."""
     from ..reference.inputs import arrays
 
-    drawn = arrays(kernel.function, inputs, seed)
-    named = {p.name: array for p, array in zip(kernel.function.parameters, drawn, strict=True)}
-    return prove(kernel, text, named, function=function, seed=seed)
+    drawn = arrays(signature, inputs, seed, poisoned=poisoned)
+    return {p.name: array for p, array in zip(signature.parameters, drawn, strict=True)}
 
 
 def _against_function(args: argparse.Namespace, module: PtxModule, text: str) -> Proof:
     from .. import prove
     from ..kernel.lowering import parse, without_tensors
     from ..plan import host
-    from ..reference.inputs import arrays
 
     meant = parse(text, args.against)
     without_tensors(meant)
-    signature = host.signature(host.choose(meant, args.function))
-    drawn = arrays(signature, args.inputs, args.seed)
-    named: dict[str, Array] = {p.name: array for p, array in zip(signature.parameters, drawn, strict=True)}
+    named = _drawn(host.signature(host.choose(meant, args.function)), args.inputs, args.seed)
     launch = _launch(args, module, "", list(named))
     return prove(launch, meant, named, function=args.function, seed=args.seed)
 
@@ -191,26 +192,23 @@ def _arrays(inputs: list[str], seed: int) -> dict[str, Array]:
 def _launch(args: argparse.Namespace, module: PtxModule, prefix: str, names: list[str]) -> KernelLaunch:
     """The launch that options of a prefix describe."""
     from .. import KernelLaunch
+    from ..kernel.module import kernel_name
     from ..reference.inputs import kernel_argument
 
-    options = vars(args)
+    options, dashed = vars(args), f"--{prefix.replace('_', '-')}"
     for option in ("grid", "block"):
         if options[prefix + option] is None:
-            raise ArgumentError(f"{module.name}: a kernel is launched with --{prefix.replace('_', '-')}{option}")
-    name = options[f"{prefix}kernel"]
-    if name is None and len(module.kernels) != 1:
-        listed = ", ".join(module.kernels) or "none"
-        raise ArgumentError(f"{module.name}: expected --{prefix.replace('_', '-')}kernel, one of {listed}")
+            raise ArgumentError(f"{module.name}: a kernel is launched with {dashed}{option}")
+    name = kernel_name(module, options[f"{prefix}kernel"], f"{dashed}kernel")
     texts = options[f"{prefix}arg"] or names
     if not names:
         raise ArgumentError("a kernel has arrays; give each of them with --in, such as --in A=random:f16:64x64")
     for text in texts:
         if text.isidentifier() and text not in names:
-            option = f"--{prefix.replace('_', '-')}arg"
-            raise ArgumentError(f"{option}: no array is called {text}; there are {', '.join(names)}")
+            raise ArgumentError(f"{dashed}arg: no array is called {text}; there are {', '.join(names)}")
     passed = [t if t in names else kernel_argument(t, args.seed, i) for i, t in enumerate(texts)]
     grid, block = (sizes_of(f"--{option}", options[prefix + option]) for option in ("grid", "block"))
-    return KernelLaunch(module, name or next(iter(module.kernels)), grid, block, passed, options[f"{prefix}shared"])
+    return KernelLaunch(module, name, grid, block, passed, options[f"{prefix}shared"])
 
 
 def _report(args: argparse.Namespace, proof: Proof) -> int:

@@ -30,7 +30,7 @@ from ..interp.watch.trace_picture import trace_svg
 from ..kernel.check import contractions
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import parse, without_tensors
-from ..kernel.module import LaunchPlace, PtxModule, choose_place
+from ..kernel.module import LaunchPlace, PtxModule, choose_place, kernel_name
 from ..numerics.floats import Array
 from ..plan import host
 from ..reference import functions as reference
@@ -239,7 +239,7 @@ def run_ptx(args: argparse.Namespace, text: str) -> int:
     problem = Problem.parse(args.problem) if args.problem else None
     with report.timed("parse"):
         module = _module(args, text)
-    name = _kernel_name(module, args.kernel)
+    name = kernel_name(module, args.kernel, "--kernel")
     function = module.kernel(name)
     arch = _interpreted_as(args, module)
     values = [inputs.kernel_argument(arg, args.seed, i) for i, arg in enumerate(args.arguments)]
@@ -345,16 +345,6 @@ def _interpreted_as(args: argparse.Namespace, module: PtxModule) -> str | None:
     if own is not None and not own.runs_on(asked.sm):
         raise ArgumentError(f"--target: {args.file} is for {own}, which {asked} does not run")
     return asked.name
-
-
-def _kernel_name(module: PtxModule, name: str | None) -> str:
-    """The kernel with a name, or the only one. Raises ArgumentError if there are several and none is named."""
-    if name is not None:
-        return name
-    if len(module.kernels) == 1:
-        return next(iter(module.kernels))
-    listed = ", ".join(module.kernels) or "none"
-    raise ArgumentError(f"{module.name}: expected --kernel, as the file has {len(module.kernels)} kernels ({listed})")
 
 
 def _array_at(values: Sequence[object], place: tuple[int, ...]) -> Array:

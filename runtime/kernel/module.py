@@ -70,8 +70,8 @@ def may_write(kernel: Function) -> frozenset[str]:
         if instruction.is_call:
             written |= _parameters_behind(holders, _names(instruction.operands))
         elif traits(instruction.opcode).writes_memory:
-            where = next((o for o in instruction.operands if isinstance(o, Address)), None)
-            written |= _parameters_behind(holders, [] if where is None else _names([where]))
+            addresses = [operand for operand in instruction.operands if isinstance(operand, Address)]
+            written |= _parameters_behind(holders, _names(addresses[:1]))
     return frozenset(written)
 
 
@@ -112,11 +112,9 @@ def _moves(instruction: Instruction) -> Iterator[tuple[str, list[str]]]:
 def _names(operands: Sequence[Operand]) -> Iterator[str]:
     for operand in operands:
         for member in members(operand):
-            match member:
-                case Register(name) | Symbol(name) | Address(Register(name) | Symbol(name)):
-                    yield name
-                case _:
-                    pass
+            place = member.base if isinstance(member, Address) else member
+            if isinstance(place, Register | Symbol):
+                yield place.name
 
 
 # PTX of any origin, loaded and launched.
@@ -153,27 +151,20 @@ class Options:
             known_target("arch", self.arch)
 
     @property
-    def interpreted(self) -> bool:
-        """Whether an option needs the interpreter."""
-        return any(
-            (self.arch is not None, self.checks, self.report, self.trace, self.max_steps is not None, self.observer)
-        )
-
-    def refuse(self) -> None:
-        """Raises:
-        ArgumentError: if anything is asked for.
-        """
-        if self.arch is not None:
-            raise ArgumentError(f"arch='{self.arch}' is arithmetic for device='interp'; a GPU has its own")
+    def asked(self) -> list[str]:
+        """Why a GPU does not do what these options ask for."""
+        arch = [] if self.arch is None else [f"arch='{self.arch}' is arithmetic for device='interp'; a GPU has its own"]
         asked = {
             "checks are made": self.checks,
             "a report is made": self.report,
             "a trace is made": self.trace,
             "steps are counted": self.max_steps is not None,
         }
-        for what, value in asked.items():
-            if value:
-                raise ArgumentError(f"{what} by the interpreter; pass device='interp'")
+        return arch + [f"{what} by the interpreter; pass device='interp'" for what, value in asked.items() if value]
+
+    def on(self, device: str) -> str:
+        """The device: the interpreter, where an option needs it."""
+        return "interp" if self.asked or self.observer else device
 
 
 DEFAULT = Options()
@@ -356,7 +347,7 @@ class PtxModule:
         shared = self.shared.get(name, 0) if shared is None else shared
         launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, everything, cluster=shape)
         options = Options(arch, checks, report, max_steps, output, trace, order=order)
-        if choose_place("interp" if options.interpreted else device, self.target, passed).gpu is None:
+        if choose_place(options.on(device), self.target, passed).gpu is None:
             # what a GPU may run is for its driver to say
             self._require_legal(name)
         return self.run(Plan((launch,)), passed, device=device, progress=progress, options=options)
@@ -376,9 +367,9 @@ class PtxModule:
         `written` has the positions of the arrays that are copied back from a GPU (None: all). The plan's scratch memory
         lives as long as the call.
         """
-        if device == "cuda":
-            options.refuse()
-        place = choose_place("interp" if options.interpreted else device, self.target, values)
+        if device == "cuda" and options.asked:
+            raise ArgumentError(options.asked[0])
+        place = choose_place(options.on(device), self.target, values)
         if place.gpu is None:
             return self._interpret(place, plan, values, progress, options)
         from ..cuda.launch import run
@@ -481,6 +472,14 @@ def _host(value: LaunchValue) -> object:
         plain = isinstance(value.owner, np.ndarray) and value.contiguous
         return cast(object, value.owner) if plain else value.array()
     return value
+
+
+def kernel_name(module: PtxModule, name: str | None, option: str) -> str:
+    """The name given by an option, else that of the only kernel; ArgumentError if there is not exactly one."""
+    if name is None and len(module.kernels) != 1:
+        listed = f"{len(module.kernels)} kernels ({', '.join(module.kernels) or 'none'})"
+        raise ArgumentError(f"{module.name}: expected {option}, as the file has {listed}")
+    return name or next(iter(module.kernels))
 
 
 def load_ptx(text: str | PathLike[str], name: str | None = None) -> PtxModule:

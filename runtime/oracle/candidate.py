@@ -117,14 +117,11 @@ class PtxCandidate(Candidate):
     """A kernel of PTX text, run by the interpreter."""
 
     def __init__(self, text: str, file: str, launching: Launching) -> None:
-        from ..kernel.module import PtxModule
+        from ..kernel.module import PtxModule, kernel_name
 
         self.ptx, self.file, self.launching = text, file, launching
         self.module = PtxModule(text, file)
-        if launching.kernel is None and len(self.module.kernels) != 1:
-            names = ", ".join(self.module.kernels) or "none"
-            raise ArgumentError(f"{file}: expected the name of a kernel, one of {names}")
-        self.kernel = launching.kernel or next(iter(self.module.kernels))
+        self.kernel = kernel_name(self.module, launching.kernel, "the name of a kernel")
 
     def launch(self, call: CandidateCall) -> KernelLaunch:
         from ..proof.prove import KernelLaunch
