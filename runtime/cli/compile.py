@@ -6,11 +6,12 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..base.errors import ArgumentError, WarploomError
-from ..base.launch import STDIN, read_mlir
+from ..base.launch import STDIN, Mapped, Passed, Shifted, Word, read_mlir
 from .options import (
     Commands,
     add_command,
@@ -151,9 +152,39 @@ def _prove(args: argparse.Namespace, kernel: Kernel, text: str) -> None:
 
 
 def _json(kernel: Kernel) -> bytes:
-    from ..kernel.compile import facts_of
+    function, plan = kernel.function, kernel.plan
+    facts = {
+        "target": kernel.target,
+        "function": {
+            **vars(function),
+            "parameters": [asdict(parameter) for parameter in function.parameters],
+            "written": sorted(function.written),
+            "filled": sorted(function.filled),
+            "products": [product._asdict() for product in function.products],
+            "ties": [sorted(tie) for tie in function.ties],
+        },
+        "plan": {
+            "launches": [{**vars(each), "arguments": list(map(_argument, each.arguments))} for each in plan.launches],
+            "scratch": [{**buffer._asdict(), "data": buffer.data.hex()} for buffer in plan.scratch],
+            "dynamic": plan.dynamic,
+        },
+        "schedules": {name: None if schedule is None else str(schedule) for name, schedule in kernel.schedules.items()},
+        "ptx": kernel.ptx,
+    }
+    return (json.dumps(facts, indent=1) + "\n").encode()
 
-    return (json.dumps({**facts_of(kernel), "ptx": kernel.ptx}, indent=1) + "\n").encode()
+
+def _argument(argument: Passed) -> object:
+    """A position, [a number by value], [a position, bytes behind it], or these with the bytes of a tensor map."""
+    match argument:
+        case Mapped(position, distance, fields):
+            return [position, distance, fields.encode().hex()]
+        case Word(value):
+            return [value]
+        case Shifted(position, distance):
+            return [position, distance]
+        case _:
+            return argument
 
 
 _EMITTED: Mapping[str, Callable[[Kernel], bytes]] = {

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from ...dialect.isa.tensor_map import TensorMapFields
-from ...dialect.schedule import Schedule
 from ...passes.source import REMARKS, paused, read_once, read_text
-from ..arguments.signature import Metadata, Parameter, Signature
 from ..base.cache import kept, key_of
 from ..base.errors import ArgumentError, CompileError
-from ..base.launch import Launch, Mapped, Passed, Plan, Problem, ScratchBuffer, Shifted, Word, dim3, text_or_file
+from ..base.launch import dim3, text_or_file
 from .kernel import Kernel, OnPhase, ScheduleOption
 
 if TYPE_CHECKING:
@@ -29,110 +26,19 @@ if TYPE_CHECKING:
 
     Strategies: TypeAlias = str | os.PathLike[str] | ModuleOp | Callable[[Handle], None]
 
-# A kernel as parts that a file can hold, JSON and text, and back.
+# A kernel as the cache on disk keeps it. Its files are read without checks, as those that Python compiles are.
 
-FACTS, PTX, HOST = "kernel.json", "kernel.ptx", "host.mlir"
+KEPT = "kernel.pickle"
 
 
 def parts_of(kernel: Kernel) -> dict[str, bytes]:
-    """The parts of a kernel, all but the name that messages call it by."""
-    return {FACTS: json.dumps(facts_of(kernel)).encode(), PTX: kernel.ptx.encode(), HOST: kernel.host.encode()}
-
-
-def facts_of(kernel: Kernel) -> dict[str, object]:
-    """How a kernel is called and launched, for JSON."""
-    return {
-        "target": kernel.target,
-        "function": _signature(kernel.function),
-        "plan": {
-            "launches": [_launch(launch) for launch in kernel.plan.launches],
-            "scratch": [{**buffer._asdict(), "data": buffer.data.hex()} for buffer in kernel.plan.scratch],
-            "dynamic": kernel.plan.dynamic,
-        },
-        "schedules": {name: None if schedule is None else str(schedule) for name, schedule in kernel.schedules.items()},
-    }
+    """The parts of a kernel that a file can hold."""
+    return {KEPT: pickle.dumps(kernel)}
 
 
 def kernel_of(parts: Mapping[str, bytes], name: str) -> Kernel:
-    """The kernel that parts describe, called `name` in messages."""
-    facts = cast("dict[str, Any]", json.loads(parts[FACTS]))
-    plan = facts["plan"]
-    return Kernel(
-        function=_read_signature(facts["function"]),
-        plan=Plan(
-            tuple(_read_launch(launch) for launch in plan["launches"]),
-            tuple(ScratchBuffer(b["bytes"], b["zeroed"], bytes.fromhex(b["data"])) for b in plan["scratch"]),
-            plan["dynamic"],
-        ),
-        schedules={name: None if text is None else Schedule.parse(text) for name, text in facts["schedules"].items()},
-        ptx=parts[PTX].decode(),
-        target=facts["target"],
-        name=name,
-        host=parts[HOST].decode(),
-    )
-
-
-def _signature(function: Signature) -> dict[str, object]:
-    return {
-        **vars(function),
-        "parameters": [asdict(parameter) for parameter in function.parameters],
-        "written": sorted(function.written),
-        "filled": sorted(function.filled),
-        "products": [product._asdict() for product in function.products],
-        "ties": [sorted(tie) for tie in function.ties],
-    }
-
-
-def _read_signature(facts: dict[str, Any]) -> Signature:
-    parameters = ({**p, "shape": _tuple(p["shape"]), "strides": _tuple(p["strides"])} for p in facts["parameters"])
-    return Signature(
-        name=facts["name"],
-        parameters=tuple(Parameter(**parameter) for parameter in parameters),
-        written=frozenset(facts["written"]),
-        filled=frozenset(facts["filled"]),
-        products=tuple(Problem(**sizes) for sizes in facts["products"]),
-        ties=tuple(frozenset((i, d) for i, d in tie) for tie in facts["ties"]),
-        sparse=tuple(Metadata(*each) for each in facts["sparse"]),
-    )
-
-
-def _launch(launch: Launch) -> dict[str, object]:
-    return {**vars(launch), "arguments": [_argument(argument) for argument in launch.arguments]}
-
-
-def _read_launch(facts: dict[str, Any]) -> Launch:
-    fields = facts | {name: _tuple(facts[name]) for name in ("grid", "block", "cluster")}
-    fields["arguments"] = tuple(map(_read_argument, facts["arguments"]))
-    return Launch(**fields)
-
-
-def _argument(argument: Passed) -> object:
-    """A position, [a number by value], [a position, bytes behind it], or these with the bytes of a tensor map."""
-    match argument:
-        case Mapped(position, distance, fields):
-            return [position, distance, fields.encode().hex()]
-        case Word(value):
-            return [value]
-        case Shifted(position, distance):
-            return [position, distance]
-        case _:
-            return argument
-
-
-def _read_argument(facts: int | list[Any]) -> Passed:
-    match facts:
-        case [position, distance, map_]:
-            return Mapped(position, distance, TensorMapFields.decode(bytes.fromhex(map_)))
-        case [value]:
-            return Word(value)
-        case [position, distance]:
-            return Shifted(position, distance)
-        case _:
-            return cast(int, facts)
-
-
-def _tuple(values: list[Any] | None) -> Any:
-    return None if values is None else tuple(values)
+    """The kernel that was made to parts, called `name` in messages."""
+    return replace(cast("Kernel", pickle.loads(parts[KEPT])), name=name)
 
 
 # Compiling MLIR: text, a file or a module becomes a kernel.
@@ -182,8 +88,7 @@ def compile(
         HostError: if there is no such function, or it has an operation that the host cannot evaluate.
         WarploomError: if there is no such file, or it is not text.
     """
-    written = isinstance(mlir, str | os.PathLike)
-    text, where = text_or_file(mlir, SUFFIX, UNNAMED) if written else (_printed(_module(mlir)), UNNAMED)
+    text, where = _text_of(mlir, UNNAMED)
     file, tuned = file or where, None if tuned is None else str(tuned)
     with read_once():
         applied = None if strategy is None else _strategy(strategy)
@@ -228,10 +133,7 @@ def _key(
 
 def _strategy(strategy: Strategies) -> StrategyText | Callable[[Handle], None]:
     """A strategy as text with its name, or as a function."""
-    if callable(strategy):
-        return strategy
-    written = isinstance(strategy, str | os.PathLike)
-    return text_or_file(strategy, SUFFIX, "<strategy>") if written else (_printed(_module(strategy)), "<strategy>")
+    return strategy if callable(strategy) else _text_of(strategy, "<strategy>")
 
 
 def fastest(
@@ -247,8 +149,7 @@ def fastest(
     """
     from .lowering import strategy_variants
 
-    written = isinstance(mlir, str | os.PathLike)
-    text, file = text_or_file(mlir, SUFFIX, UNNAMED) if written else (_printed(_module(mlir)), UNNAMED)
+    text, file = _text_of(mlir, UNNAMED)
     timed: list[tuple[float, tuple[int, ...], Kernel]] = []
     failed: list[CompileError] = []
     for choices, module in strategy_variants(text, file, target, _strategy(strategy)):
@@ -286,13 +187,15 @@ def load_kernels(
     return kernels(_module(mlir).clone(), target, UNNAMED, shape)
 
 
-def _printed(module: ModuleOp) -> str:
-    """All that a module says, with the places of its operations."""
+def _text_of(mlir: str | os.PathLike[str] | ModuleOp, unnamed: str) -> tuple[str, str]:
+    """Text, that of a file, or all that a module says with the places of its operations; and what messages call it."""
+    if isinstance(mlir, str | os.PathLike):
+        return text_or_file(mlir, SUFFIX, unnamed)
     from xdsl.printer import Printer
 
     out = StringIO()
-    Printer(out, print_generic_format=True, print_debuginfo=True).print_op(module)
-    return out.getvalue()
+    Printer(out, print_generic_format=True, print_debuginfo=True).print_op(_module(mlir))
+    return out.getvalue(), unnamed
 
 
 def _module(module: ModuleOp) -> ModuleOp:

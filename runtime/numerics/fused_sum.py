@@ -60,11 +60,6 @@ class Multiplicand:
         parts = [None if of is None else warp_by_warp(of) for of in (self.value, self.exponent, self.present)]
         return replace(self, value=parts[0], exponent=parts[1], present=parts[2])
 
-    def only(self, k: Array) -> Multiplicand:
-        """The same without the products that `k`, a mask over k, leaves out."""
-        present = None if self.present is None else self.present[k]
-        return replace(self, value=self.value[k], exponent=self.exponent[k], present=present)
-
     def where(self, chosen: Array) -> Multiplicand:
         """The same with only the `chosen` elements present."""
         zero = self.exponent.dtype.type(ZERO_NARROW if self.exponent.dtype == np.int8 else ZERO_WIDE)

@@ -181,11 +181,6 @@ class MatrixProduct:
         row = self.row
         return _clamped(d, row.d) if isinstance(row, WmmaMma) and row.satfinite and row.d.is_float else d
 
-    @property
-    def kind(self) -> str:
-        """The `.kind` of the narrow floating-point types, or ""."""
-        return self.row.kind
-
 
 def _clamped(words: Array, type: ElementType) -> Array:
     """No infinities: the largest number in their place, and +0 in that of a NaN."""
@@ -207,10 +202,10 @@ def _fused(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands)
 def _sum(p: MatrixProduct, a: Array, b: Array, c: Array, d: str, extras: SideOperands) -> Array:
     row = p.row
     if extras.columns is None:
-        left = multiplicand(a, row.a, p.kind)
+        left = multiplicand(a, row.a, row.kind)
     else:
-        left = spread_multiplicand(a, extras.columns, len(b), row.a, p.kind)
-    right = multiplicand(b, row.b, p.kind)
+        left = spread_multiplicand(a, extras.columns, len(b), row.a, row.kind)
+    right = multiplicand(b, row.b, row.kind)
     if extras.scale_a is None or extras.scale_b is None or row.scale is None:
         return fdp(p.core, left, right, c, d)
     (sa, ea), (sb, eb) = (decoded(s[0], row.scale.type) for s in (extras.scale_a, extras.scale_b))
@@ -223,7 +218,7 @@ def _grouped(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperand
     row = p.row
     if extras.scale_a is None or extras.scale_b is None or row.scale is None:
         raise ValueError(f"{row.spelling} has no scales")
-    x, y = (small_values(t).take(small_codes(w, t, p.kind)) for w, t in ((a, row.a), (b, row.b)))
+    x, y = (small_values(t).take(small_codes(w, t, row.kind)) for w, t in ((a, row.a), (b, row.b)))
     dots, sizes = (group_dots(*pair, len(a) // 16, extras.columns) for pair in ((x, y), (np.abs(x), np.abs(y))))
     return grouped_sum(p.core, dots, sizes == 0, c, extras.scale_a, extras.scale_b, row.scale.type)
 
