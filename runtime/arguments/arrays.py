@@ -26,8 +26,6 @@ from . import dtypes
 from .dtypes import PACKED, DType, element_of
 from .signature import Parameter, describe
 
-_DLPACK_FLOATS = {"float": "f", "bfloat": "bf"}
-
 _NO_STREAM = -1
 """Of an export that nobody reads: it need not wait for what its producer does."""
 
@@ -247,7 +245,7 @@ def _type_of_words(value: object) -> str:
     array's dtype (`torch.float8_e5m2`); "" if neither has it."""
     if isinstance(value, dtypes.SupportsDLPack):
         try:
-            return _dlpack_element(dtypes.read(value, stream=_NO_STREAM))
+            return dtypes.read(value, stream=_NO_STREAM).element
         except ArgumentError:  # older torch exports no 8-bit floats
             pass
     name = str(getattr(value, "dtype", "")).rpartition(".")[2]
@@ -328,26 +326,17 @@ def _is_negated(value: object) -> bool:
 def _from_dlpack(value: dtypes.SupportsDLPack) -> Argument:
     legacy_stream = 1
     tensor = dtypes.read(value, stream=legacy_stream)
-    itemsize = (tensor.bits + 7) // 8
     return Argument(
         address=tensor.address,
         shape=tensor.shape,
-        element=_dlpack_element(tensor),
-        itemsize=itemsize,
-        strides=None if tensor.strides is None else tuple(itemsize * s for s in tensor.strides),
+        element=tensor.element,
+        itemsize=tensor.itemsize,
+        strides=None if tensor.strides is None else tuple(tensor.itemsize * s for s in tensor.strides),
         on_device=not tensor.on_host,
         writable=tensor.writable,
         owner=(value, tensor.owner),
         stream=None if tensor.on_host else legacy_stream,
     )
-
-
-def _dlpack_element(tensor: dtypes.Tensor) -> str:
-    if tensor.type in ("int", "uint"):
-        return f"{'u' if tensor.type == 'uint' else ''}i{tensor.bits}"
-    if tensor.type in _DLPACK_FLOATS:
-        return f"{_DLPACK_FLOATS[tensor.type]}{tensor.bits}"
-    return tensor.type.replace("float8_", "f8").upper().replace("F8", "f8", 1)
 
 
 # Tensor maps as arguments: which array a kernel's tensor copies reach, and the box that one of them moves.

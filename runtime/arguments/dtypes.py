@@ -113,15 +113,9 @@ DEVICE_KINDS = (2, 13)
 """Device types a CUDA kernel can read: kDLCUDA and kDLCUDAManaged."""
 
 _TYPE_CODES = {
-    0: "int",
-    1: "uint",
-    2: "float",
-    4: "bfloat",
-    6: "bool",
-    7: "float8_e3m4",
-    10: "float8_e4m3fn",
-    12: "float8_e5m2",
-}
+    0: "i{}", 1: "ui{}", 2: "f{}", 4: "bf{}", 6: "bool", 7: "f8E3M4", 10: "f8E4M3FN", 12: "f8E5M2",
+}  # fmt: skip
+"""Element types by DLPack's codes of types; the braces stand for the bits."""
 
 
 class _DLTensor(ctypes.Structure):
@@ -168,22 +162,18 @@ class SupportsDLPack(Protocol):
 class Tensor:
     """A borrowed tensor. `strides` counts elements; None means row-major without gaps.
 
-    `type` is the DLPack type code's name and `bits` the width of one element; `owner` keeps the memory alive.
-    `writable` is False where the producer says that the memory must not be written.
+    `element` is the name of the element type and `itemsize` its bytes; `owner` keeps the memory alive. `writable` is
+    False where the producer says that the memory must not be written.
     """
 
     address: int
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
-    type: str
-    bits: int
-    device: int
+    element: str
+    itemsize: int
+    on_host: bool
     owner: object
     writable: bool = True
-
-    @property
-    def on_host(self) -> bool:
-        return self.device in HOST_KINDS
 
 
 def read(source: SupportsDLPack, stream: int | None = None) -> Tensor:
@@ -235,9 +225,9 @@ def _tensor(capsule: object) -> Tensor:
         address=(raw.data or 0) + raw.byte_offset,
         shape=tuple(raw.shape[i] for i in range(rank)),
         strides=tuple(raw.strides[i] for i in range(rank)) if raw.strides else None,
-        type=_TYPE_CODES[raw.code],
-        bits=raw.bits,
-        device=raw.device_type,
+        element=_TYPE_CODES[raw.code].format(raw.bits),
+        itemsize=(raw.bits + 7) // 8,
+        on_host=raw.device_type in HOST_KINDS,
         owner=capsule,
         writable=not flags & _READ_ONLY,
     )

@@ -103,6 +103,12 @@ def test_dlpack_strides_are_seen() -> None:
     assert (argument.shape, argument.strides, argument.contiguous) == ((3, 3), (16, 4), False)
 
 
+def test_truth_values_of_dlpack_are_those_of_numpy() -> None:
+    array = np.array([True, False])
+    assert borrow(Lender(array)).element == borrow(array).element == "bool"
+    check(borrow(Lender(array)), Parameter("A", "i8", (2,)), 0, written=False)
+
+
 def test_cuda_arrays_tell_their_stream() -> None:
     argument = borrow(OnGpu((192, 320), "<f2", stream=7))
     assert (argument.on_device, argument.stream, argument.address) == (True, 7, 4096)
