@@ -1,7 +1,7 @@
 """What was compiled before, kept in files: kernels, and machine code.
 
-An entry is one file: the checksum of what follows, a line of JSON with the names and sizes of its parts, and the parts.
-It is read as JSON and bytes, never executed. Writers put a whole file in its place at once, so that others see the old
+An entry is one file: a checksum, and a record of the compiler. Nothing but records is made of it, and no code in it is
+ever run. Writers put a whole file in its place at once, so that others see the old
 one or the new one; an entry that is damaged is dropped. Entries that were used least recently go first when there is no
 room. `WARPLOOM_CACHE` names another folder, or is "off".
 """
@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from .errors import ArgumentError
 
@@ -36,7 +38,7 @@ ABANDONED_S = 3600.0
 DIGITS = 64
 """Of a checksum: SHA-256, hexadecimal."""
 
-PACKAGES = ("dialect", "passes", "runtime")
+PACKAGE, PACKAGES = __name__.partition(".")[0], ("dialect", "passes", "runtime")
 
 
 @dataclass(frozen=True)
@@ -55,24 +57,24 @@ class Cache:
     folder: Path
     limit: int = LIMIT
 
-    def get(self, key: str) -> dict[str, bytes] | None:
-        """The parts of an entry; None without one. A damaged entry is deleted."""
+    def get(self, key: str) -> Any:
+        """What an entry holds; None without one. A damaged entry is deleted."""
         path = self._path(key)
         try:
             data = path.read_bytes()
         except OSError:
             return None
-        parts = _unpacked(data)
+        held = _unpacked(data)
         with suppress(OSError):
-            if parts is None:
+            if held is None:
                 path.unlink()
             else:
                 os.utime(path)
-        return parts
+        return held
 
-    def put(self, key: str, parts: Mapping[str, bytes]) -> None:
+    def put(self, key: str, held: object) -> None:
         """Stores an entry. Errors of the file system are ignored, for a cache may not make a compilation fail."""
-        data = _packed(parts)
+        data = _packed(held)
         if len(data) > self.limit:
             return
         with suppress(OSError):
@@ -149,22 +151,29 @@ def _sha256(*data: bytes) -> str:
     return digest.hexdigest()
 
 
-def _packed(parts: Mapping[str, bytes]) -> bytes:
-    head = json.dumps({name: len(data) for name, data in parts.items()}).encode()
-    body = b"\n".join((head, b"".join(parts.values())))
+def _packed(held: object) -> bytes:
+    body = pickle.dumps(held)
     return _sha256(body).encode() + b"\n" + body
 
 
-def _unpacked(data: bytes) -> dict[str, bytes] | None:
-    """The parts of an entry; None if it is not what was written."""
+def _unpacked(data: bytes) -> Any:
+    """What an entry holds; None if it is not what was written."""
     checksum, body = data[:DIGITS], data[DIGITS + 1 :]
-    if _sha256(body).encode() != checksum:
-        return None
-    head, _, rest = body.partition(b"\n")
-    parts: dict[str, bytes] = {}
-    for name, size in cast("dict[str, int]", json.loads(head)).items():
-        parts[name], rest = rest[:size], rest[size:]
-    return parts
+    with suppress(pickle.UnpicklingError):
+        return _Records(BytesIO(body)).load() if _sha256(body).encode() == checksum else None
+
+
+class _Records(pickle.Unpickler):
+    """Makes records of this package, and nothing else."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        if (module_name, global_name) == ("builtins", "frozenset"):
+            return frozenset
+        if module_name.startswith(f"{PACKAGE}."):
+            kind = super().find_class(module_name, global_name)
+            if isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, tuple)):
+                return cast("Any", kind)
+        raise pickle.UnpicklingError(f"{module_name}.{global_name}, expected a record of {PACKAGE}")
 
 
 _UNUSED: ContextVar[bool] = ContextVar("unused", default=False)
@@ -249,15 +258,15 @@ def compiler() -> str:
     """
     files, store = _sha256(json.dumps(sorted(sources())).encode()), kept()
     path = None if store is None else store.folder / f"{_sha256(os.fsencode(ROOT))}{DIGEST}"
-    parts = None
+    held = None
     with suppress(OSError):
-        parts = None if path is None else _unpacked(path.read_bytes())
-    if parts is None or parts["files"] != files.encode():
-        parts = {"files": files.encode(), "contents": _contents().encode()}
+        held = None if path is None else _unpacked(path.read_bytes())
+    if held is None or held[0] != files:
+        held = files, _contents()
         with suppress(OSError):
             if store is not None and path is not None:
-                store.write(path, _packed(parts))
-    return _sha256(_version_of_xdsl().encode(), parts["contents"])
+                store.write(path, _packed(held))
+    return _sha256(_version_of_xdsl().encode(), held[1].encode())
 
 
 def _contents() -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,9 +17,6 @@ from ..base.cache import kept, key_of
 from ..base.errors import AssemblerError
 
 TIMEOUT_S = 300
-
-CUBIN, RESOURCES = "kernel.cubin", "resources.json"
-"""The parts of what is kept."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +101,9 @@ def machine_code(ptx: str, target: str) -> Assembled:
     status = path.stat()
     made_by = [str(path), status.st_size, status.st_mtime_ns]
     key = key_of("cubin", {"ptx": ptx, "target": target, "ptxas": made_by})
-    if (parts := store.get(key)) is not None:
-        resources = json.loads(parts[RESOURCES])
-        return Assembled(parts[CUBIN], {name: Resources(**fields) for name, fields in resources.items()})
-    made = _assembled(path, ptx, target)
-    facts = {name: asdict(resources) for name, resources in made.resources.items()}
-    store.put(key, {RESOURCES: json.dumps(facts).encode(), CUBIN: made.cubin})
+    made: Assembled | None = store.get(key)
+    if made is None:
+        store.put(key, made := _assembled(path, ptx, target))
     return made
 
 

@@ -1,9 +1,8 @@
-"""Compiling MLIR: text, a file or a module becomes a kernel, or a record that a file can hold."""
+"""Compiling MLIR: text, a file or a module becomes a kernel."""
 
 from __future__ import annotations
 
 import os
-import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,23 +24,6 @@ if TYPE_CHECKING:
     from .module import PtxModule
 
     Strategies: TypeAlias = str | os.PathLike[str] | ModuleOp | Callable[[Handle], None]
-
-# A kernel as the cache on disk keeps it. Its files are read without checks, as those that Python compiles are.
-
-KEPT = "kernel.pickle"
-
-
-def parts_of(kernel: Kernel) -> dict[str, bytes]:
-    """The parts of a kernel that a file can hold."""
-    return {KEPT: pickle.dumps(kernel)}
-
-
-def kernel_of(parts: Mapping[str, bytes], name: str) -> Kernel:
-    """The kernel that was made to parts, called `name` in messages."""
-    return replace(cast("Kernel", pickle.loads(parts[KEPT])), name=name)
-
-
-# Compiling MLIR: text, a file or a module becomes a kernel.
 
 SUFFIX = ".mlir"
 
@@ -95,17 +77,17 @@ def compile(
         store = kept() if cache and not callable(applied) and REMARKS.get() is None else None
         key = None if store is None else _key(text, file, target, name, tf32, tuned, applied, schedule)
         start = time.perf_counter()
-        if store is not None and key is not None and (parts := store.get(key)) is not None:
+        if store is not None and key is not None and (known := store.get(key)) is not None:
             if on_phase is not None:
                 on_phase("cache", time.perf_counter() - start)
-            return kernel_of(parts, file)
+            return replace(cast("Kernel", known), name=file)
         with paused():  # what is imported first stays too
             from .lowering import lowered, parse
 
             module = parse(text, file, on_phase) if isinstance(mlir, str | os.PathLike) else mlir.clone()
             kernel = lowered(module, target, name, file, on_phase, tf32, tuned, schedule, applied)
         if store is not None and key is not None:
-            store.put(key, parts_of(kernel))
+            store.put(key, kernel)
         return kernel
 
 

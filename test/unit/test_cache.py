@@ -25,7 +25,6 @@ from warploom.runtime.base.cache import Cache
 from warploom.runtime.base.launch import Mapped
 from warploom.runtime.cli.command import main
 from warploom.runtime.cuda import ptxas
-from warploom.runtime.kernel.compile import kernel_of, parts_of
 
 PRODUCT = """\
 func.func @product(%A: memref<20x24xf16>, %B: memref<24x12xf16>, %C: memref<20x12xf32>) {
@@ -63,7 +62,7 @@ class TestKernels:
     def test_what_is_read_is_what_was_kept(self, store: Cache, text: str) -> None:
         made = compile(text)
         assert phases(text) == ["cache"]
-        assert compile(text) == made == kernel_of(parts_of(made), made.name)
+        assert compile(text) == made
         assert len(store.entries()) == 1
 
     def test_remarks_are_those_of_a_compilation(self, store: Cache) -> None:
@@ -194,6 +193,16 @@ class TestEntries:
         entry.path.write_bytes(entry.path.read_bytes()[:size])
         assert store.get("key") is None
         assert store.entries() == []
+
+    def test_no_code_of_an_entry_runs(self, tmp_path: Path) -> None:
+        class Code:
+            def __reduce__(self) -> tuple[object, ...]:
+                return os.mkdir, (str(tmp_path / "made"),)
+
+        for held in (Code(), Cache, os.getcwd, [Code()]):
+            Cache(tmp_path).put("key", held)
+            assert (Cache(tmp_path).get("key") is None) == (held is not Cache)
+        assert list(tmp_path.iterdir()) == []
 
     def test_what_was_used_least_recently_goes_first(self, tmp_path: Path) -> None:
         store = Cache(tmp_path, limit=700)
