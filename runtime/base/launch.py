@@ -297,8 +297,8 @@ def text_or_file(source: str | os.PathLike[str], suffix: str, unnamed: str) -> t
 # The target that a call or a command names.
 
 
-def known_target(option: str, name: str) -> Target:
-    """The row of the target that an option names.
+def known_target(name: str, option: str = "") -> Target:
+    """The row of a target, which an option may have named.
 
     Raises:
         ArgumentError: naming the option and the known targets.
@@ -306,4 +306,4 @@ def known_target(option: str, name: str) -> Target:
     try:
         return target(name)
     except UnknownTargetError as error:
-        raise ArgumentError(f"{option}: {error}") from None
+        raise ArgumentError(f"{option}: {error}" if option else str(error)) from None

@@ -339,7 +339,7 @@ def _interpreted_as(args: argparse.Namespace, module: PtxModule) -> str | None:
     """
     if not args.target or not is_ptx(args.file, module.text):
         return None
-    asked, own = known_target("--target", args.target), NAMED.get(module.target)
+    asked, own = known_target(args.target, "--target"), NAMED.get(module.target)
     if args.device == "cuda":
         raise ArgumentError("--target of a .ptx file says which GPU the interpreter stands for; use --device interp")
     if own is not None and not own.runs_on(asked.sm):

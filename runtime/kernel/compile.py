@@ -75,7 +75,8 @@ def compile(
     with read_once():
         applied = None if strategy is None else _strategy(strategy)
         store = kept() if cache and not callable(applied) and REMARKS.get() is None else None
-        key = None if store is None else _key(text, file, target, name, tf32, tuned, applied, schedule)
+        asked = {"text": text, "file": file, "target": target, "name": name, "tf32": tf32}
+        key = None if store is None else _key(tuned, applied, schedule, asked)
         start = time.perf_counter()
         if store is not None and key is not None and (known := store.get(key)) is not None:
             if on_phase is not None:
@@ -92,14 +93,7 @@ def compile(
 
 
 def _key(
-    text: str,
-    file: str,
-    target: str | None,
-    name: str | None,
-    tf32: bool,
-    tuned: str | None,
-    strategy: StrategyText | Callable[[Handle], None] | None,
-    schedule: Mapping[str, ScheduleOption],
+    tuned: str | None, strategy: object, schedule: Mapping[str, ScheduleOption], asked: Mapping[str, object]
 ) -> str | None:
     """The key of a kernel in the cache. None if the file of tuned schedules cannot be read; the compilation reports
     that."""
@@ -108,9 +102,7 @@ def _key(
     except (OSError, UnicodeDecodeError):
         return None
     fields = {name: str(value) for name, value in schedule.items()}
-    asked = {"target": target, "name": name, "tf32": tf32, "tuned": measured, "schedule": fields}
-    asked |= {} if strategy is None else {"strategy": strategy}
-    return key_of("kernel", {"text": text, "file": file, **asked})
+    return key_of("kernel", {**asked, "tuned": measured, "schedule": fields, "strategy": strategy})
 
 
 def _strategy(strategy: Strategies) -> StrategyText | Callable[[Handle], None]:
@@ -170,14 +162,18 @@ def load_kernels(
 
 
 def _text_of(mlir: str | os.PathLike[str] | ModuleOp, unnamed: str) -> tuple[str, str]:
-    """Text, that of a file, or all that a module says with the places of its operations; and what messages call it."""
-    if isinstance(mlir, str | os.PathLike):
-        return text_or_file(mlir, SUFFIX, unnamed)
+    """Text, that of a file, or that of a module; and what messages call it."""
+    written = isinstance(mlir, str | os.PathLike)
+    return text_or_file(mlir, SUFFIX, unnamed) if written else (_printed(_module(mlir)), unnamed)
+
+
+def _printed(module: ModuleOp) -> str:
+    """All that a module says, with the places of its operations."""
     from xdsl.printer import Printer
 
     out = StringIO()
-    Printer(out, print_generic_format=True, print_debuginfo=True).print_op(_module(mlir))
-    return out.getvalue(), unnamed
+    Printer(out, print_generic_format=True, print_debuginfo=True).print_op(module)
+    return out.getvalue()
 
 
 def _module(module: ModuleOp) -> ModuleOp:

@@ -148,7 +148,7 @@ class Options:
         if limit is not None and (not isinstance(limit, int) or limit < 1):
             raise ArgumentError(f"expected max_steps to be an integer from 1 on, got {limit!r}")
         if self.arch is not None:
-            known_target("arch", self.arch)
+            known_target(self.arch, "arch")
 
     @property
     def asked(self) -> list[str]:
@@ -164,7 +164,8 @@ class Options:
 
     def on(self, device: str) -> str:
         """The device: the interpreter, where an option needs it."""
-        return "interp" if self.asked or self.observer else device
+        needed = self.arch or self.checks or self.report or self.trace or self.max_steps or self.observer
+        return "interp" if needed else device
 
 
 DEFAULT = Options()

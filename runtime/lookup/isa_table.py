@@ -16,12 +16,13 @@ from rich.text import Text
 
 from ...dialect.isa.families import FAMILIES, SECTIONS, order
 from ...dialect.isa.form import ELEMENT_TYPES, ElementType, Form, Shape
-from ...dialect.isa.row import NEWEST, TARGETS, Row, Target, UnknownTargetError, Version
+from ...dialect.isa.row import NEWEST, TARGETS, Row, Target, Version
 from ...dialect.isa.row import target as target_row
 from ...dialect.layouts.layout import Layout
 from ...dialect.ptx.instructions import ROWS
 from ...dialect.ptx.rows.grammar import PatternRow, pieces
 from ..base.errors import WarploomError
+from ..base.launch import known_target
 
 # The support table: which forms of which instructions there are, where, and since when. All of it from the rows.
 
@@ -84,15 +85,8 @@ def forms(query: Query) -> tuple[Form, ...]:
 
 
 def as_target(name: str | None) -> Target | None:
-    """The target of a name.
-
-    Raises:
-        WarploomError: if there is none.
-    """
-    try:
-        return None if name is None else target_row(name)
-    except UnknownTargetError as error:
-        raise WarploomError(str(error)) from error
+    """The target of a name; ArgumentError if there is none."""
+    return None if name is None else known_target(name)
 
 
 def as_version(text: str | None) -> Version | None:
@@ -333,8 +327,7 @@ def rows(query: Query) -> tuple[PatternRow, ...]:
     target, version = as_target(query.target), as_version(query.ptx)
     available = [row for row in named if _available(row, target, version)]
     if named and not available:
-        needed = dict.fromkeys(f"PTX {version_text(row.ptx)} and {row.requirement()}" for row in named)
-        raise WarploomError(f"there is no form of {query}; needed: {'; or '.join(needed)}")
+        raise WarploomError(_nothing(query, named))
     return tuple(available)
 
 
@@ -396,7 +389,7 @@ def report(query: Query, every: bool = False, as_objects: bool = False) -> int:
         print(json.dumps(objects, indent=1))
         return 0
     if not others and not forms_:
-        raise WarploomError(_nothing(query))
+        raise WarploomError(_nothing(query, forms(Query(family=query.family, type=query.type, shape=query.shape))))
     every_form = expanded if every else lines
     table = row_lines(others, query, every) if others else every_form(forms_, query.target)
     if sys.stdout.isatty():
@@ -406,13 +399,10 @@ def report(query: Query, every: bool = False, as_objects: bool = False) -> int:
     return 0
 
 
-def _nothing(query: Query) -> str:
-    """The reason why a query has no result: its target or version, if there are forms without these."""
-    anywhere = forms(Query(family=query.family, type=query.type, shape=query.shape))
-    if not anywhere:
-        return f"there is no form of {query}"
-    since = dict.fromkeys(f"PTX {line.ptx} and {line.requirement}" for line in lines(anywhere))
-    return f"there is no form of {query}; needed: {'; or '.join(since)}"
+def _nothing(query: Query, anywhere: Sequence[Row]) -> str:
+    """The reason why a query has no result: its target or version, if there are rows without these."""
+    needed = dict.fromkeys(f"PTX {version_text(row.ptx)} and {row.requirement()}" for row in anywhere)
+    return f"there is no form of {query}" + (f"; needed: {'; or '.join(needed)}" if needed else "")
 
 
 def _head(lines_: Sequence[Line], query: Query) -> str:

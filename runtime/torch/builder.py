@@ -211,16 +211,7 @@ class FunctionBuilder(Builder):
         inputs, rank = [operand.value.tensor for operand in operands], len(shape)
         placed = range(rank) if order is None else order
         out = self.filled(tuple(shape[d] for d in placed), dtype, 0)
-        along = (*(operand.loops for operand in operands), placed)
-        count = 1 + max(loop for operand in operands for loop in operand.loops)
-        maps = ArrayAttr(AffineMapAttr(map_along(count, loops)) for loops in along)
-        op = kind.build(
-            operands=[inputs, [out.tensor]],
-            properties={"indexing_maps": maps},
-            attributes=attributes,
-            result_types=[[out.tensor.type]],
-            regions=[kind.get_hidden_region(inputs, [out.tensor])],
-        )
+        op = contraction(kind, inputs, out.tensor, (*(operand.loops for operand in operands), placed), attributes)
         dims = tuple(list(placed).index(d) for d in range(rank))
         return replace(out, tensor=self.insert(op).results[0], dims=dims, shape=shape)
 
@@ -253,6 +244,22 @@ class FunctionBuilder(Builder):
         self.insert(func.ReturnOp(*results))
         kinds = [argument.type for argument in self.block.args], [result.type for result in results]
         return ModuleOp([func.FuncOp(name, kinds, Region(self.block))])
+
+
+def contraction(
+    kind: type[ContractionOp], inputs: Sequence[SSAValue], out: SSAValue, along: Sequence[Sequence[int]],
+    attributes: Mapping[str, Attribute],
+) -> ContractionOp:  # fmt: skip
+    """The product of two tensors, added to a third; the dimensions of each run along loops."""
+    count = 1 + max(loop for loops in along for loop in loops)
+    maps = ArrayAttr(AffineMapAttr(map_along(count, loops)) for loops in along)
+    return kind.build(
+        operands=[inputs, [out]],
+        properties={"indexing_maps": maps},
+        attributes=attributes,
+        result_types=[[out.type]],
+        regions=[kind.get_hidden_region(inputs, [out])],
+    )
 
 
 def tensor_type(shape: Sequence[Size], element: Attribute) -> TensorType[Attribute]:

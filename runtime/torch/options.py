@@ -149,7 +149,9 @@ def traced(function: Callable[..., object], tensors: Sequence[torch.Tensor], tab
 
 
 def expression(size: Any) -> Any:
-    """A symbolic size of torch as a number if it is constant, otherwise as an expression of sympy."""
+    """A size of torch as a number if it is constant, otherwise as an expression of sympy."""
+    if isinstance(size, int):
+        return size
     number = size.node.maybe_as_int()
     return size.node.expr if number is None else number
 

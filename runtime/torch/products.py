@@ -14,16 +14,15 @@ from xdsl.builder import Builder
 from xdsl.dialects import arith, scf
 from xdsl.dialects import tensor as tensors
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import DYNAMIC_INDEX, AffineMapAttr, ArrayAttr, IndexType, IntegerAttr, TensorType, i64
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, TensorType, i64
 from xdsl.dialects.linalg.ops import FillOp
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, BlockArgument, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.contraction import METADATA, ContractOp, MatmulOp
 from ...dialect.warp.matmul import FASTMATH
-from .builder import FunctionBuilder, TensorOperand, accumulator, plain, plus, pointwise
+from .builder import FunctionBuilder, TensorOperand, accumulator, contraction, plain, plus, pointwise
 from .convolutions import convolution, eager_filter_gradient, filter_gradient
 from .options import aten, library
 from .part import LIBRARY
@@ -69,14 +68,8 @@ def grouped_mm(
     inputs = [inside.insert(part(operand.value.tensor, operand.loops)).result for operand in operands]
     taken = inside.insert(part(carried, result.loops))
     out = inside.insert(FillOp([start], [taken.result], [taken.result.type])).results[0]
-    maps = [map_along(K, (loop - 1 for loop in o.loops if loop)) for o in (*operands, result)]
-    product = ContractOp.build(
-        operands=[inputs, [out]],
-        properties={"indexing_maps": ArrayAttr(map(AffineMapAttr, maps))},
-        result_types=[[out.type]],
-        regions=[ContractOp.get_hidden_region(inputs, [out])],
-    )
-    made = inside.insert(product).results[0]
+    loops_inside = [[loop - 1 for loop in operand.loops if loop] for operand in (*operands, result)]
+    made = inside.insert(contraction(ContractOp, inputs, out, loops_inside, {})).results[0]
     put = tensors.InsertSliceOp.build(
         operands=[made, carried, taken.offsets, taken.sizes, taken.strides],
         properties={name: taken.properties[name] for name in ("static_offsets", "static_sizes", "static_strides")},

@@ -65,14 +65,9 @@ def scalar_of(dtype: torch.dtype) -> AnyFloat | IntegerType:
     return i1 if dtype == torch.bool else element_of(dtype)
 
 
-def size_of(size: int | torch.SymInt) -> Size:
-    """A size of a tensor of a graph."""
-    return size if isinstance(size, int) else expression(size)
-
-
 def shape_of(tensor: torch.Tensor) -> tuple[Size, ...]:
     """The sizes of a tensor of a graph."""
-    return tuple(map(size_of, tensor.shape))
+    return tuple(map(expression, tensor.shape))
 
 
 @dataclass(frozen=True)

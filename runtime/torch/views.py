@@ -15,9 +15,9 @@ from torch.fx.node import map_arg
 from xdsl.dialects.tensor import ConcatOp
 
 from .builder import FunctionBuilder, is_pointwise, name_of, plain, tensor_type
-from .options import aten, prims, pytree, sympy, traced
+from .options import aten, expression, prims, pytree, sympy, traced
 from .part import MemoryOrder, row_major
-from .scalars import ELEMENTS, Lowering, Size, UnsupportedError, Value, element_of, shape_of, size_of
+from .scalars import ELEMENTS, Lowering, Size, UnsupportedError, Value, element_of, shape_of
 
 Max: Any = import_module("torch.utils._sympy.functions").Max
 
@@ -50,14 +50,14 @@ def is_row_major(tensor: torch.Tensor, order: Sequence[int] | None = None) -> bo
 
 def _placed(tensor: torch.Tensor) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
     """The sizes and the strides of a tensor of a graph, as if it had elements: Max(1, n) in a stride is n."""
-    return shape_of(tensor), tuple(_bounded(size_of(stride)) for stride in tensor.stride())
+    return shape_of(tensor), tuple(_bounded(expression(stride)) for stride in tensor.stride())
 
 
 def _bounded(stride: Any) -> Size:
     """A stride without its bound, which torch writes as Max(1, n) among its factors."""
-    expression: Any = sympy.sympify(stride)
-    bounds: Any = [bound for bound in expression.atoms(Max) if bound.args[0] == 1]
-    return expression.subs({bound: bound.func(*bound.args[1:]) for bound in bounds}) if bounds else stride
+    bounded: Any = sympy.sympify(stride)
+    bounds: Any = [bound for bound in bounded.atoms(Max) if bound.args[0] == 1]
+    return bounded.subs({bound: bound.func(*bound.args[1:]) for bound in bounds}) if bounds else stride
 
 
 def hint(size: Any, unknown: int | None = None) -> int:
@@ -84,7 +84,7 @@ def shown(
         raise UnsupportedError("a place that is not known is not lowered")
 
     def number(size: Size) -> int:
-        size = size_of(size) if isinstance(size, torch.SymInt) else size
+        size = expression(size) if isinstance(size, torch.SymInt) else size
         return size if isinstance(size, int) else by_size.setdefault(size, UNKNOWN + 2 * len(by_size))
 
     sizes, strides = [number(size) for size in value.shape], [3]  # a new last dimension has stride 1
