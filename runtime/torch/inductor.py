@@ -20,7 +20,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from .attention import ATTENTIONS, is_attention
+from .attention import ATTENTIONS, GRADIENTS, arguments_of, is_attention
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
 from .graphs import recorded
@@ -35,11 +35,14 @@ if find_spec("triton") is not None:  # before the first call, as torch.compile i
 
 
 class GraphParts(NamedTuple):
-    """The compiled parts that a graph of inductor calls, and whether it may be recorded as a CUDA graph. A graph has
-    them as an attribute, so that those that torch keeps on disk have them too."""
+    """The compiled parts that a graph of inductor calls, whether it may be recorded as a CUDA graph, whether it draws
+    random numbers, and in training the results that users see. A graph has them as an attribute, so that those that
+    torch keeps on disk have them too."""
 
     regions: tuple[Region, ...]
     recordable: bool
+    draws: bool
+    shown: tuple[int, ...] | None
 
 
 PARTS: ContextVar[GraphParts | None] = ContextVar("parts", default=None)
@@ -64,10 +67,14 @@ def compile_whole(
 
     def compile_inner(graph: GraphModule, inputs: Sequence[Any], *args: Any, **settings: Any) -> Any:
         name = "inference" if settings.get("is_inference") else "forward"
-        replace(graph, "backward" if settings.get("is_backward") else name)
+        name = "backward" if settings.get("is_backward") else name
+        replace(graph, name)
         calls = graph.graph.find_nodes(op="call_function", target=warploom.region.default)
-        recordable = mode is None and name == "inference" and _is_recordable(graph)
-        token = PARTS.set(GraphParts(tuple(REGIONS[str(node.args[1])] for node in calls), recordable))
+        visible = graph.graph.output_node().meta.get("user_visible_output_idxs", ()) if name == "forward" else ()
+        shown = None if name == "inference" else (*visible,)
+        recordable = mode is None and _is_recordable(graph)
+        parts = tuple(REGIONS[str(node.args[1])] for node in calls)
+        token = PARTS.set(GraphParts(parts, recordable, any(map(_draws, graph.graph.nodes)), shown))
         # What is made of parameters alone, such as the factors of norms, is one kernel for several of our parts.
         joined = {"combo_kernels": True} if name == "inference" else {}
         try:
@@ -113,18 +120,24 @@ def _complete(graph: Any, parts: GraphParts, complete: Callable[[], None]) -> No
                 load_on(number, kept.kernel, assembled(kept.kernel))
         region = REGIONS.setdefault(kept.name, kept)
         setattr(kernels, kept.name, region.into if len(region.layout.results) == 1 else region)
-    trees, compiler.cudagraphify = compiler.cudagraphify, partial(recorded, compiler.cudagraphify)
+    trees, compiler.cudagraphify = compiler.cudagraphify, partial(recorded, compiler.cudagraphify, draws=parts.draws)
     try:
         complete()
     finally:
         compiler.cudagraphify = trees
     if parts.recordable and len(devices) == 1 and not graph.disabled_cudagraphs_reason:
-        plain, changed = graph.current_callable, graph.mutated_input_idxs
-        told = {"is_inference": True, "mutated_input_idxs": changed, "device_index": devices[0]}
-        graph.current_callable = recorded(None, plain, graph.fx_kwargs.get("static_input_idxs") or (), **told)
+        plain, static = graph.current_callable, graph.fx_kwargs.get("static_input_idxs") or ()
+        told = {"mutated_input_idxs": graph.mutated_input_idxs, "device_index": devices[0]}
+        graph.current_callable = recorded(None, plain, static, parts.shown, parts.draws, **told)
 
 
-WITHOUT_WAITING = frozenset({aten._grouped_mm.default, aten.cumsum.default, operator.getitem, *ATTENTIONS})
+def _draws(node: Node) -> bool:
+    """Whether a node draws random numbers, as dropout does."""
+    seeded = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return seeded and not (is_attention(node) and not arguments_of(node).get("dropout_p"))
+
+
+WITHOUT_WAITING = frozenset({aten._grouped_mm.default, aten.cumsum.default, operator.getitem, *ATTENTIONS, *GRADIENTS})
 """What torch computes for inductor without waiting for the GPU, among others."""
 
 

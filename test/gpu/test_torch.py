@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -265,6 +266,73 @@ def test_calls_are_recorded(device: GpuDevice) -> None:
         call_of_it = backend(lambda x: waits(x + 1) * 2, "inductor")
         assert all(close(call_of_it(x), 2 * (x.double() + 1), 2.0) for _ in range(4))
         assert len(recorded) == 3
+
+
+def test_training_is_recorded(device: GpuDevice) -> None:
+    """Both passes, for other inputs and weights; results and gradients that somebody has are not overwritten."""
+    pytest.importorskip("triton")
+    graphs: Any = pytest.importorskip("warploom.runtime.torch.graphs")
+    replayed: list[int] = []
+    replay = graphs.Recording.__call__
+
+    def counted(*args: Any) -> Any:
+        results = replay(*args)
+        replayed.extend([1] * (results is not None))
+        return results
+
+    model, exact = pair()
+    call, held = backend(model, "inductor"), list[tuple[Any, Any]]()
+    draws, keep = [drawn(3, 37, 200) for _ in range(24)], list[Any]()  # none lies where another did
+
+    def passes(count: int = 1) -> None:
+        """Of some inputs forward, then backward."""
+        inputs, grads = ([draws.pop() for _ in range(count)] for _ in range(2))
+        keep.extend((*inputs, *grads))
+        for function, dtype in ((call, torch.bfloat16), (exact, torch.float64)):
+            outs = [function(x.to(dtype)) for x in inputs]
+            held.extend((out, out.detach().clone()) for out in outs)
+            for out, grad in zip(outs, grads, strict=True):
+                out.backward(grad.to(dtype))
+        for mine, theirs in zip(model.parameters(), exact.parameters(), strict=True):
+            assert close(mine.grad, theirs.grad, 16.0 * count)
+
+    def forget() -> None:
+        for one in (model, exact):
+            one.zero_grad(set_to_none=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graphs.Recording, "__call__", counted)
+        for _ in range(6):
+            forget()
+            passes()
+        assert len(replayed) == 5 + 4
+        for x, y in zip(model.parameters(), exact.parameters(), strict=True):
+            x.data.mul_(0.5)
+            y.data.copy_(x.data)
+        forget()
+        passes(2)  # the second runs as it is compiled
+        forget()
+        passes()
+        mine = [p.grad for p in model.parameters()]
+        before = [x.clone() for x in mine]
+        forget()
+        passes()
+        assert all(torch.equal(x, y) for x, y in zip(mine, before, strict=True))
+        assert len(replayed) == 9 + 2 + 2 + 1
+        del mine
+        forget()
+        passes()
+        assert len(replayed) == 9 + 2 + 2 + 1 + 2
+        assert all(torch.equal(out, copy) for out, copy in held)
+        x, masks = (torch.rand(64, 200, device="cuda") + 0.5).requires_grad_(), list[Any]()
+        dropped = backend(lambda x: functional.dropout(x * 2, 0.5), "inductor")
+        for _ in range(6):
+            x.grad = None
+            out = dropped(x)
+            out.backward(torch.ones_like(out))
+            masks.append(out != 0)
+            assert torch.equal(masks[-1], x.grad != 0)
+        assert all(0.4 < float((a != b).double().mean()) < 0.6 for a, b in pairwise(masks))
 
 
 def test_a_cache_stays_where_it_is(device: GpuDevice) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -118,19 +117,18 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
         return [weight * x, None]
 
     class Recorded(graphs.RecordedGraph):
-        def _recorded(self, inputs: list[Any]) -> tuple[Any, list[Any]]:
-            own = list(inputs)
-            own[1] = self.copied[0][1]
-            results = self.model(list(own))
+        def _captured(self, own: list[Any]) -> tuple[Any, list[Any]]:
+            places = list(own)
+            results = self.model(own)
 
             def again() -> None:
-                for result, new in zip(results[:1], self.model(list(own))[:1], strict=True):
+                for result, new in zip(results[:1], self.model(list(places))[:1], strict=True):
                     result.copy_(new)
 
-            own[2] -= own[1]  # a recording computes nothing
-            return SimpleNamespace(replay=again), list(results)
+            places[2] -= places[1]  # a recording computes nothing
+            return again, list(results)
 
-    monkeypatch.setattr(graphs, "_are_small", lambda values: all(v is None or v.numel() < 9 for v in values))
+    monkeypatch.setattr(graphs, "_are_small", lambda values, _: all(v is None or v.numel() < 9 for v in values))
     weight, cache, xs = torch.randn(4), torch.zeros(4), [torch.randn(4) for _ in range(4)]
     call = Recorded(model, (0, 2), lambda: lambda inputs: ["otherwise"], lambda: 0)
     results = [call([weight, x, cache]) for x in xs]
@@ -138,12 +136,66 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(cache, sum(xs, torch.zeros(4)))
     assert len(set(calls[1:])) == 1
     other = torch.randn(4)
-    assert torch.equal(call([other, xs[0], cache])[0], other * xs[0])
-    assert call.recordings == 2
+    for x in xs[:2]:
+        assert torch.equal(call([other, x, cache])[0], other * x)
+    assert len(call.recordings) == 2
     large = Recorded(model, (0, 2), lambda: lambda inputs: ["otherwise"], lambda: 0)
     args = [torch.ones(9) for _ in range(3)]
     assert torch.equal(large(list(args))[0], torch.ones(9))
     assert large(list(args)) == ["otherwise"]
+    fixed = Recorded(model, (0, 2), lambda: lambda inputs: ["otherwise"], lambda: 0)
+    for x in (xs[0], xs[0], xs[1], xs[2], xs[0], xs[2]):
+        x += 1
+        assert torch.equal(fixed([weight, x, cache])[0], weight * x)
+    copied = [[i for i, _ in recording.copies] for recording in fixed.recordings.values()]
+    assert copied == [[], [1]]  # read where it lies, unless it lies elsewhere
+
+
+def test_what_training_keeps_is_not_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the pass backward reads lies in memory of the graph; a call while somebody has it runs as compiled."""
+    from warploom.runtime.torch import graphs
+
+    replays: list[int] = []
+
+    def model(inputs: list[Any]) -> list[Any]:
+        weight, x = inputs
+        inputs.clear()
+        return [weight * x, x + 1, weight]
+
+    class Recorded(graphs.RecordedGraph):
+        def _captured(self, own: list[Any]) -> tuple[Any, list[Any]]:
+            places = list(own)
+            weak = [torch.as_strided(x, x.shape, x.stride()) for x in places]
+            results = self.model(own)
+            lying = [x.data for x in results[:2]]
+
+            def again() -> None:
+                replays.append(1)
+                for result, new in zip(lying, self.model(list(weak))[:2], strict=True):
+                    result.copy_(new)
+
+            return again, results
+
+    monkeypatch.setattr(graphs, "_are_small", lambda *_: True)
+    weight, xs = torch.randn(4), [torch.randn(4) for _ in range(9)]
+    call = Recorded(model, (0,), lambda: model, lambda: 0, (0,))
+    outs = [call([weight, x])[:1] for x in xs[:4]]
+    assert len(replays) == 3
+    assert all(torch.equal(out, weight * x) for (out,), x in zip(outs, xs, strict=False))
+    first = call([weight, xs[4]])
+    assert first[2] is weight
+    view = first[1][1:]  # of a pass backward that comes later
+    first.clear()
+    second = call([weight, xs[5]])
+    assert len(replays) == 4
+    assert torch.equal(view, xs[4][1:] + 1)
+    assert torch.equal(second[1], xs[5] + 1)
+    del view, second
+    assert torch.equal(call([weight, xs[6]])[1], xs[6] + 1)
+    assert len(replays) == 5
+    held = [call([weight, x]) for x in (*xs, *xs)]
+    assert all(torch.equal(kept, x + 1) for (_, kept, _), x in zip(held, (*xs, *xs), strict=True))
+    assert call.other is model
 
 
 def test_scaled_matmul() -> None:
