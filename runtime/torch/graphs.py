@@ -35,12 +35,12 @@ class Recording(NamedTuple):
     results: Sequence[torch.Tensor | int | None]
     shown: Container[int]
     copies: Sequence[tuple[int, Callable[[torch.Tensor], object]]] = ()
-    kept: Sequence[tuple[Any, int]] = ()
+    kept: Sequence[tuple[int, int, object]] = ()
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any] | None:
         """The results; None, and nothing is done, while somebody has those of an earlier call."""
-        for storage, count in self.kept:
-            if users(storage._cdata) > count:
+        for number, count, _ in self.kept:
+            if users(number) > count:
                 return None
         for i, copy in self.copies:
             copy(inputs[i])
@@ -83,7 +83,7 @@ class RecordedGraph(local):
         self.inference, self.shown = shown is None, range(MOST_COPIED[True]) if shown is None else shown
         self.other: Model | None = None
         self.before: tuple[int, ...] = ()
-        self.recordings: dict[tuple[int, ...], Recording] = {}
+        self.recordings: dict[tuple[int, ...], Recording | None] = {}
         self.as_compiled = 0
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any]:
@@ -128,13 +128,13 @@ class RecordedGraph(local):
         numbers = {id(x): i for i, x in enumerate(own) if i not in moving}
         results = [None if x is None else numbers.get(id(x), x.data) for x in found]
         lying = [x for i, x in enumerate(results) if isinstance(x, torch.Tensor) and i not in self.shown]
-        storages = {x.untyped_storage()._cdata: x.untyped_storage() for x in lying}
+        storages = {x._cdata: x for x in (cast("Any", x).untyped_storage() for x in lying)}
         if not self.shown and not there.isdisjoint(storages):
             self.other = self.otherwise()
             return None
         copies = [(i, _copy_into(own[i])) for i in moving]
         del own, found, lying
-        kept = [(x, users(number)) for number, x in storages.items() if number not in there]
+        kept = [(number, users(number), x) for number, x in storages.items() if number not in there]
         return Recording(launch, results, self.shown, copies, kept)
 
     def _captured(self, own: list[Any]) -> tuple[Callable[[], object], Sequence[Any]]:

@@ -56,13 +56,11 @@ def compile_whole(
     """A graph compiled by inductor; `replace` puts calls of compiled parts into each graph of ATen operations, of which
     it is told whether it is the forward, the backward or the inference graph. `key` is of what it does with a graph:
     torch's cache of graphs with their gradients is asked before anything is traced, unless the key is empty."""
-    # As torch's own backend does: the processes that compile for triton start now, or this one compiles all of it.
-    cast("Any", import_module("torch._inductor.async_compile")).maybe_warm_pool()
     inductor: Any = import_module("torch._inductor")
     compiler: Any = import_module("torch._inductor.compile_fx")
     functorch: Any = import_module("torch._functorch.config")
     caches: Any = import_module("torch.compiler.config")
-    tag = f"{caches.cache_key_tag} warploom {key}"
+    tag = f"{caches.cache_key_tag}{TAGGED}{key}"
     _teach_inductor()
 
     def compile_inner(graph: GraphModule, inputs: Sequence[Any], *args: Any, **settings: Any) -> Any:
@@ -90,9 +88,13 @@ def compile_whole(
         return compiler.compile_fx(module, examples, inner_compile=compile_inner, config_patches=patches)
 
 
+TAGGED = " warploom "
+"""In the keys of torch's caches while a graph is ours."""
+
+
 @cache
 def _teach_inductor() -> None:
-    """How a call of a compiled part is written, and what is done with a graph before it is called."""
+    """How a call of a compiled part is written, and what is done with a graph before it is traced, or called."""
     lowering: Any = import_module("torch._inductor.lowering")
     lowering.register_lowering(warploom.region.default, type_promotion_kind=None)(_call)
     kind: Any = import_module("torch._inductor.output_code").CompiledFxGraph
@@ -106,7 +108,16 @@ def _teach_inductor() -> None:
         parts: GraphParts | None = getattr(graph, "warploom", None)
         _complete(graph, parts, partial(complete, graph, *args)) if parts else complete(graph, *args)
 
+    def captured(*args: Any, **settings: Any) -> Any:
+        if TAGGED in caches.cache_key_tag:
+            pool.maybe_warm_pool()  # or this process compiles all of it for triton; torch's cache has no such graph
+        return capture(*args, **settings)
+
     kind.__init__, kind.post_compile = made, completed
+    autograd: Any = import_module("torch._functorch.aot_autograd")
+    caches: Any = import_module("torch.compiler.config")
+    pool: Any = import_module("torch._inductor.async_compile")
+    capture, autograd.aot_stage1_graph_capture = autograd.aot_stage1_graph_capture, captured
 
 
 def _complete(graph: Any, parts: GraphParts, complete: Callable[[], None]) -> None:
