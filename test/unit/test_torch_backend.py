@@ -665,17 +665,22 @@ def test_training_with_inductor() -> None:
 
 
 def test_graphs_with_their_gradients_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch finds a graph that another process compiled before it traces anything, with the parts that it calls. What
-    is to be compared, or where there is no cache of kernels, is traced again, and other options make another graph."""
+    """Torch finds a graph that another process compiled before it traces anything, with the parts that it calls, and
+    no process starts to compile for triton. What is to be compared, or where there is no cache of kernels, is traced
+    again, and other options make another graph."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     part, counters = import_module("warploom.runtime.torch.part"), import_module("torch._dynamo.utils").counters
     operands, grad = [drawn(6, 16), drawn(16, 8), drawn(8, 24)], drawn(6, 24)
     wide = [x.double().requires_grad_() for x in operands]
     (torch.relu(wide[0] @ wide[1]) @ wide[2]).backward(grad.double())
+    started = list[int]()
+    processes = import_module("torch._inductor.async_compile")
+    monkeypatch.setattr(processes, "maybe_warm_pool", lambda: started.append(1))
 
     def called(cache: str, **options: Any) -> str:
         torch._dynamo.reset()
         counters.clear()
+        started.clear()
         part.REGIONS.clear()
         monkeypatch.setenv("WARPLOOM_CACHE", cache)
         call = torch.compile(
@@ -685,7 +690,9 @@ def test_graphs_with_their_gradients_are_cached(tmp_path: Path, monkeypatch: pyt
         call(*narrow).backward(grad)
         assert all(close(x.grad, y.grad, 6.0) for x, y in zip(narrow, wide, strict=True))
         assert part.REGIONS
-        return next((name for name in ("hit", "miss") if counters["aot_autograd"][f"autograd_cache_{name}"]), "")
+        found = next((name for name in ("hit", "miss") if counters["aot_autograd"][f"autograd_cache_{name}"]), "")
+        assert len(started) == (found != "hit")
+        return found
 
     assert [called(cache) for cache in (str(tmp_path), str(tmp_path), "off")] == ["miss", "hit", ""]
     assert [called(str(tmp_path), **more) for more in ({"check": True}, {"tf32": True})] == ["", "miss"]
