@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from functools import partial
 from importlib import import_module
-from threading import Lock, local
+from threading import get_ident, local
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
@@ -142,24 +142,19 @@ class RecordedGraph(local):
         cuda: Any = torch.cuda
         graph, trees = cuda.CUDAGraph(), cast("Any", import_module("torch._inductor.cudagraph_trees"))
         with cuda.device(own[0].device if own else None):
-            key = cuda.current_device(), self.stream()
-            with ONE_AT_A_TIME:
-                if key not in POOLS:
-                    POOLS[key] = cuda.graph_pool_handle(), cuda.Stream()
-                pool, stream = POOLS[key]
-                where = {"pool": pool, "stream": stream, "capture_error_mode": "thread_local"}
-                # cuBLAS keeps its scratch memory: each graph takes its own from the pool.
-                with trees.clear_cublas_manager(), cuda.graph(graph, **where):
-                    results = list(self.model(own))
-        return graph.replay if self.draws else _launcher(graph, key[0]), results
+            key = get_ident(), cuda.current_device(), self.stream()
+            fresh = cuda.graph_pool_handle(), cuda.Stream()
+            pool, stream = POOLS.setdefault(key, fresh) if self.inference else fresh
+            where = {"pool": pool, "stream": stream, "capture_error_mode": "thread_local"}
+            # cuBLAS keeps its scratch memory: each graph takes its own from the pool.
+            with trees.clear_cublas_manager(), cuda.graph(graph, **where):
+                results = list(self.model(own))
+        return graph.replay if self.draws else _launcher(graph, key[1]), results
 
 
-POOLS: dict[tuple[int, int], tuple[Any, Any]] = {}
-"""By device and stream the memory that graphs there share, of which one runs at a time, and the stream that is
-captured; torch runs passes backward in threads of its own."""
-
-ONE_AT_A_TIME = Lock()
-"""Held while a graph is captured."""
+POOLS: dict[tuple[int, int, int], tuple[Any, Any]] = {}
+"""By thread, device and stream the memory that graphs of inference there share, of which one runs at a time, and the
+stream that is captured. In training others run before what is kept was read."""
 
 
 def _launcher(graph: Any, number: int) -> Callable[[], object]:
