@@ -19,7 +19,7 @@ from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.layouts.pictures import svg
 from warploom.dialect.schedule import FIELDS
 from warploom.dialect.schedule.fields import PARTS
-from warploom.runtime.lookup.fragments import Fragment, layout, operands, short, shown
+from warploom.runtime.lookup.fragments import Fragment, short, shown
 from warploom.runtime.lookup.isa_table import NOTATION, Query, by_section, forms, lines
 from warploom.runtime.lookup.pictures import picture, shared_operands, shared_picture, tensor_pictures
 from warploom.runtime.numerics.parameters import ALGORITHMS, ROWS
@@ -353,9 +353,9 @@ def fragments() -> Iterator[Fragment]:
     for family in FAMILIES.values():
         groups: dict[tuple[str, str, Layout], list[Form]] = {}
         for form in family():
-            for operand in operands(form):
-                at = layout(form, operand)
-                if operand != "d" or "c" not in operands(form) or at != layout(form, "c"):
+            for operand in form.layouts:
+                at = form.layouts[operand]
+                if operand != "d" or "c" not in form.layouts or at != form.layouts["c"]:
                     groups.setdefault((_group(form, operand), operand, at), []).append(form)
         yield from (Fragment(operand, at, tuple(group)) for (_, operand, at), group in groups.items())
 
@@ -365,7 +365,7 @@ def _group(form: Form, operand: str) -> str:
     nothing."""
     if isinstance(form, Wgmma):
         return "" if operand == "d" else f"{form.shape.k} {form.granularity}"
-    return str(getattr(form, "shape", "")) if "c" in operands(form) else short(form)
+    return str(getattr(form, "shape", "")) if "c" in form.layouts else short(form)
 
 
 def file(fragment: Fragment) -> str:

@@ -36,6 +36,7 @@ from ..plan import host
 from ..reference import functions as reference
 from ..reference import inputs
 from ..reference.inputs import check_writable
+from ..reference.product import bound_text
 from .options import compiled, sizes_of, target_asked
 from .report import Report, progress_bar
 
@@ -220,7 +221,7 @@ def _check(
     ok, parameters = True, kernel.function.parameters
     for position in sorted(kernel.function.written):
         compared = reference.compare(exact[position], after[position])
-        bound = reference.bound_of(exact[position], accumulator)
+        bound = bound_text(exact[position].history, accumulator.unit)
         report.checked(parameters[position].name, compared, bound)
         ok = ok and compared.ok
     return ok

@@ -51,7 +51,6 @@ class Call:
     scratch: Sequence[Callable[[], Any]]
     overlaps: tuple[tuple[int, int, int, int], ...]
     fits: Callable[..., bool] | None
-    count: int
     offsets: list[int]
     addresses: list[int] = field(default_factory=list[int])
 
@@ -157,7 +156,7 @@ class Calls:
             DeviceUnavailableError: if the GPU does not run the target.
         """
         call, tensors = self.last, cast("Sequence[Any]", args)
-        if call is not None and len(args) == call.count and call.fits is not None and call.fits(*args):
+        if call is not None and len(args) == len(call.offsets) and call.fits is not None and call.fits(*args):
             addresses = [tensor.data_ptr() for tensor in tensors]
             if call.takes(addresses):
                 return call(args, addresses)
@@ -201,6 +200,5 @@ class Calls:
             scratch=tuple(memory_maker(buffer, f"cuda:{ordinal}") for buffer in plan.scratch),
             overlaps=overlaps,
             fits=fitting(args),
-            count=len(args),
             offsets=[address % ALIGNED for address in addresses],
         )

@@ -62,22 +62,6 @@ def shown(operand: str) -> str:
     return operand.upper() if len(operand) == 1 else operand
 
 
-def operands(form: Form) -> tuple[str, ...]:
-    """The operands of a form that have a layout."""
-    return tuple(form.layouts)
-
-
-def layout(form: Form, operand: str) -> Layout:
-    """The layout of an operand that `operands` names.
-
-    Raises:
-        WarploomError: for another operand.
-    """
-    if operand not in form.layouts:
-        raise WarploomError(f"{form.spelling} has no operand {shown(operand)} with a layout")
-    return form.layouts[operand]
-
-
 def short(form: Form, operand: str = "a") -> str:
     """A short name of a form's operand that `find` accepts: "mma.m16n8k16.f16"."""
     if isinstance(form, Wgmma):
@@ -108,7 +92,7 @@ def find(instruction: str, operand: str) -> Fragment:
     wanted = OPERANDS.get(operand.lower(), operand.lower())
     exact = families.find(instruction)
     forms = forms_of(instruction)
-    having = tuple(form for form in forms if wanted in operands(form))
+    having = tuple(form for form in forms if wanted in form.layouts)
     if not having:
         raise WarploomError(_no_operand(instruction, operand, forms))
     groups = _by_layout(having if exact else _of_type(having, instruction, wanted), wanted)
@@ -138,7 +122,7 @@ def _some(names: Iterable[str]) -> str:
 
 
 def _no_operand(instruction: str, operand: str, forms: Sequence[Form]) -> str:
-    names = dict.fromkeys(name for form in forms for name in operands(form))
+    names = dict.fromkeys(name for form in forms for name in form.layouts)
     if not names:
         return f"fragments of '{instruction}' are opaque: the ISA does not say which lane holds what (9.7.14.4.1)"
     where = ""
@@ -150,7 +134,7 @@ def _no_operand(instruction: str, operand: str, forms: Sequence[Form]) -> str:
 def _by_layout(forms: Iterable[Form], operand: str) -> dict[Layout, list[Form]]:
     groups: dict[Layout, list[Form]] = {}
     for form in forms:
-        groups.setdefault(layout(form, operand), []).append(form)
+        groups.setdefault(form.layouts[operand], []).append(form)
     return groups
 
 
@@ -169,7 +153,7 @@ def _matching(instruction: str) -> tuple[Form, ...]:
         )
     candidates = tuple(form for key in ((name,) if name else families.FAMILIES) for form in families.FAMILIES[key]())
     if name is None:
-        candidates = tuple(form for form in candidates if operands(form))
+        candidates = tuple(form for form in candidates if form.layouts)
     matching = tuple(form for form in candidates if _has(form, words))
     if not matching:
         raise WarploomError(f"there is no '{instruction}'; nearest: {_nearest(instruction, candidates)}")
@@ -204,7 +188,7 @@ def _of_type(forms: tuple[Form, ...], instruction: str, operand: str) -> tuple[F
         if of_type := tuple(form for form in products if form.element(role).name == types[0]):
             return of_type
     others = _matching(".".join(word for word in instruction.split(".") if word not in types))
-    has = _some(sorted(dict.fromkeys(short(form, operand) for form in others if operand in operands(form)), key=len))
+    has = _some(sorted(dict.fromkeys(short(form, operand) for form in others if operand in form.layouts), key=len))
     raise WarploomError(f"'{instruction}': no form has {types[0]} as operand {roles[0].upper()}; there are: {has}")
 
 

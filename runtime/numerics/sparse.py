@@ -424,9 +424,8 @@ def columns(row: ProductForm, words: Array, selector: int) -> Array:
         NibbleError: for a nibble that names no elements, or one element twice.
         ValueError: if A is not sparse.
     """
-    if row.metadata is None or row.granularity is None:
-        raise ValueError(f"{row.spelling} takes no metadata")
-    lanes, nibbles = _nibbles_of(row.metadata, selector)
+    layout, how = _metadata(row)
+    lanes, nibbles = _nibbles_of(layout, selector)
     codes = words[lanes] >> (nibbles * np.uint32(4))[..., None] & np.uint32(0xF)
     legal = np.zeros(16, np.bool_)
     legal[list(row.codes)] = True
@@ -434,12 +433,12 @@ def columns(row: ProductForm, words: Array, selector: int) -> Array:
     if not good.all():
         chunk, r, warp = (int(i[0]) for i in np.nonzero(~good))
         raise NibbleError(
-            f"metadata 0b{int(codes[chunk, r, warp]):04b} for chunk {chunk} of row {r} of A means nothing; "
-            f"expected one of {', '.join(f'0b{code:04b}' for code in row.codes)}",
+            f"metadata {_binary(codes[chunk, r, warp])} for chunk {chunk} of row {r} of A means nothing; "
+            f"expected one of {', '.join(map(_binary, row.codes))}",
             int(lanes[chunk, r]) * words.shape[-1] + warp,
         )
-    offsets = _offsets(row.granularity)[codes]
-    start = np.arange(len(codes)) * row.granularity.chunk
+    offsets = _offsets(how)[codes]
+    start = np.arange(len(codes)) * how.chunk
     places = offsets + start[:, None, None, None]
     return np.moveaxis(places, -1, 1).reshape(-1, *codes.shape[1:])
 

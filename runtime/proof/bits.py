@@ -152,7 +152,7 @@ class Bytes:
         else:
             kind = "bits"
             self.shadow.unknown.add(self.decoded.source.line)
-            roots = [table.root(codes_of(np.ascontiguousarray(self.shadow.mirror.words(s)[:, threads])).value)
+            roots = [table.root[codes_of(np.ascontiguousarray(self.shadow.mirror.words(s)[:, threads])).value]
                      for s in data]  # fmt: skip
             root = np.where(np.logical_and.reduce([r == roots[0] for r in roots]), roots[0], 0)
         row, converted = np.zeros(threads.size, np.int64), np.zeros((PLANES, threads.size), words.dtype)
@@ -203,7 +203,7 @@ class Bytes:
         if self.decoded.row.root == "and":
             self.shadow.compared.add(self.decoded.source.line)
             turned = Residues(np.where(words >> 31 == 1, turned.residues, numbers.residues), numbers.exact)
-        return turned, "f32", table.root(index)
+        return turned, "f32", table.root[index]
 
 
 def _bytes_of(words: Array, sel: Selection) -> Array:

@@ -282,12 +282,12 @@ class Trial:
         codes = codes_of(planes.view(f"u{array.itemsize}").reshape(PLANES, *array.shape))
         raw = np.ascontiguousarray(array).view(f"u{array.itemsize}").reshape(-1)
         index = self.table.read_as(codes.value, KINDS[element_of(array.dtype)])
-        self.unsure[i] = self.table.unknown(index) | codes.mixed | self.unsure.get(i, False)
+        self.unsure[i] = self.table.unknown[index] | codes.mixed | self.unsure.get(i, False)
         (shown,) = elements(raw, KINDS[element_of(array.dtype)], 1)
         self.left.append((codes.value, shown.reshape(array.shape)))
         numbers = self.table.numbers_or(index, shown.reshape(array.shape))
         if (bits := self.table.is_kind(index, "bits") & (index > 0)).any():
-            numbers = shadow.recognise(numbers, np.where(bits, self.table.root(index), 0), self.left[-1][1])
+            numbers = shadow.recognise(numbers, np.where(bits, self.table.root[index], 0), self.left[-1][1])
         key = numbers.key
         return np.where(codes.mixed | (codes.first > 0), np.uint64(0xFFFFFFFFFFFFFFFF), key)
 

@@ -130,10 +130,6 @@ ElementsOf: TypeAlias = Callable[[SSAValue], BodyElements]
 """Evaluates a value of a body for some turns of its loops."""
 
 
-def _evaluated(value: SSAValue, part: ElementsOf) -> BodyElements:
-    return part(value)
-
-
 class FieldEvaluation(Evaluation):
     """Evaluates a function on arrays of indices of values in a table. `seen` says what numbers were in the run of a
     kernel, rounded as there: keys in order, and values."""
@@ -193,17 +189,17 @@ class FieldEvaluation(Evaluation):
         return self._read(number) if argument else constants(number)
 
     def integers(self, value: SSAValue) -> Array:
-        return self.table.shown(self.scope[value].value.astype(np.int64))
+        return self.table.shown[self.scope[value].value.astype(np.int64)]
 
     def _read(self, index: Array) -> BodyElements:
         if not np.isfinite(index).all():
             raise HostError("no proof for a function that reads elements of which nothing is known")
         indices = index.astype(np.int64)
         numbers = self.table.numbers(indices)
-        origin = self.table.origin(indices)
+        origin = self.table.origin[indices]
         function = bool((origin >> FUNCTION == 1).all())
         root = np.where(origin > 0, origin & ~(np.uint64(1) << FUNCTION), numbers.key)
-        return self._as_seen(BodyElements(numbers, self.table.shown(indices), root, function))
+        return self._as_seen(BodyElements(numbers, self.table.shown[indices], root, function))
 
     def _as_seen(self, made: BodyElements) -> BodyElements:
         """Elements with the values that their numbers have in the run of the kernel."""
@@ -225,7 +221,7 @@ class FieldEvaluation(Evaluation):
 
     def _matmul(self, op: MatmulOp) -> None:
         """A product with its epilogue. Products of integers are exact."""
-        scope = {v: replace(r, value=self.table.shown(r.value.astype(np.int64))) for v, r in self.scope.items()
+        scope = {v: replace(r, value=self.table.shown[r.value.astype(np.int64)]) for v, r in self.scope.items()
                  if r.value.ndim}  # fmt: skip
         shown = evaluate_product(op, scope, self.accumulator).value
         floats = any(ELEMENT_TYPES[name].is_float for name in op.multiplied)
@@ -234,7 +230,7 @@ class FieldEvaluation(Evaluation):
         if op.epilogue is not None:
             nest = epilogue_nest(op, op.epilogue)
             self.scope[nest.body.args[0]] = Reference.exact(index)
-            index = self._over(op, nest, loops_of(op.maps[2]), partial(_evaluated, nest.yielded[0]))
+            index = self._over(op, nest, loops_of(op.maps[2]), lambda part: part(nest.yielded[0]))
         self.scope[op.d].value[...] = index
 
     def _product(self, op: MatmulOp) -> Residues:
@@ -260,7 +256,7 @@ class FieldEvaluation(Evaluation):
             matrix = self._expanded(op, matrix, op.metadata)
         numbers = self._read(matrix.value).numbers
         if at and op.b_stored is not None:
-            stored = replace(matrix, value=self.table.shown(matrix.value.astype(np.int64)))
+            stored = replace(matrix, value=self.table.shown[matrix.value.astype(np.int64)])
             numbers = constants(read_multiplied(stored, op.b_stored.name).value - op.b_stored.zero).numbers
         if at and op.group_scales is not None:
             scales = in_groups(self.scope[op.group_scales].value, matrix.value.shape)
@@ -273,7 +269,7 @@ class FieldEvaluation(Evaluation):
     def _expanded(self, op: Operation, stored: Reference, metadata: SSAValue) -> Reference:
         """The values of the matrix that a sparse A stands for."""
         words = self.scope[metadata]
-        return expanded(op, stored, replace(words, value=self.table.shown(words.value.astype(np.int64))))
+        return expanded(op, stored, replace(words, value=self.table.shown[words.value.astype(np.int64)]))
 
     # Nests
 
@@ -281,7 +277,7 @@ class FieldEvaluation(Evaluation):
         nest = Nest.of(op)
         if nest.is_elementwise:
             for at, (written, value) in enumerate(zip(nest.writes, nest.yielded, strict=True)):
-                self._put(op, at, self._over(op, nest, written.loops, partial(_evaluated, value)))
+                self._put(op, at, self._over(op, nest, written.loops, lambda part, value=value: part(value)))
             return
         how = nest.combination
         if how is None or how.by.name not in COMBINED:

@@ -379,7 +379,7 @@ class _Arithmetic:
             table.show(i, c)
             n = table.numbers_or(i, c)
             if (bits := table.is_kind(i, "bits") & (i > 0)).any():
-                n = self.shadow.recognise(n, np.where(bits, table.root(i), 0), c)
+                n = self.shadow.recognise(n, np.where(bits, table.root[i], 0), c)
             numbers.append(n)
             if self.means in CHOOSING:
                 self.shadow.functions.see(n.key, c)
@@ -396,10 +396,10 @@ class _Arithmetic:
         # What is 0 or 1 whatever the data is no function of them; what an operation leaves as it is has its root.
         root = np.where(np.isin(made.key, field.NEUTRAL), 0, root)
         for (i, _), n in zip(operands, numbers, strict=True):
-            root = np.where((i > 0) & (n.key == made.key), table.root(i), root)
+            root = np.where((i > 0) & (n.key == made.key), table.root[i], root)
         if self.means not in CONVERSIONS:
             made = self.shadow.recognise(made, root, shown)
-        unknown = np.logical_or.reduce([table.unknown(i) for i, _ in operands])
+        unknown = np.logical_or.reduce([table.unknown[i] for i, _ in operands])
         index = table.add(made, self.scalar, shown, root, self._term(operands), unknown=unknown)
         cut = self._cut(operands, shown)
         return index if cut is None else np.where(cut, 0, index)
@@ -448,7 +448,7 @@ class _Arithmetic:
         root = np.zeros(operands[0][0].shape, np.int64)
         several = np.zeros(root.shape, np.bool_)
         for index, _ in operands:
-            mine = np.where(index > 0, self.shadow.table.root(index), 0)
+            mine = np.where(index > 0, self.shadow.table.root[index], 0)
             several |= (root > 0) & (mine > 0) & (mine != root)
             root = np.where(mine > 0, mine, root)
         return np.where(several, 0, root)

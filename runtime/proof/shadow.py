@@ -168,7 +168,7 @@ class FieldShadow(Observer):
         if not (alone := root > 0).any():
             return numbers
         key = np.where(alone, self.table.numbers(root).key, np.uint64(1 << 63))
-        self.functions.see(key[alone], self.table.shown(root)[alone])
+        self.functions.see(key[alone], self.table.shown[root][alone])
         return self.functions.recognise(numbers, key, shown)
 
     def clear(self, slots: tuple[RegisterSlot, ...], sel: Selection) -> None:
@@ -405,7 +405,7 @@ class FieldProduct:
             index = np.where(codes.mixed, upper_half(self.shadow.table, planes, words), index)
         if (codes.mixed & (index == 0)).any() or (codes.first > 0).any():
             raise MachineLimitError("an element is made of parts of several values", 0)
-        self._unknown |= bool(self.shadow.table.unknown(index).any())
+        self._unknown |= bool(self.shadow.table.unknown[index].any())
         return index, _values(words, kind, self._form().kind)
 
     def _scaled(self, numbers: Residues, planes: Sequence[Collected], more: SideOperands, side: str) -> Residues:

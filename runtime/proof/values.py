@@ -58,11 +58,13 @@ class Term:
 class Table:
     """Numbers by index, from 1 on; index 0 stands for no value.
 
-    `kind` is the floating-point type that a value was made in, as its number in `KINDS`; `root` is the value that one
-    was computed from alone, or itself. With `ordered`, `terms` keeps how each came to be, and `tree` has words that are
-    equal for equal trees of instructions. `named` are the constants of the function, which others may stand for. Of
-    words that follow from the byte of their root alone, `by_byte` has what they are for each: rows of 256, the first
-    for words that do not, the second for the byte itself.
+    `kind` is the floating-point type that a value was made in, as its number in `KINDS`; `root` is the value that
+    one was computed from alone, or itself, `origin` the key of the only value of the function that is its origin,
+    or 0. `unknown` marks what depends on bits of data, and `shown` is what values are in the run. With `ordered`,
+    `terms` keeps how each came to be, and `tree` has words that are equal for equal trees of instructions. `named`
+    are the constants of the function, which others may stand for. Of words that follow from the byte of their root
+    alone, `by_byte` has what they are for each: rows of 256, the first for words that do not, the second for the
+    byte itself.
     """
 
     def __init__(self, *, ordered: bool = False) -> None:
@@ -74,10 +76,10 @@ class Table:
         self._residues = np.zeros((4, 1024), np.uint32)
         self._exact = np.ones(1024, np.bool_)
         self._kind = np.zeros(1024, np.uint8)
-        self._root = np.zeros(1024, np.int64)
-        self._origin = np.zeros(1024, np.uint64)
-        self._unknown = np.zeros(1024, np.bool_)
-        self._shown = np.zeros(1024, np.float64)
+        self.root = np.zeros(1024, np.int64)
+        self.origin = np.zeros(1024, np.uint64)
+        self.unknown = np.zeros(1024, np.bool_)
+        self.shown = np.zeros(1024, np.float64)
         self._row = np.zeros(1024, np.int64)
         self.by_byte = np.stack([np.zeros(256, np.uint64), np.arange(256, dtype=np.uint64)])
 
@@ -96,13 +98,13 @@ class Table:
         self._residues[:, span] = numbers.residues.reshape(4, -1)
         self._exact[span] = numbers.exact.reshape(-1)
         self._kind[span] = KINDS.index(kind)
-        self._shown[span] = shown.reshape(-1) if isinstance(shown, np.ndarray) else shown
-        self._unknown[span] = unknown.reshape(-1) if isinstance(unknown, np.ndarray) else unknown
+        self.shown[span] = shown.reshape(-1) if isinstance(shown, np.ndarray) else shown
+        self.unknown[span] = unknown.reshape(-1) if isinstance(unknown, np.ndarray) else unknown
         if origin is not None:
-            self._origin[span] = np.broadcast_to(origin, shape).reshape(-1)
+            self.origin[span] = np.broadcast_to(origin, shape).reshape(-1)
         self._row[span] = row
         own = np.arange(first, self.size)
-        self._root[span] = own if root is None else np.where(root.reshape(-1) > 0, root.reshape(-1), own)
+        self.root[span] = own if root is None else np.where(root.reshape(-1) > 0, root.reshape(-1), own)
         if self.ordered:
             words = numbers.key if term is None else self._trees(term, shape)
             self._tree[span] = np.broadcast_to(words, shape).reshape(-1)
@@ -131,7 +133,7 @@ class Table:
         if self.size <= len(self._exact):
             return
         capacity = max(self.size, 2 * len(self._exact))
-        for name in ("_residues", "_exact", "_kind", "_root", "_origin", "_unknown", "_shown", "_tree", "_row"):
+        for name in ("_residues", "_exact", "_kind", "root", "origin", "unknown", "shown", "_tree", "_row"):
             old: Array = getattr(self, name)
             new = np.zeros((*old.shape[:-1], capacity), old.dtype)
             new[..., : old.shape[-1]] = old
@@ -163,26 +165,18 @@ class Table:
             return index
         old, index = index[other], index.copy()
         made = field.hashed(f"read as {kind}", self.word(old), self._kind[old].astype(np.uint64))
-        index[other] = self.add(made, "bits", root=self._root[old], unknown=True)
+        index[other] = self.add(made, "bits", root=self.root[old], unknown=True)
         return index
 
     def is_kind(self, index: Array, kind: str) -> Array:
         """A mask of the values that were made in a type."""
         return self._kind[index] == KINDS.index(kind)
 
-    def root(self, index: Array) -> Array:
-        return self._root[index]
-
-    def origin(self, index: Array) -> Array:
-        """The keys of the function's values that are the only origin of other values; 0 for values of several
-        origins."""
-        return self._origin[index]
-
     def byte_of(self, codes: Array) -> Array:
         """For words with byte codes (words, bytes), the one-byte value that determines the word alone; 0 where none
         does."""
         index = (codes >> np.uint64(3)).astype(np.int64)
-        root = np.where(codes == 0, -1, np.where(self._row_of(index) > 0, self._root[index], 0))
+        root = np.where(codes == 0, -1, np.where(self._row_of(index) > 0, self.root[index], 0))
         maximum = root.max(axis=1, initial=0)
         return np.where(((root == maximum[:, None]) | (root < 0)).all(axis=1), maximum, 0)
 
@@ -192,7 +186,7 @@ class Table:
         return self.by_byte[row, byte] >> np.uint64(8) * (codes & np.uint64(7)) & np.uint64(0xFF)
 
     def _row_of(self, index: Array) -> Array:
-        itself = (self._root[index] == index) & np.isin(self._kind[index], EIGHT)
+        itself = (self.root[index] == index) & np.isin(self._kind[index], EIGHT)
         return np.where(itself, 1, self._row[index])
 
     def converted(self, words: Array, root: Array) -> tuple[Array, Array]:
@@ -209,19 +203,11 @@ class Table:
                 index[mine] = self.add(numbers, same[0], np.nan, root[mine], row=row[mine])
         return row, index
 
-    def unknown(self, index: Array) -> Array:
-        """A mask of the values that depend on bits of data."""
-        return self._unknown[index]
-
-    def shown(self, index: Array) -> Array:
-        """The values in the run."""
-        return self._shown[index]
-
     def show(self, index: Array, shown: Array) -> None:
         """Sets the values in the run of numbers that were added without them."""
-        late = (index > 0) & np.isnan(self._shown[index])
+        late = (index > 0) & np.isnan(self.shown[index])
         if late.any():
-            self._shown[index[late]] = shown[late]
+            self.shown[index[late]] = shown[late]
 
 
 ALIKE = {"f32": ("f32", "tf32"), "tf32": ("f32", "tf32"), "ue4m3": ("ue4m3", "e4m3")}

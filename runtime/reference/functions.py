@@ -41,7 +41,6 @@ from .product import (
     Accumulator,
     History,
     Reference,
-    bound_text,
     expanded,
     product_of,
 )
@@ -179,11 +178,6 @@ def _short(schedule: Schedule, target: str) -> float:
     if schedule.together > 1:
         return schedule.cta[2] if schedule.promote != "none" else math.inf
     return math.inf if target_row(target).sm == CUT_SM and schedule.fp8_as == "none" else 0
-
-
-def bound_of(reference: Reference, accumulator: Accumulator) -> str:
-    """What a result is held against, in words, for arguments that are exact."""
-    return bound_text(reference.history, accumulator.unit)
 
 
 def evaluate(

@@ -12,7 +12,7 @@ from ptx_rows import BY_SPELLING
 from warploom.dialect.isa.families import FAMILIES
 from warploom.runtime.base.errors import WarploomError
 from warploom.runtime.cli.command import main
-from warploom.runtime.lookup.fragments import find, layout, operands, short
+from warploom.runtime.lookup.fragments import find, short
 from warploom.runtime.lookup.pictures import shared_operands, shared_picture
 
 
@@ -31,9 +31,9 @@ MANY = 500
 def test_every_form_is_found_by_its_spelling_and_by_its_short_name(name: str) -> None:
     forms = FAMILIES[name]()
     for form in forms[:: 1 if len(forms) < MANY else 7]:
-        for operand in operands(form):
-            assert find(form.spelling, operand).layout == layout(form, operand)
-            assert find(short(form, operand), operand).layout == layout(form, operand), short(form, operand)
+        for operand in form.layouts:
+            assert find(form.spelling, operand).layout == form.layouts[operand]
+            assert find(short(form, operand), operand).layout == form.layouts[operand], short(form, operand)
 
 
 @pytest.mark.parametrize(

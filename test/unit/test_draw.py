@@ -12,7 +12,7 @@ import pytest
 from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.layouts.layout import LANES, Layout
 from warploom.dialect.layouts.pictures import Cell, Panel, Picture, colour, svg
-from warploom.runtime.lookup.fragments import Fragment, find, layout, operands, terminal
+from warploom.runtime.lookup.fragments import Fragment, find, terminal
 from warploom.runtime.lookup.pictures import picture
 
 SMALL = Picture(
@@ -33,8 +33,8 @@ def all_fragments() -> tuple[Fragment, ...]:
     by_picture: dict[tuple[str, str, Layout], Fragment] = {}
     for name, family in FAMILIES.items():
         for form in family():
-            for operand in operands(form):
-                at = layout(form, operand)
+            for operand in form.layouts:
+                at = form.layouts[operand]
                 count = getattr(form, "count", 1)
                 by_picture.setdefault((f"{name}{count}", operand, at), Fragment(operand, at, (form,)))
     return tuple(by_picture.values())

@@ -15,6 +15,7 @@ from warploom.runtime import CompileError, Kernel, compile
 from warploom.runtime.cuda import ptxas
 from warploom.runtime.plan import host
 from warploom.runtime.reference import functions as reference
+from warploom.runtime.reference.product import bound_text
 
 E4M3 = Types("f8E4M3FN", "f8E4M3FN", "f32")
 TILE: dict[str, Any] = {"cta": (64, 64, 128), "mma": "m64n64k32"}
@@ -145,7 +146,7 @@ def checked(text: str, kernel: Kernel, arrays: list[Any]) -> tuple[reference.Com
     *inputs, result = arrays
     zeros = [*inputs, np.zeros_like(result)]
     exact = reference.evaluate(host.choose(parse_mlir(make_context(), text), "f"), zeros, accumulator)[2]
-    return reference.compare(exact, result), reference.bound_of(exact, accumulator)
+    return reference.compare(exact, result), bound_text(exact.history, accumulator.unit)
 
 
 def result(kernel: Kernel, a: Any, b: Any, kind: str) -> Any:
