@@ -340,12 +340,10 @@ def _value(parameter: Variable, arg: object, first: int, behind: list[LaunchValu
     """One argument. The values behind its pointers and maps are appended to `behind`, whose positions count from
     `first`."""
     if parameter.count is None:
-        if is_array(arg):
-            return _pointer(parameter, arg)
-        if not (is_map(arg) or isinstance(arg, tuple | Struct)):
+        if not (is_array(arg) or is_map(arg) or isinstance(arg, tuple | Struct)):
             return _number(parameter, arg)
         _check_pointer(parameter, cast(object, arg))
-        return _packed(image(cast(object, arg)), first, behind, in_memory=True)
+        return _pointed(cast(object, arg), first, behind)
     struct = _image(parameter, arg)
     if struct.maps and (parameter.align or 1) % MAP_ALIGNMENT:
         raise ArgumentError(
@@ -361,7 +359,7 @@ def _packed(struct: Image, first: int, behind: list[LaunchValue], *, in_memory: 
     pointers: list[tuple[int, int]] = []
     maps: list[tuple[int, int, TensorMap | EncodedMap]] = []
     for offset, target in struct.pointers:
-        behind.append(_dense(target) if is_array(target) else _packed(image(target), first, behind, in_memory=True))
+        behind.append(_pointed(target, first, behind))
         pointers.append((offset, first + len(behind) - 1))
     for offset, map_ in struct.maps:
         behind.append(map_.borrowed() if map_.memory is None else borrow(map_.memory))
@@ -417,11 +415,6 @@ def _by_value(arg: object, parameter: Variable, size: int) -> bool:
     return array.nbytes == size and (is_record(array) or array.dtype == parameter_dtype(parameter))
 
 
-def _pointer(parameter: Variable, arg: object) -> Argument:
-    _check_pointer(parameter, arg)
-    return _dense(arg)
-
-
 def _check_pointer(parameter: Variable, arg: object) -> None:
     dtype = parameter_dtype(parameter)
     if dtype.itemsize != POINTER or dtype.kind == "f":
@@ -429,8 +422,11 @@ def _check_pointer(parameter: Variable, arg: object) -> None:
         raise ArgumentError(f"expected a scalar, got {got}; pointers are 64-bit parameters")
 
 
-def _dense(arg: object) -> Argument:
-    argument = borrow(arg)
+def _pointed(target: object, first: int, behind: list[LaunchValue]) -> Argument | Packed:
+    """What a pointer is to: an array without gaps, or a struct in global memory."""
+    if not is_array(target):
+        return _packed(image(target), first, behind, in_memory=True)
+    argument = borrow(target)
     if not argument.contiguous:
         raise ArgumentError(f"{argument} has gaps (strides of {argument.strides} bytes); pass a contiguous copy")
     return argument

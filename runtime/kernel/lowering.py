@@ -26,7 +26,7 @@ from ...passes.source import begins_as_ptx
 from ...passes.universe import make_context, parse_mlir
 from ..arguments.signature import Signature
 from ..base.errors import CompileError, HostError
-from ..base.launch import Dim3, Launch
+from ..base.launch import Dim3
 from ..plan import host
 from .kernel import Kernel, OnPhase, ScheduleOption
 
@@ -229,17 +229,13 @@ def _kernel_of(module: ModuleOp, function: Signature, target: str, file: str, on
     _report(on_phase, "print", start)
     kernels = {op.sym_name.data: op for op in device.body.block.ops if isinstance(op, PtxFuncOp)}
     for launch in plan.launches:
-        _check_kernel(kernels, launch)
+        if launch.kernel not in kernels:
+            raise HostError(
+                f"gpu.launch_func: @{launch.module} has no kernel @{launch.kernel}; it has {', '.join(kernels)}"
+            )
     schedules = {name: host.schedule_of(kernel) for name, kernel in kernels.items()}
     launching = host.text_of(lowered) if plan.dynamic else ""
     return Kernel(function, plan, schedules, text, target, file, launching)
-
-
-def _check_kernel(kernels: dict[str, PtxFuncOp], launch: Launch) -> None:
-    if launch.kernel not in kernels:
-        raise HostError(
-            f"gpu.launch_func: @{launch.module} has no kernel @{launch.kernel}; it has {', '.join(kernels)}"
-        )
 
 
 @contextmanager

@@ -75,19 +75,14 @@ def planner(text: str, name: str) -> Callable[[Sequence[LaunchValue]], Plan]:
     return plan_of
 
 
-def functions(module: ModuleOp) -> dict[str, func.FuncOp]:
-    """The host functions with a body, by name."""
-    all_functions = (op for op in module.ops if isinstance(op, func.FuncOp))
-    return {op.sym_name.data: op for op in all_functions if not op.is_declaration}
-
-
 def choose(module: ModuleOp, name: str | None) -> func.FuncOp:
     """The function called `name`, or the only one.
 
     Raises:
         HostError: naming the functions there are.
     """
-    by_name = functions(module)
+    functions = (op for op in module.ops if isinstance(op, func.FuncOp) and not op.is_declaration)
+    by_name = {op.sym_name.data: op for op in functions}
     if name is None and len(by_name) == 1:
         return next(iter(by_name.values()))
     names = ", ".join(f"@{n}" for n in by_name) or "none"
@@ -282,4 +277,4 @@ def schedule_of(kernel: Operation) -> Schedule | None:
     return attribute.data if isinstance(attribute, ScheduleAttr) else None
 
 
-__all__ = ["Plan", "Signature", "choose", "functions", "plan", "planner", "schedule_of", "signature", "text_of"]
+__all__ = ["Plan", "Signature", "choose", "plan", "planner", "schedule_of", "signature", "text_of"]

@@ -181,7 +181,9 @@ def _apply(op: Operation, operands: Sequence[Bounded], slack: Slack) -> Bounded:
         operands = [_of_unsigned(op, each) for each in operands]
     if name in INTEGER:
         a, b = operands
-        error = _product_error(a, b, name == "arith.muli")
+        error = a.error + b.error
+        if name == "arith.muli":
+            error = a.error * b.error + a.error * np.abs(b.value) + b.error * np.abs(a.value)
         return Bounded(rounded(INTEGER[name](a.value, b.value), _dtype(op, kind)), error)
     if name not in _FLOAT:
         raise HostError(f"{place_of(op)}no float64 reference for {name} in an elementwise operation")
@@ -323,13 +325,6 @@ def _at_corners(compute: Callable[[Floats, Floats], Floats], a: Bounded, b: Boun
     if not (a.error.any() or b.error.any()):
         return Bounded.exact(value)
     return Bounded(value, distance(value, *(compute(x, y) for x in a.ends for y in b.ends)))
-
-
-def _product_error(a: Bounded, b: Bounded, multiplied: bool) -> Floats:
-    """How far a product, or a sum, of integers is off."""
-    return (
-        a.error * b.error + a.error * np.abs(b.value) + b.error * np.abs(a.value) if multiplied else a.error + b.error
-    )
 
 
 def _divide(a: Bounded, b: Bounded) -> Bounded:
