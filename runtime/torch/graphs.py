@@ -39,18 +39,16 @@ class Recording(NamedTuple):
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any] | None:
         """The results; None, and nothing is done, while somebody has those of an earlier call."""
-        for number, count, _ in self.kept:
-            if users(number) > count:
-                return None
+        if any(users(number) > count for number, count, _ in self.kept):
+            return None
         for i, copy in self.copies:
             copy(inputs[i])
         self.launch()
-        given = list[Any]()
-        for number, result in enumerate(self.results):
-            if isinstance(result, torch.Tensor):
-                given.append(result.clone() if number in self.shown else result.data)
-            else:
-                given.append(result if result is None else inputs[result])
+        handed = [
+            (x.clone() if i in self.shown else x.data) if isinstance(x, torch.Tensor) else x
+            for i, x in enumerate(self.results)
+        ]
+        given = [inputs[x] if isinstance(x, int) else x for x in handed]
         inputs.clear()
         return given
 
@@ -78,8 +76,7 @@ class RecordedGraph(local):
         self, model: Model, static: Sequence[int], otherwise: Callable[[], Model], stream: Callable[[], int],
         shown: Container[int] | None = None, draws: bool = True,
     ) -> None:  # fmt: skip
-        self.model, self.static, self.otherwise, self.stream = model, tuple(static), otherwise, stream
-        self.draws = draws
+        self.model, self.static, self.otherwise, self.stream, self.draws = model, static, otherwise, stream, draws
         self.inference, self.shown = shown is None, range(MOST_COPIED[True]) if shown is None else shown
         self.other: Model | None = None
         self.before: tuple[int, ...] = ()
@@ -95,7 +92,7 @@ class RecordedGraph(local):
             self.other = self.otherwise()
             return self.other(inputs)
         recording = self.recordings.get(here) or self._elsewhere(inputs, here)
-        results = None if recording is None else recording(inputs)
+        results = recording and recording(inputs)
         return self._as_compiled(inputs, here) if results is None else results
 
     def _elsewhere(self, inputs: list[Any], here: tuple[int, ...]) -> Recording | None:
@@ -103,7 +100,7 @@ class RecordedGraph(local):
         key = tuple(here[i] for i in fixed)
         recording = self.recordings.get(key)
         if recording is None and here[-1] >= 0 and before and key == tuple(before[i] for i in fixed):
-            moving = () if here == before else tuple(i for i in range(len(inputs)) if i not in self.static)
+            moving = [i for i in range(len(inputs)) if here != before and i not in self.static]
             recording = self.recordings[key if moving else here] = self._recorded(inputs, moving)
         return recording
 
@@ -124,8 +121,8 @@ class RecordedGraph(local):
         """The graph, with places of its own for moving inputs; None for gradients that lie where an input does."""
         own = [x.clone() if i in moving else x for i, x in enumerate(inputs)]
         launch, found = self._captured(list(own))
-        there = {x.untyped_storage()._cdata for i, x in enumerate(own) if i not in moving}
-        numbers = {id(x): i for i, x in enumerate(own) if i not in moving}
+        fixed = [(i, x) for i, x in enumerate(own) if i not in moving]
+        there, numbers = {x.untyped_storage()._cdata for _, x in fixed}, {id(x): i for i, x in fixed}
         results = [None if x is None else numbers.get(id(x), x.data) for x in found]
         lying = [x for i, x in enumerate(results) if isinstance(x, torch.Tensor) and i not in self.shown]
         storages = {x._cdata: x for x in (cast("Any", x).untyped_storage() for x in lying)}
@@ -133,12 +130,14 @@ class RecordedGraph(local):
             self.other = self.otherwise()
             return None
         copies = [(i, _copy_into(own[i])) for i in moving]
-        del own, found, lying
+        del own, fixed, found, lying
         kept = [(number, users(number), x) for number, x in storages.items() if number not in there]
         return Recording(launch, results, self.shown, copies, kept)
 
     def _captured(self, own: list[Any]) -> tuple[Callable[[], object], Sequence[Any]]:
         """What launches the calls of the model as a graph, and its results."""
+        from ..cuda.launches import graph_launch
+
         cuda: Any = torch.cuda
         graph, trees = cuda.CUDAGraph(), cast("Any", import_module("torch._inductor.cudagraph_trees"))
         with cuda.device(own[0].device if own else None):
@@ -149,7 +148,8 @@ class RecordedGraph(local):
             # cuBLAS keeps its scratch memory: each graph takes its own from the pool.
             with trees.clear_cublas_manager(), cuda.graph(graph, **where):
                 results = list(self.model(own))
-        return graph.replay if self.draws else _launcher(graph, key[1]), results
+        by_driver = partial(_by_driver, key[1], lambda driver: graph_launch(driver, graph.raw_cuda_graph_exec()))
+        return graph.replay if self.draws else by_driver(graph.replay), results
 
 
 POOLS: dict[tuple[int, int, int], tuple[Any, Any]] = {}
@@ -157,36 +157,30 @@ POOLS: dict[tuple[int, int, int], tuple[Any, Any]] = {}
 stream that is captured. In training others run before what is kept was read."""
 
 
-def _launcher(graph: Any, number: int) -> Callable[[], object]:
-    """Launches a graph without random numbers on torch's current stream of a GPU; torch takes twice as long for it."""
+def _by_driver(
+    number: int, make: Callable[[Any], Callable[..., int]], by_torch: Callable[..., object]
+) -> Callable[..., object]:
+    """What `make` makes for the driver, called with addresses of tensors and torch's current stream of a GPU: it takes
+    the host a half to a tenth of the time that torch does. It returns a code, other than 0 as where the context is not
+    the calling thread's."""
     from ..cuda.driver import gpu
-    from ..cuda.launches import graph_launch
 
-    enqueue, stream = graph_launch(gpu(number).driver, graph.raw_cuda_graph_exec()), stream_reader(number)
+    enqueue, stream = make(gpu(number).driver), stream_reader(number)
 
-    def launch() -> None:
-        if enqueue(stream()):  # as where the context is not the calling thread's
-            graph.replay()
+    def call(*tensors: torch.Tensor) -> None:
+        if enqueue(*[x.data_ptr() for x in tensors], stream()):
+            by_torch(*tensors)
 
-    return launch
+    return call
 
 
-def _copy_into(place: torch.Tensor) -> Callable[[torch.Tensor], object]:
-    """Copies tensors that lie in memory as `place` does into it; on a GPU by the driver, which takes the host a tenth
-    of the time that torch's operator does."""
-    if not place.is_cuda:
-        return place.copy_
-    from ..cuda.driver import gpu
+def _copy_into(place: torch.Tensor) -> Callable[..., object]:
+    """Copies tensors that lie in memory as `place` does into it."""
     from ..cuda.launches import copier
 
-    number = place.get_device()
-    enqueue, stream = copier(gpu(number).driver, place.data_ptr(), place.nbytes), stream_reader(number)
-
-    def copy(tensor: torch.Tensor) -> None:
-        if enqueue(tensor.data_ptr(), stream()):  # as where the context is not the calling thread's
-            place.copy_(tensor)
-
-    return copy
+    address, size = place.data_ptr(), place.nbytes
+    by_driver = partial(_by_driver, place.get_device(), lambda driver: copier(driver, address, size))
+    return by_driver(place.copy_) if place.is_cuda else place.copy_
 
 
 def _are_small(values: Sequence[Any], most: int) -> bool:

@@ -60,7 +60,7 @@ def compile_whole(
     compiler: Any = import_module("torch._inductor.compile_fx")
     functorch: Any = import_module("torch._functorch.config")
     caches: Any = import_module("torch.compiler.config")
-    tag = f"{caches.cache_key_tag}{TAGGED}{key}"
+    tag = f"{caches.cache_key_tag} warploom {key}"
     _teach_inductor()
 
     def compile_inner(graph: GraphModule, inputs: Sequence[Any], *args: Any, **settings: Any) -> Any:
@@ -69,10 +69,9 @@ def compile_whole(
         replace(graph, name)
         calls = graph.graph.find_nodes(op="call_function", target=warploom.region.default)
         visible = graph.graph.output_node().meta.get("user_visible_output_idxs", ()) if name == "forward" else ()
+        parts, draws = tuple(REGIONS[str(node.args[1])] for node in calls), any(map(_draws, graph.graph.nodes))
         shown = None if name == "inference" else (*visible,)
-        recordable = mode is None and _is_recordable(graph)
-        parts = tuple(REGIONS[str(node.args[1])] for node in calls)
-        token = PARTS.set(GraphParts(parts, recordable, any(map(_draws, graph.graph.nodes)), shown))
+        token = PARTS.set(GraphParts(parts, mode is None and _is_recordable(graph), draws, shown))
         # What is made of parameters alone, such as the factors of norms, is one kernel for several of our parts.
         joined = {"combo_kernels": True} if name == "inference" else {}
         try:
@@ -86,10 +85,6 @@ def compile_whole(
     asked = functorch.patch(enable_autograd_cache=functorch.enable_autograd_cache and bool(key))
     with asked, caches.patch(cache_key_tag=tag):
         return compiler.compile_fx(module, examples, inner_compile=compile_inner, config_patches=patches)
-
-
-TAGGED = " warploom "
-"""In the keys of torch's caches while a graph is ours."""
 
 
 @cache
@@ -109,7 +104,7 @@ def _teach_inductor() -> None:
         _complete(graph, parts, partial(complete, graph, *args)) if parts else complete(graph, *args)
 
     def captured(*args: Any, **settings: Any) -> Any:
-        if TAGGED in caches.cache_key_tag:
+        if " warploom " in caches.cache_key_tag:
             pool.maybe_warm_pool()  # or this process compiles all of it for triton; torch's cache has no such graph
         return capture(*args, **settings)
 
