@@ -281,12 +281,8 @@ class Emitter:
         """Appends an instruction here whose operands are text, with `?` for each register."""
         self._append(self._of_form(opcode, Written(form, (*registers,), (form, *(each.type for each in registers)))))
 
-    def _append(
-        self,
-        statement: BodyStatement,
-        guard: VirtualRegister | Literal[True] = True,
-        unless: VirtualRegister | None = None,
-    ) -> None:
+    def _append(self, statement: BodyStatement, guard: VirtualRegister | Literal[True] = True,
+                unless: VirtualRegister | None = None) -> None:  # fmt: skip
         opcode, form, registers, _, _, since, location = statement
         if self._deferred:
             self._emit_deferred(registers)
@@ -417,6 +413,10 @@ class Emitter:
     def read(self, place: At) -> VirtualRegister:
         """A word of memory that nothing writes while the kernel runs, loaded once, where its address is known."""
         return self._at_level(place.base.level, ("ld.global.b32", "b32", (place,)), pure=False)
+
+    def any(self, predicate: VirtualRegister) -> VirtualRegister:
+        """Whether a predicate holds in a lane of the warp, all of whose lanes are here."""
+        return self._at_level(self.level, ("vote.sync.any.pred", "pred", (predicate, WARP[1])), pure=False)
 
     def _at_level(self, level: int, key: Key, *, pure: bool = True) -> VirtualRegister:
         opcode, type, sources = key

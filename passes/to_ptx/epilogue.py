@@ -15,18 +15,18 @@ from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, 
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ROW_BITS, ReduceOp, alike
-from ...dialect.warp.memory import POINT, LoadOp
+from ...dialect.warp.memory import EXPONENT, POINT, LoadOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedPlace
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, held_as
-from .emitter import WARP, At, IndexValue, VirtualRegister, single, word
+from .emitter import WARP, IndexValue, VirtualRegister, single, word
 from .fragments import PAIRED, Fragment, carried_into, elementwise_opcode, per_register, register_type
 from .functions import TOGETHER
 from .kernel import KernelLowering, lowers
 from .memory import offsets
-from .products import own
+from .products import multiplies_by_powers, own
 from .scalars import common_divisor, divisor_of
 
 # Vectors in memory: `along` of `warp.load`.
@@ -44,7 +44,12 @@ def load_vector(lowering: KernelLowering, op: LoadOp, axis: str) -> None:
         matrix, inside = lowering.matrix(op, op.memory, steps=True), bounds(op.in_bounds)[axis == "c"]
         vector = _Vector(lowering, kind.layout.data, axis, indices[-1], matrix, inside)
     along = [0 if axis == POINT[0] else place[axis == "c"] for place in offsets(kind, 1)]
-    registers = vector.halves(along) if kind.bits == 16 else vector.words(along, register_type(kind.element))
+    if memory_of(op.memory).element_type == EXPONENT:
+        if not all(multiplies_by_powers(use.operation) for use in op.fragment.uses):
+            fail(op, "a vector of powers of two is lowered where only floats of 4 bits are multiplied by it")
+        registers = vector.words(along[::2], "b32")
+    else:
+        registers = vector.halves(along) if kind.bits == 16 else vector.words(along, register_type(kind.element))
     lowering.values[op.fragment] = own(lowering, op.fragment, registers)
 
 
@@ -124,19 +129,7 @@ class _Line(_Elements):
         row, column = (Position.of(0, at, 0) for at in place)
         where = (along, column) if self.swapped else (row, along)
         at = self.lowering.addressing.shared(tile, stage, *where)
-        if tile.element_bytes == 1:
-            self._load_exponent(registers, at)
-        else:
-            self.lowering.emitter.load("shared", registers, at, type)
-
-    def _load_exponent(self, registers: Fragment, place: At) -> None:
-        """A power of two as bf16: 8 bits of exponent, those of the least one in its fraction, 255 as NaN."""
-        emitter = self.lowering.emitter
-        byte = emitter.register("b32")
-        emitter.load("shared", [byte], place, "u8")
-        bits = emitter.compute("max.u32", emitter.compute("shl.b32", byte, 7), 0x40)
-        last = emitter.compute("shr.u32", emitter.compute("add.u32", byte, 1), 8)
-        emitter.emit("cvt.u16.u32", registers[0], emitter.compute("add.u32", bits, last))
+        self.lowering.emitter.load("shared", registers, at, "u8" if tile.element_bytes == 1 else type)
 
 
 # Elements

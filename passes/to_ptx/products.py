@@ -18,9 +18,9 @@ from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import fragment_of, memory_of
 from ...dialect.warp.epilogue import MapOp, StackOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
-from ...dialect.warp.memory import StoreOp
+from ...dialect.warp.memory import EXPONENT, LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.stored import StoredIntegers
+from ...dialect.warp.stored import NIBBLES, StoredIntegers
 from ...dialect.warp.tensor_memory import TensorMmaOp
 from ...dialect.warp.warpgroup import ROWS, WgmmaOp, descriptor_of
 from ..diagnostics import fail
@@ -207,8 +207,9 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
     inputs = [lowering.fragment(v) for v in op.inputs]
     kind, element = op.kind.data, op.fragment.type.element
     if isinstance(made := op.inputs[0].owner, ConvertOp) and kind is Kind.Mul and made.integers is not None:
-        scale = Widening(lowering.emitter, made.integers, element, late=_between_products(op, made.integers)).scaled
-        lowering.values[op.fragment] = list(map(scale, *inputs))
+        widening = Widening(lowering.emitter, made.integers, element, late=_between_products(op, made.integers))
+        powers = multiplies_by_powers(op)
+        lowering.values[op.fragment] = widening.by_powers(*inputs) if powers else list(map(widening.scaled, *inputs))
         return
     if not (kind is Kind.Add and element.name in ("f64", "s32")):
         _computes(op, element)
@@ -223,7 +224,8 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
     if (stored := op.integers) is not None:
         lowering.emitter.comment(f"{op.name}: {stored.name} to {to.element.name}")
         use = next((use.operation for use in op.fragment.uses if isinstance(use.operation, ElementwiseOp)), op)
-        convert = Widening(lowering.emitter, stored, to.element, late=_between_products(use, stored)).convert
+        late, whole = _between_products(use, stored), not multiplies_by_powers(use)
+        convert = Widening(lowering.emitter, stored, to.element, late=late, whole=whole).convert
         lowering.values[op.fragment] = convert(lowering.fragment(op.input), op.order)
         return
     if source.element.name in FP8 and to.element.name == "f16":
@@ -234,6 +236,17 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
         _computes(op, to.element)
         _computes(op, source.element)
     lowering.values[op.fragment] = lowering.fragments.convert(lowering.fragment(op.input), source, to)
+
+
+def multiplies_by_powers(op: Operation) -> bool:
+    """Whether an operation multiplies floats of 4 bits, converted for it, by powers of two, whose exponents registers
+    hold (`Widening.by_powers`)."""
+    if not isinstance(op, ElementwiseOp) or op.kind.data is not Kind.Mul:
+        return False
+    made, load = (value.owner for value in op.inputs)
+    floats = isinstance(made, ConvertOp) and made.integers is not None and made.integers.name == NIBBLES
+    exponents = isinstance(load, LoadOp) and memory_of(load.memory).element_type == EXPONENT
+    return floats and exponents and only_use_is_here(op.inputs[0], op)
 
 
 def _between_products(op: ConvertOp | ElementwiseOp, stored: StoredIntegers) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from ...dialect.isa.form import ElementType
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.stored import NIBBLES, StoredIntegers
@@ -25,6 +27,9 @@ MAGIC = {"f16": (0x6400, 1024), "bf16": (0x4300, 128)}
 FRACTION = {"f16": 10, "bf16": 7}
 """Bits of the fraction below the one that counts the value of `MAGIC`."""
 
+E2M1 = 6
+"""The last bit of e2m1 without its sign where its exponent is at the end of that of bf16."""
+
 AND_XOR = word(0x6A, 2)
 """The truth table of (a & b) ^ c."""
 
@@ -42,13 +47,16 @@ def _twice(half: int) -> Immediate:
 class Widening:
     """Emits the conversion of registers of integers to registers of two floats each."""
 
-    def __init__(self, emitter: Emitter, stored: StoredIntegers, element: ElementType, *, late: bool = False) -> None:
-        """`late` converts a register where an instruction first reads it, which is between products."""
-        self.emitter, self.stored, self.element = emitter, stored, element
+    def __init__(
+        self, emitter: Emitter, stored: StoredIntegers, element: ElementType, *, late: bool = False, whole: bool = True
+    ) -> None:
+        """`late` converts a register where an instruction first reads it, which is between products. Floats of 4 bits
+        that are not `whole` are 2^-126 of what they are, for `by_powers`."""
+        self.emitter, self.stored, self.element, self.whole = emitter, stored, element, whole
         self._emit = self._late if late else emitter.compute
         self.turned = 1 << stored.element.bits - 1 if stored.element.signed else 0
         self._known: dict[int, VirtualRegister] = {}
-        self._shifted: dict[tuple[VirtualRegister, int], VirtualRegister] = {}
+        self._made: dict[tuple[str, VirtualRegister, EmittedOperand], VirtualRegister] = {}
 
     def convert(self, source: Fragment, order: list[int]) -> Fragment:
         """Elements of the registers `source`, in the order of their numbers in `order`."""
@@ -78,6 +86,36 @@ class Widening:
             return self._emit("mul.rn.f16x2", pair, scales)
         return self._emit("fma.rn.bf16x2", pair, scales, self._number(-0.0))
 
+    def by_powers(self, pairs: Fragment, exponents: Fragment) -> Fragment:
+        """Floats that are not whole times powers of two, whose exponents of 8 bits registers hold.
+
+        Up to 2^0 one multiplication does for both. As the product of 2^126 and larger ones does not fit bf16, a warp
+        that has some multiplies twice. Both ways are exact.
+        """
+        emitter, every = self.emitter, list(dict.fromkeys(exponents))
+        factors = {byte: emitter.pure("mad.lo.u32", byte, 0x00800080, 0x3F003F00) for byte in every}
+        results = [
+            self._emit("mul.rn.bf16x2", pair, factors[byte]) for pair, byte in zip(pairs, exponents, strict=True)
+        ]
+        bits = reduce(lambda some, byte: emitter.pure("or.b32", some, byte), every)
+        large, label = emitter.any(emitter.pure("setp.gt.u32", bits, 127)), emitter.fresh_label("scaled")
+        with emitter.loop():
+            emitter.branch(label, unless=large)
+            powers = {byte: emitter.compute("mov.b32", [self._power(byte)] * 2) for byte in every}
+            for result, pair, byte in zip(results, pairs, exponents, strict=True):
+                emitter.emit("mul.rn.bf16x2", result, self._whole(pair), powers[byte])
+            emitter.label(label)
+        return results
+
+    def _power(self, exponent: VirtualRegister) -> VirtualRegister:
+        """A power of two as bf16: 8 bits of exponent, those of the least one in its fraction, 255 as NaN."""
+        bits = self._emit("max.u32", self._emit("shl.b32", exponent, 7), 0x40)
+        last = self._emit("shr.u32", self._emit("add.u32", exponent, 1), 8)
+        return self._emit("cvt.u16.u32", self._emit("add.u32", bits, last))
+
+    def _whole(self, pair: VirtualRegister) -> VirtualRegister:
+        return self._emit("mul.rn.bf16x2", pair, self._number(2.0**126))
+
     def _pair(self, source: Fragment, first: int, second: int) -> VirtualRegister:
         bits = self.stored.element.bits
         per_register = WIDENED_BITS // bits
@@ -97,13 +135,16 @@ class Widening:
 
     def _of_floats(self, register: VirtualRegister, at: int) -> VirtualRegister:
         """4-bit floats at bit `at` of both halves, as bf16: sign, exponent and fraction bit are moved to their places
-        in bf16, and multiplied by 2^126, the difference of the exponents' biases."""
-        top = self._emit("shl.b32", register, SHORT - at - NIBBLE_BITS) if at + NIBBLE_BITS < SHORT else register
-        rest = self._emit("shr.b32", self._emit("and.b32", top, _twice(0x7000)), 6)
-        return self._emit("mul.rn.bf16x2", self._and_xor_of(top, 0x8000, rest), self._number(2.0**126))
+        in bf16, and multiplied by 2^126, the difference of the exponents' biases.
 
-    def _and_xor_of(self, halves: VirtualRegister, mask: int, flipped: VirtualRegister) -> VirtualRegister:
-        return self._emit("lop3.b32", halves, _twice(mask), flipped, AND_XOR)
+        Of the signs of every second number, those that a shift leaves beside the sign are in the place of the others.
+        """
+        signs = self._once("and.b32", register, word(0x08080808 << at % BYTE))
+        moved = self._emit("shl.b32", register, E2M1 - at) if at < E2M1 else self._down(register, at - E2M1)
+        if at + NIBBLE_BITS < SHORT:
+            signs = self._emit("shl.b32", signs, SHORT - at - NIBBLE_BITS)
+        placed = self._emit("lop3.b32", _twice(0b111 << E2M1), moved, signs, CHOOSE)
+        return self._whole(placed) if self.whole else placed
 
     def _late(self, opcode: str, *sources: EmittedOperand) -> VirtualRegister:
         result = self.emitter.register("b32")
@@ -120,11 +161,13 @@ class Widening:
         return self._constant(element_bits(self.element, value))
 
     def _down(self, register: VirtualRegister, by: int) -> VirtualRegister:
-        if not by:
-            return register
-        if (register, by) not in self._shifted:
-            self._shifted[register, by] = self._emit("shr.b32", register, by)
-        return self._shifted[register, by]
+        return self._once("shr.b32", register, by) if by else register
+
+    def _once(self, opcode: str, register: VirtualRegister, other: EmittedOperand) -> VirtualRegister:
+        """An instruction on a register, whose result several pairs read."""
+        if (opcode, register, other) not in self._made:
+            self._made[opcode, register, other] = self._emit(opcode, register, other)
+        return self._made[opcode, register, other]
 
     def _gathered(self, low: VirtualRegister, at: int, high: VirtualRegister, place: int) -> VirtualRegister:
         """The element at bit `at` of one register, and that at bit `place` of another, at the ends of two halves."""
@@ -133,7 +176,7 @@ class Widening:
         return self._emit("prmt.b32", low, high, word(second * 0x1100 + first * 0x11, 4))
 
     def _and_xor(self, halves: VirtualRegister, mask: int, flipped: int) -> VirtualRegister:
-        return self._and_xor_of(halves, mask, self._constant(flipped))
+        return self._emit("lop3.b32", halves, _twice(mask), self._constant(flipped), AND_XOR)
 
     def _floats(self, halves: VirtualRegister) -> VirtualRegister:
         """Both halves of a register, whose low bits are integers, as floats."""

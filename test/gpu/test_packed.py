@@ -63,7 +63,8 @@ def test_packed_weights(product: Any, device: GpuDevice) -> None:
     s = (random.random((k // group, n)) / 16 + 0.01).astype(dtype)
     z = (random.random((k // group, n)) * (1 << bits)).astype(dtype)
     if product.floats:
-        s = random.integers(118, 131, s.shape).astype(np.uint8).view(ml_dtypes.float8_e8m0fnu)
+        above = random.integers(0, 2, (k // group, 1)) * 3
+        s = random.integers(118, 128 + above, s.shape).astype(np.uint8).view(ml_dtypes.float8_e8m0fnu)
     arguments = [a, pack_weights(q, bits), s, *([z] if points else []), np.zeros((m, n), dtype)]
     compared(product.text(), [x.reshape(shape) for x, shape in zip(arguments, product.shapes, strict=True)], device)
 

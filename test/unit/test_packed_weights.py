@@ -36,7 +36,8 @@ def drawn(product: Any) -> tuple[list[Array], Array]:
     if product.floats:
         q = rng.integers(0, 16, (n, k))
         values = q.astype(np.uint8).view(ml_dtypes.float4_e2m1fn).astype(dtype)
-        s = rng.integers(118, 131, s.shape).astype(np.uint8).view(ml_dtypes.float8_e8m0fnu)
+        above = rng.integers(0, 2, (k // group, 1)) * 3  # scales of up to 1, and larger ones, go different ways
+        s = rng.integers(118, 128 + above, s.shape).astype(np.uint8).view(ml_dtypes.float8_e8m0fnu)
     scale, point = (np.repeat(x.astype(np.float32), group, 0).T for x in (s, z))
     less = (values.astype(np.float32) - point).astype(dtype) if product.points else values
     weights = (less.astype(np.float32) * scale).astype(dtype)
@@ -76,6 +77,25 @@ def test_packed_weights_are_multiplied_as_operations_round_them(product: Any, sc
         product.out == "bf16"
     )
     assert (np.abs(result - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("least", [0, 64, 128, 192])
+def test_every_float_of_4_bits_times_every_power_of_two_is_exact(least: int) -> None:
+    """A picks one weight of each row. Where one of a row is infinite or NaN, its zeros times that are NaN."""
+    product = Packed(16, 64, 64, 4, 32, False, out="f32", floats=True)
+    kernel = compile(product.text(), target="sm_90a", cache=False)
+    (a, packed, s, d), _ = drawn(product)
+    a[...] = np.eye(16, 64)
+    q = np.broadcast_to(np.arange(64) % 16, (64, 64)).astype(np.uint8)
+    packed[...] = pack_weights(q.view(np.int8), 4).reshape(packed.shape)
+    exponents = np.arange(least, least + 64, dtype=np.uint8).view(s.dtype)
+    s[...] = np.tile(exponents, 2).reshape(s.shape)
+    kernel(a, packed, s, d, device="interp")
+    values = q.view(ml_dtypes.float4_e2m1fn).astype(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        weights = (values * exponents.astype(np.float32)[:, None]).astype(ml_dtypes.bfloat16).astype(np.float32)
+        expected = a.astype(np.float32) @ weights.T
+    np.testing.assert_array_equal(d, expected)
 
 
 def test_the_reference_knows_packed_weights(tmp_path: Path) -> None:

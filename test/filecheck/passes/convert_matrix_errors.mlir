@@ -92,3 +92,20 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   }) {sym_name = "store_column", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()
 }
+
+// -----
+
+// expected-error @+8 {{a vector of powers of two is lowered where only floats of 4 bits are multiplied by it}}
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+
+  "gpu.func"() <{function_type = () -> (), kernel}> ({
+  ^bb0():
+    %c0 = arith.constant 0 : index
+    %s = memref.alloc() : memref<1x64xf8E8M0FNU, #warp.swizzle<16>, 3>
+    %x = warp.load %s[%c0, %c0] {along = "rows"} : memref<1x64xf8E8M0FNU, #warp.swizzle<16>, 3> -> !warp.fragment<acc, 16x8xbf16, [c0 c1 c2 r0 r1 | r2 r3]>
+    %y = warp.elementwise mul %x, %x : !warp.fragment<acc, 16x8xbf16, [c0 c1 c2 r0 r1 | r2 r3]>, !warp.fragment<acc, 16x8xbf16, [c0 c1 c2 r0 r1 | r2 r3]> -> !warp.fragment<acc, 16x8xbf16, [c0 c1 c2 r0 r1 | r2 r3]>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "powers", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
