@@ -184,22 +184,28 @@ class RegisterProduct(Multiplication):
         if promoted:
             accumulator = index.insert(ConstantOp.of(0.0, fragment_of(total))).fragment
         zero = is_zero(accumulator)
-        for at in steps:
-            index.insert(WaitOp(WGMMA, min(MOST_GROUPS, len(steps)) - 1))
-            if loaded is None:
-                first = self._loaded(outside, index, warp | {"k": outside.add(warp["k"], at)}, k)
-            else:
-                first = self._changed(index, index.insert(SubfragmentOp(loaded, (0, at), (ROWS, k))).fragment)
-                first = self._scaled(index, first, parameters[at // run])
+        # Where slices share a tile, other warpgroups multiply while one converts all that it multiplies in a turn.
+        together = len(steps) if changes and self.tiling.schedule.sliced_k > 1 else 1
+        for group in (steps[number : number + together] for number in range(0, len(steps), together)):
+            index.insert(WaitOp(WGMMA, min(MOST_GROUPS, len(steps) // together) - 1))
+            firsts = list[SSAValue]()
+            for at in group:
+                if loaded is None:
+                    first = self._loaded(outside, index, warp | {"k": outside.add(warp["k"], at)}, k)
+                else:
+                    first = self._changed(index, index.insert(SubfragmentOp(loaded, (0, at), (ROWS, k))).fragment)
+                    first = self._scaled(index, first, parameters[at // run])
+                firsts.append(first)
             index.insert(FenceOp(WGMMA))
-            place = self.second.place(outside, warp | {"k": outside.add(warp["k"], at)})
-            product = WgmmaOp(
-                *(first, (), self.read, place, accumulator),
-                overwrite=zero and not at,
-                mn_major_b=not along_k(self.tiling.product, self.second.role),
-                transposed=self.exchanged,
-            )
-            accumulator = index.insert(product).d
+            for at, first in zip(group, firsts, strict=True):
+                place = self.second.place(outside, warp | {"k": outside.add(warp["k"], at)})
+                product = WgmmaOp(
+                    *(first, (), self.read, place, accumulator),
+                    overwrite=zero and not at,
+                    mn_major_b=not along_k(self.tiling.product, self.second.role),
+                    transposed=self.exchanged,
+                )
+                accumulator = index.insert(product).d
             index.insert(CommitOp(WGMMA))
         index.insert(WaitOp(WGMMA, 0))
         return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
