@@ -431,7 +431,7 @@ def run(family: Family, mode: str) -> Outcome:
             with torch.autocast("cpu", torch.bfloat16) if autocast else nullcontext():
                 try:
                     ours = stepped(call, called, cast_inputs, training)
-                except dynamo.exc.Unsupported:  # what torch cannot capture as one graph
+                except (dynamo.exc.Unsupported, dynamo.exc.UserError):  # what torch cannot capture as one graph
                     outcome.broken, call = True, torch.compile(called, backend=torch_backend, options=options)
                     ours = stepped(call, called, cast_inputs, training)
                 eagers = stepped(eager, eager, cast_inputs, training)

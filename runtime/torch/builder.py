@@ -427,6 +427,8 @@ def _primitive(node: Node, computed: dict[Node, ElementOrNumber], body: Body) ->
     operands = [x for x in args if isinstance(x, ElementValue | float | int | bool)]
     if not any(isinstance(x, ElementValue) for x in operands):
         raise UnsupportedError(f"{node.target} of constants is not lowered")
+    if name == "where" and not any(isinstance(x, ElementValue) for x in operands[1:]):  # which say nothing of a type
+        operands[1] = body.operand(operands[1], node.meta["val"].dtype)
     return RULES[name](body, operands)
 
 

@@ -295,7 +295,15 @@ OWN: Mapping[Any, Callable[..., Any]] = {
 """Decompositions in the place of torch's, or where it has none."""
 
 
-PRIMITIVES: Mapping[Any, Callable[..., Any]] = {prims.log1p.default: _log1p, prims.expm1.default: _expm1}
+def _sign(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x > 0, 1, torch.where(x < 0, -1, 0)).to(x.dtype)
+
+
+PRIMITIVES: Mapping[Any, Callable[..., Any]] = {
+    prims.log1p.default: _log1p,
+    prims.expm1.default: _expm1,
+    prims.sign.default: _sign,
+}
 """What `torch.ops.prims` has, and `math` in kernels has not, in other operations of it."""
 
 
