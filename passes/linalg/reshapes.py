@@ -29,6 +29,7 @@ from ...dialect.mlir.affine import (
 )
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
+from .contraction import adds_products
 from .operand import Groups, groups_of, reassociation
 
 Reshape = tensor.CollapseShapeOp | tensor.ExpandShapeOp
@@ -204,13 +205,13 @@ def _without(value: SSAValue, kept: Sequence[int], rewriter: PatternRewriter) ->
 
 
 class CollapseSummed(RewritePattern):
-    """Merges several reduction loops into one, if they are contiguous in all operands."""
+    """Merges several reduction loops into one, if they are contiguous in all operands; products have several."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
         nest = Nest.of(op)
         merged = tuple(nest.summed)
-        if len(merged) < 2 or len(op.results) != 1 or nest.combination is None:
+        if len(merged) < 2 or len(op.results) != 1 or nest.combination is None or adds_products(op):
             return
         if {*merged} & {*nest.indices.values(), *(loop for access in nest.writes for loop in access.loops)}:
             return
