@@ -1573,6 +1573,8 @@ PLACE = torch.zeros((), dtype=torch.long)
 
 OF_NUMBERS: dict[str, Callable[[Any], Any]] = {
     "flip": lambda x: x.flip(-1),
+    "sign": lambda x: (-x).sign() * x,
+    "chosen numbers": lambda x: torch.where(x > 2, 3.0, 0.5) * x,
     "var": lambda x: x.var(-1, correction=0) + x,
     "gather": lambda x: x.gather(0, PLACE) * 2,
     "scatter": lambda x: x.scatter(0, PLACE, x * 2),
