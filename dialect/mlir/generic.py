@@ -109,6 +109,21 @@ class GenericOp(ops.GenericOp):
         generic.attributes |= attributes
         return generic
 
+    def verify_(self) -> None:
+        super().verify_()
+        check_yield(self.body.block, self.outputs)
+
+
+def check_yield(body: Block, outputs: Sequence[SSAValue]) -> None:
+    """Refuses a body that does not yield one element of each output."""
+    made = [value.type for value in body.last_op.operands] if isinstance(body.last_op, YieldOp) else []
+    wanted = [value.type.get_element_type() for value in outputs if isa(value.type, TensorOrMemory)]
+    if made != wanted:
+        raise VerifyException(
+            f"expected the body to yield {', '.join(map(str, wanted))}, an element of each output, got "
+            f"{', '.join(map(str, made)) or 'nothing'}"
+        )
+
 
 def _iterators(kinds: Attribute | None) -> ArrayAttr[IteratorTypeAttr] | None:
     """Iterators as attributes, or by their names; None for anything else."""

@@ -44,7 +44,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from .generic import ARITHMETIC, converted, parse_operands, parse_results, print_operands
+from .generic import ARITHMETIC, check_yield, converted, parse_operands, parse_results, print_operands
 from .words import defined, words
 
 KIND = words(
@@ -105,6 +105,7 @@ class PointwiseOp(LinalgStructuredOperation, ABC):
         if len(self.outputs) != 1:
             raise VerifyException(f"expected one operand in outs(...), got {len(self.outputs)}")
         super().verify_()
+        check_yield(self.body.block, self.outputs)
 
 
 @irdl_op_definition

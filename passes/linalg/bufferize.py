@@ -119,9 +119,9 @@ class TensorFunction:
     turned: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
 
     def rewrite(self) -> None:
-        block = self.function.body.block
         if len(self.function.body.blocks) != 1:
             fail(self.function, "expected a function on tensors to be one block")
+        block = self.function.body.block
         for argument in list(block.args):
             if _is_tensor(argument.type):
                 kind = _memory(argument.type) if is_multiplied(argument) else as_bytes(_memory(argument.type))
@@ -261,6 +261,7 @@ class TensorFunction:
         else:
             view = builder.insert(_viewed(op, source)).results[0]
             if target is not None:
+                check_elements(op, target.type)
                 builder.insert(CopyOp([view], [target], [])).location = op.location
             self.buffers[op.results[0]] = view if target is None else target
         self.done.append(op)

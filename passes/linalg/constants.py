@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     AnyFloat,
     ArrayAttr,
     BytesAttr,
+    ComplexType,
     DenseIntOrFPElementsAttr,
     FloatAttr,
     IntegerAttr,
@@ -71,6 +72,8 @@ def number_of(kind: Attribute, number: int = 0) -> arith.ConstantOp:
 def spread_number(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:
     """Replaces a constant tensor of one value. Elementwise operations read the number instead. Every other use gets a
     filled tensor of its own, so that its memory can become that of a result."""
+    if isinstance(value.type.element_type, ComplexType):
+        check_elements(op, value.type)
     number = arith.ConstantOp(next(value.iter_attrs()))  # all of them, one by one, take minutes
     number.location = op.location
     Rewriter.insert_op(number, InsertPoint.before(op))

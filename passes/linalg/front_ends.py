@@ -134,6 +134,8 @@ class RunInTurn(RewritePattern):
             fail(op, f"expected {op.name} to end with {InParallelOp.name}")
         puts = [put for put in last.region.block.ops if isinstance(put, ParallelInsertSliceOp)]
         shared = block.args[len(op.static_upper) :]
+        if not op.static_upper:  # one turn, without an index
+            block.insert_arg(IndexType(), 0)
         for argument in shared:
             places = [_place(put) for put in puts if put.dest is argument]
             for use in argument.uses:
@@ -142,7 +144,7 @@ class RunInTurn(RewritePattern):
                     fail(part, f"{part.name} reads what turns of {op.name} share elsewhere than where its turn writes")
         index = IndexBuilder(Builder(InsertPoint.before(op)))
         bounds = [[index.value(each) for each in op.bound(name)] for name in BOUNDS]
-        loops = list(zip(*bounds, strict=True))
+        loops = list(zip(*bounds, strict=True)) or [index.values((0, 1, 1))]
 
         def turns(level: int, carried: Sequence[SSAValue], at: Builder) -> Sequence[SSAValue]:
             inside = Block(arg_types=[IndexType(), *(value.type for value in carried)])
@@ -177,10 +179,9 @@ class RunInTurn(RewritePattern):
             made.location = put.location
             inside.add_op(made)
             tensors[put.dest] = made.result
-        results = list(tensors.values())
-        for argument, first in zip(op.region.block.args[len(op.static_upper) :], inside.args[1:], strict=False):
+        for argument, first in zip(tensors, inside.args[1:], strict=True):
             argument.replace_all_uses_with(first)
-        return results
+        return list(tensors.values())
 
 
 def _place(op: tensor.ExtractSliceOp | ParallelInsertSliceOp) -> tuple[object, ...]:

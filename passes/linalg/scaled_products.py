@@ -147,7 +147,7 @@ class ExpandBatch(RewritePattern):
     def match_and_rewrite(self, op: tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
         product, shape, groups = op.src.owner, shape_of(op.result), groups_of(op)
         several = [shape[d] for group in groups if len(group) > 1 for d in group]
-        if not isinstance(product, LinalgStructuredOperation) or op.src.uses.get_length() != 1 or min(several) < 0:
+        if not isinstance(product, LinalgStructuredOperation) or op.src.uses.get_length() != 1 or min(several, default=-1) < 0:
             return
         if (fill := _product(product)) is None:
             return

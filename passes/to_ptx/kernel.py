@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 from xdsl.context import Context
 from xdsl.dialects import gpu, memref
 from xdsl.dialects.builtin import (
+    AnyFloat,
     DenseArrayBase,
     IndexType,
     IntegerAttr,
+    IntegerType,
     ModuleOp,
     StringAttr,
     SymbolRefAttr,
@@ -237,7 +239,8 @@ class KernelLowering:
     def _take(self, value: SSAValue, memory: MemoryArgument | VirtualRegister) -> None:
         """Binds an argument. Matrices are bound row by row."""
         if isinstance(memory, VirtualRegister):
-            self.values[value] = memory
+            is_element = isinstance(value.type, AnyFloat | IntegerType) and value.type not in (i1, i32)
+            self.values[value] = [memory] if is_element else memory
             return
         self.memories[value] = memory
         rank = len(memory.shape)
@@ -272,9 +275,13 @@ class KernelLowering:
 
     def number(self, value: SSAValue) -> VirtualRegister:
         """The register of a scalar argument of the kernel."""
-        register = self.values[value]
-        if isinstance(register, VirtualRegister):
-            return register
+        match self.values[value]:
+            case VirtualRegister() as register:
+                return register
+            case [register]:
+                return register
+            case _:
+                pass
         fail(self.kernel, f"expected a number that is an argument of the kernel, got {value.type}")
 
     def fragment(self, value: SSAValue) -> Fragment:

@@ -169,3 +169,63 @@ def test_a_large_constant_of_one_value_is_read_at_once() -> None:
     start = time.process_time()
     parse_mlir(make_context(), "func.func @f() { %c = arith.constant dense<0.5> : tensor<2048x2048xf32> return }")
     assert time.process_time() - start < 5
+
+
+ONE_TURN = """func.func @f(%A: tensor<13xf32>) -> tensor<13xf32> {
+  %e = tensor.empty() : tensor<13xf32>
+  %r = scf.forall () in () shared_outs(%o = %e) -> (tensor<13xf32>) {
+    %y = arith.mulf %A, %A : tensor<13xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %y into %o[0] [13] [1] : tensor<13xf32> into tensor<13xf32>
+    }
+  }
+  return %r : tensor<13xf32>
+}"""
+
+
+def test_one_turn_without_an_index() -> None:
+    x = draw("f32", 13)
+    np.testing.assert_array_equal(compile(ONE_TURN, cache=False)(x, device="interp"), x * x)
+
+
+PADDED = """func.func @f(%A: tensor<3x7xT>, %s: T) -> tensor<9x14xT> {
+  %0 = tensor.pad %A low[2, 7] high[4, 0] { ^bb0(%i: index, %j: index): tensor.yield %s : T
+  } : tensor<3x7xT> to tensor<9x14xT>
+  return %0 : tensor<9x14xT>
+}"""
+
+
+@pytest.mark.parametrize("element", ["f16", "f32", "f64", "i8", "i16", "i32", "i64"])
+def test_a_number_from_the_call_around_a_tensor(element: str) -> None:
+    x, number = draw(element, 3, 7), draw(element, 1)[0]
+    padded = compile(PADDED.replace("T", element), cache=False)(x, number, device="interp")
+    np.testing.assert_array_equal(padded, np.pad(x, ((2, 4), (7, 0)), constant_values=number))
+
+
+REPEATED = """func.func @f(%A: memref<32xT>, %s: T) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c32 = arith.constant 32 : index
+  gpu.launch blocks(%x, %y, %z) in (%a = %c1, %b = %c1, %c = %c1)
+             threads(%t, %u, %v) in (%d = %c32, %e = %c1, %f = %c1) {
+    %r = scf.for %i = %c0 to %c3 step %c1 iter_args(%sum = %s) -> (T) {
+      %n = arith.addT %sum, %s : T
+      scf.yield %n : T
+    }
+    memref.store %r, %A[%t] : memref<32xT>
+    gpu.terminator
+  }
+  return
+}"""
+
+
+@pytest.mark.parametrize("element", ["f16", "f32", "f64", "i32", "i64"])
+def test_a_number_from_the_call_that_a_loop_begins_with(element: str) -> None:
+    x, number = draw(element, 32), draw(element, 1)[0]
+    kernel = compile(REPEATED.replace("addT", f"add{element[0]}").replace("T", element), cache=False)
+    kernel(x, number, device="interp")
+    wanted = number
+    for _ in range(3):
+        wanted = wanted + number
+    np.testing.assert_array_equal(x, wanted)

@@ -41,3 +41,14 @@ func.func @types(%a: memref<4xf32>, %b: memref<4xf32>) {
   }
   return
 }
+
+// -----
+
+// expected-error @+2 {{expected the body to yield f32, an element of each output, got f32, f32}}
+func.func @yields(%a: memref<4xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%a : memref<4xf32>) {
+  ^bb0(%x: f32):
+    linalg.yield %x, %x : f32, f32
+  }
+  return
+}

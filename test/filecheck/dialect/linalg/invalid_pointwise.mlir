@@ -45,3 +45,14 @@ func.func @maps(%a: memref<4xf32>, %b: memref<4xf32>) {
   linalg.elementwise kind=#linalg.elementwise_kind<exp> indexing_maps = [affine_map<(i) -> (i, i)>, affine_map<(i) -> (i)>] ins(%a : memref<4xf32>) outs(%b : memref<4xf32>)
   return
 }
+
+// -----
+
+// expected-error @+2 {{linalg.map: expected the body to yield f32, an element of each output, got i32}}
+func.func @yields(%a: memref<4xf32>) {
+  linalg.map outs(%a : memref<4xf32>) (%x: f32) {
+    %0 = arith.constant 1 : i32
+    linalg.yield %0 : i32
+  }
+  return
+}
