@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     TensorType,
+    UnrankedTensorType,
     UnregisteredOp,
     i1,
 )
@@ -37,7 +38,7 @@ from ...dialect.mlir.affine import strides_of
 from ...dialect.warp.attributes import memory_of
 from ..diagnostics import fail, warn
 from ..patterns import constant_value
-from .constants import as_bytes, check_elements, global_of, hold_conditions, is_multiplied, number_of
+from .constants import as_bytes, copy_before, global_of, hold_conditions, is_multiplied, number_of
 from .generalize import GENERALIZED, generalize
 from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
 from .pages import gather_of
@@ -52,7 +53,10 @@ def bufferize(module: ModuleOp, *, tf32: bool = False) -> None:
     from . import front_ends
 
     for function in [op for op in module.ops if isinstance(op, func.FuncOp) and not op.is_declaration]:
-        if any(isinstance(kind, TensorType) for kind in _types(function)):
+        kinds = {type(kind): kind for kind in _types(function)}
+        if UnrankedTensorType in kinds:
+            fail(function, f"expected tensors of known rank alone, got {kinds[UnrankedTensorType]}")
+        if TensorType in kinds:
             if len(function.body.blocks) == 1:
                 front_ends.simplify(function, tf32=tf32)
             TensorFunction(function).rewrite()
@@ -154,10 +158,7 @@ class TensorFunction:
     def _rewrite(self, op: Operation) -> None:
         if isinstance(op, func.ReturnOp):
             for value, argument in self.copied:
-                check_elements(op, argument.type)
-                copy = CopyOp([self._read(op, value)], [argument], [])
-                copy.location = op.location
-                Rewriter.insert_op(copy, InsertPoint.before(op))
+                copy_before(op, self._read(op, value), argument)
             Rewriter.replace_op(op, func.ReturnOp(), [])
         elif isinstance(op, tensor.EmptyOp):
             self.done.append(op)
@@ -196,8 +197,7 @@ class TensorFunction:
             fail(op, "expected the function in a module")
         memory = builder.insert(global_of(op, value, module)).memref
         if (target := self.returned.get(op.result)) is not None:
-            check_elements(op, target.type)
-            builder.insert(CopyOp([memory], [target], [])).location = op.location
+            copy_before(op, memory, target)
         self.buffers[op.result] = memory
         self.done.append(op)
 
@@ -250,7 +250,7 @@ class TensorFunction:
         if isinstance(op, tensor.CollapseShapeOp) and not is_collapsible(source, groups_of(op)):
             kind = memory_of(source)
             copied = builder.insert(memref.AllocOp([], [], MemRefType(kind.element_type, kind.get_shape()))).memref
-            builder.insert(CopyOp([source], [copied], [])).location = op.location
+            copy_before(op, source, copied)
             source = copied
         returned = target is not None and isinstance(source.owner, Operation) and target in source.owner.operands
         if target is not None and (
@@ -261,13 +261,14 @@ class TensorFunction:
         else:
             view = builder.insert(_viewed(op, source)).results[0]
             if target is not None:
-                check_elements(op, target.type)
-                builder.insert(CopyOp([view], [target], [])).location = op.location
+                copy_before(op, view, target)
             self.buffers[op.results[0]] = view if target is None else target
         self.done.append(op)
 
     def _structured(self, op: LinalgStructuredOperation) -> None:
         if not op.results:
+            if any(value in self.buffers for value in op.operands):
+                fail(op, f"expected {op.name} on tensors to have a result for each output")
             return
         if (gather := gather_of(op)) is not None and self._destination(op.results[0], op) is None:
             view = gather.view(self._read(op, gather.cache), self._read(op, gather.table))
@@ -278,7 +279,7 @@ class TensorFunction:
         for number, (init, result) in enumerate(zip(op.outputs, op.results, strict=True)):
             start, target, read = self.buffers.get(init), self._target(result, init, op), _uses(op, first + number)
             if start is not None and start != target and read:
-                builder.insert(CopyOp([start], [target], [])).location = op.location
+                copy_before(op, start, target)
             if start is None and read:
                 self._undefined(op, target, builder)
             targets.append(target)
@@ -319,21 +320,21 @@ class TensorFunction:
             fail(op, "tensor.insert_slice puts a part into a tensor that nothing has been written to")
         target, builder = self._target(op.result, op.dest, op), Builder(InsertPoint.before(op))
         if destination is not None and destination != target:
-            builder.insert(CopyOp([destination], [target], [])).location = op.location
+            copy_before(op, destination, target)
         part = builder.insert(_part(op, target, memory_of(source).get_shape()))
-        builder.insert(CopyOp([source], [part.result], [])).location = op.location
+        copy_before(op, source, part.result)
         self.buffers[op.result] = target
         self.done.append(op)
 
     def _loop(self, op: scf.ForOp) -> None:
         """A loop that carries tensors. Each becomes memory that every iteration writes."""
-        body, last, builder = op.body.block, op.body.block.last_op, Builder(InsertPoint.before(op))
+        body, last = op.body.block, op.body.block.last_op
         handed = [number for number, result in enumerate(op.results) if _is_tensor(result.type)]
         for number in handed:
             init, memory = op.iter_args[number], self.buffers.get(op.iter_args[number])
             target = self._target(op.results[number], init, op)
             if memory is not None and memory != target:
-                builder.insert(CopyOp([memory], [target], [])).location = op.location
+                copy_before(op, memory, target)
             self.buffers[body.args[1 + number]] = self.buffers[op.results[number]] = target
         for inner in list(body.ops):
             if inner is not last:
@@ -351,7 +352,8 @@ class TensorFunction:
             inner.detach()
             block.add_op(inner)
         block.add_op(scf.YieldOp(*(values[number] for number in others)))
-        made = builder.insert(scf.ForOp(op.lb, op.ub, op.step, [op.iter_args[number] for number in others], block))
+        made = scf.ForOp(op.lb, op.ub, op.step, [op.iter_args[number] for number in others], block)
+        Rewriter.insert_op(made, InsertPoint.before(op))
         made.location = op.location
         for number, result in zip(others, made.results, strict=True):
             op.results[number].replace_all_uses_with(result)

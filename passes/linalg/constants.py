@@ -31,7 +31,7 @@ from xdsl.dialects.builtin import (
     i8,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import FillOp, GenericOp, YieldOp
+from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, YieldOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
@@ -60,6 +60,14 @@ def check_elements(op: Operation, kind: Attribute) -> None:
     shaped = isa(kind, MemRefType[Attribute] | TensorType[Attribute])
     if not shaped or not isinstance(kind.element_type, AnyFloat | IntegerType):
         fail(op, f"expected elements that are floats or integers, got {kind}")
+
+
+def copy_before(op: Operation, source: SSAValue, target: SSAValue) -> None:
+    """Copies memory before an operation. Fails as `check_elements` does."""
+    check_elements(op, target.type)
+    copy = CopyOp([source], [target], [])
+    copy.location = op.location
+    Rewriter.insert_op(copy, InsertPoint.before(op))
 
 
 def number_of(kind: Attribute, number: int = 0) -> arith.ConstantOp:

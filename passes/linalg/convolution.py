@@ -159,6 +159,10 @@ class Flattened:
         images = self.images()
         sides = [(self.as_rows(value, loops), loops) for value, loops in ((op.a, map_a), (op.b, map_b))
                  if value is not self.window.result]  # fmt: skip
+        for value, kind in [(value, memory_of(value)) for value, _ in sides]:
+            is_packed = kind.get_num_dims() == 2 and kind.get_shape()[1] > 1 and lies_together(value, (0, 1))
+            if pitch(kind, kind.get_num_dims() - 1, 1) * 2 % UNIT and not is_packed:
+                decline(f"expected rows of multiples of {UNIT} bytes, or one matrix, which can be packed, got {kind}")
         (a, of_a), (b, of_b) = (images, *sides) if self.side == 0 else (*sides, images)
         start = op.init if op.c is None else self.as_rows(op.c, map_d)
         maps = [self.along(loops) for loops in (of_a, of_b, map_d)]

@@ -136,6 +136,8 @@ class RunInTurn(RewritePattern):
         shared = block.args[len(op.static_upper) :]
         if not op.static_upper:  # one turn, without an index
             block.insert_arg(IndexType(), 0)
+        if (put := next((put for put in puts if put.dest not in shared), None)) is not None:
+            fail(put, f"expected {put.name} into a tensor of shared_outs of its {op.name}")
         for argument in shared:
             places = [_place(put) for put in puts if put.dest is argument]
             for use in argument.uses:

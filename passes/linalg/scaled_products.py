@@ -146,8 +146,8 @@ class ExpandBatch(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
         product, shape, groups = op.src.owner, shape_of(op.result), groups_of(op)
-        several = [shape[d] for group in groups if len(group) > 1 for d in group]
-        if not isinstance(product, LinalgStructuredOperation) or op.src.uses.get_length() != 1 or min(several, default=-1) < 0:
+        several = [shape[d] for group in groups if len(group) > 1 for d in group] or [-1]
+        if not isinstance(product, LinalgStructuredOperation) or op.src.uses.get_length() != 1 or min(several) < 0:
             return
         if (fill := _product(product)) is None:
             return

@@ -275,13 +275,9 @@ class KernelLowering:
 
     def number(self, value: SSAValue) -> VirtualRegister:
         """The register of a scalar argument of the kernel."""
-        match self.values[value]:
-            case VirtualRegister() as register:
-                return register
-            case [register]:
-                return register
-            case _:
-                pass
+        register = (*self.fragment(value), self.values[value])[0]
+        if isinstance(register, VirtualRegister):
+            return register
         fail(self.kernel, f"expected a number that is an argument of the kernel, got {value.type}")
 
     def fragment(self, value: SSAValue) -> Fragment:

@@ -76,7 +76,7 @@ class Case:
         return total
 
 
-def run(case: Case) -> None:
+def run(case: Case, target: str = "sm_80") -> None:
     """Runs a convolution on random arrays and holds it against float64."""
     rng, quantized = np.random.default_rng(), case.name.endswith("_q")
     if quantized:
@@ -89,7 +89,7 @@ def run(case: Case) -> None:
     wanted = start + case.exact(a.astype(np.float64), b.astype(np.float64))
     size = np.abs(start) + case.exact(np.abs(a.astype(np.float64)), np.abs(b.astype(np.float64)))
     text = case.text(("i8", "i8", "i32") if quantized else ("f16", "f16", "f32"))
-    compile(text, target="sm_80", cache=False)(a, b, c, device="interp")
+    compile(text, target=target, cache=False)(a, b, c, device="interp")
     error = 0 if quantized else 100 * UNIT * size
     assert (np.abs(c - wanted) <= error).all()
 
@@ -112,8 +112,16 @@ def run(case: Case) -> None:
         "depthwise_conv_2d_nhwc_hwcm_q",
     ],
 )
-def test_layouts(name: str) -> None:
-    run(Case(name, (2, 1), (1, 2)))
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_layouts(name: str, target: str) -> None:
+    run(Case(name, (2, 1), (1, 2)), target)
+
+
+@pytest.mark.parametrize(("channels", "filters"), [(5, 9), (16, 9), (64, 1), (64, 9)])
+def test_filters_whose_rows_no_tensor_copy_takes(monkeypatch: pytest.MonkeyPatch, channels: int, filters: int) -> None:
+    monkeypatch.setitem(SIZES, "c", channels)
+    monkeypatch.setitem(SIZES, "f", filters)
+    run(Case("conv_2d_nhwc_hwcf", (1, 1), (1, 1)), "sm_90a")
 
 
 def test_three_dimensions() -> None:

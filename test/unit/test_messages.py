@@ -201,10 +201,53 @@ class TestFiles:
                 "3:28: error: linalg.conv_2d_nhwc_hwcf: expected elements of floats or integers, got complex<f32>, "
                 "complex<f32>, f32",
             ),
+            (
+                "func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {\n  cf.br ^next\n^next:\n"
+                "  return %a : tensor<4xf32>\n}\n",
+                "1:1: error: expected a function on tensors to be one block",
+            ),
+            (
+                "func.func @f(%a: tensor<*xf32>) -> tensor<4xf32> {\n"
+                "  %0 = tensor.cast %a : tensor<*xf32> to tensor<4xf32>\n  return %0 : tensor<4xf32>\n}\n",
+                "1:1: error: expected tensors of known rank alone, got tensor<*xf32>",
+            ),
+            (
+                "func.func @f(%a: tensor<?xindex>) -> tensor<2xindex> {\n"
+                "  %0 = tensor.cast %a : tensor<?xindex> to tensor<2xindex>\n  return %0 : tensor<2xindex>\n}\n",
+                "2:3: error: expected elements that are floats or integers, got memref<2xindex>",
+            ),
+            (
+                "func.func @f() -> tensor<2xcomplex<f32>> {\n"
+                "  %0 = arith.constant dense<(1.0, 2.0)> : tensor<2xcomplex<f32>>\n"
+                "  return %0 : tensor<2xcomplex<f32>>\n}\n",
+                "2:3: error: expected elements that are floats or integers, got tensor<2xcomplex<f32>>",
+            ),
+            (
+                "func.func @f(%a: tensor<4xf32>) {\n"
+                '  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]}\n'
+                "      ins(%a : tensor<4xf32>) {\n  ^bb0(%x: f32):\n    linalg.yield\n  }\n  return\n}\n",
+                "2:3: error: expected linalg.generic on tensors to have a result for each output",
+            ),
+            (
+                "func.func @f(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {\n"
+                "  %r = scf.forall (%i) in (1) shared_outs(%o = %b) -> (tensor<4xf32>) {\n"
+                "    scf.forall.in_parallel {\n"
+                "      tensor.parallel_insert_slice %a into %b[0] [4] [1] : tensor<4xf32> into tensor<4xf32>\n"
+                "    }\n  }\n  return %r : tensor<4xf32>\n}\n",
+                "4:7: error: expected tensor.parallel_insert_slice into a tensor of shared_outs of its scf.forall",
+            ),
         ],
-        ids=["complex convolution"],
+        ids=[
+            "complex convolution",
+            "several blocks",
+            "unknown rank",
+            "indices",
+            "complex constant",
+            "no result",
+            "not a shared tensor",
+        ],
     )
-    def test_a_sum_on_tensors_that_is_not_compiled_says_why(
+    def test_what_is_not_compiled_on_tensors_says_why(
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, error: str
     ) -> None:
         path = write(tmp_path, text)
