@@ -239,7 +239,7 @@ class KernelLowering:
     def _take(self, value: SSAValue, memory: MemoryArgument | VirtualRegister) -> None:
         """Binds an argument. Matrices are bound row by row."""
         if isinstance(memory, VirtualRegister):
-            is_element = isinstance(value.type, AnyFloat | IntegerType) and value.type not in (i1, i32)
+            is_element = value.type not in (i1, i32) and isinstance(value.type, AnyFloat | IntegerType)
             self.values[value] = [memory] if is_element else memory
             return
         self.memories[value] = memory
