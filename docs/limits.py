@@ -229,8 +229,8 @@ The targets are {", ".join(TARGETS)}.
 What no matrix instruction multiplies is compiled all the same, to a kernel in which a thread adds up each element:
 products of integers of 16, 32 and 64 bits, of i8 into i8, of f32 or f64 and another type of 16 bits or more, with zero
 points, with integers of whole bytes in A and floats in B, of memory in which neither rows nor columns are contiguous,
-and depthwise convolutions of integers or of unknown sizes. Such a kernel is right, and slow. `--remarks` says of each why
-no tensor core multiplies it.
+and depthwise convolutions of integers or of unknown sizes. Such a kernel is right, and slow. `--remarks` says of each
+why no tensor core multiplies it.
 
 """
 

@@ -507,3 +507,64 @@ def test_a_sum_of_one_element_is_added_to_what_was_there(times: int) -> None:
         chosen = (labels * times)[:, None] == np.arange(columns)
     exact = np.where(chosen, x, 0).astype(np.float64).sum(1) + before[:, 0]
     assert np.all(np.abs(y - exact) <= 2.0**-23 * np.abs(exact))
+
+
+STARTED = """#p = affine_map<(m, n) -> (m, n)>
+#r = affine_map<(m, n) -> (m)>
+func.func @f(%x: tensor<7x70xf32>, %s: tensor<7xf32>) -> (tensor<7x70xf32>, tensor<7xf32>) {
+  %m = linalg.generic {indexing_maps = [#p, #r], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<7x70xf32>) outs(%s : tensor<7xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %0 = arith.maximumf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<7xf32>
+  %e = tensor.empty() : tensor<7x70xf32>
+  %y = linalg.generic {indexing_maps = [#p, #r, #p], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %m : tensor<7x70xf32>, tensor<7xf32>) outs(%e : tensor<7x70xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.subf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<7x70xf32>
+  return %y, %m : tensor<7x70xf32>, tensor<7xf32>
+}"""
+
+
+def test_what_a_reduction_starts_with_is_another_result_of_the_rows() -> None:
+    rng = np.random.default_rng()
+    x, s = rng.standard_normal((7, 70)).astype(np.float32), rng.uniform(1, 4, 7).astype(np.float32)
+    largest = np.maximum(x.max(1), s)
+    kernel = compile(STARTED, cache=False)
+    y, m = kernel(x, s, device="interp", checks="all")
+    assert len(kernel.launches) == 1
+    np.testing.assert_array_equal(m, largest)
+    np.testing.assert_array_equal(y, x - largest[:, None])
+
+
+OVERWRITTEN = """#p = affine_map<(m, n) -> (m, n)>
+#r = affine_map<(m, n) -> (m)>
+func.func @f(%x: memref<7x70xf32>, %s: memref<7xf32>, %y: memref<7x70xf32>) {
+  linalg.generic {indexing_maps = [#p, #r], iterator_types = ["parallel", "reduction"]}
+      ins(%x : memref<7x70xf32>) outs(%s : memref<7xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %0 = arith.maximumf %a, %b : f32
+    linalg.yield %0 : f32
+  }
+  linalg.generic {indexing_maps = [#p, #r, #p], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %s : memref<7x70xf32>, memref<7xf32>) outs(%y : memref<7x70xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.subf %a, %b : f32
+    linalg.yield %0 : f32
+  }
+  return
+}"""
+
+
+@pytest.mark.parametrize("length", [70, 5000])
+def test_what_a_reduction_starts_with_is_overwritten_and_read_along_the_rows(length: int) -> None:
+    text = OVERWRITTEN.replace("7x70", f"7x{length}")
+    rng = np.random.default_rng()
+    x, s = rng.standard_normal((7, length)).astype(np.float32), rng.uniform(1, 4, 7).astype(np.float32)
+    largest, y = np.maximum(x.max(1), s), np.zeros_like(x)
+    compile(text, cache=False)(x, s, y, device="interp", checks="all")
+    np.testing.assert_array_equal(s, largest)
+    np.testing.assert_array_equal(y, x - largest[:, None])
