@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.utils.hints import isa
 
@@ -178,3 +178,14 @@ def _number_of(op: arith.ConstantOp, expression: ElementExpression) -> FloatAttr
     if isinstance(value, IntegerAttr):
         return IntegerAttr(value.value.data, value.type)
     decline("it depends on a constant of several values")
+
+
+def is_of_elements(value: BlockArgument, output: int) -> bool:
+    """Whether a value of the body's reaches more than an output: another one, or a reduction."""
+    reached: set[SSAValue] = {value}
+    for op in value.block.ops:
+        used = [number for number, operand in enumerate(op.operands) if operand in reached]
+        if used and (isinstance(op, ReduceOp) or (isinstance(op, ElementYieldOp) and used != [output])):
+            return True
+        reached.update(op.results if used else ())
+    return False

@@ -21,15 +21,14 @@ from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import AnyFloat, IntegerAttr, MemRefType, ModuleOp, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import FIXED, Nest, is_projection, loops_of
 from ...dialect.warp.attributes import is_memory, memory_of
-from ...dialect.warp.elements import YieldOp, element_type, shape_of
-from ...dialect.warp.fragments import ReduceOp
+from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.views import strides_of
 from ..diagnostics import chose, remark
@@ -47,7 +46,7 @@ from .element_expressions import (
     multiplies,
     writer_before,
 )
-from .element_regions import map_of, region_of
+from .element_regions import is_of_elements, map_of, region_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import collapse, expand, groups_of, root, users_of
 
@@ -131,9 +130,8 @@ class RowsMatch:
         self.rows = sum(name not in (ALONG, FIXED) for name in place)
         while True:
             reader = RowReader(self.kept)
-            stored = sorted(others, key=place_in_block)  # of two in the same memory the last
-            self.places = {self.result: place} | {other.outputs[0]: others[other] for other in stored}
-            ends = {self.result: op} | {other.outputs[0]: other for other in stored}
+            self.places = {self.result: place} | {other.outputs[0]: at for other, at in others.items()}
+            ends = {self.result: op} | {other.outputs[0]: other for other in others}
             self.elements = {
                 value: reader.element(value, at, ends[value].next_op or self.last) for value, at in self.places.items()
             }
@@ -154,9 +152,8 @@ class RowsMatch:
         staying = sorted(self.replaced.used - self.replaced.dead, key=place_in_block)
         writers = {op.outputs[0]: op for op in staying if isinstance(op, LinalgStructuredOperation)}  # the last of each
         for memory, op in writers.items():
-            if op not in reader.places:
+            if (at := reader.places.get(op)) is None:
                 continue
-            at = reader.places[op]
             element = reader.element(memory, at, op.next_op or op)
             users = users_of(root(memory)) - self.replaced.used
             local = isinstance(root(memory).owner, memref.AllocOp)
@@ -257,10 +254,10 @@ class RowsMatch:
         maps = [map_of(place, order) for _, place in (*seen, *outputs)]
         if self.elementwise and any(list(loops) != sorted(loops) for loops in map(loops_of, maps)):
             decline("an operand is transposed")
-        for number, (value, at) in enumerate(self.places.items()):
-            own = [i for i, read in enumerate(inputs.values()) if root(read) is root(value) and ALONG not in at]
-            if any(_is_of_elements(region.block.args[i], number) for i in own):
-                decline("elements of a row are computed with what is stored for the row in the same memory")
+        of_rows = {root(value): number for number, (value, at) in enumerate(self.places.items()) if ALONG not in at}
+        own = [(i, of_rows[root(value)]) for i, value in enumerate(inputs.values()) if root(value) in of_rows]
+        if any(is_of_elements(region.block.args[i], number) for i, number in own):
+            decline("elements of a row are computed with what is stored for the row in the same memory")
         return RowsOp([value for value, _ in seen], [value for value, _ in outputs], maps, region)
 
     def _reduced(self) -> list[tuple[SSAValue, int]]:
@@ -292,17 +289,6 @@ class RowsMatch:
             Rewriter.insert_op(views[-1], InsertPoint.before(self.last))
             value, place = views[-1].results[0], tuple(n for d, n in enumerate(place) if d not in single)
         return value, place
-
-
-def _is_of_elements(value: BlockArgument, output: int) -> bool:
-    """Whether a value of the body's reaches more than an output: another one, or a reduction."""
-    reached: set[SSAValue] = {value}
-    for op in value.block.ops:
-        used = [number for number, operand in enumerate(op.operands) if operand in reached]
-        if used and (isinstance(op, ReduceOp) or (isinstance(op, YieldOp) and used != [output])):
-            return True
-        reached.update(op.results if used else ())
-    return False
 
 
 def _check_length(along: Sequence[tuple[SSAValue, int]], last: Operation) -> None:
