@@ -150,10 +150,9 @@ class RowsMatch:
         """Adds to `others` the operations whose results are also used elsewhere. Results that cannot be stored here
         stay in memory. Returns whether there were any."""
         staying = sorted(self.replaced.used - self.replaced.dead, key=place_in_block)
-        writers = {op.outputs[0]: op for op in staying if isinstance(op, LinalgStructuredOperation)}  # the last of each
-        for memory, op in writers.items():
-            if (at := reader.places.get(op)) is None:
-                continue
+        placed = [op for op in staying if isinstance(op, LinalgStructuredOperation) and op in reader.places]
+        for memory, op in {op.outputs[0]: op for op in placed}.items():  # the last that writes it
+            at = reader.places[op]
             element = reader.element(memory, at, op.next_op or op)
             users = users_of(root(memory)) - self.replaced.used
             local = isinstance(root(memory).owner, memref.AllocOp)
@@ -247,8 +246,7 @@ class RowsMatch:
         order: dict[Name, int] = {**{row: row for row in range(self.rows)}, ALONG: self.rows}
         types = {leaf: element_type(value) for leaf, value in inputs.items()}
         stored = [memory_of(value).element_type for value in self.places]
-        indices: dict[Name, int] = {ALONG: self.rows}
-        region = region_of(list(self.elements.values()), types, stored, indices=indices, across=True)
+        region = region_of(list(self.elements.values()), types, stored, indices={ALONG: self.rows}, across=True)
         seen = [self._seen(value, leaf.place, views) for leaf, value in inputs.items()]
         outputs = [self._seen(value, place, views) for value, place in self.places.items()]
         maps = [map_of(place, order) for _, place in (*seen, *outputs)]
@@ -281,8 +279,7 @@ class RowsMatch:
             views.append(expand(value, [[n for _, n in part] for part in digits]))
             place = tuple(name for part in digits for name, _ in part)
             Rewriter.insert_op(views[-1], InsertPoint.before(self.last))
-            value = views[-1].results[0]
-            sizes = shape_of(value)
+            value, sizes = views[-1].results[0], shape_of(views[-1].results[0])
         single = [d for d, name in enumerate(place) if name == FIXED and sizes[d] == 1]
         if single and len(single) < len(place):
             views.append(collapse(value, groups_without(single, len(place))))
