@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from xdsl.dialects import func, gpu
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, UnregisteredOp, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 from xdsl.rewriter import Rewriter
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import DiagnosticException
 
 from .diagnostics import LocatedError, fail, location_of, name_of, remark
+from .patterns import captured
 
 BY = "partial-conversion"
 """What says that an operation stays, in remarks."""
@@ -69,9 +70,8 @@ class PartialConversion:
             self.symbols.append(top)
             top.detach()
             return
-        captured = _captured(nested)
         place = UnregisteredOp.with_name(f"{ASIDE}.{nested.name}").create(
-            operands=[*nested.operands, *captured],
+            operands=[*nested.operands, *captured(nested)],
             result_types=[result.type for result in nested.results],
             attributes={ASIDE: IntegerAttr(len(self.aside), i64)},
         )
@@ -88,10 +88,8 @@ class PartialConversion:
             if op.parent is not None:  # a pass made two of the place
                 op = op.clone()
                 op.location = place.location
-            captured = _captured(op)
             own, outer = place.operands[: len(op.operands)], place.operands[len(op.operands) :]
-            op.operands = own
-            inside = dict(zip(captured, outer, strict=True))
+            op.operands, inside = own, dict(zip(captured(op), outer, strict=True))
             for inner in (i for region in op.regions for i in region.walk()):
                 inner.operands = [inside.get(value, value) for value in inner.operands]
             for result, placed in zip(op.results, place.results, strict=True):
@@ -110,20 +108,6 @@ def _in_function(op: Operation) -> Operation | None:
             return None if isinstance(op, func.FuncOp) else op
         op = parent
     return None
-
-
-def _captured(op: Operation) -> list[SSAValue]:
-    """Values from outside of an operation's regions that they use."""
-    inside: set[SSAValue] = set()
-    used: dict[SSAValue, None] = {}
-    for region in op.regions:
-        for block in region.blocks:
-            inside.update(block.args)
-        for inner in region.walk():
-            inside.update(inner.results)
-            inside.update(a for r in inner.regions for b in r.blocks for a in b.args)
-            used.update(dict.fromkeys(inner.operands))
-    return [value for value in used if value not in inside]
 
 
 def _at(module: ModuleOp, location: str) -> Operation | None:

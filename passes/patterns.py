@@ -42,6 +42,12 @@ def all_operands(op: Operation) -> set[SSAValue]:
     return {operand for inner in op.walk() for operand in inner.operands}
 
 
+def captured(op: Operation) -> list[SSAValue]:
+    """The values from outside of an operation that its regions use, in the order of their first use."""
+    used = dict.fromkeys(value for region in op.regions for inner in region.walk() for value in inner.operands)
+    return [value for value in used if not op.is_ancestor(value.owner)]
+
+
 def operations_between(first: Operation, last: Operation) -> list[Operation] | None:
     """The operations that stand between two of a block; None if the second does not follow the first."""
     between, op = list[Operation](), first.next_op

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import permutations
 from typing import ClassVar
 
@@ -45,7 +45,7 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.product import fresh_name
-from ..patterns import PatternPass, apply_patterns, constant_value
+from ..patterns import PatternPass, apply_patterns, captured, constant_value
 
 # `gpu-kernel-outlining`: the body of each `gpu.launch` becomes a kernel, as upstream's pass of that name does.
 
@@ -66,13 +66,13 @@ class OutlineLaunch(RewritePattern):
             fail(op, "expected gpu.launch in a function of a module")
         names = {each.sym_name.data for each in module.body.block.ops if isinstance(each, KernelModuleOp | func.FuncOp)}
         stem = fresh_name(f"{function.sym_name.data}_kernel", names)
-        captured = [value for value in dict.fromkeys(_captured(op)) if not isinstance(value.owner, arith.ConstantOp)]
-        kernel = _kernel(op, stem, captured, rewriter)
+        taken = [value for value in captured(op) if not isinstance(value.owner, arith.ConstantOp)]
+        kernel = _kernel(op, stem, taken, rewriter)
         launch = LaunchFuncOp(
             SymbolRefAttr(stem, [stem]),
             op.sizes[:DIMENSIONS],
             op.sizes[DIMENSIONS : 2 * DIMENSIONS],
-            kernelOperands=captured,
+            kernelOperands=taken,
             dynamicSharedMemorySize=op.dynamicSharedMemorySize,
             asyncDependencies=op.asyncDependencies,
             async_launch=op.asyncToken is not None,
@@ -84,24 +84,15 @@ class OutlineLaunch(RewritePattern):
         module.attributes["gpu.container_module"] = UnitAttr()
 
 
-def _captured(op: LaunchOp) -> Iterator[SSAValue]:
-    """The values of outside that operations of the body use."""
-    for inner in op.body.walk():
-        for value in inner.operands:
-            block = value.owner if isinstance(value.owner, Block) else value.owner.parent
-            if block is not None and not op.body.is_ancestor(block):
-                yield value
-
-
-def _kernel(op: LaunchOp, name: str, captured: list[SSAValue], rewriter: PatternRewriter) -> FuncOp:
+def _kernel(op: LaunchOp, name: str, taken: list[SSAValue], rewriter: PatternRewriter) -> FuncOp:
     """Builds the kernel of a launch from its body."""
     workgroup, private = attributions(op, 2 * len(op.sizes))
     old, *others = op.body.blocks
-    block = Block(arg_types=[value.type for value in (*captured, *workgroup, *private)])
-    for value, argument in zip((*captured, *workgroup, *private), block.args, strict=True):
+    block = Block(arg_types=[value.type for value in (*taken, *workgroup, *private)])
+    for value, argument in zip((*taken, *workgroup, *private), block.args, strict=True):
         argument.name_hint = value.name_hint
-    inside: dict[SSAValue, SSAValue] = dict(zip(captured, block.args, strict=False))
-    for value in dict.fromkeys(_captured(op)):
+    inside: dict[SSAValue, SSAValue] = dict(zip(taken, block.args, strict=False))
+    for value in captured(op):
         if value not in inside and isinstance(value.owner, Operation):
             again = value.owner.clone()
             block.add_op(again)
@@ -112,7 +103,7 @@ def _kernel(op: LaunchOp, name: str, captured: list[SSAValue], rewriter: Pattern
             which = NUMBERS[number // DIMENSIONS](dimension)
             block.add_op(which)
             argument.replace_all_uses_with(which.results[0])
-    for value, argument in zip((*workgroup, *private), block.args[len(captured) :], strict=True):
+    for value, argument in zip((*workgroup, *private), block.args[len(taken) :], strict=True):
         value.replace_all_uses_with(argument)
     for inner in op.body.walk():
         for index, value in enumerate(inner.operands):
@@ -130,7 +121,7 @@ def _kernel(op: LaunchOp, name: str, captured: list[SSAValue], rewriter: Pattern
     if any(size is not None and not 0 < size <= MOST_THREADS for size in sizes):
         fail(op, f"expected 1 to {MOST_THREADS} threads along each dimension of a CTA, got {sizes}")
     kernel = FuncOp(
-        name, FunctionType.from_lists([value.type for value in captured], []), Region([block, *others]), kernel=True,
+        name, FunctionType.from_lists([value.type for value in taken], []), Region([block, *others]), kernel=True,
         known_block_size=[size for size in sizes if size is not None] if None not in sizes else None,
     )  # fmt: skip
     if workgroup:
