@@ -26,7 +26,7 @@ from .constants import permuted
 from .contraction import multiplies_images
 from .element_expressions import writer_before
 from .image_windows import ALIGNED, PANEL, Filter, Padded, decline, lies_together
-from .operand import collapse, drop_unused, expand, root, users_of
+from .operand import collapse, drop_unused, expand, numbered, root, users_of
 
 
 class Widened:
@@ -255,8 +255,7 @@ class Blocked:
             (size,) = parts[at]
             if loop in split:
                 parts[at] = [size // count, count] if loop == self.group else [count, size // count]
-        places = iter(range(sum(map(len, parts))))
-        return self.builder.insert(expand(value, parts)).result, [[next(places) for _ in part] for part in parts]
+        return self.builder.insert(expand(value, parts)).result, numbered(parts)
 
     def _spread(self, filter_: SSAValue, loops: Sequence[int]) -> SSAValue:
         """Blocks with a filter on the diagonal."""

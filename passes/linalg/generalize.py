@@ -17,7 +17,6 @@ from xdsl.dialects.bufferization import AllocTensorOp
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     AnyFloat,
-    ArrayAttr,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
     FloatAttr,
@@ -47,6 +46,7 @@ from ..diagnostics import fail
 from ..patterns import apply_patterns
 from .constants import COVERED, contents, is_splat, spread_number
 from .functions import EXPANDED, ExpandFunction
+from .operand import numbered, reassociation
 
 TENSORS = ("bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.pack", "linalg.unpack")
 """Operations on tensors that become others here."""
@@ -321,11 +321,9 @@ class TiledShape:
         ]
         parts = [[size // op.tiles[d], op.tiles[d]] if d in op.tiles else [size] for d, size in enumerate(self.extents)]
         self.shape = [size for part in parts for size in part]
-        first = [sum(map(len, parts[:d])) for d in range(len(parts))]
-        self.order = [*(first[d] for d in op.order), *(first[d] + 1 for d in op.tiles)]
-        self.groups = ArrayAttr(
-            ArrayAttr(IntegerAttr(at + n, i64) for n in range(len(part))) for at, part in zip(first, parts, strict=True)
-        )
+        groups = numbered(parts)
+        self.order = [*(groups[d][0] for d in op.order), *(groups[d][1] for d in op.tiles)]
+        self.groups = reassociation(groups)
 
 
 class Pack(RewritePattern):

@@ -23,7 +23,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from ...dialect.mlir.affine import FIXED, Nest, generic, is_projection, loops_of, map_along
 from ...dialect.mlir.generic import EXTENSIONS, weighted
 from ...dialect.warp.elements import shape_of
-from .operand import Groups, groups_of
+from .operand import Groups, groups_of, numbered
 from .reshapes import FoldReshapes, Reshape, added_units, around, collapse, element_of, expand, with_units
 
 
@@ -284,11 +284,10 @@ class CollapseBehind(RewritePattern):
             if access is merged or not own:
                 inputs.append(collapsed.src if access is merged else access.value)
                 continue
-            places, counts = iter(range(sum(map(len, along)))), shape_of(access.value)
-            parts = [[next(places) for _ in group] for group in along]
+            counts = shape_of(access.value)
             split = [size for d, group in enumerate(along)
                      for size in ([sizes[each] for each in group] if d in own else [counts[d]])]  # fmt: skip
-            inputs.append(rewriter.insert(expand(access.value, parts, split)).result)
+            inputs.append(rewriter.insert(expand(access.value, numbered(along), split)).result)
         kind = TensorType(element_of(op.results[0]), sizes)
         *inputs, _ = inputs
         empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor

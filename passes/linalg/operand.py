@@ -176,14 +176,20 @@ def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
 
 def expand(value: SSAValue, parts: Sequence[Sequence[int]], sizes: Sequence[SSAValue] = ()) -> memref.ExpandShapeOp:
     """Memory with each dimension split into several of these sizes. `sizes` has the dynamic ones."""
-    kind, places = memory_of(value), iter(range(sum(map(len, parts))))
+    kind = memory_of(value)
     steps = [
         None if stride is None else stride * math.prod(part[at + 1 :])
         for stride, part in zip(strides_of(kind) or (), parts, strict=True)
         for at in range(len(part))
     ]
-    return expanded(value, _seen_with(kind, [size for part in parts for size in part], steps),
-                    [[next(places) for _ in part] for part in parts], sizes)  # fmt: skip
+    shape = [size for part in parts for size in part]
+    return expanded(value, _seen_with(kind, shape, steps), numbered(parts), sizes)
+
+
+def numbered(parts: Sequence[Sequence[object]]) -> list[list[int]]:
+    """The new dimensions of each old one, if it becomes as many as it has parts."""
+    places = iter(range(sum(map(len, parts))))
+    return [[next(places) for _ in part] for part in parts]
 
 
 def collapse(value: SSAValue, groups: Groups) -> memref.CollapseShapeOp:

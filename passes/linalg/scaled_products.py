@@ -25,7 +25,7 @@ from ...dialect.mlir.generic import EXTENSIONS, weighted
 from ...dialect.warp.elements import shape_of
 from ..patterns import IndexBuilder, float_value
 from .moved_operands import ExtendBehind, ReadMoved
-from .operand import groups_of
+from .operand import groups_of, numbered
 from .reshapes import FoldReshapes, element_of, expand
 
 
@@ -233,7 +233,5 @@ def _split(rewriter: PatternRewriter, access: NestAccess, sizes: dict[int, list[
     """A tensor with several dimensions where a loop becomes several."""
     value, shape, index = access.value, shape_of(access.value), IndexBuilder(Builder(rewriter.insertion_point))
     parts = [sizes.get(loop, [size]) for loop, size in zip(access.loops, shape, strict=True)]
-    first = [sum(map(len, parts[:d])) for d in range(len(parts))]
-    groups = [[at + n for n in range(len(part))] for at, part in zip(first, parts, strict=True)]
     unknown = [index.insert(tensor.DimOp(value, index.value(d))).result for d, size in enumerate(shape) if size < 0]
-    return rewriter.insert(expand(value, groups, [size for part in parts for size in part], unknown)).result
+    return rewriter.insert(expand(value, numbered(parts), [size for part in parts for size in part], unknown)).result
