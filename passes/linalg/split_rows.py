@@ -48,13 +48,10 @@ class SplitRows(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
-        along, block, sizes = op.loops - 1, op.body.block, LoopSizes()
+        block, (*rows, length) = op.body.block, _sizes(op)
         across = [each for each in block.ops if isinstance(each, ReduceOp)]
         if not across or not all(map(op.is_of_rows, range(len(op.outputs)))):
             return
-        for value, map_ in zip(op.operands, op.maps, strict=True):
-            sizes.add("", value, loops_of(map_)) if map_.results else None
-        rows, length = [sizes[loop] for loop in range(along)], sizes[along]
         elements, results = needed(each.input for each in across), needed(all_yielded(op.body))
         along_rows = [value for value in elements if isinstance(value, BlockArgument) and _is_along(op, value)]
         few = prod(rows) < FEW_ROWS and length >= LONG

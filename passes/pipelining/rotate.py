@@ -14,7 +14,7 @@ The first and the last part are loops too, of one turn or of none: there may be 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.dialects import scf
@@ -46,74 +46,72 @@ class RotateProducts(RewritePattern):
         behind = range(early + 1, len(ops))
         last = next((i for i in behind if steps[i] == WAIT or isinstance(ops[i], FenceOp)), None)
         if started and last is not None and any(isinstance(one, WgmmaOp) for one in ops[last:]):
-            Rotation(op, ops[: started[-1]], ops[started[-1] : last], ops[last:-1]).rewrite()
+            _rotate(op, ops[: started[-1]], ops[started[-1] : last], ops[last:-1])
 
 
-class Rotation(NamedTuple):
-    """A loop that starts products, computes something `between`, and multiplies that by the `last` ones."""
+def _rotate(
+    loop: scf.ForOp, start: Sequence[Operation], between: Sequence[Operation], last: Sequence[Operation]
+) -> None:
+    """Rotates a loop that starts products, computes something `between`, and multiplies that by the `last` ones."""
+    index, (counter, *variables) = IndexBuilder(Builder(InsertPoint.before(loop))), loop.body.block.args
+    handed = () if loop.body.block.last_op is None else loop.body.block.last_op.operands
+    late = [i for i, value in enumerate(handed) if value.owner in last]
+    early = [i for i in range(len(handed)) if i not in late]
+    # What the last products take, which a turn hands to the next one: operands, and sums as they are rescaled
+    # before, or as they are.
+    used = {value for one in last for value in one.operands}
+    taken: list[SSAValue] = [value for one in (*start, *between) for value in one.results if value in used]
+    rescaled = [next((one for one in between if variables[i] in one.operands), None) for i in late]
+    sums = [variables[i] if one is None else one.results[0] for i, one in zip(late, rescaled, strict=True)]
+    kept = [value for value in sums if value not in taken]
+    hands_on = [*(handed[i] for i in early), *taken]
+    keeps: list[SSAValue] = [counter, *(variables[i] for i in early)]
+    lower, upper, step = map(index.folded, loop.operands[:3])
+    second = index.add(lower, step)
+    once = index.minimum(second, upper, signed=True)
+    zeros = [
+        index.insert(ConstantOp.of(0.0, kind)).fragment
+        if isinstance(kind := value.type, FragmentType)
+        else index.value(lower)
+        for value in taken
+    ]
+    with index.loop(lower, once, step, [*(loop.iter_args[i] for i in early), *zeros]) as turn:
+        of_first = zip(keeps, turn.block.args, strict=False)
+        seen: Seen = {variables[i]: loop.iter_args[i] for i in late} | dict(of_first)
+        turn.handed = _clone(turn.index, (*start, *between), seen, hands_on)
+    first = [loop.iter_args[i] for i, value in zip(late, sums, strict=True) if value in kept]
+    with index.loop(second, upper, step, [*turn.results, *first]) as turn:
+        seen = dict[SSAValue, SSAValue](zip((*keeps, *taken, *kept), turn.block.args, strict=True))
+        before, meanwhile, wait = (
+            dict(seen),
+            _meanwhile({variables[i] for i in late}, between, last),
+            _first(last, WaitOp),
+        )
+        # Both groups are started behind one fence.
+        lead, ready = _first(start, FenceOp), _first(last, FenceOp)
+        _clone(turn.index, start[:lead], seen)
+        _clone(turn.index, last[:ready], before)
+        _clone(turn.index, start[lead:], seen)
+        _clone(turn.index, last[ready + 1 : wait], before)
+        _clone(turn.index, map(_before_one_more, between[:meanwhile]), seen)
+        _clone(turn.index, last[wait:], before)
+        seen |= {variables[i]: before[handed[i]] for i in late}
+        turn.handed = _clone(turn.index, between[meanwhile:], seen, [*hands_on, *kept])
+    results = turn.results[: len(early)]
+    seen = dict[SSAValue, SSAValue](zip((*taken, *kept), turn.results[len(early) :], strict=True))
+    with index.loop(lower, once, step, [seen[value] for value in sums]) as turn:
+        seen |= zip(sums, turn.carried, strict=True)
+        turn.handed = _clone(turn.index, last, seen, [handed[i] for i in late])
+    for i, value in zip((*early, *late), (*results, *turn.results), strict=True):
+        loop.results[i].replace_all_uses_with(value)
+    Rewriter.erase_op(loop)
 
-    loop: scf.ForOp
-    start: Sequence[Operation]
-    between: Sequence[Operation]
-    last: Sequence[Operation]
 
-    def rewrite(self) -> None:
-        loop, start, between, last = self
-        index, (counter, *variables) = IndexBuilder(Builder(InsertPoint.before(loop))), loop.body.block.args
-        handed = () if loop.body.block.last_op is None else loop.body.block.last_op.operands
-        late = [i for i, value in enumerate(handed) if value.owner in last]
-        early = [i for i in range(len(handed)) if i not in late]
-        # What the last products take, which a turn hands to the next one: operands, and sums as they are rescaled
-        # before, or as they are.
-        used = {value for one in last for value in one.operands}
-        taken: list[SSAValue] = [value for one in (*start, *between) for value in one.results if value in used]
-        rescaled = [next((one for one in between if variables[i] in one.operands), None) for i in late]
-        sums = [variables[i] if one is None else one.results[0] for i, one in zip(late, rescaled, strict=True)]
-        kept = [value for value in sums if value not in taken]
-        hands_on = [*(handed[i] for i in early), *taken]
-        keeps: list[SSAValue] = [counter, *(variables[i] for i in early)]
-        lower, upper, step = map(index.folded, loop.operands[:3])
-        second = index.add(lower, step)
-        once = index.minimum(second, upper, signed=True)
-        zeros = [
-            index.insert(ConstantOp.of(0.0, kind)).fragment
-            if isinstance(kind := value.type, FragmentType)
-            else index.value(lower)
-            for value in taken
-        ]
-        with index.loop(lower, once, step, [*(loop.iter_args[i] for i in early), *zeros]) as turn:
-            of_first = zip(keeps, turn.block.args, strict=False)
-            seen: Seen = {variables[i]: loop.iter_args[i] for i in late} | dict(of_first)
-            turn.handed = _clone(turn.index, (*start, *between), seen, hands_on)
-        first = [loop.iter_args[i] for i, value in zip(late, sums, strict=True) if value in kept]
-        with index.loop(second, upper, step, [*turn.results, *first]) as turn:
-            seen = dict[SSAValue, SSAValue](zip((*keeps, *taken, *kept), turn.block.args, strict=True))
-            before, meanwhile, wait = dict(seen), self._meanwhile(late), _first(last, WaitOp)
-            # Both groups are started behind one fence.
-            lead, ready = _first(start, FenceOp), _first(last, FenceOp)
-            _clone(turn.index, start[:lead], seen)
-            _clone(turn.index, last[:ready], before)
-            _clone(turn.index, start[lead:], seen)
-            _clone(turn.index, last[ready + 1 : wait], before)
-            _clone(turn.index, map(_before_one_more, between[:meanwhile]), seen)
-            _clone(turn.index, last[wait:], before)
-            seen |= {variables[i]: before[handed[i]] for i in late}
-            turn.handed = _clone(turn.index, between[meanwhile:], seen, [*hands_on, *kept])
-        results = turn.results[: len(early)]
-        seen = dict[SSAValue, SSAValue](zip((*taken, *kept), turn.results[len(early) :], strict=True))
-        with index.loop(lower, once, step, [seen[value] for value in sums]) as turn:
-            seen |= zip(sums, turn.carried, strict=True)
-            turn.handed = _clone(turn.index, last, seen, [handed[i] for i in late])
-        for i, value in zip((*early, *late), (*results, *turn.results), strict=True):
-            loop.results[i].replace_all_uses_with(value)
-        Rewriter.erase_op(loop)
-
-    def _meanwhile(self, late: Sequence[int]) -> int:
-        """How many of the operations between products may run beside the last ones: those before sums are rescaled and
-        operands are packed."""
-        sums = {self.loop.body.block.args[1 + i] for i in late}
-        packed = {value for op in self.last if isinstance(op, WgmmaOp) for value in _packed(op.a)}
-        return next(i for i, one in enumerate(self.between) if sums.intersection(one.operands) or one in packed)
+def _meanwhile(sums: set[SSAValue], between: Sequence[Operation], last: Sequence[Operation]) -> int:
+    """How many of the operations between products may run beside the last ones: those before `sums` are rescaled and
+    operands are packed."""
+    packed = {value for op in last if isinstance(op, WgmmaOp) for value in _packed(op.a)}
+    return next(i for i, one in enumerate(between) if sums.intersection(one.operands) or one in packed)
 
 
 def _packed(value: SSAValue) -> Iterator[Operation]:

@@ -26,16 +26,11 @@ ADDED = ("f32", "f64", "f16", "s32")
 """Elements of accumulators."""
 
 
-def kernel_of(op: Operation) -> gpu.FuncOp | None:
-    """The kernel that an operation is in."""
-    return next((around for around in enclosing(op) if isinstance(around, gpu.FuncOp)), None)
-
-
 def warps_around(op: Operation) -> int:
     """The number of warps that execute an operation: all of the kernel, or those of the region around it."""
     if (some := some_warps(op)) is not None:
         return some
-    kernel = kernel_of(op)
+    kernel = next((around for around in enclosing(op) if isinstance(around, gpu.FuncOp)), None)
     size = kernel.known_block_size if kernel is not None else None
     if size is None:
         fail(op, f"{op.name} is expanded in kernels with gpu.known_block_size")

@@ -136,22 +136,20 @@ class ElementThread:
             return [value for access, value in made if not _is_of_turns(access, self.nest)]
         around, size = self.index, self.index.value(self.size(summed[0]))
         kinds = [value.type for value in carried]
-        words = [self._cast(arith.ExtUIOp, value) if value.type == i1 else value for value in carried]
-        with around.loop(0, size, 1, words) as turn:
+        with around.loop(0, size, 1, self._as_words(carried)) as turn:
             self.index, self.loops[summed[0]] = turn.index, turn.counter
-            inside = [
-                self._cast(arith.TruncIOp, value) if kind == i1 else value
-                for value, kind in zip(turn.carried, kinds, strict=True)
-            ]
-            made = self._reduced(summed[1:], inside)
-            turn.handed = [self._cast(arith.ExtUIOp, value) if value.type == i1 else value for value in made]
+            turn.handed = self._as_words(self._reduced(summed[1:], self._of_words(turn.carried, kinds)))
         self.index = around
-        results = zip(turn.results, kinds, strict=True)
-        return [self._cast(arith.TruncIOp, value) if kind == i1 else value for value, kind in results]
+        return self._of_words(turn.results, kinds)
 
-    def _cast(self, kind: type[arith.ExtUIOp | arith.TruncIOp], value: SSAValue) -> SSAValue:
-        """A condition as a word, which loops carry, or the reverse."""
-        return self.index.insert(kind(value, i32 if kind is arith.ExtUIOp else i1)).results[0]
+    def _as_words(self, values: Sequence[SSAValue]) -> list[SSAValue]:
+        """Conditions as words, which loops carry; other values as they are."""
+        return [self.index.insert(arith.ExtUIOp(v, i32)).result if v.type == i1 else v for v in values]
+
+    def _of_words(self, words: Sequence[SSAValue], kinds: Sequence[Attribute]) -> list[SSAValue]:
+        """The reverse: values of these types."""
+        typed = zip(words, kinds, strict=True)
+        return [self.index.insert(arith.TruncIOp(word, i1)).result if kind == i1 else word for word, kind in typed]
 
     def _turn(self, carried: Sequence[SSAValue]) -> list[SSAValue]:
         """The values that the body yields at the current loops."""

@@ -48,8 +48,8 @@ def flattened(ops: Iterable[Operation]) -> Iterator[Operation]:
             yield op
 
 
-class _Splitter:
-    """Makes the nodes of one function, in the order of its text."""
+class Splitter:
+    """Divides a function into nodes."""
 
     def __init__(self, function: FuncOp) -> None:
         self.statements = list(flattened(function.body.block.ops))
@@ -58,6 +58,7 @@ class _Splitter:
         self.nodes = [self.current]
 
     def split(self) -> list[Node]:
+        """The nodes of the function that can be reached, the first one the entry, in the order of the text."""
         for op in self.statements:
             match op:
                 case LabelOp():
@@ -139,11 +140,6 @@ def _same_guard(node: Node, op: InstOp, behind: Node) -> bool:
     if not first.guard or first.guard.data != op.spelling()[2] or first.operands[0] is not op.operands[0]:
         return False
     return all(op.operands[0] not in each.operands[1:] for each in node.instructions)
-
-
-def split(function: FuncOp) -> list[Node]:
-    """The nodes of a function that can be reached, the first one the entry, in the order of the text."""
-    return _Splitter(function).split()
 
 
 # Registers as values: an argument of a block where several definitions meet.

@@ -48,7 +48,7 @@ from ...dialect.warp.attributes import ZEROED, is_memory
 from ..diagnostics import fail, remark
 from ..to_ptx.kernel import ConvertWarpToPtxPass
 from .arithmetic import convert as to_llvm
-from .blocks import Node, Registers, flattened, split
+from .blocks import Node, Registers, Splitter, flattened
 from .instruction import LETTERS, POINTERS, SPACES, PtxInstruction, Symbols, declared_type, register_type
 from .nvvm_operations import convert as to_nvvm
 
@@ -135,7 +135,7 @@ class _Function:
         self.inlined = inlined
         if function.entry is None or function.is_declaration:
             fail(function, "a function that is no kernel is not converted")
-        self.nodes = split(function)
+        self.nodes = Splitter(function).split()
         self.parameters = [(p.data, *_parameter(p.data)) for p in function.parameters]
         entry = self.nodes[0].block
         self.arguments = {p.name: entry.insert_arg(kind, i) for i, (p, kind, _) in enumerate(self.parameters)}
