@@ -77,6 +77,7 @@ class LlvmKernel:
         self.symbols = symbols
         self.emitter = Emitter(target, function)
         self.values: dict[SSAValue, Words] = {}
+        self.following: Block | None = None
         self.labels = {block: f"bb_{i}" for i, block in enumerate(function.body.blocks)}
 
     # Registers and instructions
@@ -141,19 +142,19 @@ class LlvmKernel:
 
     # The function
 
-    def lower(self, lower: Callable[[LlvmKernel, Operation, Block | None], None]) -> tuple[FuncOp, Version]:
+    def lower(self, lower: Callable[[LlvmKernel, Operation], None]) -> tuple[FuncOp, Version]:
         """The kernel, and the first PTX version that has all its instructions."""
         parameters = self._parameters()
         blocks = list(self.function.body.blocks)
         for block in blocks[1:]:
             for argument in block.args:
                 self.values[argument] = [*self.fresh(argument.type)]
-        for i, block in enumerate(blocks):
-            if i:
+        for block, self.following in zip(blocks, [*blocks[1:], None], strict=True):
+            if block is not blocks[0]:
                 self.emitter.label(self.labels[block])
             for op in block.ops:
                 self.emitter.operation = op
-                lower(self, op, blocks[i + 1] if i + 1 < len(blocks) else None)
+                lower(self, op)
         name, body = self.function.sym_name.data, self.emitter.finish()
         return FuncOp(name, body, parameters=parameters, directives=self._directives()), self.emitter.version
 

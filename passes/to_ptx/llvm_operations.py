@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from xdsl.dialects import gpu, llvm
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, VectorType, i1, i32, i64
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ...dialect.isa.row import Target
@@ -38,14 +38,10 @@ def _lowers(*kinds: type[Operation]) -> Callable[[HandlerT], HandlerT]:
     return register
 
 
-def lower(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
-    """Adds the instructions of an operation. `following` is the next block."""
+def lower(kernel: LlvmKernel, op: Operation) -> None:
+    """Adds the instructions of an operation."""
     if isinstance(op, NvvmOp):
         return llvm_kernel.lower_nvvm(kernel, op)
-    if isinstance(op, llvm.CondBrOp):
-        return _conditional(kernel, op, following)
-    if op.name in _JUMPS:
-        return _JUMPS[op.name](kernel, op, following)
     make = _OPERATIONS.get(op.name)
     if make is None:
         fail(op, f"{op.name} is not lowered to PTX inside a kernel")
@@ -55,11 +51,13 @@ def lower(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
 # Jumps.
 
 
-def _branch(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
-    kernel.jump(op.successors[0], op.operands, following)
+@_lowers(llvm.BrOp)
+def _branch(kernel: LlvmKernel, op: llvm.BrOp) -> None:
+    kernel.jump(op.successor, op.operands, kernel.following)
 
 
-def _conditional(kernel: LlvmKernel, op: llvm.CondBrOp, following: Block | None) -> None:
+@_lowers(llvm.CondBrOp)
+def _conditional(kernel: LlvmKernel, op: llvm.CondBrOp) -> None:
     condition = kernel.register(op.cond)
     taken, passed = op.then_block, list(op.then_arguments)
     if passed:
@@ -67,19 +65,15 @@ def _conditional(kernel: LlvmKernel, op: llvm.CondBrOp, following: Block | None)
         kernel.emitter.branch(edge, guard=condition)
         kernel.jump(op.else_block, list(op.else_arguments), None)
         kernel.emitter.label(edge)
-        kernel.jump(taken, passed, following)
+        kernel.jump(taken, passed, kernel.following)
     else:
         kernel.emitter.branch(kernel.labels[taken], guard=condition)
-        kernel.jump(op.else_block, list(op.else_arguments), following)
+        kernel.jump(op.else_block, list(op.else_arguments), kernel.following)
 
 
-def _return(kernel: LlvmKernel, op: Operation, _: Block | None) -> None:
+@_lowers(llvm.ReturnOp)
+def _return(kernel: LlvmKernel, _: Operation) -> None:
     kernel.emit("ret")
-
-
-_JUMPS: dict[str, Callable[[LlvmKernel, Operation, Block | None], None]] = {
-    "llvm.br": _branch, "llvm.return": _return,
-}  # fmt: skip
 
 
 # Arithmetic: an instruction by the name of the operation and the type of its result.
