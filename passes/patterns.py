@@ -339,18 +339,20 @@ def _stands_before(op: Operation, point: InsertPoint) -> bool:
     return block is not None and (behind is None or op.is_before_in_block(behind))
 
 
+def constant_number(value: SSAValue) -> FloatAttr | IntegerAttr | None:
+    """The number that a constant is; None for other values."""
+    number = value.owner.value if isinstance(value.owner, arith.ConstantOp) else None
+    return number if isinstance(number, FloatAttr | IntegerAttr) else None
+
+
 def constant_value(value: SSAValue) -> int | None:
     """The value of an integer constant; None for other values."""
-    owner = value.owner
-    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
-        return owner.value.value.data
-    return None
+    return number.value.data if isinstance(number := constant_number(value), IntegerAttr) else None
 
 
 def float_value(value: SSAValue) -> float | None:
     """The value of a floating-point constant; None for other values."""
-    op = value.owner
-    return op.value.value.data if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr) else None
+    return number.value.data if isinstance(number := constant_number(value), FloatAttr) else None
 
 
 class FoldDimension(RewritePattern):

@@ -17,7 +17,6 @@ from xdsl.dialects.builtin import (
     Float32Type,
     Float64Type,
     FloatAttr,
-    IntegerAttr,
     IntegerType,
     StringAttr,
     f32,
@@ -37,7 +36,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import ScaledOp
 from ...dialect.warp.stored import NIBBLES, StoredIntegers
 from ..diagnostics import remark
-from ..patterns import operations_between
+from ..patterns import constant_number, float_value, operations_between
 from .elementwise import Elementwise, read_elementwise, touched
 from .operand import collapse, drop_unused, expand, groups_of, root, users_of
 from .raise_matmul import formed
@@ -131,9 +130,8 @@ class _Reader:
     def _scale(self, value: SSAValue) -> None:
         while isinstance(value.owner, arith.ExtFOp):
             value = value.owner.input
-        owner = value.owner
-        if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr):
-            self.how.factors.append(owner.value.value.data)
+        if (factor := float_value(value)) is not None:
+            self.how.factors.append(factor)
         elif (number := self._input(value)) is not None:
             self.how.scales.append(number)
         else:
@@ -181,8 +179,8 @@ class _Reader:
             return
         while isinstance(owner := value.owner, (*CASTS, *SIGNED, *UNSIGNED)):
             value = owner.operands[0]
-        constant = owner.value if isinstance(owner, arith.ConstantOp) else None
-        number = constant.value.data if isinstance(constant, IntegerAttr | FloatAttr) else 0.5
+        constant = constant_number(value)
+        number = 0.5 if constant is None else constant.value.data
         if number != int(number):
             self.how.objection = "its zero point is no whole constant"
         self.how.zero = int(number)

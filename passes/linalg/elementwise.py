@@ -95,8 +95,8 @@ def objection(nest: Nest, is_long: Callable[[Attribute], bool] = is_long) -> str
 def _of(value: SSAValue, bounds_of: Mapping[SSAValue, Bounds]) -> Bounds:
     if value in bounds_of:
         return bounds_of[value]
-    if isinstance(owner := value.owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
-        return owner.value.value.data, owner.value.value.data
+    if (number := constant_value(value)) is not None:
+        return number, number
     kind = value.type
     if isinstance(kind, IntegerType) and kind.bitwidth <= BITS:
         half = 1 << kind.bitwidth - 1

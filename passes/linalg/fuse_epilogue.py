@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, ModuleOp, f64
+from xdsl.dialects.builtin import MemRefType, ModuleOp, f64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -27,20 +27,13 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import OperandForm, drop_forms
 from ..diagnostics import chose, name_of, remark
-from ..patterns import all_operands, apply_patterns
+from ..patterns import all_operands, apply_patterns, constant_number
 from .element_expressions import NotFusedError, decline
 from .elementwise import Elementwise, check_unshared, may_share, read_elementwise, roots_of, touched
 from .operand import VIEWS, drop_unused, root, users_of
 from .raise_matmul import raise_products
 
 # `warp-fold-fill`: a constant fill right before a product becomes the product's initial value.
-
-
-def _constant(value: SSAValue) -> FloatAttr | IntegerAttr | None:
-    owner = value.owner
-    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr | IntegerAttr):
-        return owner.value
-    return None
 
 
 def _next_effect(op: Operation) -> Operation | None:
@@ -56,7 +49,7 @@ class FoldFill(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: FillOp, rewriter: PatternRewriter) -> None:
-        value, product, filled = _constant(op.inputs[0]), _next_effect(op), op.outputs[0]
+        value, product, filled = constant_number(op.inputs[0]), _next_effect(op), op.outputs[0]
         if op.results:
             return
         if not isinstance(product, MatmulOp):

@@ -9,7 +9,7 @@ from typing import NamedTuple, NoReturn
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, FloatAttr, MemRefType, StringAttr, i64
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, MemRefType, StringAttr, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, IndexOp, YieldOp
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -23,7 +23,7 @@ from ...dialect.warp.attributes import ScheduleAttr, memory_of, type_name
 from ...dialect.warp.matmul import BY_ELEMENT, PADDED, MatmulOp
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import WindowOp
-from ..patterns import IndexBuilder, operations_between
+from ..patterns import IndexBuilder, float_value, operations_between
 from .elementwise import touched
 from .operand import collapse, drop_unused, groups_of, root, users_of
 from .window_sums import PADDING, WindowSum
@@ -164,7 +164,7 @@ class Padded(NamedTuple):
         reads = all(root(output) != memory for op in readers for output in _writes(op))
         reads = reads and all(isinstance(op, MatmulOp) or BY_ELEMENT in op.attributes or op is reader for op in readers)
         plain = min(*offsets, *sizes) >= 0 and set(steps) == {1} and not any(around)
-        if not (ordered and reads and plain and _is_zero(fill.inputs[0])):
+        if not (ordered and reads and plain and float_value(fill.inputs[0]) == 0):
             return None
         copy, low = next(iter(inside), None), tuple(at for d, at in enumerate(offsets) if d not in ends)
         if len(inside) == 1 and isinstance(copy, CopyOp) and _stays(copy, reader):
@@ -214,11 +214,6 @@ def _stays(copy: CopyOp, reader: Operation) -> bool:
     images, between = root(copy.inputs[0]), operations_between(copy, reader)
     every = map(touched, between or ())
     return between is not None and all(memory is not None and images not in memory[1] for memory in every)
-
-
-def _is_zero(value: SSAValue) -> bool:
-    made = value.owner
-    return isinstance(made, arith.ConstantOp) and isinstance(made.value, FloatAttr) and not made.value.value.data
 
 
 class FoldPadding(RewritePattern):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, MemRefType, i32
+from xdsl.dialects.builtin import IntegerType, MemRefType, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
@@ -25,6 +25,7 @@ from ...dialect.warp.fragments import ConstantOp
 from ..diagnostics import fail
 from ..linalg.elementwise import Elementwise, check_unshared, read_elementwise, why_not_elementwise
 from ..linalg.operand import VectorOperand
+from ..patterns import constant_number
 from .tiling import Outliner
 from .traversal import (
     LANE_BITS,
@@ -226,8 +227,8 @@ def _computed(
     passed = next((value for i, value in enumerate(inputs) if block.args[i] == result), None)
     if passed is not None and passed.type == kind:
         return passed
-    if isinstance(owner := result.owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr | IntegerAttr):
-        return kernel.index.insert(ConstantOp(owner.value, kind)).fragment
+    if (constant := constant_number(result)) is not None:
+        return kernel.index.insert(ConstantOp(constant, kind)).fragment
     block.add_op(YieldOp(result))
     return kernel.index.insert(MapOp(inputs, kind, Region(block))).fragment
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.form import ElementType
@@ -17,6 +16,7 @@ from ...dialect.warp.attributes import BYTE, FragmentType
 from ...dialect.warp.fragments import Kind
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.warpgroup import WgmmaOp
+from ..patterns import float_value
 from .emitter import EmittedOperand, Emitter, VirtualRegister, floating, word
 
 # Fragments in registers: constants, arithmetic, conversion, products.
@@ -357,7 +357,7 @@ def _other_than_constant(value: SSAValue, kinds: tuple[type[Operation], ...], bo
     if not isinstance(owner, kinds):
         return None
     for other, constant in (owner.operands, owner.operands[::-1]):
-        number = constant.owner.value if isinstance(constant.owner, arith.ConstantOp) else None
-        if isinstance(number, FloatAttr) and abs(number.value.data) < bound:
+        number = float_value(constant)
+        if number is not None and abs(number) < bound:
             return other
     return None

@@ -243,6 +243,13 @@ def _broadcast(lowering: KernelLowering, op: vector.BroadcastOp) -> None:
 # Memory: where an element lies.
 
 
+def _memory(lowering: KernelLowering, op: Operation, value: SSAValue) -> MemoryArgument:
+    memory = lowering.memories.get(value)
+    if memory is None:
+        fail(op, f"expected memory of the kernel, got {value.type}")
+    return memory
+
+
 def place_of(lowering: KernelLowering, op: Operation, value: SSAValue, indices: Sequence[IndexValue]) -> tuple[str, At]:
     """The space and the address of an element."""
     tile = lowering.values.get(value)
@@ -250,9 +257,7 @@ def place_of(lowering: KernelLowering, op: Operation, value: SSAValue, indices: 
         stage, row, column = (0, *indices)[-3:]
         place = lowering.addressing.shared(tile, stage, Position(0, row), Position(0, column))
         return "shared", place
-    memory = lowering.memories.get(value)
-    if memory is None:
-        fail(op, f"expected memory of the kernel, got {value.type}")
+    memory = _memory(lowering, op, value)
     size, s = memory.element_bits // 8, lowering.scalars
     if memory.space == "shared":
         along = s.sum(
@@ -290,9 +295,7 @@ def _get_global(lowering: KernelLowering, op: memref.GetGlobalOp) -> None:
 
 @lowers(memref.AssumeAlignmentOp)
 def _assume_alignment(lowering: KernelLowering, op: memref.AssumeAlignmentOp) -> None:
-    source = lowering.memories.get(op.memref)
-    if source is None:
-        fail(op, f"expected memory of the kernel, got {op.memref.type}")
+    source = _memory(lowering, op, op.memref)
     lowering.memories[op.result] = replace(source, alignment=lcm(source.alignment, op.alignment.value.data))
 
 
@@ -308,9 +311,7 @@ def _reinterpret(lowering: KernelLowering, op: memref.ReinterpretCastOp) -> None
 
 @lowers(memref.SubviewOp)
 def _subview(lowering: KernelLowering, op: memref.SubviewOp) -> None:
-    source = lowering.memories.get(op.source)
-    if source is None:
-        fail(op, f"expected memory of the kernel, got {op.source.type}")
+    source = _memory(lowering, op, op.source)
     offsets, sizes, strides = (
         _mixed(lowering, numbers.get_values(), values)
         for numbers, values in (
