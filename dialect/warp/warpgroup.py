@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import gcd
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -119,6 +120,10 @@ PANELS = tuple(sorted(size or UNIT for size in SWIZZLES))
 """Widths of the panels of `#warp.swizzle` that a matrix descriptor expresses."""
 
 
+BOX_ALIGNMENT = 128
+"""Bytes that the address of a box in shared memory is a multiple of (PTX ISA 9.7.9.25.5.2)."""
+
+
 def panel_of(memory: Memory, what: str) -> int:
     """The panel of a tile in bytes, as matrix descriptors and tensor copies have it: the width of its swizzle, or 16.
 
@@ -134,6 +139,12 @@ def panel_of(memory: Memory, what: str) -> int:
             f"no matrix descriptor expresses the layout of {what}, {memory}; the nearest is #warp.swizzle<{near}>"
         )
     return layout.bytes
+
+
+def rows_before_box(width: int) -> int:
+    """What the row is a multiple of at which a box begins in panels of so many bytes: its address is one of 128 bytes,
+    and a swizzle permutes by address (CUDA programming guide, tensor memory access)."""
+    return BOX_ALIGNMENT // gcd(BOX_ALIGNMENT, width)
 
 
 def box_bytes(tile: Memory, parts: int = 1) -> int:

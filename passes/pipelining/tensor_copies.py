@@ -43,7 +43,7 @@ from ...dialect.warp.tensor_maps import (
     moved_together,
 )
 from ...dialect.warp.views import MatrixOp
-from ...dialect.warp.warpgroup import ROWS, box_bytes, panel_of
+from ...dialect.warp.warpgroup import box_bytes, panel_of, rows_before_box
 from ..linalg import operand
 from ..patterns import Index, IndexBuilder
 from ..schedule.needs import staging_buffers
@@ -176,7 +176,8 @@ class TensorCopy(NamedTuple):
             with_shape(copy.destination, shape)
             kind = box_type(tensor, memory_of(copy.destination), spread=spread)
         elif share is not None and tile.get_shape()[-1] // _columns(tile, kind) % share.count:
-            share = None if tile.get_shape()[-2] % (ROWS * share.count) else share
+            apart = share.count * rows_before_box(panel_of(tile, "the tile"))
+            share = None if tile.get_shape()[-2] % apart else share
             kind = kind if share is None else box_type(tensor, tile, TilePart(0, share.count), images, spread=spread)
         return TensorCopy(copy, tensor, tensor.encoded(launch, kind), kind, share, images)
 

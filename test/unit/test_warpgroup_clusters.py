@@ -38,6 +38,8 @@ CASES = [
     Product(BF16, "divisible", "A B", (264, 72, 64), tile(128, 64, "2x1")),  # of sizes that only a call has
     Product(BF16, "cleared", "A Bt", (72, 72, 136), tile(64, 24, "1x2", staging=0)),  # a fourth tile behind D
     Product(BF16, "residual", "A Bt", (192, 64, 136), tile(64, 64, "2x1", staging=0)),
+    Product(BF16, "cleared", "A Bt", (248, 136, 200), tile(64, 72, "4x1", staging=0)),  # 18 rows each
+    Product(BF16, "cleared", "A Bt", (72, 248, 200), {**tile(80, 64, "1x4"), "mma": "m64n80k16", "multiplied": "ba"}),
 ]
 
 

@@ -115,13 +115,13 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
-"gpu.func"() <{function_type = (!warp.tensor_map<64x64xf16, swizzle 128>) -> (), kernel}> ({
-^bb0(%m: !warp.tensor_map<64x64xf16, swizzle 128>):
+"gpu.func"() <{function_type = (!warp.tensor_map<64x32xf16, swizzle 64>) -> (), kernel}> ({
+^bb0(%m: !warp.tensor_map<64x32xf16, swizzle 64>):
   %i = arith.constant 0 : index
-  %four = arith.constant 4 : index
-  // expected-error @+2 {{a box begins at a row of the tile that is a multiple of 8, got 4}}
-  %A = memref.alloc() : memref<64x64xf16, #warp.swizzle<128>, 3>
-  warp.tensor_store %A[%four, %i] to %m[%i, %i] : memref<64x64xf16, #warp.swizzle<128>, 3> to !warp.tensor_map<64x64xf16, swizzle 128>
+  %three = arith.constant 3 : index
+  // expected-error @+2 {{a box begins at a row of the tile that is a multiple of 2, got 3}}
+  %A = memref.alloc() : memref<64x32xf16, #warp.swizzle<64>, 3>
+  warp.tensor_store %A[%three, %i] to %m[%i, %i] : memref<64x32xf16, #warp.swizzle<64>, 3> to !warp.tensor_map<64x32xf16, swizzle 64>
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
 }) : () -> ()
