@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from xdsl.dialects import func, gpu, memref
@@ -392,7 +393,7 @@ class MatrixOperand:
         row = -(-self.shape[1] * self.memory_bits // BYTE) * BYTE
         return math.gcd(row, self.pitch_bits)
 
-    @property
+    @cached_property
     def pitch_bits(self) -> int:
         """Bits that divide the place of every row in memory."""
         return pitch(self.type, self.dimensions[1], self.divisor, self.sizes) * self.memory_bits

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from xdsl.dialects.builtin import MemRefType
@@ -269,8 +270,7 @@ class Product:
         if not self.block_scales:
             return 0, 0, 0
         (down, along), (across, _) = (form.blocks for form in self.op.block_scales)
-        rows = 1 if down < 0 or not self.is_known("m") else self.m // down
-        return rows, self.n // across, self.k // along
+        return self.m // down if down > 0 and self.is_known("m") else 1, self.n // across, self.k // along
 
     @property
     def sparsity(self) -> int:
@@ -280,7 +280,10 @@ class Product:
     @property
     def variant(self) -> Variant:
         """What distinguishes its instructions from others with the same element types."""
-        return self.op.variant
+        return self._variant
+
+    @cached_property
+    def _variant(self) -> Variant: return self.op.variant  # fmt: skip
 
     @property
     def products(self) -> int:
