@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import gcd
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -121,7 +120,8 @@ PANELS = tuple(sorted(size or UNIT for size in SWIZZLES))
 
 
 BOX_ALIGNMENT = 128
-"""Bytes that the address of a box in shared memory is a multiple of (PTX ISA 9.7.9.25.5.2)."""
+"""Bytes that the address of a box in shared memory is a multiple of (PTX ISA 9.7.9.25.5.2), at whatever row of a
+swizzle, which permutes by address (CUDA programming guide, tensor memory access)."""
 
 
 def panel_of(memory: Memory, what: str) -> int:
@@ -139,12 +139,6 @@ def panel_of(memory: Memory, what: str) -> int:
             f"no matrix descriptor expresses the layout of {what}, {memory}; the nearest is #warp.swizzle<{near}>"
         )
     return layout.bytes
-
-
-def rows_before_box(width: int) -> int:
-    """What the row is a multiple of at which a box begins in panels of so many bytes: its address is one of 128 bytes,
-    and a swizzle permutes by address (CUDA programming guide, tensor memory access)."""
-    return BOX_ALIGNMENT // gcd(BOX_ALIGNMENT, width)
 
 
 def box_bytes(tile: Memory, parts: int = 1) -> int:

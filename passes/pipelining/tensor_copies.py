@@ -43,7 +43,7 @@ from ...dialect.warp.tensor_maps import (
     moved_together,
 )
 from ...dialect.warp.views import MatrixOp
-from ...dialect.warp.warpgroup import box_bytes, panel_of, rows_before_box
+from ...dialect.warp.warpgroup import BOX_ALIGNMENT, box_bytes, panel_of
 from ..linalg import operand
 from ..patterns import Index, IndexBuilder
 from ..schedule.needs import staging_buffers
@@ -176,8 +176,8 @@ class TensorCopy(NamedTuple):
             with_shape(copy.destination, shape)
             kind = box_type(tensor, memory_of(copy.destination), spread=spread)
         elif share is not None and tile.get_shape()[-1] // _columns(tile, kind) % share.count:
-            apart = share.count * rows_before_box(panel_of(tile, "the tile"))
-            share = None if tile.get_shape()[-2] % apart else share
+            each = BOX_ALIGNMENT // panel_of(tile, "the tile")  # rows that a box begins at multiples of
+            share = None if tile.get_shape()[-2] % (each * share.count) else share
             kind = kind if share is None else box_type(tensor, tile, TilePart(0, share.count), images, spread=spread)
         return TensorCopy(copy, tensor, tensor.encoded(launch, kind), kind, share, images)
 
@@ -412,8 +412,7 @@ class StagedLoads:
         if matrices(kind, False, unit(MatrixMove.of("x1").loads(MATRIX_BITS)[0], MATRIX_BITS)) is None:
             decline(first, f"`ldmatrix` does not read a fragment of layout [{kind.layout.data}]")
         _check_map(first, self.view, launch)
-        (self.rows, columns), self.width = kind.shape, kind.shape[1] * kind.bits // BYTE
-        self.columns = columns
+        (self.rows, self.columns), self.width = kind.shape, kind.shape[1] * kind.bits // BYTE
         fitting = {tile: self._panels(tile) // self.groups for tile in tiles}
         self.tile = max(fitting, key=lambda tile: fitting[tile])
         self.each = fitting[self.tile]
@@ -423,7 +422,7 @@ class StagedLoads:
         if self.turns > left:
             decline(first, f"it would take {self.turns} stages at a time, and {max(left, 0)} are left for that")
         panel = MemRefType(
-            kind.element_type, [self.rows, columns], SwizzleAttr(self.width), IntegerAttr(SHARED_SPACE, i64)
+            kind.element_type, [self.rows, self.columns], SwizzleAttr(self.width), IntegerAttr(SHARED_SPACE, i64)
         )
         self.kind = box_type(self.view, panel)
         self.map = self.view.encoded(launch, self.kind)

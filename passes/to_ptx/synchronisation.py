@@ -33,7 +33,7 @@ from ...dialect.warp.synchronisation import (
     in_pairs,
 )
 from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorStoreOp
-from ...dialect.warp.warpgroup import WgmmaOp, rows_before_box
+from ...dialect.warp.warpgroup import BOX_ALIGNMENT, WgmmaOp
 from ..allocate import offset_of
 from ..diagnostics import fail
 from ..tile.expand import some_warps
@@ -270,10 +270,8 @@ def _box(lowering: KernelLowering, op: Operation, map: SSAValue, coordinates: Se
 def _tile_place(lowering: KernelLowering, op: TensorLoadOp | TensorStoreOp) -> At:
     """Where the box lies in shared memory."""
     tile, stage, row, column = lowering.shared_place(op, op.tile, op.indices)
-    for name, value, unit in (
-        ("row", row, rows_before_box(tile.swizzle)),
-        ("column", column, tile.swizzle // tile.element_bytes),
-    ):
+    width = tile.swizzle
+    for name, value, unit in (("row", row, BOX_ALIGNMENT // width), ("column", column, width // tile.element_bytes)):
         check_multiple(op, f"a box begins at a {name} of the tile", value, unit)
     return lowering.addressing.origin(tile, stage, row, column)
 
