@@ -122,11 +122,11 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
     Raises:
         ScheduleError: if the target has no instruction for the product's element types.
     """
-    schedule = _chosen(product, target, accumulate or needs.default_accumulator(product), by)
+    accumulate = accumulate or max((r.d for r in needs.rows_of(product)), key=lambda d: d.bits).name
+    schedule = _chosen(product, target, accumulate, by)
     if not product.batch_invariant:
         return schedule
-    add_c = "auto" if product.c is None else "first"
-    return schedule.with_fields(batch_invariant="True", add_c=add_c)
+    return schedule.with_fields(batch_invariant="True", add_c="auto" if product.c is None else "first")
 
 
 def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Schedule:

@@ -53,8 +53,8 @@ def decoupled(
     """
     tiles = product.tiles(*schedule.cta[:2])
     # A CTA that is alone on its SM keeps its depth: more bytes on the way for each wait.
-    own_depth = (*schedule.cta[:2], _tile_depth(product, row))
-    deep = schedule if tiles <= target.sms else schedule.with_fields(cta=own_depth)
+    own_k = max(STEPS * row.shape.k, 0 if product.metadata is None else metadata_span(row.a))
+    deep = schedule if tiles <= target.sms else schedule.with_fields(cta=(*schedule.cta[:2], own_k))
     needed = product.k_tiles(deep.cta[2])
     stage = shared(deep.with_fields(stages=1))
     limit = min(MOST_STAGES, target.shared // (stage + 2 * BARRIER_BYTES))
@@ -91,11 +91,6 @@ def in_turns(schedule: Schedule, product: Product) -> Schedule:
     tiles, stages = product.k_tiles(schedule.cta[2]), schedule.stages
     divides = product.is_known("k") and stages < tiles and tiles % stages == 0
     return schedule.with_fields(unroll=stages) if divides and not schedule.unroll else schedule
-
-
-def _tile_depth(product: Product, row: Row) -> int:
-    """K of a tile of `STEPS` steps, or of the columns that a row of metadata words describes."""
-    return max(STEPS * row.shape.k, 0 if product.metadata is None else metadata_span(row.a))
 
 
 def check_loop(schedule: Schedule, product: Product, target: Target) -> None:

@@ -228,11 +228,6 @@ def sums_differ(product: Product) -> bool:
     return product.b.stored is not None or any(o.element.name in FP8 for o in (product.a, product.b))
 
 
-def default_accumulator(product: Product) -> str:
-    """The widest type that the instructions for the product accumulate in."""
-    return max((r.d for r in rows_of(product)), key=lambda element: element.bits).name
-
-
 def multiplied(product: Product) -> str:
     """The element types of a product, as errors name them."""
     stored = product.b.stored

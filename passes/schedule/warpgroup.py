@@ -322,9 +322,8 @@ def is_compared(product: Product) -> bool:
     16-bit floats as they lie."""
     if product.batch or product.summed or product.dynamic or product.second or product.convolves:
         return False
-    bits = {product.a.element.bits, product.b.element.bits}
     plain = product.sparsity == 1 and product.b.stored is None and not reads_weights(product)
-    return plain and bits == {16}
+    return plain and product.a.element.bits == product.b.element.bits == 16
 
 
 def _products(product: Product) -> int:
