@@ -51,7 +51,7 @@ from warploom.runtime.kernel.lowering import parse
 
 TARGET = "sm_90a"
 
-PARTS, TERMS = 5, 60
+PARTS, TERMS = 5, 80
 """Parts of a cross-validation; products of features."""
 
 NEAR, FAR, RIDGE, FEWEST = 0.15, 0.05, 1.0, 60
@@ -236,8 +236,7 @@ def schedules_of(count: int) -> Callable[[Size], list[dict[str, Any]]]:
     def chosen(size: Size) -> list[dict[str, Any]]:
         product, target = product_at(size), target_row(TARGET)
         default, *others = (s for s in candidates(product, target) if _is_told(product, s))
-        staged = sorted(others, key=lambda s: -s.staging)  # as defaults are, and as the models say
-        first = {tile_of(s): s for s in reversed([default, *staged])}
+        first = {tile_of(s): s for s in reversed([default, *others])}
         models = {tile: modelled(product, s, target) for tile, s in first.items()}
         ratings = {tile: rated(product, tile, ns, target) for tile, ns in models.items()}
         tiles = [tile_of(default), *sorted(ratings, key=ratings.__getitem__)[: 3 * count // 4]]

@@ -167,9 +167,6 @@ HIGH_TILES = ((256, 160), (256, 144))
 """Tiles by two warpgroups of 128 rows, for rows that begin within lines (H100: 3328x7944x6040 419 microseconds, 499 by
 160x192; of 176 columns none was faster)."""
 
-WIDE = 160
-"""Columns of a tile of 64 rows (H100: 4104x152x696 6.66 microseconds for 7.04, 632x456x6960 1.09 times as fast)."""
-
 FEW_WIDTHS = (48, 32, 16)
 """Widths of the instructions of tiles where those of 64x64 are one wave (H100: 24 and 40, which are not staged, are no
 faster). Clusters of 8 of tiles of 64x64 and less are slower than 2x2, all of 38 pairs, by 9 % on average."""
@@ -223,7 +220,6 @@ def tiles_of(
         tiles += [GroupTile(m, n, exchanged=True) for m, n in exchanged_tiles(product)]
     if (measured or deep) and plain and within and not product.batch_invariant:
         tiles += [GroupTile(m, n, rows=2 * ROWS) for m, n in HIGH_TILES]
-    tiles += [GroupTile(ROWS, WIDE)][: deep and not product.batch_invariant]
     if deep and not product.batch_invariant and product.k > SHORT_K and product.tiles(ROWS, ROWS) <= target.sms:
         tiles += [GroupTile(ROWS, n) for n in FEW_WIDTHS]
         tiles += [GroupTile(m, ROWS, exchanged=True) for m in FEW_WIDTHS]
@@ -331,8 +327,11 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     fit = LISTED if product.convolves else fit_of(target)
     step = max(_multiplying(product, tile), fit.least_step) + fit.overhead
     step = max(step, NARROW_ROW * narrow_rows(product, tile))
-    half = panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE
-    if half and along_k(product, "a") and not along_k(product, "b"):
+    if (
+        along_k(product, "a")
+        and not along_k(product, "b")
+        and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE
+    ):
         step *= HALF_LINES
     waves = -(-tiles // running)
     if across_lines(product, packed) or tile.joined or (waves > 1 and is_plain(product, packed)):

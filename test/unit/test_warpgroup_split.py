@@ -115,10 +115,10 @@ def test_what_is_not_split(form: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "parts"), [((104, 248, 2392), 8), ((320, 1080, 4880), 2), ((512, 1024, 8192), 1), ((128, 512, 256), 1)]
+    ("size", "parts"), [((104, 248, 2392), 4), ((320, 1080, 4880), 2), ((512, 1024, 8192), 1), ((128, 512, 256), 1)]
 )
 def test_parts_meet_in_a_cluster_where_few_tiles_have_a_long_k(size: tuple[int, int, int], parts: int) -> None:
-    """H100: 104x248x2392 4.2 microseconds for 5.9, 320x1080x4880 12.6 for 14.4, but 512x1024x8192 27.1 for 18.4."""
+    """H100: 104x248x2392 4.4 microseconds for 5.9, 320x1080x4880 12.6 for 14.4, but 512x1024x8192 27.1 for 18.4."""
     schedule = Product(BF16, "cleared", "A Bt", size).compile("sm_90a").schedule[0]
     assert schedule is not None
     assert schedule.cluster_parts == parts
