@@ -261,7 +261,7 @@ class IndexOp(WarpOp):
         %j = warp.index 1 from %start : !warp.fragment<acc, 16x64xi32, [c1 c2 r0 r1 r2 | c0 r3]>
 
     With a `step`, it is that of the first of so many elements, for a start that is a multiple of them. With `below`, so
-    many elements from the first on have indices below 0, and count as -1; with `after`, those behind so many of them.
+    many elements from the first on have indices below 0, and count as -1.
     """
 
     name = "warp.index"
@@ -270,7 +270,6 @@ class IndexOp(WarpOp):
     start = opt_operand_def(IndexType())
     step = opt_prop_def(IntegerAttr[i64])
     below = opt_prop_def(IntegerAttr[i64])
-    after = opt_prop_def(IntegerAttr[i64])
     result = result_def()
 
     traits = traits_def(Pure())
@@ -278,12 +277,12 @@ class IndexOp(WarpOp):
 
     def __init__(
         self, loop: int, start: SSAValue | None = None, fragment: FragmentType | None = None, *, step: int = 1,
-        below: int = 0, after: int = 0,
+        below: int = 0,
     ):  # fmt: skip
         """`fragment` has the layout of the result, of any elements."""
         kind = i32 if fragment is None else fragment.with_element(i32)
         numbers = {"step": step if step > 1 else None, "below": below if below > 0 else None}
-        super().__init__(loop, start, result=kind, **numbers, after=after or None)
+        super().__init__(loop, start, result=kind, **numbers)
 
     def verify_(self) -> None:
         kind = self.result.type

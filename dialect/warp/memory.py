@@ -5,7 +5,6 @@ from __future__ import annotations
 from xdsl.dialects.builtin import (
     ArrayAttr,
     BoolAttr,
-    DenseArrayBase,
     Float8E8M0FNUType,
     IndexType,
     IntAttr,
@@ -14,7 +13,6 @@ from xdsl.dialects.builtin import (
     UnitAttr,
     bf16,
     i1,
-    i64,
 )
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import (
@@ -140,12 +138,6 @@ class _FragmentAccess(WarpOp):
     registers = opt_prop_def(StringAttr)
     matrices = opt_prop_def(StringAttr)
     swapped = opt_prop_def(UnitAttr)
-    aligned = opt_prop_def(DenseArrayBase.constr(i64))
-
-    @property
-    def inside(self) -> tuple[int, int] | None:
-        """The columns that `aligned` says are inside of the row; None without it."""
-        return None if self.aligned is None else (self.aligned.get_values()[0], self.aligned.get_values()[1])
 
     @property
     def order(self) -> str:
@@ -171,12 +163,6 @@ class LoadOp(_FragmentAccess):
 
         %c = warp.load %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xf32> -> !warp.fragment<...>
         %b = warp.load %Bs[%n, %k] {swapped} : memref<64x16xf64, #warp.swizzle<128>, 3> -> !warp.fragment<b, ...>
-
-    With `aligned`, rows begin anywhere, and the element at the indices, before the row perhaps, lies at a multiple of
-    the neighbours that lanes hold. Columns from the first number up to the second are inside of the row. Others may be
-    elements of the rows beside, which `warp.store` does not write. Rows that repeat are loaded by single elements::
-
-        %x = warp.load %X[%row, %n] {aligned = array<i64: 256, 768>} : memref<9x1001xbf16> -> !warp.fragment<acc, 1x...>
 
     With `along`, memory has a vector, and the rows of the fragment, or its columns, are all the same. The word says
     along which dimension the vector runs: with `columns`, element j of every row is %bias[%n + j]. Each lane loads an

@@ -75,9 +75,9 @@ def power(exponent: SSAValue) -> SSAValue:
     return math_dialect.Exp2Op(exponent, APPROXIMATE).result
 
 
-def below(column: SSAValue, end: SSAValue, element: SSAValue, otherwise: float, how: str = "slt") -> SSAValue:
-    """The element if its column is before `end`, or compares with it as said; `otherwise` if not."""
-    return arith.SelectOp(arith.CmpiOp(column, end, how), element, number(otherwise, element.type)).result
+def below(column: SSAValue, end: SSAValue, element: SSAValue, otherwise: float) -> SSAValue:
+    """The element if its column is before `end`, `otherwise` if not."""
+    return arith.SelectOp(arith.CmpiOp(column, end, "slt"), element, number(otherwise, element.type)).result
 
 
 def of_same_document(x: Sequence[SSAValue]) -> SSAValue:
@@ -86,24 +86,15 @@ def of_same_document(x: Sequence[SSAValue]) -> SSAValue:
 
 
 def until(
-    index: IndexBuilder,
-    fragment: SSAValue,
-    start: Index,
-    otherwise: float,
-    together: int = 1,
-    inside: int = 0,
-    first: int = 0,
-    length: int = 0,
+    index: IndexBuilder, fragment: SSAValue, start: Index, otherwise: float, together: int = 1, inside: int = 0
 ) -> SSAValue:
     """A fragment with `otherwise` beyond the end of rows. Columns count from `start`; negative ones are before the
     end. Those that are neighbours in a lane are so together, if `together` divides their number, and the first
-    `inside` in any case; with a `first`, those behind so many: these may be before rows, which have a `length`."""
+    `inside` in any case."""
     kind, held = fragment_of(fragment), fragment_of(fragment).layout.data.element
     bits = next((i for i, bit in enumerate(held) if bit != column(i)), len(held))
-    step = 1 if first else math.gcd(1 << bits, together)
-    columns = index.insert(IndexOp(1, index.value(start), kind, step=step, below=inside, after=first)).result
-    if first:
-        return mapped(index, lambda x: below(x[1], integer(-length), x[0], otherwise, "uge"), fragment, columns)
+    own = IndexOp(1, index.value(start), kind, step=math.gcd(1 << bits, together), below=inside)
+    columns = index.insert(own).result
     return mapped(index, lambda x: below(x[1], integer(0), x[0], otherwise), fragment, columns)
 
 

@@ -58,8 +58,7 @@ class RowRegion(NamedTuple):
     """The `region` of `warp.rows`. Its arguments are numbers, fragments that `load` reads from a column on, or columns
     for memory in `of_rows`. A warp has the columns from `start` on. `join` reduces columns over all warps that share a
     row, if it is `shared`, those that do not depend on each other `together`. `length` is the length of rows, if tiles
-    pass their end; the first `inside` columns of each warp are before it (-1: each is compared);
-    with a `first`, those before may be before the row. Sums of one element
+    pass their end; the first `inside` columns of each warp are before it (-1: each is compared). Sums of one element
     alone are `chosen`: what a few columns are made by, and the first of those."""
 
     region: Region
@@ -74,7 +73,6 @@ class RowRegion(NamedTuple):
     length: Index | None
     inside: int = 0
     chosen: Mapping[ReduceOp, tuple[RowRegion, Index]] = MappingProxyType({})
-    first: int = 0
 
     @property
     def is_narrow(self) -> bool:
@@ -228,8 +226,7 @@ class RowChunk:
             length = self.region.length
             together = length if isinstance(length, int) and self.region.inside >= 0 else 1
             start = self.index.sub(self.at, length)
-            known = together, self.region.inside, self.region.first, length if isinstance(length, int) else 0
-            fragment = until(self.index, fragment, start, IDENTITIES[kind], *known)
+            fragment = until(self.index, fragment, start, IDENTITIES[kind], together, self.region.inside)
         return self.index.insert(ReduceOp(kind, fragment, parts=parts)).result
 
     def sum_below(self, largest: ReduceOp, own: list[SSAValue], op: ReduceOp) -> list[SSAValue]:

@@ -46,11 +46,9 @@ from .traversal import (
     Traversal,
     TraversalKernel,
     TraversedMemory,
-    begins_anywhere,
     joined,
     lane_layout,
     lanes_along,
-    moved_bits,
     operand_of,
     outline,
 )
@@ -129,12 +127,9 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     length, shared = sizes.length, sizes.length is not None and has_clusters(op)
     along = [place for place in inputs.values() if columns in place.loops and place not in written]
     held = SUMMED if summed else HELD
-    by = ACCESS_BITS // moved_bits(sizes.long, (*inputs.values(), *written), outputs)
-    shifted = None if summed else begins_anywhere(sizes.long, rows, columns, length or 0, by, outputs)
-    length = length + by - 1 if length is not None and shifted else length
 
     def shares(*, narrow: bool) -> tuple[Layout, int, RowShare, int]:
-        layout = _layout(sizes, (*inputs.values(), *written), output, rows, outputs, narrow=narrow, wide=bool(shifted))
+        layout = _layout(sizes, (*inputs.values(), *written), output, rows, outputs, narrow=narrow)
         each = layout.columns * max(1, held // layout.elements)
         share = RowShare.of(length or extents.USUAL, each, clusters=shared) if layout.rows == 1 else RowShare(1, 1)
         if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
@@ -151,11 +146,11 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
         less = width * share.warps * share.ctas - narrow[3] * narrow[2].warps * narrow[2].ctas
         layout, each, share, width = narrow if 8 * less >= length else (layout, each, share, width)
     across, parts, warp = share.warps, share.warps * share.ctas, (layout.rows, width)
-    if across == 1 and length is not None and width >= length and not (summed or shifted):
+    if across == 1 and length is not None and width >= length and not summed:
         repeats = min(each // width, output.size(rows) // (warp[0] * LEAST_WARPS))
         warp = layout.rows << max(0, repeats.bit_length() - 1), width
     warps = (1, across) if across > 1 else (1 if rows is None else WARPS, 1)
-    fits = length is not None and length % (width * parts) == 0 and not shifted
+    fits = length is not None and length % (width * parts) == 0
     cta = warp[0] * warps[0], None if share.ctas == 1 else width * across
     apart = shape_of(summed[0])[0] if summed else 0
     in_registers = reduces and length is not None and layout.rows == 1 and width * parts >= length
@@ -163,14 +158,14 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     if apart and not (in_registers and apart % warps[0] == 0):
         fail(op, "rows are summed where they are reduced too, each held by a CTA, of known sizes")
     vectors = sum(rows not in place.loops for place in along)
-    if not (apart or shifted) and in_registers and share.ctas > 1 and columns == 1 and vectors > 1:
+    if not apart and in_registers and share.ctas > 1 and columns == 1 and vectors > 1:
         at_once = clusters_at_once(parts, op)
         apart = at_once if output.size(rows) >= LEAST_TURNS * at_once else 0
     resident = SUMMING_WARPS if apart else 0
     if share.ctas > 1 and len(along) >= SEVERAL and max(place.bits for place in along) <= SMALL_BITS:
         resident = resident or RESIDENT_WARPS
     sizes_ = rows, columns, layout, warp, warps, cta, fits, of_rows, share.ctas
-    return Traversal(op, inputs, written, output, *sizes_, parts=apart, resident=resident, shifted=shifted)
+    return Traversal(op, inputs, written, output, *sizes_, parts=apart, resident=resident)
 
 
 class RowShare(NamedTuple):
@@ -219,14 +214,13 @@ def _layout(
     outputs: Sequence[SSAValue],
     *,
     narrow: bool,
-    wide: bool,
 ) -> Layout:
-    """How a warp's base tile of every operand lies in its lanes; with half as many neighbours if `narrow`, of rows that
-    begin anywhere if `wide`."""
+    """How a warp's base tile of every operand lies in its lanes; with half as many neighbours if `narrow`."""
     columns = len(output.loops) - 1
     least = min(place.bits for place in places)
-    together = [ACCESS_BITS if wide else place.together() for place in sizes.long if place.neighbours == columns]
-    within, across = lanes_along(moved_bits(sizes.long, places, outputs), together, sizes.length or extents.USUAL)
+    wide = [place.together() for place in sizes.long if place.neighbours == columns]
+    written = [place.bits for place in sizes.long if place.value in outputs]
+    within, across = lanes_along(max(written, default=least), wide, sizes.length or extents.USUAL)
     across = LANE_BITS if rows is None or output.size(rows) == 1 else across
     of_both = [place for place in sizes.long if rows is not None and rows in place.loops]
     reduced = not any(place.value in outputs for place in sizes.long)
@@ -254,6 +248,7 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
         for argument, value in arguments.items()
         if not isinstance(value.type, MemRefType)
     }
+    start = kernel.at[traversal.columns]
     # One element of fewer bits fills no register.
     columns = [
         op.body.block.args[i]
@@ -271,32 +266,27 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     length = sizes.length or index.dim(kernel.arguments[longest.value], longest.loops.index(traversal.columns))
     join = RowJoin.of(index, RowShare(traversal.warps[1], traversal.cluster), op, turns=traversal.parts > 0)
     # Warps that hold whole rows need no loop along them.
-    shift = traversal.layout.elements - 1 if traversal.shifted else 0
-    holds = not reduces or (sizes.length is not None and width >= sizes.length + shift)
+    holds = not reduces or (sizes.length is not None and width >= sizes.length)
     # Of three inputs along rows that are stored, comparing fewer was slower (gradient of RMS norm, 5000: 135 us, 160).
     several = sum(traversal.columns in place.loops for place in traversal.inputs.values()) >= SEVERAL
     inside = -1 if several and not traversal.parts else holds * max(0, (sizes.length or 0) - width + traversal.warp[1])
-    first = traversal.layout.columns if shift else 0
-    kernel.inside = [first, max(0, inside)]
     region = RowRegion(
         op.body,
         traversal.fragment,
         load,
         numbers,
         columns if reduces else (),
-        kernel.start,
+        start,
         join,
         traversal.cluster == 1,
         traversal.warps[1] * traversal.cluster > 1,
         None if traversal.fits else length,
         inside,
-        first=first,
     )
     if traversal.parts:
         _take_turns(op, kernel, region, join, views)
     else:
-        end = index.add(length, shift)
-        _choosing(op, kernel, region, views, index).build(index, end, None if holds else width, kernel.store)
+        _choosing(op, kernel, region, views, index).build(index, length, None if holds else width, kernel.store)
 
 
 def _choosing(
@@ -337,8 +327,7 @@ def _choosing(
         at = index.again(place, numbers, lambda inner: inner.parent is op.body.block)
         last = index.insert(arith.ConstantOp(IntegerAttr(length - 1, i64 if at.type == i64 else i32))).result
         at = index.insert(arith.IndexCastOp(index.insert(arith.MinUIOp(at, last)).result, IndexType())).result
-        own_region = region._replace(fragment=fragment, load=load, inside=0, first=0)
-        chosen[each] = own_region, index.mul(index.div(at, width), width)
+        chosen[each] = region._replace(fragment=fragment, load=load, inside=0), index.mul(index.div(at, width), width)
     return region._replace(chosen=chosen)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import NamedTuple
 
 from xdsl.dialects import arith
@@ -33,7 +32,7 @@ from ...dialect.warp.synchronisation import CLUSTER_SIZE, LEAST_CTAS
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg import operand as extents
-from ..linalg.operand import VectorOperand, collapsed, root
+from ..linalg.operand import VectorOperand, collapsed
 from ..patterns import Index, IndexBuilder
 from .fragment_math import integer, mapped
 from .tiling import Outliner, kernel_body
@@ -93,14 +92,6 @@ class TraversedMemory(NamedTuple):
         steps = [s for i, s in enumerate(extents.strides(self.kind, sizes, self.divisor)) if i != dimension]
         common = math.gcd(sizes[dimension], self.divisor if offset is None else offset, *steps)
         return common & -common if common else ACCESS_BITS
-
-    def shifts(self, by: int) -> dict[int, int] | None:
-        """Elements of memory from one index of each loop to the next, less multiples of `by`; None if they are not
-        known, or the first element is not at a multiple."""
-        strides = strides_of(self.kind)
-        if strides is None or None in strides or (self.kind.get_offset() or 0) % by or self.kind.get_offset() is None:
-            return None
-        return {loop: (stride or 0) % by for loop, stride in zip(self.loops, strides, strict=True) if loop >= 0}
 
     def joins(self, loop: int) -> bool:
         """Whether two loops, this and the next, are one to this memory: it knows neither, or steps from the last index
@@ -164,9 +155,7 @@ class Traversal:
     warps down and across, and covers `cta` rows and columns, None for all columns. `cluster` CTAs share a row. `fits`
     says that no tile crosses the end of a row. Memory in `of_rows` has one element for each row. `turned` memory, which
     lies transposed, is read in layouts of its own. With `parts`, a warp takes all rows that are so many apart. An SM
-    has registers for as many warps as are `resident`, if that is said. Where rows begin anywhere, `shifted` memory is
-    moved by as many neighbours at once as begin at a multiple of them, and columns of warps begin by the `shift` of the
-    row before.
+    has registers for as many warps as are `resident`, if that is said.
     """
 
     op: Operation
@@ -185,14 +174,6 @@ class Traversal:
     turned: Mapping[SSAValue, Layout] = field(default_factory=dict[SSAValue, Layout])
     parts: int = 0
     resident: int = 0
-    shifted: TraversedMemory | None = None
-
-    def shift(self, index: IndexBuilder, at: Mapping[int, Index]) -> Index:
-        """By how many elements the row at some indices begins behind a multiple of the neighbours in a lane."""
-        by = self.layout.elements
-        steps = {} if self.shifted is None else self.shifted.shifts(by) or {}
-        along = (index.mul(at[loop], step) for loop, step in steps.items() if loop != self.columns)
-        return index.rem(reduce(index.add, along, 0), by)
 
     def bounds(self, place: TraversedMemory) -> ArrayAttr[BoolAttr] | None:
         """Whether no tile passes the last row of memory, and the end of a row."""
@@ -241,34 +222,6 @@ def joined(
     return places, output
 
 
-LEAST_SHIFTED = 64
-"""Lanes' neighbours in the shortest row that is read by whole accesses where it begins anywhere."""
-
-
-def moved_bits(
-    long: Sequence[TraversedMemory], places: Sequence[TraversedMemory], outputs: Collection[SSAValue]
-) -> int:
-    """Bits of the elements of which an access takes 16 bytes: the widest that are written, or the narrowest."""
-    return max((place.bits for place in long if place.value in outputs), default=min(place.bits for place in places))
-
-
-def begins_anywhere(
-    long: Sequence[TraversedMemory], rows: int | None, columns: int, length: int, by: int, outputs: Collection[SSAValue]
-) -> TraversedMemory | None:
-    """Memory whose rows begin anywhere, and so do those of all other memory of rows, each as far behind a multiple of
-    `by` elements; None without it. Vectors along rows are few then: they are read by elements."""
-    of_rows = [place for place in long if rows is not None and rows in place.loops]
-    shifts = [place.shifts(by) or {} for place in of_rows]
-    alike = (
-        length >= LEAST_SHIFTED * by
-        and bool(shifts)
-        and all(shift == shifts[0] and shift.get(columns) == 1 for shift in shifts)
-    )
-    few = 2 * len(of_rows) > len(long) and by > min((place.together() for place in of_rows), default=by)
-    apart = {root(place.value) for place in long if place.value not in outputs}.isdisjoint(map(root, outputs))
-    return of_rows[0] if alike and few and apart and all(place.neighbours == columns for place in long) else None
-
-
 def lanes_along(bits: int, together: Sequence[int], length: int) -> tuple[int, int]:
     """How the lanes of a warp divide a row of `length` elements of `bits` bits. The result is the bits of the column
     within a lane, which one access takes, and the bits of lanes along the row. `together` has the contiguous elements
@@ -298,8 +251,6 @@ class TraversalKernel:
         self.traversal, self.arguments, self.index = traversal, arguments, index
         self.at = self._origin()
         self.row = self.index.value(0 if traversal.rows is None else self.at[traversal.rows])
-        self.start = self.index.sub(self.at[traversal.columns], traversal.shift(self.index, self.at))
-        self.inside = [0, 0]
         self.outputs = [self.view(place) for place in traversal.outputs]
         longs = [i for i, place in enumerate(traversal.outputs) if place.kind.element_type == i64]
         self.high_words = {i: self.view(traversal.outputs[i]._replace(high=True)) for i in longs}
@@ -314,28 +265,18 @@ class TraversalKernel:
         kind, layout = column_of(kind) if column else kind, kind.layout.data
         turned = self.traversal.turned.get(place.value)
         kind = kind.with_layout(turned) if turned else kind
-        of_row = place.value in self.traversal.of_rows
-        at = self.at[self.traversal.columns] if of_row and self.traversal.shifted else at
         where, bounds = [self.row, index.value(at)], self.traversal.bounds(place)
-        aligned = self.aligned if fragment is None and not of_row and self.traversal.columns in place.loops else None
-        loaded = index.insert(LoadOp(view, where, kind, in_bounds=bounds, aligned=aligned)).fragment
+        loaded = index.insert(LoadOp(view, where, kind, in_bounds=bounds)).fragment
         if not turned:
             return loaded
         order = self.traversal.op.attributes.get(COLUMNS)
         columns = order.get_values() if isinstance(order, DenseArrayBase) else ()
         return index.insert(ConvertLayoutOp.to(loaded, layout, columns=columns)).fragment
 
-    @property
-    def aligned(self) -> DenseArrayBase | None:
-        """The columns of a warp that are in rows in any case, where these begin anywhere."""
-        return None if self.traversal.shifted is None else DenseArrayBase.from_list(i64, self.inside)
-
     def store(self, index: IndexBuilder, number: int, value: SSAValue, at: Index) -> None:
         """Stores a fragment of an output, from a column on."""
-        place, traversal = self.traversal.outputs[number], self.traversal
-        aligned, at = (None, self.at[traversal.columns]) if place.value in traversal.of_rows else (self.aligned, at)
-        where, bounds = [self.row, index.value(at)], traversal.bounds(place)
-        index.insert(StoreOp(value, self.outputs[number], where, in_bounds=bounds, aligned=aligned))
+        where, bounds = [self.row, index.value(at)], self.traversal.bounds(self.traversal.outputs[number])
+        index.insert(StoreOp(value, self.outputs[number], where, in_bounds=bounds))
         if number in self.high_words:
             signs = mapped(index, lambda x: arith.ShRSIOp(x[0], integer(SIGN_BIT)).result, value)
             index.insert(StoreOp(signs, self.high_words[number], where, in_bounds=bounds))

@@ -165,14 +165,12 @@ class Position(NamedTuple):
 
 class GlobalPlace(NamedTuple):
     """The element of a matrix at which a fragment begins. `in_bounds` says of rows and columns that none of the
-    fragment's lie outside. With `inside`, lanes' neighbours begin at multiples of them in memory, those of columns
-    from the first to the second number are in the row, and others may be before it."""
+    fragment's lie outside."""
 
     matrix: GlobalMatrix
     row: IndexValue
     column: IndexValue
     in_bounds: tuple[bool, bool]
-    inside: tuple[int, int] | None = None
 
 
 class SharedPlace(NamedTuple):

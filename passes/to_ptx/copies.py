@@ -69,7 +69,7 @@ class TileCopies:
 
         With `spread` each 8 bytes of the source become the first half of a chunk of the tile.
         """
-        source, first_row, first_column = start[:3]
+        source, first_row, first_column, _ = start
         size = source.widest_access(min(self.widest, CHUNK // 2 if spread else tile.swizzle))
         while any(across and together % (size // source.element_bytes) for _, _, across, together, _ in padded.ends):
             size //= 2
@@ -159,7 +159,7 @@ class TileCopies:
         self, begin: GlobalPlace, tile: SharedTile, piece: CopyPiece, *, spread: bool
     ) -> VirtualRegister | bool:
         """Whether a piece lies in the source; pieces never straddle its edge, for their size divides a row."""
-        source, first_row, first_column, in_bounds, _ = begin
+        source, first_row, first_column, in_bounds = begin
         columns = tile.columns // (1 + spread)
         extents = (
             (piece.row, first_row, tile.rows, source.rows),

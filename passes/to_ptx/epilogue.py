@@ -349,12 +349,12 @@ def _index(lowering: KernelLowering, op: IndexOp) -> None:
     own_place = lowering.addressing.lane_position(kind.layout.data)[loop]
     first, emitter = s.sum(own_place, lowering.scalar(op.start)), lowering.emitter
     numbers: dict[int, VirtualRegister] = {}
-    step, below, after = (0 if each is None else each.value.data for each in (op.step, op.below, op.after))
+    step, below = (1 if op.step is None else op.step.value.data), (0 if op.below is None else op.below.value.data)
     size, registers = kind.layout.data.extent("rc"[loop]), list[VirtualRegister]()
     for place in offsets(kind, 1):
-        offset = place[loop] - place[loop] % max(1, step)
+        offset = place[loop] - place[loop] % step
         if offset not in numbers:
-            if after <= offset and offset - offset % size + size <= below:
+            if offset - offset % size + size <= below:
                 numbers[offset] = emitter.compute("mov.b32", -1)
             elif isinstance(first, VirtualRegister):
                 numbers[offset] = emitter.compute("add.s32", first, offset)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import NamedTuple
 
 from xdsl.ir import BlockArgument, SSAValue
@@ -13,10 +12,10 @@ from xdsl.ir import BlockArgument, SSAValue
 from ...dialect.isa.families import LoadMatrix
 from ...dialect.layouts.layout import LANES, Bit, Layout, column, row
 from ...dialect.layouts.layout import row as row_bit
-from ...dialect.warp.attributes import BYTE, FragmentType
+from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import Matrix, MoveRow, matrices, unit
 from ...dialect.warp.op_shapes import in_memory
-from .addressing import ALIGNMENT, Addressing, GlobalMatrix, GlobalPlace, Position, SharedPlace
+from .addressing import Addressing, GlobalMatrix, GlobalPlace, Position, SharedPlace
 from .emitter import At, IndexValue, VirtualRegister, word
 from .fragments import Fragment, register_type
 from .scalars import common_divisor
@@ -119,7 +118,7 @@ class OddRows:
     def _store(
         self, elements: Fragment, down: int, lane: IndexValue, along: int, inside: VirtualRegister | bool
     ) -> None:
-        matrix, row, column = self.place[:3]
+        matrix, row, column, _ = self.place
         size, pitch = matrix.element_bytes, matrix.row_bytes
         terms = [(self.row, pitch), (row, pitch), (down, pitch), (lane, size), (column, size), (along, size)]
         place = self.addressing.scalars.address(matrix.base, terms)
@@ -146,19 +145,16 @@ class GlobalFragments:
     def __init__(self, addressing: Addressing) -> None:
         self.emitter, self.scalars, self.addressing = addressing.emitter, addressing.scalars, addressing
 
-    def accesses(
-        self, type: FragmentType, place: GlobalPlace, together: int = 0, whole: int = 1
-    ) -> Iterator[ElementAccess]:
-        """The contiguous elements of each lane, so many `together` if that is said, with their addresses. `whole` is
-        how many of them an access may touch only together; with 0, any of the row's."""
-        matrix, first_row, first_column, in_bounds, _ = place
+    def accesses(self, type: FragmentType, place: GlobalPlace) -> Iterator[ElementAccess]:
+        """The contiguous elements of each lane, with their addresses."""
+        matrix, first_row, first_column, in_bounds = place
         layout, size = type.layout.data, matrix.column_bytes
         row, along = self.addressing.lane_position(layout)
         lies, axis, starts = matrix, "c", (along, first_column)
         if matrix.step is not None and matrix.row_bytes == matrix.element_bytes:  # columns are contiguous
             lies = replace(matrix, rows=matrix.columns, columns=matrix.rows, pitch=matrix.column_bytes, step=None)
             axis, starts = "r", (row, first_row)
-        together = together or self._together(type, lies, axis, starts)
+        together = self._together(type, lies, axis, starts)
         for number, (i, j) in enumerate(offsets(type, together)):
             address = self.scalars.address(
                 matrix.base, [(row, matrix.row_bytes), (first_row, matrix.row_bytes), (i, matrix.row_bytes),
@@ -168,24 +164,10 @@ class GlobalFragments:
                 Position.of(row, first_row, i), layout.rows, matrix.rows
             )
             # Elements move together only where rows hold whole groups, so one predicate serves the group.
-            columns_inside = (in_bounds[1] or matrix.column_bytes == 0) or self._inside(
-                layout, place, Position.of(along, first_column, j), j, whole
+            columns_inside = (in_bounds[1] or matrix.column_bytes == 0) or self.addressing.inside(
+                Position.of(along, first_column, j), layout.columns, matrix.columns
             )
             yield ElementAccess(number, address, self.scalars.both(rows_inside, columns_inside))
-
-    def _inside(
-        self, layout: Layout, place: GlobalPlace, position: Position, number: int, whole: int
-    ) -> VirtualRegister | bool:
-        """Whether elements from column `number` of a lane on are in the row, `whole` of them."""
-        if place.inside is None:
-            return self.addressing.inside(position, layout.columns, place.matrix.columns)
-        (first, last), s = place.inside, self.scalars
-        if first <= number and number - number % layout.columns + layout.columns <= last:
-            return True
-        at = s.sum(position.lane, position.program)
-        before = whole > 0 and position.constant < side_by_side(layout)
-        end = s.subtract(place.matrix.columns, position.constant + max(1, whole))
-        return s.both(not before or s.compare("ge", at, -position.constant), s.compare("le", at, end))
 
     def _together(self, type: FragmentType, matrix: GlobalMatrix, axis: str, starts: Sequence[IndexValue]) -> int:
         """Elements of one access: as many as are contiguous and aligned, up to 16 bytes. `matrix` is contiguous along
@@ -199,30 +181,7 @@ class GlobalFragments:
     def load(self, type: FragmentType, place: GlobalPlace, into: Fragment) -> Fragment:
         """Reads a fragment; elements outside the matrix are zero. Of a matrix that repeats, each address is loaded
         once, and some of the registers are shared."""
-        if place.inside is None or place.matrix.repeats:
-            return self._load(type, place, into, list(self.accesses(type, place)))
-        matrix, each = place.matrix, aligned(type)
-        size = matrix.rows * matrix.columns if isinstance(matrix.rows, int) and isinstance(matrix.columns, int) else 1
-        if size % each == 0:
-            return self._load(type, place, into, list(self.accesses(type, place, each, 0)))
-        # What lies behind the last row is no memory of the matrix.
-        emitter, stem = self.emitter, self.emitter.fresh_label("load")
-        list(self.accesses(type, place))
-        with emitter.loop():
-            last = self.scalars.compare("eq", place.row, self.scalars.subtract(matrix.rows, 1))
-            emitter.branch(f"{stem}_last", guard=last)
-            self._load(type, place, into, list(self.accesses(type, place, each, 0)))
-            emitter.branch(f"{stem}_end")
-        with emitter.loop():
-            emitter.label(f"{stem}_last")
-            self._load(type, place, into, list(self.accesses(type, place, 1)))
-            emitter.label(f"{stem}_end")
-        return into
-
-    def _load(
-        self, type: FragmentType, place: GlobalPlace, into: Fragment, accesses: Sequence[ElementAccess]
-    ) -> Fragment:
-        kind = register_type(type.element)
+        accesses, kind = list(self.accesses(type, place)), register_type(type.element)
         each, together = max(1, len(accesses) // len(into)), max(1, len(into) // len(accesses))
         loaded: dict[tuple[At, ...] | int, Fragment] = {}
         result: Fragment = []
@@ -272,9 +231,6 @@ class GlobalFragments:
 
     def store(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Writes a fragment; elements outside the matrix are dropped."""
-        if place.inside is not None:
-            self._store_aligned(type, place, source)
-            return
         if not fits(type, place.matrix):
             self._store(type, place, source)
             return
@@ -309,39 +265,16 @@ class GlobalFragments:
 
     def _store(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Stores a fragment; each lane stores its own elements."""
-        self._store_each(type, list(self.accesses(type, place)), source)
-
-    def _store_each(self, type: FragmentType, accesses: Sequence[ElementAccess], source: Fragment) -> None:
+        accesses = list(self.accesses(type, place))
         kind = register_type(type.element)
         if len(accesses) > len(source):
             source, kind = [half for pair in source for half in self.emitter.halves(pair)], "b16"
         if len(accesses) == 2 * len(source) and type.bits == 8:
             source, kind = [part for half in source for part in (half, self.emitter.compute("shr.u16", half, 8))], "b8"
         together = len(source) // len(accesses)
-        for i, access in enumerate(accesses):
-            self.emitter.store("global", source[i * together :][:together], access.address, kind, guard=access.inside)
-
-    def _store_aligned(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
-        """Stores a fragment of a row that begins anywhere: accesses that are whole in the row at once, others by
-        elements."""
-        emitter, each = self.emitter, aligned(type)
-        accesses = list(self.accesses(type, place, each, each))
-        together = len(source) // len(accesses)
-        for i, access in enumerate(accesses):
-            registers = source[i * together :][:together]
-            self._store_each(type, [access], registers)
-            if isinstance(access.inside, VirtualRegister):
-                stem = emitter.fresh_label("edge")
-                with emitter.loop():
-                    emitter.branch(stem, guard=access.inside)
-                    singles = islice(self.accesses(type, place, 1), i * each, (i + 1) * each)
-                    self._store_each(type, list(singles), registers)
-                    emitter.label(stem)
-
-
-def aligned(type: FragmentType) -> int:
-    """Elements of one access of lanes whose neighbours begin at a multiple of them."""
-    return min(side_by_side(type.layout.data), max(1, ALIGNMENT * BYTE // type.bits))
+        for access in accesses:
+            registers = source[access.register * together :][:together]
+            self.emitter.store("global", registers, access.address, kind, guard=access.inside)
 
 
 def offsets(type: FragmentType, together: int) -> Iterator[tuple[int, int]]:

@@ -89,7 +89,7 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
     if matrix.packed > 1:
         kind, column = _as_bytes(op, kind), lowering.whole_bytes(op, column, matrix.packed)
     into = lowering.fresh(op.fragment.type) if matrix.repeats else lowering.result(op.fragment)
-    registers = lowering.globals.load(kind, GlobalPlace(matrix, row, column, bounds(op.in_bounds), op.inside), into)
+    registers = lowering.globals.load(kind, GlobalPlace(matrix, row, column, bounds(op.in_bounds)), into)
     if matrix.repeats:
         from .products import own
 
@@ -135,7 +135,7 @@ def _store(lowering: KernelLowering, op: StoreOp) -> None:
     row, column = lowering.indices(op.indices)
     shown = f"{kind.role.data} {kind.shape[0]}x{kind.shape[1]}"
     lowering.emitter.comment(f"{op.name}: fragment {shown} to {memory_name(op.memory)}")
-    place = GlobalPlace(matrix, row, column, bounds(op.in_bounds), op.inside)
+    place = GlobalPlace(matrix, row, column, bounds(op.in_bounds))
     lowering.globals.store(kind, place, lowering.fragment(op.fragment))
 
 
