@@ -183,8 +183,7 @@ def expand(value: SSAValue, parts: Sequence[Sequence[int]], sizes: Sequence[SSAV
         for stride, part in zip(strides_of(kind) or (), parts, strict=True)
         for at in range(len(part))
     ]
-    shape = [size for part in parts for size in part]
-    return expanded(value, _seen_with(kind, shape, steps), numbered(parts), sizes)
+    return expanded(value, _seen_with(kind, sum(map(list, parts), list[int]()), steps), numbered(parts), sizes)
 
 
 def numbered(parts: Sequence[Sequence[object]]) -> list[list[int]]:
