@@ -47,13 +47,10 @@ def _twice(half: int) -> Immediate:
 class Widening:
     """Emits the conversion of registers of integers to registers of two floats each."""
 
-    def __init__(
-        self, emitter: Emitter, stored: StoredIntegers, element: ElementType, *, late: bool = False, whole: bool = True
-    ) -> None:
-        """`late` converts a register where an instruction first reads it, which is between products. Floats of 4 bits
-        that are not `whole` are 2^-126 of what they are, for `by_powers`."""
+    def __init__(self, emitter: Emitter, stored: StoredIntegers, element: ElementType, *, whole: bool = True) -> None:
+        """Floats of 4 bits that are not `whole` are 2^-126 of what they are, for `by_powers`."""
         self.emitter, self.stored, self.element, self.whole = emitter, stored, element, whole
-        self._emit = self._late if late else emitter.compute
+        self._emit = emitter.compute
         self.turned = 1 << stored.element.bits - 1 if stored.element.signed else 0
         self._known: dict[int, VirtualRegister] = {}
         self._made: dict[tuple[str, VirtualRegister, EmittedOperand], VirtualRegister] = {}
@@ -145,11 +142,6 @@ class Widening:
             signs = self._emit("shl.b32", signs, SHORT - at - NIBBLE_BITS)
         placed = self._emit("lop3.b32", _twice(0b111 << E2M1), moved, signs, CHOOSE)
         return self._whole(placed) if self.whole else placed
-
-    def _late(self, opcode: str, *sources: EmittedOperand) -> VirtualRegister:
-        result = self.emitter.register("b32")
-        self.emitter.defer(result, (opcode, (result, *sources)))
-        return result
 
     def _constant(self, half: int) -> VirtualRegister:
         """A register with 16 bits in both halves."""
