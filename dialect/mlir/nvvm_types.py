@@ -14,6 +14,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.hints import isa
 
+from .nvvm_emitted import GRID_ACTION, REGISTER_ACTION
 from .words import BareWordAttr, WordAttr, carried, words
 
 MMA_LAYOUT = words("nvvm.mma_layout", "row col")
@@ -118,9 +119,13 @@ class MatrixShapeAttr(SizesAttr):
 TARGET = carried("nvvm.target")
 """What LLVM compiles a `gpu.module` for: `#nvvm.target<chip = "sm_90a", features = "+ptx80">`."""
 
-_KINDS = [kind for kind in list(globals().values()) if isinstance(kind, type)]
+_KINDS = [kind for kind in (*globals().values(), REGISTER_ACTION, GRID_ACTION) if isinstance(kind, type)]
 
-ATTRIBUTES = [k for k in _KINDS if issubclass(k, ParametrizedAttribute) and vars(k).get("name", "").startswith("nvvm.")]
+ATTRIBUTES = [
+    k
+    for k in dict.fromkeys(_KINDS)
+    if issubclass(k, ParametrizedAttribute) and vars(k).get("name", "").startswith("nvvm.")
+]
 """Those of the dialect itself."""
 
 

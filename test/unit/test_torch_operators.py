@@ -147,7 +147,7 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     for x in (xs[0], xs[0], xs[1], xs[2], xs[0], xs[2]):
         x += 1
         assert torch.equal(fixed([weight, x, cache])[0], weight * x)
-    copied = [[i for i, _ in recording.copies] for recording in fixed.recordings.values()]
+    copied = [[i for i, _ in recording.copies] for recording in fixed.recordings.values() if recording]
     assert copied == [[], [1]]  # read where it lies, unless it lies elsewhere
 
 
@@ -174,7 +174,7 @@ def test_what_training_keeps_is_not_overwritten(monkeypatch: pytest.MonkeyPatch)
                 for result, new in zip(lying, self.model(list(weak))[:2], strict=True):
                     result.copy_(new)
 
-            return again, results
+            return again, list(results)
 
     monkeypatch.setattr(graphs, "_are_small", lambda *_: True)
     weight, xs = torch.randn(4), [torch.randn(4) for _ in range(9)]
@@ -182,7 +182,7 @@ def test_what_training_keeps_is_not_overwritten(monkeypatch: pytest.MonkeyPatch)
     outs = [call([weight, x])[:1] for x in xs[:4]]
     assert len(replays) == 3
     assert all(torch.equal(out, weight * x) for (out,), x in zip(outs, xs, strict=False))
-    first = call([weight, xs[4]])
+    first = list(call([weight, xs[4]]))
     assert first[2] is weight
     view = first[1][1:]  # of a pass backward that comes later
     first.clear()
