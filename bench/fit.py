@@ -236,7 +236,8 @@ def schedules_of(count: int) -> Callable[[Size], list[dict[str, Any]]]:
     def chosen(size: Size) -> list[dict[str, Any]]:
         product, target = product_at(size), target_row(TARGET)
         default, *others = (s for s in candidates(product, target) if _is_told(product, s))
-        first = {tile_of(s): s for s in reversed([default, *others])}
+        staged = sorted(others, key=lambda s: -s.staging)  # as defaults are, and as the models say
+        first = {tile_of(s): s for s in reversed([default, *staged])}
         models = {tile: modelled(product, s, target) for tile, s in first.items()}
         ratings = {tile: rated(product, tile, ns, target) for tile, ns in models.items()}
         tiles = [tile_of(default), *sorted(ratings, key=ratings.__getitem__)[: 3 * count // 4]]
