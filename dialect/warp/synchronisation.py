@@ -358,6 +358,12 @@ CONSUMERS_BARRIER = 7
 """The barrier of those warps. The ones below are of single warpgroups, those from 8 on of warpgroups in turns."""
 
 
+def some_warps(op: Operation) -> int | None:
+    """How many warps execute an operation; None if all of the CTA do."""
+    counts = (around.attributes.get(SOME_WARPS) for around in enclosing(op))
+    return next((count.value.data for count in counts if isinstance(count, IntegerAttr)), None)
+
+
 @irdl_op_definition
 class ArriveLastOp(WarpOp):
     """Counts the CTAs that execute it, and returns whether this CTA is the last of `of`. The last one sets the counter

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from xdsl.dialects import arith, gpu
-from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
@@ -17,7 +16,7 @@ from ...dialect.warp.fragments import ElementwiseOp, Kind
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.operands import FindGroupOp
-from ...dialect.warp.synchronisation import CLUSTER, SOME_WARPS, ScopedBarrierOp
+from ...dialect.warp.synchronisation import CLUSTER, ScopedBarrierOp, some_warps
 from ...dialect.warp.tile_mma import SumSlicedKOp
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass
@@ -25,12 +24,6 @@ from .operands import group_end
 
 ADDED = ("f32", "f64", "f16", "s32")
 """Elements of accumulators."""
-
-
-def some_warps(op: Operation) -> int | None:
-    """How many warps execute an operation; None if all of the CTA do."""
-    counts = (around.attributes.get(SOME_WARPS) for around in enclosing(op))
-    return next((count.value.data for count in counts if isinstance(count, IntegerAttr)), None)
 
 
 def warps_around(op: Operation) -> int:

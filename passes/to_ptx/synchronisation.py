@@ -31,12 +31,12 @@ from ...dialect.warp.synchronisation import (
     ScopedBarrierOp,
     WaitOp,
     in_pairs,
+    some_warps,
 )
 from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorStoreOp
 from ...dialect.warp.warpgroup import BOX_ALIGNMENT, WgmmaOp
 from ..allocate import offset_of
 from ..diagnostics import fail
-from ..tile.expand import some_warps
 from .addressing import SharedBarriers
 from .control_flow import is_alone
 from .copies import COMMIT, in_cta

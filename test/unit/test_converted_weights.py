@@ -214,22 +214,6 @@ def test_scales_are_asked_for_before_the_loop() -> None:
     np.testing.assert_array_equal(d, a.astype(np.float64) @ q * s)
 
 
-@pytest.mark.parametrize(("bits", "between"), [(8, True), (4, False)])
-def test_bytes_are_converted_between_products(bits: int, between: bool) -> None:
-    """One register after the other; elements of 4 bits before the first product of their step."""
-    text = f"""func.func @f(%A: memref<16x64xbf16>, %B: memref<64x64xi{bits}>, %C: memref<16x64xf32>) {{
-  linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>,
-                                 affine_map<(m, n, k) -> (m, n)>]
-      ins(%A, %B : memref<16x64xbf16>, memref<64x64xi{bits}>) outs(%C : memref<16x64xf32>)
-  return
-}}"""
-    schedule: dict[str, Any] = {"cta": (16, 64, 64), "warp": (16, 64), "stages": 2}
-    lines = compile(text, cache=False, **schedule).ptx.splitlines()
-    products = [i for i, line in enumerate(lines) if "mma.sync" in line]
-    (first, second), converting = products[:2], [i for i, line in enumerate(lines) if "lop3" in line]
-    assert any(first < i < second for i in converting) is between
-
-
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("start", ["fill", "none"])
 @pytest.mark.parametrize(("cta", "warp", "sliced_k"), [((16, 32, 64), (16, 16), 4), ((32, 32, 32), (16, 16), 2)])
