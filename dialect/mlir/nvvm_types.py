@@ -14,7 +14,6 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.hints import isa
 
-from .nvvm_emitted import GRID_ACTION, REGISTER_ACTION
 from .words import BareWordAttr, WordAttr, carried, words
 
 MMA_LAYOUT = words("nvvm.mma_layout", "row col")
@@ -119,14 +118,10 @@ class MatrixShapeAttr(SizesAttr):
 TARGET = carried("nvvm.target")
 """What LLVM compiles a `gpu.module` for: `#nvvm.target<chip = "sm_90a", features = "+ptx80">`."""
 
-_KINDS = [kind for kind in (*globals().values(), REGISTER_ACTION, GRID_ACTION) if isinstance(kind, type)]
+_KINDS = [kind for kind in list(globals().values()) if isinstance(kind, type)]
 
-ATTRIBUTES = [
-    k
-    for k in dict.fromkeys(_KINDS)
-    if issubclass(k, ParametrizedAttribute) and vars(k).get("name", "").startswith("nvvm.")
-]
-"""Those of the dialect itself."""
+ATTRIBUTES = [k for k in _KINDS if issubclass(k, ParametrizedAttribute) and vars(k).get("name", "").startswith("nvvm.")]
+"""Those of the dialect itself, but for what `nvvm_emitted` has."""
 
 
 # Which instruction of PTX an operation of `nvvm` is, as one line that is read in both directions.

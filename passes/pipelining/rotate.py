@@ -82,11 +82,8 @@ def _rotate(
     first = [loop.iter_args[i] for i, value in zip(late, sums, strict=True) if value in kept]
     with index.loop(second, upper, step, [*turn.results, *first]) as turn:
         seen = dict[SSAValue, SSAValue](zip((*keeps, *taken, *kept), turn.block.args, strict=True))
-        before, meanwhile, wait = (
-            dict(seen),
-            _meanwhile({variables[i] for i in late}, between, last),
-            _first(last, WaitOp),
-        )
+        before, wait = dict(seen), _first(last, WaitOp)
+        meanwhile = _meanwhile({variables[i] for i in late}, between, last)
         # Both groups are started behind one fence.
         lead, ready = _first(start, FenceOp), _first(last, FenceOp)
         _clone(turn.index, start[:lead], seen)
