@@ -50,7 +50,6 @@ class Widening:
     def __init__(self, emitter: Emitter, stored: StoredIntegers, element: ElementType, *, whole: bool = True) -> None:
         """Floats of 4 bits that are not `whole` are 2^-126 of what they are, for `by_powers`."""
         self.emitter, self.stored, self.element, self.whole = emitter, stored, element, whole
-        self._emit = emitter.compute
         self.turned = 1 << stored.element.bits - 1 if stored.element.signed else 0
         self._known: dict[int, VirtualRegister] = {}
         self._made: dict[tuple[str, VirtualRegister, EmittedOperand], VirtualRegister] = {}
@@ -64,12 +63,12 @@ class Widening:
     def _four(self, register: VirtualRegister, first: int) -> VirtualRegister:
         """Four neighbours from number `first` on, integers of 4 bits, as bytes from two tables of eight: those without
         the top bit, and those with it."""
-        chosen = self._down(self._emit("and.b32", register, word(0x77777777)), 16 if first else 0)
-        low, high = (self._emit("prmt.b32", *map(word, self._table(top)), chosen) for top in (0, 8))
+        chosen = self._down(self.emitter.compute("and.b32", register, word(0x77777777)), 16 if first else 0)
+        low, high = (self.emitter.compute("prmt.b32", *map(word, self._table(top)), chosen) for top in (0, 8))
         # A top bit is the sign of a byte, of every second number once it is shifted.
-        shifted = self._emit("shl.b32", register, NIBBLE_BITS)
-        tops = self._emit("prmt.b32", register, shifted, word(0xBFAE if first else 0x9D8C, 4))
-        return self._emit("lop3.b32", tops, high, low, CHOOSE)
+        shifted = self.emitter.compute("shl.b32", register, NIBBLE_BITS)
+        tops = self.emitter.compute("prmt.b32", register, shifted, word(0xBFAE if first else 0x9D8C, 4))
+        return self.emitter.compute("lop3.b32", tops, high, low, CHOOSE)
 
     def _table(self, first: int) -> list[int]:
         """The bytes of eight integers from the bits `first` on, in two words."""
@@ -80,8 +79,8 @@ class Widening:
     def scaled(self, pair: VirtualRegister, scales: VirtualRegister) -> VirtualRegister:
         """Two floats times their scales; before sm_90 bf16 has no multiplication, and x * y - 0 is one."""
         if self.element.name == "f16":
-            return self._emit("mul.rn.f16x2", pair, scales)
-        return self._emit("fma.rn.bf16x2", pair, scales, self._number(-0.0))
+            return self.emitter.compute("mul.rn.f16x2", pair, scales)
+        return self.emitter.compute("fma.rn.bf16x2", pair, scales, self._number(-0.0))
 
     def by_powers(self, pairs: Fragment, exponents: Fragment) -> Fragment:
         """Floats that are not whole times powers of two, whose exponents of 8 bits registers hold.
@@ -92,7 +91,7 @@ class Widening:
         emitter, every = self.emitter, list(dict.fromkeys(exponents))
         factors = {byte: emitter.pure("mad.lo.u32", byte, 0x00800080, 0x3F003F00) for byte in every}
         results = [
-            self._emit("mul.rn.bf16x2", pair, factors[byte]) for pair, byte in zip(pairs, exponents, strict=True)
+            emitter.compute("mul.rn.bf16x2", pair, factors[byte]) for pair, byte in zip(pairs, exponents, strict=True)
         ]
         bits = reduce(lambda some, byte: emitter.pure("or.b32", some, byte), every)
         large, label = emitter.any(emitter.pure("setp.gt.u32", bits, 127)), emitter.fresh_label("scaled")
@@ -106,12 +105,12 @@ class Widening:
 
     def _power(self, exponent: VirtualRegister) -> VirtualRegister:
         """A power of two as bf16: 8 bits of exponent, those of the least one in its fraction, 255 as NaN."""
-        bits = self._emit("max.u32", self._emit("shl.b32", exponent, 7), 0x40)
-        last = self._emit("shr.u32", self._emit("add.u32", exponent, 1), 8)
-        return self._emit("cvt.u16.u32", self._emit("add.u32", bits, last))
+        bits = self.emitter.compute("max.u32", self.emitter.compute("shl.b32", exponent, 7), 0x40)
+        last = self.emitter.compute("shr.u32", self.emitter.compute("add.u32", exponent, 1), 8)
+        return self.emitter.compute("cvt.u16.u32", self.emitter.compute("add.u32", bits, last))
 
     def _whole(self, pair: VirtualRegister) -> VirtualRegister:
-        return self._emit("mul.rn.bf16x2", pair, self._number(2.0**126))
+        return self.emitter.compute("mul.rn.bf16x2", pair, self._number(2.0**126))
 
     def _pair(self, source: Fragment, first: int, second: int) -> VirtualRegister:
         bits = self.stored.element.bits
@@ -137,10 +136,10 @@ class Widening:
         Of the signs of every second number, those that a shift leaves beside the sign are in the place of the others.
         """
         signs = self._once("and.b32", register, word(0x08080808 << at % BYTE))
-        moved = self._emit("shl.b32", register, E2M1 - at) if at < E2M1 else self._down(register, at - E2M1)
+        moved = self.emitter.compute("shl.b32", register, E2M1 - at) if at < E2M1 else self._down(register, at - E2M1)
         if at + NIBBLE_BITS < SHORT:
-            signs = self._emit("shl.b32", signs, SHORT - at - NIBBLE_BITS)
-        placed = self._emit("lop3.b32", _twice(0b111 << E2M1), moved, signs, CHOOSE)
+            signs = self.emitter.compute("shl.b32", signs, SHORT - at - NIBBLE_BITS)
+        placed = self.emitter.compute("lop3.b32", _twice(0b111 << E2M1), moved, signs, CHOOSE)
         return self._whole(placed) if self.whole else placed
 
     def _constant(self, half: int) -> VirtualRegister:
@@ -158,17 +157,17 @@ class Widening:
     def _once(self, opcode: str, register: VirtualRegister, other: EmittedOperand) -> VirtualRegister:
         """An instruction on a register, whose result several pairs read."""
         if (opcode, register, other) not in self._made:
-            self._made[opcode, register, other] = self._emit(opcode, register, other)
+            self._made[opcode, register, other] = self.emitter.compute(opcode, register, other)
         return self._made[opcode, register, other]
 
     def _gathered(self, low: VirtualRegister, at: int, high: VirtualRegister, place: int) -> VirtualRegister:
         """The element at bit `at` of one register, and that at bit `place` of another, at the ends of two halves."""
         low, high = self._down(low, at % 8), self._down(high, place % 8)
         first, second = at // 8, place // 8 + 4
-        return self._emit("prmt.b32", low, high, word(second * 0x1100 + first * 0x11, 4))
+        return self.emitter.compute("prmt.b32", low, high, word(second * 0x1100 + first * 0x11, 4))
 
     def _and_xor(self, halves: VirtualRegister, mask: int, flipped: int) -> VirtualRegister:
-        return self._emit("lop3.b32", halves, _twice(mask), self._constant(flipped), AND_XOR)
+        return self.emitter.compute("lop3.b32", halves, _twice(mask), self._constant(flipped), AND_XOR)
 
     def _floats(self, halves: VirtualRegister) -> VirtualRegister:
         """Both halves of a register, whose low bits are integers, as floats."""
@@ -188,7 +187,7 @@ class Widening:
         magic, value = MAGIC["f16"]
         floats = self._and_xor(halves, (1 << self.stored.element.bits) - 1 << place, magic ^ self.turned << place)
         surplus = (value >> place) + self.turned + self.stored.zero
-        return self._emit("fma.rn.f16x2", floats, self._number(2.0**-place), self._number(-surplus))
+        return self.emitter.compute("fma.rn.f16x2", floats, self._number(2.0**-place), self._number(-surplus))
 
     def _by_exponent(self, halves: VirtualRegister) -> VirtualRegister:
         """Bytes as bf16: 128 and the low seven bits, less 128 or 256 by the top bit."""
@@ -196,12 +195,12 @@ class Widening:
         floats = self._and_xor(halves, value - 1, magic)
         # Of those without a sign the top bit is turned over, and counts 128 the other way.
         exponents = self._and_xor(halves, value, magic if self.turned else magic ^ value)
-        less = self._emit("fma.rn.bf16x2", exponents, self._number(-1), floats)
+        less = self.emitter.compute("fma.rn.bf16x2", exponents, self._number(-1), floats)
         surplus = self.stored.zero - (0 if self.turned else value)
         return self._less(less, surplus) if surplus else less
 
     def _less(self, pair: VirtualRegister, surplus: int) -> VirtualRegister:
         """Two floats less what they have too much."""
         if self.element.name == "f16":
-            return self._emit("sub.rn.f16x2", pair, self._number(surplus))
-        return self._emit("fma.rn.bf16x2", pair, self._number(1), self._number(-surplus))
+            return self.emitter.compute("sub.rn.f16x2", pair, self._number(surplus))
+        return self.emitter.compute("fma.rn.bf16x2", pair, self._number(1), self._number(-surplus))
