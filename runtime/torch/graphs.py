@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Container, Sequence
 from functools import partial
 from importlib import import_module
@@ -18,6 +19,9 @@ Model: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 MOST_COPIED, MOST_KEPT = {True: 4 << 20, False: 64 << 20}, {True: 0, False: 64 << 20}
 """Bytes of inputs, and of results, that a call copies at most, and of results that it does not copy; in inference or
 not. The GPU works on more for longer than the host takes to enqueue it, and what is not copied stays in memory."""
+
+EVERY = range(sys.maxsize)
+"""The positions of all results."""
 
 MOST_AS_COMPILED = 8
 """How many calls of a graph are not replayed, because its inputs lie elsewhere or its results are in use, before it is
@@ -77,7 +81,7 @@ class RecordedGraph(local):
         shown: Container[int] | None = None, draws: bool = True,
     ) -> None:  # fmt: skip
         self.model, self.static, self.otherwise, self.stream, self.draws = model, static, otherwise, stream, draws
-        self.inference, self.shown = shown is None, range(MOST_COPIED[True]) if shown is None else shown
+        self.inference, self.shown = shown is None, EVERY if shown is None else shown
         self.other: Model | None = None
         self.before: tuple[int, ...] = ()
         self.recordings: dict[tuple[int, ...], Recording | None] = {}
@@ -148,8 +152,10 @@ class RecordedGraph(local):
             # cuBLAS keeps its scratch memory: each graph takes its own from the pool.
             with trees.clear_cublas_manager(), cuda.graph(graph, **where):
                 results = list(self.model(own))
-        by_driver = partial(_by_driver, key[1], lambda driver: graph_launch(driver, graph.raw_cuda_graph_exec()))
-        return graph.replay if self.draws else by_driver(graph.replay), results
+        if self.draws:
+            return graph.replay, results
+        launch = _by_driver(key[1], lambda driver: graph_launch(driver, graph.raw_cuda_graph_exec()), graph.replay)
+        return launch, results
 
 
 POOLS: dict[tuple[int, int, int], tuple[Any, Any]] = {}
@@ -176,11 +182,12 @@ def _by_driver(
 
 def _copy_into(place: torch.Tensor) -> Callable[..., object]:
     """Copies tensors that lie in memory as `place` does into it."""
+    if not place.is_cuda:
+        return place.copy_
     from ..cuda.launches import copier
 
     address, size = place.data_ptr(), place.nbytes
-    by_driver = partial(_by_driver, place.get_device(), lambda driver: copier(driver, address, size))
-    return by_driver(place.copy_) if place.is_cuda else place.copy_
+    return _by_driver(place.get_device(), lambda driver: copier(driver, address, size), place.copy_)
 
 
 def _are_small(values: Sequence[Any], most: int) -> bool:
