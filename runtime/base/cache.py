@@ -12,7 +12,7 @@ import json
 import os
 import pickle
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, is_dataclass
@@ -160,15 +160,27 @@ def _unpacked(data: bytes) -> Any:
     """What an entry holds; None if it is not what was written."""
     checksum, body = data[:DIGITS], data[DIGITS + 1 :]
     with suppress(pickle.UnpicklingError):
-        return _Records(BytesIO(body)).load() if _sha256(body).encode() == checksum else None
+        return read_records(body) if _sha256(body).encode() == checksum else None
+
+
+def read_records(data: bytes, is_other: Callable[[str, str], bool] = lambda module_name, global_name: False) -> Any:
+    """The records of this package that `data`, a pickle, holds. `is_other` accepts what else may be in it, by the names
+    of its module and of itself.
+
+    Raises:
+        pickle.UnpicklingError: for anything else, so that data can not run code.
+    """
+    reader = _Records(BytesIO(data))
+    reader.is_other = is_other
+    return reader.load()
 
 
 class _Records(pickle.Unpickler):
-    """Makes records of this package, and nothing else."""
+    is_other: Callable[[str, str], bool]
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        if (module_name, global_name) == ("builtins", "frozenset"):
-            return frozenset
+        if (module_name, global_name) == ("builtins", "frozenset") or self.is_other(module_name, global_name):
+            return super().find_class(module_name, global_name)
         if module_name.startswith(f"{PACKAGE}."):
             kind = super().find_class(module_name, global_name)
             if isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, tuple)):

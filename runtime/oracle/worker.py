@@ -6,7 +6,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import inspect
-import io
 import multiprocessing
 import os
 import pickle
@@ -27,6 +26,7 @@ from types import FunctionType
 from typing import Any
 
 from ..arguments.dtypes import DTYPES
+from ..base.cache import read_records
 
 SOCKETS = ("socket.connect", "socket.getaddrinfo", "socket.sendto", "socket.bind")
 CHANGES: Mapping[str, Sequence[tuple[int, int | None]]] = {
@@ -39,9 +39,8 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 MEGABYTE = 1 << 20
 SHARED = "/dev/shm"
 """Where processes that a candidate starts have locks and memory in common."""
-ANSWERS = {(f"{__package__}.service", "Answer"), (f"{__package__}.findings", "JudgeFinding")}
 ARRAYS = {"_reconstruct", "_frombuffer", "scalar", "ndarray", "dtype"} | {t.name for t in DTYPES.values()}
-"""What answers are made of."""
+"""What arrays and numbers of answers are made of."""
 SPARE, LOADING = 64, 4096
 """Megabytes above what the process has before a request, at the least; and more while the candidate is loaded."""
 
@@ -145,7 +144,7 @@ class Worker:
             self.connection.send(request)
             if not self.connection.poll(max(0.0, self.end - time.monotonic())):
                 raise LimitError("time-limit", f"the candidate takes longer than {self.seconds:g} seconds")
-            kind, answer = _Answers(io.BytesIO(self.connection.recv_bytes())).load()
+            kind, answer = read_records(self.connection.recv_bytes(), _is_array)
         except pickle.UnpicklingError as error:
             raise LimitError("call-failed", f"the candidate's process answers with {error}") from None
         except (EOFError, ConnectionError, OSError):
@@ -168,14 +167,8 @@ class Worker:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class _Answers(pickle.Unpickler):
-    """Reads what a candidate's process sends: arrays, numbers and texts, and no code to run."""
-
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
-        top = module_name.partition(".")[0]
-        if (module_name, global_name) in ANSWERS or (top in ("numpy", "ml_dtypes") and global_name in ARRAYS):
-            return super().find_class(module_name, global_name)
-        raise pickle.UnpicklingError(f"{module_name}.{global_name}, expected arrays and numbers")
+def _is_array(module_name: str, global_name: str) -> bool:
+    return module_name.partition(".")[0] in ("numpy", "ml_dtypes") and global_name in ARRAYS
 
 
 def _main(connection: Connection, make: Callable[[Watch], Callable[[Any], Any]], megabytes: int, watch: Watch) -> None:

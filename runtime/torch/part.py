@@ -14,6 +14,7 @@ import torch
 
 from ..arguments.arrays import Argument, current_stream, memory_maker, packed_as
 from ..arguments.dtypes import PACKED
+from ..base.cache import read_records
 from ..base.errors import ArgumentError
 from ..base.launch import Plan
 from ..kernel.kernel import Kernel
@@ -254,15 +255,24 @@ KERNELS_FILE = "warploom_kernels"
 """The file of kernels among those of a saved program."""
 
 
+def _is_other(module_name: str, global_name: str) -> bool:
+    is_dtype = module_name == "torch" and isinstance(getattr(torch, global_name, None), torch.dtype)
+    return is_dtype or (module_name, global_name) == (__name__, "Region")
+
+
 def torch_load(path: str | PathLike[str]) -> torch.nn.Module:
     """A program that `torch_save` wrote, as a module; its kernels are called, and nothing is compiled.
 
     Raises:
-        ArgumentError: for a program that has no kernels.
+        ArgumentError: for a program that has no kernels, or whose file of kernels has something else.
     """
     files = {KERNELS_FILE: ""}
     program = torch.export.load(path, extra_files=files)
     if not files[KERNELS_FILE]:
         raise ArgumentError(f"{path}: a program without kernels; expected a file that torch_save wrote")
-    REGIONS.update((part.name, part) for part in pickle.loads(b85decode(files[KERNELS_FILE])))
+    try:
+        parts = read_records(b85decode(files[KERNELS_FILE]), _is_other)
+    except (ValueError, EOFError, AttributeError, ImportError, pickle.UnpicklingError) as error:
+        raise ArgumentError(f"{path}: the file of its kernels is not what torch_save writes: {error}") from error
+    REGIONS.update((part.name, part) for part in parts)
     return program.module()

@@ -6,9 +6,11 @@ import copy
 import importlib.util
 import logging
 import operator
+import pickle
 import re
 import subprocess
 import sys
+from base64 import b85encode
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
@@ -1264,6 +1266,10 @@ def test_a_saved_program_is_called_without_the_compiler(tmp_path: Path, monkeypa
     torch.export.save(program, tmp_path / "plain.pt2")
     with pytest.raises(ArgumentError, match="expected a file that torch_save wrote"):
         torch_load(tmp_path / "plain.pt2")
+    code = b85encode(pickle.dumps([subprocess.run])).decode()
+    torch.export.save(program, tmp_path / "code.pt2", extra_files={part.KERNELS_FILE: code})
+    with pytest.raises(ArgumentError, match=r"subprocess\.run, expected a record of warploom"):
+        torch_load(tmp_path / "code.pt2")
     imported = "import sys, warploom.runtime.torch.part; sys.exit(any(m.startswith('xdsl') for m in sys.modules))"
     subprocess.run([sys.executable, "-c", imported], check=True)
 
