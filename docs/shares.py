@@ -97,23 +97,25 @@ def _measured(path: Path) -> tuple[str, dict[tuple[str, str], dict[str, Any]]]:
 
 def models() -> str:
     """Milliseconds of each model on the first GPU, of some in CUDA graphs too, and the time relative to inductor's on
-    each GPU, with the host and without."""
-    (gpu, first), *others = map(_measured, MODELS)
-    heads = [f"bf16, milliseconds, one {gpu}", "eager", "inductor", "Warploom", "of inductor", "the GPU alone"]
-    heads += [head for other, _ in others for head in (f"one {other}: of inductor", "the GPU alone")]
+    each GPU, with the host and without. A cell is empty where the model was not measured."""
+    gpus, runs = zip(*map(_measured, MODELS), strict=True)
+    heads = [f"bf16, milliseconds, one {gpus[0]}", "eager", "inductor", "Warploom", "of inductor", "the GPU alone"]
+    heads += [head for gpu in gpus[1:] for head in (f"one {gpu}: of inductor", "the GPU alone")]
     lines = [f"| {' | '.join(heads)} |", f"| --- |{' ---: |' * (len(heads) - 1)}"]
     for row, name in NAMES.items():
         for graphs, title in (("", name), (" graphs", f"{name}, in CUDA graphs")):
-            if (row, f"warploom{graphs}") in first:
-                ours, theirs = (first[row, f"{who}{graphs}"]["milliseconds"] for who in ("warploom", "inductor"))
-                eager = "" if graphs else f"{first[row, 'eager']['milliseconds']:.2f}"
-                cells = [eager, f"{theirs:.2f}", f"{ours:.2f}", *_of_inductor(first, row, graphs)]
-                cells += [cell for _, run in others for cell in _of_inductor(run, row, graphs)]
+            if any((row, f"warploom{graphs}") in run for run in runs):
+                contenders = "" if graphs else "eager", f"inductor{graphs}", f"warploom{graphs}"
+                times = (runs[0].get((row, contender)) for contender in contenders)
+                cells = ["" if time is None else f"{time['milliseconds']:.2f}" for time in times]
+                cells += [cell for run in runs for cell in _of_inductor(run, row, graphs)]
                 lines.append(f"| {title} | {' | '.join(cells)} |")
     return "".join(f"{line}\n" for line in lines)
 
 
 def _of_inductor(run: dict[tuple[str, str], dict[str, Any]], row: str, graphs: str) -> list[str]:
+    if (row, f"warploom{graphs}") not in run:
+        return ["", ""]
     ours, theirs = run[row, f"warploom{graphs}"], run[row, f"inductor{graphs}"]
     return [f"{ours[key] / theirs[key]:.2f}" for key in ("milliseconds", "alone")]
 
