@@ -236,8 +236,8 @@ class RowsMatch:
 
     def _operation(self, views: list[Operation]) -> RowsOp:
         inputs = {leaf: value for kind in ("load", "outside") for leaf in self._leaves(kind) if (value := leaf.value)}
+        ends = [*((value, leaf.place) for leaf, value in inputs.items()), *self.places.items()]
         if not self.elementwise:
-            ends = [*((value, leaf.place) for leaf, value in inputs.items()), *self.places.items()]
             along = [(value, d) for value, place in ends for d, name in enumerate(place) if name == ALONG]
             _check_length([*along, *self._reduced()], self.last)
         unknown = (strides_of(memory_of(v)) for v in inputs.values() if element_type(v) == i64 and is_memory(v.type))
@@ -247,16 +247,16 @@ class RowsMatch:
         types = {leaf: element_type(value) for leaf, value in inputs.items()}
         stored = [memory_of(value).element_type for value in self.places]
         region = region_of(list(self.elements.values()), types, stored, indices={ALONG: self.rows}, across=True)
-        seen = [self._seen(value, leaf.place, views) for leaf, value in inputs.items()]
-        outputs = [self._seen(value, place, views) for value, place in self.places.items()]
-        maps = [map_of(place, order) for _, place in (*seen, *outputs)]
+        seen = {end: self._seen(*end, views) for end in dict.fromkeys(ends)}  # what is updated in place is one value
+        maps = [map_of(seen[end][1], order) for end in ends]
         if self.elementwise and any(list(loops) != sorted(loops) for loops in map(loops_of, maps)):
             decline("an operand is transposed")
         of_rows = {root(value): number for number, (value, at) in enumerate(self.places.items()) if ALONG not in at}
         own = [(i, of_rows[root(value)]) for i, value in enumerate(inputs.values()) if root(value) in of_rows]
         if any(is_of_elements(region.block.args[i], number) for i, number in own):
             decline("elements of a row are computed with what is stored for the row in the same memory")
-        return RowsOp([value for value, _ in seen], [value for value, _ in outputs], maps, region)
+        values = [seen[end][0] for end in ends]
+        return RowsOp(values[: len(inputs)], values[len(inputs) :], maps, region)
 
     def _reduced(self) -> list[tuple[SSAValue, int]]:
         """The reduced dimensions, one for each reduction. Elements that a row keeps may not have such a dimension."""

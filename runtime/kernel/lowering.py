@@ -58,10 +58,11 @@ def lowered(
     with as_compile_errors():
         pipeline = _pipeline(target, schedule, tf32, tuned)
         _apply_strategies(module, target, strategy)
+        returned = {f.sym_name.data: len(f.function_type.outputs) for f in module.ops if isinstance(f, func.FuncOp)}
         without_tensors(module, tf32=tf32)
         function = host.signature(host.choose(module, name))
         lower(module, make_context(), pipeline, on_phase)
-        kernel = _kernel_of(module, function, target, file, on_phase)
+        kernel = _kernel_of(module, function, returned[function.name], target, file, on_phase)
         # Rows and elementwise operations are the same for every number of rows as they are.
         asked = {name: value for name, value in schedule.items() if name != "batch_invariant"}
         if asked and kernel.plan.launches and not any(kernel.schedules.values()):
@@ -204,15 +205,18 @@ def _report(on_phase: OnPhase | None, name: str, start: float) -> None:
         on_phase(name, time.perf_counter() - start)
 
 
-def _kernel_of(module: ModuleOp, function: Signature, target: str, file: str, on_phase: OnPhase | None) -> Kernel:
+def _kernel_of(
+    module: ModuleOp, function: Signature, results: int, target: str, file: str, on_phase: OnPhase | None
+) -> Kernel:
     lowered = host.choose(module, function.name)
     plan = host.plan(lowered)
     device_modules = {op.sym_name.data: op for op in module.ops if isinstance(op, PtxModuleOp)}
     used = {launch.module for launch in plan.launches}
     empty = all(0 in (function.parameters[number].shape or ()) for number in function.written)
-    unused = UNUSED in lowered.attributes
-    if not used and (unused or (function.written and empty)):
-        function = replace(function, written=frozenset()) if unused else function
+    last = len(function.parameters)
+    returned = range(last - results, last)  # also those that nothing is written to
+    function = replace(function, written=function.written.union(returned))
+    if not used and (UNUSED in lowered.attributes or (function.written and empty)):
         version = ".".join(map(str, named(target).ptx))
         text = print_ptx(PtxModuleOp(function.name, [], version=version, target=target))
         return Kernel(function, plan, {}, text, target, file)

@@ -16,7 +16,7 @@ from xdsl.printer import Printer
 from ...dialect.mlir.affine import FIXED, Nest, loops_of
 from ...dialect.mlir.contraction import METADATA
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import ScheduleAttr, memory_of
+from ...dialect.warp.attributes import UNUSED, ScheduleAttr, memory_of
 from ...dialect.warp.cta import IsDivisibleOp
 from ...dialect.warp.elements import M, N, loops_beside
 from ...dialect.warp.matmul import MatmulOp
@@ -112,7 +112,7 @@ def signature(function: func.FuncOp) -> Signature:
     arguments = function.body.block.args
     parameters = tuple(_parameter(function, argument) for argument in arguments)
     structured = [op for op in function.body.walk() if _is_structured(op)]
-    if not structured:
+    if not structured and UNUSED not in function.attributes:
         everything = frozenset(i for i, p in enumerate(parameters) if p.shape is not None)
         return Signature(function.sym_name.data, parameters, everything, frozenset())
     outputs = (root(v) for op in structured for v in ((op.d,) if isinstance(op, MatmulOp) else op.outputs))

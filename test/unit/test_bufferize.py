@@ -101,6 +101,20 @@ def test_a_value_that_is_returned_and_used_and_two_results() -> None:
     assert (np.abs(result - exact) <= 14 * 2.0**-23 * (np.abs(half.astype(np.float64)) @ np.abs(z))).all()
 
 
+@pytest.mark.parametrize("dead", [False, True])
+def test_results_that_nothing_is_written_to_are_returned(dead: bool) -> None:
+    unused = "%d = linalg.exp ins(%x : tensor<3xf32>) outs(%x : tensor<3xf32>) -> tensor<3xf32>" if dead else ""
+    text = f"""func.func @f(%o: tensor<0x3xf32>, %x: tensor<3xf32>) -> (tensor<0x3xf32>, tensor<5xf32>) {{
+      {unused}
+      %z = arith.constant 1.0 : f32
+      %0 = linalg.fill ins(%z : f32) outs(%o : tensor<0x3xf32>) -> tensor<0x3xf32>
+      %e = tensor.empty() : tensor<5xf32>
+      return %0, %e : tensor<0x3xf32>, tensor<5xf32>
+    }}"""
+    results = compile(text, cache=False)(np.zeros((0, 3), np.float32), np.ones(3, np.float32), device="interp")
+    assert [result.shape for result in results] == [(0, 3), (5,)]
+
+
 def test_functions_on_memory_stay_as_they_are() -> None:
     text = "func.func @f(%A: memref<4x4xf16>) { return }"
     module = parse_mlir(make_context(), text)

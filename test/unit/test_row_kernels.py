@@ -568,3 +568,23 @@ def test_what_a_reduction_starts_with_is_overwritten_and_read_along_the_rows(len
     compile(text, cache=False)(x, s, y, device="interp", checks="all")
     np.testing.assert_array_equal(s, largest)
     np.testing.assert_array_equal(y, x - largest[:, None])
+
+
+UPDATED = """func.func @f(%x: memref<3x8x1xf32>, %s: memref<1x8xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(m, u, k) -> (k, m, u)>, affine_map<(m, u, k) -> (u, m)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%x : memref<3x8x1xf32>) outs(%s : memref<1x8xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %0 = arith.addf %b, %a : f32
+    linalg.yield %0 : f32
+  }
+  return
+}"""
+
+
+def test_a_sum_of_unit_loops_that_is_updated_in_place() -> None:
+    """Views of one matrix are one operand, so that each element is read by the lane that writes it."""
+    rng = np.random.default_rng()
+    x, s = rng.integers(-9, 9, (3, 8, 1)).astype(np.float32), rng.integers(-9, 9, (1, 8)).astype(np.float32)
+    summed = s + x.sum(0).T
+    compile(UPDATED, cache=False)(x, s, device="interp", checks="all")
+    np.testing.assert_array_equal(s, summed)
