@@ -99,7 +99,8 @@ class StageBuilder:
             return index.insert(LoadOp(product.c.value, where, kind, in_bounds=self.tiling.in_bounds)).fragment
         start = product.initial or 0.0
         element = self.tiling.row.element("c")
-        if abs(start) > element.largest and math.isfinite(start):
+        least = -element.largest - (not element.is_float)  # of the two's complement
+        if math.isfinite(start) and not least <= start <= element.largest:
             # The accumulators' type does not have it, or only an infinity could stand for it.
             what = f"accumulators in {element.name} hold up to {element.largest:g}"
             fail(product.op, f"C starts from {start:g}, {what}")

@@ -171,7 +171,7 @@ def _packed(array: Array, element: str) -> Argument:
         shape=array.shape,
         element=element,
         itemsize=1,
-        strides=None if row == columns else (*steps, 1),
+        strides=None if row == columns else (*steps, 1)[: array.ndim],
         on_device=False,
         writable=False,
         owner=packed,

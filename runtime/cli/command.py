@@ -127,10 +127,8 @@ def _check(args: argparse.Namespace) -> int:
         wrong = {(d.line, d.column) for d in diagnostics}
         refused = check_runnable(text, args.target, args.file)
         diagnostics = sorted([*diagnostics, *(d for d in refused if (d.line, d.column) not in wrong)])
-    for diagnostic in diagnostics:
+    for diagnostic in (*diagnostics, *checked.notes):
         print(diagnostic.show(args.file))
-    for note in checked.notes:
-        print(note.show(args.file, "note"))
     return 1 if diagnostics else 0
 
 

@@ -109,7 +109,7 @@ def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Che
     )
     diagnostics.extend(checker.problems())
     diagnostics.sort(key=lambda diagnostic: (diagnostic.line, diagnostic.column))
-    notes = sorted(checker.notes())
+    notes = sorted(replace(note, severity="note") for note in checker.notes())
     if not (diagnostics or notes):
         return Checked([])
     lines = SourceLines(module)

@@ -140,6 +140,19 @@ def test_what_compile_refuses(size: tuple[int, int, int], options: dict[str, str
         compile(product(*size), **options)  # pyright: ignore[reportArgumentType]
 
 
+def test_sums_that_start_from_the_least_integer() -> None:
+    a, b, c = "memref<5x32xi8>", "memref<32x9xi8>", "memref<5x9xi32>"
+    kernel = compile(
+        f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{ %z = arith.constant -2147483648 : i32 "
+        f"linalg.fill ins(%z : i32) outs(%C : {c}) linalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c}) return }}",
+        cache=False,
+    )
+    rng, result = np.random.default_rng(), np.zeros((5, 9), np.int32)
+    x, y = (rng.integers(-128, 128, size).astype(np.int8) for size in ((5, 32), (32, 9)))
+    kernel(x, y, result, device="interp")
+    np.testing.assert_array_equal(result, (x.astype(np.int64) @ y - 2**31).astype(np.int32))
+
+
 @pytest.mark.parametrize("size", [(0, 8, 16), (16, 0, 16)])
 def test_an_empty_result_is_nothing_to_compute(size: tuple[int, int, int]) -> None:
     m, n, k = size

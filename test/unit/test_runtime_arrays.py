@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from warploom.runtime import TensorMap
+from warploom.runtime import TensorMap, compile
 from warploom.runtime.arguments import dtypes
 from warploom.runtime.arguments.arrays import Argument, borrow
 from warploom.runtime.arguments.dtypes import DTYPES, PACKED, dtype_of, element_of
@@ -329,3 +329,23 @@ def test_elements_take_the_bits_that_numpy_and_packing_say() -> None:
     assert {name: 8 * dtype.itemsize // PACKED.get(name, 1) for name, dtype in DTYPES.items()} == {
         name: names.bits for name, names in ELEMENT_NAMES.items()
     }
+
+
+def test_one_bit_without_dimensions() -> None:
+    kernel = compile(
+        """func.func @f(%p: memref<i1>, %x: memref<9xi32>) {
+          linalg.generic {indexing_maps = [affine_map<(m) -> ()>, affine_map<(m) -> (m)>], iterator_types = ["parallel"]}
+              ins(%p : memref<i1>) outs(%x : memref<9xi32>) {
+          ^bb0(%a: i1, %b: i32):
+            %0 = arith.constant 7 : i32
+            %1 = arith.select %a, %b, %0 : i32
+            linalg.yield %1 : i32
+          }
+          return
+        }""",
+        cache=False,
+    )
+    for bit in (True, False):
+        x = np.arange(9, dtype=np.int32)
+        kernel(np.array(bit), x, device="interp", checks="all")
+        np.testing.assert_array_equal(x, np.arange(9) if bit else 7)

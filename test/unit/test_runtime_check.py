@@ -97,3 +97,4 @@ def test_an_unknown_word_is_an_error_that_names_the_nearest() -> None:
 
 def test_diagnostics_print_as_compilers_do() -> None:
     assert Diagnostic(3, 5, "no").show("a.ptx") == "a.ptx:3:5: error: no"
+    assert check("fmaa.rn.f32;")[0].severity == "error"

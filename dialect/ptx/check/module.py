@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import starmap
 from math import gcd
+from typing import Literal
 
 from ...isa import wmma
 from ...isa.families import LoadMatrix, StoreMatrix
@@ -271,18 +272,19 @@ def _symbol_alignment(variable: Variable | None) -> int:
 
 @dataclass(frozen=True, order=True)
 class Diagnostic:
-    """An error at a place in a file. Lines and columns count from 1."""
+    """An error or a note at a place in a file. Lines and columns count from 1."""
 
     line: int
     column: int
     message: str
     source: str = ""
     """What the line was compiled from, where `.loc` says so."""
+    severity: Literal["error", "note"] = "error"
 
-    def show(self, file: str, severity: str = "error") -> str:
+    def show(self, file: str) -> str:
         """The diagnostic as compilers print it: `file:line:col: error: message`."""
         source = f" ({self.source})" if self.source else ""
-        return f"{file}:{self.line}:{self.column}: {severity}: {self.message}{source}"
+        return f"{file}:{self.line}:{self.column}: {self.severity}: {self.message}{source}"
 
 
 @dataclass
