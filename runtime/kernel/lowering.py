@@ -210,6 +210,7 @@ def _kernel_of(
 ) -> Kernel:
     lowered = host.choose(module, function.name)
     plan = host.plan(lowered)
+    launching = host.text_of(lowered) if plan.dynamic else ""
     device_modules = {op.sym_name.data: op for op in module.ops if isinstance(op, PtxModuleOp)}
     used = {launch.module for launch in plan.launches}
     empty = all(0 in (function.parameters[number].shape or ()) for number in function.written)
@@ -219,7 +220,7 @@ def _kernel_of(
     if not used and (UNUSED in lowered.attributes or (function.written and empty)):
         version = ".".join(map(str, named(target).ptx))
         text = print_ptx(PtxModuleOp(function.name, [], version=version, target=target))
-        return Kernel(function, plan, {}, text, target, file)
+        return Kernel(function, plan, {}, text, target, file, launching)
     if not plan.launches:
         raise HostError(f"@{function.name} launches no kernel: there is no product and no elementwise operation in it")
     if len(used) != 1 or not used <= device_modules.keys():
@@ -238,7 +239,6 @@ def _kernel_of(
                 f"gpu.launch_func: @{launch.module} has no kernel @{launch.kernel}; it has {', '.join(kernels)}"
             )
     schedules = {name: host.schedule_of(kernel) for name, kernel in kernels.items()}
-    launching = host.text_of(lowered) if plan.dynamic else ""
     return Kernel(function, plan, schedules, text, target, file, launching)
 
 

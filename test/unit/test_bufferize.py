@@ -115,6 +115,19 @@ def test_results_that_nothing_is_written_to_are_returned(dead: bool) -> None:
     assert [result.shape for result in results] == [(0, 3), (5,)]
 
 
+def test_a_result_of_no_elements_whose_other_sizes_are_unknown() -> None:
+    kind = "memref<0x?xf32>"
+    text = f"""func.func @f(%x: {kind}, %y: {kind}) {{
+      %one = arith.constant 1 : index
+      %n = memref.dim %x, %one : {kind}
+      %t = memref.alloc(%n) : {kind}
+      linalg.exp ins(%x : {kind}) outs(%t : {kind})
+      linalg.copy ins(%t : {kind}) outs(%y : {kind})
+      return
+    }}"""
+    compile(text, cache=False)(np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32), device="interp")
+
+
 def test_functions_on_memory_stay_as_they_are() -> None:
     text = "func.func @f(%A: memref<4x4xf16>) { return }"
     module = parse_mlir(make_context(), text)
