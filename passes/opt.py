@@ -46,7 +46,7 @@ from .instrument import (
 )
 from .source import InputError, begins_as_ptx, decode, read_once
 from .start import INTERRUPTED, versions
-from .universe import LAYOUT, NAMES, known_universe, make_context, parse_mlir
+from .universe import LAYOUT, NAMES, is_blank, known_universe, make_context, parse_mlir
 
 # `-t upstream`: a module as `mlir-opt --allow-unregistered-dialect` reads it, at any level above the dialect `ptx`.
 #
@@ -263,7 +263,10 @@ class WarploomOptMain(xDSLOptMain):
         self._stage = f"reading {self.get_input_name()}"
         try:
             with self._runner.timer.measure("(parse)"):
-                return super().parse_chunk(chunk, file_extension, start_offset)
+                data = chunk.read()
+                if self.args.split_input_file and is_blank(data.decode(errors="replace")):
+                    return ModuleOp([])
+                return super().parse_chunk(BytesIO(data), file_extension, start_offset)
         except ParseError as error:
             if self.args.verify_diagnostics or not self.args.parsing_diagnostics:
                 raise

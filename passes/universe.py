@@ -433,6 +433,11 @@ def make_context() -> Context:
     return ctx
 
 
+def is_blank(text: str) -> bool:
+    """Whether MLIR text has nothing but comments."""
+    return not re.sub("//.*", "", text).strip()
+
+
 def parse_mlir(
     ctx: Context, text: str, name: str = "<string>", *, implicit_module: bool = True, line_offset: int = 0
 ) -> ModuleOp:
@@ -442,7 +447,7 @@ def parse_mlir(
     is used where its definition does not dominate.
     `line_offset` is added to line numbers when `text` is a later part of the file.
     """
-    if not text.strip():
+    if is_blank(text):
         raise LocatedError(f"{name}:{line_offset + 1}:1", "expected MLIR, got no text")
     module = LocatingParser(ctx, text, name, line_offset).parse_module(implicit_module)
     if f"{LAYOUT} =" in text or f"{NAMES} =" in text:

@@ -381,7 +381,7 @@ def _following(
         "prefetch": (0,), "unroll": (stages, 0), "ctas": (0,), "staging": (0,),
         "sync": () if by_groups else ("barrier",), "split_k": (1,), "cluster": ((1, 1),),
         "partial_sums": ("memory",),
-        "stages": tuple(range(stages - 1, LEAST_RING - 1 if by_groups else 0, -1)),
+        "stages": () if "stages" in fields else tuple(range(stages - 1, LEAST_RING - 1 if by_groups else 0, -1)),
     }  # fmt: skip
     free = [name for name, to in choices.items() if to and name not in fields and now[name] != to[-1]]
     for count in range(len(free) + 1):

@@ -187,13 +187,19 @@ class TestVerifier:
         assert "func.func @f()" in result.out
         assert result.err.startswith("a.mlir:7:3: error: arith.addf")
 
+    def test_a_chunk_of_comments_is_an_empty_module(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", "// RUN: x\n// -----\n" + GOOD + "// -----\n"), "--split-input-file")
+        empty, text, last = map(str.strip, result.out.split("// -----\n"))
+        assert (result.code, empty, last) == (0, "builtin.module {\n}", "builtin.module {\n}")
+        assert "func.func @f()" in text
+
     def test_disable_verify_does_not_outlive_the_call(self, opt: Opt) -> None:
         before = Attribute.__post_init__
         assert opt(write("a.mlir", UNVERIFIED), "--disable-verify").code == 0
         assert Attribute.__post_init__ is before
 
     def test_no_text(self, opt: Opt) -> None:
-        result = opt(write("a.mlir", " \n"))
+        result = opt(write("a.mlir", " // a comment\n"))
         assert (result.code, result.out, result.err) == (1, "", "a.mlir:1:1: error: expected MLIR, got no text\n")
 
 
