@@ -77,6 +77,7 @@ REFUSED_OUTSIDE = {
     ".visible .entry g(.param .b8 x[]) { ret; }": "an array of open size",
     ".visible .entry g(.reg .u32 x) { ret; }": "the parameters of a kernel are .param, got .reg",
     ".visible .entry g(.param .v4 .u32 x) { ret; }": "the parameters of a kernel are no vectors",
+    ".func f(.param .b32 a) { ret; } .func g() { .param .v4 p; call f, (p); ret; }": "'.v4' is no type of variables",
     ".func f(.param .u64 .ptr .global a) { ret; }": "is for the parameters of kernels",
     ".func f(.param .b8 x[], .param .b32 y) { ret; }": "an array of open size",
     ".func (.param .b8 x[]) f() { ret; }": "an array of open size",

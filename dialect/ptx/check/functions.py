@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ..parser import PtxSyntaxError, read_prototype
 from ..text.syntax import Function, Immediate, Instruction, Operand, Register, Symbol, Variable, Vector, listed
-from ..types import REGISTER_BITS, compatible
+from ..types import ALONE, REGISTER_BITS, compatible
 from ..verifier import TargetContext
 from .declarations import Declarations, alignment_of
 from .directives import directive_problems
@@ -116,8 +116,8 @@ def _misfit(operand: Operand, formal: Variable, names: Names) -> str | None:
         fits = formal.count is None and (formal.type[0] != "f" if not floating else formal.type[0] in "fb")
         return None if fits else f"expected .{formal.type}, got the literal {operand.text}"
     variable = names.variables.get(operand.name) if isinstance(operand, Symbol) else None
-    if variable is None:
-        return None
+    if variable is None or not {formal.type, variable.type} <= REGISTER_BITS.keys() | ALONE:
+        return None  # its declaration is wrong
     if names.received(variable) or names.returned(variable):
         return f"'{variable.name}' is a parameter of the function itself, expected a .param variable of its body"
     if variable.space.partition("::")[0] != "param":
