@@ -192,6 +192,8 @@ class Match(NamedTuple):
             return "others use the product's result too"
         if product.grouped is not None and (product.grouped != M or self.elementwise.indexed or self._selects()):
             return "it is of the sums of groups, asks for indices, or chooses what rows behind the last group have"
+        if product.grouped is not None and not self._is_private():
+            return "it also updates rows behind the last group, which others read"
         if product.product_type == f64 and (narrow := self._fill_no_register()):
             return f"a lane holds 2 neighbouring sums of f64, and 2 elements of {narrow} fill no register"
         return "" if self._is_unshared() else "its output shares memory with what the product or it reads"

@@ -136,6 +136,28 @@ def test_rows_of_experts(type: str, target: str, schedule: dict[str, Any]) -> No
     assert np.isnan(d[ends[-1] :]).all()
 
 
+UPDATED = """  linalg.generic {indexing_maps = [#mn], iterator_types = ["parallel", "parallel"]}
+      outs(%D : memref<100x136xf32>) {
+  ^bb0(%x: f32):
+    %y = arith.mulf %x, %x : f32
+    linalg.yield %y : f32
+  }
+  return"""
+
+
+def test_rows_behind_the_last_group_are_updated_in_place() -> None:
+    """What the caller has there is part of the result, so that the operation stays apart."""
+    rng = np.random.default_rng()
+    text = forward("f16", transposed=False).replace("  return", UPDATED)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((T, K), (E, K, N)))
+    s, r, d = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((E, N), (T,), (T, N)))
+    wanted, ends = d.astype(np.float64), drawn(rng)
+    for expert, rows in enumerate(spans(ends)):
+        wanted[rows] = a[rows].astype(np.float64) @ b[expert].astype(np.float64)
+    compile(text, target="sm_80", cache=False)(a, b, np.array(ends, np.int32), s, r, d, device="interp")
+    np.testing.assert_array_equal(d, wanted**2)
+
+
 @pytest.mark.parametrize(("type", "target", "schedule"), [("f16", "sm_90a", {"ctas": 3}), ("bf16", "sm_80", {})])
 def test_gradient_of_weights(type: str, target: str, schedule: dict[str, Any]) -> None:
     rng = np.random.default_rng()
