@@ -265,11 +265,11 @@ def tile(op: LinalgStructuredOperation) -> None:
     outliner.finish()
 
 
-def starts_from_zero(op: LinalgStructuredOperation) -> bool:
-    """Whether the only output of a sum was filled with zero just before."""
+def start_of(op: LinalgStructuredOperation) -> float | None:
+    """The number that the only output of a sum was filled with just before; None if it starts from memory."""
     starts = op.attributes.get(STARTS)
     number = starts.data[0] if isa(starts, ArrayAttr[Attribute]) else None
-    return isinstance(number, FloatAttr) and not number.value.data
+    return number.value.data if isinstance(number, FloatAttr) else None
 
 
 class FoldStart(RewritePattern):

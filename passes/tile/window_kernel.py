@@ -37,7 +37,7 @@ from ..linalg.operand import VectorOperand, drop_unused, root, users_of
 from ..linalg.window_sums import WindowDimension, WindowSum, is_by_channels
 from ..patterns import Index, IndexBuilder, operations_between
 from . import nest_kernel
-from .nest_kernel import BY_VECTORS, load, spread, starts_from_zero, store
+from .nest_kernel import BY_VECTORS, load, spread, start_of, store
 from .tiling import Outliner, kernel_body
 
 THREADS, LANES, ROWS = 256, 64, 8
@@ -377,10 +377,10 @@ def tile(op: LinalgStructuredOperation) -> None:
     """Outlines a sum over windows, with the operation that finishes it, as a kernel; any other operation as that of its
     elements."""
     nest_kernel.check(op)
-    windows, zero = WindowSum.of(op) if BY_ELEMENT in op.attributes else None, starts_from_zero(op)
+    windows, start = WindowSum.of(op) if BY_ELEMENT in op.attributes else None, start_of(op)
     if windows is None:
         return nest_kernel.tile(op)
-    finish = Finish.of(op, windows) if zero else None
+    finish = None if start is None else Finish.of(op, windows)
     end = op if finish is None else finish.op
     outliner, sums = Outliner(end), windows.nest.writes[0].value
     values = [windows.image.value, windows.kernel.value, *([] if finish else [sums])]
@@ -397,7 +397,7 @@ def tile(op: LinalgStructuredOperation) -> None:
     output = sums if finish is None else finish.output
     with ExitStack() as inside:
         _place(thread, grid, lambda loop: dim(index, arguments[output], loop), inside)
-        _compute(thread, finish, thread.splat(0.0) if zero else None)
+        _compute(thread, finish, None if start is None else thread.splat(start))
     index.insert(ReturnOp([]))
     static = prod(-(-count // each) for count, each in zip(grid.counts, grid.threads, strict=True))
     ctas: Index = static

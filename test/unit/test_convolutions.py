@@ -370,3 +370,23 @@ def test_windows_that_run_backwards_are_added_to_what_there_is() -> None:
     kernel(a, b, d, device="interp")
     assert "ld.global.v2.b32" in kernel.ptx
     assert (np.abs(d - wanted) <= 10 * UNIT * size).all()
+
+
+@pytest.mark.parametrize("start", ["1.5", "-2.0"])
+def test_channels_with_kernels_of_their_own_start_from_a_number(start: str) -> None:
+    image, weights, result = "memref<1x9x17x8xbf16>", "memref<3x1x8xbf16>", "memref<1x7x17x8xbf16>"
+    kernel = compile(
+        f"""func.func @f(%x: {image}, %w: {weights}, %y: {result}) {{
+          %c = arith.constant {start} : bf16
+          linalg.fill ins(%c : bf16) outs(%y : {result})
+          linalg.depthwise_conv_2d_nhwc_hwc ins(%x, %w : {image}, {weights}) outs(%y : {result})
+          return
+        }}""",
+        cache=False,
+    )
+    rng = np.random.default_rng()
+    x, w = (rng.integers(-3, 4, size).astype(ml_dtypes.bfloat16) for size in ((1, 9, 17, 8), (3, 1, 8)))
+    y = np.full((1, 7, 17, 8), np.nan, ml_dtypes.bfloat16)
+    kernel(x, w, y, device="interp", checks="all")
+    exact = sum(x[:, i : i + 7].astype(np.float64) * w[i].astype(np.float64) for i in range(3)) + float(start)
+    np.testing.assert_array_equal(y.astype(np.float64), exact)
