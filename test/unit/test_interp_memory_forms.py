@@ -265,3 +265,11 @@ def test_four_words_are_one_of_128_bits() -> None:
 def test_a_number_of_32_bits_is_a_global_address() -> None:
     body = "mov.u32 %r1, 16; isspacep.shared::cta %p1, %r1; isspacep.global %p2, %r1; selp.u32 %r0, 1, 0, %p2;"
     assert set(per_thread(f"{body} selp.u32 %r0, 2, %r0, %p1;", 32).tolist()) == {1}
+
+
+def test_offsets_of_64_bits_wrap() -> None:
+    data, out = GENERATOR.integers(0, 1 << 32, (32, 8), np.uint32), outputs(32 * 8, "u4").reshape(32, 8)
+    body = f"""{COPY} add.u64 %rd1, %rd1, 8; ld.global.u32 %r0, [%rd1+0xFFFFFFFFFFFFFFFC];
+        st.global.u32 [%rd2], %r0;"""
+    program(body, POINTERS).launch("k", (1, 1, 1), (32, 1, 1), [data, out])
+    assert (out[:, 0] == data[:, 1]).all()

@@ -224,7 +224,7 @@ class Context:
                 return _wrapped(source, operand.offset)
         if dtype is np.uint32:
             dtype = np.int64
-        offset = dtype(np.int64(operand.offset).astype(dtype))
+        offset = dtype(np.uint64(operand.offset & (1 << 64) - 1).astype(dtype))
 
         def bind(state: State) -> Callable[[Selection], Array]:
             values = source(state)
