@@ -423,8 +423,8 @@ class TensorFunction:
         if isinstance(user, tensor.InsertSliceOp) and (memory := self.buffers.get(user.dest)) is not None:
             return self._place(user, memory, op)
         if isinstance(user, tensor.CollapseShapeOp | tensor.ExpandShapeOp) and user is not op:
-            kind, argument = _memory(value.type), self._destination(user.results[0], op)
-            if argument is not None and splits_known(user, kind, memory_of(argument)):
+            argument = self._destination(user.results[0], op)
+            if argument is not None and splits_known(user, kind := _like(argument, value.type), memory_of(argument)):
                 if user not in self.turned:
                     builder = Builder(InsertPoint.before(op))
                     self.turned[user] = builder.insert(_reshaped(user, argument, kind, builder)).results[0]

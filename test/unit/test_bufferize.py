@@ -115,6 +115,24 @@ def test_results_that_nothing_is_written_to_are_returned(dead: bool) -> None:
     assert [result.shape for result in results] == [(0, 3), (5,)]
 
 
+def test_conditions_that_are_returned_in_another_shape() -> None:
+    text = """#e = affine_map<(m) -> (m)>
+    func.func @f(%x: tensor<6xf32>, %y: tensor<6xf32>) -> tensor<2x3xi1> {
+      %e = tensor.empty() : tensor<6xi1>
+      %0 = linalg.generic {indexing_maps = [#e, #e, #e], iterator_types = ["parallel"]}
+          ins(%x, %y : tensor<6xf32>, tensor<6xf32>) outs(%e : tensor<6xi1>) {
+      ^bb0(%a: f32, %b: f32, %c: i1):
+        %1 = arith.cmpf olt, %a, %b : f32
+        linalg.yield %1 : i1
+      } -> tensor<6xi1>
+      %2 = tensor.expand_shape %0 [[0, 1]] output_shape [2, 3] : tensor<6xi1> into tensor<2x3xi1>
+      return %2 : tensor<2x3xi1>
+    }"""
+    x, y = np.random.default_rng().standard_normal((2, 6)).astype(np.float32)
+    less = compile(text, cache=False)(x, y, device="interp")
+    np.testing.assert_array_equal(np.asarray(less).astype(bool), (x < y).reshape(2, 3))
+
+
 def test_a_result_of_no_elements_whose_other_sizes_are_unknown() -> None:
     kind = "memref<0x?xf32>"
     text = f"""func.func @f(%x: {kind}, %y: {kind}) {{
