@@ -184,6 +184,7 @@ def _convolution_backward(slope: torch.Tensor, x: torch.Tensor, weight: torch.Te
     shape = cast("Any", x.shape)
     if transposed or len(shape) != 4 or not all(isinstance(n, int) for n in shape):
         return NotImplemented
+    padding = [*padding] * (2 // len(padding))  # one number where a layer says "valid"
     sizes = zip(shape[2:], slope.shape[2:], weight.shape[2:], steps, padding, dilations, strict=True)
     added = [n - (m - 1) * step + 2 * around - (taps - 1) * by - 1 for n, m, taps, step, around, by in sizes]
     own: Any = torch.ops.warploom

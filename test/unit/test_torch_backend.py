@@ -1409,11 +1409,12 @@ def test_what_follows_a_convolution_is_computed_with_it(taps: int, groups: int) 
     assert compiled.operators == [operators]
 
 
-@pytest.mark.parametrize(("features", "step", "groups"), [(16, 2, 1), (8, 1, 8)])
-def test_gradients_of_a_convolution(features: int, step: int, groups: int) -> None:
+@pytest.mark.parametrize(("features", "step", "groups", "padding"), [(16, 2, 1, 1), (8, 1, 8, 1), (16, 1, 1, "valid")])
+def test_gradients_of_a_convolution(features: int, step: int, groups: int, padding: Any) -> None:
     """Of images, filter and bias each a kernel, where the channels are last in memory."""
     torch.manual_seed(2)
-    layer = torch.nn.Conv2d(8, features, 3, step, 1, groups=groups).bfloat16().to(memory_format=torch.channels_last)
+    layer = torch.nn.Conv2d(8, features, 3, step, padding, groups=groups).bfloat16()
+    layer = layer.to(memory_format=torch.channels_last)
     x = drawn(2, 8, 7, 5).to(memory_format=torch.channels_last)
     compiled, exact = Compiled(layer), copy.deepcopy(layer).double()
     grads = list[Any]()
