@@ -40,7 +40,17 @@ from .scalars import (
     element_of,
 )
 
-INDEX_ARITHMETIC: dict[Any, type[arith.AddiOp | arith.MuliOp]] = {sympy.Add: arith.AddiOp, sympy.Mul: arith.MuliOp}
+INDEX_ARITHMETIC = {"add": arith.AddiOp, "mul": arith.MuliOp, "floordiv": arith.DivUIOp}
+
+
+def operation_of(size: Size) -> tuple[str, Sequence[Size]]:
+    """The operation that a size is of others, "" for one that is none, and these."""
+    name = {sympy.Add: "add", sympy.Mul: "mul"}.get(type(size), "")
+    if type(size) is sympy.Pow and size.exp.is_Integer and size.exp > 0:
+        return "mul", [size.base] * int(size.exp)
+    if type(size).__name__ == "FloorDiv" and size.args[0].is_nonnegative:
+        return "floordiv", size.args
+    return name, size.args
 
 ElementBody: TypeAlias = Callable[[Body, Sequence[ElementValue]], ElementValue]
 """Computes an element of a result of elements of the inputs."""
@@ -92,20 +102,18 @@ class FunctionBuilder(Builder):
         if size in self._places:
             tensor, dimension = self._places[size]
             return self.insert(tensors.DimOp(tensor, self.index(dimension))).result
-        kind = INDEX_ARITHMETIC.get(type(size))
-        if kind is None:
+        name, of = operation_of(size)
+        if not name:
             raise UnsupportedError(f"the size {size} does not follow from sums and products of the operands' sizes")
-        first, *rest = map(self.index, size.args)
-        for other in rest:
-            first = self.insert(kind(first, other)).result
-        return first
+        return reduce(lambda a, b: self.insert(INDEX_ARITHMETIC[name](a, b)).result, map(self.index, of))
 
     def number(self, inside: Body, size: Size) -> ElementValue:
         """Appends a size to a body: kernels take one as 32 bits; sums and products of several may need 64."""
-        if type(size) not in INDEX_ARITHMETIC:
+        name, of = operation_of(size)
+        if name not in RULES:
             return ElementValue(self.insert(arith.IndexCastOp(self.index(size), i32)).result)
-        parts = [inside.convert(self.number(inside, part), torch.int64) for part in size.args]
-        return reduce(lambda a, b: RULES[type(size).__name__.lower()](inside, [a, b]), parts)
+        parts = [inside.convert(self.number(inside, part), torch.int64) for part in of]
+        return reduce(lambda a, b: RULES[name](inside, [a, b]), parts)
 
     def indices(self, shape: Sequence[Size]) -> list[int | SSAValue]:
         """Sizes as indices. Symbolic sizes become values."""
@@ -405,8 +413,8 @@ def _with_sizes(target: Any, args: Sequence[Given]) -> tuple[Any, list[Given]]:
     def like(dims: Any) -> Given:
         size: Any = sympy.sympify(expression(dims))
         size = size.args[0] if type(size).__name__ == "ToFloat" else size
-        kind = torch.int64 if dtype == torch.int32 and type(size) in INDEX_ARITHMETIC else dtype
-        return TensorLike(kind, number, size) if size.is_polynomial() else dims
+        kind = torch.int64 if dtype == torch.int32 and operation_of(size)[0] in RULES else dtype
+        return TensorLike(kind, number, size) if size.is_integer else dims
 
     takes = ["Tensor" in str(each.type) for each in target._schema.arguments]
     return target, [like(x) if isinstance(x, SYMBOLIC) and fits else x for x, fits in zip(args, takes, strict=False)]

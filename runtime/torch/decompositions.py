@@ -81,7 +81,8 @@ def _variance(value: torch.Tensor, dims: Sequence[int] | None, correction: float
     axes = list(range(value.dim()) if dims is None else dims[: value.dim()])
     count = max(0, math.prod(value.shape[d] for d in axes) - correction)
     # Not `value - mean`, which norms subtract too: what two kernels read is stored.
-    return (value.mean(axes, keepdim=True) - value).square().sum(axes) / count
+    # Not `/ count`, which torch writes as operations on tensors where sizes are dynamic.
+    return prims.div((value.mean(axes, keepdim=True) - value).square().sum(axes), count)
 
 
 def _is_at(value: torch.Tensor, dim: int, places: torch.Tensor) -> Any:
