@@ -52,6 +52,7 @@ def operation_of(size: Size) -> tuple[str, Sequence[Size]]:
         return "floordiv", size.args
     return name, size.args
 
+
 ElementBody: TypeAlias = Callable[[Body, Sequence[ElementValue]], ElementValue]
 """Computes an element of a result of elements of the inputs."""
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import torch
 
-from .options import aten, decompositions, prims
+from .options import aten, decompositions, expression, prims
 
 COMPOSITE = """
 native_layer_norm native_layer_norm_backward native_group_norm native_group_norm_backward native_batch_norm
@@ -79,7 +79,8 @@ def _norm_backward(operator: Any, statistics: int, *args: Any) -> Any:
 def _variance(value: torch.Tensor, dims: Sequence[int] | None, correction: float = 1, **_: object) -> torch.Tensor:
     """What `prims.var` computes: the mean of squared distances from the mean; the divisor is less by `correction`."""
     axes = list(range(value.dim()) if dims is None else dims[: value.dim()])
-    count = max(0, math.prod(value.shape[d] for d in axes) - correction)
+    less = int(correction) if correction == int(correction) else correction
+    count = max(0, math.prod(value.shape[d] for d in axes) - less)
     # Not `value - mean`, which norms subtract too: what two kernels read is stored.
     # Not `/ count`, which torch writes as operations on tensors where sizes are dynamic.
     return prims.div((value.mean(axes, keepdim=True) - value).square().sum(axes), count)
@@ -123,14 +124,21 @@ def _slice_scatter(
     value: torch.Tensor, part: torch.Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
     step: int = 1,
 ) -> Any:  # fmt: skip
-    """A tensor with another one in the place of a slice of step 1 of a known size."""
+    """A tensor with another one in the place of a slice of step 1, whose ends are at known distances from an end of
+    the dimension."""
     axis = dim % value.dim()
-    size: Any = value.shape[axis]
-    if step != 1 or not all(isinstance(x, int | None) for x in (size, start, end)):
+    size, count = (cast("Any", x.shape[axis]) for x in (value, part))
+    if step != 1 or not isinstance(start, int | None):
         return NotImplemented
-    first, last, _ = slice(start, end).indices(size)
-    before, after = value.narrow(axis, 0, first), value.narrow(axis, max(first, last), size - max(first, last))
-    return torch.cat([x for x in (before, part, after) if x.shape[axis]], axis)
+    if expression(count) == 0:
+        return value.clone()
+    first = start or 0 if not isinstance(size, int) else slice(start, None).indices(size)[0]
+    last = next((x for x in map(expression, (first + count, first + count - size)) if isinstance(x, int)), None)
+    if last is None:
+        return NotImplemented
+    parts = [value[(slice(None),) * axis + (slice(first),)]] if first else []
+    parts += [part, *([value[(slice(None),) * axis + (slice(last, None),)]] if last else [])]
+    return torch.cat([x for x in parts if expression(x.shape[axis]) != 0], axis)
 
 
 def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:

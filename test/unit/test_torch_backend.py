@@ -834,6 +834,40 @@ def test_elements_that_are_moved(name: str) -> None:
     assert not compiled.reasons
 
 
+AT_ENDS: dict[str, Callable[..., Any]] = {
+    "behind the first": lambda x, y: (x * 2).slice_scatter(y[:, 1:], 1, 1),
+    "before the last": lambda x, y: (x * 2).slice_scatter(y[:, :-1], 1, 0, -1),
+    "the first": lambda x, y: (x * 2).slice_scatter(y[:, :2], 1, 0, 2),
+    "in between": lambda x, y: (x * 2).slice_scatter(y[:, 2:-1], 1, 2, -1),
+    "near the last": lambda x, y: (x * 2).slice_scatter(y[:, -3:-1], 1, -3, -1),
+    "all": lambda x, y: (x * 2).slice_scatter(y, 1),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", AT_ENDS)
+def test_parts_are_put_at_known_distances_from_ends(name: str) -> None:
+    compiled = Compiled(AT_ENDS[name], dynamic=True)
+    with torch.inference_mode():
+        for n in (8, 5, 11):
+            x, y = drawn(n - 3, n, 7), drawn(n - 3, n, 7)
+            assert torch.equal(compiled.call(x, y), AT_ENDS[name](x, y))
+    assert not compiled.reasons
+
+
+def test_means_along_two_dimensions_of_one_unknown_size() -> None:
+    def spread(x: Any) -> Any:
+        x = x[:, ::2, ::2]
+        return x.float().mean((1, 2)), x.float().var((1, 2))
+
+    compiled = Compiled(spread, dynamic=True)
+    with torch.inference_mode():
+        for n in (9, 14, 25):
+            x = drawn(3, n, n)
+            assert all(close(a, b, 1.0) for a, b in zip(compiled.call(x), spread(x.double()), strict=True))
+    assert not compiled.reasons
+
+
 INTEGERS: dict[str, Callable[..., Any]] = {
     "the larger of bytes": lambda x, y: torch.maximum(x, y),
     "bytes between two": lambda x, y: x.clamp(100, 200).float(),
