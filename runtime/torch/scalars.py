@@ -162,7 +162,9 @@ class Body(Builder):
             return COMPARISONS["ne"](self, [element, 0])
         if element.is_float and isinstance(kind, AnyFloat) and element.type.bitwidth == kind.bitwidth:
             element = self.emit(ExtFOp, element, result=f32)
-        positive = unsigned if element.is_float else element.unsigned or element.type == i1
+        if element.is_float and unsigned:
+            element = self.convert(element, torch.int32)  # as torch does: numbers wrap around
+        positive = element.unsigned or element.type == i1
         with ImplicitBuilder(self):
             return ElementValue(converted(element.value, kind, unsigned=positive), unsigned)
 

@@ -876,6 +876,7 @@ INTEGERS: dict[str, Callable[..., Any]] = {
     "the largest number": lambda x, y: (x.long() - 90).amax(1),
     "all and any": lambda x, y: (x > 7).all(0) ^ (y > 250).any(1, keepdim=True),
     "absolute": lambda x, y: (x.int() - y.int()).abs() - x.abs(),
+    "bytes of numbers below 0": lambda x, y: (x * 1.5 - y).to(torch.uint8),
 }
 
 
