@@ -49,7 +49,7 @@ _ARITHMETIC: Mapping[type[Operation], Callable[[int, int], int]] = {
     arith.AddiOp: lambda a, b: a + b,
     arith.SubiOp: lambda a, b: a - b,
     arith.MuliOp: lambda a, b: a * b,
-    arith.DivUIOp: lambda a, b: a // b,
+    **dict.fromkeys((arith.DivUIOp, arith.FloorDivSIOp), operator.floordiv),
     arith.RemUIOp: lambda a, b: a % b,
     arith.CeilDivUIOp: lambda a, b: -(-a // b),
     arith.MinUIOp: min,

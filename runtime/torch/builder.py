@@ -40,7 +40,7 @@ from .scalars import (
     element_of,
 )
 
-INDEX_ARITHMETIC = {"add": arith.AddiOp, "mul": arith.MuliOp, "floordiv": arith.DivUIOp}
+INDEX_ARITHMETIC = {"add": arith.AddiOp, "mul": arith.MuliOp, "floordiv": arith.FloorDivSIOp}
 
 
 def operation_of(size: Size) -> tuple[str, Sequence[Size]]:
@@ -48,7 +48,7 @@ def operation_of(size: Size) -> tuple[str, Sequence[Size]]:
     name = {sympy.Add: "add", sympy.Mul: "mul"}.get(type(size), "")
     if type(size) is sympy.Pow and size.exp.is_Integer and size.exp > 0:
         return "mul", [size.base] * int(size.exp)
-    if type(size).__name__ == "FloorDiv" and size.args[0].is_nonnegative:
+    if type(size).__name__ == "FloorDiv":
         return "floordiv", size.args
     return name, size.args
 

@@ -120,6 +120,12 @@ def _constant_pad(value: torch.Tensor, pads: Sequence[int], number: float = 0) -
     return value
 
 
+def _lying_as(value: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
+    """What takes the place of a tensor, in the order of its memory, on which views of it rely."""
+    order = sorted(range(value.dim()), key=value.stride, reverse=True)
+    return made.permute(order).contiguous().permute([order.index(d) for d in range(value.dim())])
+
+
 def _slice_scatter(
     value: torch.Tensor, part: torch.Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
     step: int = 1,
@@ -138,7 +144,7 @@ def _slice_scatter(
         return NotImplemented
     parts = [value[(slice(None),) * axis + (slice(first),)]] if first else []
     parts += [part, *([value[(slice(None),) * axis + (slice(last, None),)]] if last else [])]
-    return torch.cat([x for x in parts if expression(x.shape[axis]) != 0], axis)
+    return _lying_as(value, torch.cat([x for x in parts if expression(x.shape[axis]) != 0], axis))
 
 
 def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
@@ -150,7 +156,7 @@ def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
 
 
 def _copy(value: torch.Tensor, other: torch.Tensor, *_: object) -> torch.Tensor:
-    return other.to(value.dtype).expand(value.shape).clone()  # not `other` itself, where that is the result of a graph
+    return _lying_as(value, other.to(value.dtype).expand(value.shape).clone())  # `other` may be a graph's result
 
 
 def _roll(value: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
@@ -184,7 +190,7 @@ def _index_put(value: torch.Tensor, indices: Sequence[Any], source: torch.Tensor
     put = source.expand((*sizes[:first], *shape, *sizes[last + 1 :])).reshape(*sizes[:first], count, *sizes[last + 1 :])
     moved = put.index_select(first, numbers.clamp(min=0).to(torch.int32))
     replaced = (numbers >= 0).view(size, *[1] * (len(sizes) - last - 1))
-    return torch.where(replaced, moved, value.reshape(moved.shape)).view(sizes)
+    return _lying_as(value, torch.where(replaced, moved, value.reshape(moved.shape)).view(sizes))
 
 
 def _convolution_backward(slope: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, *options: Any) -> Any:

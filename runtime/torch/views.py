@@ -15,7 +15,7 @@ from torch.fx.node import map_arg
 from xdsl.dialects.tensor import ConcatOp
 
 from .builder import FunctionBuilder, is_pointwise, name_of, plain, tensor_type
-from .options import aten, expression, prims, pytree, sympy, traced
+from .options import aten, expression, is_operator, prims, pytree, sympy, traced
 from .part import MemoryOrder, row_major
 from .scalars import ELEMENTS, Lowering, Size, UnsupportedError, Value, element_of, shape_of
 
@@ -245,7 +245,7 @@ def unpacking(node: Node) -> list[Any]:
     if [x.target for x in parts] != [aten.unsqueeze.default] * 2:
         return []
     low, high = halves = [x.args[0] for x in parts]
-    names = [name_of(x.target) for x in halves if x.op == "call_function"]
+    names = [name_of(x.target) for x in halves if is_operator(x.target)]
     if names != ["bitwise_and", "__rshift__"]:
         return []
     packed, shape = low.args[0], _shape(low)

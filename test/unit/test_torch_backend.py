@@ -820,6 +820,7 @@ MOVED: dict[str, Callable[..., Any]] = {
     "slice_scatter": lambda x: x.slice_scatter(x[:, :2].neg(), 1, 1, 3) * 2,
     "select_scatter": lambda x: x.select_scatter(x[:, 0].neg(), 1, -1) * 2,
     "copy": lambda x: x.slice_scatter(torch.full_like(x[:, :2], 3).copy_(x[:, :2, :1]), 1, 1, 3),
+    "neighbours": lambda x: torch.stack(x.topk(2, -1), -2),
     "steps": lambda x: x[1:, ::2, 3] + x[:-1, 1::2, -1:].squeeze(-1)[:, :1],
 }
 
@@ -853,6 +854,22 @@ def test_parts_are_put_at_known_distances_from_ends(name: str) -> None:
             x, y = drawn(n - 3, n, 7), drawn(n - 3, n, 7)
             assert torch.equal(compiled.call(x, y), AT_ENDS[name](x, y))
     assert not compiled.reasons
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_is_written_in_another_order_lies_in_it(dynamic: bool) -> None:
+    def written(x: Any, y: Any, at: Any) -> Any:
+        columns = (x * 2).transpose(1, 2).contiguous().transpose(1, 2)
+        columns[:, 1:] = y[:, 1:]
+        columns[at] = y[at]
+        first = columns.transpose(1, 2).flatten()
+        columns.copy_(y)
+        return first, columns.transpose(1, 2).view(-1, x.shape[1])
+
+    compiled = Compiled(written, dynamic=dynamic)
+    with torch.inference_mode():
+        x, y, at = drawn(3, 5, 7), drawn(3, 5, 7), torch.tensor([2, 0])
+        assert all(map(torch.equal, compiled.call(x, y, at), written(x, y, at)))
 
 
 def test_means_along_two_dimensions_of_one_unknown_size() -> None:
