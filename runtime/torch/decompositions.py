@@ -20,6 +20,10 @@ select_backward zeros zeros_like new_zeros ones ones_like new_ones floor_divide 
 index_select index_copy index_fill _unsafe_index pixel_shuffle all std std_mean linalg_vector_norm norm mse_loss
 mse_loss_backward smooth_l1_loss smooth_l1_loss_backward nll_loss_backward slice_backward
 huber_loss huber_loss_backward glu glu_backward hardswish hardswish_backward hardsigmoid hardsigmoid_backward
+log_sigmoid_forward log_sigmoid_backward elu_backward hardtanh_backward leaky_relu_backward mish_backward
+softplus_backward _prelu_kernel _prelu_kernel_backward binary_cross_entropy binary_cross_entropy_backward
+binary_cross_entropy_with_logits soft_margin_loss soft_margin_loss_backward nll_loss2d_forward nll_loss2d_backward
+_weight_norm_interface fill addr reflection_pad1d reflection_pad2d pixel_unshuffle nansum
 """
 """Operations that are taken apart before, beside those that torch takes apart for export."""
 
@@ -300,6 +304,7 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.index_put.default: _index_put,
     aten.convolution_backward.default: _convolution_backward,
     aten.copy.default: _copy,
+    aten.masked_fill.Tensor: lambda value, mask, other: torch.where(mask, other.to(value.dtype), value),
     aten.native_group_norm.default: _group_norm,
     aten.native_layer_norm_backward.default: partial(_norm_backward, aten.native_layer_norm_backward.default, 2),
     aten._fused_rms_norm_backward.default: partial(_norm_backward, aten._fused_rms_norm_backward.default, 1),

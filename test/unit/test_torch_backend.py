@@ -885,6 +885,30 @@ def test_means_along_two_dimensions_of_one_unknown_size() -> None:
     assert not compiled.reasons
 
 
+LOSSES: dict[str, Callable[..., Any]] = {
+    "log sigmoid": lambda x, y: functional.logsigmoid(x) * y,
+    "binary cross entropy": lambda x, y: functional.binary_cross_entropy_with_logits(x, y.sigmoid()),
+    "of probabilities": lambda x, y: functional.binary_cross_entropy(x.float().sigmoid(), y.float().sigmoid()),
+    "elu and mish": lambda x, y: functional.elu(x) + functional.mish(y),
+    "prelu": lambda x, y: functional.prelu(x, y[0, :, 0]),
+    "softplus and leaky relu": lambda x, y: functional.softplus(x) * functional.leaky_relu(y, 0.3),
+    "labels of pixels": lambda x, y: functional.cross_entropy(x, torch.zeros(5, 7, dtype=torch.long)),
+    "a filling tensor": lambda x, y: x.masked_fill(y > 0, y[0, 0, 0]),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_and_activations_with_their_gradients(name: str) -> None:
+    x, y = (drawn(5, 5, 7).requires_grad_() for _ in range(2))
+    compiled, function, results = Compiled(LOSSES[name]), LOSSES[name], list[Any]()
+    for call, operands in ((compiled.call, (x, y)), (function, (x.double(), y.double()))):
+        result = call(*operands)
+        results.append([result, *torch.autograd.grad(result.sum(), (x, y), materialize_grads=True)])
+    assert all(close(ours, exact.double(), 4.0) for ours, exact in zip(*results, strict=True))
+    assert not compiled.reasons
+
+
 INTEGERS: dict[str, Callable[..., Any]] = {
     "the larger of bytes": lambda x, y: torch.maximum(x, y),
     "bytes between two": lambda x, y: x.clamp(100, 200).float(),
