@@ -126,14 +126,15 @@ def _constant_pad(value: torch.Tensor, pads: Sequence[int], number: float = 0) -
 
 def _lying_as(value: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
     """What takes the place of a tensor, in the order of its memory, on which views of it rely."""
-    order = sorted(range(value.dim()), key=value.stride, reverse=True)
+    from .views import UNKNOWN, hint
+
+    order = sorted(range(value.dim()), key=lambda d: -hint(value.stride(d), UNKNOWN))
     return made.permute(order).contiguous().permute([order.index(d) for d in range(value.dim())])
 
 
 def _slice_scatter(
-    value: torch.Tensor, part: torch.Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
-    step: int = 1,
-) -> Any:  # fmt: skip
+    value: torch.Tensor, part: torch.Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
     """A tensor with another one in the place of a slice of step 1, whose ends are at known distances from an end of
     the dimension."""
     axis = dim % value.dim()
@@ -161,6 +162,10 @@ def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
 
 def _copy(value: torch.Tensor, other: torch.Tensor, *_: object) -> torch.Tensor:
     return _lying_as(value, other.to(value.dtype).expand(value.shape).clone())  # `other` may be a graph's result
+
+
+def _masked_fill(value: torch.Tensor, mask: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return torch.where(mask, other.to(value.dtype), value)
 
 
 def _roll(value: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
@@ -304,7 +309,7 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.index_put.default: _index_put,
     aten.convolution_backward.default: _convolution_backward,
     aten.copy.default: _copy,
-    aten.masked_fill.Tensor: lambda value, mask, other: torch.where(mask, other.to(value.dtype), value),
+    aten.masked_fill.Tensor: _masked_fill,
     aten.native_group_norm.default: _group_norm,
     aten.native_layer_norm_backward.default: partial(_norm_backward, aten.native_layer_norm_backward.default, 2),
     aten._fused_rms_norm_backward.default: partial(_norm_backward, aten._fused_rms_norm_backward.default, 1),
