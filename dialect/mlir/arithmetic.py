@@ -8,7 +8,6 @@ from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import (
     IRDLOperation,
     VarConstraint,
-    irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -21,6 +20,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 
 from .upstream import declared, extended
+from .words import irdl_op_definition
 
 
 @irdl_op_definition

@@ -27,7 +27,7 @@ from xdsl.dialects.linalg.abstract_ops import ConvOperation, LinalgStructuredOpe
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.ir import Attribute, Dialect, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
-from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def, region_def, var_operand_def, var_result_def
+from xdsl.irdl import opt_prop_def, prop_def, region_def, var_operand_def, var_result_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -48,7 +48,7 @@ from .generic import (
 from .packs import PackOp, UnPackOp
 from .pointwise import KIND, NAMED, ElementwiseOp, MapOp, ReduceOp
 from .upstream import extended
-from .words import defined
+from .words import defined, irdl_op_definition
 
 OperandElement: TypeAlias = AnyFloat | IntegerType
 OperandMatrix: TypeAlias = MemRefType[OperandElement] | TensorType[OperandElement]

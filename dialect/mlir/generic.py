@@ -29,7 +29,6 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_op_definition,
     operand_def,
     opt_prop_def,
     opt_result_def,
@@ -43,7 +42,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from .words import words
+from .words import irdl_op_definition, words
 
 # Attributes of `linalg` that xDSL does not have.
 

@@ -38,7 +38,6 @@ from xdsl.irdl import (
     attr_def,
     base,
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     opt_attr_def,
     opt_operand_def,
@@ -67,7 +66,7 @@ from xdsl.utils.exceptions import VerifyException
 from . import launch
 from .launch import ATTRIBUTIONS, AsyncDependencies, LaunchOp, TerminatorOp, parse_memory, print_memory, print_typed
 from .upstream import declared, extended
-from .words import BareWordAttr, WordText, words
+from .words import BareWordAttr, WordText, irdl_op_definition, words
 
 SHUFFLE = words("gpu.shuffle_mode", "xor up down idx", BareWordAttr)
 """How `gpu.shuffle` chooses the source lane: by exclusive or of the lane number, by an offset, or by index."""

@@ -30,7 +30,6 @@ from xdsl.irdl import (
     AttrSizedOperandSegments,
     AttrSizedResultSegments,
     IRDLOperation,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -56,7 +55,7 @@ from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from .upstream import BodyText, declared
-from .words import carried
+from .words import carried, irdl_op_definition
 
 
 @irdl_custom_directive

@@ -16,7 +16,6 @@ from xdsl.irdl import (
     IRDLOperation,
     VarConstraint,
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     result_def,
     traits_def,
@@ -28,7 +27,7 @@ from xdsl.traits import Pure
 from xdsl.utils.hints import isa
 
 from .upstream import extended
-from .words import defined
+from .words import defined, irdl_op_definition
 
 
 @irdl_attr_definition

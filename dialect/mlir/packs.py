@@ -16,7 +16,6 @@ from xdsl.irdl import (
     BaseAttr,
     IRDLOperation,
     VarConstraint,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -28,6 +27,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from .upstream import SEGMENTS
+from .words import irdl_op_definition
 
 Tensor = TensorType[Attribute]
 

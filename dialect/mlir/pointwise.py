@@ -32,7 +32,6 @@ from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     base,
-    irdl_op_definition,
     operand_def,
     prop_def,
     region_def,
@@ -45,7 +44,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from .generic import ARITHMETIC, check_yield, converted, parse_operands, parse_results, print_operands
-from .words import defined, words
+from .words import defined, irdl_op_definition, words
 
 KIND = words(
     "linalg.elementwise_kind",

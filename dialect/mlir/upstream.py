@@ -41,7 +41,6 @@ from xdsl.irdl import (
     IRDLOperation,
     ParsePropInAttrDict,
     base,
-    irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -64,7 +63,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 from xdsl.utils.type import get_element_type_or_self
 
-from .words import WordText, defined
+from .words import WordText, defined, irdl_op_definition
 
 Declared = TypeVar("Declared", bound=IRDLOperation)
 

@@ -9,11 +9,12 @@ from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, TensorType
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.ir import Attribute, Dialect
-from xdsl.irdl import IRDLOperation, irdl_op_definition
+from xdsl.irdl import IRDLOperation
 from xdsl.utils.hints import isa
 
 from .affine import map_along
 from .generic import GenericOp, parse_operands, parse_results
+from .words import irdl_op_definition
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser

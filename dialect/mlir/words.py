@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, TypeVar, cast
 
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, i64
 from xdsl.ir import Attribute, ParametrizedAttribute, SpacedOpaqueSyntaxAttribute
-from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition
+from xdsl.irdl import IRDLOperation, OpDef, get_accessors_from_op_def, irdl_attr_definition
 from xdsl.irdl.declarative_assembly_format import (
     AttributeVariable,
     CustomDirective,
+    FormatProgram,
     ParsingState,
     PrintingState,
     irdl_custom_directive,
@@ -20,6 +22,37 @@ from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 
 DefinedT = TypeVar("DefinedT", bound=IRDLOperation | Attribute | CustomDirective)
+OpT = TypeVar("OpT", bound=IRDLOperation)
+
+
+def irdl_op_definition(kind: type[OpT]) -> type[OpT]:
+    """xDSL's decorator of an operation, but for its assembly format, which is parsed when the first operation is read
+    or printed: that takes as long as all else, and a compilation reads and prints few of the operations that it makes.
+    """
+    definition = OpDef.from_pyrdl(kind)
+    text, definition.assembly_format = definition.assembly_format, None
+    for name, member in get_accessors_from_op_def(definition, getattr(kind, "verify_", None)).items():
+        setattr(kind, name, member)
+    if text is not None:
+        definition.assembly_format = text
+        kind.parse, kind.print = _by_format(text, definition)
+    return kind
+
+
+def _by_format(text: str, definition: OpDef) -> tuple[Any, Callable[[IRDLOperation, Printer], None]]:
+    """The parser and the printer of an assembly format."""
+
+    @cache
+    def program() -> FormatProgram:
+        return FormatProgram.from_str(text, definition)
+
+    def read(kind: type[OpT], parser: Parser) -> OpT:
+        return program().parse(parser, kind)
+
+    def write(op: IRDLOperation, printer: Printer) -> None:
+        program().print(printer, op)
+
+    return classmethod(read), write
 
 
 def defined(

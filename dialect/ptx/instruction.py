@@ -10,13 +10,14 @@ from typing import NamedTuple, cast
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_prop_def, prop_def, var_operand_def
+from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def, var_operand_def
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.mlir_lexer import PunctuationSpelling
 
 from ..isa.row import PREDICATE, SPECIAL_REGISTERS, TENSOR, VARYING, Row, Target, Version
+from ..mlir.words import irdl_op_definition
 from .instructions import find
 from .text.operands import OperandError, OperandReader
 from .text.syntax import Operand, Register, members, root_of

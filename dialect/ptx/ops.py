@@ -7,13 +7,14 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, SymbolNameConstraint, UnitAttr, i64
 from xdsl.ir import Block, Dialect, Operation, Region
-from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_prop_def, prop_def, region_def, traits_def
+from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def, region_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.upstream import BodyText
+from ..mlir.words import irdl_op_definition
 from .instruction import InstOp
 from .types import RegisterType, RegOp, VariableAttr, VarOp, parse_variable, print_attributes
 

@@ -16,7 +16,6 @@ from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, TypeAttri
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
-    irdl_op_definition,
     opt_prop_def,
     prop_def,
     traits_def,
@@ -27,6 +26,7 @@ from xdsl.printer import Printer
 from xdsl.traits import SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from ..mlir.words import irdl_op_definition
 from .text.operands import IDENTIFIER
 from .text.syntax import WARP_SIZE, Cursor, PtxSyntaxError, RegDecl, Variable, integer
 

@@ -20,7 +20,6 @@ from xdsl.irdl import (
     IRDLOperation,
     RangeOf,
     VarConstraint,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -39,7 +38,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from ..mlir.upstream import extended
-from ..mlir.words import defined
+from ..mlir.words import defined, irdl_op_definition
 
 Handle = transform.TransformOpHandleType
 

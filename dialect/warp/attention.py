@@ -25,7 +25,6 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
-    irdl_op_definition,
     operand_def,
     opt_attr_def,
     opt_operand_def,
@@ -38,6 +37,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.affine import loops_of
+from ..mlir.words import irdl_op_definition
 from .attributes import memory_of
 from .elements import LoopSizes, PointwiseOp, PointwiseType, loops_around, pointwise_of, verify_along
 from .op_shapes import SEGMENTS, FieldValue, WarpOp

@@ -20,7 +20,6 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -33,6 +32,7 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ..mlir.words import irdl_op_definition
 from .attributes import SHARED_SPACE, TENSOR_SPACE, Memory, element_row, memory_of, memory_space
 from .op_shapes import SEGMENTS, WHOLE_TILE, BareWord, CountedType, TilePart, WarpOp, bounds, same_words, verify_indices
 from .views import BlocksAttr

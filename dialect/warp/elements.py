@@ -25,7 +25,6 @@ from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -49,6 +48,7 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.affine import loops_of
+from ..mlir.words import irdl_op_definition
 from .attributes import FragmentType, memory_of
 from .op_shapes import WarpOp, is_pure
 

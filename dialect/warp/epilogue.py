@@ -10,7 +10,6 @@ from xdsl.ir import Attribute, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     base,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -24,6 +23,7 @@ from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect, 
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.affine import loops_of
+from ..mlir.words import irdl_op_definition
 from .attributes import FragmentType, fragment_of, in_place_of, memory_of
 from .elements import ElementRegion, LoopSizes, M, N, PointwiseOp, PointwiseType, pointwise_of, verify_elements
 from .fragments import alike, is_column_of

@@ -16,7 +16,6 @@ from xdsl.ir import Operation, SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttrib
 from xdsl.irdl import (
     base,
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -30,6 +29,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ..layouts.layout import LANES, Bit, Layout, column, permuted, row
+from ..mlir.words import irdl_op_definition
 from .attributes import (
     BYTE,
     SHARED_SPACE,

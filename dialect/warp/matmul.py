@@ -22,7 +22,6 @@ from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     IRDLOperation,
     base,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -45,6 +44,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.form import ELEMENT_TYPES, KIND_F8F6F4
 from ..isa.mma import Variant
 from ..mlir.affine import loops_of
+from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, in_place_of, memory_of
 from .elements import DEFAULT_MAPS, OPERAND_LOOPS, K, LoopSizes, M, N, loops_beside, shape_of, verify_map
 from .epilogue import WithEpilogue

@@ -18,7 +18,6 @@ from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import (
     base,
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -35,6 +34,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.form import SCALES_OF_WORD
 from ..layouts.layout import column
 from ..mlir.affine import strides_of
+from ..mlir.words import irdl_op_definition
 from .attributes import (
     BYTE,
     SHARED_SPACE,

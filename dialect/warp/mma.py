@@ -9,7 +9,6 @@ from typing import ClassVar, NamedTuple
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, StringAttr, UnitAttr, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -27,6 +26,7 @@ from ..isa import mma
 from ..isa.form import ProductForm, Shape
 from ..isa.mma import Mma
 from ..layouts.layout import Labels, Layout, disagreement, labels, origins
+from ..mlir.words import irdl_op_definition
 from .attributes import SCALES, FragmentType, fragment_of, type_of_element
 from .op_shapes import SEGMENTS, WORDS, WarpOp, parse_words, verify_target, word_of, word_properties
 

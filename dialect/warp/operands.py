@@ -13,7 +13,6 @@ from xdsl.irdl import (
     VarConstraint,
     base,
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -27,6 +26,7 @@ from ..isa.form import ELEMENT_TYPES, ElementType
 from ..isa.mma import Variant, blocks, granularities
 from ..layouts.layout import LANES
 from ..mlir.affine import loops_of
+from ..mlir.words import irdl_op_definition
 from .attributes import SCALES, Memory, element_row, memory_of
 from .elements import OPERAND_LOOPS, K, LoopSizes, M, PointwiseOp, loops_around
 from .op_shapes import WarpOp

@@ -5,7 +5,6 @@ from __future__ import annotations
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, i32, i64
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.irdl import (
-    irdl_op_definition,
     prop_def,
     region_def,
     traits_def,
@@ -15,6 +14,7 @@ from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.affine import FIXED, loops_of
+from ..mlir.words import irdl_op_definition
 from .attributes import element_row
 from .elements import LoopSizes, element_type, shape_of, verify_along, verify_elements
 from .op_shapes import SEGMENTS, WarpOp

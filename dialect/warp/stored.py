@@ -8,7 +8,6 @@ from typing import ClassVar, NamedTuple
 from xdsl.dialects.builtin import AnyFloat, IntegerAttr, MemRefType, NoneAttr, StringAttr, UnitAttr, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -19,6 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.form import ELEMENT_TYPES, ElementType
 from ..isa.mma import Variant
 from ..layouts.layout import Layout
+from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, element_row, memory_of
 from .op_shapes import SEGMENTS, BareWord, TypeOfOptional
 from .operands import MEMORY, OperandForm

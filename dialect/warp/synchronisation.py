@@ -8,7 +8,6 @@ from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StringAttr
 from xdsl.ir import Operation
 from xdsl.irdl import (
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -20,6 +19,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import LANES
+from ..mlir.words import irdl_op_definition
 from .attributes import SHARED_SPACE, enclosing, memory_of, memory_space, target_of
 from .op_shapes import BareWord, CountedType, WarpOp
 

@@ -22,7 +22,6 @@ from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     base,
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -39,6 +38,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.form import ElementType
 from ..isa.tensor_map import ELEMENTS, EXPANDED_UNIT, MOST_RANK, Element, PixelBox, TensorMapError, TensorMapFields
 from ..isa.wgmma import UNIT
+from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, Memory, element_row, memory_of
 from .cta import RingType
 from .op_shapes import SEGMENTS, WarpOp, same_words

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i1
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -21,6 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import SCALES_OF_WORD
 from ..layouts.layout import LANES
+from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, TENSOR_SPACE, Memory, element_row, memory_of, memory_space
 from .op_shapes import SEGMENTS, WarpOp, verify_target
 from .operands import scale_type

@@ -17,7 +17,6 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     VarConstraint,
     base,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -29,6 +28,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import ELEMENT_TYPES
+from ..mlir.words import irdl_op_definition
 from .attributes import (
     BYTE,
     SHARED_SPACE,

@@ -23,7 +23,6 @@ from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -46,6 +45,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import Layout
 from ..mlir.affine import passed, steps_of, strides_of, windows
+from ..mlir.words import irdl_op_definition
 from .attributes import Memory, memory_of, parse_layout
 from .op_shapes import SEGMENTS, WarpOp
 

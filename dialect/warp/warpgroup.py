@@ -19,7 +19,6 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import (
     BaseAttr,
     VarConstraint,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -33,6 +32,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.form import ELEMENT_TYPES, IN_BYTES, ElementType, having
 from ..isa.wgmma import SWIZZLES, UNIT, DescriptorError, M, MatrixDescriptor, Wgmma, doubled, of_kinds, rows
 from ..layouts.layout import Layout, permuted
+from ..mlir.words import irdl_op_definition
 from .attributes import (
     SHARED_SPACE,
     FragmentType,
