@@ -360,7 +360,7 @@ def known_universe() -> Universe:
 
 FURTHER = {
     "linalg": ("dialect.mlir.convolution", "CONVOLUTIONS", ""),
-    "gpu": ("dialect.mlir.gpu_carried", "CARRIED", "ATTRIBUTES"),
+    "gpu": ("dialect.mlir.gpu_carried", "OPERATIONS", "ATTRIBUTES"),
 }
 """Operations and attributes of a dialect that are loaded when one is met that the dialect has not."""
 

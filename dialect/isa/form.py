@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import ClassVar, NamedTuple, TypeVar, cast
 
 from ..layouts.layout import Bit, Layout, accumulator, multiplicand
@@ -195,18 +197,18 @@ FormRow = TypeVar("FormRow", bound=Form)
 
 def having(rows: Callable[[], tuple[FormRow, ...]], **fields: object) -> tuple[FormRow, ...]:
     """The rows of a table whose fields, or properties, have these values, in the order of the table."""
-    rows_ = _by_fields(rows, tuple(fields)).get(tuple(fields.values()), ())
+    values = tuple(fields.values())
+    rows_ = _by_fields(rows, tuple(fields)).get(values if len(values) > 1 else values[0], ())
     return cast("tuple[FormRow, ...]", rows_)
 
 
 @cache
 def _by_fields(rows: Callable[[], tuple[Form, ...]], names: tuple[str, ...]) -> Mapping[object, tuple[Form, ...]]:
-    """The rows of a table by the values of some fields."""
-    table: dict[object, tuple[Form, ...]] = {}
+    """The rows of a table by the value of a field, or the values of some."""
+    table, key_of = defaultdict[object, list[Form]](list), attrgetter(*names)
     for row in rows():
-        key = tuple(getattr(row, name) for name in names)
-        table[key] = (*table.get(key, ()), row)
-    return table
+        table[key_of(row)].append(row)
+    return {key: tuple(alike) for key, alike in table.items()}
 
 
 # Block scaling: the scales of A and B, who holds them, and which selectors are legal.

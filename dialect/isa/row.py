@@ -366,7 +366,7 @@ class Row(Availability):
     @cached_property
     def root(self) -> str:
         """The opcode up to its first qualifier."""
-        return re.split(r"[.{]", self.spelling, maxsplit=1)[0]
+        return self.spelling.partition(".")[0].partition("{")[0]
 
     @property
     def reference(self) -> str:

@@ -288,13 +288,13 @@ def _dense() -> Iterator[Wgmma]:
 
 def _sparse(dense: Iterable[Wgmma]) -> Iterator[Wgmma]:
     """9.7.15.6, each of twice the depth of a dense one."""
+    four, two = (Layout(alone.lane, alone.element, _OF_WARP) for alone in (FOUR_LANES, TWO_LANES_BY_CHUNK))
     for one in dense:
         if one.a.bits > 1:
-            granularity = ONE_OF_TWO if one.a.name == "tf32" else TWO_OF_FOUR
-            alone = FOUR_LANES if one.a.bits == 8 else TWO_LANES_BY_CHUNK
             yield replace(
                 one, shape=one.shape._replace(k=2 * one.shape.k), ptx=max(one.ptx, (8, 2)), section="9.7.15.6",
-                granularity=granularity, metadata=Layout(alone.lane, alone.element, _OF_WARP),
+                granularity=ONE_OF_TWO if one.a.name == "tf32" else TWO_OF_FOUR,
+                metadata=four if one.a.bits == 8 else two,
             )  # fmt: skip
 
 

@@ -1,20 +1,39 @@
-"""Operations of `gpu` that are read and printed, and that nothing here lowers: sparse matrices, and parts of kernels.
+"""Operations of `gpu` that few modules have, loaded when the first of them is met: what a host does with memory of a
+device, compiled kernels, sparse matrices, and what `gpu_warp` has. Each of the host's may be `async` and wait for
+tokens, as `%m, %t = gpu.alloc async [%0] (%n) : memref<?xf32>`.
 
 Source: MLIR 22, `mlir/include/mlir/Dialect/GPU/IR/GPUOps.td`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from xdsl.dialects.builtin import I32, I64, IndexType, IntegerAttr, MemRefType, i1, i32
+from xdsl.dialects.builtin import (
+    I32,
+    I64,
+    ArrayAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    SymbolNameConstraint,
+    UnitAttr,
+    i1,
+    i32,
+)
+from xdsl.dialects.gpu import AsyncTokenType
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import (
     AnyAttr,
+    AttrSizedOperandSegments,
+    AttrSizedResultSegments,
     IRDLOperation,
     VarConstraint,
     operand_def,
     opt_operand_def,
+    opt_prop_def,
+    opt_result_def,
     prop_def,
     region_def,
     result_def,
@@ -22,12 +41,13 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.traits import Pure
+from xdsl.traits import IsTerminator, Pure
 
-from .gpu import MmaMatrixType
-from .launch import row, typed
+from . import gpu_warp
+from .gpu_warp import MmaMatrixType
+from .launch import AsyncDependencies
 from .upstream import declared
-from .words import BareWordAttr, defined, words
+from .words import BareWordAttr, carried, defined, words
 
 
 class _Handle(ParametrizedAttribute, TypeAttribute):
@@ -51,7 +71,9 @@ _KINDS: Mapping[str, object] = {
     **{name: operand_def(kind()) for kind, names in _HANDLES.items() for name in names.split()},
     **{name: operand_def(IndexType()) for name in _SIZES.split()},
     **{name: prop_def(TRANSPOSE, default_value=TRANSPOSE.of("NON_TRANSPOSE")) for name in ("modeA", "modeB")},
-    "dims": var_operand_def(IndexType),
+    **{name: var_operand_def(IndexType) for name in ("dims", "dynamicSizes", "symbolOperands")},
+    "value": operand_def(),
+    "hostShared": opt_prop_def(UnitAttr),
     "buffers": var_operand_def(MemRefType),
     "computeType": prop_def(Attribute),
     "kind": prop_def(STEP),
@@ -61,13 +83,29 @@ _KINDS: Mapping[str, object] = {
 
 
 def _row(name: str, text: str, summary: str, **results: object) -> type[IRDLOperation]:
-    return row(name, text, summary, _KINDS, **results)
+    """An operation by its text behind its tokens; operands stand in the order of the text, but for `desc`."""
+    names = sorted(set(re.findall(r"\$(\w+)", text)) - results.keys(), key=lambda n: (n != "desc", text.index(f"${n}")))
+    fields = {each: _KINDS.get(each) or operand_def(MemRefType) for each in names}
+    options = [AttrSizedOperandSegments(as_property=True)] if {"dims", "buffers", "dynamicSizes"} & set(names) else []
+    options += [AttrSizedResultSegments(as_property=True)] if "bufferSzs" in results else []
+    return declared(
+        IRDLOperation, f"gpu.{name}",
+        f"custom<AsyncDependencies>(type($asyncToken), $asyncDependencies) {text}", summary,
+        asyncDependencies=var_operand_def(AsyncTokenType), **fields, **results,
+        asyncToken=opt_result_def(AsyncTokenType), irdl_options=tuple(options),
+        custom_directives=(AsyncDependencies,),
+    )  # fmt: skip
+
+
+def _typed(*names: str) -> str:
+    """The assembly format of operands followed by their types."""
+    return f"{' `,` '.join(f'${n}' for n in names)} attr-dict `:` {' `,` '.join(f'type(${n})' for n in names)}"
 
 
 def _matrix(name: str, sizes: str, memory: str) -> type[IRDLOperation]:
     """An operation that creates a sparse matrix from sizes and memory."""
     operands = " `,` ".join(f"${n}" for n in sizes.split())
-    return _row(name, f"{operands} `,` {typed(*memory.split())}", "A sparse matrix.", spmat=result_def(MATRIX()))
+    return _row(name, f"{operands} `,` {_typed(*memory.split())}", "A sparse matrix.", spmat=result_def(MATRIX()))
 
 
 _MODES = "{} (` ` `{{` $modeA^ `}}`)? `,` {} (` ` `{{` $modeB^ `}}`)? `,` {}"
@@ -77,12 +115,63 @@ _SPGEMM = f"{_MODES.format('$spmatA', '$spmatB', '$spmatC')} `,` $desc"
 _BUFFER, _INTO = "`,` $buffer attr-dict `:` type($buffer)", "`into` $computeType"
 _SIZE = {"bufferSz": result_def(IndexType())}
 
+HOST = (
+    _row("wait", "attr-dict", "Waits for tokens, on the host or as a token."),
+    _row(
+        "alloc",
+        "(` ` `host_shared` $hostShared^)? ` ` `(` $dynamicSizes `)` (`` `[` $symbolOperands^ `]`)? attr-dict"
+        " `:` type($result)",
+        "Memory of the device.", result=result_def(MemRefType),
+    ),
+    _row("dealloc", _typed("buffer"), "Frees memory of the device."),
+    _row("memcpy", _typed("dst", "src"), "Copies memory."),
+    _row("memset", _typed("dst", "value"), "Sets all elements of memory."),
+    declared(IRDLOperation, "gpu.set_default_device", "attr-dict $devIndex", "The device of what follows.",
+             devIndex=operand_def(i32)),
+    *(
+        declared(IRDLOperation, f"gpu.host_{name}", _typed("value"), summary, value=operand_def())
+        for name, summary in (("register", "Lets the device access memory of the host."), ("unregister", "Ends that."))
+    ),
+    declared(
+        IRDLOperation, "gpu.yield", "attr-dict ($values^ `:` type($values))?", "The end of a body.",
+        values=var_operand_def(), traits=traits_def(IsTerminator()),
+    ),
+)  # fmt: skip
+
+
+# Compiled kernels, and what loops are mapped to.
+
+TEXTS = tuple(
+    carried(f"gpu.{name}") for name in (
+        "object", "select_object", "kernel_table", "kernel_metadata", "block", "warpgroup", "warp", "thread", "lane",
+        "memory_space", "mask",
+    )
+)  # fmt: skip
+
+BinaryOp = declared(
+    IRDLOperation, "gpu.binary", "$sym_name (` ` `<` $offloadingHandler^ `>`)? attr-dict $objects",
+    "What kernels have been compiled to.", sym_name=prop_def(SymbolNameConstraint()),
+    offloadingHandler=opt_prop_def(), objects=prop_def(ArrayAttr),
+)  # fmt: skip
+
+
+def assembly(target: Attribute, ptx: str) -> Attribute:
+    """PTX as the object of a `gpu.binary`: `#gpu.object<#nvvm.target<chip = "sm_80">, assembly = "...">`."""
+    escaped = re.sub(r"[^ !#-\[\]-~]", lambda part: f"\\{ord(part[0]):02X}", ptx)
+    return TEXTS[0].of(f'<{target}, assembly = "{escaped}">')
+
+
+# Sparse matrices and parts of kernels, which nothing here lowers.
+
 _SAME = VarConstraint("SAME", AnyAttr())
 _AT = {"indices": var_operand_def(IndexType())}
 
 BROADCAST = words("gpu.broadcast", "first_active_lane specific_lane", BareWordAttr)
 
-CARRIED: tuple[type[Operation], ...] = (
+OPERATIONS: tuple[type[Operation], ...] = (
+    *gpu_warp.OPERATIONS,
+    *HOST,
+    BinaryOp,
     _row("create_dn_tensor", "$memref `,` $dims attr-dict `:` type($dims) `into` type($memref)", "A dense tensor.",
          dnTensor=result_def(DENSE())),
     _row("destroy_dn_tensor", "$dnTensor attr-dict", "Frees a dense tensor."),
@@ -111,7 +200,7 @@ CARRIED: tuple[type[Operation], ...] = (
     _row("spgemm_copy", f"{_SPGEMM} attr-dict `:` $computeType", "Takes such a product."),
     _row("spmat_get_size", "$spmat attr-dict", "The sizes of a sparse matrix.",
          **{name: result_def(IndexType()) for name in ("rows", "cols", "nnz")}),
-    _row("set_csr_pointers", f"$spmat `,` {typed('positions', 'coordinates', 'values')}", "Gives it memory."),
+    _row("set_csr_pointers", f"$spmat `,` {_typed('positions', 'coordinates', 'values')}", "Gives it memory."),
     declared(
         IRDLOperation, "gpu.rotate", "$value `,` $offset `,` $width attr-dict `:` type($value)",
         "Each lane takes the number of the lane `offset` further, of `width` lanes.", value=operand_def(_SAME),
@@ -144,4 +233,6 @@ CARRIED: tuple[type[Operation], ...] = (
     ),
 )  # fmt: skip
 
-ATTRIBUTES: tuple[type[Attribute], ...] = (MATRIX, DENSE, PRODUCT, TRANSPOSE, PRUNE, STEP, BROADCAST)
+ATTRIBUTES: tuple[type[Attribute], ...] = (
+    *gpu_warp.ATTRIBUTES, *TEXTS, MATRIX, DENSE, PRODUCT, TRANSPOSE, PRUNE, STEP, BROADCAST,
+)  # fmt: skip

@@ -1,15 +1,11 @@
-"""Modules of kernels in `gpu`, what they become, and `gpu.launch`: a kernel whose body stands where it is launched.
-
-Besides, what a host does with memory of a device: each may be `async` and wait for tokens, as
-`%m, %t = gpu.alloc async [%0] (%n) : memref<?xf32>`.
+"""Modules of kernels in `gpu`, and `gpu.launch`: a kernel whose body stands where it is launched.
 
 Source: MLIR 22, `mlir/include/mlir/Dialect/GPU/IR/{GPUOps,CompilationAttrs,GPUDeviceMappingAttr}.td`.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from xdsl.dialects import gpu
 from xdsl.dialects.builtin import (
@@ -20,15 +16,12 @@ from xdsl.dialects.builtin import (
     MemRefType,
     SymbolNameConstraint,
     SymbolRefAttr,
-    UnitAttr,
     i32,
     i64,
 )
 from xdsl.dialects.gpu import AsyncTokenType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
-    AttrSizedResultSegments,
     IRDLOperation,
     operand_def,
     opt_operand_def,
@@ -36,8 +29,6 @@ from xdsl.irdl import (
     opt_result_def,
     prop_def,
     region_def,
-    result_def,
-    traits_def,
     var_operand_def,
 )
 from xdsl.irdl.declarative_assembly_format import (
@@ -51,11 +42,10 @@ from xdsl.irdl.declarative_assembly_format import (
 )
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
-from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from .upstream import BodyText, declared
-from .words import carried, irdl_op_definition
+from .words import irdl_op_definition
 
 
 @irdl_custom_directive
@@ -91,30 +81,6 @@ class ModuleOp(gpu.ModuleOp):
 
     verify_ = Operation.verify_
     """The definition alone is verified, for the inherited verifier does not know targets."""
-
-
-ATTRIBUTES = tuple(
-    carried(f"gpu.{name}") for name in (
-        "object", "select_object", "kernel_table", "kernel_metadata", "block", "warpgroup", "warp", "thread", "lane",
-        "memory_space", "mask",
-    )
-)  # fmt: skip
-"""Compiled kernels, and what loops are mapped to."""
-
-BinaryOp = declared(
-    IRDLOperation, "gpu.binary", "$sym_name (` ` `<` $offloadingHandler^ `>`)? attr-dict $objects",
-    "What kernels have been compiled to.", sym_name=prop_def(SymbolNameConstraint()),
-    offloadingHandler=opt_prop_def(), objects=prop_def(ArrayAttr),
-)  # fmt: skip
-
-
-def assembly(target: Attribute, ptx: str) -> Attribute:
-    """PTX as the object of a `gpu.binary`: `#gpu.object<#nvvm.target<chip = "sm_80">, assembly = "...">`."""
-    escaped = re.sub(r"[^ !#-\[\]-~]", lambda part: f"\\{ord(part[0]):02X}", ptx)
-    return ATTRIBUTES[0].of(f'<{target}, assembly = "{escaped}">')
-
-
-MODULES = (ModuleOp, BinaryOp)
 
 
 # Launches.
@@ -331,60 +297,3 @@ def _print_tokens(printer: Printer, is_async: bool, waits: Sequence[SSAValue]) -
         printer.print_string(" ")
         with printer.in_square_brackets():
             printer.print_list(waits, printer.print_ssa_value)
-
-
-class _AsyncOp(IRDLOperation):
-    """An operation that may wait for tokens and may create one."""
-
-    custom_directives = (AsyncDependencies,)
-
-
-def row(name: str, text: str, summary: str, kinds: Mapping[str, object], **results: object) -> type[IRDLOperation]:
-    """An operation by its text behind its tokens; operands stand in the order of the text, but for `desc`."""
-    names = sorted(set(re.findall(r"\$(\w+)", text)) - results.keys(), key=lambda n: (n != "desc", text.index(f"${n}")))
-    fields = {each: kinds.get(each) or operand_def(MemRefType) for each in names}
-    options = [AttrSizedOperandSegments(as_property=True)] if {"dims", "buffers", "dynamicSizes"} & set(names) else []
-    options += [AttrSizedResultSegments(as_property=True)] if "bufferSzs" in results else []
-    return declared(
-        _AsyncOp, f"gpu.{name}", f"custom<AsyncDependencies>(type($asyncToken), $asyncDependencies) {text}", summary,
-        asyncDependencies=var_operand_def(AsyncTokenType), **fields, **results,
-        asyncToken=opt_result_def(AsyncTokenType), irdl_options=tuple(options),
-    )  # fmt: skip
-
-
-def typed(*names: str) -> str:
-    """The assembly format of operands followed by their types."""
-    return f"{' `,` '.join(f'${n}' for n in names)} attr-dict `:` {' `,` '.join(f'type(${n})' for n in names)}"
-
-
-_KINDS: Mapping[str, object] = {
-    "value": operand_def(),
-    "dynamicSizes": var_operand_def(IndexType()),
-    "symbolOperands": var_operand_def(IndexType()),
-    "hostShared": opt_prop_def(UnitAttr),
-}
-"""What a name in a text is; others are operands that are memory."""
-
-
-HOST = (
-    row("wait", "attr-dict", "Waits for tokens, on the host or as a token.", _KINDS),
-    row(
-        "alloc",
-        "(` ` `host_shared` $hostShared^)? ` ` `(` $dynamicSizes `)` (`` `[` $symbolOperands^ `]`)? attr-dict"
-        " `:` type($result)",
-        "Memory of the device.", _KINDS, result=result_def(MemRefType),
-    ),
-    row("dealloc", typed("buffer"), "Frees memory of the device.", _KINDS),
-    row("memcpy", typed("dst", "src"), "Copies memory.", _KINDS),
-    row("memset", typed("dst", "value"), "Sets all elements of memory.", _KINDS),
-    declared(IRDLOperation, "gpu.set_default_device", "attr-dict $devIndex", "The device of what follows.",
-             devIndex=operand_def(i32)),
-    *(
-        declared(IRDLOperation, f"gpu.host_{name}", typed("value"), summary, value=operand_def())
-        for name, summary in (("register", "Lets the device access memory of the host."), ("unregister", "Ends that."))
-    ),
-    declared(
-        IRDLOperation, "gpu.yield", "attr-dict ($values^ `:` type($values))?", "The end of a body.",
-        values=var_operand_def(), traits=traits_def(IsTerminator()),
-    ),
-)  # fmt: skip

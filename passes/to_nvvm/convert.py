@@ -35,7 +35,7 @@ from xdsl.printer import Printer
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.target import Target
 
-from ...dialect.mlir.launch import HOST, BinaryOp, assembly
+from ...dialect.mlir.gpu_carried import HOST, BinaryOp, assembly
 from ...dialect.mlir.launch import ModuleOp as GpuModuleOp
 from ...dialect.mlir.llvm import DIRECTIVES
 from ...dialect.mlir.nvvm_types import TARGET

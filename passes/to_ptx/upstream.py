@@ -13,8 +13,8 @@ from ...dialect.isa import wmma
 from ...dialect.isa.form import ELEMENT_TYPES, ElementType, Shape
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.arithmetic import INDEX
-from ...dialect.mlir.gpu import (
-    GPU,
+from ...dialect.mlir.gpu_carried import HOST
+from ...dialect.mlir.gpu_warp import (
     AllReduceOp,
     MmaMatrixType,
     PrintfOp,
@@ -147,7 +147,7 @@ def _combined(lowering: KernelLowering, op: Any, one: HeldElement, other: HeldEl
     return number_of(lowering, block.last_op.operands[0])
 
 
-lowers(next(op for op in GPU.operations if op.name == "gpu.yield"))(lambda lowering, op: None)
+lowers(next(op for op in HOST if op.name == "gpu.yield"))(lambda lowering, op: None)
 
 
 # Products by `wmma`, whose fragments are opaque.

@@ -7,7 +7,6 @@ from xdsl.irdl import IRDLOperation
 from xdsl.irdl.declarative_assembly_format import FormatProgram
 
 from warploom.dialect.index import DIALECTS
-from warploom.passes.universe import make_context
 
 
 @pytest.mark.parametrize("name", DIALECTS)
