@@ -17,6 +17,7 @@ from ..dialect.warp.attributes import BYTE, SHARED_SPACE, TENSOR_SPACE, element_
 from ..dialect.warp.cta import MakeRingOp
 from ..dialect.warp.synchronisation import BARRIER_BYTES, MakeBarriersOp
 from .diagnostics import fail
+from .patterns import walked
 
 ADDRESS_BYTES = 4
 """Bytes of an address in tensor memory. PTX ISA 9.7.16.7.1."""
@@ -37,7 +38,7 @@ def allocate(kernel: gpu.FuncOp) -> int:
     Existing offsets are kept: tiles that are not used at the same time may share memory.
     """
     end = 0
-    for op in kernel.walk():
+    for op in walked(kernel):
         if (wanted := needed(op)) is None:
             continue
         size, alignment = wanted
@@ -48,9 +49,15 @@ def allocate(kernel: gpu.FuncOp) -> int:
     return end
 
 
+ALLOCATING = frozenset(kind.name for kind in (MakeRingOp, MakeBarriersOp, memref.AllocOp))
+"""The names of operations that may allocate shared memory."""
+
+
 def needed(op: Operation) -> tuple[int, int] | None:
     """The size and the alignment in bytes of the shared memory that an operation allocates; None for other
     operations."""
+    if op.name not in ALLOCATING:
+        return None
     if isinstance(op, MakeRingOp) and op.writers is not None:
         return 2 * op.ring.type.count.data * BARRIER_BYTES, BARRIER_BYTES
     if isinstance(op, MakeBarriersOp):
@@ -69,11 +76,12 @@ def allocate_all(module: ModuleOp) -> None:
     """Allocates shared memory in every kernel. A launch that does not say how much it gives is given what the kernel
     needs."""
     taken: dict[SymbolRefAttr, int] = {}
-    for kernel in [op for op in module.walk() if isinstance(op, gpu.FuncOp)]:
+    ops = walked(module)
+    for kernel in [op for op in ops if isinstance(op, gpu.FuncOp)]:
         within = kernel.parent_op()
         if isinstance(within, gpu.ModuleOp):
             taken[SymbolRefAttr(within.sym_name.data, [kernel.sym_name.data])] = allocate(kernel)
-    for launch in [op for op in module.walk() if isinstance(op, gpu.LaunchFuncOp)]:
+    for launch in [op for op in ops if isinstance(op, gpu.LaunchFuncOp)]:
         if launch.dynamicSharedMemorySize is None and taken.get(launch.kernel):
             _give(launch, taken[launch.kernel])
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, StridedLayoutAttr
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass, PassPipeline
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import PassFailedException
@@ -83,7 +83,7 @@ def contents(module: ModuleOp) -> frozenset[str]:
     - `schedule.ctas`, and so on: a field of a schedule that is not the default.
     - `tensor_memory`: a target later than those that multiply by `wgmma`.
     """
-    names, types, schedules = set[str](), set[Attribute](), set[Attribute | None]()
+    names, types, schedules = set[str](), dict[int, Attribute](), dict[int, ScheduleAttr]()
     on = module.attributes.get(TargetAttr.name)
     if isinstance(on, TargetAttr) and on.data.sm > WARPGROUP_SM:
         names.add("tensor_memory")
@@ -91,15 +91,20 @@ def contents(module: ModuleOp) -> frozenset[str]:
         names.add("returned" if op.name == "func.return" and op.operands else op.name)
         if op.name == "warp.copy" and "blocks" in op.properties:
             names.add("copy.blocks")
-        types.update([result.type for result in op.results])
-        types.update([argument.type for region in op.regions for block in region.blocks for argument in block.args])
-        schedules.add(op.attributes.get(ScheduleAttr.name))
-    names |= {kind.name for kind in types}
+        values: list[SSAValue] = [*op.results]
+        for region in op.regions:
+            for block in region.blocks:
+                values += block.args
+        for value in values:
+            types[id(value.type)] = value.type  # by identity: the hash of a type is that of all its parts
+        if isinstance(schedule := op.attributes.get(ScheduleAttr.name), ScheduleAttr):
+            schedules[id(schedule)] = schedule
+    names |= {kind.name for kind in types.values()}
     if any(name.startswith("linalg.") and name not in _PLAIN for name in names):
         names.add("linalg.*")
-    if any(map(_is_dynamic, types)):
+    if any(map(_is_dynamic, types.values())):
         names.add("dynamic")
-    fields = (str(each.data).split(", ") for each in schedules if isinstance(each, ScheduleAttr))
+    fields = (str(each.data).split(", ") for each in schedules.values())
     return frozenset(names).union(f"schedule.{field.partition(' = ')[0]}" for each in fields for field in each)
 
 

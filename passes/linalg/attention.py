@@ -13,14 +13,14 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp, UnitAttr, bf16, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from ...dialect.mlir.affine import Nest, loops_of
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import PointwiseOp, element_type
 from ..diagnostics import chose, remark
-from ..patterns import FoldDimension, apply_patterns
+from ..patterns import FoldDimension, apply_patterns, op_type_rewrite_pattern
 from .element_expressions import (
     ROUNDED,
     ElementExpression,

@@ -14,7 +14,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, NamedOp
 from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineDimExpr, AffineExpr, AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
@@ -39,7 +39,7 @@ from ...dialect.warp.attributes import element_row, is_memory, memory_of, target
 from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import fail
-from ..patterns import constant_value
+from ..patterns import constant_value, op_type_rewrite_pattern
 from .operand import collapse, expand
 
 # Memory seen along the loops of an operation, a dimension for each.

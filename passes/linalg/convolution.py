@@ -19,7 +19,7 @@ from xdsl.dialects.linalg.ops import CopyOp
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
@@ -33,7 +33,7 @@ from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import chose, fail, remark
-from ..patterns import apply_patterns
+from ..patterns import apply_patterns, op_type_rewrite_pattern
 from .channels import Blocked, Widened
 from .contraction import multiplies_images
 from .image_windows import PANEL, Filter, NotFlatError, Padded, decline, lies_together, unshaped

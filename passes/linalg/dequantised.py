@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa import wgmma
@@ -36,7 +36,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import ScaledOp
 from ...dialect.warp.stored import NIBBLES, StoredIntegers
 from ..diagnostics import remark
-from ..patterns import constant_number, float_value, operations_between
+from ..patterns import constant_number, float_value, op_type_rewrite_pattern, operations_between
 from .elementwise import Elementwise, read_elementwise, touched
 from .operand import collapse, drop_unused, expand, groups_of, root, users_of
 from .raise_matmul import formed

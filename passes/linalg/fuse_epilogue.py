@@ -15,7 +15,7 @@ from xdsl.dialects.linalg.ops import CopyOp, FillOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
@@ -27,7 +27,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import OperandForm, drop_forms
 from ..diagnostics import chose, name_of, remark
-from ..patterns import all_operands, apply_patterns, constant_number
+from ..patterns import all_operands, apply_patterns, constant_number, op_type_rewrite_pattern
 from .element_expressions import NotFusedError, decline
 from .elementwise import Elementwise, check_unshared, may_share, read_elementwise, roots_of, touched
 from .operand import VIEWS, drop_unused, root, users_of

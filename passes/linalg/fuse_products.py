@@ -20,7 +20,7 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
@@ -37,7 +37,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import PairedOp, lie_alike
 from ..diagnostics import chose, remark
-from ..patterns import apply_patterns, constant_value, operations_between
+from ..patterns import apply_patterns, constant_value, op_type_rewrite_pattern, operations_between
 from .element_expressions import NotFusedError, decline
 from .elementwise import check_unshared, read_elementwise, touched
 from .fuse_epilogue import FUSE, FuseEpilogue, fuse, producers

@@ -23,7 +23,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import FIXED, Nest, is_projection, loops_of
@@ -32,7 +32,7 @@ from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.views import strides_of
 from ..diagnostics import chose, remark
-from ..patterns import FoldDimension, apply_patterns
+from ..patterns import FoldDimension, apply_patterns, op_type_rewrite_pattern
 from .element_expressions import (
     ROUNDED,
     ElementExpression,

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import AnyFloat, MemRefType, ModuleOp, NoneAttr, bf16
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa import wgmma
@@ -33,7 +33,7 @@ from ...dialect.warp.stored import (
     packed_lines,
 )
 from ..diagnostics import remark
-from ..patterns import apply_patterns
+from ..patterns import apply_patterns, op_type_rewrite_pattern
 from .dequantised import Dequantised, FuseBlockScales, MadeOperand, dequantised, inserted, sole_writer, with_scaled_sums
 from .operand import collapse, expand, expanded, root
 from .raise_matmul import formed, raise_products

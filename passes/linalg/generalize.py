@@ -34,7 +34,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, FillOp, ReduceOp, TransposeOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
@@ -43,7 +43,7 @@ from ...dialect.mlir.generic import SoftmaxOp, TensorOrMemory, converted
 from ...dialect.mlir.packs import PackOp, UnPackOp
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail
-from ..patterns import apply_patterns
+from ..patterns import apply_patterns, op_type_rewrite_pattern
 from .constants import COVERED, contents, is_splat, spread_number
 from .functions import EXPANDED, ExpandFunction
 from .operand import numbered, reassociation

@@ -18,11 +18,12 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, TransposeOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from ...dialect.mlir.affine import FIXED, Nest, generic, is_projection, loops_of, map_along
 from ...dialect.mlir.generic import EXTENSIONS, weighted
 from ...dialect.warp.elements import shape_of
+from ..patterns import op_type_rewrite_pattern
 from .operand import Groups, groups_of, numbered
 from .reshapes import FoldReshapes, Reshape, added_units, around, collapse, element_of, expand, with_units
 

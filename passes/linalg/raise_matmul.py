@@ -36,7 +36,7 @@ from xdsl.dialects.math import FmaOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
@@ -51,7 +51,7 @@ from ...dialect.warp.matmul import BY_ELEMENT, FASTMATH, MatmulOp
 from ...dialect.warp.operands import OperandForm, SparseOp
 from ...dialect.warp.stored import StoredIntegers, StoredOp
 from ..diagnostics import chose, fail, message_of, remark
-from ..patterns import IndexBuilder, apply_patterns
+from ..patterns import IndexBuilder, apply_patterns, op_type_rewrite_pattern
 from . import contraction
 from .contraction import SplitLoops
 from .elementwise import check_unshared

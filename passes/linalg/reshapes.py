@@ -13,7 +13,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import (
@@ -29,6 +29,7 @@ from ...dialect.mlir.affine import (
 )
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
+from ..patterns import op_type_rewrite_pattern
 from .contraction import adds_products
 from .operand import Groups, groups_of, reassociation
 

@@ -17,13 +17,13 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import Nest, NestAccess, generic, is_constant, is_plain, is_projection, loops_of, map_along
 from ...dialect.mlir.generic import EXTENSIONS, weighted
 from ...dialect.warp.elements import shape_of
-from ..patterns import IndexBuilder, float_value
+from ..patterns import IndexBuilder, float_value, op_type_rewrite_pattern
 from .moved_operands import ExtendBehind, ReadMoved
 from .operand import groups_of, numbered
 from .reshapes import FoldReshapes, element_of, expand

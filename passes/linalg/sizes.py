@@ -11,13 +11,13 @@ from xdsl.dialects.builtin import IndexType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import GenericOp, IndexOp
 from xdsl.ir import OpResult, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import FIXED, Nest, generic, map_along
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail, remark
-from ..patterns import IndexBuilder, constant_value
+from ..patterns import IndexBuilder, constant_value, op_type_rewrite_pattern
 from .operand import reassociation
 
 

@@ -14,7 +14,7 @@ from xdsl.dialects import memref
 from xdsl.dialects.builtin import MemRefType, f32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.isa.row import TARGETS
@@ -25,7 +25,7 @@ from ...dialect.warp.fragments import Kind, ReduceOp
 from ...dialect.warp.rows import RowsOp, apart
 from ...dialect.warp.synchronisation import has_clusters
 from ..diagnostics import chose
-from ..patterns import operations_between
+from ..patterns import op_type_rewrite_pattern, operations_between
 from .elementwise import known_view, may_share, touched
 from .operand import expand, root
 

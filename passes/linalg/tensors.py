@@ -19,7 +19,6 @@ from xdsl.pattern_rewriter import (
     PatternRewriter,
     PatternRewriteWalker,
     RewritePattern,
-    op_type_rewrite_pattern,
 )
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
@@ -28,7 +27,7 @@ from ...dialect.mlir.affine import Nest, NestAccess, generic, is_plain, loops_of
 from ...dialect.warp.attributes import UNUSED
 from ...dialect.warp.elements import only_computes, shape_of
 from ..diagnostics import remark
-from ..patterns import IndexBuilder, apply_patterns
+from ..patterns import IndexBuilder, apply_patterns, op_type_rewrite_pattern
 from .constants import COVERED, number_for_input
 from .contraction import adds_products
 from .moved_operands import Movement

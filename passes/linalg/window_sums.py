@@ -18,13 +18,14 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, YieldOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import FIXED, LinearForm, Nest, NestAccess, generic, linear, map_along, strides_of
 from ...dialect.mlir.generic import weighted
 from ...dialect.warp.attributes import is_memory
 from ...dialect.warp.elements import element_type, shape_of
+from ..patterns import op_type_rewrite_pattern
 from .operand import collapse, expand
 
 PADDING = "warp.padding"

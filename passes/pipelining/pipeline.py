@@ -10,7 +10,7 @@ from xdsl.builder import Builder
 from xdsl.dialects import arith, gpu, scf
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Operation, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.gpu import BarrierOp
@@ -20,7 +20,7 @@ from ...dialect.warp.cta import ACQUIRE, COMMIT, RELEASE, WAIT, CopyOp, MakeRing
 from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure, only_reads
 from ...dialect.warp.synchronisation import CP_ASYNC, CommitOp, WaitOp
 from ..diagnostics import remark
-from ..patterns import Index, IndexBuilder, PatternPass, constant_value
+from ..patterns import Index, IndexBuilder, PatternPass, constant_value, op_type_rewrite_pattern
 from .ring import CopyLoop, DeclinedError, LoopStep, Ring, copies_of, decline, read, with_stages
 
 # One pipelined loop: overlaps copies to shared memory with the products that read them.

@@ -15,7 +15,7 @@ from xdsl.builder import Builder
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, i64
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.gpu import BarrierOp
@@ -37,7 +37,7 @@ from ...dialect.warp.synchronisation import (
 )
 from ..allocate import OFFSET, offset_of
 from ..diagnostics import fail
-from ..patterns import Index, IndexBuilder, PatternPass, all_operands, constant_value
+from ..patterns import Index, IndexBuilder, PatternPass, all_operands, constant_value, op_type_rewrite_pattern
 
 # A K loop that copies tiles to shared memory and computes with them.
 

@@ -21,7 +21,7 @@ from ...dialect.warp.memory import LoadOp, PrefetchOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.synchronisation import CTA, WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
-from ..patterns import Index, IndexBuilder, constant_value
+from ..patterns import Index, IndexBuilder, constant_value, walked
 from .ring import Ring, is_load
 
 # What one role executes of a kernel: some operations, with the loops around them.
@@ -42,7 +42,7 @@ def slice_of(
         if op in keeps:
             operands = {value: index.again(value, mapped, inside) for value in op.operands}
             mapped |= zip(op.results, index.insert(op.clone(operands)).results, strict=True)
-        elif isinstance(op, scf.ForOp) and (kept := [inner for inner in op.walk() if inner in keeps]):
+        elif isinstance(op, scf.ForOp) and (kept := [inner for inner in walked(op) if inner in keeps]):
             for value in [value for one in kept for value in one.operands if not _varies(value, op)]:
                 index.again(value, mapped, inside)
             first, end, step = (index.again(value, mapped, inside) for value in op.operands[:3])

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from xdsl.builder import Builder
 from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.warp.attributes import FragmentType
@@ -28,7 +28,7 @@ from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
-from ..patterns import IndexBuilder
+from ..patterns import IndexBuilder, op_type_rewrite_pattern
 from .roles import product_groups
 
 Seen: TypeAlias = dict[SSAValue, SSAValue]

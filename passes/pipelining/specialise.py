@@ -27,7 +27,7 @@ from xdsl.context import Context
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, ModuleOp, UnitAttr, i1, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.row import KIB, Target
@@ -58,7 +58,7 @@ from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..allocate import needed
 from ..diagnostics import remark
-from ..patterns import IndexBuilder, PatternPass, apply_patterns, constant_value
+from ..patterns import IndexBuilder, PatternPass, apply_patterns, constant_value, op_type_rewrite_pattern, walked
 from ..schedule.needs import LEFT_FOR_BARRIERS, adds_in_tensor_memory
 from ..schedule.validity import REGISTER_STEP, SM_REGISTERS
 from ..tile.tiling import LaunchedKernel, LaunchPattern
@@ -194,7 +194,7 @@ class TensorLoop:
         """Lets tensor copies store what the schedule stages, where they can."""
         stores_of: dict[SSAValue, list[StoreOp]] = {}
         if self.launch.schedule.staging:
-            for op in self.launch.kernel.walk():
+            for op in walked(self.launch.kernel):
                 if isinstance(op, StoreOp) and op.registers is None:
                     stores_of.setdefault(op.memory, []).append(op)
         staged: list[StagedStores] = []
@@ -229,7 +229,7 @@ class TensorLoop:
         if self.tiles is None or target is None:
             return 1
         staged = {copy.destination: self.launch.schedule.stages for copy in self.copied}
-        allocated = [(op.memref, bytes_of[0]) for op in self.launch.kernel.walk()
+        allocated = [(op.memref, bytes_of[0]) for op in walked(self.launch.kernel)
                      if isinstance(op, memref.AllocOp) and (bytes_of := needed(op)) is not None]  # fmt: skip
         taken = sum(staged.get(tile, 1) * bytes_ for tile, bytes_ in allocated)
         return 2 if taken + size + LEFT_FOR_BARRIERS <= target.shared else 1
@@ -313,7 +313,7 @@ class CopyByTensorMaps(LaunchPattern):
     def rewrite(self, launch: LaunchedKernel) -> None:
         if launch.schedule.together == 1:
             return
-        for loop in [o for o in launch.kernel.walk() if isinstance(o, scf.ForOp) and copies_of(o)]:
+        for loop in [o for o in walked(launch.kernel) if isinstance(o, scf.ForOp) and copies_of(o)]:
             try:
                 made = TensorLoop(launch, loop, SpecialisePass.name)
                 made.rewrite()
@@ -329,7 +329,7 @@ class GiveRoles(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: gpu.FuncOp, rewriter: PatternRewriter) -> None:
         attribute, end = op.attributes.get(ScheduleAttr.name), op.body.block.last_op
-        producers = [inner for inner in op.walk() if _fills(inner)]
+        producers = [inner for inner in walked(op) if _fills(inner)]
         rings = [inner for inner in op.body.block.ops if isinstance(inner, MakeRingOp)]
         if not isinstance(attribute, ScheduleAttr) or not producers or end is None or _has_role(producers[0]):
             return
@@ -364,14 +364,14 @@ class GiveRoles(RewritePattern):
                 inside.insert(one)
             if schedule.own_tiles:
                 self._take_own_tiles(mine, ring, consumers // WARPS, inside)
-            if any(isinstance(one, TensorStoreOp) for each in mine for one in each.walk()):
+            if any(isinstance(one, TensorStoreOp) for each in mine for one in walked(each)):
                 inside.insert(WaitOp(BULK, 0, read=True, each_warpgroup=True))
         if end.prev_op is not None:
             end.prev_op.attributes[SOME_WARPS] = IntegerAttr(consumers, i64)
 
     @staticmethod
     def _take_own_tiles(ops: Sequence[Operation], ring: Ring, groups: int, index: IndexBuilder) -> None:
-        loops = [one for each in ops for one in each.walk() if isinstance(one, scf.ForOp)]
+        loops = [one for each in ops for one in walked(each) if isinstance(one, scf.ForOp)]
         for loop in [one for one in loops if any(use.operation.parent is one.body.block for use in ring.value.uses)]:
             if isinstance(tiles := loop.parent_op(), scf.ForOp):
                 take_own_tiles(ring, tiles, loop, groups, index.before(tiles))
@@ -399,7 +399,7 @@ def _erase(op: Operation) -> None:
 def _registers(kernel: gpu.FuncOp, schedule: Schedule) -> tuple[int, int, int] | None:
     """The registers of a thread of the producer and of the consumers, and how many CTAs share an SM; None if they are
     not reallocated."""
-    products, target = [op for op in kernel.walk() if isinstance(op, WgmmaOp)], target_of(kernel)
+    products, target = [op for op in walked(kernel) if isinstance(op, WgmmaOp)], target_of(kernel)
     starts = [op.c for op in products if not isinstance(op.c.owner, WgmmaOp)]
     sums, groups = sum(fragment_of(value).registers for value in starts), schedule.consumer_warps // WARPS
     of_attention = any(op.a_in_registers for op in products)
@@ -416,7 +416,7 @@ def _shared_by(ctas: int, kernel: gpu.FuncOp, sums: int, target: Target) -> tupl
     """The registers of a thread of the producer and of the consumer where so many CTAs share an SM, which has registers
     and memory for them; None if it has not."""
     each = SM_REGISTERS // (ctas * 2 * WARPS * LANES) // REGISTER_STEP * REGISTER_STEP
-    memory = RESERVED + sum(bytes_of[0] for op in kernel.walk() if (bytes_of := needed(op)) is not None)
+    memory = RESERVED + sum(bytes_of[0] for op in walked(kernel) if (bytes_of := needed(op)) is not None)
     of_consumer = 2 * each - OF_PRODUCER
     if of_consumer < sums + BESIDE_SUMS or ctas * memory > target.shared + RESERVED:
         return None

@@ -10,7 +10,7 @@ from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, MemRefType, i1, i64
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.form import SCALES_OF_WORD
@@ -38,7 +38,7 @@ from ...dialect.warp.synchronisation import (
 from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
-from ..patterns import Index, IndexBuilder, PatternPass, constant_value
+from ..patterns import Index, IndexBuilder, PatternPass, constant_value, op_type_rewrite_pattern
 from ..schedule.pairs import BUFFERS
 from .ring import Ring
 

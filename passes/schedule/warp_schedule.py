@@ -22,6 +22,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import chose, fail, remark
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
+from ..patterns import walked
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
 from .attention import attention_schedule
 from .candidates import default_schedule, override
@@ -90,12 +91,12 @@ class SchedulePass(ScheduleOptions):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         tuned = read_tuned(op, self.tuned)
         raise_products(op)
-        for matmul in [inner for inner in op.walk() if isinstance(inner, MatmulOp)]:
+        for matmul in [inner for inner in walked(op) if isinstance(inner, MatmulOp)]:
             if not isinstance(matmul.attributes.get(ScheduleAttr.name), ScheduleAttr):
                 matmul.attributes[ScheduleAttr.name] = ScheduleAttr(schedule := self._choose(matmul, tuned))
                 chose(matmul, self.name, str(schedule))
         kinds = AttentionOp, AttentionGradientOp
-        for attention in [each for each in op.walk() if isinstance(each, kinds)]:
+        for attention in [each for each in walked(op) if isinstance(each, kinds)]:
             if not isinstance(attention.attributes.get(ScheduleAttr.name), ScheduleAttr):
                 attention.attributes[ScheduleAttr.name] = ScheduleAttr(self._of_attention(attention))
 

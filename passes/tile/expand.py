@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from xdsl.dialects import arith, gpu
 from xdsl.ir import Operation, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp, Z
@@ -19,7 +19,7 @@ from ...dialect.warp.operands import FindGroupOp
 from ...dialect.warp.synchronisation import CLUSTER, ScopedBarrierOp, some_warps
 from ...dialect.warp.tile_mma import SumSlicedKOp
 from ..diagnostics import fail
-from ..patterns import Index, IndexBuilder, PatternPass
+from ..patterns import Index, IndexBuilder, PatternPass, op_type_rewrite_pattern
 from .operands import group_end
 
 ADDED = ("f32", "f64", "f16", "s32")

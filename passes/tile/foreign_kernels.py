@@ -27,7 +27,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
@@ -45,7 +45,7 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.product import fresh_name
-from ..patterns import PatternPass, apply_patterns, captured, constant_value
+from ..patterns import PatternPass, apply_patterns, captured, constant_value, op_type_rewrite_pattern
 
 # `gpu-kernel-outlining`: the body of each `gpu.launch` becomes a kernel, as upstream's pass of that name does.
 

@@ -13,7 +13,7 @@ from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, f64, i32
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from ...dialect.isa.row import Target
 from ...dialect.layouts.layout import column
@@ -21,7 +21,7 @@ from ...dialect.warp.attributes import FragmentType, fragment_of, schedule_aroun
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp, is_approximate
 from ...dialect.warp.epilogue import MapOp
 from ..linalg.product import Product
-from ..patterns import Index, IndexBuilder, PatternPass, float_value
+from ..patterns import Index, IndexBuilder, PatternPass, float_value, op_type_rewrite_pattern
 from ..schedule.needs import functions
 
 # Arithmetic on fragments: `warp.map` of what is said of one element.

@@ -26,7 +26,7 @@ from xdsl.dialects.linalg.ops import TransposeOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.form import FP8, Shape
@@ -48,7 +48,7 @@ from ..diagnostics import fail, remark
 from ..linalg.elementwise import read_elementwise
 from ..linalg.operand import VectorOperand
 from ..linalg.read_attention import KEYS_OF_BYTES, Attention
-from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns
+from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns, op_type_rewrite_pattern
 from ..schedule.defaults import padded_type, transposed_type
 from ..schedule.warpgroup import PLAIN
 from .elementwise_kernel import traversal_of

@@ -17,7 +17,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp, YieldOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, Nest, NestAccess, is_constant
@@ -29,7 +29,7 @@ from ..linalg.elementwise import check_unshared, is_index, objection
 from ..linalg.operand import VectorOperand, root
 from ..linalg.product import LARGEST_GRID
 from ..linalg.window_sums import is_by_channels
-from ..patterns import Index, IndexBuilder, all_operands, operations_between
+from ..patterns import Index, IndexBuilder, all_operands, op_type_rewrite_pattern, operations_between
 from .elementwise_kernel import is_traversed
 from .tiling import Outliner, kernel_body
 

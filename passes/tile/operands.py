@@ -12,7 +12,7 @@ from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, MemRefType, i8, i64
 from xdsl.ir import Operation, SSAValue, TypeAttribute
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
@@ -34,7 +34,7 @@ from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import MatrixFactor, Product, TileProduct, shared_bits
-from ..patterns import Index, IndexBuilder
+from ..patterns import Index, IndexBuilder, op_type_rewrite_pattern
 from ..schedule.defaults import LANES as BY_LANES
 from ..schedule.defaults import PIECES, Delivery
 from ..schedule.needs import in_containers

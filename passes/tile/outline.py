@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.gpu import ReturnOp
@@ -31,7 +31,7 @@ from ..linalg.pages import erase_pages
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..linalg.read_attention import Attention, AttentionGradient
-from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns
+from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns, op_type_rewrite_pattern
 from .operands import batch_sizes, cta_number, in_matrix, rows_of_group
 from .tiling import Inside, Outliner, Tiling, kernel_body, loops_in_tile, schedule_of
 

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, MemRefType, 
 from xdsl.ir import Block, Operation, Region, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.wgmma import M as GROUP_ROWS
@@ -31,7 +31,7 @@ from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import SumSlicedKOp
 from ..linalg.operand import KernelArgument, VectorOperand
-from ..patterns import Index, IndexBuilder, apply_patterns
+from ..patterns import Index, IndexBuilder, apply_patterns, op_type_rewrite_pattern
 from ..schedule.defaults import changes_lanes_first, exchanged_rows, stored
 from ..schedule.needs import FUNCTIONS
 from ..schedule.warpgroup_model import panel_columns

@@ -26,7 +26,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.memref import CollapseShapeOp, ExpandShapeOp
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import SymbolTable
 
@@ -56,7 +56,7 @@ from ...dialect.warp.views import DIVISIBLE, MatrixOp
 from ..diagnostics import fail
 from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread, VectorOperand, divisor_of
 from ..linalg.product import LARGEST_GRID, Multiplied, Product, along_k, fresh_name
-from ..patterns import Index, IndexBuilder, constant_value
+from ..patterns import Index, IndexBuilder, constant_value, op_type_rewrite_pattern
 from ..schedule.defaults import Arrangement, arrange_in_registers, arrange_warpgroup
 from ..schedule.needs import arrangement, rows_of, warpgroup_rows
 from .fragment_math import WINDOW, depends_on_neighbours

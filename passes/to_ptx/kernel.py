@@ -55,7 +55,7 @@ from ...dialect.warp.tensor_memory import TensorMmaOp
 from ..allocate import allocate, allocate_all
 from ..diagnostics import fail, warn
 from ..linalg.product import PTX_NAME, fresh_name
-from ..patterns import constant_value
+from ..patterns import constant_value, walked
 from .addressing import (
     CHUNK,
     INDEX_LIMIT,
@@ -211,7 +211,7 @@ class KernelLowering:
         if size is None:
             fail(self.kernel, "expected gpu.known_block_size on the kernel: copies are divided among its threads")
         extents = tuple(int(n) for n in size.iter_values())
-        names = {op.name for op in self.kernel.walk()}
+        names = {op.name for op in walked(self.kernel)}
         together = {name for name in names if name.startswith(TOGETHER)}
         parts = prod(extents) % LANES and (prod(extents) > LANES or together - {"gpu.shuffle"}) and together
         own = any(name.startswith("warp.") for name in names)
@@ -357,7 +357,8 @@ SHARED_SYMBOL = "shared_tiles"
 def _check_launches(kernel: gpu.FuncOp, symbol: SymbolRefAttr, needed: int) -> None:
     """Checks that every launch gives a kernel the shared memory of its tiles."""
     module = kernel.get_toplevel_object()
-    for launch in [o for o in module.walk() if isinstance(o, gpu.LaunchFuncOp)] if isinstance(module, ModuleOp) else ():
+    launches = [o for o in walked(module) if isinstance(o, gpu.LaunchFuncOp)] if isinstance(module, ModuleOp) else []
+    for launch in launches:
         size = launch.dynamicSharedMemorySize
         available = constant_value(size) if size is not None else 0
         if launch.kernel == symbol and available is not None and available < needed:
@@ -414,7 +415,7 @@ def _directives(kernel: gpu.FuncOp, target: Target) -> Iterator[str]:
         yield f".reqnctapercluster {', '.join(map(str, cluster))}"
     if isinstance(least := kernel.attributes.get(LEAST_CTAS), IntegerAttr):
         yield f".minnctapersm {least.value.data}"
-    elif any(isinstance(op, RegistersOp | TensorMmaOp) for op in kernel.walk()):
+    elif any(isinstance(op, RegistersOp | TensorMmaOp) for op in walked(kernel)):
         yield ".minnctapersm 1"
 
 
@@ -477,18 +478,21 @@ class ConvertWarpToPtxPass(ModulePass):
     name = "convert-warp-to-ptx"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        if any(each.name == "vector.contract" for each in op.walk()):
+        names = {each.name for each in walked(op)}
+        if "vector.contract" in names:
             from ..tile.foreign_kernels import ConvertVectorToWarpPass
 
             ConvertVectorToWarpPass().apply(ctx, op)
-        if any(isinstance(each, MakeRingOp) for each in op.walk()):
+        if MakeRingOp.name in names:
             from ..pipelining.ring import SynchronisePass
 
             SynchronisePass().apply(ctx, op)
         allocate_all(op)
         modules = [o for o in op.body.block.ops if isinstance(o, gpu.ModuleOp)]
-        left = next((o for o in op.walk() if o.name.startswith("linalg.") or isinstance(o, MatmulOp)), None)
-        if not modules and left is not None:
+        left = None
+        if not modules:
+            left = next((o for o in walked(op) if o.name.startswith("linalg.") or isinstance(o, MatmulOp)), None)
+        if left is not None:
             warn(
                 left, self.name, f"nothing is converted: {left.name} is in no gpu.module; -p warploom runs every stage"
             )
