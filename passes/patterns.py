@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import Any, ClassVar, TypeAlias, TypeVar, get_type_hints
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast, get_type_hints
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -92,7 +92,7 @@ def op_type_rewrite_pattern(
 
     def match_and_rewrite(self: PatternT, op: Operation, rewriter: PatternRewriter) -> None:
         if isinstance(op, kinds()):
-            rewrite(self, op, rewriter)
+            rewrite(self, cast("MatchedT", op), rewriter)
 
     _KINDS[match_and_rewrite] = kinds
     return match_and_rewrite
@@ -115,7 +115,7 @@ def apply_patterns(
     for op in list(root.walk(reverse=True)) if reverse else walked(root):
         if (kind := type(op)) not in matching:
             matching[kind] = [pattern for pattern in patterns if _may_match(pattern, kind)]
-        if not matching[kind] or op.parent is None or (op is root and not itself):
+        if not matching[kind] or op.parent_block() is None or (op is root and not itself):
             continue
         rewriter = PatternRewriter(op)
         for pattern in matching[kind]:

@@ -198,7 +198,7 @@ FormRow = TypeVar("FormRow", bound=Form)
 def having(rows: Callable[[], tuple[FormRow, ...]], **fields: object) -> tuple[FormRow, ...]:
     """The rows of a table whose fields, or properties, have these values, in the order of the table."""
     values = tuple(fields.values())
-    rows_ = _by_fields(rows, tuple(fields)).get(values if len(values) > 1 else values[0], ())
+    rows_ = _by_fields(rows, tuple(fields)).get(values[0] if len(values) == 1 else values, ())
     return cast("tuple[FormRow, ...]", rows_)
 
 

@@ -308,6 +308,6 @@ OPERATIONS: tuple[type[Operation], ...] = (
 )  # fmt: skip
 
 GPU = Dialect(
-    "gpu", OPERATIONS, [*(kind for kind in gpu.GPU.attributes if kind is not gpu.AllReduceOpAttr), ADDRESS_SPACE]
+    "gpu", list(OPERATIONS), [*(kind for kind in gpu.GPU.attributes if kind is not gpu.AllReduceOpAttr), ADDRESS_SPACE]
 )
 """What kernels and their launches have; `gpu_carried` has the rest."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -39,7 +39,7 @@ def irdl_op_definition(kind: type[OpT]) -> type[OpT]:
     return kind
 
 
-def _by_format(text: str, definition: OpDef) -> tuple[Any, Callable[[IRDLOperation, Printer], None]]:
+def _by_format(text: str, definition: OpDef) -> tuple[Any, Any]:
     """The parser and the printer of an assembly format."""
 
     @cache

@@ -356,12 +356,12 @@ class MatrixOperand:
         """Bits of an element in memory."""
         return (self.element if self.stored is None else self.stored.element).memory_bits
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """The size of each dimension, or a sample."""
         return tuple(s if s >= 0 else self.samples[i] for i, s in enumerate(self.type.get_shape()))
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         """(rows, columns) in memory."""
         row, column = self.dimensions
@@ -386,7 +386,7 @@ class MatrixOperand:
         static = self.is_whole and min(self.type.get_shape()) >= 0
         return static and strides[0] == self.shape[1] and self.type.get_offset() == 0
 
-    @property
+    @cached_property
     def aligned_bits(self) -> int:
         """Bits that divide the length of every row, and the place of each in memory."""
         row = -(-self.shape[1] * self.memory_bits // BYTE) * BYTE

@@ -226,7 +226,7 @@ class Product:
         other_sums = range(len(self.batch), first) if axis == "k" else ()
         return self.dynamic.isdisjoint((first + "mnk".index(axis), *other_sums))
 
-    @property
+    @cached_property
     def convolves(self) -> bool:
         """Whether A, B or D are the matrices of images, which tensor copies alone read and write."""
         return any(images_of(operand) for operand in (self.a, self.b, self.d))
@@ -285,7 +285,7 @@ class Product:
     @cached_property
     def _variant(self) -> Variant: return self.op.variant  # fmt: skip
 
-    @property
+    @cached_property
     def products(self) -> int:
         """The number of products behind D. A tile has the same number of columns of each, side by side."""
         return self.op.products

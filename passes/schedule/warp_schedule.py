@@ -24,7 +24,6 @@ from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..patterns import walked
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
-from .attention import attention_schedule
 from .candidates import default_schedule, override
 from .needs import key_of
 from .tuned import Tuned
@@ -116,6 +115,8 @@ class SchedulePass(ScheduleOptions):
         return chosen | parse_options(self.options()) | own
 
     def _of_attention(self, attention: AttentionOp | AttentionGradientOp) -> Schedule:
+        from .attention import attention_schedule  # of which products have no use
+
         try:
             options = self._asked(attention)
         except ScheduleError as e:

@@ -16,7 +16,7 @@ from xdsl.ir.affine import AffineMap
 
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
-from ...dialect.mlir.gpu_warp import REDUCTION, AllReduceOp
+from ...dialect.mlir.gpu_carried import REDUCTION, AllReduceOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp, E, M, N
 from ...dialect.warp.attributes import FragmentType, fragment_of, in_place_of, memory_of

@@ -13,8 +13,8 @@ from ...dialect.isa import wmma
 from ...dialect.isa.form import ELEMENT_TYPES, ElementType, Shape
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.arithmetic import INDEX
-from ...dialect.mlir.gpu_carried import HOST
-from ...dialect.mlir.gpu_warp import (
+from ...dialect.mlir.gpu_carried import (
+    HOST,
     AllReduceOp,
     MmaMatrixType,
     PrintfOp,

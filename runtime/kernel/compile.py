@@ -10,7 +10,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from ...passes.source import REMARKS, paused, read_once, read_text
+from ...passes.source import REMARKS, long_lived, paused, read_once, read_text
 from ..base.cache import kept, key_of
 from ..base.errors import ArgumentError, CompileError
 from ..base.launch import dim3, text_or_file
@@ -82,9 +82,9 @@ def compile(
             if on_phase is not None:
                 on_phase("cache", time.perf_counter() - start)
             return replace(cast("Kernel", known), name=file)
-        with paused():  # what is imported first stays too
-            from .lowering import lowered, parse
-
+        with paused():
+            with long_lived(f"{__package__}.lowering"):
+                from .lowering import lowered, parse
             module = parse(text, file, on_phase) if isinstance(mlir, str | os.PathLike) else mlir.clone()
             kernel = lowered(module, target, name, file, on_phase, tf32, tuned, schedule, applied)
         if store is not None and key is not None:
