@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -29,14 +30,23 @@ INTERRUPTED = 130
 """Exit code of a command that was interrupted, as shells have it."""
 
 
+UNCOLLECTED = 50_000
+"""New objects after which a command collects cycles. Imports make many that stay, which Python's own 700 walk over and
+over: a third of the time of a short command."""
+
+
 def start(module: str) -> int:
-    """Imports a module by its full name, runs its `main`, and returns the exit code."""
+    """Imports a module by its full name, runs its `main`, and returns the exit code. What is left then goes with the
+    process: it is not walked for cycles once more."""
+    gc.set_threshold(UNCOLLECTED, *gc.get_threshold()[1:])
     try:
         _hold_closed_streams()
         return import_module(module).main() or 0
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         return INTERRUPTED
+    finally:
+        gc.freeze()
 
 
 def _hold_closed_streams() -> None:
