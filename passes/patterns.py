@@ -61,15 +61,11 @@ def operations_between(first: Operation, last: Operation) -> list[Operation] | N
 def walked(root: Operation) -> list[Operation]:
     """An operation and those in its regions, in order, as `walk` yields them, which takes four times as long."""
     ops = [root]
-    for region in root.regions:
-        for block in region.blocks:
-            op = block.first_op
-            while op is not None:
-                if op.regions:
-                    ops += walked(op)
-                else:
-                    ops.append(op)
-                op = op.next_op
+    for block in [block for region in root.regions for block in region.blocks]:
+        op = block.first_op
+        while op is not None:
+            ops += walked(op) if op.regions else (op,)
+            op = op.next_op
     return ops
 
 
@@ -86,9 +82,7 @@ def op_type_rewrite_pattern(
     """xDSL's decorator of a pattern for operations of a type, or of several, which its first annotation names. It is
     read when the pattern is first applied, and `apply_patterns` calls the pattern for these operations alone."""
 
-    @cache
-    def kinds() -> Any:
-        return next(iter(get_type_hints(rewrite).values()))
+    kinds: Callable[[], Any] = cache(lambda: next(iter(get_type_hints(rewrite).values())))
 
     def match_and_rewrite(self: PatternT, op: Operation, rewriter: PatternRewriter) -> None:
         if isinstance(op, kinds()):

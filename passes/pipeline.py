@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, StridedLayoutAttr
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass, PassPipeline
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import PassFailedException
@@ -91,11 +91,8 @@ def contents(module: ModuleOp) -> frozenset[str]:
         names.add("returned" if op.name == "func.return" and op.operands else op.name)
         if op.name == "warp.copy" and "blocks" in op.properties:
             names.add("copy.blocks")
-        values: list[SSAValue] = [*op.results]
-        for region in op.regions:
-            for block in region.blocks:
-                values += block.args
-        for value in values:
+        inside = [value for region in op.regions for block in region.blocks for value in block.args]
+        for value in (*op.results, *inside):
             types[id(value.type)] = value.type  # by identity: the hash of a type is that of all its parts
         if isinstance(schedule := op.attributes.get(ScheduleAttr.name), ScheduleAttr):
             schedules[id(schedule)] = schedule
@@ -144,6 +141,22 @@ Option = str | int | Sequence[int]
 OnPhase = Callable[[str, float], None]
 
 
+_PASSES = (
+    "warp-set-target", "warp-transform", "gpu-kernel-outlining", "warp-bufferize", "warp-fuse-attention",
+    "warp-fuse-rows", "warp-raise-matmul", "warp-fold-fill", "warp-fuse-weights", "warp-fuse-epilogue", "warp-group",
+    "warp-fuse-elementwise", "warp-im2col", "warp-version", "warp-schedule", "warp-lay-out", "warp-outline",
+    "warp-stage", "warp-distribute", "warp-fragments", "warp-epilogue", "warp-raise-gelu", "warp-pack", "warp-split-k",
+    "warp-persist", "warp-fp8-as-f16", "warp-specialise", "warp-pipeline", "warp-tensor-memory", "warp-synchronise",
+    "warp-expand", "warp-allocate", "convert-warp-to-ptx",
+)  # fmt: skip
+
+_ROUNDING = ("warp-bufferize", "warp-fuse-attention", "warp-raise-matmul")
+"""The passes that may multiply f32 as tf32."""
+
+_OF_ALL_KERNELS = frozenset(("batch_invariant", "model"))
+"""Options of a schedule that hold for all kernels. Other fields are those of one, so that there are no versions."""
+
+
 def standard_pipeline(
     target: str | None = None,
     schedule: Mapping[str, Option] | None = None,
@@ -156,51 +169,13 @@ def standard_pipeline(
     allows products of f32 with operands rounded to 10 bits of fraction. `tuned` is a file of measured schedules, which
     replace the default ones.
     """
-    fields = [f"{name}={_option(value)}" for name, value in (schedule or {}).items()]
-    file = [f"tuned={_quoted(str(tuned))}"] if tuned else []
-    options = " ".join([*fields, *file])
-    return ",".join(
-        (
-            f"warp-set-target{{arch={target}}}" if target else "warp-set-target",
-            "warp-transform",
-            "gpu-kernel-outlining",
-            "warp-bufferize{tf32=true}" if tf32 else "warp-bufferize",
-            "warp-fuse-attention{tf32=true}" if tf32 else "warp-fuse-attention",
-            "warp-fuse-rows",
-            "warp-raise-matmul{tf32=true}" if tf32 else "warp-raise-matmul",
-            "warp-fold-fill",
-            "warp-fuse-weights",
-            "warp-fuse-epilogue",
-            "warp-group",
-            "warp-fuse-elementwise",
-            "warp-im2col",
-            # Fields of a schedule are those of one kernel, but for what holds of all.
-            *(
-                ()
-                if {*(schedule or ())} - {"batch_invariant", "model"}
-                else (f"warp-version{{{file[0]}}}" if file else "warp-version",)
-            ),
-            f"warp-schedule{{{options}}}" if options else "warp-schedule",
-            "warp-lay-out",
-            "warp-outline",
-            "warp-stage",
-            "warp-distribute",
-            "warp-fragments",
-            "warp-epilogue",
-            "warp-raise-gelu",
-            "warp-pack",
-            "warp-split-k",
-            "warp-persist",
-            "warp-fp8-as-f16",
-            "warp-specialise",
-            "warp-pipeline",
-            "warp-tensor-memory",
-            "warp-synchronise",
-            "warp-expand",
-            "warp-allocate",
-            "convert-warp-to-ptx",
-        )
-    )
+    fields, file = schedule or {}, f"tuned={_quoted(str(tuned))}" if tuned else ""
+    options = dict.fromkeys(_ROUNDING, "tf32=true" if tf32 else "")
+    options |= {"warp-set-target": f"arch={target}" if target else "", "warp-version": file}
+    chosen = [f"{name}={_option(value)}" for name, value in fields.items()]
+    options["warp-schedule"] = " ".join([*chosen, *([file] if file else [])])
+    passes = [name for name in _PASSES if name != "warp-version" or _OF_ALL_KERNELS.issuperset(fields)]
+    return ",".join(f"{name}{{{options[name]}}}" if options.get(name) else name for name in passes)
 
 
 STANDARD = standard_pipeline()
@@ -307,7 +282,7 @@ def _parts_of(pipeline: str) -> tuple[tuple[ArgSpec, ...], ...]:
 
 
 @contextmanager
-def _phase(name: str, on_phase: OnPhase | None) -> Generator[None]:
+def phase(name: str, on_phase: OnPhase | None) -> Generator[None]:
     """Reports the time that the context takes."""
     start = time.perf_counter()
     yield
@@ -318,16 +293,16 @@ def _phase(name: str, on_phase: OnPhase | None) -> Generator[None]:
 def _verifying_parts(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | None) -> None:
     for part in _parts_of(pipeline):
         for one in applicable(part, module):
-            with _phase(one.name, on_phase):
+            with phase(one.name, on_phase):
                 one.apply(ctx, module)
-        with _phase("verify", on_phase):
+        with phase("verify", on_phase):
             verify(module)
 
 
 def _verifying_each(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | None) -> None:
     verified = ModuleParts(module)
     for one in applicable([spec for part in _parts_of(pipeline) for spec in part], module):
-        with _phase(one.name, on_phase):
+        with phase(one.name, on_phase):
             verified = run(one, ctx, module, verified)
 
 

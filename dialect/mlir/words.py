@@ -31,28 +31,15 @@ def irdl_op_definition(kind: type[OpT]) -> type[OpT]:
     """
     definition = OpDef.from_pyrdl(kind)
     text, definition.assembly_format = definition.assembly_format, None
-    for name, member in get_accessors_from_op_def(definition, getattr(kind, "verify_", None)).items():
-        setattr(kind, name, member)
+    members = get_accessors_from_op_def(definition, getattr(kind, "verify_", None))
     if text is not None:
         definition.assembly_format = text
-        kind.parse, kind.print = _by_format(text, definition)
+        program = cache(lambda: FormatProgram.from_str(text, definition))
+        members["parse"] = classmethod(lambda own, parser: program().parse(parser, own))
+        members["print"] = lambda op, printer: program().print(printer, op)
+    for name, member in members.items():
+        setattr(kind, name, member)
     return kind
-
-
-def _by_format(text: str, definition: OpDef) -> tuple[Any, Any]:
-    """The parser and the printer of an assembly format."""
-
-    @cache
-    def program() -> FormatProgram:
-        return FormatProgram.from_str(text, definition)
-
-    def read(kind: type[OpT], parser: Parser) -> OpT:
-        return program().parse(parser, kind)
-
-    def write(op: IRDLOperation, printer: Printer) -> None:
-        program().print(printer, op)
-
-    return classmethod(read), write
 
 
 def defined(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, make_dataclass, replace
-from typing import TypeAlias, cast
+from typing import ClassVar, TypeAlias, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -23,7 +23,7 @@ from ..diagnostics import chose, fail, remark
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..patterns import walked
-from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
+from ..pipeline import PARTS, TILING, Pipeline, PipelinePart, standard_pipeline
 from .candidates import default_schedule, override
 from .needs import key_of
 from .tuned import Tuned
@@ -195,31 +195,28 @@ class StandardPipeline(ChoosingPipeline):
         return self._all()
 
 
-@dataclass(frozen=True)
-class TilingPipeline(Pipeline):
+class _PartPipeline(Pipeline):
+    """Runs a part of the standard pipeline, which takes no options."""
+
+    part: ClassVar[PipelinePart]
+
+    def text(self) -> str:
+        return self.part.of(standard_pipeline())
+
+
+class TilingPipeline(_PartPipeline):
     """Runs the passes from scheduled products to kernels over fragments: `warp-lay-out` to `warp-specialise`."""
 
-    name = "warploom-tile"
-
-    def text(self) -> str:
-        return PARTS["tile"].of(standard_pipeline())
+    name, part = "warploom-tile", PARTS["tile"]
 
 
-@dataclass(frozen=True)
-class KernelPipeline(Pipeline):
+class KernelPipeline(_PartPipeline):
     """Runs the passes that lower the tile of a CTA to a kernel over fragments: `warp-stage` to `warp-raise-gelu`."""
 
-    name = "warp-tile"
-
-    def text(self) -> str:
-        return TILING.of(standard_pipeline())
+    name, part = "warp-tile", TILING
 
 
-@dataclass(frozen=True)
-class FinishingPipeline(Pipeline):
+class FinishingPipeline(_PartPipeline):
     """Runs the passes from kernels over fragments to the dialect `ptx`: `warp-pipeline` to `convert-warp-to-ptx`."""
 
-    name = "warploom-finish"
-
-    def text(self) -> str:
-        return PARTS["finish"].of(standard_pipeline())
+    name, part = "warploom-finish", PARTS["finish"]

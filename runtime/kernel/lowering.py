@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,7 +20,7 @@ from ...dialect.schedule import ScheduleError, parse_options
 from ...dialect.warp.attributes import UNUSED, target_of
 from ...passes.allocate import allocate
 from ...passes.diagnostics import describe, verify
-from ...passes.pipeline import DEFAULT_TARGET, PARTS, STRATEGY, can_apply, lower, standard_pipeline
+from ...passes.pipeline import DEFAULT_TARGET, PARTS, STRATEGY, can_apply, lower, phase, standard_pipeline
 from ...passes.source import begins_as_ptx
 from ...passes.universe import make_context, parse_mlir
 from ..arguments.signature import Signature
@@ -190,19 +189,11 @@ def parse(mlir: str, file: str = "<mlir>", on_phase: OnPhase | None = None) -> M
     """
     if begins_as_ptx(mlir):
         raise CompileError(f"{file}: expected MLIR, got PTX; load_ptx, and `warploom run` of a .ptx file, launch PTX")
-    start = time.perf_counter()
     try:
-        with as_compile_errors():
-            module = parse_mlir(make_context(), mlir, file)
+        with phase("parse", on_phase), as_compile_errors():
+            return parse_mlir(make_context(), mlir, file)
     except RecursionError as error:
         raise CompileError(f"{file}: nested too deeply") from error
-    _report(on_phase, "parse", start)
-    return module
-
-
-def _report(on_phase: OnPhase | None, name: str, start: float) -> None:
-    if on_phase is not None:
-        on_phase(name, time.perf_counter() - start)
 
 
 def _kernel_of(
@@ -229,9 +220,8 @@ def _kernel_of(
             f"@{function.name}: expected launches from one ptx.module of the module ({names}), got {sorted(used)}"
         )
     device = device_modules[used.pop()]
-    start = time.perf_counter()
-    text = print_ptx(device)
-    _report(on_phase, "print", start)
+    with phase("print", on_phase):
+        text = print_ptx(device)
     kernels = {op.sym_name.data: op for op in device.body.block.ops if isinstance(op, PtxFuncOp)}
     for launch in plan.launches:
         if launch.kernel not in kernels:
