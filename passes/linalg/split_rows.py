@@ -217,7 +217,7 @@ def _sum_on_the_way(op: RowsOp, rows: RowsOp, last: RowsOp, across: Sequence[Red
     """Sums columns in the kernel that goes through their rows, each CTA those of its rows, before the last of both."""
     chose(op, "warp-outline", "columns are summed by the kernel of their rows")
     columns, length = _sizes(op)
-    warps, few = -(-columns // (LANES * SUMMED)), length // FEW_ROWS
+    warps, few = 1 << (-(-columns // (LANES * SUMMED)) - 1).bit_length(), length // FEW_ROWS
     parts = min(clusters_at_once(warps, op), few)
     parts = parts // CTA_WARPS * CTA_WARPS if warps <= SUMMING_WARPS else parts
     builder, elements = Builder(InsertPoint.before(last)), [each.input for each in across]

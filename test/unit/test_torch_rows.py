@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -152,6 +153,17 @@ def test_columns_are_summed_by_the_kernel_of_their_rows(
     assert (".reqnctapercluster 4" in kernel.ptx) == (columns > 2048)
     for result, wanted in zip(results, exact, strict=True):
         assert (result.double() - wanted).abs().max() <= 2**-7 * wanted.abs().max()
+
+
+@pytest.mark.parametrize("columns", [1000, 2600, 3000, 5000])
+def test_ctas_that_sum_columns_run_at_once(columns: int) -> None:
+    """Also where the length of a row is no power of two of what a warp holds: an SM has registers for 16 warps."""
+    kinds = [(32768, columns)] * 2 + [(columns,)] + [(32768, 1)] * 2
+    operands = [torch.empty(shape, dtype=(torch.float32, torch.bfloat16)[n < 3], device="meta")
+                for n, shape in enumerate(kinds)]  # fmt: skip
+    first = compile(torch_to_linalg(norm_gradients, *operands), target="sm_90a", cache=False).launches[0]
+    warps = math.prod(first.grid) * math.prod(first.block) // 32
+    assert 0.9 * 132 * 16 < warps <= 132 * 16
 
 
 def loss(x: Any, labels: Any, kind: Any = torch.float32) -> Any:
