@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
+from math import prod
 
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import affine, arith, func, math, memref, scf, tensor
@@ -359,6 +361,43 @@ class NarrowSums(RewritePattern):
         rewriter.replace(op, made)
 
 
+MOST_COUNTED = 1 << 24
+"""Whole numbers up to which f32 has every one."""
+
+
+class CountInFloats(RewritePattern):
+    """Counts conditions in f32, exactly, and converts the number: rows are reduced by many threads, integers by one."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        nest, kind = Nest.of(op), op.results[0].type if len(op.results) == 1 else None
+        how, fill = nest.combination, op.outputs[0].owner
+        one = how.value.owner if how is not None and isinstance(how.by, arith.AddiOp) else None
+        of_condition = isinstance(one, arith.ExtUIOp) and isinstance(one.input.owner, arith.CmpiOp | arith.CmpfOp)
+        if not of_condition or not isa(kind, TensorType[Attribute]):
+            return
+        along = [nest.along(loop) for loop in nest.summed]
+        count = prod(-1 if each is None else shape_of(each[0].value)[each[1]] for each in along)
+        static = min((count, *kind.get_shape())) > 0
+        if not static or count > MOST_COUNTED or not isinstance(fill, FillOp) or constant_value(fill.inputs[0]) != 0:
+            return
+        counts, rank = TensorType(f32, kind.get_shape()), len(kind.get_shape())
+        zero = rewriter.insert(arith.ConstantOp(FloatAttr(0.0, f32))).result
+        filled = rewriter.insert(FillOp([zero], [rewriter.insert(tensor.EmptyOp([], counts)).tensor], [counts]))
+        block = Block(arg_types=[*(read.element.type for read in nest.reads), f32])
+        mapped: dict[SSAValue, SSAValue] = dict(zip((read.element for read in nest.reads), block.args, strict=False))
+        with ImplicitBuilder(block):
+            for inner in takewhile(lambda inner: inner is not one, nest.body.ops):
+                mapped |= zip(inner.results, inner.clone(mapped).results, strict=True)
+            YieldOp(arith.AddfOp(block.args[-1], arith.UIToFPOp(mapped[one.input], f32).result).result)
+        made = generic(op, op.inputs, [filled.results[0]], Region(block), nest.maps, nest.summed, [counts])
+        block = Block(arg_types=[f32, kind.element_type])
+        with ImplicitBuilder(block):
+            YieldOp(arith.FPToSIOp(block.args[0], kind.element_type).result)
+        empty, maps = rewriter.insert(tensor.EmptyOp([], kind)).tensor, [AffineMap.identity(rank)] * 2
+        rewriter.replace(op, generic(op, rewriter.insert(made).results, [empty], Region(block), maps, results=[kind]))
+
+
 def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
     """Gives each operation a single result, and lets products read operands without the operations that moved them.
     With `tf32`, f32 factors may be rounded."""
@@ -368,7 +407,7 @@ def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
     apply_patterns(sizes.PATTERNS, function)
     tensors.drop_unused(function.body.block, function)
     first = tensors.OneResultEach(), PassSizes(), ReadNumber(), NarrowSums(), AddStart(), FillForEach()
-    apply_patterns(first, function)
+    apply_patterns((*first, tensors.ComputeSlice()), function)
     tensors.drop_unused(function.body.block)
     decomposed: tuple[RewritePattern, ...] = ()
     if any(isinstance(op, math.ExpOp | tensor.ExpandShapeOp) for op in function.walk()):
@@ -381,6 +420,8 @@ def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
     moved = (*units, *decomposed, *moved_operands.PATTERNS, tensors.FuseDiamond())
     for pattern in (*moved, wide, reshapes.DropUnitLoops()):
         apply_patterns((pattern,), function)
+    if apply_patterns((CountInFloats(),), function):
+        apply_patterns((wide,), function)
     if apply_patterns((reshapes.CollapseSummed(), reshapes.CollapsePixels()), function):
         apply_patterns((reshapes.CollapseRow(),), function)
         apply_patterns((reshapes.CollapseRow(),), function, reverse=True)

@@ -68,6 +68,17 @@ def mean_loss(x: Any, labels: Any) -> Any:
     return functional.cross_entropy(x, labels.long(), ignore_index=-1)
 
 
+def smoothed_loss(x: Any, labels: Any) -> Any:
+    return functional.cross_entropy(x, labels.long(), ignore_index=-1, label_smoothing=0.1)
+
+
+def gated(x: Any) -> Any:
+    """Halves of each row after its conversion, by the largest element of what they make."""
+    a, b = (x if x.dtype == torch.float64 else x.float()).chunk(2, -1)
+    y = functional.silu(a) * b
+    return y / y.abs().amax(-1, keepdim=True)
+
+
 CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "norm_statistics": (norm_statistics, (draw(5, 77), draw(77), draw(77)), 2**-8),
     "norm_statistics_long": (norm_statistics, (draw(2, 1500), draw(1500), draw(1500)), 2**-8),
@@ -80,6 +91,7 @@ CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "total": (lambda x: x.sum(), (torch.rand(37, 41),), 2**-18),
     "router": (lambda x: torch.softmax(x, -1).topk(2), (draw(7, 40, kind=torch.float32),), 2**-20),
     "quantised_blocks": (quantised_blocks, (draw(3, 256, kind=torch.float32),), 2**-4),
+    "gated": (gated, (draw(5, 78),), 2**-18),
 }
 
 
@@ -89,6 +101,7 @@ IN_TWO: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "everything": (lambda x: x.square().mean(), (draw(259, 261, kind=torch.float32),), 2**-18),
     "total_in_parts": (lambda x: x.sum(), (torch.rand(1 << 17),), 2**-18),
     "cross_entropy": (mean_loss, (draw(37, 41, kind=torch.float32), torch.arange(37) - 1), 2**-18),
+    "smoothed_cross_entropy": (smoothed_loss, (draw(37, 41, kind=torch.float32), torch.arange(37) % 5 - 1), 2**-18),
 }
 """Functions that are two kernels: columns, and few long rows, that are summed in parts; statistics and what is made
 with them; what is summed of each row and then of all."""
