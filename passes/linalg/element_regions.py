@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
     BFloat16Type,
     Float8E4M3FNType,
@@ -24,13 +25,15 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import map_along
+from ...dialect.mlir.affine import FIXED, map_along
 from ...dialect.warp.elements import IndexOp as ElementIndexOp
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
+from ...dialect.warp.elements import shape_of
 from ...dialect.warp.fragments import Kind, ReduceOp
 from ..patterns import constant_value
 from .element_expressions import ROUNDED, ElementExpression, Name, Subscripts, decline
 from .elementwise import CASTS, fits, is_long
+from .operand import groups_of
 
 
 def map_of(place: Subscripts, order: Mapping[Name, int]) -> AffineMap:
@@ -38,6 +41,70 @@ def map_of(place: Subscripts, order: Mapping[Name, int]) -> AffineMap:
     if any(name not in order for name in place):
         decline("an operand is read at one place along a dimension")
     return map_along(len(order), (order[name] for name in place))
+
+
+def place_in(value: SSAValue, at: Subscripts, other: SSAValue) -> Subscripts | None:
+    """The indices of an element of memory, or of a reshaped view of it, in another such view; None if no loops express
+    them."""
+    place: Subscripts | None = at
+    while place is not None and isinstance(view := value.owner, memref.CollapseShapeOp | memref.ExpandShapeOp):
+        value, of_view = view.operands[0], shape_of(value)
+        if isinstance(view, memref.CollapseShapeOp):
+            place = _split(place, shape_of(value), groups_of(view))
+        else:
+            place = _merged(place, of_view, groups_of(view))
+    views = list[memref.CollapseShapeOp | memref.ExpandShapeOp]()
+    while isinstance(view := other.owner, memref.CollapseShapeOp | memref.ExpandShapeOp):
+        views.append(view)
+        other = view.operands[0]
+    if value is not other:
+        return None
+    for view in reversed(views) if place is not None else ():
+        groups, sizes = groups_of(view), shape_of(view.results[0])
+        if place is None:
+            return None
+        if isinstance(view, memref.CollapseShapeOp):
+            place = _merged(place, shape_of(view.operands[0]), groups)
+        else:
+            place = _split(place, sizes, groups)
+    return place
+
+
+def _merged(place: Subscripts, sizes: Sequence[int], groups: Sequence[Sequence[int]]) -> Subscripts | None:
+    """A place with the dimensions of each group as one."""
+    merged = list[Name]()
+    for group in groups:
+        digits = list[tuple[Name, int]]()
+        for d in (d for d in group if sizes[d] != 1):
+            name = place[d]
+            if name == FIXED:
+                return None
+            digits += name if isinstance(name, tuple) else [(name, sizes[d])]
+        merged.append(FIXED if not digits else digits[0][0] if len(digits) == 1 else tuple(digits))
+        if len(digits) > 1 and any(size < 0 for _, size in digits):
+            return None
+    return tuple(merged)
+
+
+def _split(place: Subscripts, sizes: Sequence[int], groups: Sequence[Sequence[int]]) -> Subscripts | None:
+    """A place with a group of dimensions for each; one without dimensions is that of a single element."""
+    split = list[Name]([] if groups else [FIXED] * len(sizes))
+    for name, group in zip(place, groups, strict=True):
+        digits = list(name) if isinstance(name, tuple) else [(name, -1)]
+        parts = [sizes[d] for d in group]
+        if sum(size != 1 for size in parts) <= 1:
+            split += [FIXED if size == 1 else name for size in parts]
+            continue
+        for size in parts:
+            part = list[tuple[Name, int]]()
+            while digits and math.prod(n for _, n in part) < size:
+                part.append(digits.pop(0))
+            if math.prod(n for _, n in part) != size:
+                return None
+            split.append(FIXED if not part else part[0][0] if len(part) == 1 else tuple(part))
+        if digits:
+            return None
+    return tuple(split)
 
 
 def region_of(

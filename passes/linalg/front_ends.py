@@ -422,7 +422,9 @@ def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
         apply_patterns((pattern,), function)
     if apply_patterns((CountInFloats(),), function):
         apply_patterns((wide,), function)
+    apply_patterns((reshapes.SumInTwo(),), function)
     if apply_patterns((reshapes.CollapseSummed(), reshapes.CollapsePixels()), function):
         apply_patterns((reshapes.CollapseRow(),), function)
         apply_patterns((reshapes.CollapseRow(),), function, reverse=True)
+        apply_patterns((reshapes.FoldReshapes(),), function)
     tensors.drop_unused(function.body.block)

@@ -46,7 +46,7 @@ from .element_expressions import (
     multiplies,
     writer_before,
 )
-from .element_regions import is_of_elements, map_of, region_of
+from .element_regions import is_of_elements, map_of, place_in, region_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import collapse, expand, groups_of, root, users_of
 
@@ -135,6 +135,9 @@ class RowsMatch:
             self.elements = {
                 value: reader.element(value, at, ends[value].next_op or self.last) for value, at in self.places.items()
             }
+            if again := {root(op.outputs[0]) for op, at in reader.places.items() if self._repeats(op, at)}:
+                self.kept |= again
+                continue
             read = {root(load.value) for load in self._leaves("load") if load.value is not None}
             used = frozenset(each for each in reader.used if isinstance(each, LinalgStructuredOperation))
             self.replaced = Replacement(used, self.last, frozenset(self.places), read, reader.left)
@@ -145,6 +148,14 @@ class RowsMatch:
                 return False
             if not self._stays(reader, others):
                 return True
+
+    def _repeats(self, op: Operation, at: Subscripts) -> bool:
+        """Whether several rows would make again, one by one, what an operation reduces for all of them."""
+        if not isinstance(op, LinalgStructuredOperation) or not Nest.of(op).summed:
+            return False
+        places = zip(self.places[self.result], shape_of(self.result), strict=True)
+        rows = {name for name, size in places if name not in (ALONG, FIXED) and size != 1}
+        return bool(rows.intersection(at)) and not rows.issubset(at)
 
     def _stays(self, reader: RowReader, others: dict[LinalgStructuredOperation, Subscripts]) -> bool:
         """Adds to `others` the operations whose results are also used elsewhere. Results that cannot be stored here
@@ -340,70 +351,6 @@ def groups_without(single: Collection[int], rank: int) -> list[list[int]]:
         else:
             first.append(d)
     return groups
-
-
-def place_in(value: SSAValue, at: Subscripts, other: SSAValue) -> Subscripts | None:
-    """The indices of an element of memory, or of a reshaped view of it, in another such view; None if no loops express
-    them."""
-    place: Subscripts | None = at
-    while place is not None and isinstance(view := value.owner, memref.CollapseShapeOp | memref.ExpandShapeOp):
-        value, of_view = view.operands[0], shape_of(value)
-        if isinstance(view, memref.CollapseShapeOp):
-            place = _split(place, shape_of(value), groups_of(view))
-        else:
-            place = _merged(place, of_view, groups_of(view))
-    views = list[memref.CollapseShapeOp | memref.ExpandShapeOp]()
-    while isinstance(view := other.owner, memref.CollapseShapeOp | memref.ExpandShapeOp):
-        views.append(view)
-        other = view.operands[0]
-    if value is not other:
-        return None
-    for view in reversed(views) if place is not None else ():
-        groups, sizes = groups_of(view), shape_of(view.results[0])
-        if place is None:
-            return None
-        if isinstance(view, memref.CollapseShapeOp):
-            place = _merged(place, shape_of(view.operands[0]), groups)
-        else:
-            place = _split(place, sizes, groups)
-    return place
-
-
-def _merged(place: Subscripts, sizes: Sequence[int], groups: Sequence[Sequence[int]]) -> Subscripts | None:
-    """A place with the dimensions of each group as one."""
-    merged = list[Name]()
-    for group in groups:
-        digits = list[tuple[Name, int]]()
-        for d in (d for d in group if sizes[d] != 1):
-            name = place[d]
-            if name == FIXED:
-                return None
-            digits += name if isinstance(name, tuple) else [(name, sizes[d])]
-        merged.append(FIXED if not digits else digits[0][0] if len(digits) == 1 else tuple(digits))
-        if len(digits) > 1 and any(size < 0 for _, size in digits):
-            return None
-    return tuple(merged)
-
-
-def _split(place: Subscripts, sizes: Sequence[int], groups: Sequence[Sequence[int]]) -> Subscripts | None:
-    """A place with a group of dimensions for each; one without dimensions is that of a single element."""
-    split = list[Name]([] if groups else [FIXED] * len(sizes))
-    for name, group in zip(place, groups, strict=True):
-        digits = list(name) if isinstance(name, tuple) else [(name, -1)]
-        parts = [sizes[d] for d in group]
-        if sum(size != 1 for size in parts) <= 1:
-            split += [FIXED if size == 1 else name for size in parts]
-            continue
-        for size in parts:
-            part = list[tuple[Name, int]]()
-            while digits and math.prod(n for _, n in part) < size:
-                part.append(digits.pop(0))
-            if math.prod(n for _, n in part) != size:
-                return None
-            split.append(FIXED if not part else part[0][0] if len(part) == 1 else tuple(part))
-        if digits:
-            return None
-    return tuple(split)
 
 
 @dataclass(frozen=True)

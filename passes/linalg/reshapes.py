@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 
-from xdsl.dialects import tensor
-from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr, MemRefType, NoneAttr, TensorType, i64
+from xdsl.dialects import arith, tensor
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr, MemRefType, NoneAttr, TensorType, f32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp
-from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.utils.hints import isa
@@ -29,7 +29,7 @@ from ...dialect.mlir.affine import (
 )
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
-from ..patterns import op_type_rewrite_pattern
+from ..patterns import float_value, op_type_rewrite_pattern
 from .contraction import adds_products
 from .operand import Groups, groups_of, reassociation
 
@@ -224,6 +224,41 @@ class CollapseSummed(RewritePattern):
         maps += [_on(access.map, left, range(len(access.map.results))) for access in nest.writes]
         inputs, one = [value for value, _ in reads], [left.index(merged[0])]
         rewriter.replace(op, generic(op, inputs, list(op.outputs), _body(op, left), maps, one, op.result_types))
+
+
+class SumInTwo(RewritePattern):
+    """Sums over loops that are apart in memory, images and pixels of a channel for example, over the last of them
+    first: of those, and then of what they give, rows can be made."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        nest, kind, fill = Nest.of(op), op.results[0].type if len(op.results) == 1 else None, op.outputs[0].owner
+        how, summed = nest.combination, list(nest.summed)
+        if how is None or not isinstance(how.by, arith.AddfOp) or nest.indices or adds_products(op):
+            return
+        if not isinstance(fill, FillOp) or float_value(fill.inputs[0]) != 0 or element_of(op.results[0]) != f32:
+            return
+        first = len(summed) - 1
+        while first > 0 and all(_is_contiguous(access, tuple(summed[first - 1 :])) for access in nest.reads):
+            first -= 1
+        known = min(size for access in nest.accesses for size in (1, *shape_of(access.value))) > 0
+        plain = all(map(is_projection, nest.maps)) and isa(kind, TensorType[Attribute])
+        if first <= 0 or not known or not plain:
+            return
+        left = [loop for loop in range(nest.loops) if loop not in summed[first:]]
+        sizes = [found[2] for loop in left if (found := nest.along(loop)) is not None]
+        parts = TensorType(f32, sizes)
+        filled = FillOp(fill.inputs, [rewriter.insert(tensor.EmptyOp([], parts)).tensor], [parts])
+        filled.location = fill.location
+        start = [rewriter.insert(filled).results[0]]
+        maps = [*nest.maps[:-1], map_along(nest.loops, left)]
+        made = rewriter.insert(generic(op, op.inputs, start, op.body.clone(), maps, summed[first:], [parts]))
+        block = Block(arg_types=[f32, f32])
+        block.add_op(total := arith.AddfOp(*block.args))
+        block.add_op(YieldOp(total.result))
+        own = [map_along(len(left), range(len(left))), _on(nest.maps[-1], left, range(len(kind.get_shape())))]
+        rest = [left.index(loop) for loop in summed[:first]]
+        rewriter.replace(op, generic(op, made.results, op.outputs, Region(block), own, rest, [kind]))
 
 
 PIXELS = 8

@@ -64,6 +64,10 @@ def group_norm(x: Any, w: Any, b: Any) -> Any:
     return functional.group_norm(x, 3, w, b)
 
 
+def batch_norm(x: Any, w: Any, b: Any) -> Any:
+    return functional.batch_norm(x, None, None, w, b, training=True)
+
+
 def mean_loss(x: Any, labels: Any) -> Any:
     return functional.cross_entropy(x, labels.long(), ignore_index=-1)
 
@@ -239,6 +243,12 @@ def test_warps_meet_once_for_the_largest_element_and_the_sum_below_it(
 
 def test_few_columns_are_shared_by_lanes() -> None:
     assert "shfl.sync" in run(lambda x: x.float().sum(0), (draw(67, 37),), 2**-8, 1)
+
+
+@pytest.mark.parametrize("images", [21, 6])
+def test_channels_of_images_are_summed_in_two(images: int) -> None:
+    """Over the pixels of each image, which are rows, and over images; as many images as pixels do not make rows."""
+    run(batch_norm, (draw(images, 5, 3, 7), draw(5), draw(5)), 2**-7, 6)
 
 
 def test_columns_of_a_prime_length_are_one_part() -> None:
