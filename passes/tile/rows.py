@@ -356,7 +356,9 @@ def _take_turns(
     with kernel.index.loop(first, end, parts, carried) as turn:
         join.turn = turn.index.div(turn.counter, parts)
         own = dict(zip(ahead, turn.carried[len(summed) :], strict=True))
-        following = row(turn.index, turn.index.minimum(turn.index.add(turn.counter, parts), end - 1))
+        after = turn.index.add(turn.counter, parts)
+        # Of a last row its own again: another CTA may be writing its row in place.
+        following = row(turn.index, turn.index.where_below(after, end, after, turn.counter))
         kernel.row = turn.counter
         load: Load = lambda at, number, column: own.get(number) or region.load(at, number, column)  # noqa: E731
         own_region = _choosing(op, kernel, region, views, turn.index)._replace(load=load)

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402
 
 from warploom.runtime import compile  # noqa: E402
+from warploom.runtime.kernel.lowering import parse, without_tensors  # noqa: E402
 from warploom.runtime.torch.importer import torch_to_linalg  # noqa: E402
 
 EIGHT = torch.float8_e4m3fn
@@ -207,6 +208,25 @@ def test_clusters_take_rows_in_turns(monkeypatch: pytest.MonkeyPatch, function: 
     assert ".reqnctapercluster 4" in kernel.ptx
     assert [launch.grid[0] for launch in kernel.launches] == [32 if function is loss else 12]
     assert kernel.ptx.count("setp.eq.s32") < 16
+
+
+def test_rows_that_clusters_take_in_turns_may_be_written_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No CTA reads a row that another one writes, not even one row more than it has."""
+    share_rows_in_clusters(monkeypatch)
+    monkeypatch.setattr("warploom.passes.tile.rows.clusters_at_once", lambda *_: 3)
+    monkeypatch.setattr("warploom.passes.tile.rows.LEAST_TURNS", 2)
+    operands = torch.randn(8, 4103), *torch.randn(2, 4103)
+    module = parse(str(torch_to_linalg(norm, *operands)))
+    without_tensors(module)
+    (function,) = module.ops
+    memory, result = function.body.block.args[0], function.body.block.args[-1]
+    result.replace_all_uses_with(memory)
+    function.body.block.erase_arg(result)
+    function.update_function_type()
+    kernel, exact = compile(str(module), target="sm_90a", cache=False), norm(*operands, kind=torch.float64)
+    kernel(*operands, device="interp", checks="all")
+    assert (operands[0] - exact).abs().max() <= 2**-19 * exact.abs().max()
+    assert [launch.grid[0] for launch in kernel.launches] == [12]
 
 
 @pytest.mark.parametrize(("columns", "width"), [(40, 8), (36, 4), (35, 1)])
