@@ -117,6 +117,10 @@ class RowsMatch:
         ):
             decline("")
         each, of_row = (*range(rank - 1), ALONG) if rank else (), tuple(range(rank))
+        if elementwise and (
+            units := rank - 1 - max((d for d, n in enumerate(shape_of(self.result)) if n != 1), default=rank - 1)
+        ):
+            each = (*range(rank - 1 - units), ALONG, *[FIXED] * units)
         single = rank > 1 and shape_of(self.result)[-1] == 1 and not elementwise
         if single:
             of_row = (*of_row[:-1], FIXED)  # of one column: an element for each row

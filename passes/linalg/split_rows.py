@@ -274,7 +274,7 @@ def _are_alike(first: RowsOp, second: RowsOp) -> bool:
         return False
     along, reduce = first.loops - 1, [any(isinstance(o, ReduceOp) for o in r.body.block.ops) for r in (first, second)]
     shared = set(_inputs(first)) & set(_inputs(second))
-    return reduce[0] == reduce[1] and any(along in loops_of(map_) for _, map_ in shared)
+    return reduce[0] == reduce[1] and any(along in loops_of(map_) or not reduce[0] for _, map_ in shared)
 
 
 def _may_move(first: RowsOp, between: Sequence[Operation], second: RowsOp) -> bool:

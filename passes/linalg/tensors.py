@@ -31,7 +31,8 @@ from ..patterns import IndexBuilder, apply_patterns, op_type_rewrite_pattern
 from .constants import COVERED, number_for_input
 from .contraction import adds_products
 from .moved_operands import Movement
-from .reshapes import element_of
+from .operand import groups_of
+from .reshapes import collapse, element_of
 
 
 def covers(op: tensor.InsertSliceOp) -> bool:
@@ -140,8 +141,8 @@ FEW_BITS = 8
 
 
 class ConvertBehindReshape(RewritePattern):
-    """Converts integers of few bits in the shape in which the result is read: `expand(generic(q))` becomes
-    `generic(expand(q))`, which is then computed where groups along a row are scaled."""
+    """Converts integers of few bits, and what slices are taken of, in the shape in which the result is read:
+    `expand(generic(q))` becomes `generic(expand(q))`, which is then computed where groups along a row are scaled."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
@@ -150,7 +151,9 @@ class ConvertBehindReshape(RewritePattern):
             return
         (value,), (map_, written) = maker.inputs, maker.indexing_maps.data
         kind, result = value.type, op.result.type
-        if not (isa(kind, TensorType[IntegerType]) and kind.element_type.bitwidth <= FEW_BITS and _is_in_order(maker)):
+        few = isa(kind, TensorType[IntegerType]) and kind.element_type.bitwidth <= FEW_BITS
+        sliced = all(isinstance(use.operation, tensor.ExtractSliceOp) for use in op.result.uses)
+        if not ((few or sliced) and isa(kind, TensorType[Attribute]) and _is_in_order(maker)):
             return
         if map_ != written or op.dynamic_output_shape or not isa(result, TensorType):
             return
@@ -369,6 +372,26 @@ class ComputeParts(RewritePattern):
             return
 
 
+class ConvertBeforeReshape(RewritePattern):
+    """Converts what is concatenated before it is reshaped: `generic(collapse(x))` becomes `collapse(generic(x))`."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        seen = op.inputs[0].owner if len(op.inputs) == 1 else None
+        if not isinstance(seen, tensor.CollapseShapeOp) or not isinstance(seen.src.owner, tensor.ConcatOp):
+            return
+        shape = shape_of(seen.src)
+        if _elementwise(op) is None or op.indexing_maps.data[0] != op.indexing_maps.data[1] or min(shape) < 0:
+            return
+        kind = _with_shape(op, shape)
+        empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+        maps = [AffineMap.identity(len(shape))] * 2
+        made = rewriter.insert(generic(op, [seen.src], [empty], op.body.clone(), maps, results=[kind]))
+        rewriter.replace(op, collapse(made.results[0], groups_of(seen), shape_of(op.results[0])))
+        if not seen.result.uses:
+            rewriter.erase(seen)
+
+
 def _slice(value: SSAValue, dimension: int, start: int, size: int, rewriter: PatternRewriter) -> SSAValue:
     shape = shape_of(value)
     offsets = [start if d == dimension else 0 for d in range(len(shape))]
@@ -411,7 +434,10 @@ class ReadKnownSizes(RewritePattern):
                 rewriter.has_done_action = True
 
 
+PARTS = ConvertBehindReshape(), ConvertBeforeReshape(), ComputeParts(), ComputeSlice()
+
+
 def compute_parts(module: ModuleOp) -> None:
     """Applies the patterns to a module, in place, as often as they apply."""
     apply_patterns((ReadKnownSizes(),), module)
-    PatternRewriteWalker(GreedyRewritePatternApplier([ComputeParts(), ComputeSlice()])).rewrite_module(module)
+    PatternRewriteWalker(GreedyRewritePatternApplier(list(PARTS))).rewrite_module(module)

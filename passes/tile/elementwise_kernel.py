@@ -17,7 +17,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import Layout
-from ...dialect.mlir.affine import Nest, loops_of
+from ...dialect.mlir.affine import FIXED, Nest, loops_of
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, is_memory, memory_of
 from ...dialect.warp.elements import IndexOp, YieldOp
 from ...dialect.warp.epilogue import MapOp
@@ -102,7 +102,9 @@ def over_elements(
     if loaded and turned and all(p.bits == written and p.together() % together == 0 for p in (*turned, *outputs)):
         along = {place.value: loaded for place in turned}
     if layout is None or not along:
-        layout = _layout(places, turned, output.size(rows), output.size(columns), columns, written)
+        # Elements that are stored apart are stored by lanes side by side, whatever else is read together.
+        beside = FIXED if output.neighbours is None and written < i32.bitwidth else columns
+        layout = _layout(places, turned, output.size(rows), output.size(columns), beside, written)
     times = max(1, ELEMENTS // layout.elements)
     down = min(times, power_of_two(output.size(rows), layout.rows))
     warp = layout.rows * down, layout.columns * (times // down)
