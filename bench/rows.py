@@ -106,6 +106,12 @@ def rope(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     return x * cosine + torch.cat((-b, a), -1) * sine
 
 
+def rope_pairs(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Neighbours of each head, turned."""
+    a, b = x.float().unflatten(-1, (-1, 2)).unbind(-1)
+    return torch.stack((a * cosine - b * sine, a * sine + b * cosine), -1).flatten(-2).to(x.dtype)
+
+
 def quantise_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     scale = x.float().abs().amax(-1, keepdim=True) / LARGEST
     return (x.float() / scale).to(torch.float8_e4m3fn), scale
@@ -115,6 +121,14 @@ def quantise_blocks(x: Tensor) -> tuple[Tensor, Tensor]:
     y = x.float().unflatten(-1, (-1, BLOCK))
     scale = y.abs().amax(-1, keepdim=True) / LARGEST
     return (y / scale).to(torch.float8_e4m3fn).flatten(-2), scale.squeeze(-1)
+
+
+def swiglu_quantise(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Both halves of what one product made, gated, and quantised by rows."""
+    a, b = x.float().chunk(2, -1)
+    y = functional.silu(a) * b
+    scale = y.abs().amax(-1, keepdim=True) / LARGEST
+    return (y / scale).to(torch.float8_e4m3fn), scale
 
 
 def cast(x: Tensor) -> Tensor:
@@ -143,6 +157,11 @@ def mean_cross_entropy(x: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(x.float(), labels)
 
 
+def smoothed_cross_entropy(x: Tensor, labels: Tensor) -> Tensor:
+    """Of labels of which some are to be ignored."""
+    return functional.cross_entropy(x.float(), labels, ignore_index=0, label_smoothing=0.1)
+
+
 def mean_square(x: Tensor) -> Tensor:
     return x.float().square().mean()
 
@@ -155,6 +174,11 @@ def router(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def embedding(table: Tensor, tokens: Tensor) -> Tensor:
     return functional.embedding(tokens, table)
+
+
+def batch_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    """As in training, by the statistics of these images."""
+    return functional.batch_norm(x, None, None, w, b, training=True)
 
 
 def group_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
@@ -203,14 +227,24 @@ CASES = {
         ),
     ),
     "mean_cross_entropy": Case(mean_cross_entropy, lambda m, n: (rows(m, n), torch.randint(n, (m,), device=DEVICE))),
+    "smoothed_cross_entropy": Case(
+        smoothed_cross_entropy, lambda m, n: (rows(m, n), torch.randint(n, (m,), device=DEVICE))
+    ),
     "mean_square": Case(mean_square, lambda m, n: (rows(m, n),)),
     "router": Case(router, lambda m, n: (rows(m * n // (64 * EXPERTS), EXPERTS),)),
     "embedding": Case(embedding, lambda m, n: (rows(m, n), torch.randperm(m, device=DEVICE))),
     "group_norm": Case(
         group_norm, lambda m, n: (rows(m * n // (CHANNELS * 1024), CHANNELS, 32, 32), rows(CHANNELS), rows(CHANNELS))
     ),
+    "batch_norm": Case(
+        batch_norm, lambda m, n: (rows(m * n // (CHANNELS * 1024), CHANNELS, 32, 32), rows(CHANNELS), rows(CHANNELS))
+    ),
     "concatenate": Case(concatenate, lambda m, n: (rows(m, n // 2), rows(m, n // 2))),
     "rope": Case(rope, lambda m, n: (rows(m, n // HEAD, HEAD), rows(m, 1, HEAD), rows(m, 1, HEAD))),
+    "rope_pairs": Case(
+        rope_pairs, lambda m, n: (rows(m, n // HEAD, HEAD), rows(m, 1, HEAD // 2), rows(m, 1, HEAD // 2))
+    ),
+    "swiglu_quantise": Case(swiglu_quantise, lambda m, n: (rows(m, n),)),
     "quantise_rows": Case(quantise_rows, lambda m, n: (rows(m, n),)),
     "quantise_blocks": Case(quantise_blocks, lambda m, n: (rows(m, n),)),
     "cast": Case(cast, lambda m, n: (rows(m, n),)),
@@ -225,8 +259,10 @@ ANY_LENGTH = frozenset(
         "mean_square",
         "router",
         "group_norm",
+        "batch_norm",
         "concatenate",
         "rope",
+        "rope_pairs",
         "quantise_blocks",
         "cast",
     )
@@ -322,6 +358,8 @@ def errors(case: Case, operands: Sequence[Tensor], results: Sequence[Tensor], ow
         cross_entropy,
         cross_entropy_backward,
         mean_cross_entropy,
+        smoothed_cross_entropy,
+        batch_norm,
         mean_square,
         embedding,
     )
