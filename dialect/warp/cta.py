@@ -230,9 +230,10 @@ class MakeRingOp(WarpOp):
         %ring = warp.make_ring peers(%a, %b) {writers = 1 : i64, readers = 24 : i64} : !warp.ring<4>
         %ring = warp.make_ring {ahead = 2 : i64} : !warp.ring<4>
 
-    `writers` arrivals make a stage full, and those of `readers` warps empty. Who has read a stage tells the `peers` as
-    well, other CTAs of the cluster, by rank. With `ahead`, all threads of the CTA copy and read, and meet at a barrier
-    for each stage, of which so many are on their way while one is read. Threads may use the ring after a `gpu.barrier`.
+    `writers` arrivals make a stage full, and those of `readers` warps empty, or of as many warpgroups with
+    `each_warpgroup`, where products alone read. Who has read a stage tells the `peers` as well, other CTAs of the
+    cluster, by rank. With `ahead`, all threads of the CTA copy and read, and meet at a barrier for each stage, of which
+    so many are on their way while one is read. Threads may use the ring after a `gpu.barrier`.
     """
 
     name = "warp.make_ring"
@@ -242,6 +243,7 @@ class MakeRingOp(WarpOp):
     readers = opt_prop_def(IntegerAttr)
     peers = var_operand_def(IndexType())
     ahead = opt_prop_def(IntegerAttr)
+    each_warpgroup = opt_prop_def(UnitAttr)
 
     traits = traits_def(MemoryWriteEffect())
     assembly_format = "(`peers` `(` $peers^ `)`)? attr-dict `:` type($ring)"

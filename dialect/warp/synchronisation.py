@@ -94,6 +94,10 @@ class ArriveOp(_Synchronises):
 
         warp.arrive %full[%stage] {copies} : !warp.barriers<8>
 
+    With `by` alone, that thread of each warpgroup arrives for all of it, whose products have read the memory::
+
+        warp.arrive %empty[%stage] at %rank {by = 32 : i64} : !warp.barriers<8>
+
     With `bytes`, one thread arrives, the first unless `by` names another, and announces so many bytes. The phase ends
     only after tensor copies have delivered them as well; `at` may name another CTA, to whose barrier they deliver::
 
@@ -122,8 +126,6 @@ class ArriveOp(_Synchronises):
     def verify_(self) -> None:
         _verify_one_of(copies=self.copies, products=self.products, bytes=self.bytes)
         _verify_one_of(at=self.cta, copies=self.copies, products=self.products)
-        if self.by is not None and self.bytes is None:
-            raise VerifyException("'by' names the thread that announces bytes, which are not given")
         if self.bytes is not None and not 0 <= self.bytes.value.data <= MOST_BYTES:
             raise VerifyException(f"expected 0 to {MOST_BYTES} bytes, got {self.bytes.value.data}")
 

@@ -18,6 +18,8 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.isa.wgmma import WARPS
+from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.warp.attributes import SHARED_SPACE, enclosing, memory_of, memory_space
 from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp, RingType
@@ -422,7 +424,7 @@ class MbarrierRing(RewritePattern):
     def match_and_rewrite(self, op: MakeRingOp, rewriter: PatternRewriter) -> None:
         if op.writers is None or op.readers is None:
             return
-        stages, uses, peers = BarriersType.of(op.ring.type.count.data), list(op.ring.uses), op.peers
+        stages, uses = BarriersType.of(op.ring.type.count.data), list(op.ring.uses)
         full, empty = (MakeBarriersOp(stages, arrivals.value.data) for arrivals in (op.writers, op.readers))
         full.barriers.name_hint, empty.barriers.name_hint = "full", "empty"
         if OFFSET in op.attributes:
@@ -433,14 +435,14 @@ class MbarrierRing(RewritePattern):
             if use.operation.name == "warp.tensor_load":
                 use.operation.operands[use.index] = full.barriers
                 continue
-            made = self._of(_step(use.operation), full.barriers, empty.barriers, peers)
+            made = self._of(_step(use.operation), full.barriers, empty.barriers, op)
             if in_pairs(op):
                 _tell_first(rewriter, use.operation, made)
             rewriter.replace(use.operation, made, [])
         rewriter.erase(op)
 
     @staticmethod
-    def _of(step: PipelineOp, full: SSAValue, empty: SSAValue, peers: Sequence[SSAValue]) -> list[Operation]:
+    def _of(step: PipelineOp, full: SSAValue, empty: SSAValue, ring: MakeRingOp) -> list[Operation]:
         """What a step is at the mbarriers of its stage."""
         name, stage, parity = step.step.data, step.stage, step.parity
         if stage is None:
@@ -450,7 +452,8 @@ class MbarrierRing(RewritePattern):
         if name == COMMIT:
             return [ArriveOp(full, stage, copies=True)]
         if parity is None:
-            return [ArriveOp(empty, stage, cta) for cta in (None, *peers)]
+            by = [i % WARPS * LANES if ring.each_warpgroup else None for i in range(1 + len(ring.peers))]
+            return [ArriveOp(empty, stage, to, by=one) for one, to in zip(by, (None, *ring.peers), strict=True)]
         if name == WAIT or step.bytes is None:
             return [AwaitOp(full if name == WAIT else empty, stage, parity)]
         return [AwaitOp(empty, stage, parity), ArriveOp(full, stage, bytes=step.bytes.value.data)]

@@ -152,8 +152,10 @@ class TensorLoop:
         readers = 1 if self.in_tensor_memory else schedule.warps
         self.of_once = self._make_ring(self._stages_of_fixed(), 1, readers) if once else None
         peers = () if self.cluster is None or schedule.pairs else self.cluster.peers(self.index)
-        writers, readers = 2 if schedule.pairs else 1, readers * (1 + len(peers))
-        self.ring = self._make_ring(schedule.stages, writers, readers, peers)
+        by_products = not (self.in_tensor_memory or self.loads or any(op.a_in_registers for op in self.products))
+        together = bool(peers) and by_products  # the products of a warpgroup are done at once
+        writers, readers = 2 if schedule.pairs else 1, readers // (WARPS if together else 1) * (1 + len(peers))
+        self.ring = self._make_ring(schedule.stages, writers, readers, peers, together=together)
         self.rings = dict.fromkeys((copy.destination for copy in self.copied), self.ring)
         self.of_last = self._ring_of_last()
         self.index.insert(FenceOp(ASYNC_PROXY))
@@ -161,8 +163,11 @@ class TensorLoop:
         alone = self.cluster is None and schedule.cluster_parts == 1
         self.index.insert(BarrierOp() if alone else ScopedBarrierOp(CLUSTER, mbarriers=True))
 
-    def _make_ring(self, stages: int, writers: int, readers: int, peers: Sequence[SSAValue] = ()) -> Ring:
-        return Ring.of(self.index, MakeRingOp(RingType.of(stages), writers, readers, peers))
+    def _make_ring(
+        self, stages: int, writers: int, readers: int, peers: Sequence[SSAValue] = (), *, together: bool = False
+    ) -> Ring:
+        ring = MakeRingOp(RingType.of(stages), writers, readers, peers, each_warpgroup=together)
+        return Ring.of(self.index, ring)
 
     def _ring_of_last(self) -> Ring | None:
         """The ring of what the last products of a turn read, if the loop is rotated: of tiles that only they read one

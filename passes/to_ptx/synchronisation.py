@@ -126,7 +126,8 @@ def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
         guard, space = one_thread(lowering, op, op.by), "shared::cta" if there is None else "shared::cluster"
         emitter.emit(f"mbarrier.arrive.expect_tx.{space}.b64", SINK, there or here, op.bytes.value.data, guard=guard)
         return
-    first = is_alone(op) or lowering.scalars.compare("eq", lowering.lane, 0)
+    of_group = None if op.by is None else one_thread(lowering, op, op.by, UnitAttr())
+    first = of_group or is_alone(op) or lowering.scalars.compare("eq", lowering.lane, 0)
     if there is None:
         emitter.emit("mbarrier.arrive.shared.b64", SINK, here, guard=first)
         return

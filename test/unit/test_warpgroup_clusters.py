@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import prod
 from typing import Any
 
@@ -50,6 +51,18 @@ def test_products_are_right_and_silent(product: Product) -> None:
     assert ".multicast::cluster" in kernel.ptx
     kernel(*instance.arguments, device="interp", checks="all")
     assert instance.wrong() == ""
+
+
+def test_a_warpgroup_tells_each_cta_once_that_its_products_are_done() -> None:
+    """By another warp each; every warp for itself where it reads a residual of the stages, too."""
+    plain, residual = (
+        Product(BF16, what, "A Bt", (256, 256, 256), tile(64, 64, "2x2", stages=4)).compile("sm_90a").ptx
+        for what in ("cleared", "residual")
+    )
+    assert "barriers of 3 arrivals" in plain
+    assert "barriers of 12 arrivals" in residual
+    of_loop = plain.partition("wgmma.wait_group")[2].partition("_end:")[0]
+    assert len(set(re.findall(r"@(%p\d+) mbarrier.arrive", of_loop))) == 3
 
 
 @pytest.mark.sampled(2)

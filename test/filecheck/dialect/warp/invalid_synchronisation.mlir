@@ -93,11 +93,3 @@ func.func @copies_and_bytes(%b: !warp.barriers<1>, %i: index) {
   warp.arrive %b[%i] {copies, bytes = 16 : i64} : !warp.barriers<1>
   return
 }
-
-// -----
-
-// expected-error @+2 {{warp.arrive: 'by' names the thread that announces bytes, which are not given}}
-func.func @by(%b: !warp.barriers<1>, %i: index) {
-  warp.arrive %b[%i] {by = 32 : i64} : !warp.barriers<1>
-  return
-}

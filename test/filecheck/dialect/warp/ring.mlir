@@ -28,6 +28,18 @@ func.func @mbarriers(%a: index, %b: index, %s: index, %p: index) {
   return
 }
 
+// CHECK-LABEL: @warpgroups
+// BARRIERS-LABEL: @warpgroups
+func.func @warpgroups(%a: index, %s: index) {
+  // CHECK-NEXT: %ring = warp.make_ring peers(%a) {writers = 1 : i64, readers = 2 : i64, each_warpgroup} : !warp.ring<4>
+  // BARRIERS: %empty = warp.make_barriers {arrivals = 2 : i64} : !warp.barriers<4>
+  %ring = warp.make_ring peers(%a) {writers = 1 : i64, readers = 2 : i64, each_warpgroup} : !warp.ring<4>
+  // BARRIERS-NEXT: warp.arrive %empty[%s] {by = 0 : i64} : !warp.barriers<4>
+  // BARRIERS-NEXT: warp.arrive %empty[%s] at %a {by = 32 : i64} : !warp.barriers<4>
+  warp.pipeline consumer_release %ring[%s] : !warp.ring<4>
+  return
+}
+
 // CHECK-LABEL: @barrier
 // BARRIERS-LABEL: @barrier
 func.func @barrier() {
