@@ -158,11 +158,11 @@ class AwaitOp(_Synchronises):
 
 # Groups of asynchronous operations: `warp.commit` closes one, `warp.wait` waits until few are left.
 
-CP_ASYNC, BULK, WGMMA = "cp_async", "bulk", "wgmma"
+CP_ASYNC, BULK, WGMMA, LAUNCHES = "cp_async", "bulk", "wgmma", "launches"
 
-GROUPS = {CP_ASYNC: None, BULK: None, WGMMA: 7}
-"""The kinds of groups: copies of each thread, tensor stores, products of warpgroups; and of how many `warp.wait` can
-leave unfinished. Of products `ptxas` takes more, and waits for 7 then."""
+GROUPS = {CP_ASYNC: None, BULK: None, WGMMA: 7, LAUNCHES: 0}
+"""The kinds of groups: copies of each thread, tensor stores, products of warpgroups, launches ahead of this one; and of
+how many `warp.wait` can leave unfinished. Of products `ptxas` takes more, and waits for 7 then."""
 
 
 class _OfGroup(_Synchronises):
@@ -191,8 +191,8 @@ class CommitOp(_OfGroup):
         warp.commit bulk {each_warpgroup}
         warp.commit wgmma
 
-    Groups consist of copies (`warp.copy` with `async`), of tensor stores, or of products of warpgroups. Source: PTX ISA
-    9.7.9.25.3.2 and 9.7.15.7.2.
+    Groups consist of copies (`warp.copy` with `async`), of tensor stores, or of products of warpgroups. With `launches`
+    the next launch may begin. Source: PTX ISA 9.7.9.25.3.2, 9.7.15.7.2 and 9.7.13.13.
     """
 
     name = "warp.commit"
@@ -209,8 +209,9 @@ class WaitOp(_OfGroup):
         warp.wait wgmma 1
 
     It covers the copies of the executing thread. A `gpu.barrier` makes the copies of other threads visible. With
-    `read`, it waits only until tensor stores have read their tiles.
-    Source: PTX ISA 9.7.9.25.3.3 and 9.7.15.7.3.
+    `read`, it waits only until tensor stores have read their tiles. A kernel that waits for `launches` may begin before
+    they end.
+    Source: PTX ISA 9.7.9.25.3.3, 9.7.15.7.3 and 9.7.13.13.
     """
 
     name = "warp.wait"

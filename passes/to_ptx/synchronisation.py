@@ -19,6 +19,7 @@ from ...dialect.warp.synchronisation import (
     BULK,
     CLUSTER,
     CONSUMERS_BARRIER,
+    LAUNCHES,
     MOST_BARRIERS,
     MOST_CTAS,
     WGMMA,
@@ -184,6 +185,8 @@ def _emit_of_group(lowering: KernelLowering, op: CommitOp | WaitOp, what: str, *
     elif op.group.data == WGMMA:
         check_warpgroups(lowering, op)
         emitter.emit(f"wgmma.{what}.sync.aligned", *pending)
+    elif op.group.data == LAUNCHES:
+        emitter.emit(f"griddepcontrol.{'wait' if isinstance(op, WaitOp) else 'launch_dependents'}")
     elif emitter.has(COMMIT):
         emitter.emit(f"cp.async.{what}", *pending)
 

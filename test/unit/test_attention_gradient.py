@@ -155,8 +155,8 @@ def test_launches_that_depend_on_each_other_do_not_overlap() -> None:
         }}"""
 
     assert compile(text("%q"), "sm_90a").ptx.count("griddepcontrol") == 2
-    assert "griddepcontrol" not in compile(text("%dq"), "sm_90a").ptx
-    assert "griddepcontrol" not in compile(text("%q"), "sm_90").ptx
+    assert "launch_dependents" not in compile(text("%dq"), "sm_90a").ptx
+    assert "launch_dependents" not in compile(text("%q"), "sm_90").ptx
 
 
 def test_columns_of_other_documents_are_not_read() -> None:

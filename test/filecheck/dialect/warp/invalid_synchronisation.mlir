@@ -64,7 +64,7 @@ func.func @halves() {
 
 // -----
 
-// expected-error @+2 {{warp.commit: expected a group of cp_async, bulk, wgmma, got 'mma'}}
+// expected-error @+2 {{warp.commit: expected a group of cp_async, bulk, wgmma, launches, got 'mma'}}
 func.func @group() {
   warp.commit mma
   return
