@@ -43,6 +43,7 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "warp-tensor-memory": ("passes.pipelining.tensor_memory", "TensorMemoryPass"),
     "warp-synchronise": ("passes.pipelining.ring", "SynchronisePass"),
     "warp-expand": ("passes.tile.expand", "ExpandPass"),
+    "warp-join": ("passes.tile.overlap", "JoinPass"),
     "warp-allocate": ("passes.allocate", "AllocatePass"),
     "convert-warp-to-ptx": ("passes.to_ptx.kernel", "ConvertWarpToPtxPass"),
     "convert-vector-to-warp": ("passes.tile.foreign_kernels", "ConvertVectorToWarpPass"),
@@ -85,6 +86,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-tensor-memory": ("tensor_memory",),
     "warp-synchronise": ("warp.make_ring",),
     "warp-expand": ("warp.sum_sliced_k", "warp.find_group"),
+    "warp-join": ("launches",),
     "convert-vector-to-warp": ("vector.contract",),
 }  # fmt: skip
 """Of what a module must have one for a pass to have something to do."""

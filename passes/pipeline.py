@@ -79,6 +79,7 @@ def contents(module: ModuleOp) -> frozenset[str]:
     - `linalg.*`: an operation of `linalg` other than products and fills.
     - `copy.blocks`: a copy of blocks that `warp-pack` makes.
     - `returned`: a host function with results.
+    - `launches`: several launches.
     - `dynamic`: memory with dynamic sizes, strides or offset.
     - `schedule.ctas`, and so on: a field of a schedule that is not the default.
     - `tensor_memory`: a target later than those that multiply by `wgmma`.
@@ -88,6 +89,8 @@ def contents(module: ModuleOp) -> frozenset[str]:
     if isinstance(on, TargetAttr) and on.data.sm > WARPGROUP_SM:
         names.add("tensor_memory")
     for op in walked(module):
+        if op.name == "gpu.launch_func" and op.name in names:
+            names.add("launches")
         names.add("returned" if op.name == "func.return" and op.operands else op.name)
         if op.name == "warp.copy" and "blocks" in op.properties:
             names.add("copy.blocks")
@@ -147,7 +150,7 @@ _PASSES = (
     "warp-fuse-elementwise", "warp-im2col", "warp-version", "warp-schedule", "warp-lay-out", "warp-outline",
     "warp-stage", "warp-distribute", "warp-fragments", "warp-epilogue", "warp-raise-gelu", "warp-pack", "warp-split-k",
     "warp-persist", "warp-fp8-as-f16", "warp-specialise", "warp-pipeline", "warp-tensor-memory", "warp-synchronise",
-    "warp-expand", "warp-allocate", "convert-warp-to-ptx",
+    "warp-expand", "warp-join", "warp-allocate", "convert-warp-to-ptx",
 )  # fmt: skip
 
 _ROUNDING = ("warp-bufferize", "warp-fuse-attention", "warp-raise-matmul")

@@ -28,7 +28,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa import wgmma
 from ...dialect.isa.form import FP8
-from ...dialect.mlir.affine import loops_of
+from ...dialect.mlir.affine import FIXED, loops_of, map_along
 from ...dialect.mlir.generic import arithmetic, converted, may_scale_sums
 from ...dialect.warp.attributes import element_name, memory_of, target_of
 from ...dialect.warp.elements import K, PointwiseOp, YieldOp, element_type, with_functions
@@ -269,8 +269,9 @@ class MadeOperand:
 
     def map_of(self, number: int) -> AffineMap:
         """How an input of the operation, which does not run along k, is indexed by the loops of the product."""
-        own = {loop: self.map.results[d] for d, loops in enumerate(self.dimensions) for loop in loops}
-        return AffineMap(self.map.num_dims, 0, tuple(own[loop] for loop in loops_of(self.made.maps[number])))
+        along = loops_of(self.map)
+        own = {FIXED: FIXED} | {loop: along[d] for d, loops in enumerate(self.dimensions) for loop in loops}
+        return map_along(self.map.num_dims, [own[loop] for loop in loops_of(self.made.maps[number])])
 
     def in_shape(self, number: int) -> SSAValue:
         """An input of the operation, in the shape in which the product reads the operand."""

@@ -6,7 +6,7 @@ import logging
 import operator
 import pickle
 from base64 import b85encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,7 +23,7 @@ from ..base.errors import ArgumentError, WarploomError
 from ..base.explanation import CompiledPart, Explanation, LeftPart, place_of
 from ..kernel.kernel import Kernel
 from .attention import ATTENTIONS, arguments_of, is_attention, most_kernels
-from .clusters import Cluster, clusters, cones, is_product, narrowed, why_left, with_weights
+from .clusters import Cluster, clusters, cones, is_product, joined, narrowed, why_left, with_weights
 from .importer import CONSTANTS, decomposed, simpler
 from .inductor import OURS, Judgement, compile_whole, judged, narrow_sorts, sums_in_f32
 from .options import BackendOptions, aten, expression, read
@@ -102,7 +102,12 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions, re
     widest = list(clusters(module.graph))
     taken = {node for cluster in widest for node in cluster.nodes}
     grown = [narrowed(cluster) if rest == "inductor" else cluster for cluster in widest]
-    choices = [(with_weights(cluster, taken), cluster, cluster.single, cluster.product) for cluster in grown]
+    first = [with_weights(cluster, taken) for cluster in grown]
+    together = joined(first, order)
+    choices = [
+        (together.get(part, part), part, cluster, cluster.single, cluster.product)
+        for part, cluster in zip(first, grown, strict=True)
+    ]
     for parts in replacing.each_of([list(dict.fromkeys(parts)) for parts in choices]):
         _check_schedule(parts[-1], options, replacing.reasons)
     if rest == "eager":  # inductor fuses what is between the products with less on the host
@@ -294,7 +299,7 @@ def _compiled(cluster: Cluster, written: ImportedRegion, options: BackendOptions
     if is_attention(cluster.core) and len(kernel.schedules) > most_kernels(cluster.core):
         raise UnsupportedError("the compiler does not fuse what this attention makes of its scores")
     if len(cluster.products) > 1 and len(kernel.schedules) > 1:
-        raise UnsupportedError("the compiler does not fuse the two products of one matrix")
+        raise UnsupportedError("the compiler does not fuse the products of one matrix")
     if cluster.weights and not all(kernel.schedules.values()):
         raise UnsupportedError("kernels do not convert this operand while they load it")
     return kernel
@@ -302,6 +307,8 @@ def _compiled(cluster: Cluster, written: ImportedRegion, options: BackendOptions
 
 def _replace(graph: Graph, cluster: Cluster, region: Region | ComparedPart) -> None:
     results = cluster.results
+    for part in cluster.joined:
+        _move([x for x in part.inputs if x is not part.core.args[0]], cluster.core)
     with graph.inserting_before(cluster.core if len(results) > 1 else cluster.last):
         REGIONS[region.name] = region
         call = graph.call_function(warploom_operators.region.default, (list(cluster.inputs), region.name))
@@ -319,6 +326,14 @@ def _replace(graph: Graph, cluster: Cluster, region: Region | ComparedPart) -> N
     for node in reversed(cluster.nodes):
         if not node.users:
             graph.erase_node(node)
+
+
+def _move(views: Iterable[Node], before: Node) -> None:
+    """Moves views of inputs of the graph before a node."""
+    for view in views:
+        if view.op != "placeholder":
+            _move(view.all_input_nodes, before)
+            before.prepend(view)
 
 
 def _part(cluster: Cluster, written: ImportedRegion, kernel: Kernel, measured: str) -> CompiledPart:

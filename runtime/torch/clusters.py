@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,11 +35,13 @@ MOST, NAME_LENGTH = 48, 64
 @dataclass(frozen=True)
 class Cluster:
     """Nodes in the order of the graph; the last one's result is used elsewhere. `weights` are those of them that
-    convert an operand of the product, `sizes` inputs of the graph of which only the sizes are read."""
+    convert an operand of the product, `sizes` inputs of the graph of which only the sizes are read. One that is
+    `joined` of several has a result of each."""
 
     nodes: tuple[Node, ...]
     weights: tuple[Node, ...] = ()
     sizes: tuple[Node, ...] = ()
+    joined: tuple[Cluster, ...] = ()
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -73,6 +76,8 @@ class Cluster:
     @property
     def results(self) -> tuple[Node, ...]:
         """The nodes whose results are used outside: the last one, or those of an attention."""
+        if self.joined:
+            return tuple(part.last for part in self.joined)
         return results_of(self.core) if is_attention(self.core) else (self.last,)
 
     @property
@@ -199,6 +204,34 @@ def with_weights(cluster: Cluster, taken: Collection[Node]) -> Cluster:
     conversions = [node for operand in product.all_input_nodes for node in _converting(operand, taken)]
     weights = tuple(dict.fromkeys(conversions))
     return Cluster((*weights, *cluster.nodes), weights)
+
+
+FEW_ROWS = 16
+"""Rows up to which products of one A are joined: one launch reads the weights of all."""
+
+
+def joined(parts: Sequence[Cluster], order: Mapping[Node, int]) -> dict[Cluster, Cluster]:
+    """For parts that multiply one A of few rows by inputs of the graph, or by views of such: the cluster of all
+    these."""
+    groups = defaultdict[Node, list[Cluster]](list)
+    for part in parts:
+        a: Any = part.core.args[0]
+        others = [x for x in part.inputs if x is not a]
+        if part.core.target is aten.mm.default and len(part.products) == 1 and all(map(_is_given, others)):
+            groups[a].append(part)
+    together = dict[Cluster, Cluster]()
+    for a, several in groups.items():
+        rows = shape_of(a.meta["val"])[0]
+        if len(several) > 1 and isinstance(rows, int) and rows <= FEW_ROWS:
+            nodes = sorted((node for part in several for node in part.nodes), key=order.__getitem__)
+            weights = tuple(node for part in several for node in part.weights)
+            together |= dict.fromkeys(several, Cluster(tuple(nodes), weights, joined=tuple(several)))
+    return together
+
+
+def _is_given(node: Node) -> bool:
+    """Whether a node is an input of the graph, or a view of one."""
+    return node.op == "placeholder" or (node.target in VIEWS and all(map(_is_given, node.all_input_nodes)))
 
 
 def _converting(node: Node, taken: Collection[Node]) -> list[Node]:

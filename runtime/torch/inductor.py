@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache, partial
 from importlib import import_module
@@ -311,15 +311,18 @@ def judged(cluster: Cluster, region: Region) -> Judgement:
 
 
 def _judged(cluster: Cluster, region: Region, rest: float) -> Judgement:
-    ours, product = _measured(cluster, region)
-    theirs = product * max(1, len(cluster.products)) + rest
+    ours, products = _measured(cluster, region)
+    theirs = products + rest
     reckoned = f" and {rest:.1f} us for what follows" if rest else ""
-    text = f"measured {ours:.1f} us, torch's kernel {product:.1f} us{reckoned}"
+    text = f"measured {ours:.1f} us, torch's kernel {products:.1f} us{reckoned}"
     return Judgement(ours <= max(MARGIN * theirs, theirs - LESS), text)
 
 
 def _saved(cluster: Cluster) -> tuple[float, int]:
     """Bytes that inductor moves in addition when a cluster is its own, and kernels that it launches."""
+    if cluster.joined:
+        saved, launches = zip(*map(_saved, cluster.joined), strict=True)
+        return sum(saved), sum(launches)
     converted = [node for node in cluster.weights if node.target in CONVERSIONS]
     read = {x for node in cluster.weights for x in node.all_input_nodes}.difference(cluster.weights)
     weights = float(sum(map(_bytes, [*converted, *read])))
@@ -372,13 +375,14 @@ def _is_apart(node: Node) -> bool:
 
 
 def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
-    """Microseconds of our kernel, and of torch's for the product alone."""
-    product = cluster.core
+    """Microseconds of our kernel, and of torch's for the products alone."""
+    product, products = cluster.core, cluster.products or (cluster.core,)
     dispatch: Any = import_module("torch.utils._python_dispatch")
     device = cluster.last.meta["val"].device
     plain = torch.autocast("cuda", enabled=False)
     with dispatch._disable_current_modes(), torch.no_grad(), plain, torch.cuda.device(device):
-        nodes = list(dict.fromkeys([*cluster.inputs, *(x for x in product.all_input_nodes if is_tensor(x))]))
+        operands = [x for each in products for x in each.all_input_nodes if is_tensor(x)]
+        nodes = list(dict.fromkeys([*cluster.inputs, *operands]))
         size = sum(map(_bytes, nodes))
         computed = {n: _drawn(n.meta["val"]) for n in nodes if n.op != "placeholder"}
         if product.target is aten._grouped_mm.default:  # each row of any group, for equal ones have no half empty tiles
@@ -391,13 +395,17 @@ def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
         sets = [{n: computed[n] if n in computed else _drawn(n.meta["val"]) for n in nodes} for _ in range(count)]
         orders = tuple(zip(cluster.inputs, region.layout.orders, strict=True))
         arguments = [[_lying(tensors[n], order) for n, order in orders] for tensors in sets]
-        target: Any = product.target
-        called = [map_arg((product.args, product.kwargs), lambda x: s.get(x, x.meta.get("val"))) for s in sets]  # noqa: B023
-        theirs = [partial(target, *args, **kwargs) for args, kwargs in called]
-        first, second = _times([[partial(region, *operands) for operands in arguments], theirs])
+        theirs = [[_call_of(each, tensors) for tensors in sets] for each in products]
+        first, *others = _times([[partial(region, *operands) for operands in arguments], *theirs])
     operands = zip(cluster.inputs, arguments[0], strict=True)
     copied = [n for n, x in operands if x is not sets[0][n] and n.op == "placeholder"]
-    return first + sum(2 * _bytes(n) / BANDWIDTH + LAUNCH for n in copied), second
+    return first + sum(2 * _bytes(n) / BANDWIDTH + LAUNCH for n in copied), sum(others)
+
+
+def _call_of(node: Node, tensors: Mapping[Node, torch.Tensor]) -> Callable[[], object]:
+    """The call of a node with these tensors."""
+    args, kwargs = map_arg((node.args, node.kwargs), lambda x: tensors.get(x, x.meta.get("val")))
+    return partial(cast("Any", node.target), *args, **kwargs)
 
 
 def _lying(tensor: torch.Tensor, order: MemoryOrder) -> torch.Tensor:

@@ -1,0 +1,80 @@
+"""Launches of products of few rows become one if they do not depend on each other, and compute the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from warploom.runtime import compile
+
+ROWS, COLUMNS, K = 5, (24, 40, 72), 136
+
+
+def product(a: str, number: int, columns: int, k: int, d: str) -> str:
+    b, d_type = f"memref<{k}x{columns}xf16>", f"memref<{ROWS}x{columns}xf16>"
+    return f"""
+  linalg.fill ins(%zero : f16) outs(%{d} : {d_type})
+  linalg.matmul ins(%{a}, %B{number} : memref<{ROWS}x{k}xf16>, {b}) outs(%{d} : {d_type})"""
+
+
+def function(body: str, arguments: dict[str, tuple[int, int]]) -> str:
+    named = ", ".join(f"%{name}: memref<{rows}x{columns}xf16>" for name, (rows, columns) in arguments.items())
+    return f"func.func @f({named}) {{\n  %zero = arith.constant 0.0 : f16{body}\n  return\n}}"
+
+
+def drawn(*shape: int) -> np.ndarray:
+    return np.random.default_rng().standard_normal(shape).astype(np.float16)
+
+
+def distance(d: np.ndarray, exact: np.ndarray, bound: np.ndarray) -> float:
+    """How far a result is, of what rounding to f16 and sums in f32 may do."""
+    return float((np.abs(d.astype(np.float64) - exact) / (2.0**-11 * np.abs(exact) + 2.0**-20 * bound)).max())
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_products_of_one_a_are_one_launch(target: str) -> None:
+    arguments = {"A": (ROWS, K)} | {f"B{i}": (K, n) for i, n in enumerate(COLUMNS)}
+    arguments |= {f"D{i}": (ROWS, n) for i, n in enumerate(COLUMNS)}
+    body = "".join(product("A", i, n, K, f"D{i}") for i, n in enumerate(COLUMNS))
+    fields = {"cta": (16, 8, 32), "warp": (16, 8), "split_k": 1, "mma": "m16n8k16"}
+    kernel = compile(function(body, arguments), target=target, cache=False, **fields)
+    (launch,) = kernel.plan.launches
+    assert launch.grid == (sum(COLUMNS) // 8, 1, 1)
+    a, factors = drawn(ROWS, K), [drawn(K, n) for n in COLUMNS]
+    results = [np.full((ROWS, n), np.nan, np.float16) for n in COLUMNS]
+    kernel(a, *factors, *results, device="interp", checks="all")
+    for b, d in zip(factors, results, strict=True):
+        wide = a.astype(np.float64), b.astype(np.float64)
+        assert distance(d, wide[0] @ wide[1], np.abs(wide[0]) @ np.abs(wide[1])) < 1
+
+
+@pytest.mark.parametrize(
+    ("operands", "d"),
+    [(("A", "D0"), "D1"), (("A", "C"), "A"), (("A", "A"), "D0")],
+    ids=["reads what was written", "writes what was read", "writes what was written"],
+)
+def test_products_that_depend_on_each_other_stay_apart(operands: tuple[str, str], d: str) -> None:
+    arguments = dict.fromkeys(("A", "C", "D0", "D1"), (ROWS, K)) | {"B0": (K, K), "B1": (K, K)}
+    body = product(operands[0], 0, K, K, "D0") + product(operands[1], 1, K, K, d)
+    kernel = compile(function(body, arguments), target="sm_80", cache=False)
+    assert len(kernel.plan.launches) == 2
+    given = {name: drawn(*shape) for name, shape in arguments.items()}
+    values = {name: value.astype(np.float64) for name, value in given.items()}
+    values["D0"] = (values[operands[0]] @ values["B0"]).astype(np.float16).astype(np.float64)
+    values[d] = values[operands[1]] @ values["B1"]
+    kernel(*given.values(), device="interp")
+    assert np.allclose(given[d], values[d], rtol=2.0**-8, atol=2.0**-3)
+
+
+def test_blocks_of_other_sizes_stay_apart() -> None:
+    """A product of more rows has more warps."""
+    text = """func.func @f(%A: memref<8x512xf16>, %B: memref<512x512xf16>, %D: memref<8x512xf16>,
+                   %E: memref<2048x512xf16>, %F: memref<2048x512xf16>) {
+  %zero = arith.constant 0.0 : f16
+  linalg.fill ins(%zero : f16) outs(%D : memref<8x512xf16>)
+  linalg.matmul ins(%A, %B : memref<8x512xf16>, memref<512x512xf16>) outs(%D : memref<8x512xf16>)
+  linalg.fill ins(%zero : f16) outs(%F : memref<2048x512xf16>)
+  linalg.matmul ins(%E, %B : memref<2048x512xf16>, memref<512x512xf16>) outs(%F : memref<2048x512xf16>)
+  return
+}"""
+    assert len(compile(text, target="sm_80", cache=False).plan.launches) == 2
