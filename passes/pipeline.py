@@ -79,7 +79,6 @@ def contents(module: ModuleOp) -> frozenset[str]:
     - `linalg.*`: an operation of `linalg` other than products and fills.
     - `copy.blocks`: a copy of blocks that `warp-pack` makes.
     - `returned`: a host function with results.
-    - `launches`: several launches.
     - `dynamic`: memory with dynamic sizes, strides or offset.
     - `schedule.ctas`, and so on: a field of a schedule that is not the default.
     - `tensor_memory`: a target later than those that multiply by `wgmma`.
@@ -89,8 +88,6 @@ def contents(module: ModuleOp) -> frozenset[str]:
     if isinstance(on, TargetAttr) and on.data.sm > WARPGROUP_SM:
         names.add("tensor_memory")
     for op in walked(module):
-        if op.name == "gpu.launch_func" and op.name in names:
-            names.add("launches")
         names.add("returned" if op.name == "func.return" and op.operands else op.name)
         if op.name == "warp.copy" and "blocks" in op.properties:
             names.add("copy.blocks")

@@ -59,10 +59,10 @@ class _Launch(NamedTuple):
 
     @staticmethod
     def of_few_rows(launch: LaunchFuncOp) -> _Launch | None:
-        """None for another product, and for all but CTAs along x, each of which computes a tile."""
+        """None for another product than one by slices of K, and for all but CTAs along x."""
         kernel = cast("FuncOp", SymbolTable.lookup_symbol(launch, launch.kernel))
         schedule, operands = kernel.attributes.get(ScheduleAttr.name), launch.kernelOperands
-        few = isinstance(schedule, ScheduleAttr) and schedule.data.cta[0] <= FEW_ROWS and not schedule.data.ctas
+        few = isinstance(schedule, ScheduleAttr) and schedule.data.sliced_k > 1 and schedule.data.cta[0] <= FEW_ROWS
         plain = len(launch.operands) == SIZES + len(operands) and all(isinstance(x.type, MemRefType) for x in operands)
         sizes = list(map(constant_value, launch.operands[:SIZES]))
         if not few or not plain or launch.results or None in sizes or sizes[1:3] != [1, 1]:
@@ -188,11 +188,11 @@ def _branches(index: IndexBuilder, run: Sequence[_Launch], number: SSAValue) -> 
 
 
 class JoinPass(ModulePass):
-    """Joins launches of products of few rows that follow each other and do not depend on each other, by a kernel in
-    which each CTA runs one of theirs."""
+    """Joins launches of products of few rows by slices of K that follow each other and do not depend on each other, by
+    a kernel in which each CTA runs one of theirs."""
 
     name = "warp-join"
-    needs: ClassVar = ("launches",)
+    needs: ClassVar = ("schedule.sliced_k",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         launches = [each for each in op.walk() if isinstance(each, LaunchFuncOp)]

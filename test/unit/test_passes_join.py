@@ -36,7 +36,7 @@ def test_products_of_one_a_are_one_launch(target: str) -> None:
     arguments = {"A": (ROWS, K)} | {f"B{i}": (K, n) for i, n in enumerate(COLUMNS)}
     arguments |= {f"D{i}": (ROWS, n) for i, n in enumerate(COLUMNS)}
     body = "".join(product("A", i, n, K, f"D{i}") for i, n in enumerate(COLUMNS))
-    fields = {"cta": (16, 8, 32), "warp": (16, 8), "split_k": 1, "mma": "m16n8k16"}
+    fields = {"cta": (16, 8, 64), "warp": (16, 8), "sliced_k": 2, "split_k": 1, "mma": "m16n8k16"}
     kernel = compile(function(body, arguments), target=target, cache=False, **fields)
     (launch,) = kernel.plan.launches
     assert launch.grid == (sum(COLUMNS) // 8, 1, 1)
@@ -56,7 +56,7 @@ def test_products_of_one_a_are_one_launch(target: str) -> None:
 def test_products_that_depend_on_each_other_stay_apart(operands: tuple[str, str], d: str) -> None:
     arguments = dict.fromkeys(("A", "C", "D0", "D1"), (ROWS, K)) | {"B0": (K, K), "B1": (K, K)}
     body = product(operands[0], 0, K, K, "D0") + product(operands[1], 1, K, K, d)
-    kernel = compile(function(body, arguments), target="sm_80", cache=False)
+    kernel = compile(function(body, arguments), target="sm_80", cache=False, cta=(16, 8, 64), warp=(16, 8), sliced_k=2)
     assert len(kernel.plan.launches) == 2
     given = {name: drawn(*shape) for name, shape in arguments.items()}
     values = {name: value.astype(np.float64) for name, value in given.items()}
