@@ -8,31 +8,29 @@ weights in a few microseconds, to which each launch adds 3.5 (H100).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar, NamedTuple, cast
 
 from xdsl.builder import Builder
-from xdsl.context import Context
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr
+from xdsl.dialects.builtin import MemRefType, StringAttr
 from xdsl.dialects.gpu import FuncOp, LaunchFuncOp
-from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import SymbolTable
 
-from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
+from ...dialect.mlir.gpu import BlockIdOp
 from ...dialect.mlir.nvvm_emitted import GRID_ACTION, GridDependencyOp
 from ...dialect.warp.attention import AttentionGradientOp
-from ...dialect.warp.attributes import ScheduleAttr, in_place_of
+from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ..allocate import allocate
 from ..linalg.operand import divisor_of, root
-from ..patterns import IndexBuilder, constant_value
-from .tiling import promise, schedule_of
+from ..patterns import IndexBuilder, PatternPass, constant_value
+from .tiling import LaunchedKernel, schedule_of
 
 SIZES, FEW_ROWS = 6, 16
 """Operands of a launch for its grid and its blocks, which come first; rows of CTA tiles up to which launches are
@@ -59,7 +57,7 @@ class _Launch(NamedTuple):
 
     @staticmethod
     def of_few_rows(launch: LaunchFuncOp) -> _Launch | None:
-        """None for another product than one by slices of K, and for all but CTAs along x."""
+        """None for another product than one by slices of K, and for all but known numbers of CTAs along x."""
         kernel = cast("FuncOp", SymbolTable.lookup_symbol(launch, launch.kernel))
         schedule, operands = kernel.attributes.get(ScheduleAttr.name), launch.kernelOperands
         few = isinstance(schedule, ScheduleAttr) and schedule.data.sliced_k > 1 and schedule.data.cta[0] <= FEW_ROWS
@@ -70,14 +68,6 @@ class _Launch(NamedTuple):
         pairs = zip(operands, kernel.body.block.args, strict=True)
         written = {root(value) for value, argument in pairs if not _is_only_read(argument)}
         return _Launch(launch, kernel, set(map(root, operands)), written)
-
-    @property
-    def ctas(self) -> int:
-        return cast("int", constant_value(self.launch.gridSizeX))
-
-    @property
-    def threads(self) -> list[int | None]:
-        return list(map(constant_value, self.launch.operands[3:SIZES]))
 
     def is_apart(self, other: _Launch) -> bool:
         """Whether neither writes what the other reads or writes."""
@@ -136,49 +126,49 @@ def _is_only_read(memory: SSAValue) -> bool:
     return True
 
 
-def _join(run: Sequence[_Launch]) -> None:
-    """Puts one launch in the place of the last of several. Its kernel has a branch for the CTAs of each, which uses the
-    same shared memory as the others."""
-    if len(run) < 2:
-        return
-    first, last = run[0], run[-1].launch
-    arguments = [argument for each in run for argument in each.kernel.body.block.args]
-    divisors, host = list(map(divisor_of, arguments)), IndexBuilder(Builder(InsertPoint.before(last)))
-    body = Block(arg_types=[argument.type for argument in arguments])
-    for each in run:
-        allocate(each.kernel)
-    for old, new in zip(arguments, body.args, strict=True):
-        new.name_hint = old.name_hint
-        old.replace_all_uses_with(new)
-    index = IndexBuilder(Builder(InsertPoint.at_end(body)))
-    _branches(index, run, index.insert(BlockIdOp()).result)
-    index.insert(ReturnOp([]))
-    kernel = FuncOp(first.kernel.sym_name.data, ([value.type for value in body.args], []), Region(body), kernel=True)
-    kernel.attributes |= first.kernel.attributes
-    kernel.location = first.kernel.location
-    promise(kernel, divisors)
-    Rewriter.replace_op(first.kernel, kernel)
-    grid = host.values([sum(each.ctas for each in run), 1, 1])
-    operands = [value for each in run for value in each.launch.kernelOperands]
-    host.insert(
-        in_place_of(last, LaunchFuncOp(first.launch.kernel, grid, last.operands[3:SIZES], kernelOperands=operands))
-    )
-    for each in run:
-        Rewriter.erase_op(each.launch)
-        if each is not first:
-            Rewriter.erase_op(each.kernel)
+class JoinLaunches(RewritePattern):
+    """Two launches that follow each other and do not depend on each other, of products of few rows: one, whose CTAs
+    each run one of the kernels, in the same shared memory."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: LaunchFuncOp, rewriter: PatternRewriter) -> None:
+        ahead = op.prev_op
+        while ahead is not None and is_pure(ahead):
+            ahead = ahead.prev_op
+        first, second = _Launch.of_few_rows(ahead) if isinstance(ahead, LaunchFuncOp) else None, _Launch.of_few_rows(op)
+        if first is None or second is None or not first.is_apart(second):
+            return
+        threads = [[constant_value(size) for size in each.launch.operands[3:SIZES]] for each in (first, second)]
+        module = cast("Operation", op.get_toplevel_object())
+        launched = [each.kernel for each in module.walk() if isinstance(each, LaunchFuncOp)]
+        if threads[0] == threads[1] and launched.count(first.launch.kernel) == launched.count(op.kernel) == 1:
+            _join(first, LaunchedKernel(op, second.kernel, schedule_of(second.kernel)))
+            rewriter.has_done_action = True
 
 
-def _branches(index: IndexBuilder, run: Sequence[_Launch], number: SSAValue) -> list[SSAValue]:
-    """Puts the body of the first kernel where the number of a CTA is below that of its CTAs, and the others elsewhere,
-    with numbers from 0 on."""
-    each, others = run[0], run[1:]
-    if others:
-        own = index.compare("ult", number, each.ctas)
-        rest = index.value(index.sub(number, each.ctas))
-        index.either(own, partial(_branches, run=[each], number=number), partial(_branches, run=others, number=rest))
-        return []
-    for op in list(each.kernel.body.block.ops)[:-1]:
+def _join(first: _Launch, second: LaunchedKernel) -> None:
+    """Puts the body of the first kernel into the second, for the CTAs behind those of its own."""
+    bodies = [second.body, first.kernel.body.block]
+    for kernel in (second.kernel, first.kernel):
+        allocate(kernel)
+    for value, argument in zip(first.launch.kernelOperands, bodies[1].args, strict=True):
+        argument.replace_all_uses_with(second.insert(len(second.operands), value, argument.name_hint or "memory"))
+        second.divisors[-1] = divisor_of(argument)
+    mine, others = (partial(_moved, ops=list(body.ops)[:-1]) for body in bodies)
+    index = IndexBuilder(Builder(InsertPoint.before(cast("Operation", second.body.last_op))))
+    own, more = (cast("int", constant_value(launch.gridSizeX)) for launch in (second.op, first.launch))
+    number = index.insert(BlockIdOp()).result
+    rest = index.value(index.sub(number, own))
+    index.either(index.compare("ult", number, own), partial(mine, number=number), partial(others, number=rest))
+    second.grid[0] = own + more
+    second.finish()
+    Rewriter.erase_op(first.launch)
+    Rewriter.erase_op(first.kernel)
+
+
+def _moved(index: IndexBuilder, ops: Sequence[Operation], number: SSAValue) -> Sequence[SSAValue]:
+    """Moves operations to a branch, in which the CTA has another number."""
+    for op in ops:
         op.detach()
         index.insert(op)
         for inner in op.walk():
@@ -187,25 +177,10 @@ def _branches(index: IndexBuilder, run: Sequence[_Launch], number: SSAValue) -> 
     return []
 
 
-class JoinPass(ModulePass):
+class JoinPass(PatternPass):
     """Joins launches of products of few rows by slices of K that follow each other and do not depend on each other, by
     a kernel in which each CTA runs one of theirs."""
 
     name = "warp-join"
     needs: ClassVar = ("schedule.sliced_k",)
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        launches = [each for each in op.walk() if isinstance(each, LaunchFuncOp)]
-        launched = Counter(each.kernel for each in launches)
-        for block in dict.fromkeys(each.parent for each in launches):
-            run = list[_Launch]()
-            for each in [] if block is None else list(block.ops):
-                made = (
-                    _Launch.of_few_rows(each) if isinstance(each, LaunchFuncOp) and launched[each.kernel] == 1 else None
-                )
-                if made is not None and all(made.is_apart(other) and made.threads == other.threads for other in run):
-                    run.append(made)
-                elif not is_pure(each):
-                    _join(run)
-                    run = [] if made is None else [made]
-            _join(run)
+    patterns = (JoinLaunches,)
