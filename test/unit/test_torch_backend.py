@@ -349,6 +349,27 @@ def test_weights_of_4_bits_are_unpacked_by_the_product(rest: str) -> None:
     assert not compiled.reasons
 
 
+@pytest.mark.parametrize("rest", ["eager", "inductor"])
+@pytest.mark.parametrize("group", [32, 128])
+def test_products_of_one_a_are_one_part(group: int, rest: str) -> None:
+    """Queries, keys and values of a few rows are one launch, of which each CTA computes a tile of one of them. Views of
+    scales that the model makes later come before it. A scale for each row alone is no part of a product yet."""
+
+    def function(x: Any, *weights: Any) -> Any:
+        q, k, v = (four_bits(group)(x, *pair) for pair in zip(weights[::2], weights[1::2], strict=True))
+        return q.relu(), k, v * 2
+
+    sizes, x, compiled = (72, 40, 24), drawn(3, 128), Compiled(function, rest=rest, check=True)
+    weights = [w for n in sizes for w in (eight_bits(n, 64, dtype=torch.uint8), drawn(n, 128 // group))]
+    exact = function(x.double(), *(w.double() if w.is_floating_point() else w for w in weights))
+    for result, value in zip(compiled.call(x, *weights), exact, strict=True):
+        assert close(result, value, 3.0)
+    parts = [part for part in compiled.explanations[0].compiled if "aten.mm.default" in part.operators]
+    joined = [1, 1, 1] if group == 128 else [3]
+    assert [part.operators.count("aten.mm.default") for part in parts] == joined
+    assert all(len(part.kernels) == 1 for part in parts)
+
+
 def test_weights_of_4_bits_in_small_groups_are_a_kernel() -> None:
     function, compiled = four_bits(16), Compiled(four_bits(16))
     x, packed, scale = drawn(1, 32), eight_bits(24, 16, dtype=torch.uint8), drawn(24, 2)
