@@ -308,7 +308,7 @@ def _compiled(cluster: Cluster, written: ImportedRegion, options: BackendOptions
 def _replace(graph: Graph, cluster: Cluster, region: Region | ComparedPart) -> None:
     results = cluster.results
     for part in cluster.joined:
-        _move([x for x in part.inputs if x is not part.core.args[0]], cluster.core)
+        _move([x for x in part.inputs if x is not part.left], cluster.core)
     with graph.inserting_before(cluster.core if len(results) > 1 else cluster.last):
         REGIONS[region.name] = region
         call = graph.call_function(warploom_operators.region.default, (list(cluster.inputs), region.name))

@@ -65,6 +65,11 @@ class Cluster:
         return tuple(filter(is_product, self.nodes))
 
     @property
+    def left(self) -> Any:
+        """The matrix A of the product."""
+        return self.core.args[-2]
+
+    @property
     def single(self) -> Cluster:
         """The cluster without a second product."""
         return replace(self, nodes=tuple(n for n in self.nodes if n not in self.products[1:]))
@@ -215,10 +220,9 @@ def joined(parts: Sequence[Cluster], order: Mapping[Node, int]) -> dict[Cluster,
     these."""
     groups = defaultdict[Node, list[Cluster]](list)
     for part in parts:
-        a: Any = part.core.args[0]
-        others = [x for x in part.inputs if x is not a]
-        if part.core.target is aten.mm.default and len(part.products) == 1 and all(map(_is_given, others)):
-            groups[a].append(part)
+        given = all(_is_given(x) for x in part.inputs if x is not part.left)
+        if given and len(part.products) == 1 and part.core.target in (aten.mm.default, aten.addmm.default):
+            groups[part.left].append(part)
     together = dict[Cluster, Cluster]()
     for a, several in groups.items():
         rows = shape_of(a.meta["val"])[0]

@@ -370,6 +370,18 @@ def test_products_of_one_a_are_one_part(group: int, rest: str) -> None:
     assert all(len(part.kernels) == 1 for part in parts)
 
 
+def test_products_of_one_a_with_biases_are_one_part() -> None:
+    def function(x: Any, *weights: Any) -> Any:
+        return tuple(functional.linear(x, weight, weight[:, 0]) for weight in weights)
+
+    x, weights = drawn(5, 512), [drawn(n, 512) for n in (32, 48)]
+    compiled = Compiled(function, schedule={"cta": (16, 16, 128), "warp": (16, 16), "sliced_k": 2})
+    exact = function(x.double(), *(w.double() for w in weights))
+    for result, value in zip(compiled.call(x, *weights), exact, strict=True):
+        assert close(result, value, 3.0)
+    assert compiled.operators == [("addmm", "addmm")]
+
+
 def test_weights_of_4_bits_in_small_groups_are_a_kernel() -> None:
     function, compiled = four_bits(16), Compiled(four_bits(16))
     x, packed, scale = drawn(1, 32), eight_bits(24, 16, dtype=torch.uint8), drawn(24, 2)
