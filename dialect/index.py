@@ -86,7 +86,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-tensor-memory": ("tensor_memory",),
     "warp-synchronise": ("warp.make_ring",),
     "warp-expand": ("warp.sum_sliced_k", "warp.find_group"),
-    "warp-join": ("schedule.sliced_k",),
+    "warp-join": ("launches",),
     "convert-vector-to-warp": ("vector.contract",),
 }  # fmt: skip
 """Of what a module must have one for a pass to have something to do."""

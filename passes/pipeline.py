@@ -77,17 +77,17 @@ def contents(module: ModuleOp) -> frozenset[str]:
     """The names of a module's operations and types, and further facts that passes need:
 
     - `linalg.*`: an operation of `linalg` other than products and fills.
-    - `copy.blocks`: a copy of blocks that `warp-pack` makes.
-    - `returned`: a host function with results.
+    - `copy.blocks`: a copy of blocks by `warp-pack`; `returned`: a host function with results; `launches`: several.
     - `dynamic`: memory with dynamic sizes, strides or offset.
     - `schedule.ctas`, and so on: a field of a schedule that is not the default.
     - `tensor_memory`: a target later than those that multiply by `wgmma`.
     """
     names, types, schedules = set[str](), dict[int, Attribute](), dict[int, ScheduleAttr]()
-    on = module.attributes.get(TargetAttr.name)
-    if isinstance(on, TargetAttr) and on.data.sm > WARPGROUP_SM:
+    if (target := target_of(module)) is not None and target.sm > WARPGROUP_SM:
         names.add("tensor_memory")
     for op in walked(module):
+        if op.name == "gpu.launch_func" and op.name in names:
+            names.add("launches")
         names.add("returned" if op.name == "func.return" and op.operands else op.name)
         if op.name == "warp.copy" and "blocks" in op.properties:
             names.add("copy.blocks")

@@ -32,31 +32,25 @@ from .tuned import Tuned
 from .validity import asked_of, followed
 from .warpgroup import declined
 
-FINE = {
-    bits: parse_options(fields)
-    for bits, fields in (
-        (16, {"cta": "16x16x128", "warp": "16x16", "sliced_k": 2, "stages": 8, "split_k": 1, "mma": "m16n8k16"}),
-        (8, {"cta": "16x32x256", "warp": "16x32", "sliced_k": 4, "stages": 4, "unroll": 4}),
-        (4, {"cta": "16x32x256", "warp": "16x32", "sliced_k": 4, "stages": 4, "unroll": 4}),
-    )
-}
-"""Fields for products of at most 16 rows with more tiles than SMs, of which each then has several CTAs, by the bits of
-B (H100, 16 x 6144 x 4096 as three products of one A: 19.8, 12.1 and 9.2 microseconds for the 27.0, 18.1 and 15.4 of
-three launches, and the 13.0 and 10.4 of one launch with tiles for each)."""
+FEW_ROWS = 16
+
+FINE = parse_options({"cta": "16x16x128", "warp": "16x16", "sliced_k": 2, "stages": 8, "split_k": 1, "mma": "m16n8k16"})
+"""Fields for several products of one A of at most so few rows, with more tiles than SMs (H100, 16 x 6144 x 4096 of bf16
+as three products: 19.8 microseconds, in three launches with tiles for each 27.0)."""
 
 
-def fine(matmul: MatmulOp, product: Product, target: Target) -> Mapping[str, object]:
-    """Those fields, for a product with weights of integers, and for several of one A, which `warp-join` joins."""
-    b, others = product.b, [] if matmul.parent is None else list(matmul.parent.ops)
-    same = [read(op) for op in others if isinstance(op, MatmulOp) and root(op.a) == root(matmul.a)]
-    fits = len(same) > 1 and b.memory_bits == 16 if b.stored is None else not (b.packed or product.block_scales)
+def fine(matmul: MatmulOp, product: Product, target: Target, chosen: Schedule) -> Schedule:
+    """A schedule with those fields for one of such products, which `warp-join` joins; else the one that was chosen."""
+    others = [] if matmul.parent is None else [op for op in matmul.parent.ops if isinstance(op, MatmulOp)]
+    same = [read(op) for op in others if root(op.a) == root(matmul.a)]
     alike = all((each.m, each.k, each.products) == (product.m, product.k, 1) and not each.dynamic for each in same)
     plain = product.matrices == product.sparsity == 1 and product.ends is None and not product.batch_invariant
-    if not (fits and alike and plain and product.m <= 16 and target.sm >= WARPGROUP_SM):
-        return {}
-    fields = FINE.get(b.memory_bits, {})
-    columns = cast("tuple[int, ...]", fields.get("cta", (1, 1)))[1]
-    return fields if sum(-(-each.n // columns) for each in same) > target.sms else {}
+    halves = product.b.memory_bits == product.a.memory_bits == 16 and product.b.stored is None
+    if len(same) > 1 and alike and plain and halves and target.sm >= WARPGROUP_SM:
+        with suppress(ScheduleError):  # of a K that these tiles do not divide
+            made = override(chosen, FINE, product, target)
+            return made if sum(-(-each.n // made.cta[1]) for each in same) > target.sms else chosen
+    return chosen
 
 
 # `warp-schedule`: gives every matrix product its schedule, chosen for its size and target.
@@ -167,8 +161,7 @@ class SchedulePass(ScheduleOptions):
                 chosen = default_schedule(product, target, accumulate, by := asked_of(options))
                 if not by and target.sm >= WARPGROUP_SM and (reason := declined(product, target)):
                     remark(matmul, self.name, f"warpgroups do not change {reason}")
-                with suppress(ScheduleError):  # of a K that these tiles do not divide
-                    chosen = override(chosen, {} if options else fine(matmul, product, target), product, target)
+                chosen = chosen if options or product.m > FEW_ROWS else fine(matmul, product, target, chosen)
             schedule = override(chosen, options, product, target)
         except ScheduleError as e:
             fail(matmul, f"schedule: {e}")

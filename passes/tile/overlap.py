@@ -182,5 +182,5 @@ class JoinPass(PatternPass):
     a kernel in which each CTA runs one of theirs."""
 
     name = "warp-join"
-    needs: ClassVar = ("schedule.sliced_k",)
+    needs: ClassVar = ("launches",)
     patterns = (JoinLaunches,)
