@@ -54,7 +54,7 @@ def test_the_page_on_the_architecture_is_what_the_code_says() -> None:
     rooms = script("rooms")
     text = "".join(rooms.page()).rstrip() + "\n"
     assert (DOCS / "architecture.md").read_text(encoding="utf-8") == text, "run `make docs`"
-    assert all(rooms.said(package) for package in rooms.packages())
+    assert all(rooms.summary(package) for package in rooms.packages())
     places = re.findall(r"`((?:dialect|passes|runtime)/[\w/.]*)`", text)
     assert [place for place in places if not (DOCS.parent / place).exists()] == []
 
