@@ -53,6 +53,11 @@ def test_the_page_on_experts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert walk((ROOT / "docs" / "experts.md").read_text(), {}) == 5
 
 
+def test_the_page_on_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert walk((ROOT / "docs" / "rows.md").read_text(), {}) == 3
+
+
 def test_the_page_on_judging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder()
