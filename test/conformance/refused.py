@@ -45,6 +45,11 @@ KINDS = (
         "6.4.1: addresses are in registers of .b or integer types, and have 32 or 64 bits",
     ),
     Kind(
+        r"",
+        r"a \.(texref|samplerref|surfref) is a \.global variable or a parameter",
+        "5.3: opaque variables are .global or parameters of kernels; ptxas does not look at arrays of them",
+    ),
+    Kind(
         r".*",
         r"got the symbol [\w$%]+\+\d+",
         "9.7.9.3: mov reads the address of a variable, and what may be added to it; ptxas has it among literals",

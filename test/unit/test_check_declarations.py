@@ -29,6 +29,7 @@ REFUSED_OUTSIDE = {
     ".calltargets k;": "expected it inside a function, got '.calltargets k;'",
     ".func f();": "function 'f' has no body here",
     ".extern .func f() { ret; }": "function 'f' is .extern, which has no body",
+    ".func f(.param .f16x2 x) { ret; }": "a parameter is no .f16x2",
     ".func f(); .visible .func f() { ret; }": "function 'f' was declared with no linking, got .visible",
     ".func f() { ret; } .func f();": "function 'f' is defined twice",
     ".func f(.param .align 8 .b8 a[8]); .func f(.param .b8 a[8]) { ret; }": "declared with other parameters",
@@ -132,7 +133,7 @@ TAKEN_OUTSIDE = (
     ".func f() { ret; } .global .u64 x = f;", ".global .u64 x = gv+-4;", ".const .b32 %temp = 3;",
     ".entry g() { ret; } .global .u32 x[2][1] = {{g}, {gv}};", '.pragma "nounroll", "nounroll";',
     '.entry g() .pragma "anything"; { ret; }', ".global .b32 %g; .entry g() { .reg .b32 r; ld.global.b32 r, [%g+4]; }",
-    ".extern .func (.param .b32 x) g(.param .b32 x, .param .b32 x);",
+    ".extern .func (.param .b32 x) g(.param .b32 x, .param .b32 x);", ".extern .func f(.param .f16x2 x);",
     ".global .b128 x;", ".global .texref t;", ".global .attribute(.managed) .u32 x;", ".global .u32 x = (1<<4);",
     ".global .align 4 .attribute(.managed) .u32 x;", ".attribute(.managed) .global .u32 x;",
     ".global .attribute(.unified(1,2)) .u32 x;", ".global .u32 x[2] = {1<<4, 3};", ".global .u64 x = generic(gv)+8;",
@@ -173,6 +174,7 @@ REFUSED_INSIDE = {
 }
 TAKEN_INSIDE = ("P: .branchtargets L<2>; L0: L1: brx.idx %r0, P;",
                 "P: .callprototype _ () .noreturn .abi_preserve 3; call %rd0, (), P;",
+                "P: .callprototype (.param .f16x2 _) _ (.param .f16x2 _);",
                 "{ .reg .b32 %r1; mov.u32 %r1, 3; }", ".reg .b32 gv;", "{ L: } L: ret;",
                 ".shared .b32 x; { .shared .b32 x; }",
                 ".reg .b32 a<3>; .reg .b32 a;", ".reg .b128 q;", ".reg .v2 .b64 q;")  # fmt: skip

@@ -88,7 +88,8 @@ def variable_problems(
         yield f"{start}: a .{type} stands outside of functions, or is the parameter of a kernel"
     if type == "samplerref" and "texmode_independent" not in context.targets:
         yield f"{start}: a .samplerref needs .target texmode_independent"
-    if space == "param" and type == "f16x2" and variable.count is None:
+    declared = function is not None and function.body is None
+    if space == "param" and type == "f16x2" and variable.count is None and not declared:
         yield f"{start}: a parameter is no .f16x2"
     alignment = re.search(r"\.align\s+(\d+)", variable.pointer)
     if alignment and int(alignment[1]).bit_count() != 1:
