@@ -17,7 +17,7 @@ from ..dialect.warp.attributes import BYTE, SHARED_SPACE, TENSOR_SPACE, element_
 from ..dialect.warp.cta import MakeRingOp
 from ..dialect.warp.synchronisation import BARRIER_BYTES, MakeBarriersOp
 from .diagnostics import fail
-from .patterns import walked
+from .patterns import operations_of
 
 ADDRESS_BYTES = 4
 """Bytes of an address in tensor memory. PTX ISA 9.7.16.7.1."""
@@ -38,7 +38,7 @@ def allocate(kernel: gpu.FuncOp) -> int:
     Existing offsets are kept: tiles that are not used at the same time may share memory.
     """
     end = 0
-    for op in walked(kernel):
+    for op in operations_of(kernel):
         if (wanted := needed(op)) is None:
             continue
         size, alignment = wanted
@@ -76,7 +76,7 @@ def allocate_all(module: ModuleOp) -> None:
     """Allocates shared memory in every kernel. A launch that does not say how much it gives is given what the kernel
     needs."""
     taken: dict[SymbolRefAttr, int] = {}
-    ops = walked(module)
+    ops = operations_of(module)
     for kernel in [op for op in ops if isinstance(op, gpu.FuncOp)]:
         within = kernel.parent_op()
         if isinstance(within, gpu.ModuleOp):

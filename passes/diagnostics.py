@@ -236,7 +236,7 @@ def with_notes(error: LocatedError, cause: BaseException) -> LocatedError:
 
 
 @dataclass(frozen=True)
-class Said:
+class LocatedMessage:
     """A diagnostic: its kind ("error", "warning", "remark" or "note"), its text, and its place, where it has one."""
 
     kind: str
@@ -246,29 +246,31 @@ class Said:
     column: int = 0
 
     @staticmethod
-    def of(kind: str, location: str, message: str) -> Said:
+    def of(kind: str, location: str, message: str) -> LocatedMessage:
         """A diagnostic at "file:line:col"."""
         file, line, column = location.rsplit(":", 2)
-        return Said(kind, message, file, int(line), int(column))
+        return LocatedMessage(kind, message, file, int(line), int(column))
 
     @staticmethod
-    def of_error(error: Exception) -> list[Said]:
+    def of_error(error: Exception) -> list[LocatedMessage]:
         """An exception and its notes at other places."""
         if isinstance(error, LocatedError):
-            return [Said.of("error", error.location, error.message)]
+            return [LocatedMessage.of("error", error.location, error.message)]
         if not isinstance(error, ParseError):
-            return [Said("error", str(error))]
+            return [LocatedMessage("error", str(error))]
         refs = error.refs if isinstance(error, MultipleSpansParseError) else ()
         spans = [("error", error.span, error.msg), *(("note", span, message or "") for span, message in refs)]
-        return [Said.of(kind, str(span.get_location()), message) for kind, span, message in spans]
+        return [LocatedMessage.of(kind, str(span.get_location()), message) for kind, span, message in spans]
 
     @staticmethod
-    def of_line(line: str) -> Said:
+    def of_line(line: str) -> LocatedMessage:
         """Parses a line of `remarks`."""
         match = re.fullmatch(r"(?:(\S.*?:\d+:\d+): )?(remark|warning): (.*)", line, re.DOTALL)
         if match is None:
             raise ValueError(f"expected a remark or a warning, got '{line}'")
-        return Said(match[2], match[3]) if match[1] is None else Said.of(match[2], match[1], match[3])
+        return (
+            LocatedMessage(match[2], match[3]) if match[1] is None else LocatedMessage.of(match[2], match[1], match[3])
+        )
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}: " if self.file else ""
@@ -340,7 +342,7 @@ class ExpectedDiagnostics:
             self._problems.append(f"{self._name}:{number}:{column}: error: invalid regex: {error}")
             return None
 
-    def meet(self, said: Said) -> None:
+    def meet(self, said: LocatedMessage) -> None:
         """Matches a diagnostic against the expected ones."""
         near: _Expected | None = None
         for expected in self._expected:

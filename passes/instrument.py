@@ -22,7 +22,7 @@ from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 from xdsl.utils.arg_spec import ArgSpec
 
-from .diagnostics import CHOSEN, ExpectedDiagnostics, Said, is_warning, remarks, verify
+from .diagnostics import CHOSEN, ExpectedDiagnostics, LocatedMessage, is_warning, remarks, verify
 from .patterns import counted
 from .pipeline import STRATEGY
 from .universe import WARPLOOM_UNIVERSE
@@ -307,18 +307,18 @@ def formatted(line: str, how: str | None) -> str:
         return line
     import json
 
-    said = Said.of_line(line)
-    by, _, message = said.message.partition(": ")
-    kind = said.kind if said.kind != "remark" else "chosen" if message.startswith(CHOSEN) else "declined"
+    remark = LocatedMessage.of_line(line)
+    by, _, message = remark.message.partition(": ")
+    kind = remark.kind if remark.kind != "remark" else "chosen" if message.startswith(CHOSEN) else "declined"
     fields = {"kind": kind, "pass": by, "message": message.removeprefix(CHOSEN)}
-    fields |= {"file": said.file, "line": said.line, "column": said.column} if said.file else {}
+    fields |= {"file": remark.file, "line": remark.line, "column": remark.column} if remark.file else {}
     if how == "json":
         return json.dumps(fields)
     return "\n".join(["---", *(f"{name}: {json.dumps(value)}" for name, value in fields.items())])
 
 
 @contextmanager
-def told(expected: ExpectedDiagnostics | None, how: str | None, *, asked: bool) -> Generator[None]:
+def shown_diagnostics(expected: ExpectedDiagnostics | None, how: str | None, *, asked: bool) -> Generator[None]:
     """Prints warnings, and remarks if asked for, on stderr; or compares them with expected ones."""
     with remarks(chosen=asked and expected is None) as said:
         try:
@@ -326,6 +326,6 @@ def told(expected: ExpectedDiagnostics | None, how: str | None, *, asked: bool) 
         finally:
             for line in dict.fromkeys(said):
                 if expected is not None and (asked or is_warning(line)):
-                    expected.meet(Said.of_line(line))
+                    expected.meet(LocatedMessage.of_line(line))
                 elif asked or is_warning(line):
                     print(formatted(line, how), file=sys.stderr)

@@ -31,7 +31,7 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 
 from ..dialect.warp.attributes import SwizzleAttr
 from . import source
-from .diagnostics import ExpectedDiagnostics, Said, describe, located
+from .diagnostics import ExpectedDiagnostics, LocatedMessage, describe, located
 from .instrument import (
     OPTIONS,
     PRINTED,
@@ -41,7 +41,7 @@ from .instrument import (
     UsageError,
     passes_of,
     pipeline_in,
-    told,
+    shown_diagnostics,
     with_strategy,
 )
 from .source import InputError, begins_as_ptx, decode, read_once
@@ -236,10 +236,10 @@ class WarploomOptMain(xDSLOptMain):
             return self.output_resulting_program(module)
         except ParseError as error:
             error.span = dataclasses.replace(error.span, line_offset=offset)
-            said = Said.of_error(error)
+            messages = LocatedMessage.of_error(error)
         except DiagnosticException as error:
-            said = Said.of_error(error)
-        for one in said:
+            messages = LocatedMessage.of_error(error)
+        for one in messages:
             expected.meet(one)
         return ""
 
@@ -276,13 +276,13 @@ class WarploomOptMain(xDSLOptMain):
 
     def apply_passes(self, prog: ModuleOp) -> None:
         self._stage = f"running the passes '{self.args.passes}'" if self.args.passes else "verifying"
-        with self._told(), located(prog), source.paused(), read_once():
+        with self._shown_diagnostics(), located(prog), source.paused(), read_once():
             self._lower(prog)
 
-    def _told(self) -> AbstractContextManager[None]:
+    def _shown_diagnostics(self) -> AbstractContextManager[None]:
         """Shows what is remarked, as the options say."""
         asked = self.args.remarks or self.args.remarks_format is not None
-        return told(self._expected, self.args.remarks_format, asked=asked)
+        return shown_diagnostics(self._expected, self.args.remarks_format, asked=asked)
 
     def _lower(self, prog: ModuleOp) -> None:
         """Runs the passes. If unknown dialects are allowed, it runs them on the parts of the module that they can
@@ -296,7 +296,7 @@ class WarploomOptMain(xDSLOptMain):
 
     def output_resulting_program(self, prog: ModuleOp) -> str:
         self._stage = f"writing the target '{self.args.target}'"
-        with self._runner.timer.measure("(output)"), self._told():
+        with self._runner.timer.measure("(output)"), self._shown_diagnostics():
             return super().output_resulting_program(prog)
 
     def explain(self, error: Exception) -> str:

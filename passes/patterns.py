@@ -58,13 +58,13 @@ def operations_between(first: Operation, last: Operation) -> list[Operation] | N
     return None if op is None else between
 
 
-def walked(root: Operation) -> list[Operation]:
+def operations_of(root: Operation) -> list[Operation]:
     """An operation and those in its regions, in order, as `walk` yields them, which takes four times as long."""
     ops = [root]
     for block in [block for region in root.regions for block in region.blocks]:
         op = block.first_op
         while op is not None:
-            ops += walked(op) if op.regions else (op,)
+            ops += operations_of(op) if op.regions else (op,)
             op = op.next_op
     return ops
 
@@ -106,7 +106,7 @@ def apply_patterns(
     patterns propagate unchanged, whereas xDSL's walker replaces them by the printed IR."""
     rewritten, counts = False, _COUNTS.get()
     matching: dict[type[Operation], list[RewritePattern]] = {}
-    for op in list(root.walk(reverse=True)) if reverse else walked(root):
+    for op in list(root.walk(reverse=True)) if reverse else operations_of(root):
         if (kind := type(op)) not in matching:
             matching[kind] = [pattern for pattern in patterns if _may_match(pattern, kind)]
         if not matching[kind] or op.parent_block() is None or (op is root and not itself):
@@ -147,12 +147,12 @@ class IndexBuilder:
     def __init__(self, builder: Builder, constants: Builder | None = None) -> None:
         self.builder = builder
         self.constants = constants or builder
-        self._known: dict[int, SSAValue] = {}
+        self._constants: dict[int, SSAValue] = {}
 
     def at(self, builder: Builder) -> IndexBuilder:
         """The same constants, another insertion point."""
         inner = IndexBuilder(builder, self.constants)
-        inner._known = self._known
+        inner._constants = self._constants
         return inner
 
     def within(self, block: Block) -> IndexBuilder:
@@ -221,11 +221,11 @@ class IndexBuilder:
         """The index as an SSA value."""
         if not isinstance(index, int):
             return index
-        if index not in self._known:
+        if index not in self._constants:
             op = arith.ConstantOp(IntegerAttr(index, IndexType()))
             self.constants.insert(op)
-            self._known[index] = op.result
-        return self._known[index]
+            self._constants[index] = op.result
+        return self._constants[index]
 
     def values(self, indices: Sequence[Index]) -> list[SSAValue]:
         """Several indices as SSA values."""
@@ -238,8 +238,8 @@ class IndexBuilder:
         if number is None:
             return value
         owner, point = value.owner, self.constants.insertion_point
-        if number not in self._known and isinstance(owner, Operation) and _stands_before(owner, point):
-            self._known[number] = value
+        if number not in self._constants and isinstance(owner, Operation) and _is_before(owner, point):
+            self._constants[number] = value
         return number
 
     def add(self, a: Index, b: Index) -> Index:
@@ -368,7 +368,7 @@ class Turn:
         self.results: list[SSAValue] = []
 
 
-def _stands_before(op: Operation, point: InsertPoint) -> bool:
+def _is_before(op: Operation, point: InsertPoint) -> bool:
     """Whether an operation stands in front of a point, or of an operation that the point is in."""
     block, behind = point.block, point.insert_before
     while block is not None and block is not op.parent:

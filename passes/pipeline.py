@@ -26,7 +26,7 @@ from ..dialect.isa.wgmma import WARPGROUP_SM
 from ..dialect.warp.attributes import ScheduleAttr, TargetAttr, target_of
 from . import source
 from .diagnostics import remark, remarks, verify
-from .patterns import walked
+from .patterns import operations_of
 from .universe import WARPLOOM_UNIVERSE
 
 # What a module consists of, to tell whether a pass changed it.
@@ -85,7 +85,7 @@ def contents(module: ModuleOp) -> frozenset[str]:
     names, types, schedules = set[str](), dict[int, Attribute](), dict[int, ScheduleAttr]()
     if (target := target_of(module)) is not None and target.sm > WARPGROUP_SM:
         names.add("tensor_memory")
-    for op in walked(module):
+    for op in operations_of(module):
         if op.name == "gpu.launch_func" and op.name in names:
             names.add("launches")
         names.add("returned" if op.name == "func.return" and op.operands else op.name)

@@ -71,7 +71,7 @@ class _TensorElement(AttrParser._TensorLiteralElement):  # pyright: ignore[repor
         return super().to_type(parser, type)
 
 
-MOST_BYTES = 1 << 31
+MAX_BYTES = 1 << 31
 """The size of the largest constant that is read."""
 
 
@@ -176,8 +176,8 @@ class LocatingParser(Parser):
         kind: TensorType[Any] = TensorType(type.element_type, [1])
         numbers: list[Any] = [element.to_type(self, type.element_type)]
         one: DenseIntOrFPElementsAttr = DenseIntOrFPElementsAttr.from_list(kind, numbers)
-        if (size := len(one.data.data) * prod(type.get_shape())) > MOST_BYTES:
-            self.raise_error(f"expected a constant of at most {MOST_BYTES} bytes, got {size}")
+        if (size := len(one.data.data) * prod(type.get_shape())) > MAX_BYTES:
+            self.raise_error(f"expected a constant of at most {MAX_BYTES} bytes, got {size}")
         return DenseIntOrFPElementsAttr(type, BytesAttr(one.data.data * prod(type.get_shape())))
 
     def parse_dimension_list(self) -> list[int]:

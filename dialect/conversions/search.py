@@ -1,6 +1,6 @@
-"""Finding the ways from one fragment to another.
+"""Finding the routes from one fragment to another.
 
-The way is given by where each bit of a place goes: bits 0 to 4 are the lane, the others the bit address within a
+The route is given by where each bit of a place goes: bits 0 to 4 are the lane, the others the bit address within a
 lane, of which 5 to 9 are the bit within a 32-bit register. A conversion of layouts is a permutation of these.
 A bit that is within the lane before and after is *carried*; carried bits can ride inside registers, those that
 cross between lane and register need a step that moves whole registers, halves or bytes between lanes.
@@ -27,10 +27,10 @@ from .steps import (
     PermuteElements,
     Rename,
     Round,
+    Route,
     Shuffles,
     Step,
     Trip,
-    Way,
 )
 
 HALF_BIT = 4
@@ -42,17 +42,17 @@ HALF_SLOT = LANE_BITS
 BANK_BITS = 5
 
 
-def ways(places: Sequence[int], element_bits: int) -> tuple[Way, ...]:
-    """The ways to move bit i of lane + 32 * element to `places[i]`, cheapest first."""
+def routes(places: Sequence[int], element_bits: int) -> tuple[Route, ...]:
+    """The routes to move bit i of lane + 32 * element to `places[i]`, cheapest first."""
     low = element_bits.bit_length() - 1
     moves = _widened(places, low)
     names = _names(len(moves), low)
     if moves[:LANE_BITS] == tuple(range(LANE_BITS)):
         sources = _inverted(tuple(to - LANE_BITS for to in moves[LANE_BITS:]))
-        return (Way(tuple(_within(sources, len(sources)))),)
+        return (Route(tuple(_within(sources, len(sources)))),)
     carried = _Carried.of(moves)
     candidates = [*_by_words(moves, carried, low, names), *_by_matrices(moves, carried, low)]
-    return tuple(sorted(candidates, key=lambda way: way.cost))
+    return tuple(sorted(candidates, key=lambda route: route.cost))
 
 
 def _widened(places: Sequence[int], low: int) -> tuple[int, ...]:
@@ -130,15 +130,15 @@ class _Transport(NamedTuple):
     moves: tuple[int, ...]
     after: tuple[Step, ...]
 
-    def as_way(self, step: Step) -> Way:
-        """The way with `step` in the middle."""
-        return Way((*self.before, step, *self.after))
+    def as_route(self, step: Step) -> Route:
+        """The route with `step` in the middle."""
+        return Route((*self.before, step, *self.after))
 
 
 def _transport(moves: Sequence[int], inside: Sequence[int], arrive: Sequence[int], first: int) -> _Transport:
-    """A way through shared memory. Address bits `inside` have the lowest places before it, and `arrive` those after it;
-    the other bits follow, from place `WORD_BITS` on if `inside` does not fill a register. Places from `first` on number
-    the pieces."""
+    """A route through shared memory. Address bits `inside` have the lowest places before it, and `arrive` those after
+    it; the other bits follow, from place `WORD_BITS` on if `inside` does not fill a register. Places from `first` on
+    number the pieces."""
     count = len(moves) - LANE_BITS
     gap = (None,) * (WORD_BITS - len(inside))
     before = (*inside, *gap, *(bit for bit in range(count) if bit not in inside))
@@ -154,7 +154,7 @@ def _transport(moves: Sequence[int], inside: Sequence[int], arrive: Sequence[int
     return _Transport(tuple(_within(before, count)), between, tuple(_within(after, len(before))))
 
 
-def _by_words(moves: Sequence[int], carried: _Carried, low: int, names: Sequence[str]) -> Iterator[Way]:
+def _by_words(moves: Sequence[int], carried: _Carried, low: int, names: Sequence[str]) -> Iterator[Route]:
     """Shuffles; and words, or less, through shared memory."""
     riders = carried.riders(low, WORD_BITS)
     size = WORD_BITS
@@ -163,8 +163,8 @@ def _by_words(moves: Sequence[int], carried: _Carried, low: int, names: Sequence
         riders = [*range(low), *(bit for bit in carried.to if bit >= low)]
         size = max(3, len(riders))
     transport = _transport(moves, riders, [carried.to[bit] for bit in riders], WORD_BITS)
-    yield transport.as_way(_shuffles(transport.moves, _cycles(moves, names)))
-    yield transport.as_way(_trip(transport.moves, 1 << size, (WHOLE, _LANES), (WHOLE, _LANES), ()))
+    yield transport.as_route(_shuffles(transport.moves, _cycles(moves, names)))
+    yield transport.as_route(_trip(transport.moves, 1 << size, (WHOLE, _LANES), (WHOLE, _LANES), ()))
 
 
 def _cycles(moves: Sequence[int], names: Sequence[str]) -> str:
@@ -241,7 +241,7 @@ def _trip(moves: Sequence[int], bits: int, store: Kind, load: Kind, together: Se
     return Trip(Access(store[0], bits, places), Access(load[0], bits, arrive))
 
 
-def _by_matrices(moves: Sequence[int], carried: _Carried, low: int) -> Iterator[Way]:
+def _by_matrices(moves: Sequence[int], carried: _Carried, low: int) -> Iterator[Route]:
     """`movmatrix`, if it does it; and the best trips through memory with `stmatrix`, and without."""
     low = min(low, HALF_BIT)
     trips = [*_matrix_trips(moves, carried, low)]
@@ -258,13 +258,13 @@ def _by_matrices(moves: Sequence[int], carried: _Carried, low: int) -> Iterator[
         yield _with_names(transport, MoveMatrices(1 << len(moves) - LANE_BITS - WORD_BITS))
 
 
-def _with_names(transport: _Transport, step: MoveMatrices) -> Way:
+def _with_names(transport: _Transport, step: MoveMatrices) -> Route:
     registers = tuple(bit - HALF_SLOT - 1 for bit in transport.moves[HALF_SLOT + 1 :])
     sources = (*range(WORD_BITS), *(WORD_BITS + bit for bit in _inverted(registers)))
-    return Way((*transport.before, step, *_within(sources, len(sources)), *transport.after))
+    return Route((*transport.before, step, *_within(sources, len(sources)), *transport.after))
 
 
-def _matrix_trips(moves: Sequence[int], carried: _Carried, low: int) -> Iterator[tuple[Way, Trip]]:
+def _matrix_trips(moves: Sequence[int], carried: _Carried, low: int) -> Iterator[tuple[Route, Trip]]:
     count = len(moves) - LANE_BITS
     for half in range(low, count):
         riders = carried.riders(low, HALF_BIT, without=half)
@@ -274,7 +274,7 @@ def _matrix_trips(moves: Sequence[int], carried: _Carried, low: int) -> Iterator
         for arrive in range(low, count):
             if arrive not in arriving:
                 transport = _transport(moves, [*riders, half], [*arriving, arrive], HALF_BIT)
-                yield from ((transport.as_way(trip), trip) for trip in _trips(transport.moves))
+                yield from ((transport.as_route(trip), trip) for trip in _trips(transport.moves))
 
 
 def _trips(moves: Sequence[int]) -> Iterator[Trip]:
@@ -295,7 +295,7 @@ def _trips(moves: Sequence[int]) -> Iterator[Trip]:
 #
 #     compose(inverse(target), source)        where each element of a fragment must go to be the other fragment
 #
-# `convert` answers with the ways to do that, cheapest first. An example: the accumulator of m16n8k16, two of them
+# `convert` answers with the routes to do that, cheapest first. An example: the accumulator of m16n8k16, two of them
 # side by side, is operand A of the next m16n8k16, element by element::
 #
 #     >>> two = tiled(accumulator(16, 8), across=2)
@@ -317,20 +317,20 @@ class LayoutMismatchError(ValueError):
 
 
 class Conversion(NamedTuple):
-    """The conversion of fragment `source` to fragment `target` of the same matrix: `ways`, cheapest first."""
+    """The conversion of fragment `source` to fragment `target` of the same matrix: `routes`, cheapest first."""
 
     source: Layout
     target: Layout
     element_bits: int
-    ways: tuple[Way, ...]
+    routes: tuple[Route, ...]
 
     @property
-    def best(self) -> Way:
-        """The cheapest way."""
-        return self.ways[0]
+    def best(self) -> Route:
+        """The cheapest route."""
+        return self.routes[0]
 
     def __str__(self) -> str:
-        lines = (f"{i}. {conversion}" for i, conversion in enumerate(self.ways, 1))
+        lines = (f"{i}. {conversion}" for i, conversion in enumerate(self.routes, 1))
         return "\n".join((f"{self.source}  ->  {self.target}, {self.element_bits}-bit elements", *lines))
 
 
@@ -376,7 +376,7 @@ def convert(source: Layout, target: Layout, element_bits: int) -> Conversion:
     places = compose(inverse(matrix_map(target)), matrix_map(source)).places()
     if places is None:
         raise LayoutMismatchError(f"the layouts '{source}' and '{target}' do not carry the same bits")
-    return Conversion(source, target, element_bits, ways(places, element_bits))
+    return Conversion(source, target, element_bits, routes(places, element_bits))
 
 
 def _size(layout: Layout) -> str:

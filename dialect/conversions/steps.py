@@ -238,7 +238,7 @@ Step = Rename | PermuteElements | Shuffles | MoveMatrices | Trip
 
 
 @dataclass(frozen=True)
-class Way:
+class Route:
     """One way to turn a fragment into another: its steps, in order. No step: the fragments are the same."""
 
     steps: tuple[Step, ...]

@@ -14,7 +14,7 @@ from .wgmma import UNIT
 # The tensor is a batch of images of channels: dimension 0 is C, the last N, and between them are W, then H and D where
 # there are so many. Pixels are numbered along W, H, D and N, as a convolution numbers the places of its filter.
 
-MOST_CHANNELS, MOST_PIXELS = 256, 1024
+MAX_CHANNELS, MAX_PIXELS = 256, 1024
 
 _BITS = {3: 16, 4: 8, 5: 5}
 """Of a corner of the bounding box along one dimension, and of an offset, by the rank of the tensor."""
@@ -51,7 +51,7 @@ class PixelBox:
             for axis, value in enumerate(corner, 1):
                 if not least <= value <= largest:
                     return f"{name}: expected {least} to {largest} along dimension {axis}, got {value}"
-        for name, value, limit in (("channels", self.channels, MOST_CHANNELS), ("pixels", self.pixels, MOST_PIXELS)):
+        for name, value, limit in (("channels", self.channels, MAX_CHANNELS), ("pixels", self.pixels, MAX_PIXELS)):
             if not 1 <= value <= limit:
                 return f"{name}: expected 1 to {limit}, got {value}"
         for axis, (first, last) in enumerate(zip(self.lower, self.last(sizes), strict=True), 1):
@@ -95,7 +95,7 @@ class PixelBox:
         return PixelBox(tuple(signed[: rank - 2]), tuple(signed[rank - 2 :]), channels, pixels)
 
 
-def most_offset(rank: int) -> int:
+def max_offset(rank: int) -> int:
     """The largest offset of a copy from a tensor of a rank."""
     return (1 << _BITS[rank]) - 1
 
@@ -119,8 +119,8 @@ SWIZZLES = (0, 32, 64, 128)
 INTERLEAVES = (0, 16, 32)
 """Bytes of a channel group, by code."""
 
-MOST_BOX, MOST_STEP, MOST_RANK = 256, 8, 5
-_MOST_DIM, _MOST_STRIDE = 1 << 32, 1 << 40
+MOST_BOX, MAX_STEP, MOST_RANK = 256, 8, 5
+_MAX_DIM, _MAX_STRIDE = 1 << 32, 1 << 40
 
 _IM2COL = 1 << 31
 """In the word of the number of pixels, that the map is one of im2col mode."""
@@ -212,9 +212,9 @@ class TensorMapFields:
             raise TensorMapError(f"expected 1 to {MOST_RANK} dimensions, got {rank}")
         for name, values, count in (("strides", self.strides, rank - 1), ("steps", self.steps, rank)):
             self._check_count(name, values, count)
-        self._check_range("sizes", self.sizes, _MOST_DIM)
+        self._check_range("sizes", self.sizes, _MAX_DIM)
         self._check_box()
-        self._check_range("steps", self.steps, MOST_STEP)
+        self._check_range("steps", self.steps, MAX_STEP)
         self._check_alignment()
         self._check_swizzle()
         if self.nan_fill and not self.element.is_float:
@@ -244,7 +244,7 @@ class TensorMapFields:
         if self.address % unit:
             raise TensorMapError(f"address: expected a multiple of {unit} bytes, got {self.address:#x}")
         for i, stride in enumerate(self.strides, 1):
-            if stride % unit or not 0 <= stride < _MOST_STRIDE:
+            if stride % unit or not 0 <= stride < _MAX_STRIDE:
                 raise TensorMapError(
                     f"strides: expected a multiple of {unit} bytes below 2^40 along dimension {i}, got {stride}"
                 )
@@ -403,7 +403,7 @@ def problem_of_copy(fields: TensorMapFields, start: tuple[int, ...], offsets: tu
 def _pixel_problem(
     box: PixelBox, sizes: tuple[int, ...], start: tuple[int, ...], offsets: tuple[int, ...]
 ) -> str | None:
-    largest = most_offset(len(sizes))
+    largest = max_offset(len(sizes))
     for by in offsets:
         if by > largest:
             return f"expected an im2col offset of 0 to {largest} for {len(sizes)} dimensions, got {by}"
@@ -422,7 +422,7 @@ def _pixel_problem(
 ORDERED = ("box_dim", "global_dim", "element_stride", "global_stride")
 """The fields that each dimension has."""
 
-MOST_STRIDES = 4
+MAX_STRIDES = 4
 
 
 class Edit(NamedTuple):
@@ -462,10 +462,10 @@ def edits(field: str, ordinal: int, value: int) -> list[Edit]:
             return [_bits(0x20 + 4 * ordinal, 0, 32, value - 1)]
         case "element_stride":
             return [_bits(0x34, 3 * ordinal, 3, value - 1)]
-        case "global_stride" if ordinal < MOST_STRIDES:
+        case "global_stride" if ordinal < MAX_STRIDES:
             return [_bits(0x0C + 4 * ordinal, 0, 32, value >> 4), _bits(0x1C, 4 * ordinal, 4, value >> 36)]
         case "global_stride":
-            raise EditError(f"a tensor map has the strides 0 to {MOST_STRIDES - 1}, got number {ordinal}")
+            raise EditError(f"a tensor map has the strides 0 to {MAX_STRIDES - 1}, got number {ordinal}")
         case _:
             raise EditError(f"the maps of tile mode have no {field} {value}")
 

@@ -24,7 +24,7 @@ SHARED_ALIGNMENT = 1024
 LEAST_RING = 3
 """Stages that a loop takes whose warps wait at mbarriers."""
 
-MOST_PARTS, MOST_GRID, MOST_THREADS, MOST_STAGES = 64, 2**31 - 1, 1024, 1024
+MOST_PARTS, MAX_GRID, MAX_THREADS, MOST_STAGES = 64, 2**31 - 1, 1024, 1024
 """Parts of K: the last CTA of a tile reads what all have, alone. CTAs of a launch along x, threads of a CTA.
 Source: CUDA programming guide, technical specifications. Stages: more than the smallest ones that shared memory
 holds."""
@@ -64,7 +64,7 @@ class Schedule:
     group: int = always("grid",
         "how many rows of CTA tiles form a group. CTAs run through a group column by column, which reuses operands in "
         "L2; a number above the rows that there are makes all of them one group",
-        8, minimum=1, maximum=MOST_GRID, of=PRODUCTS)
+        8, minimum=1, maximum=MAX_GRID, of=PRODUCTS)
     accumulate: str = always("arithmetic",
         "the element type of the accumulators",
         "f32", of=PRODUCTS)
@@ -93,7 +93,7 @@ class Schedule:
     ctas: int = rare("grid",
         "how many persistent CTAs there are, at most one for each tile. Each computes one tile after another, and "
         "starts to copy the next tile during the last steps of the current one (0: one CTA for each tile)",
-        0, minimum=0, maximum=MOST_GRID)
+        0, minimum=0, maximum=MAX_GRID)
     staging: int = rare("epilogue",
         "how many rows of a warp tile pass through shared memory at a time before they are stored, so that a warp "
         "stores whole cache lines (0: each lane stores the elements that it holds)",
@@ -206,9 +206,9 @@ class Schedule:
                 f"sliced_k: {self.sliced_k} slices divide the base tiles of a warp tile down, or across if it is "
                 f"one high, or are a multiple of a single row or column of them; got {self._sizes}"
             )
-        if self.threads > MOST_THREADS:
+        if self.threads > MAX_THREADS:
             raise ScheduleError(
-                f"a CTA has at most {MOST_THREADS} threads, {self.warps} warps take {self.threads}; enlarge warp or "
+                f"a CTA has at most {MAX_THREADS} threads, {self.warps} warps take {self.threads}; enlarge warp or "
                 f"reduce cta: {self._sizes}"
             )
 

@@ -298,7 +298,7 @@ class AttentionOp(OverKeys):
                 f"{len(self.tile)} indices and {len(self.parts)} parts"
             )
         self._verify_types()
-        self._verify_beside()
+        self._verify_row_operands()
         verify_documents(self.documents, self.documents_maps, self.batch, of_tile=bool(self.tile))
         for name, loops, map_ in zip("QKVO", LOOPS, self.maps, strict=False):
             around = loops_around(name, loops, map_, self.batch, len(LOOPS))
@@ -316,12 +316,12 @@ class AttentionOp(OverKeys):
         """Verifies a function of elements that run along the batch, m and a further loop."""
         if function is None:
             return
-        if function.taken != f32:
-            raise VerifyException(f"expected {what} of f32 to be taken, got {function.taken}")
+        if function.argument_type != f32:
+            raise VerifyException(f"expected {what} of f32 to be taken, got {function.argument_type}")
         along = (*range(self.batch), self.batch + M, self.batch + column)
         function.verify_use(f"{what.removesuffix('s')} operand", made, self.maps[0].num_dims, along, sizes)
 
-    def _verify_beside(self) -> None:
+    def _verify_row_operands(self) -> None:
         """Verifies `lengths`, `lse` and `sinks`: those of a tile are matrices, whose columns are all the same."""
         count, batch = self.maps[0].num_dims, list(range(self.batch))
         rows = [*batch, self.batch + M, *([self.batch + E] if self.tile else [])]

@@ -81,7 +81,7 @@ class LoopSizes:
     """
 
     def __init__(self, names: Mapping[int, str] | None = None) -> None:
-        self._names, self._known = names or {}, dict[int, tuple[str, int]]()
+        self._names, self._loop_sizes = names or {}, dict[int, tuple[str, int]]()
 
     def add(self, name: str, operand: SSAValue, along: Sequence[int], shape: Sequence[int] | None = None) -> None:
         """Records the sizes of the loops that the dimensions of an operand run along. `shape` replaces the operand's
@@ -94,15 +94,15 @@ class LoopSizes:
         if len(sizes) != len(along):
             raise VerifyException(f"expected {name} of rank {len(along)}, got {operand.type}")
         for loop, size in zip(along, sizes, strict=True):
-            other, size_before = self._known.get(loop, (name, -1))
+            other, size_before = self._loop_sizes.get(loop, (name, -1))
             if size_before != size and min(size_before, size) >= 0:
                 axis = self._names.get(loop, f"d{loop}")
                 raise VerifyException(f"expected {other} and {name} to agree on {axis}, got {size_before} and {size}")
             if size_before < 0:
-                self._known[loop] = name, size
+                self._loop_sizes[loop] = name, size
 
     def __getitem__(self, loop: int) -> int:
-        return self._known[loop][1]
+        return self._loop_sizes[loop][1]
 
 
 def verify_along(name: str, map_: AffineMap, loops: int, along: Sequence[int]) -> None:
@@ -118,7 +118,7 @@ def verify_along(name: str, map_: AffineMap, loops: int, along: Sequence[int]) -
         raise VerifyException(f"expected {name} to be indexed by some of {listed}, got {map_}")
 
 
-def loops_beside(map_: AffineMap, own: int, outer: int) -> tuple[int, ...]:
+def companion_loops(map_: AffineMap, own: int, outer: int) -> tuple[int, ...]:
     """The loops of the operands that are read with A or B: those before m or n, their own one, and k."""
     return (*(loop for loop in loops_of(map_) if loop < outer), outer + own, outer + K)
 
@@ -404,7 +404,7 @@ class PointwiseOp(WarpOp):
         return len(self.body.block.args) - len(self.inputs)
 
     @property
-    def taken(self) -> Attribute:
+    def argument_type(self) -> Attribute:
         """The element type of the function's argument."""
         return self.body.block.args[0].type
 
@@ -439,7 +439,7 @@ class PointwiseOp(WarpOp):
             raise VerifyException("expected a region of one block that takes an element")
         if self.products not in (1, 2):
             raise VerifyException(f"expected a function of one element or of two, got {self.products}")
-        elements = [self.taken] * self.products
+        elements = [self.argument_type] * self.products
         verify_elements(self.body, [*elements, *map(element_type, self.inputs)], yielded(self.body).type)
 
     def verify_use(self, what: str, made: Attribute, loops: int, along: Sequence[int], sizes: LoopSizes) -> None:

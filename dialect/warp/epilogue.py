@@ -58,7 +58,7 @@ class WithEpilogue(WarpOp):
     @property
     def product_type(self) -> TypeAttribute:
         """The type to which the product is rounded: that of D, or that of the epilogue's argument."""
-        kind = memory_of(self.d).element_type if self.epilogue is None else self.epilogue.taken
+        kind = memory_of(self.d).element_type if self.epilogue is None else self.epilogue.argument_type
         if not isinstance(kind, TypeAttribute):
             raise VerifyException(f"expected elements of a type, got {kind}")
         return kind

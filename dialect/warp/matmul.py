@@ -46,7 +46,7 @@ from ..isa.mma import Variant
 from ..mlir.affine import loops_of
 from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, in_place_of, memory_of
-from .elements import DEFAULT_MAPS, OPERAND_LOOPS, K, LoopSizes, M, N, loops_beside, shape_of, verify_map
+from .elements import DEFAULT_MAPS, OPERAND_LOOPS, K, LoopSizes, M, N, companion_loops, shape_of, verify_map
 from .epilogue import WithEpilogue
 from .op_shapes import SEGMENTS, WORDS, FieldValue, TypeOfOptional, WarpOp, word_properties
 from .operands import (
@@ -59,8 +59,8 @@ from .operands import (
     grouped_loop,
     matrix_behind,
     scale_type,
+    verify_element_type,
     verify_groups,
-    verify_held,
     verify_scaling,
 )
 from .stored import StoredIntegers, StoredOp
@@ -443,7 +443,7 @@ class MatmulOp(FactorsOp, WithEpilogue):
         self.verify_forms()
         for multiplied, operand, form in zip(self.multiplied, (self.a, self.b), self.forms, strict=True):
             if form is None:
-                verify_held(memory_of(operand), multiplied)
+                verify_element_type(memory_of(operand), multiplied)
             else:
                 form.verify_multiplied(multiplied)
         self.verify_words()
@@ -468,7 +468,7 @@ class MatmulOp(FactorsOp, WithEpilogue):
             verify_groups(self.ends, self.maps, sizes)
         for number, form in enumerate(self.forms):
             if form is not None:
-                loops = loops_beside(self.maps[number], (M, N)[number], self.outer)
+                loops = companion_loops(self.maps[number], (M, N)[number], self.outer)
                 order = [loops.index(loop) for loop in loops_of(self.maps[number])]
                 lengths = [sizes[loop] for loop in loops]
                 form.verify_sizes("AB"[number], self.multiplied[number], self.variant, lengths, order)

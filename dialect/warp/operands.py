@@ -87,7 +87,7 @@ class OperandForm(WarpOp):
         Raises:
             VerifyException: if it cannot.
         """
-        verify_held(memory_of(self.matrix), name)
+        verify_element_type(memory_of(self.matrix), name)
 
     def verify_sizes(
         self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
@@ -143,7 +143,7 @@ def drop_forms(values: Sequence[SSAValue | None]) -> None:
             made.erase()
 
 
-def verify_held(memory: Memory, name: str) -> None:
+def verify_element_type(memory: Memory, name: str) -> None:
     """Checks that memory has elements of a type of the ISA, or of the same bits.
 
     Raises:

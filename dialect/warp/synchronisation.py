@@ -35,10 +35,10 @@ BARRIER_BYTES = 8
 BARRIER_SM = 80
 """The first target with mbarrier. Source: PTX ISA 9.7.13.15.9."""
 
-MOST_ARRIVALS = (1 << 20) - 1
+MAX_ARRIVALS = (1 << 20) - 1
 """Source: PTX ISA 9.7.13.15.1."""
 
-MOST_BYTES = MOST_ARRIVALS
+MAX_BYTES = MAX_ARRIVALS
 """Bytes that a phase of a mbarrier can expect. Source: PTX ISA 9.7.13.15.5."""
 
 
@@ -74,8 +74,8 @@ class MakeBarriersOp(WarpOp):
     assembly_format = "attr-dict `:` type($barriers)"
 
     def verify_(self) -> None:
-        if not 0 < self.arrivals.value.data <= MOST_ARRIVALS:
-            raise VerifyException(f"expected 1 to {MOST_ARRIVALS} arrivals, got {self.arrivals.value.data}")
+        if not 0 < self.arrivals.value.data <= MAX_ARRIVALS:
+            raise VerifyException(f"expected 1 to {MAX_ARRIVALS} arrivals, got {self.arrivals.value.data}")
 
 
 @irdl_op_definition
@@ -126,8 +126,8 @@ class ArriveOp(_Synchronises):
     def verify_(self) -> None:
         _verify_one_of(copies=self.copies, products=self.products, bytes=self.bytes)
         _verify_one_of(at=self.cta, copies=self.copies, products=self.products)
-        if self.bytes is not None and not 0 <= self.bytes.value.data <= MOST_BYTES:
-            raise VerifyException(f"expected 0 to {MOST_BYTES} bytes, got {self.bytes.value.data}")
+        if self.bytes is not None and not 0 <= self.bytes.value.data <= MAX_BYTES:
+            raise VerifyException(f"expected 0 to {MAX_BYTES} bytes, got {self.bytes.value.data}")
 
 
 def _verify_one_of(**parts: object) -> None:
@@ -270,7 +270,7 @@ class FenceOp(_Synchronises):
 CLUSTER_SIZE = "gpu.known_cluster_size"
 """The attribute of a kernel that says how many CTAs along x, y and z a cluster has: `array<i32: 2, 1, 1>`."""
 
-LEAST_CTAS = "nvvm.minctasm"
+MIN_CTAS = "nvvm.minctasm"
 """The attribute of a kernel with the number of CTAs that an SM has registers for."""
 
 PAIRS = "warp.pairs"
@@ -298,7 +298,7 @@ MOST_CTAS = 16
 """CTAs of a cluster; more than 8 need a launch that says so. Source: CUDA programming guide, Thread Block Clusters."""
 
 
-MOST_BARRIERS = 16
+MAX_BARRIERS = 16
 """Barriers of a CTA; the first is that of `gpu.barrier`. Source: PTX ISA 9.7.13.1."""
 
 CTA, CLUSTER = "cta", "cluster"

@@ -186,7 +186,7 @@ class TileMmaOp(FactorsOp):
         self.verify_words()
         for number, tile in enumerate(self.factors):
             if isinstance(tile.type, FragmentType):
-                self._verify_held(tile.type)
+                self._verify_register_operand(tile.type)
             elif memory_space(memory_of(tile)) != SHARED_SPACE or len(_shape(tile)) != 2:
                 name = ("A", "B", "what is read beside A and B")[min(number, 2)]
                 raise VerifyException(f"expected {name} to be a tile in shared memory, got {tile.type}")
@@ -212,7 +212,7 @@ class TileMmaOp(FactorsOp):
             what = of_groups if self.row_scales is None else ("blocks", "sizes, and [k, n, m]")
             raise VerifyException(f"expected scales of {what[0]} with their {what[1]} of the tiles")
 
-    def _verify_held(self, a: FragmentType) -> None:
+    def _verify_register_operand(self, a: FragmentType) -> None:
         """Checks an A in registers."""
         c = self.c.type
         fits = isinstance(c, FragmentType) and a.shape[0] == c.shape[0] and a.role.data == "a"

@@ -31,7 +31,7 @@ from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, loop_order, masked
 # A mask may be added to the scaled scores. Each result is recognised alone. dK and dV become one kernel, where a thread
 # has registers for both.
 
-MOST_TOGETHER = 256
+MAX_TOGETHER = 256
 """Columns of dK and dV, padded, that one kernel makes."""
 
 NEAR = 1e-5
@@ -276,4 +276,4 @@ def _together(match: GradientMatch, other: GradientMatch) -> bool:
     columns = sum(padded(memory_of(each.result[0]).get_shape()[-1]) for each in (match, other))
     both = (match.name, other.name) == ("dK", "dV") and match.softmax == other.softmax and _do(match) == other.factor
     around = [{name for name in each.result[1] if isinstance(name, int)} for each in (match, other)]
-    return both and columns <= MOST_TOGETHER and around[0] == around[1] and match.op.parent is other.op.parent
+    return both and columns <= MAX_TOGETHER and around[0] == around[1] and match.op.parent is other.op.parent

@@ -42,7 +42,7 @@ from .constants import as_bytes, copy_before, global_of, hold_conditions, is_mul
 from .generalize import GENERALIZED, generalize
 from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
 from .pages import gather_of
-from .reshapes import is_collapsible, splits_known
+from .reshapes import is_collapsible, regroups_static_sizes
 
 
 def bufferize(module: ModuleOp, *, tf32: bool = False) -> None:
@@ -424,7 +424,9 @@ class TensorFunction:
             return self._place(user, memory, op)
         if isinstance(user, tensor.CollapseShapeOp | tensor.ExpandShapeOp) and user is not op:
             argument = self._destination(user.results[0], op)
-            if argument is not None and splits_known(user, kind := _like(argument, value.type), memory_of(argument)):
+            if argument is not None and regroups_static_sizes(
+                user, kind := _like(argument, value.type), memory_of(argument)
+            ):
                 if user not in self.turned:
                     builder = Builder(InsertPoint.before(op))
                     self.turned[user] = builder.insert(_reshaped(user, argument, kind, builder)).results[0]

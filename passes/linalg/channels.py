@@ -25,7 +25,7 @@ from ..patterns import IndexBuilder, operations_between
 from .constants import permuted
 from .contraction import multiplies_images
 from .element_expressions import writer_before
-from .image_windows import ALIGNED, PANEL, Filter, Padded, decline, lies_together
+from .image_windows import ALIGNED, PANEL, Filter, Padded, are_contiguous, decline
 from .operand import collapse, drop_unused, expand, numbered, root, users_of
 
 
@@ -231,7 +231,7 @@ class Blocked:
         if value in self.made or (not inside and self.group not in loops):
             return self.made.get(value, value)
         at = loops.index(self.group) if self.group in loops else 0
-        if loops[at : at + 2] != (self.group, *inside) or not lies_together(value, (at, at + 1)):
+        if loops[at : at + 2] != (self.group, *inside) or not are_contiguous(value, (at, at + 1)):
             decline(f"expected the channels of all groups side by side, got {value.type}")
         places = [[d] for d in range(len(loops))]
         flat = self.builder.insert(collapse(value, [*places[:at], [at, at + 1], *places[at + 2 :]])).result

@@ -23,7 +23,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialect.isa.tensor_map import MOST_STEP, most_offset
+from ...dialect.isa.tensor_map import MAX_STEP, max_offset
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.mlir.affine import FIXED, loops_of, map_along, runs_backwards, strides_of
 from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of
@@ -36,7 +36,7 @@ from ..diagnostics import chose, fail, remark
 from ..patterns import apply_patterns, op_type_rewrite_pattern
 from .channels import Blocked, Widened
 from .contraction import multiplies_images
-from .image_windows import PANEL, Filter, NotFlatError, Padded, decline, lies_together, unshaped
+from .image_windows import PANEL, Filter, NotFlatError, Padded, are_contiguous, decline, unshaped
 from .operand import collapse, drop_unused, expand, pitch
 
 
@@ -88,7 +88,7 @@ class Flattened:
         memory, groups, row = self.memory, 0, self.filter.rows[-1]
         *outer, first = range(memory_of(memory).get_num_dims())
         if first > self.outer:
-            if not lies_together(memory, range(self.outer, first + 1)):
+            if not are_contiguous(memory, range(self.outer, first + 1)):
                 decline(f"expected the channels of all groups side by side, got {memory.type}")
             places = [*([d] for d in outer[: self.outer]), [*range(self.outer, first + 1)]]
             memory = self.builder.insert(collapse(memory, places)).result
@@ -100,16 +100,16 @@ class Flattened:
         kind, (taps, pixels, steps, dilations, low) = memory_of(memory), made.numbers
         *places, last = range(rank := kind.get_num_dims())
         plain = max(*taps, *steps) == 1 and not any(low) and kind.get_shape()[1:-1] == pixels
-        if plain and lies_together(memory, places):
+        if plain and are_contiguous(memory, places):
             flat = self.builder.insert(collapse(memory, [places, [last]])).result
             if self.group:
                 parts = [[size] for size in memory_of(flat).get_shape()]
                 parts[-1] = [groups, made.channels]
                 flat = self.builder.insert(expand(flat, parts)).result
             return flat, [row, *self.group, self.filter.channel]
-        farthest, offsets = most_offset(rank), [(size - 1) * abs(by) for size, by in zip(taps, dilations, strict=True)]
-        if max(steps) > MOST_STEP or max(offsets) > farthest:
-            decline(f"a copy steps over at most {MOST_STEP} pixels, {farthest} in the filter")
+        farthest, offsets = max_offset(rank), [(size - 1) * abs(by) for size, by in zip(taps, dilations, strict=True)]
+        if max(steps) > MAX_STEP or max(offsets) > farthest:
+            decline(f"a copy steps over at most {MAX_STEP} pixels, {farthest} in the filter")
         if problem := made.box(UNIT, UNIT).reversed().problem(kind.get_shape()[::-1]):
             decline(problem)
         if pitch(kind, last, 1) * 2 % UNIT or (strides_of(kind) or ())[-1:] != (1,):
@@ -123,7 +123,7 @@ class Flattened:
             places = [loops.index(loop) for loop in group if loop in loops]
             if not places:
                 continue
-            if len(places) < len(group) or not lies_together(value, places):
+            if len(places) < len(group) or not are_contiguous(value, places):
                 what = "pixels of all images" if group == self.filter.rows else "taps of the filter"
                 decline(f"expected the {what} one after another, got {value.type}")
             groups = [places if each[0] == places[0] else each for each in groups if each[0] not in places[1:]]
@@ -160,7 +160,7 @@ class Flattened:
         sides = [(self.as_rows(value, loops), loops) for value, loops in ((op.a, map_a), (op.b, map_b))
                  if value is not self.window.result]  # fmt: skip
         for value, kind in [(value, memory_of(value)) for value, _ in sides]:
-            is_packed = kind.get_num_dims() == 2 and kind.get_shape()[1] > 1 and lies_together(value, (0, 1))
+            is_packed = kind.get_num_dims() == 2 and kind.get_shape()[1] > 1 and are_contiguous(value, (0, 1))
             if pitch(kind, kind.get_num_dims() - 1, 1) * 2 % UNIT and not is_packed:
                 decline(f"expected rows of multiples of {UNIT} bytes, or one matrix, which can be packed, got {kind}")
         (a, of_a), (b, of_b) = (images, *sides) if self.side == 0 else (*sides, images)
@@ -172,7 +172,7 @@ class Flattened:
         """The result by rows. Where pixels have others between them, copies write the matrix of images, or the result
         is memory of its own, which is copied."""
         places = [loops.index(loop) for loop in self.filter.rows if loop in loops]
-        if lies_together(self.op.d, places) or self.op.c is not None:
+        if are_contiguous(self.op.d, places) or self.op.c is not None:
             return self.as_rows(self.op.d, loops)
         kind = memory_of(self.op.d)
         if _is_boxed(kind) and [*places, len(loops) - 1] == [*range(len(loops))]:

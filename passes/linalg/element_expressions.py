@@ -211,14 +211,14 @@ class ElementReader:
         self.over = over
         self.used: dict[Operation, None] = {}
         self.left = set[Operation]()
-        self._known: dict[tuple[SSAValue, Subscripts, Operation], ElementExpression] = {}
+        self._expressions: dict[tuple[SSAValue, Subscripts, Operation], ElementExpression] = {}
 
     def element(self, value: SSAValue, at: Subscripts, before: Operation) -> ElementExpression:
         """The element of `value` at a place, as it is before an operation of the block."""
         key = (value, at, before)
-        if key not in self._known:
-            self._known[key] = self._element(value, at, before)
-        return self._known[key]
+        if key not in self._expressions:
+            self._expressions[key] = self._element(value, at, before)
+        return self._expressions[key]
 
     def _element(self, value: SSAValue, at: Subscripts, before: Operation) -> ElementExpression:
         writer, leaf = writer_before(value, before), ElementExpression("load", value=value, place=at)
@@ -342,7 +342,7 @@ class ElementReader:
         """The memory that an operand of a product is copied or transposed from, with the place of its element there;
         else the operand. With `widened`, f32 may be copied from f16 or bf16."""
         reader = copy(self)
-        reader.used, reader._known = {}, {}
+        reader.used, reader._expressions = {}, {}
         element = reader.element(value, at, before)
         if element.kind != "load" or element.value is None or FIXED in element.place:
             return value, at

@@ -409,15 +409,15 @@ def _is_same(read: SSAValue, written: SSAValue) -> bool:
     """Whether each index of two views is known to be one element."""
     if read == written:
         return True
-    view = known_view(read)
-    return view is not None and view == known_view(written)
+    view = static_view(read)
+    return view is not None and view == static_view(written)
 
 
 def _share(read: SSAValue, written: SSAValue) -> bool | None:
     """Whether two views of one memory overlap; None if that is unknown."""
     if _unshaped(read) == _unshaped(written):
         return True
-    first, second = known_view(read), known_view(written)
+    first, second = static_view(read), static_view(written)
     return None if first is None or second is None else overlap(first, second)
 
 
@@ -444,7 +444,7 @@ def _number(value: SSAValue) -> int:
     return number
 
 
-def known_view(value: SSAValue) -> View | None:
+def static_view(value: SSAValue) -> View | None:
     """The elements of a view, relative to the start of its memory; None if they are not known."""
     try:
         view = _view(value)

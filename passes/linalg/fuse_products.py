@@ -230,7 +230,7 @@ class FuseEpiloguePass(ModulePass):
             apply_patterns([ApproximateEpilogue()], op)
 
 
-BESIDE = (memref.LoadOp, memref.SubviewOp, PointwiseOp, scf.YieldOp, DisjointOp)
+ALLOWED_IN_GROUPS = (memref.LoadOp, memref.SubviewOp, PointwiseOp, scf.YieldOp, DisjointOp)
 """What may stand beside the product of a group, and values that are computed."""
 
 
@@ -384,7 +384,11 @@ class GroupProducts(RewritePattern):
         products = [o for o in op.body.block.ops if isinstance(o, MatmulOp | AttentionOp)]
         if not loads or not products:
             return
-        others = [o.name for o in op.body.block.ops if not (o is products[0] or is_pure(o) or isinstance(o, BESIDE))]
+        others = [
+            o.name
+            for o in op.body.block.ops
+            if not (o is products[0] or is_pure(o) or isinstance(o, ALLOWED_IN_GROUPS))
+        ]
         try:
             if others or len(loads) != 1:
                 decline(f"expected a load and a product in the loop, got also {', '.join(others) or loads[1].name}")

@@ -48,7 +48,7 @@ from .raise_matmul import formed, raise_products
 #
 # What is not fused stays as it is, a kernel of its own; `warploom-opt --remarks` says why.
 
-LEAST_GROUP = 32
+MIN_GROUP = 32
 """Elements along k that a register of integers of 4 bits is multiplied with in a step."""
 
 
@@ -122,8 +122,8 @@ class Weights(MadeOperand):
         ):
             return "scales and zero points of packed weights are expected as groups x n"
         size = product_k(product) // self._groups(how.scales[0])
-        if size % LEAST_GROUP:
-            return f"its groups have {size} elements along k; expected a multiple of {LEAST_GROUP}"
+        if size % MIN_GROUP:
+            return f"its groups have {size} elements along k; expected a multiple of {MIN_GROUP}"
         return self.between("the integers, the scales or the zero points")
 
     def _groups(self, number: int) -> int:
@@ -177,7 +177,7 @@ class Weights(MadeOperand):
         if product.outer or not lies or not plain or min(memory_of(product.b).get_shape()) < 1:
             return "bytes are multiplied along k by rows of both matrices, not in a batch"
         size = product_k(product)
-        return f"rows of {LEAST_GROUP} of them are copied, got {size}" if size % LEAST_GROUP else ""
+        return f"rows of {MIN_GROUP} of them are copied, got {size}" if size % MIN_GROUP else ""
 
     def _shaped(self) -> str:
         """The reason why B is not the weights reshaped to (K, N), where K may be split into groups; "" if it is."""
@@ -221,8 +221,8 @@ class Weights(MadeOperand):
             return "the scales of its groups are not those of each column"
         if list(loops) != wanted:
             return "the scales of its groups lie the other way than the integers: one as groups x n, one as n x groups"
-        if size < LEAST_GROUP or size & (size - 1):
-            return f"its groups have {size} elements along k; expected {LEAST_GROUP}, or twice as many and so on"
+        if size < MIN_GROUP or size & (size - 1):
+            return f"its groups have {size} elements along k; expected {MIN_GROUP}, or twice as many and so on"
         if not isinstance(memory_of(scales).layout, NoneAttr):
             return "the scales of its groups lie apart in memory"
         return ""

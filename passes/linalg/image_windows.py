@@ -124,7 +124,7 @@ def unshaped(memory: SSAValue, kept: int) -> SSAValue:
     return memory
 
 
-def lies_together(value: SSAValue, places: Sequence[int]) -> bool:
+def are_contiguous(value: SSAValue, places: Sequence[int]) -> bool:
     """Whether consecutive dimensions of memory have no gaps between them."""
     kind = memory_of(value)
     steps = strides_of(kind) or (None,) * kind.get_num_dims()

@@ -18,7 +18,7 @@ from ...dialect.isa.form import ELEMENT_TYPES, IN_BYTES, ElementType
 from ...dialect.isa.mma import Variant
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attributes import BYTE, element_row, memory_of, memory_space
-from ...dialect.warp.elements import OPERAND_LOOPS, K, M, N, loops_beside
+from ...dialect.warp.elements import OPERAND_LOOPS, K, M, N, companion_loops
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import METADATA_ROWS, PairedOp
 from ...dialect.warp.stored import StoredIntegers
@@ -133,7 +133,7 @@ def read_scales(
     if any(memory_of(each).get_shape()[-1] < 0 for each in (*op.matrices, *op.scales)):
         fail(op, f"a scaled product needs a static size along k, got {a.type} and {b.type}")
     operands = zip("AB", op.scales, (M, N), op.maps, strict=False)
-    along = [(n, s, own, map_along(op.outer + 3, loops_beside(m, own, op.outer))) for n, s, own, m in operands]
+    along = [(n, s, own, map_along(op.outer + 3, companion_loops(m, own, op.outer))) for n, s, own, m in operands]
     scales = tuple(read_matrix(op, f"S{name}", s, (own, K), sizes, map_) for name, s, own, map_ in along)
     for name, operand, along_k in (("A", a, not a.transposed), ("B", b, b.transposed)):
         if not along_k:
@@ -153,7 +153,7 @@ def read_metadata(op: MatmulOp, a: MatrixOperand, sizes: Mapping[int, int]) -> M
         fail(op, f"a sparse A and its metadata need a static size along k, got {a.type} and {op.metadata.type}")
     if op.outer > op.batch:
         fail(op, "a product of a sparse A that is summed over several loops is not lowered; write a product for each")
-    loops, row = map_along(op.outer + 3, loops_beside(op.maps[0], M, op.outer)), op.outer + M
+    loops, row = map_along(op.outer + 3, companion_loops(op.maps[0], M, op.outer)), op.outer + M
     # Of a number of rows that is not known nothing may be concluded: an odd one divides no tile.
     words = {**sizes, row: -(-sizes[row] // METADATA_ROWS) | 1}
     metadata = read_matrix(op, "E", op.metadata, (M, K), words, loops)
@@ -366,10 +366,10 @@ def read(op: MatmulOp) -> Product:
         second = read_matrix(op, "B2", form.second, OPERAND_LOOPS[1], sizes, map_b, type_b)
     product = Product(
         op, m, n * op.products, k, a, b, c, d, initial, _type(op), _epilogue_operands(op, sizes), metadata, scales,
-        _beside_groups(op, "SG", op.group_scales),
+        _group_matrix(op, "SG", op.group_scales),
         tuple(outer[: op.batch]), tuple(outer[op.batch :]), dynamic, op.is_approximate,
         None if op.ends is None else VectorOperand("ends", op.ends), _block_scales(op),
-        second=second, zero_points=_beside_groups(op, "Z", op.zero_points),
+        second=second, zero_points=_group_matrix(op, "Z", op.zero_points),
     )  # fmt: skip
     _check_groups(product)
     return product
@@ -391,7 +391,7 @@ def _block_scales(op: MatmulOp) -> tuple[Spread, ...]:
     return tuple(Spread(f"S{name}", form.scales, (0, 1) if form.across is None else (1, 0), ()) for name, form in forms)
 
 
-def _beside_groups(op: MatmulOp, name: str, value: SSAValue | None) -> MatrixOperand | None:
+def _group_matrix(op: MatmulOp, name: str, value: SSAValue | None) -> MatrixOperand | None:
     return None if value is None else read_matrix(op, name, value, OPERAND_LOOPS[1], {}, op.maps[1])
 
 

@@ -244,7 +244,7 @@ class SplitValues(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
         columns, last = op.sizes[op.batch + E], op.batch + E
-        parts = -(-columns // MOST_TOGETHER)
+        parts = -(-columns // MAX_TOGETHER)
         along = () if op.function is None else (loop for _, map_ in op.function.placed for loop in loops_of(map_))
         if op.tile or parts < 2 or columns % parts or op.lse is not None or isinstance(op.v.owner, PagedOp):
             return
@@ -267,7 +267,7 @@ class SplitValues(RewritePattern):
         _renumber(op, matrices, maps, order, rewriter)
 
 
-MOST_TOGETHER = 256
+MAX_TOGETHER = 256
 """Columns of V that a kernel multiplies together."""
 
 PANEL = 64

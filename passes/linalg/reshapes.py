@@ -82,7 +82,7 @@ def is_collapsible(source: SSAValue, groups: Sequence[Sequence[int]]) -> bool:
     return all(outer is not None and inner is not None and outer == inner * size for outer, inner, size in steps)
 
 
-def splits_known(op: Reshape, source: MemRefType[Attribute], result: MemRefType[Attribute]) -> bool:
+def regroups_static_sizes(op: Reshape, source: MemRefType[Attribute], result: MemRefType[Attribute]) -> bool:
     """Whether the dimensions that a reshape merges, or splits one into, have known sizes."""
     shape = (source if isinstance(op, tensor.CollapseShapeOp) else result).get_shape()
     return all(shape[d] >= 0 for group in groups_of(op) if len(group) > 1 for d in group)

@@ -93,7 +93,7 @@ def _scaling(value: SSAValue) -> tuple[GenericOp, arith.MulfOp] | None:
     return (op, scaled) if element_of(source) in (f16, bf16, f32) and scaled.lhs is read else None
 
 
-LEAST_SCALE = 2.0**-8
+MIN_SCALE = 2.0**-8
 """The least scale of factors of bf16 or f32 that is moved behind their product: 1 / sqrt(65536)."""
 
 
@@ -102,7 +102,7 @@ class ScaleBehind(RewritePattern):
     which loses more than the roundings that are left out.
 
     Sums of bf16 or f32 may then overflow before they are scaled, as in PyTorch's own kernels of attention: scales are
-    at least `LEAST_SCALE`, so that only elements beyond 2^120 do. No sum of products of f16 leaves the range of f32."""
+    at least `MIN_SCALE`, so that only elements beyond 2^120 do. No sum of products of f16 leaves the range of f32."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, LinalgStructuredOperation) or _product(op) is None:
@@ -111,7 +111,7 @@ class ScaleBehind(RewritePattern):
         scale = math.prod(float_value(each[1].rhs) or 0.0 for each in scalings if each is not None)
         kind = op.results[0].type
         narrow = all(each is None or element_of(each[0].inputs[0]) == f16 for each in scalings)
-        if not narrow and abs(scale) < LEAST_SCALE:
+        if not narrow and abs(scale) < MIN_SCALE:
             return
         if not any(scalings) or not scale or element_of(op.results[0]) != f32 or not isa(kind, TensorType[Attribute]):
             return

@@ -70,7 +70,7 @@ def _outermost(x: ElementExpression, single: bool) -> tuple[ElementExpression, K
     if x.is_op("arith.select"):
         condition, yes, no = x.operands
         for kept, gone, holds in ((no, yes, False), (yes, no, True)):
-            keys = _kept(condition, single, holds=holds) if gone.number == -math.inf else None
+            keys = _key_range(condition, single, holds=holds) if gone.number == -math.inf else None
             if keys is not None:
                 return kept, keys
     if x.is_op("arith.addf"):
@@ -86,14 +86,14 @@ def _outermost(x: ElementExpression, single: bool) -> tuple[ElementExpression, K
     return x, None
 
 
-def _kept(condition: ElementExpression, single: bool, *, holds: bool) -> KeyRange | None:
+def _key_range(condition: ElementExpression, single: bool, *, holds: bool) -> KeyRange | None:
     """The range of keys for which a condition holds, or for which it fails if `holds` is False. None for a condition
     that is not a range."""
     if condition.is_op("arith.andi" if holds else "arith.ori"):
         asked = [side for side in condition.operands if side.kind != "constant" or bool(side.number) != holds]
         if len(asked) == 1:
-            return _kept(asked[0], single, holds=holds)
-        one, other = (_kept(side, single, holds=holds) for side in condition.operands)
+            return _key_range(asked[0], single, holds=holds)
+        one, other = (_key_range(side, single, holds=holds) for side in condition.operands)
         return None if one is None or other is None else one.both(other)
     if not condition.is_op("arith.cmpi") or condition.op is None:
         return None

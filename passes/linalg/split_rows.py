@@ -26,7 +26,7 @@ from ...dialect.warp.rows import RowsOp, apart
 from ...dialect.warp.synchronisation import has_clusters
 from ..diagnostics import chose
 from ..patterns import op_type_rewrite_pattern, operations_between
-from .elementwise import known_view, may_share, touched
+from .elementwise import may_share, static_view, touched
 from .operand import expand, root
 
 LANES, SM_WARPS = 32, 62
@@ -264,7 +264,7 @@ def _inputs(op: RowsOp) -> list[tuple[Hashable, AffineMap]]:
 
 def _identity(value: SSAValue) -> Hashable:
     """Views of the same elements are one thing."""
-    view = None if root(value) is value else known_view(value)
+    view = None if root(value) is value else static_view(value)
     return value if view is None else (root(value), view, value.type)
 
 

@@ -38,7 +38,7 @@ WIDTHS = (4, 2, 1)
 REGISTERS = 104
 """Floats that a thread holds: sums, a row of its kernel, and a pixel."""
 
-MOST_PIXELS = 16
+MAX_PIXELS = 16
 """Pixels of a thread, by the square of the step (H100, 3x3 of 112x112 by steps of 2: 16 pixels 99 us, 8 73, 4 67)."""
 
 
@@ -167,7 +167,7 @@ def is_by_channels(value: SSAValue, width: int) -> bool:
 def _shape(row: WindowDimension, size: int, width: int) -> tuple[int, int]:
     """The number of pixels that a thread computes, the one with the least work, for products and for their reads; and
     that of the taps of a row that it holds at a time: all, or a divisor of theirs."""
-    free, cap = REGISTERS // width, min(max(1, MOST_PIXELS // row.step**2), size)
+    free, cap = REGISTERS // width, min(max(1, MAX_PIXELS // row.step**2), size)
     taps = max(n for n in range(1, max(1, free - cap) + 1) if row.taps % n == 0) if row.taps >= free else row.taps
 
     def work(pixels: int) -> float:

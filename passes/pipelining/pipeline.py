@@ -327,7 +327,7 @@ class Pipeliner:
         for copy in source.copies:
             memory, *at = (index.again(value, mapped, source.has) for value in (copy.source, *copy.indices))
             until = None if copy.until is None else index.again(copy.until, mapped, source.has)
-            furthest = [None if reach is None else source.known_at(i, reach) for i in copy.indices]
+            furthest = [None if reach is None else source.value_at(i, reach) for i in copy.indices]
             shapes = zip(memory_of(copy.destination).get_shape()[-2:], memory_of(copy.source).get_shape(), strict=True)
             inside = [
                 end is not None and end + extent <= size if source.depends(i) else flag

@@ -117,14 +117,14 @@ class CopyLoop:
         else:
             yield value
 
-    def known_at(self, value: SSAValue, k: int) -> int | None:
+    def value_at(self, value: SSAValue, k: int) -> int | None:
         """An index that only multiplies and divides the counter by constants, where the counter is k."""
         if value == self.counter:
             return k
         op = value.owner
         if not isinstance(op, arith.MuliOp | arith.DivUIOp):
             return None
-        inner, by = self.known_at(op.lhs, k), constant_value(op.rhs)
+        inner, by = self.value_at(op.lhs, k), constant_value(op.rhs)
         if inner is None or by is None:
             return None
         return inner * by if isinstance(op, arith.MuliOp) else inner // by

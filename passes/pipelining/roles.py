@@ -21,7 +21,7 @@ from ...dialect.warp.memory import LoadOp, PrefetchOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.synchronisation import CTA, WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
-from ..patterns import Index, IndexBuilder, constant_value, walked
+from ..patterns import Index, IndexBuilder, constant_value, operations_of
 from .ring import Ring, is_load
 
 # What one role executes of a kernel: some operations, with the loops around them.
@@ -42,7 +42,7 @@ def slice_of(
         if op in keeps:
             operands = {value: index.again(value, mapped, inside) for value in op.operands}
             mapped |= zip(op.results, index.insert(op.clone(operands)).results, strict=True)
-        elif isinstance(op, scf.ForOp) and (kept := [inner for inner in walked(op) if inner in keeps]):
+        elif isinstance(op, scf.ForOp) and (kept := [inner for inner in operations_of(op) if inner in keeps]):
             for value in [value for one in kept for value in one.operands if not _varies(value, op)]:
                 index.again(value, mapped, inside)
             first, end, step = (index.again(value, mapped, inside) for value in op.operands[:3])
@@ -194,7 +194,7 @@ class PingPong(NamedTuple):
 TURNS = 4
 """Turns of a loop over K before its end in which memory answers: about 1000 cycles each, of an H200."""
 
-MOST_TURNS = 24
+MAX_TURNS = 24
 """Turns of a loop beyond which products take longer with a prefetch (H100, f32 residuals: 16 turns, 1024 12.4
 microseconds for 13.7, 8192x4096x1024 188 for 193; 32 and 64 turns, 2048 40.1 for 39.4, 4096 213.5 for 211)."""
 
@@ -220,7 +220,7 @@ def prefetch(index: IndexBuilder, loop: scf.ForOp, k: SSAValue) -> None:
     after = behind(loop)
     loads = [one for one in after if isinstance(one, LoadOp) and one.along is None and _is_early(one, after, loop)]
     step, end = index.folded(loop.step), index.folded(loop.ub)
-    if not loads or not isinstance(step, int) or (isinstance(end, int) and end > MOST_TURNS * step):
+    if not loads or not isinstance(step, int) or (isinstance(end, int) and end > MAX_TURNS * step):
         return
     left, mapped = index.div(index.add(index.sub(end, k), step - 1), step), dict[SSAValue, SSAValue]()
     with index.where(index.compare("eq", left, TURNS)) as inside:

@@ -45,7 +45,7 @@ from ...dialect.warp.synchronisation import (
     BULK,
     CLUSTER,
     CLUSTER_SIZE,
-    LEAST_CTAS,
+    MIN_CTAS,
     PAIRS,
     SOME_WARPS,
     CommitOp,
@@ -58,7 +58,7 @@ from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..allocate import needed
 from ..diagnostics import remark
-from ..patterns import IndexBuilder, PatternPass, apply_patterns, constant_value, op_type_rewrite_pattern, walked
+from ..patterns import IndexBuilder, PatternPass, apply_patterns, constant_value, op_type_rewrite_pattern, operations_of
 from ..schedule.needs import LEFT_FOR_BARRIERS, adds_in_tensor_memory
 from ..schedule.validity import REGISTER_STEP, SM_REGISTERS
 from ..tile.tiling import LaunchedKernel, LaunchPattern
@@ -78,7 +78,7 @@ bytes of shared memory that each CTA takes beside its own (CUDA C++ Programming 
 H100, gradients of attention with 64 columns, 1024 queries, causal: dQ by three CTAs of 64 rows 218 microseconds, by one
 of 192 rows 288; dK and dV by two CTAs 347, by one 382."""
 
-MOST_SUMS, MANY_SUMS = 160, (24, 240)
+MAX_SUMS, MANY_SUMS = 160, (24, 240)
 """Registers of all sums of a turn, of two consumers, and those of threads where there are more: with 232 ptxas lets
 products of 192 wait for each other."""
 
@@ -199,7 +199,7 @@ class TensorLoop:
         """Lets tensor copies store what the schedule stages, where they can."""
         stores_of: dict[SSAValue, list[StoreOp]] = {}
         if self.launch.schedule.staging:
-            for op in walked(self.launch.kernel):
+            for op in operations_of(self.launch.kernel):
                 if isinstance(op, StoreOp) and op.registers is None:
                     stores_of.setdefault(op.memory, []).append(op)
         staged: list[StagedStores] = []
@@ -234,7 +234,7 @@ class TensorLoop:
         if self.tiles is None or target is None:
             return 1
         staged = {copy.destination: self.launch.schedule.stages for copy in self.copied}
-        allocated = [(op.memref, bytes_of[0]) for op in walked(self.launch.kernel)
+        allocated = [(op.memref, bytes_of[0]) for op in operations_of(self.launch.kernel)
                      if isinstance(op, memref.AllocOp) and (bytes_of := needed(op)) is not None]  # fmt: skip
         taken = sum(staged.get(tile, 1) * bytes_ for tile, bytes_ in allocated)
         return 2 if taken + size + LEFT_FOR_BARRIERS <= target.shared else 1
@@ -318,7 +318,7 @@ class CopyByTensorMaps(LaunchPattern):
     def rewrite(self, launch: LaunchedKernel) -> None:
         if launch.schedule.together == 1:
             return
-        for loop in [o for o in walked(launch.kernel) if isinstance(o, scf.ForOp) and copies_of(o)]:
+        for loop in [o for o in operations_of(launch.kernel) if isinstance(o, scf.ForOp) and copies_of(o)]:
             try:
                 made = TensorLoop(launch, loop, SpecialisePass.name)
                 made.rewrite()
@@ -334,7 +334,7 @@ class GiveRoles(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: gpu.FuncOp, rewriter: PatternRewriter) -> None:
         attribute, end = op.attributes.get(ScheduleAttr.name), op.body.block.last_op
-        producers = [inner for inner in walked(op) if _fills(inner)]
+        producers = [inner for inner in operations_of(op) if _fills(inner)]
         rings = [inner for inner in op.body.block.ops if isinstance(inner, MakeRingOp)]
         if not isinstance(attribute, ScheduleAttr) or not producers or end is None or _has_role(producers[0]):
             return
@@ -345,7 +345,7 @@ class GiveRoles(RewritePattern):
         mine = [one for one in made[ready + 1 : -1] if not _is_shared(one)]
         consumers, roles = schedule.consumer_warps, set(mine)
         if registers is not None and registers[2] > 1:
-            op.attributes[LEAST_CTAS] = IntegerAttr(registers[2], i32)
+            op.attributes[MIN_CTAS] = IntegerAttr(registers[2], i32)
         index = IndexBuilder(
             Builder(InsertPoint.before(end)), Builder(InsertPoint.before(op.body.block.first_op or end))
         )
@@ -369,14 +369,14 @@ class GiveRoles(RewritePattern):
                 inside.insert(one)
             if schedule.own_tiles:
                 self._take_own_tiles(mine, ring, consumers // WARPS, inside)
-            if any(isinstance(one, TensorStoreOp) for each in mine for one in walked(each)):
+            if any(isinstance(one, TensorStoreOp) for each in mine for one in operations_of(each)):
                 inside.insert(WaitOp(BULK, 0, read=True, each_warpgroup=True))
         if end.prev_op is not None:
             end.prev_op.attributes[SOME_WARPS] = IntegerAttr(consumers, i64)
 
     @staticmethod
     def _take_own_tiles(ops: Sequence[Operation], ring: Ring, groups: int, index: IndexBuilder) -> None:
-        loops = [one for each in ops for one in walked(each) if isinstance(one, scf.ForOp)]
+        loops = [one for each in ops for one in operations_of(each) if isinstance(one, scf.ForOp)]
         for loop in [one for one in loops if any(use.operation.parent is one.body.block for use in ring.value.uses)]:
             if isinstance(tiles := loop.parent_op(), scf.ForOp):
                 take_own_tiles(ring, tiles, loop, groups, index.before(tiles))
@@ -404,7 +404,7 @@ def _erase(op: Operation) -> None:
 def _registers(kernel: gpu.FuncOp, schedule: Schedule) -> tuple[int, int, int] | None:
     """The registers of a thread of the producer and of the consumers, and how many CTAs share an SM; None if they are
     not reallocated."""
-    products, target = [op for op in walked(kernel) if isinstance(op, WgmmaOp)], target_of(kernel)
+    products, target = [op for op in operations_of(kernel) if isinstance(op, WgmmaOp)], target_of(kernel)
     starts = [op.c for op in products if not isinstance(op.c.owner, WgmmaOp)]
     sums, groups = sum(fragment_of(value).registers for value in starts), schedule.consumer_warps // WARPS
     of_attention = any(op.a_in_registers for op in products)
@@ -413,7 +413,7 @@ def _registers(kernel: gpu.FuncOp, schedule: Schedule) -> tuple[int, int, int] |
     elif groups == 1 < len(starts) and of_attention and target is not None:
         return next((each for ctas in SHARING if (each := _shared_by(ctas, kernel, sums, target))), None)
     else:
-        split = MANY_SUMS if groups == 2 and sums >= MOST_SUMS else REGISTERS.get(groups)
+        split = MANY_SUMS if groups == 2 and sums >= MAX_SUMS else REGISTERS.get(groups)
     return None if split is None else (*split, 1)
 
 
@@ -421,7 +421,7 @@ def _shared_by(ctas: int, kernel: gpu.FuncOp, sums: int, target: Target) -> tupl
     """The registers of a thread of the producer and of the consumer where so many CTAs share an SM, which has registers
     and memory for them; None if it has not."""
     each = SM_REGISTERS // (ctas * 2 * WARPS * LANES) // REGISTER_STEP * REGISTER_STEP
-    memory = RESERVED + sum(bytes_of[0] for op in walked(kernel) if (bytes_of := needed(op)) is not None)
+    memory = RESERVED + sum(bytes_of[0] for op in operations_of(kernel) if (bytes_of := needed(op)) is not None)
     of_consumer = 2 * each - OF_PRODUCER
     if of_consumer < sums + BESIDE_SUMS or ctas * memory > target.shared + RESERVED:
         return None

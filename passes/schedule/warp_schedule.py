@@ -24,7 +24,7 @@ from ..diagnostics import chose, fail, remark
 from ..linalg.operand import root
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
-from ..patterns import walked
+from ..patterns import operations_of
 from ..pipeline import PARTS, TILING, Pipeline, PipelinePart, standard_pipeline
 from .candidates import default_schedule, override
 from .needs import key_of
@@ -113,12 +113,12 @@ class SchedulePass(ScheduleOptions):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         tuned = read_tuned(op, self.tuned)
         raise_products(op)
-        for matmul in [inner for inner in walked(op) if isinstance(inner, MatmulOp)]:
+        for matmul in [inner for inner in operations_of(op) if isinstance(inner, MatmulOp)]:
             if not isinstance(matmul.attributes.get(ScheduleAttr.name), ScheduleAttr):
                 matmul.attributes[ScheduleAttr.name] = ScheduleAttr(schedule := self._choose(matmul, tuned))
                 chose(matmul, self.name, str(schedule))
         kinds = AttentionOp, AttentionGradientOp
-        for attention in [each for each in walked(op) if isinstance(each, kinds)]:
+        for attention in [each for each in operations_of(op) if isinstance(each, kinds)]:
             if not isinstance(attention.attributes.get(ScheduleAttr.name), ScheduleAttr):
                 attention.attributes[ScheduleAttr.name] = ScheduleAttr(self._of_attention(attention))
 

@@ -331,7 +331,7 @@ class Handle:
                 "apply_registered_pass", f"expected the module, functions or kernels, got {other.name}", other
             )
         aside = (
-            [] if ops == (module,) else [op for op in _functions(module) if op not in kept and _stands_aside(op, kept)]
+            [] if ops == (module,) else [op for op in _functions(module) if op not in kept and _is_skipped(op, kept)]
         )
         places = [(op, op.parent, op.next_op) for op in aside]
         for op in aside:
@@ -423,7 +423,7 @@ def _functions(module: ModuleOp) -> list[Operation]:
     return [op for op in module.walk() if isinstance(op, func.FuncOp | gpu.FuncOp)]
 
 
-def _stands_aside(op: Operation, kept: Sequence[Operation]) -> bool:
+def _is_skipped(op: Operation, kept: Sequence[Operation]) -> bool:
     """Whether passes skip a function: a host function, or a kernel if other kernels are named."""
     return isinstance(op, func.FuncOp) or any(isinstance(each, gpu.FuncOp) for each in kept)
 

@@ -59,7 +59,7 @@ EXPONENT_OF_BYTES = 8
 """The exponent of two that P is multiplied with where it is rounded to e4m3, whose largest number is 448: numbers below
 2^-6 would have fewer digits. Sums of P are too, so that their quotient is what it was."""
 
-MOST_MERGED = 8
+MAX_MERGED = 8
 """Fragments of sums that the last CTA of a tile loads together."""
 
 
@@ -449,7 +449,7 @@ class AttentionBuilder:
             )
             return SoftmaxState(largest, total, rest)
 
-        together = next(n for n in range(min(parts, MOST_MERGED // count), 0, -1) if parts % n == 0)
+        together = next(n for n in range(min(parts, MAX_MERGED // count), 0, -1) if parts % n == 0)
         every = self._merged(inside, [loaded(inside, i) for i in range(together)])
         if together == parts:
             return last, every

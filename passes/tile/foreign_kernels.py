@@ -37,7 +37,7 @@ from ...dialect.mlir.arithmetic import VectorContractOp
 from ...dialect.mlir.gpu import BlockDimOp, BlockIdOp, FuncOp, GridDimOp, LaunchFuncOp, ReturnOp, ThreadIdOp
 from ...dialect.mlir.launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp, attributions
 from ...dialect.mlir.launch import ModuleOp as KernelModuleOp
-from ...dialect.schedule.schedule import MOST_THREADS
+from ...dialect.schedule.schedule import MAX_THREADS
 from ...dialect.warp.attributes import FragmentType, enclosing, type_name, type_of_element
 from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import LoadOp, StoreOp
@@ -118,8 +118,8 @@ def _kernel(op: LaunchOp, name: str, taken: list[SSAValue], rewriter: PatternRew
         if isinstance(last, TerminatorOp):
             rewriter.replace(last, ReturnOp([]))
     sizes = [constant_value(size) for size in op.sizes[DIMENSIONS : 2 * DIMENSIONS]]
-    if any(size is not None and not 0 < size <= MOST_THREADS for size in sizes):
-        fail(op, f"expected 1 to {MOST_THREADS} threads along each dimension of a CTA, got {sizes}")
+    if any(size is not None and not 0 < size <= MAX_THREADS for size in sizes):
+        fail(op, f"expected 1 to {MAX_THREADS} threads along each dimension of a CTA, got {sizes}")
     kernel = FuncOp(
         name, FunctionType.from_lists([value.type for value in taken], []), Region([block, *others]), kernel=True,
         known_block_size=[size for size in sizes if size is not None] if None not in sizes else None,

@@ -28,7 +28,7 @@ from ..schedule.defaults import LANES as BY_LANES
 from ..schedule.defaults import VECTORS
 from ..schedule.needs import ScaleLine
 from .operands import CHUNK, Multiplication, Place
-from .store_epilogue import held_type
+from .store_epilogue import element_type_of
 from .tiling import schedule_of
 
 
@@ -213,7 +213,7 @@ class RegisterProduct(Multiplication):
     def _loaded(self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int) -> SSAValue:
         """The first operand as memory holds it, 64 rows of A or columns of B."""
         loading, swapped = self.first.delivery, not along_k(self.tiling.product, self.first.role)
-        kind = FragmentType.of("a", ROWS, depth, held_type(self.in_registers), loading.delivered)
+        kind = FragmentType.of("a", ROWS, depth, element_type_of(self.in_registers), loading.delivered)
         if loading.how == VECTORS:
             blocks, columns = self.tiling.schedule.cta[2] // PACKED[kind.bits].columns, PACKED[kind.bits].columns
             block = outside.add(outside.mul(outside.div(at["n"], ROWS), blocks), outside.div(at["k"], columns))
@@ -289,7 +289,7 @@ def group_scales(
         group = index.div(k, groups.size)
         if count * groups.size % schedule.cta[2]:
             group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
-    kind = kind.with_element(held_type(groups.scales))
+    kind = kind.with_element(element_type_of(groups.scales))
     line, start = index.value(group), index.value(index.add(index.folded(groups.n), warp["n"]))
     if memory_space(memory_of(groups.scales)) == SHARED_SPACE:
         where = [start, line] if swapped else [line, start]

@@ -140,7 +140,7 @@ class PersistPass(PatternPass):
 # Nobody waits. A part is a row of memory, in which warp after warp has its registers, in the order `vectors` of
 # `warp.load`. `warp.arrive_last` counts the CTAs that have written theirs, and tells the last one that it is.
 
-MOST_UNROLLED = 64
+MAX_UNROLLED = 64
 """Loads of a lane that stand one after another; more of them, for further parts, are a loop."""
 
 
@@ -262,7 +262,7 @@ class Split:
         its `own` part from registers (H100, 512x512x4096 in four parts: 10.6 microseconds for 10.9)."""
         kind, parts = fragment_of(own), self.launch.schedule.split_k
         at_once = MOST_HELD // kind.registers - 1
-        if parts.bit_count() > 1 or not at_once or parts * kind.registers > MOST_UNROLLED * together(kind):
+        if parts.bit_count() > 1 or not at_once or parts * kind.registers > MAX_UNROLLED * together(kind):
             return self._added(index, start, memory, first, parts)
         column = self._column(index, kind, memory)
 
@@ -287,7 +287,7 @@ class Split:
         10.3 microseconds by 12 parts in as many turns, 8.2 by 8 parts without a loop)."""
         kind = fragment_of(start)
         column, parts = self._column(index, kind, memory), count if isinstance(count, int) else 1
-        limit = max(1, MOST_UNROLLED * together(kind) // kind.registers)
+        limit = max(1, MAX_UNROLLED * together(kind) // kind.registers)
         of_turn = next(number for number in range(min(parts, limit), 0, -1) if parts % number == 0)
         at_once = MOST_HELD // kind.registers - 1
 

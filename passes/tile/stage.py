@@ -343,11 +343,11 @@ class Distribution:
         """Where in memory the warp's part begins, of a tile that begins at a row and a column."""
         for place in zip(at, "mn", strict=True):
             if place not in self.moved:
-                self._check_known(place[0])
+                self._check_available(place[0])
                 self.moved[place] = self.index.add(self.index.folded(place[0]), self.warp[place[1]])
         return [self.moved[place] for place in zip(at, "mn", strict=True)]
 
-    def _check_known(self, value: SSAValue) -> None:
+    def _check_available(self, value: SSAValue) -> None:
         """Refuses a place that is computed after the start of the sums, where warps compute theirs."""
         made = value.owner
         if isinstance(made, Operation) and made.parent is self.start.parent and not made.is_before_in_block(self.start):

@@ -47,11 +47,11 @@ def load(
     index: IndexBuilder, memory: SSAValue, kind: FragmentType, m: Index, n: Index, in_bounds: InBounds
 ) -> SSAValue:
     """The fragment of a matrix of D's shape at (m, n)."""
-    stored = kind.with_element(held_type(memory))
+    stored = kind.with_element(element_type_of(memory))
     return index.insert(LoadOp(memory, index.values([m, n]), stored, in_bounds=in_bounds)).fragment
 
 
-def held_type(memory: SSAValue) -> TypeAttribute:
+def element_type_of(memory: SSAValue) -> TypeAttribute:
     """The type of the elements of memory."""
     kind = memory_of(memory).element_type
     if not isinstance(kind, TypeAttribute):
@@ -152,7 +152,7 @@ class EpilogueOperands:
         return load(self.index, operand.value, self.part, m, self.n, self.in_bounds)
 
     def _vector(self, operand: PlacedOperand, start: Index) -> SSAValue:
-        kind, (loop,) = self.part.with_element(held_type(operand.value)), operand.loops
+        kind, (loop,) = self.part.with_element(element_type_of(operand.value)), operand.loops
         where = [self.index.value(start)]
         return self.index.insert(
             LoadOp(operand.value, where, kind, in_bounds=self.in_bounds, along=AXES[loop])
@@ -199,7 +199,7 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
         bits, width = bits // 2, width // 2
     in_parts = op.epilogue is not None or schedule.mma.m > GROUP_ROWS  # of tensor memory, which is loaded in parts
     if schedule.together > 1 and not schedule.exchanged and in_parts:
-        element_bits = fragment.with_element(held_type(op.d)).bits
+        element_bits = fragment.with_element(element_type_of(op.d)).bits
         staged = panel_columns(width, element_bits) if schedule.staging else 0
         # A lane has twice the sums of as many columns of 128 rows, and loads them from tensor memory.
         least = staged if staged and schedule.mma.m == GROUP_ROWS else GROUP_COLUMNS
@@ -255,7 +255,7 @@ class Ending:
         if self.schedule.together > 1:
             rows = self.schedule.staging or rows
         self.rows = min(rows, fragment.shape[0])
-        self.wanted = held_type(op.d)
+        self.wanted = element_type_of(op.d)
         part = FragmentType.of("acc", self.rows, fragment.shape[1], fragment.element_type, fragment.layout.data)
         stored_part, loads = part.with_element(self.wanted), op.c is not None or bool(op.matrices())
         self.first = changes_lanes_first(self.schedule, loads=loads, bits=stored_part.bits)

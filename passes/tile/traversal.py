@@ -28,7 +28,7 @@ from ...dialect.warp.attributes import FragmentType, Memory, element_row, memory
 from ...dialect.warp.fragments import ConvertLayoutOp, column_of
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
-from ...dialect.warp.synchronisation import CLUSTER_SIZE, LEAST_CTAS
+from ...dialect.warp.synchronisation import CLUSTER_SIZE, MIN_CTAS
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg import operand as extents
@@ -338,7 +338,7 @@ def outline(
         ctas = outliner.index.mul(count, ctas)
     kernel = outliner.launch("", operands_, body, ctas, math.prod(traversal.warps) * LANES, computes)
     if traversal.resident:
-        kernel.attributes[LEAST_CTAS] = IntegerAttr(traversal.resident // math.prod(traversal.warps), i32)
+        kernel.attributes[MIN_CTAS] = IntegerAttr(traversal.resident // math.prod(traversal.warps), i32)
     if traversal.cluster > 1:
         kernel.attributes[CLUSTER_SIZE] = DenseArrayBase.from_list(i32, [traversal.cluster, 1, 1])
     outliner.finish()

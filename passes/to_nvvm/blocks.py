@@ -222,9 +222,9 @@ class Registers:
 
     def _at(self, node: Node, register: SSAValue) -> SSAValue:
         """The value of a register at the end of a node."""
-        walked: list[Node] = []
+        unresolved: list[Node] = []
         while (value := node.defined.get(register)) is None:
-            walked.append(node)
+            unresolved.append(node)
             if node is self.order[0]:
                 value = self._undefined(node, register)
                 break
@@ -233,7 +233,7 @@ class Registers:
                 self._arguments.append((node, register, value))
                 break
             (node,) = node.predecessors
-        for each in walked:
+        for each in unresolved:
             each.defined.setdefault(register, value)
         return value
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...dialect.conversions.steps import LANE_BITS, MoveMatrices, PermuteElements, Rename, Shuffles, Step, Trip, Way
+from ...dialect.conversions.steps import LANE_BITS, MoveMatrices, PermuteElements, Rename, Route, Shuffles, Step, Trip
 from ...dialect.isa.families import MOVMATRIX
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.warp.attributes import FragmentType, fragment_of
@@ -32,7 +32,7 @@ def _convert_layout(lowering: KernelLowering, op: ConvertLayoutOp) -> None:
     wide = op.fragment.type.bits > REGISTER_BITS
     fits = (
         conversion_
-        for conversion_ in conversion.ways
+        for conversion_ in conversion.routes
         if conversion_.sm <= target.sm and _stays(conversion_) and (conversion_.is_free or not wide)
     )
     conversion_ = next(fits, None)
@@ -54,7 +54,7 @@ def _convert_layout(lowering: KernelLowering, op: ConvertLayoutOp) -> None:
     lowering.values[op.fragment] = registers
 
 
-def _stays(conversion: Way) -> bool:
+def _stays(conversion: Route) -> bool:
     """Whether all of it happens in registers."""
     return not any(isinstance(step, Trip) for step in conversion.steps)
 

@@ -62,7 +62,7 @@ class HeldElement:
 
 
 @lru_cache
-def held_as(kind: Attribute) -> str:
+def ptx_type_of(kind: Attribute) -> str:
     """The PTX type of the register of an element; "" for a type that is not lowered."""
     name = type_name(kind)
     if name in INTEGERS:
@@ -81,7 +81,7 @@ def value_registers(emitter: Emitter, kind: Attribute) -> list[VirtualRegister]:
     There are none for what is neither, or does not fill its last register.
     """
     if not isa(kind, VectorType):
-        return emitter.registers(name, 1) if (name := held_as(kind)) else []
+        return emitter.registers(name, 1) if (name := ptx_type_of(kind)) else []
     element = element_row(kind.get_element_type())
     bits = 0 if element is None else prod(kind.get_shape()) * element.memory_bits
     if element is None or bits % WIDTH:
@@ -219,7 +219,7 @@ def _needed(region: Region) -> list[Operation]:
 def _checked(op: Operation) -> Operation:
     """The operation; fails if it is not lowered on elements of its types."""
     for value in (*op.operands, *op.results):
-        if not held_as(value.type):
+        if not ptx_type_of(value.type):
             fail(op, f"{op.name} on elements of {value.type} is not lowered; "
                  f"{', '.join((*FLOATS, *INTEGERS))} are")  # fmt: skip
         if value in op.operands and type_name(value.type) in EIGHT and not isinstance(op, arith.ExtFOp):
@@ -235,12 +235,12 @@ Handler = Callable[[Elements, Operation, Sequence[HeldElement]], HeldElement]
 
 def _type(op: Operation) -> str:
     """The type of the register that holds the first operand."""
-    return held_as(op.operands[0].type)
+    return ptx_type_of(op.operands[0].type)
 
 
 def _size(kind: Attribute) -> int:
     """The bits of the register of an integer."""
-    return 64 if held_as(kind) == LONG else WIDTH
+    return 64 if ptx_type_of(kind) == LONG else WIDTH
 
 
 def _constant(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -248,7 +248,7 @@ def _constant(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
     if not isinstance(value, FloatAttr | IntegerAttr):
         fail(op, f"expected a number, got {value}")
     kind = op.results[0].type
-    if held_as(kind) == "pred":
+    if ptx_type_of(kind) == "pred":
         # A comparison that is always so, for there is no literal predicate.
         return HeldElement(e.emit(f"setp.{'eq' if value.value.data else 'ne'}.s32", 0, 0))
     if type_name(kind) in EIGHT:
@@ -365,7 +365,7 @@ def _select(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> Held
     condition, yes, no = operands
     if yes.pending != no.pending:
         yes, no = e.rounded(yes), e.rounded(no)
-    type = held_as(op.results[0].type)
+    type = ptx_type_of(op.results[0].type)
     if type == "pred":
         either = e.emit("and.pred", yes.word, condition.word), e.emit("not.pred", condition.word)
         return HeldElement(e.emit("or.pred", either[0], e.emit("and.pred", no.word, either[1])))
@@ -387,7 +387,7 @@ def _truncate(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
 
 def _extend(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     (x,) = operands
-    return HeldElement(e.emit("cvt.f64.f32", x.word)) if held_as(op.results[0].type) == "f64" else x
+    return HeldElement(e.emit("cvt.f64.f32", x.word)) if ptx_type_of(op.results[0].type) == "f64" else x
 
 
 def _from_integer(sign: str) -> Handler:
@@ -395,14 +395,14 @@ def _from_integer(sign: str) -> Handler:
         (x,), kind, source = operands, op.results[0].type, op.operands[0].type
         width = width_of(source)
         if width == 1:
-            one, type = -1.0 if sign == "s" else 1.0, held_as(kind)
+            one, type = -1.0 if sign == "s" else 1.0, ptx_type_of(kind)
             return HeldElement(e.emit(f"selp.{type}", literal(kind, one), literal(kind, 0.0), x.word))
         word, number = x.word, f"{sign}{_size(source)}"
         if width < WIDTH and sign == "u":
             word = e.extended(word, width, "u")
         if type_name(kind) in NARROW and width >= WIDTH:
             return e.narrow(op, f"cvt.rn.{kind}.{number}", word)
-        return e.final(e.emit(f"cvt.rn.{held_as(kind)}.{number}", word), kind)
+        return e.final(e.emit(f"cvt.rn.{ptx_type_of(kind)}.{number}", word), kind)
 
     return handle
 
@@ -410,7 +410,7 @@ def _from_integer(sign: str) -> Handler:
 def _to_integer(sign: str) -> Handler:
     def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
         (x,), kind = operands, op.results[0].type
-        if held_as(kind) == "pred":
+        if ptx_type_of(kind) == "pred":
             fail(op, f"{op.name} to i1 is not lowered; arith.cmpf is")
         return e.normal(e.emit(f"cvt.rzi.{sign}{_size(kind)}.{_type(op)}", x.word), kind)
 
@@ -430,7 +430,7 @@ def _extend_integer(sign: str) -> Handler:
 
 def _truncate_integer(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     (x,), kind, bits = operands, op.results[0].type, _size(op.operands[0].type)
-    if held_as(kind) == "pred":
+    if ptx_type_of(kind) == "pred":
         return HeldElement(e.emit(f"setp.ne.s{bits}", e.emit(f"and.b{bits}", x.word, 1), 0))
     return e.normal(e.emit("mov.b32" if bits == WIDTH else "cvt.u32.u64", x.word), kind)
 

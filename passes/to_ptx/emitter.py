@@ -243,7 +243,7 @@ class Emitter:
         """The level that no pure value goes out of."""
         self._deferred: dict[VirtualRegister, Sequence[BodyStatement]] = {}
         self.target = target
-        self._known = _FACTS.setdefault(target, {})
+        self._facts = _FACTS.setdefault(target, {})
         self.operation = operation
         """The operation that is being lowered, for errors."""
         self.version: Version = target.ptx
@@ -351,22 +351,22 @@ class Emitter:
         return self._of_form(opcode, write(operands), unneeded=unneeded)
 
     def _of_form(self, opcode: str, written: Written, *, unneeded: bool = False) -> BodyStatement:
-        facts = self._known_as(opcode, written)
+        facts = self._facts_of(opcode, written)
         if unneeded and not facts.pure:
             self._refuse(InstructionError(f"{opcode}: its result does not follow from its operands alone"))
         location = None if self.operation is None else self.operation.location
         return BodyStatement(opcode, written.form, written.registers, "", unneeded, facts.since, location)
 
-    def _known_as(self, opcode: str, written: Written) -> InstructionFacts:
+    def _facts_of(self, opcode: str, written: Written) -> InstructionFacts:
         """The facts of an instruction. The table must have it."""
         form, registers, kinds = written
-        facts = self._known.get((opcode, kinds))
+        facts = self._facts.get((opcode, kinds))
         if facts is None or facts.limited:
             try:
                 facts = facts_of(opcode, form, tuple([r.type for r in registers]), self.target)
             except InstructionError as error:
                 self._refuse(error)
-            self._known[opcode, kinds] = facts
+            self._facts[opcode, kinds] = facts
         return facts
 
     def _result_type(self, opcode: str) -> str:

@@ -20,7 +20,7 @@ from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedPlace
-from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, held_as
+from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, ptx_type_of
 from .emitter import WARP, IndexValue, VirtualRegister, single, word
 from .fragments import PAIRED, Fragment, carried_into, elementwise_opcode, per_register, register_type
 from .functions import TOGETHER
@@ -185,7 +185,7 @@ class ElementPacking:
         """A register full of elements, the first lowest."""
         i, name, values = self.elements.emit, str(kind), [element.word for element in elements]
         if len(values) == 1:
-            return self.emitter.compute(f"mov.{held_as(kind)}", values[0])
+            return self.emitter.compute(f"mov.{ptx_type_of(kind)}", values[0])
         if isinstance(kind, IntegerType):
             words = list(values)
             while len(words) > 2:
@@ -292,7 +292,7 @@ def _final(elements: Elements, element: HeldElement, kind: str) -> HeldElement:
 
 def _check(op: MapOp, kind: Attribute) -> None:
     """Checks that a fragment in registers can hold the result."""
-    if held_as(kind) in ("", "pred"):
+    if ptx_type_of(kind) in ("", "pred"):
         fail(op, f"{op.name} to elements of {kind} is not lowered")
 
 

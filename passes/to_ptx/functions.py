@@ -70,14 +70,14 @@ class Instructions:
 
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
-        self._known: dict[tuple[str, str, tuple[Operand, ...]], VirtualRegister] = {}
+        self._registers: dict[tuple[str, str, tuple[Operand, ...]], VirtualRegister] = {}
 
     def __call__(self, opcode: str, *operands: Operand, type: str = "") -> VirtualRegister:
         """The register that an instruction without effects sets; of `type`, as for `Emitter.compute`."""
         key = opcode, type, operands
-        if key not in self._known:
-            self._known[key] = self.emitter.compute(opcode, *operands, type=type)
-        return self._known[key]
+        if key not in self._registers:
+            self._registers[key] = self.emitter.compute(opcode, *operands, type=type)
+        return self._registers[key]
 
     # f32
 

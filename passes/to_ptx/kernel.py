@@ -50,12 +50,12 @@ from ...dialect.warp.attributes import (
 )
 from ...dialect.warp.cta import MakeRingOp
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, LEAST_CTAS, MOST_CTAS
+from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, MIN_CTAS, MOST_CTAS
 from ...dialect.warp.tensor_memory import TensorMmaOp
 from ..allocate import allocate, allocate_all
 from ..diagnostics import fail, warn
 from ..linalg.product import PTX_NAME, fresh_name
-from ..patterns import constant_value, walked
+from ..patterns import constant_value, operations_of
 from .addressing import (
     CHUNK,
     INDEX_LIMIT,
@@ -130,7 +130,7 @@ def check_multiple(op: Operation, what: str, index: IndexValue, unit: int, why: 
 
 # One kernel: from the operations of a `gpu.func` to the body of a `ptx.func`.
 
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 """The threads of a CTA."""
 
 TOGETHER = ("warp.", "nvgpu.", "nvvm.", "gpu.shuffle", "gpu.subgroup_")
@@ -211,19 +211,19 @@ class KernelLowering:
         if size is None:
             fail(self.kernel, "expected gpu.known_block_size on the kernel: copies are divided among its threads")
         extents = tuple(int(n) for n in size.iter_values())
-        names = {op.name for op in walked(self.kernel)}
+        names = {op.name for op in operations_of(self.kernel)}
         together = {name for name in names if name.startswith(TOGETHER)}
         parts = prod(extents) % LANES and (prod(extents) > LANES or together - {"gpu.shuffle"}) and together
         own = any(name.startswith("warp.") for name in names)
         if (
             len(extents) != 3
             or min(extents) < 1
-            or prod(extents) > MOST_THREADS
+            or prod(extents) > MAX_THREADS
             or parts
             or (own and extents[1:] != (1, 1))
         ):
             got = " x ".join(map(str, extents))
-            fail(self.kernel, f"expected a block of whole warps along x, at most {MOST_THREADS} threads, got {got}")
+            fail(self.kernel, f"expected a block of whole warps along x, at most {MAX_THREADS} threads, got {got}")
         return extents
 
     def _thread(self) -> VirtualRegister:
@@ -357,7 +357,9 @@ SHARED_SYMBOL = "shared_tiles"
 def _check_launches(kernel: gpu.FuncOp, symbol: SymbolRefAttr, needed: int) -> None:
     """Checks that every launch gives a kernel the shared memory of its tiles."""
     module = kernel.get_toplevel_object()
-    launches = [o for o in walked(module) if isinstance(o, gpu.LaunchFuncOp)] if isinstance(module, ModuleOp) else []
+    launches = (
+        [o for o in operations_of(module) if isinstance(o, gpu.LaunchFuncOp)] if isinstance(module, ModuleOp) else []
+    )
     for launch in launches:
         size = launch.dynamicSharedMemorySize
         available = constant_value(size) if size is not None else 0
@@ -413,9 +415,9 @@ def _directives(kernel: gpu.FuncOp, target: Target) -> Iterator[str]:
     drops `setmaxnreg`, and for which it spills some where one CTA has all of tensor memory."""
     if cluster := cluster_of(kernel, target):
         yield f".reqnctapercluster {', '.join(map(str, cluster))}"
-    if isinstance(least := kernel.attributes.get(LEAST_CTAS), IntegerAttr):
+    if isinstance(least := kernel.attributes.get(MIN_CTAS), IntegerAttr):
         yield f".minnctapersm {least.value.data}"
-    elif any(isinstance(op, RegistersOp | TensorMmaOp) for op in walked(kernel)):
+    elif any(isinstance(op, RegistersOp | TensorMmaOp) for op in operations_of(kernel)):
         yield ".minnctapersm 1"
 
 
@@ -478,7 +480,7 @@ class ConvertWarpToPtxPass(ModulePass):
     name = "convert-warp-to-ptx"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        names = {each.name for each in walked(op)}
+        names = {each.name for each in operations_of(op)}
         if "vector.contract" in names:
             from ..tile.foreign_kernels import ConvertVectorToWarpPass
 
@@ -491,7 +493,7 @@ class ConvertWarpToPtxPass(ModulePass):
         modules = [o for o in op.body.block.ops if isinstance(o, gpu.ModuleOp)]
         left = None
         if not modules:
-            left = next((o for o in walked(op) if o.name.startswith("linalg.") or isinstance(o, MatmulOp)), None)
+            left = next((o for o in operations_of(op) if o.name.startswith("linalg.") or isinstance(o, MatmulOp)), None)
         if left is not None:
             warn(
                 left, self.name, f"nothing is converted: {left.name} is in no gpu.module; -p warploom runs every stage"

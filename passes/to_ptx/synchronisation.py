@@ -20,7 +20,7 @@ from ...dialect.warp.synchronisation import (
     CLUSTER,
     CONSUMERS_BARRIER,
     LAUNCHES,
-    MOST_BARRIERS,
+    MAX_BARRIERS,
     MOST_CTAS,
     WGMMA,
     ArriveLastOp,
@@ -228,8 +228,8 @@ def _cta_barrier(lowering: KernelLowering, op: ScopedBarrierOp) -> None:
     emitter, barrier = lowering.emitter, list[IndexValue]((0,))
     if op.number is not None and op.threads is not None:
         number, threads = lowering.scalar(op.number), op.threads.value.data
-        if isinstance(number, int) and not 0 < number < MOST_BARRIERS:
-            fail(op, f"expected a barrier from 1 to {MOST_BARRIERS - 1}, got {number}; gpu.barrier is the first")
+        if isinstance(number, int) and not 0 < number < MAX_BARRIERS:
+            fail(op, f"expected a barrier from 1 to {MAX_BARRIERS - 1}, got {number}; gpu.barrier is the first")
         if threads > lowering.threads:
             fail(op, f"expected at most the {lowering.threads} threads of the kernel, got {threads}")
         barrier = [number, threads]

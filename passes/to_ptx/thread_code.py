@@ -30,7 +30,7 @@ from ...dialect.warp.attributes import element_row, is_memory, memory_of, type_n
 from ..diagnostics import fail
 from ..linalg.operand import kept_dimensions
 from .addressing import ALIGNMENT, INDEX_LIMIT, MemoryArgument, Position, SharedTile, element_bits
-from .elements import EIGHT, Elements, HeldElement, held_as, literal, value_registers
+from .elements import EIGHT, Elements, HeldElement, literal, ptx_type_of, value_registers
 from .emitter import At, IndexValue, VirtualRegister
 from .epilogue import ElementPacking
 from .fragments import Fragment
@@ -88,7 +88,7 @@ def give(lowering: KernelLowering, result: SSAValue, element: HeldElement) -> No
 
 def _own(lowering: KernelLowering, result: SSAValue, element: HeldElement) -> VirtualRegister:
     """A fresh register with the value, for a loop overwrites the registers that it carries."""
-    return lowering.emitter.compute(f"mov.{held_as(result.type)}", element.word)
+    return lowering.emitter.compute(f"mov.{ptx_type_of(result.type)}", element.word)
 
 
 def elements_of(packing: ElementPacking, kind: AnyVector, registers: Fragment) -> list[HeldElement]:
@@ -423,7 +423,7 @@ def _to_memory(lowering: KernelLowering, op: Operation, kind: Attribute, number:
         case _ if name in EIGHT:
             fail(op, f"{op.name} of one {name} is not lowered; a vector of four is")
         case _:
-            return value if isinstance(value, VirtualRegister) else emitter.compute(f"mov.{held_as(kind)}", value)
+            return value if isinstance(value, VirtualRegister) else emitter.compute(f"mov.{ptx_type_of(kind)}", value)
 
 
 @lowers(vector.LoadOp)

@@ -34,7 +34,7 @@ from ...dialect.warp.attributes import type_name
 from ..diagnostics import fail
 from .addressing import ALIGNMENT
 from .control_flow import set_to, value_of, variable_of
-from .elements import Elements, HeldElement, held_as
+from .elements import Elements, HeldElement, ptx_type_of
 from .emitter import At, Both, IndexValue, VirtualRegister
 from .epilogue import ElementPacking
 from .fragments import Fragment
@@ -418,7 +418,7 @@ def _argument(lowering: KernelLowering, op: Operation, value: SSAValue) -> tuple
 def _word(lowering: KernelLowering, kind: Attribute, value: object) -> VirtualRegister:
     if isinstance(value, VirtualRegister):
         return value
-    type = "b32" if kind == IndexType() else "pred" if kind == i1 else held_as(kind)
+    type = "b32" if kind == IndexType() else "pred" if kind == i1 else ptx_type_of(kind)
     return lowering.emitter.compute(f"mov.{type}", value)  # pyright: ignore[reportArgumentType]
 
 

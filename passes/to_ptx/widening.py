@@ -51,7 +51,7 @@ class Widening:
         """Floats of 4 bits that are not `whole` are 2^-126 of what they are, for `by_powers`."""
         self.emitter, self.stored, self.element, self.whole = emitter, stored, element, whole
         self.turned = 1 << stored.element.bits - 1 if stored.element.signed else 0
-        self._known: dict[int, VirtualRegister] = {}
+        self._registers: dict[int, VirtualRegister] = {}
         self._made: dict[tuple[str, VirtualRegister, EmittedOperand], VirtualRegister] = {}
 
     def convert(self, source: Fragment, order: list[int]) -> Fragment:
@@ -144,9 +144,9 @@ class Widening:
 
     def _constant(self, half: int) -> VirtualRegister:
         """A register with 16 bits in both halves."""
-        if half not in self._known:
-            self._known[half] = self.emitter.compute("mov.b32", _twice(half))
-        return self._known[half]
+        if half not in self._registers:
+            self._registers[half] = self.emitter.compute("mov.b32", _twice(half))
+        return self._registers[half]
 
     def _number(self, value: float) -> VirtualRegister:
         return self._constant(element_bits(self.element, value))

@@ -55,7 +55,7 @@ class Parameter:
         return dtype_of(self.element)
 
     @cached_property
-    def taken(self) -> set[tuple[object, ...]]:
+    def accepted_kinds(self) -> set[tuple[object, ...]]:
         """The kinds of arguments that the parameter has accepted. `check` examines each kind once."""
         return set()
 

@@ -92,9 +92,9 @@ def _note_target(args: argparse.Namespace, text: str) -> None:
     """Say so where `--target` replaces a file's own. Only text that may have one is parsed for that."""
     if args.target and "warp.target" in text:
         from ..kernel.lowering import parse
-        from .options import target_asked
+        from .options import requested_target
 
-        target_asked(args, parse(text, args.file))
+        requested_target(args, parse(text, args.file))
 
 
 def _level_of(emit: str | None, out: str | None) -> str:

@@ -102,7 +102,7 @@ def _run_layout(args: argparse.Namespace) -> int:
     if args.mn_major and args.swizzle is None:
         raise WarploomError("--mn-major is of operands in shared memory; give --swizzle as well")
     if args.to:
-        return _show_ways(args)
+        return _show_routes(args)
     from ...dialect.layouts.pictures import svg
     from ..lookup.fragments import terminal
 
@@ -134,7 +134,7 @@ def _picture(args: argparse.Namespace) -> Picture:
     return picture(find(args.instruction, args.operand))
 
 
-def _show_ways(args: argparse.Namespace) -> int:
+def _show_routes(args: argparse.Namespace) -> int:
     from ..lookup.fragments import find, lines
 
     for option in ("svg", "swizzle"):

@@ -133,7 +133,7 @@ def sizes_of(option: str, text: str) -> Dim3:
 # The GPU that a command compiles a module for.
 
 
-def target_asked(args: argparse.Namespace, module: ModuleOp, otherwise: str | None = None) -> str:
+def requested_target(args: argparse.Namespace, module: ModuleOp, otherwise: str | None = None) -> str:
     """The target: `--target`, else the module's own, else `otherwise`, else the default. If the first two differ, a
     note on stderr says so.
 

@@ -37,7 +37,7 @@ from ..reference import functions as reference
 from ..reference import inputs
 from ..reference.inputs import check_writable
 from ..reference.product import bound_text
-from .options import compiled, sizes_of, target_asked
+from .options import compiled, requested_target, sizes_of
 from .report import Report, progress_bar
 
 # The file that `warploom run --trace` writes.
@@ -90,7 +90,7 @@ def run_mlir(args: argparse.Namespace, text: str) -> int:
     report = Report(stderr=args.json)
     place = choose_place(report_device(args), args.target or "")
     module = parse(text, args.file, report.phase)
-    target = target_asked(args, module, place.gpu.device.target if place.gpu else DEFAULT_TARGET)
+    target = requested_target(args, module, place.gpu.device.target if place.gpu else DEFAULT_TARGET)
     without_tensors(module, tf32=args.tf32)
     kernel = compiled(args, module, target, args.file, report.phase)
     if place.gpu is not None:

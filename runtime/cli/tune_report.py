@@ -39,7 +39,7 @@ from ..kernel.kernel import Kernel
 from ..kernel.lowering import as_compile_errors, parse, target_name
 from ..numerics.floats import Array
 from ..reference import inputs
-from .options import target_asked
+from .options import requested_target
 
 # Finding a product's fastest schedule by measuring: what `warploom tune` does.
 #
@@ -287,7 +287,7 @@ def _distance(result: Array, expected: Array) -> float:
 def list_schedules(args: argparse.Namespace) -> int:
     """Prints the schedules that would be measured, the default first."""
     module = parse(read_mlir(args.file), args.file)
-    target = target_asked(args, module)
+    target = requested_target(args, module)
     key, fitting = schedules(module, target, tf32=args.tf32)
     if args.inputs:
         key += arguments(module, target, args.inputs, tf32=args.tf32)[2]
@@ -304,7 +304,7 @@ def tune_with_report(args: argparse.Namespace) -> int:
         device = gpu()
     except DeviceUnavailableError as error:
         raise DeviceUnavailableError(error.reason, "--list shows, without one, what would be measured") from error
-    target = target_asked(args, module, device.device.target)
+    target = requested_target(args, module, device.device.target)
     with _progress() as on_measured:
         results = tune(
             module, device, args.tuned, target=target, tf32=args.tf32, limit=args.limit, seed=args.seed,

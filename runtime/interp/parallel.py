@@ -162,10 +162,10 @@ def _serve(work: Work, following: Any, count: int, tell: Connection) -> None:
             tell.send((batch, None, None))
             tell.send((batch, work(batch), None))
     except BaseException as error:
-        tell.send((batch, None, _told(error)))
+        tell.send((batch, None, _as_launch_error(error)))
 
 
-def _told(error: BaseException) -> Exception:
+def _as_launch_error(error: BaseException) -> Exception:
     """An error as the launching process is told of it."""
     if isinstance(error, MemoryError):
         return InterpreterError(f"a process that worked beside this one had no memory left; {_ALONE}")

@@ -214,7 +214,7 @@ class Program:
         self._heap = Heap()
         self._places = static_addresses([v.name for v in variables.values() if v.space in ("global", "const")])
         functions = Functions.of(module)
-        self._known = functions.addresses | self._places
+        self._addresses = functions.addresses | self._places
         for function, address in functions.addresses.items():
             names.places[function] = VariablePlace("code", lambda _, at=address: at, code=address)
         for variable in variables.values():
@@ -253,7 +253,7 @@ class Program:
     def _declare(self, variable: Variable, names: NameScope) -> None:
         try:
             size, _ = size_of(variable)
-            data = initial(variable, size, self._known.get)
+            data = initial(variable, size, self._addresses.get)
         except (DecodeError, ValueError) as error:
             names.places[variable.name] = _unusable(InterpreterError(f"{self.name}:{variable.line}:1: error: {error}"))
             return

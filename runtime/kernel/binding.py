@@ -165,11 +165,11 @@ def check(argument: Argument, parameter: Parameter, position: int, *, written: b
         ArgumentError: naming the argument by position and name, what was expected and what was got.
     """
     kind = (argument.shape, argument.strides, argument.element, argument.packed, argument.writable or not written)
-    if kind not in parameter.taken:
+    if kind not in parameter.accepted_kinds:
         _check(argument, parameter, position, written=written)
-        if len(parameter.taken) >= REMEMBERED:
-            parameter.taken.clear()
-        parameter.taken.add(kind)
+        if len(parameter.accepted_kinds) >= REMEMBERED:
+            parameter.accepted_kinds.clear()
+        parameter.accepted_kinds.add(kind)
 
 
 def _check(argument: Argument, parameter: Parameter, position: int, *, written: bool) -> None:

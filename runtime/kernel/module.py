@@ -151,7 +151,7 @@ class Options:
             known_target(self.arch, "arch")
 
     @property
-    def asked(self) -> list[str]:
+    def unsupported_options(self) -> list[str]:
         """Why a GPU does not do what these options ask for."""
         arch = [] if self.arch is None else [f"arch='{self.arch}' is arithmetic for device='interp'; a GPU has its own"]
         asked = {
@@ -368,8 +368,8 @@ class PtxModule:
         `written` has the positions of the arrays that are copied back from a GPU (None: all). The plan's scratch memory
         lives as long as the call.
         """
-        if device == "cuda" and options.asked:
-            raise ArgumentError(options.asked[0])
+        if device == "cuda" and options.unsupported_options:
+            raise ArgumentError(options.unsupported_options[0])
         place = choose_place(options.on(device), self.target, values)
         if place.gpu is None:
             return self._interpret(place, plan, values, progress, options)

@@ -241,7 +241,7 @@ def lines(source: Fragment, target: Fragment) -> Iterator[str]:
     size, bits = f"{conversion_.source.rows}x{conversion_.source.columns}", element_bits(source)
     narrowed = "" if bits == conversion_.element_bits else f", which lanes have made of {bits} bits before"
     yield f"a matrix of {size} elements of {conversion_.element_bits} bits{narrowed}"
-    for number, step in enumerate(conversion_.ways, 1):
+    for number, step in enumerate(conversion_.routes, 1):
         yield f"{number}. cost {step.cost}: {step}"
 
 

@@ -20,7 +20,7 @@ ZERO_NARROW = -60
 """Stands for the exponent of a zero where sums must fit an int8: with the largest f16 exponent, 15, still below that of
 the least product, -28; twice it is -120."""
 
-LEAST_NARROW = -28
+MIN_NARROW = -28
 
 ZERO_WIDE = -8000
 """The same where sums are int16."""
@@ -153,7 +153,7 @@ def _is_single(exponent: Array) -> bool:
 _BATCH = 16 * 8 * 128
 """Elements of D in one pass: measured; temporaries of so many words stay in the second-level cache."""
 
-_LEAST_ROW = 16
+_MIN_ROW = 16
 """Warps, or warpgroups, that make rows long enough; of fewer each is taken alone, its columns being the rows."""
 
 
@@ -168,7 +168,7 @@ def fdp(core: Arithmetic, a: Multiplicand, b: Multiplicand, c: Array, d: str, sc
     block = min(depth, core.block * (1 if a.present is None else 2))
     out = np.empty(c.shape, np.uint32 if d == "f32" else np.uint16)
     batch = _BATCH // (c.shape[0] * c.shape[1])
-    if batch < _LEAST_ROW:
+    if batch < _MIN_ROW:
         batch, a, b, c, out = 1, a.warp_by_warp(), b.warp_by_warp(), warp_by_warp(c), warp_by_warp(out)
     for start in range(0, warps, batch):
         part = slice(start, min(start + batch, warps))
@@ -224,7 +224,7 @@ def _largest_exponents(a: Array, b: Array) -> Array:
         np.maximum(largest, term, out=largest)
     wide = largest.astype(np.int32)
     if largest.dtype == np.int8:
-        wide[largest < LEAST_NARROW] = ZERO_WIDE
+        wide[largest < MIN_NARROW] = ZERO_WIDE
     return wide
 
 

@@ -32,7 +32,7 @@ from .worker import Forbidden
 DRAWS: Mapping[str, int] = {"normal": 0, "altered": 0, "integers": 1, "wide": 2}
 """Kinds of data, with what is added to the seed: as the reference draws it; the same with one element altered;
 small integers; numbers of many magnitudes and both signs."""
-TRIALS, ROOM, UNITS, OWN = 8, 32.0, 16.0, 8.0
+TRIALS, SAFETY_FACTOR, UNITS, OWN = 8, 32.0, 16.0, 8.0
 """Changed inputs; how many of their deviations, units of the result, and errors of the function itself are allowed."""
 REFERENCES = ("Model", "reference")
 """What references are called in files."""
@@ -281,7 +281,7 @@ def _interval(plain: Array, exact: Array, trials: Sequence[Array]) -> Expected:
         error = np.abs(own - value)
         mean = np.sqrt(np.mean(np.where(np.isfinite(error), error, 0.0) ** 2)) if error.size else 0.0
         unit = float(info.eps) / 2
-        bound = ROOM * off + UNITS * unit * np.abs(value) + OWN * mean + float(info.smallest_normal)
+        bound = SAFETY_FACTOR * off + UNITS * unit * np.abs(value) + OWN * mean + float(info.smallest_normal)
         if not (np.isfinite(value).all() and np.isfinite(bound).all() and np.isfinite(own).all()):
             raise NotComparedError("the reference has infinities or NaN")
     return Expected(value, np.minimum(value - bound, own), np.maximum(value + bound, own), dtype)

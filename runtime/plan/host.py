@@ -18,7 +18,7 @@ from ...dialect.mlir.contraction import METADATA
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import UNUSED, ScheduleAttr, memory_of
 from ...dialect.warp.cta import IsDivisibleOp
-from ...dialect.warp.elements import M, N, loops_beside
+from ...dialect.warp.elements import M, N, companion_loops
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import METADATA_ROWS
 from ...passes.diagnostics import place_of
@@ -222,7 +222,7 @@ def _scales(op: Structured) -> list[tuple[SSAValue, tuple[int, ...]]]:
     """The scales of blocks of A and B, which have no loop along K."""
     if not isinstance(op, MatmulOp):
         return []
-    loops = (loops_beside(map_, own, op.outer)[:-1] for map_, own in zip(op.maps, (M, N), strict=False))
+    loops = (companion_loops(map_, own, op.outer)[:-1] for map_, own in zip(op.maps, (M, N), strict=False))
     return [(value, (*along, FIXED)) for value, along in zip(op.scales, loops, strict=False)]
 
 

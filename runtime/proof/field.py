@@ -399,7 +399,7 @@ FIRST = 64
 """Results that are compared before all are: few that are no function's pass them."""
 
 
-class _Known(NamedTuple):
+class _TabulatedFunction(NamedTuple):
     """A function by the keys of its arguments, its numbers and its values; whether these are odds."""
 
     keys: Array
@@ -423,7 +423,7 @@ class FieldFunctions:
     what stood for them was off, relative to the value; `uses` counts the values that were taken for those of one."""
 
     def __init__(self) -> None:
-        self._known: list[_Known] = []
+        self._tabulated: list[_TabulatedFunction] = []
         self._seen: list[tuple[Array, Array]] = []
         self.deviation = 0.0
         self.uses = 0
@@ -445,17 +445,17 @@ class FieldFunctions:
         keys, first = np.unique(arguments.reshape(-1), return_index=True)
         flat = Residues(numbers.residues.reshape(4, -1)[:, first], numbers.exact.reshape(-1)[first])
         values = np.broadcast_to(shown, arguments.shape).reshape(-1)[first]
-        self._known.append(_Known(keys, flat, values))
+        self._tabulated.append(_TabulatedFunction(keys, flat, values))
         if odd:
             one = embedded(np.ones(keys.shape))
             odds = divide(subtract(one, flat), add(one, flat))
             with np.errstate(divide="ignore", invalid="ignore"):
-                self._known.append(_Known(keys, odds, (1 - values) / (1 + values), odds=True))
+                self._tabulated.append(_TabulatedFunction(keys, odds, (1 - values) / (1 + values), odds=True))
 
     def recognise(self, results: Residues, arguments: Array, shown: Array) -> Residues:
         """The numbers of results. If they agree with a known function at all arguments at which it is known, and these
         are enough, its numbers replace them."""
-        for function in reversed(self._known):
+        for function in reversed(self._tabulated):
             if not (function.off(arguments.reshape(-1)[:FIRST], shown.reshape(-1)[:FIRST])[2] < TOLERANCE).all():
                 continue
             at, is_key, off = function.off(arguments, shown)

@@ -29,9 +29,9 @@ from warploom.dialect.conversions.steps import (
     MoveMatrices,
     PermuteElements,
     Rename,
+    Route,
     Shuffles,
     Trip,
-    Way,
 )
 from warploom.dialect.isa import mma
 from warploom.dialect.isa.families import MOVMATRIX
@@ -152,7 +152,7 @@ def from_units(data: NDArray[np.uint8], access: Access) -> Registers:
     return octets.view("<u4")[..., 0].astype(np.uint32).T.copy()
 
 
-def execute(conversion: Way, registers: Registers) -> Registers:
+def execute(conversion: Route, registers: Registers) -> Registers:
     for step in conversion.steps:
         match step:
             case Rename():
@@ -172,9 +172,9 @@ def execute(conversion: Way, registers: Registers) -> Registers:
 def check(conversion: Conversion) -> None:
     """Every way gives the target's registers, and the cheapest comes first."""
     before, after = (pack(layout, conversion.element_bits) for layout in (conversion.source, conversion.target))
-    for plan in conversion.ways:
+    for plan in conversion.routes:
         assert np.array_equal(execute(plan, before), after), f"{conversion}\n{plan}"
-    costs = [plan.cost for plan in conversion.ways]
+    costs = [plan.cost for plan in conversion.routes]
     assert costs == sorted(costs)
 
 
@@ -325,14 +325,14 @@ def test_the_accumulator_of_8_bit_products_needs_shuffles() -> None:
     conversion = convert(tiled(C16, across=4), multiplicand(16, 32, 8), 8)
     assert conversion.best.shuffles == 4
     assert not conversion.best.is_free
-    assert all(plan.shuffles or any(isinstance(step, Trip) for step in plan.steps) for plan in conversion.ways)
+    assert all(plan.shuffles or any(isinstance(step, Trip) for step in plan.steps) for plan in conversion.routes)
 
 
 def test_a_transposed_operand_is_a_movmatrix() -> None:
     conversion = convert(C16, multiplicand(8, 16, 16).transposed(), 16)
     assert conversion.best.steps == (MoveMatrices(2),)
     assert conversion.best.sm == MOVMATRIX.sm
-    stores = [step.store_opcode for plan in conversion.ways for step in plan.steps if isinstance(step, Trip)]
+    stores = [step.store_opcode for plan in conversion.routes for step in plan.steps if isinstance(step, Trip)]
     assert stores == ["stmatrix.sync.aligned.m8n8.x2.shared.b16", "st.shared.b32", "st.shared.b32"]
 
 
@@ -367,7 +367,7 @@ def test_two_bits_exchanged_with_lanes_take_three_quarters_of_the_shuffles() -> 
     for exchanged in ("r0 r1 r2 c1 c2 | c0 r3 r4", "r0 r1 r2 c2 c1 | c0 r4 r3", "r0 r1 r2 c2 c1 | c0 r3 r4"):
         conversion = convert(layout, Layout.parse(exchanged), 32)
         check(conversion)
-        assert next(plan.shuffles for plan in conversion.ways if plan.shuffles) == 6
+        assert next(plan.shuffles for plan in conversion.routes if plan.shuffles) == 6
 
 
 def test_only_a_transposition_is_a_movmatrix() -> None:
@@ -376,12 +376,12 @@ def test_only_a_transposition_is_a_movmatrix() -> None:
     for arriving, moves in (("r1 r2 c0 c1 c2 | r0", 1), ("r2 r1 c0 c1 c2 | r0", 0), ("r1 r2 c0 c2 c1 | r0", 0)):
         conversion = convert(layout, Layout.parse(arriving), 16)
         check(conversion)
-        assert sum(isinstance(step, MoveMatrices) for plan in conversion.ways for step in plan.steps) == moves
+        assert sum(isinstance(step, MoveMatrices) for plan in conversion.routes for step in plan.steps) == moves
 
 
 @given(layouts(), st.sampled_from(WIDTHS), st.data())
 def test_words_never_meet_in_a_bank(source: Layout, bits: int, data: st.DataObject) -> None:
-    for conversion in convert(source, shuffled(source, data.draw), bits).ways:
+    for conversion in convert(source, shuffled(source, data.draw), bits).routes:
         trips = [
             step for step in conversion.steps if isinstance(step, Trip) and step.store.how == step.load.how == WHOLE
         ]
@@ -389,7 +389,7 @@ def test_words_never_meet_in_a_bank(source: Layout, bits: int, data: st.DataObje
 
 
 def test_swizzles_avoid_bank_conflicts() -> None:
-    trips = [step for a, b, bits in pairs() for conversion in convert(a, b, bits).ways for step in conversion.steps
+    trips = [step for a, b, bits in pairs() for conversion in convert(a, b, bits).routes for step in conversion.steps
              if isinstance(step, Trip)]  # fmt: skip
     assert trips
     assert all(trip.store.conflict == trip.load.conflict == 1 for trip in trips)

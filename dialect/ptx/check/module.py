@@ -41,7 +41,7 @@ from ..verifier import TargetContext, check
 from .declarations import Declarations, address_problems, module_problems, version_notes
 from .directives import directive_problems, text_problems
 from .functions import call_problem, list_problem
-from .names import LISTS, Known, Names, Values, written
+from .names import LISTS, Names, SymbolicValue, Values, written
 
 # What ptxas repairs or ignores without an error: text that is no fault to it, and does not do what it says.
 #
@@ -237,7 +237,7 @@ class Uses:
         if isinstance(form, ProductForm) and form.sparse:
             word = operands[next(i for i, slot in enumerate(form.operands) if slot.name == "e")]
             value = self.values.of(word.items[0] if isinstance(word, Vector) else word)
-            if isinstance(value, Known) and not value.symbol and value.uniform is not None:
+            if isinstance(value, SymbolicValue) and not value.symbol and value.uniform is not None:
                 complaint = form.metadata_problem(value.uniform)
                 if complaint is not None:
                     yield f"operand e: {complaint}"

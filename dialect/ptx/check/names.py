@@ -267,7 +267,7 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class SymbolicValue:
     """A value: `symbol` plus one number for all lanes, or a number for each lane; "" for a plain number."""
 
     symbol: str
@@ -279,8 +279,8 @@ class Known:
         return self.numbers[0] if len(set(self.numbers)) == 1 else None
 
 
-def _number(value: int) -> Known:
-    return Known("", (value,))
+def _number(value: int) -> SymbolicValue:
+    return SymbolicValue("", (value,))
 
 
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
@@ -313,37 +313,37 @@ class Values:
 
     def __init__(self, function: Function) -> None:
         self._writers: dict[str, Instruction | None] = {}
-        self._known: dict[str, Known | None] = dict(_special(function))
+        self._values: dict[str, SymbolicValue | None] = dict(_special(function))
         _collect(function.body or (), self._writers)
 
-    def of(self, operand: Operand) -> Known | None:
+    def of(self, operand: Operand) -> SymbolicValue | None:
         """The known value of an operand. For an address, the place that it points to."""
         match operand:
             case Immediate():
                 value = operand.value
                 return _number(value) if isinstance(value, int) else None
             case Symbol():
-                return Known(operand.name, (operand.offset,))
+                return SymbolicValue(operand.name, (operand.offset,))
             case Register():
                 return self._register(operand.name)
             case Address():
                 base = self.of(operand.base)
-                return base and Known(base.symbol, tuple(n + operand.offset for n in base.numbers))
+                return base and SymbolicValue(base.symbol, tuple(n + operand.offset for n in base.numbers))
             case Not():
                 inner = self._register(operand.register.name)
-                return inner and Known("", tuple(1 - n for n in inner.numbers))
+                return inner and SymbolicValue("", tuple(1 - n for n in inner.numbers))
             case _:
                 return None
 
-    def _register(self, name: str) -> Known | None:
-        if name not in self._known:
+    def _register(self, name: str) -> SymbolicValue | None:
+        if name not in self._values:
             # A register that depends on itself is not known.
-            self._known[name] = None
+            self._values[name] = None
             writer = self._writers.get(name)
-            self._known[name] = None if writer is None else self._result(writer)
-        return self._known[name]
+            self._values[name] = None if writer is None else self._result(writer)
+        return self._values[name]
 
-    def _result(self, writer: Instruction) -> Known | None:
+    def _result(self, writer: Instruction) -> SymbolicValue | None:
         effects = traits(writer.opcode)
         if not _is_followed(effects) or len(writer.operands) not in (2, 3):
             return None
@@ -365,7 +365,7 @@ def _is_followed(facts: Traits) -> bool:
     return plain and (facts.name in _KEEPING or facts.name == "setp" or facts.name in _ARITHMETIC)
 
 
-def _computed(facts: Traits, a: Known, b: Known) -> Known | None:
+def _computed(facts: Traits, a: SymbolicValue, b: SymbolicValue) -> SymbolicValue | None:
     name, type = facts.name, facts.types[0]
     if name == "setp":
         word = facts.bindings["IS"]
@@ -381,16 +381,16 @@ def _computed(facts: Traits, a: Known, b: Known) -> Known | None:
     return result if all(0 <= n < 1 << (bits - (type[0] == "s")) for n in result.numbers) else None
 
 
-def _lanewise(compute: Callable[[int, int], int], a: Known, b: Known) -> Known:
+def _lanewise(compute: Callable[[int, int], int], a: SymbolicValue, b: SymbolicValue) -> SymbolicValue:
     length = max(len(a.numbers), len(b.numbers))
     pairs = zip(a.numbers * (length // len(a.numbers)), b.numbers * (length // len(b.numbers)), strict=True)
-    return Known(a.symbol or b.symbol, tuple(compute(x, y) for x, y in pairs))
+    return SymbolicValue(a.symbol or b.symbol, tuple(compute(x, y) for x, y in pairs))
 
 
-def _special(function: Function) -> Iterable[tuple[str, Known]]:
+def _special(function: Function) -> Iterable[tuple[str, SymbolicValue]]:
     """The special registers with known values. `%tid` is known if `.reqntid` gives the CTA's size."""
     lanes = tuple(range(LANES))
-    yield "%laneid", Known("", lanes)
+    yield "%laneid", SymbolicValue("", lanes)
     size = function.numbers(".reqntid")
     if not size:
         return
@@ -398,7 +398,7 @@ def _special(function: Function) -> Iterable[tuple[str, Known]]:
     for axis, extent in zip("xyz", (x, y, z), strict=True):
         yield f"%ntid.{axis}", _number(extent)
     if x >= LANES:
-        yield "%tid.x", Known("", lanes)
+        yield "%tid.x", SymbolicValue("", lanes)
         yield from ((f"%tid.{axis}", _number(0)) for axis in "yz")
 
 

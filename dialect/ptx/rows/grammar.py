@@ -354,14 +354,14 @@ def _take(group: Piece, words: list[str]) -> str | None:
     there is none."""
     for alternative in group.alternatives:
         wanted = _words(alternative)
-        if wanted and all(_stands(word, words) for word in wanted):
+        if wanted and all(_is_first_of_kind(word, words) for word in wanted):
             for word in wanted:
                 words.remove(word)
             return alternative
     return "" if "" in group.alternatives else None
 
 
-def _stands(word: str, words: list[str]) -> bool:
+def _is_first_of_kind(word: str, words: list[str]) -> bool:
     """Whether a word is there, and none of its like before it."""
     kind = _ordered(word)
     return word in words if not kind else next((w for w in words if _ordered(w) == kind), None) == word

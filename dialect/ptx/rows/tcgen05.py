@@ -174,7 +174,7 @@ def _compressed() -> Iterator[PatternRow]:
             )
 
 
-MOST_SPARSE = 253
+MAX_SPARSE = 253
 """Registers of `spcompress` and of `spdecompress`, all operands together."""
 
 
@@ -189,7 +189,7 @@ def _sparse() -> Iterator[PatternRow]:
         for part, of in product((1, 2, 4), (2, 4, 8, 16)):
             dense, values, codes = (-(-times * size // 32) for size in (of * bits, part * bits, part * index))
             fits = part < of <= 1 << index and part * bits <= 32 <= of * bits * times <= 4096
-            if fits and dense + values + codes <= MOST_SPARSE:
+            if fits and dense + values + codes <= MAX_SPARSE:
                 operands = f"d:{dense}*b32^, e:{codes}*b32, a:{values}*b32"
                 spelling = f"spdecompress{words}.P{{sp::{part}:{of}}}.x{times}"
                 yield row(spelling, operands, "9.7.10.31", meaning="spdecompress", **more)

@@ -392,7 +392,7 @@ SELECTIONS = ("max", "maxabs", "min", "minabs")
 _COMPRESSED = {16: ("f16", "bf16"), 8: ("u8", "s8", "e5m2", "e4m3", "e3m2", "e2m3")}
 """Bits 4:2, by the size of elements. Elements of 6 bits have two more above them."""
 
-_LEAST_NAN = {"f16": 0x7C01, "bf16": 0x7F81, "f32": 0x7F800001, "e5m2": 0x7D, "e4m3": 0x7F}
+_MIN_NAN = {"f16": 0x7C01, "bf16": 0x7F81, "f32": 0x7F800001, "e5m2": 0x7D, "e4m3": 0x7F}
 
 
 def _order(elements: Array, type: str, selection: str) -> Array:
@@ -406,7 +406,7 @@ def _order(elements: Array, type: str, selection: str) -> Array:
         value = np.where(sign == 1, ~magnitude, magnitude)
     key = magnitude if selection.endswith("abs") else value
     key = -key if selection.startswith("min") else key
-    least = _LEAST_NAN.get(type)
+    least = _MIN_NAN.get(type)
     return key if least is None else np.where(magnitude >= least, np.int64(1 << 40), key)
 
 

@@ -58,9 +58,9 @@ class Clocks:
         brought = self._at_barrier.get(number)
         if brought is None:
             brought = self._at_barrier[number] = np.zeros_like(self.seen)
-        np.maximum(brought, self._told(), out=brought, where=here[:, None])
+        np.maximum(brought, self._published(), out=brought, where=here[:, None])
 
-    def _told(self) -> Array:
+    def _published(self) -> Array:
         """What each warp could publish now: all that it has seen, and all of its own past."""
         told = self.seen.copy()
         told[np.arange(self.warps), np.arange(self.warps) % self.each] = self.now
@@ -169,7 +169,7 @@ class Clocks:
     def arrive(self, places: Array, warps: Array, phases: Array) -> None:
         """Warps arrive at objects, which are in these phases."""
         self.tick()
-        told = self._told()
+        told = self._published()
         for place in np.unique(places):
             mine = places == place
             thing = self._at_object.setdefault(int(place), _Object(self.each))
@@ -250,7 +250,7 @@ class _Object:
             self.phase = phase
 
 
-Told: TypeAlias = "dict[int, Array]"
+ClusterTimes: TypeAlias = "dict[int, Array]"
 """Of clusters of the grid, the times up to which the deeds of each of their warps are known. Never changed."""
 
 _TOGETHER = 64
@@ -267,8 +267,8 @@ class GridClocks:
     """
 
     def __init__(self) -> None:
-        self._messages: list[Told] = [{}]
-        self._known: dict[int, Told] = {}
+        self._messages: list[ClusterTimes] = [{}]
+        self._times: dict[int, ClusterTimes] = {}
         self._learned: set[tuple[int, int]] = set()
         self._joined: dict[frozenset[int], int] = {}
 
@@ -276,7 +276,7 @@ class GridClocks:
         """Other CTAs are in flight: their clocks, and the number of their first cluster."""
         self._clocks, self._first, self._quiet = clocks, first, True
         self._fenced = np.zeros((clocks.warps // clocks.each, clocks.each), np.int32)
-        self._last: dict[int, tuple[Array, Told | None, int]] = {}
+        self._last: dict[int, tuple[Array, ClusterTimes | None, int]] = {}
 
     @property
     def silent(self) -> bool:
@@ -304,7 +304,7 @@ class GridClocks:
         return numbers[which]
 
     def _message(self, warp: int, cta: int, row: Array) -> int:
-        others, last = self._known.get(cta), self._last.get(warp)
+        others, last = self._times.get(cta), self._last.get(warp)
         if last is None or last[1] is not others or not np.array_equal(last[0], row):
             cluster = self._first + warp // self._clocks.each
             self._messages.append(_merged(others or {}, {cluster: row}))
@@ -329,7 +329,7 @@ class GridClocks:
         if len(numbers) == 1:
             return next(iter(numbers))
         if numbers not in self._joined:
-            joined: Told = {}
+            joined: ClusterTimes = {}
             for number in numbers:
                 joined = _merged(joined, self._messages[number])
             self._messages.append(joined)
@@ -342,22 +342,22 @@ class GridClocks:
         pairs: set[tuple[int, int]] = set(zip(ctas[some].tolist(), told[some].tolist(), strict=True))
         for cta, number in pairs - self._learned:
             self._learned.add((cta, number))
-            self._known[cta] = _merged(self._known.get(cta, {}), self._messages[number])
+            self._times[cta] = _merged(self._times.get(cta, {}), self._messages[number])
 
     def before(self, ctas: Array, warps: Array) -> Array:
         """The time up to which each CTA knows what a warp did; warps are numbered in the grid."""
         each = self._clocks.each
-        if not (self._known and ctas.size):
+        if not (self._times and ctas.size):
             return np.zeros(ctas.size, np.int32)
         clusters, columns = np.divmod(warps, each)
         pairs, which = np.unique(np.stack([ctas, clusters]), axis=1, return_inverse=True)
-        nothing: Told = {}
-        rows = [self._known.get(cta, nothing).get(cluster) for cta, cluster in pairs.T.tolist()]
+        nothing: ClusterTimes = {}
+        rows = [self._times.get(cta, nothing).get(cluster) for cta, cluster in pairs.T.tolist()]
         table = np.stack([np.zeros(each, np.int32) if row is None else row for row in rows])
         return table[which.reshape(-1), columns]
 
 
-def _merged(one: Told, other: Told) -> Told:
+def _merged(one: ClusterTimes, other: ClusterTimes) -> ClusterTimes:
     """The union of two CTAs' knowledge."""
     if not one or not other:
         return one or other

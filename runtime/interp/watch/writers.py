@@ -62,7 +62,7 @@ class GlobalWriters(Check):
         self.now = 0
         self.grid = GridClocks()
         self.told: Array = np.zeros(0, np.int64)
-        self._known: dict[int, BufferHistory] = {}
+        self._histories: dict[int, BufferHistory] = {}
         self._flags: dict[int, BufferHistory] = {}
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
@@ -105,7 +105,7 @@ class GlobalWriters(Check):
 
     def history(self, buffer: Buffer) -> BufferHistory | None:
         """The history of a buffer; None without accesses."""
-        return None if self._is_own(buffer) else self._known.get(id(buffer))
+        return None if self._is_own(buffer) else self._histories.get(id(buffer))
 
     # Words through which CTAs tell each other
 
@@ -164,9 +164,9 @@ class GlobalWriters(Check):
 
     def _history(self, access: MemoryAccess) -> BufferHistory:
         key = id(access.buffer)
-        if key not in self._known:
-            self._known[key] = BufferHistory(access.buffer.size)
-        return self._known[key]
+        if key not in self._histories:
+            self._histories[key] = BufferHistory(access.buffer.size)
+        return self._histories[key]
 
     def _after_store(self, access: MemoryAccess, history: BufferHistory, piece: Array, thread: Array) -> None:
         """These reads against the last stores of their pieces."""
