@@ -32,7 +32,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from .upstream import extended
+from .upstream import extended, parse_assignment
 from .words import irdl_op_definition
 
 
@@ -155,13 +155,7 @@ class ForallOp(IRDLOperation):
         kinds: Sequence[Attribute] = ()
         if parser.parse_optional_keyword("shared_outs"):
             start = parser.pos
-
-            def shared() -> tuple[Parser.UnresolvedArgument, object]:
-                argument = parser.parse_argument(expect_type=False)
-                parser.parse_punctuation("=")
-                return argument, parser.parse_unresolved_operand()
-
-            pairs = parser.parse_comma_separated_list(paren, shared)
+            pairs = parser.parse_comma_separated_list(paren, lambda: parse_assignment(parser))
             parser.parse_punctuation("->")
             kinds = parser.parse_comma_separated_list(paren, parser.parse_type)
             outputs = parser.resolve_operands([value for _, value in pairs], kinds, start)  # pyright: ignore[reportArgumentType]

@@ -44,7 +44,7 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from .upstream import BodyText, declared
+from .upstream import BodyText, declared, parse_assignment
 from .words import irdl_op_definition
 
 
@@ -204,18 +204,12 @@ Part = tuple[list[Parser.UnresolvedArgument], list[Parser.UnresolvedArgument], l
 
 def _parse_sizes(parser: Parser) -> Part:
     """`(%x, %y, %z) in (%sx = %a, %sy = %b, %sz = %c)`."""
-
-    def parse_size() -> tuple[Parser.UnresolvedArgument, UnresolvedOperand]:
-        name = parser.parse_argument(expect_type=False)
-        parser.parse_punctuation("=")
-        return name, parser.parse_unresolved_operand()
-
     position = parser.pos
     numbers = parser.parse_comma_separated_list(
         parser.Delimiter.PAREN, lambda: parser.parse_argument(expect_type=False)
     )
     parser.parse_keyword("in")
-    sizes = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parse_size)
+    sizes = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: parse_assignment(parser))
     if (len(numbers), len(sizes)) != (DIMENSIONS, DIMENSIONS):
         parser.raise_error(f"expected 3 numbers and 3 sizes, got {len(numbers)} and {len(sizes)}", position)
     return numbers, [name for name, _ in sizes], [size for _, size in sizes]

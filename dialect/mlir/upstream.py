@@ -56,7 +56,7 @@ from xdsl.irdl.declarative_assembly_format import (
     RegionVariable,
     irdl_custom_directive,
 )
-from xdsl.parser import Parser
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
@@ -71,6 +71,13 @@ Declared = TypeVar("Declared", bound=IRDLOperation)
 def declared(parent: type[Declared], name: str, text: str, summary: str = "", /, **fields: object) -> type[Declared]:
     """An operation by its name, its text in MLIR's declarative format, what it does, and its fields."""
     return defined(parent, name, summary or f"`{name}`.", assembly_format=text, **fields)
+
+
+def parse_assignment(parser: Parser) -> tuple[Parser.UnresolvedArgument, UnresolvedOperand]:
+    """Parses `%name = %operand`."""
+    name = parser.parse_argument(expect_type=False)
+    parser.parse_punctuation("=")
+    return name, parser.parse_unresolved_operand()
 
 
 def extended(

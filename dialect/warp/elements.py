@@ -201,11 +201,13 @@ def verify_elements(region: Region, inputs: Sequence[Attribute], *results: Attri
     end, expected = _terminator(region), list(inputs)
     got = [argument.type for argument in region.block.args]
     if got != expected:
-        raise VerifyException(f"expected a region on elements ({_listed(expected)}), got ({_listed(got)})")
+        raise VerifyException(f"expected a region on elements ({listed_types(expected)}), got ({listed_types(got)})")
     made = [element.type for element in end.elements]
     if made != list(results):
         what = "an element of type" if len(results) == 1 else "elements of types"
-        raise VerifyException(f"expected warp.yield of {what} {_listed(results)}, got {_listed(made) or 'none'}")
+        raise VerifyException(
+            f"expected warp.yield of {what} {listed_types(results)}, got {listed_types(made) or 'none'}"
+        )
     for op in region.block.ops:
         if op is not end and not only_computes(op):
             raise VerifyException(f"expected arithmetic on elements and warp.yield, got {op.name}")
@@ -214,10 +216,6 @@ def verify_elements(region: Region, inputs: Sequence[Attribute], *results: Attri
 def only_computes(op: Operation) -> bool:
     """Whether an operation computes values and has no other effect."""
     return bool(op.results) and not op.regions and is_pure(op)
-
-
-def _listed(types: Sequence[Attribute]) -> str:
-    return ", ".join(map(str, types))
 
 
 @irdl_custom_directive
@@ -243,6 +241,11 @@ def is_approximate(op: Operation) -> bool:
     """Whether an operation of a region may be approximate: `fastmath<afn>`."""
     flags = op.properties.get("fastmath")
     return isinstance(flags, FastMathFlagsAttr) and FastMathFlag.APPROX_FUNC in flags.data
+
+
+def listed_types(types: Sequence[object]) -> str:
+    """Types as messages list them."""
+    return ", ".join(map(str, types))
 
 
 # `warp.index`: where an element lies, in the region of an epilogue or of scores.

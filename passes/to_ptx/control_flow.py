@@ -23,6 +23,7 @@ from ...dialect.mlir.gpu import ClusterBlockIdOp, NumberAlong, X
 from ...dialect.mlir.nvvm_emitted import ElectOp, RegistersOp
 from ...dialect.warp.attributes import TENSOR_SPACE, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.elements import listed_types
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.synchronisation import BULK, MOST_CTAS, WGMMA, ArriveOp, CommitOp, FenceOp, WaitOp
 from ..diagnostics import fail
@@ -291,12 +292,8 @@ def _ways(op: scf.IfOp) -> tuple[Block, Block | None]:
         last = block.last_op if block is not None else None
         types = tuple(value.type for value in last.operands) if last is not None else ()
         if block is not None and types != wanted:
-            fail(last or op, f"expected a yield of ({_listed(wanted)}), got ({_listed(types)})")
+            fail(last or op, f"expected a yield of ({listed_types(wanted)}), got ({listed_types(types)})")
     return op.true_region.block, other
-
-
-def _listed(types: Sequence[object]) -> str:
-    return ", ".join(map(str, types))
 
 
 @lowers(scf.IfOp)
@@ -369,11 +366,16 @@ def _branch_values(
         lowering.block(block)
         values = [value_of(lowering, value) for value in _yielded_values(block)]
         for value, result in zip(values, results, strict=True):
-            if isinstance(value, list) and isinstance(result, list):
-                lowering.fragments.copy(value, result)
-            elif not isinstance(value, list) and isinstance(result, VirtualRegister):
-                set_to(lowering, result, value)
+            assign(lowering, result, value)
     return values
+
+
+def assign(lowering: KernelLowering, result: KernelValue, value: Fragment | IndexValue) -> None:
+    """Copies a value to the registers of a result of the same type."""
+    if isinstance(value, list) and isinstance(result, list):
+        lowering.fragments.copy(value, result)
+    elif not isinstance(value, list) and isinstance(result, VirtualRegister):
+        set_to(lowering, result, value)
 
 
 def variable_of(lowering: KernelLowering, result: SSAValue) -> Fragment | VirtualRegister:

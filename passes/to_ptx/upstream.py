@@ -33,7 +33,7 @@ from ...dialect.ptx.types import VariableAttr
 from ...dialect.warp.attributes import type_name
 from ..diagnostics import fail
 from .addressing import ALIGNMENT
-from .control_flow import set_to, value_of, variable_of
+from .control_flow import assign, value_of, variable_of
 from .elements import Elements, HeldElement, ptx_type_of
 from .emitter import At, Both, IndexValue, VirtualRegister
 from .epilogue import ElementPacking
@@ -311,11 +311,7 @@ def _go(lowering: KernelLowering, op: Operation, target: Block, values: Sequence
     if target not in lowering.labels:
         fail(op, f"{op.name} is lowered between the blocks of a kernel")
     for argument, source in zip(target.args, [_own(lowering, value, target) for value in values], strict=True):
-        register = lowering.values[argument]
-        if isinstance(source, list) and isinstance(register, list):
-            lowering.fragments.copy(source, register)
-        elif not isinstance(source, list) and isinstance(register, VirtualRegister):
-            set_to(lowering, register, source)
+        assign(lowering, lowering.values[argument], source)
     lowering.emitter.branch(lowering.labels[target])
 
 

@@ -18,14 +18,13 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 from xdsl.dialects import arith
-from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType
 from xdsl.dialects.linalg.ops import YieldOp
-from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialect.mlir.generic import contracted
 from ...dialect.warp.elements import YieldOp as WarpYieldOp
+from ...dialect.warp.elements import is_approximate
 from ...passes.diagnostics import place_of
 from ..arguments.dtypes import DTYPES, DType, Floats, rounded
 from ..base.errors import HostError
@@ -188,7 +187,7 @@ def _apply(op: Operation, operands: Sequence[Bounded], slack: Slack) -> Bounded:
     if name not in _FLOAT:
         raise HostError(f"{place_of(op)}no float64 reference for {name} in an elementwise operation")
     result = _FLOAT[name](*operands)
-    approximate = APPROXIMATE_QUOTIENT * _size(result.value) if name == "arith.divf" and _fast(op) else 0.0
+    approximate = APPROXIMATE_QUOTIENT * _size(result.value) if name == "arith.divf" and is_approximate(op) else 0.0
     exact = name in EXACTLY
     error = result.error + approximate + (0.0 if exact else _rounded_before(op, result.value))
     return _round(result.value, error, _dtype(op, kind), EXACT if exact and name != "arith.truncf" else slack)
@@ -231,15 +230,9 @@ def _round(value: Floats, error: Floats, dtype: DType, slack: Slack = EXACT) -> 
     return Bounded(stored, np.where(np.isfinite(error), off, np.inf))
 
 
-def _fast(op: Operation) -> bool:
-    """Whether an operation may be computed by an approximate instruction."""
-    flags = op.properties.get("fastmath")
-    return isinstance(flags, FastMathFlagsAttr) and FastMathFlag.APPROX_FUNC in flags.data
-
-
 def _function(op: Operation, x: Bounded, slack: Slack) -> Bounded:
     function, good, approximate = FUNCTIONS[op.name]
-    fast = _fast(op)
+    fast = is_approximate(op)
     low, high = x.ends
     if op.name in FROM_ZERO:
         # What is computed of a sum of squares is never below 0.
