@@ -98,5 +98,18 @@ def pytest_configure() -> None:
     os.environ["WARPLOOM_CACHE"] = CACHE
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hands the count to the process that started this one (`-n`)."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["launches"] = _launches
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    global _launches
+    _launches += node.workeroutput.get("launches", 0) if hasattr(node, "workeroutput") else 0
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(f"{LAUNCHED}{_launches}")
