@@ -317,8 +317,8 @@ def verify_indices(block: Block, along: Sequence[int]) -> None:
 # `warp.gelu`: a gelu of one element, in a region on elements.
 
 GELUS = ("tanh", "erf", "silu", "erf_gradient")
-"""How a gelu may be written; or a silu, which has the logistic function in the place of the normal distribution's; or
-the derivative of a gelu by erf."""
+"""The functions of `warp.gelu`: a gelu, exact or by tanh; a silu, with the logistic function in place of the normal
+distribution's; the derivative of a gelu by erf."""
 
 
 @irdl_op_definition

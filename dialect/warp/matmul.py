@@ -74,7 +74,7 @@ WORD_CHOICES = tuple(word for name in WORD_PROPERTIES for word in WORDS[name])
 
 @irdl_custom_directive
 class FactorTypes(CustomDirective):
-    """The text of how A and B are multiplied: `f16 x f16`, the types of the ISA, behind the words for how."""
+    """The text that says how A and B are multiplied: words such as `xor`, then types of the ISA, as in `f16 x f16`."""
 
     types: AttributeVariable
     bit_op: AttributeVariable

@@ -421,9 +421,9 @@ def paged_type(
 
 @irdl_attr_definition
 class BlocksAttr(Data[tuple[int, int, Layout]]):
-    """A matrix in blocks, of which those of the same rows, so many, are behind each other. Blocks begin with each tile
-    of so many rows. The layout says of which row and column of a block each element of its lines is, a line for
-    each thread: `#warp.blocks<192, 4, r0 r1 r2 r3 r4 | c0 c1 r5 r6>`."""
+    """A matrix stored in blocks: `along` blocks of the same rows follow one another, and each tile of `rows` rows
+    begins with a new block. A block has a line of elements for each thread of the layout, which says where in the block
+    each element lies: `#warp.blocks<192, 4, r0 r1 r2 r3 r4 | c0 c1 r5 r6>`."""
 
     name = "warp.blocks"
 

@@ -408,7 +408,7 @@ class _TabulatedFunction(NamedTuple):
     odds: bool = False
 
     def off(self, arguments: Array, shown: Array) -> tuple[Array, Array, Array]:
-        """Where arguments are among the keys, which are, and how far off results are for these."""
+        """The places of arguments in the keys, which of them are keys, and the relative deviation of their results."""
         at = np.minimum(np.searchsorted(self.keys, arguments), self.keys.size - 1)
         is_key = self.keys[at] == arguments
         got, expected = shown[is_key], self.values[at[is_key]]

@@ -1,7 +1,7 @@
-"""A host function in the fields: its nests evaluated as float64 ones are, element by element, on values by number.
+"""Evaluates a host function in the finite fields, element by element, as `runtime.reference` does in float64.
 
-`runtime.reference` walks the function, sees arrays otherwise and reads them along loops; here its arrays hold the
-indices of values in place of floating-point numbers, 0 for the number 0.
+`runtime.reference` goes through the operations and reads arrays along loops. Here the arrays hold indices of values in
+a table in place of floating-point numbers; index 0 is the number 0.
 """
 
 from __future__ import annotations

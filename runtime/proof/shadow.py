@@ -1,9 +1,9 @@
-"""Looks on while a kernel runs: of every value that comes from the arrays it keeps the number in the fields.
+"""Observes a running kernel: every value that comes from the arrays has a number in the fields beside its bytes.
 
-What moves bytes moves their codes (`mirror`); what computes makes new values (`rules`, `products`). Where data would
-decide an address, the run ends with an error at that line: then one run says nothing of other data. A comparison of
-data, and what it selects, is taken as in this run, and `compared` keeps where; `decided` keeps which ways branches
-went, and whether memory was written, where data decides that; `unknown` keeps where bits of data are computed with.
+Instructions that move bytes move the codes of these numbers (`mirror`); those that compute make new values (`rules`,
+`products`). If data decides an address, the run ends with an error at that line, because one run then says nothing of
+other data. A comparison of data counts as it came out in this run. `compared` has the places of such comparisons,
+`decided` the branches and stores that data decides, and `unknown` the places that compute with bits of data.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ class KernelDecoder:
         for variable in module.values():
             if id(variable) in self.shared:
                 self._variable(variable, shared)
-        if any(self._passes(callee, stacked) for callee in callees):
+        if any(self._shares_results(callee, stacked) for callee in callees):
             self.layout.results = align(self.layout.local, RESULT)
             self.layout.local = self.layout.results + RESULT_BYTES
         for callee in callees:
@@ -338,8 +338,8 @@ class KernelDecoder:
             self.stack.slots = [*dict.fromkeys([*own, *self.stack.slots])]
             self.stack.end, self.stack = layout.local, None
 
-    def _passes(self, function: Function, stacked: frozenset[str]) -> bool:
-        """Whether callers find results where they need not know the function."""
+    def _shares_results(self, function: Function, stacked: frozenset[str]) -> bool:
+        """Whether callers find results at one place: of recursive functions, and of those called by address."""
         return function.name in stacked or function.name in self.functions.taken
 
     def _formal(self, variable: Variable, names: NameScope) -> Formal:

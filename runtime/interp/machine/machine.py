@@ -1,4 +1,4 @@
-"""Runs some CTAs of a decoded kernel, all of them in flight at once, and tells when nothing changes any more."""
+"""Runs some CTAs of a decoded kernel concurrently, and detects when they make no progress."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from .state import RESERVED_BYTES, Prints, Sink, State
 # on.
 
 FIRST = 64
-"""Turns of groups of threads after which a launch is looked at, and again after twice as many, and so on."""
+"""Turns of groups of threads after which the state is saved first, then after twice as many, and so on."""
 
 _EVERY, _LOOKS = 37, 16
-"""Turns between two looks, and how many looks there are each time."""
+"""Turns between two comparisons with the saved state, and how many comparisons follow each time it is saved."""
 
 
 class Standstill:
-    """Compares what the CTAs in flight are with what they were."""
+    """Detects that the CTAs in flight make no progress: their state is as it was when it was saved."""
 
     def __init__(self, state: State, memory: GlobalBuffers, code: Sequence[Decoded]) -> None:
         self._state = state
@@ -64,7 +64,7 @@ class Standstill:
         self._bytes: list[Array] | None = None
 
     def turn(self, pc: int) -> bool:
-        """A group of threads has run from `pc`; whether nothing will change any more."""
+        """Notes that a group of threads has run from `pc`. Returns whether the state will not change any more."""
         self._turns += 1
         if self._turns < FIRST:
             return False
@@ -153,7 +153,7 @@ POLLS = 32
 
 @dataclass(frozen=True)
 class KernelRun:
-    """One kernel launch: where, how much, the memory it works on, and who looks on."""
+    """One kernel launch: the kernel, its geometry, memory, arguments and limits, and its observer."""
 
     kernel: DecodedKernel
     grid: Dim3
@@ -286,7 +286,8 @@ class Machine:
         self._advance(pc, mask, budget=1)
 
     def _next(self, tired: bool) -> tuple[int, Array] | None:
-        """The group to run; None if none can. Where others run long, or none can, sleepers look again."""
+        """The group to run; None if none can. If none can, or one ran for long, threads that sleep at mbarriers test
+        them again."""
         if tired and self.mbarriers.sleepers:
             self.mbarriers.give_up()
         group = self.flow.next(oldest=tired)

@@ -177,7 +177,7 @@ class Part:
     chosen: Array | None = None
 
     def of(self, values: Array) -> Array:
-        """What belongs to these accesses, of one value for each."""
+        """The values of these accesses, of an array with a value for each access."""
         return values if self.chosen is None else values[self.chosen]
 
 

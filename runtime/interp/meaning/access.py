@@ -358,13 +358,13 @@ def isspacep(ctx: Context, bound: Bindings) -> Action:
 
 @meaning("hint")
 def nothing_to_do(ctx: Context, bound: Bindings) -> Action:
-    """What is about time and caches alone."""
+    """An instruction that affects only time and caches."""
     return lambda state: lambda sel: None
 
 
 @meaning("createpolicy")
 def createpolicy(ctx: Context, bound: Bindings) -> Action:
-    """A cache policy is a number that nobody reads."""
+    """A cache policy: a number that no instruction interprets."""
     dest: Source = ctx.dest(ctx.operands[0], "b64")
     return lambda state: lambda sel: sel.put(dest(state), np.zeros(sel.count, np.uint64))
 

@@ -35,7 +35,7 @@ from .timeline import (
 )
 
 TENSOR_MEMORY = "tcgen05."
-"""What instructions begin with that access tensor memory, which is beside the way of copies and stores."""
+"""The prefix of instructions that access tensor memory; they do not use the path of copies and stores."""
 
 # Asynchronous operations that warps, or warpgroups, commit in groups and wait for.
 
