@@ -8,6 +8,7 @@ from functools import partial
 from importlib import import_module
 from threading import get_ident, local
 from typing import Any, NamedTuple, TypeAlias, cast
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -16,7 +17,7 @@ from ..arguments.arrays import stream_reader
 Model: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 """A compiled graph. It empties the list of its inputs."""
 
-MOST_COPIED, MOST_KEPT = {True: 4 << 20, False: 64 << 20}, {True: 0, False: 64 << 20}
+MOST_COPIED, MOST_KEPT = {True: 4 << 20, False: 64 << 20}, {True: 0, False: 4 << 30}
 """Bytes of inputs, and of results, that a call copies at most, and of results that it does not copy; in inference or
 not. The GPU works on more for longer than the host takes to enqueue it, and what is not copied stays in memory."""
 
@@ -29,20 +30,26 @@ not recorded any more."""
 
 users: Callable[[int], int] = cast("Any", torch)._C._storage_Use_Count
 
+weak_reference: Callable[[object], Any] = import_module("torch.multiprocessing.reductions").StorageWeakRef
+
 
 class Recording(NamedTuple):
     """What launches a graph, and its results, which each launch writes again; a number is that of an input. `copies`
     put inputs, named by position, where the graph reads them; it reads the others where they lay. Results that are not
-    `shown` are handed out as they lie; `kept` are their storages, and how many users each has where nobody has it."""
+    `shown` are handed out as they lie; `kept` are the storages that a launch overwrites, and how many users each has
+    where nobody else has it. `read` lie where inputs do, and take their places, so that who has those is seen."""
 
     launch: Callable[[], object]
     results: Sequence[torch.Tensor | int | None]
     shown: Container[int]
     copies: Sequence[tuple[int, Callable[[torch.Tensor], object]]] = ()
     kept: Sequence[tuple[int, int, object]] = ()
+    read: Sequence[tuple[int, torch.Tensor]] = ()
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any] | None:
-        """The results; None, and nothing is done, while somebody has those of an earlier call."""
+        """The results; None, and nothing is computed, while somebody has what would be overwritten."""
+        for i, x in self.read:
+            inputs[i] = x
         if any(users(number) > count for number, count, _ in self.kept):
             return None
         for i, copy in self.copies:
@@ -57,15 +64,63 @@ class Recording(NamedTuple):
         return given
 
 
+class RecordedPass:
+    """A pass of training that is recorded.
+
+    The pass backward is recorded into the memory of the pass forward. It is given results that own their memory there,
+    those of the first call, and frees what it has read, so that both take the memory that they take as compiled. From
+    then on results lie in that memory without owning it, and a launch of either pass overwrites results of both: a
+    call runs as compiled while somebody has one. So do calls between the first and the recording of the pass backward.
+
+    - `first`: hands out results that own their memory, once.
+    - `later`: hands out the same where they lie.
+    - `where`: the memory, and the stream that is captured.
+    - `places`: by storages of results of the first call, those that lie there.
+    - `owned`: storages of results of the first call, by references under which no other storage is known.
+    """
+
+    def __init__(
+        self, first: Recording, later: Recording, where: object = None, places: dict[int, Any] | None = None,
+        owned: Sequence[Any] = (),
+    ) -> None:  # fmt: skip
+        self.first: Recording | None = first
+        self.later, self.where, self.places, self.owned, self.complete = later, where, places or {}, owned, False
+        WAITING.update(dict.fromkeys([one.cdata for one in owned], self))
+
+    @property
+    def is_freed(self) -> bool:
+        """Whether nobody has what the first call handed out."""
+        return self.first is None and all(one.expired() for one in self.owned)
+
+    def __call__(self, inputs: list[Any]) -> Sequence[Any] | None:
+        """The results; None, and nothing is done, where the call has to run as compiled."""
+        if self.complete:
+            return self.later(inputs)
+        first, self.first = self.first, None
+        return first and first(inputs)
+
+
+WAITING: WeakValueDictionary[int, RecordedPass] = WeakValueDictionary()
+"""Passes forward by the storages that their first calls handed out: passes backward run in threads of autograd."""
+
+
+class GraphMemory:
+    """Memory of graphs, which live as long as a tensor lies there."""
+
+    def __init__(self, storage: torch.UntypedStorage, graphs: Sequence[object]) -> None:
+        where = {"data": (storage.data_ptr(), False), "shape": (storage.nbytes(),), "typestr": "|u1", "version": 2}
+        self.__cuda_array_interface__, self.graphs = where, graphs
+
+
 class RecordedGraph(local):
     """A compiled graph that is recorded once its weights lie where they did in the call before.
 
     Inductor's trees of CUDA graphs hand out results that lie in memory of a graph, until its next call. To know whether
     somebody still has them, and what a later graph may use, takes them longer on the host than a step of decoding takes
-    on a GPU. In inference results are small, as they are there, and are copied, so nothing needs to be known. In
-    training, what the pass backward reads and gradients are handed out as they lie; while somebody has those of an
-    earlier call, a call runs as it is compiled. Inputs that lie where they did in the call before are read there: to
-    copy one takes the host as long as to launch the graph. Each thread has a graph of its own.
+    on a GPU. In inference results are small, as they are there, and are copied, so nothing needs to be known. Inputs
+    that lie where they did in the call before are read there: to copy one takes the host as long as to launch the
+    graph. In training, what the pass backward reads and gradients are handed out as they lie. Each thread has a graph
+    of its own.
 
     - `static`: the positions of inputs that lie in the same place each time, weights and caches; graphs read and write
       them there.
@@ -84,7 +139,7 @@ class RecordedGraph(local):
         self.inference, self.shown = shown is None, EVERY if shown is None else shown
         self.other: Model | None = None
         self.before: tuple[int, ...] = ()
-        self.recordings: dict[tuple[int, ...], Recording | None] = {}
+        self.recordings: dict[tuple[int, ...], Recording | RecordedPass] = {}
         self.as_compiled = 0
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any]:
@@ -99,14 +154,24 @@ class RecordedGraph(local):
         results = recording and recording(inputs)
         return self._as_compiled(inputs, here) if results is None else results
 
-    def _elsewhere(self, inputs: list[Any], here: tuple[int, ...]) -> Recording | None:
+    def _elsewhere(self, inputs: list[Any], here: tuple[int, ...]) -> Recording | RecordedPass | None:
         fixed, before, self.before = [*self.static, -1], self.before, here
         key = tuple(here[i] for i in fixed)
-        recording = self.recordings.get(key)
-        if recording is None and here[-1] >= 0 and before and key == tuple(before[i] for i in fixed):
-            moving = [i for i in range(len(inputs)) if here != before and i not in self.static]
-            recording = self.recordings[key if moving else here] = self._recorded(inputs, moving)
-        return recording
+        found = self.recordings.get(key)
+        if isinstance(found, Recording) or (found and (found.complete or not found.is_freed)):
+            return found
+        begun = None if self.shown else _begun(inputs)  # whose results a pass backward reads
+        same = begun if not self.shown else before and key == tuple(before[i] for i in fixed)
+        if here[-1] < 0 or not before or not same or self.as_compiled > MOST_AS_COMPILED:
+            return None
+        moving = [i for i in range(len(inputs)) if i not in self.static and not (self.inference and here == before)]
+        if self.inference:
+            found = self.recordings[key if moving else here] = self._recorded(inputs, moving)
+            return found
+        self.as_compiled += 1
+        self.recordings.clear()  # with its memory
+        found = self.recordings[key] = self._recorded_pass(inputs, moving, begun)
+        return found
 
     def _as_compiled(self, inputs: list[Any], here: Sequence[int]) -> Sequence[Any]:
         """The first call is one, for kernels are loaded and tuned in it."""
@@ -121,46 +186,114 @@ class RecordedGraph(local):
             self.recordings.clear()
         return results
 
-    def _recorded(self, inputs: Sequence[Any], moving: Sequence[int]) -> Recording | None:
-        """The graph, with places of its own for moving inputs; None for gradients that lie where an input does."""
+    def _recorded(self, inputs: Sequence[Any], moving: Sequence[int]) -> Recording:
+        """The graph, with places of its own for moving inputs."""
         own = [x.clone() if i in moving else x for i, x in enumerate(inputs)]
-        launch, found = self._captured(list(own))
-        fixed = [(i, x) for i, x in enumerate(own) if i not in moving]
-        there, numbers = {x.untyped_storage()._cdata for _, x in fixed}, {id(x): i for i, x in fixed}
+        launch, found = self._captured(list(own), None)
+        numbers = {id(x): i for i, x in enumerate(own) if i not in moving}
         results = [None if x is None else numbers.get(id(x), x.data) for x in found]
-        lying = [x for i, x in enumerate(results) if isinstance(x, torch.Tensor) and i not in self.shown]
-        storages = {x._cdata: x for x in (cast("Any", x).untyped_storage() for x in lying)}
-        if not self.shown and not there.isdisjoint(storages):
-            self.other = self.otherwise()
-            return None
-        copies = [(i, _copy_into(own[i])) for i in moving]
-        del own, fixed, found, lying
-        kept = [(number, users(number), x) for number, x in storages.items() if number not in there]
-        return Recording(launch, results, self.shown, copies, kept)
+        return Recording(launch, results, self.shown, [(i, _copy_into(own[i])) for i in moving])
 
-    def _captured(self, own: list[Any]) -> tuple[Callable[[], object], Sequence[Any]]:
-        """What launches the calls of the model as a graph, and its results."""
+    def _recorded_pass(self, inputs: list[Any], moving: Sequence[int], begun: RecordedPass | None) -> RecordedPass:
+        """The same in training, for the pass backward behind the pass forward that has `begun`: it takes inputs out of
+        the list, as a capture does not free what somebody else has."""
+        own = [x.clone() if i in moving else x for i, x in enumerate(inputs)]
+        copies = [(i, _copy_into(own[i])) for i in moving]
+        there, places = [_storage(x) for x in own], begun.places if begun else {}
+        apart = {x for i, x in enumerate(there) if i not in moving and x not in places}
+        lasting = apart | {there[i] for i in moving}
+        numbers = {} if begun else {id(x): i for i, x in enumerate(own) if i not in moving}
+        read = [(i, _place(own[i], places[x])) for i, x in enumerate(there) if x in places]
+        if begun:
+            inputs[:] = [x if i in moving else None for i, x in enumerate(inputs)]
+        where = begun.where if begun else _memory()
+        launch, given = self._captured(own, where)
+        found = [None if x is None else numbers.get(id(x), x.data) for x in given]
+        del given
+        first = Recording(launch, found, self.shown, copies)
+        results, places = _lying(found, apart, (launch, copies, begun and begun.later.launch))
+        kept = _kept([x for i, x in enumerate(results) if i not in self.shown], apart)
+        later = first._replace(results=results, kept=kept)
+        if not begun:
+            tensors = {_storage(x): x for x in found if isinstance(x, torch.Tensor)}
+            owned = [weak_reference(tensors[number].untyped_storage()) for number in places.keys() - lasting]
+            return RecordedPass(first, later, where, places, owned)
+        if not begun.is_freed or not apart.isdisjoint(_storage(x) for x in found if x is not None):
+            self.as_compiled = MOST_AS_COMPILED + 1
+            return RecordedPass(first, later)
+        kept = [(number, users(number), x) for number, _, x in (*begun.later.kept, *kept)]
+        one = RecordedPass(later, later._replace(kept=kept, read=read))
+        begun.later, begun.complete, one.complete = begun.later._replace(kept=kept), True, True
+        return one
+
+    def _captured(self, own: list[Any], where: Any) -> tuple[Callable[[], object], Sequence[Any]]:
+        """What launches the calls of the model as a graph, and its results, which lie in a memory or in that of graphs
+        of inference; it empties the list of inputs."""
         from ..cuda.launches import graph_launch
 
         cuda: Any = torch.cuda
         graph, trees = cuda.CUDAGraph(), cast("Any", import_module("torch._inductor.cudagraph_trees"))
         with cuda.device(own[0].device if own else None):
-            key = get_ident(), cuda.current_device(), self.stream()
-            fresh = cuda.graph_pool_handle(), cuda.Stream()
-            pool, stream = POOLS.setdefault(key, fresh) if self.inference else fresh
+            number = cuda.current_device()
+            pool, stream = where or POOLS.setdefault((get_ident(), number, self.stream()), _memory())
             where = {"pool": pool, "stream": stream, "capture_error_mode": "thread_local"}
             # cuBLAS keeps its scratch memory: each graph takes its own from the pool.
             with trees.clear_cublas_manager(), cuda.graph(graph, **where):
                 results = list(self.model(own))
         if self.draws:
             return graph.replay, results
-        launch = _by_driver(key[1], lambda driver: graph_launch(driver, graph.raw_cuda_graph_exec()), graph.replay)
+        launch = _by_driver(number, lambda driver: graph_launch(driver, graph.raw_cuda_graph_exec()), graph.replay)
         return launch, results
 
 
 POOLS: dict[tuple[int, int, int], tuple[Any, Any]] = {}
 """By thread, device and stream the memory that graphs of inference there share, of which one runs at a time, and the
-stream that is captured. In training others run before what is kept was read."""
+stream that is captured."""
+
+
+def _memory() -> tuple[Any, Any]:
+    return torch.cuda.graph_pool_handle(), torch.cuda.Stream()
+
+
+def _storage(x: Any) -> int:
+    """The number of a tensor's storage, as long as that lives; that of None and of numbers is 0."""
+    return cast("Any", x).untyped_storage()._cdata if isinstance(x, torch.Tensor) else 0
+
+
+def _begun(inputs: Sequence[Any]) -> RecordedPass | None:
+    """The pass forward whose first call handed out some of the inputs."""
+    found = {id(one): one for x in inputs if (one := WAITING.get(_storage(x))) and not one.complete}
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _lying(found: Sequence[Any], apart: Container[int], graphs: Sequence[object]) -> tuple[list[Any], dict[int, Any]]:
+    """Results where others lie, which own nothing, and their storages by those of the others. Those that lie `apart`
+    from the memory of the graphs, or on a CPU, are the same."""
+    owners = {_storage(x): x for x in found if isinstance(x, torch.Tensor) and x.nbytes and on_gpu(x)}
+    owned = {number: x.untyped_storage() for number, x in owners.items() if number not in apart}
+    storages = {number: lying_at(GraphMemory(x, graphs)) for number, x in owned.items()}
+    return [_place(x, storages[number]) if (number := _storage(x)) in storages else x for x in found], storages
+
+
+def _place(x: torch.Tensor, storage: Any) -> torch.Tensor:
+    """A tensor that lies in a storage as another one does in its own."""
+    return torch.empty(0, dtype=x.dtype, device=x.device).set_(storage, x.storage_offset(), x.shape, x.stride())
+
+
+def on_gpu(x: torch.Tensor) -> bool:
+    """Whether a tensor is in memory of a GPU."""
+    return x.is_cuda
+
+
+def lying_at(memory: GraphMemory) -> Any:
+    """A storage there."""
+    return torch.as_tensor(memory).untyped_storage()
+
+
+def _kept(results: Sequence[Any], apart: Container[int]) -> list[tuple[int, int, object]]:
+    """The storages of results, but for those that lie `apart`, and how many users they have now."""
+    storages = {_storage(x): x.untyped_storage() for x in results if isinstance(x, torch.Tensor)}
+    return [(number, users(number), x) for number, x in storages.items() if number not in apart]
 
 
 def _by_driver(

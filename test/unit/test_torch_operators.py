@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from warploom.runtime import ArgumentError, CompileError, prune
 
 torch = pytest.importorskip("torch")
 functional: Any = torch.nn.functional
+
+from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
 
 from warploom.runtime import torch_operators  # noqa: E402
 
@@ -117,7 +120,7 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
         return [weight * x, None]
 
     class Recorded(graphs.RecordedGraph):
-        def _captured(self, own: list[Any]) -> tuple[Any, list[Any]]:
+        def _captured(self, own: list[Any], where: Any) -> tuple[Any, list[Any]]:
             places = list(own)
             results = self.model(own)
 
@@ -151,51 +154,174 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert copied == [[], [1]]  # read where it lies, unless it lies elsewhere
 
 
-def test_what_training_keeps_is_not_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the pass backward reads lies in memory of the graph; a call while somebody has it runs as compiled."""
+class Arena:
+    """Memory of graphs as an allocator has it: what a capture makes lies there, and is free when nobody has it."""
+
+    def __init__(self) -> None:
+        self.blocks: list[tuple[Any, Any]] = []
+
+    def taken(self, x: Any) -> Any:
+        block = x.numpy().copy()
+        owner = torch.from_numpy(block)
+        self.blocks.append((block, StorageWeakRef(owner.untyped_storage())))
+        return owner
+
+    def free(self) -> list[Any]:
+        return [block for block, owner in self.blocks if owner.expired()]
+
+
+def recorded_passes(monkeypatch: pytest.MonkeyPatch, replays: list[str]) -> Any:
+    """A function with a derivative whose passes are recorded: the third power of an input, times a weight. What a
+    replay of either pass finds in memory of the other one that was free is gone."""
     from warploom.runtime.torch import graphs
 
-    replays: list[int] = []
+    def at(address: int, shape: Any, kind: str = "<f4", owner: object = None) -> Any:
+        told = {"data": (address, False), "shape": tuple(shape), "typestr": kind, "version": 3}
+        return np.asarray(type("Lying", (), {"__array_interface__": told, "owner": owner})())
 
-    def model(inputs: list[Any]) -> list[Any]:
+    def lying_at(memory: Any) -> Any:
+        told = memory.__cuda_array_interface__
+        return torch.from_numpy(at(told["data"][0], told["shape"], told["typestr"], memory)).untyped_storage()
+
+    def forward(inputs: list[Any]) -> list[Any]:
         weight, x = inputs
         inputs.clear()
-        return [weight * x, x + 1, weight]
+        square = x * x
+        return [weight * square * x, square, x, weight, weight.view(-1, 1)]
+
+    def backward(inputs: list[Any]) -> list[Any]:
+        square, x, weight, _, grad = inputs
+        inputs.clear()
+        return [grad * square * x, grad * weight * 3 * square]
 
     class Recorded(graphs.RecordedGraph):
-        def _captured(self, own: list[Any]) -> tuple[Any, list[Any]]:
-            places = list(own)
-            weak = [torch.as_strided(x, x.shape, x.stride()) for x in places]
-            results = self.model(own)
-            lying = [x.data for x in results[:2]]
+        def _captured(self, own: list[Any], where: Arena) -> tuple[Any, list[Any]]:
+            places = [torch.from_numpy(at(x.data_ptr(), x.shape)) for x in own]  # nobody's
+            there = {x.data_ptr() for x in places}
+            free = where.free()
+            made = self.model(own)
+            free = where.free() if self.model is backward else free
+            before = len(where.blocks)
+            results = [x if x.data_ptr() in there else where.taken(x) for x in made]
+            lying = [block for block, _ in where.blocks[before:]]
 
             def again() -> None:
-                replays.append(1)
-                for result, new in zip(lying, self.model(list(weak))[:2], strict=True):
-                    result.copy_(new)
+                replays.append("backward" if self.model is backward else "forward")
+                found = [x.clone() for x in self.model(list(places)) if x.data_ptr() not in there]
+                later = [] if self.model is backward else [block for block, _ in where.blocks]
+                for block in (*free, *later):
+                    block.fill(np.nan)
+                for block, x in zip(lying, found, strict=True):
+                    block[...] = x.numpy()
 
-            return again, list(results)
+            return again, results
 
     monkeypatch.setattr(graphs, "_are_small", lambda *_: True)
-    weight, xs = torch.randn(4), [torch.randn(4) for _ in range(9)]
-    call = Recorded(model, (0,), lambda: model, lambda: 0, (0,))
-    outs = [call([weight, x])[:1] for x in xs[:4]]
-    assert len(replays) == 3
-    assert all(torch.equal(out, weight * x) for (out,), x in zip(outs, xs, strict=False))
-    first = list(call([weight, xs[4]]))
-    assert first[2] is weight
-    view = first[1][1:]  # of a pass backward that comes later
-    first.clear()
-    second = call([weight, xs[5]])
-    assert len(replays) == 4
-    assert torch.equal(view, xs[4][1:] + 1)
-    assert torch.equal(second[1], xs[5] + 1)
-    del view, second
-    assert torch.equal(call([weight, xs[6]])[1], xs[6] + 1)
-    assert len(replays) == 5
-    held = [call([weight, x]) for x in (*xs, *xs)]
-    assert all(torch.equal(kept, x + 1) for (_, kept, _), x in zip(held, (*xs, *xs), strict=True))
-    assert call.other is model
+    monkeypatch.setattr(graphs, "_memory", Arena)
+    monkeypatch.setattr(graphs, "on_gpu", lambda _: True)
+    monkeypatch.setattr(graphs, "lying_at", lying_at)
+    first = Recorded(forward, (0,), lambda: forward, lambda: 0, (0,))
+    second = Recorded(backward, range(4), lambda: backward, lambda: 0, ())
+
+    class Passes(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, weight: Any, x: Any) -> Any:
+            out, *saved = first([weight.detach(), x.detach()])
+            ctx.save_for_backward(*saved)
+            return out
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            inputs = [*ctx.saved_tensors, grad]
+            ctx.maybe_clear_saved_tensors()
+            return tuple(second(inputs))
+
+    Passes.passes = first, second
+    return Passes
+
+
+def test_what_training_keeps_is_not_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the pass backward reads, and gradients, lie in memory that both passes share; calls while somebody has what
+    they would overwrite run as compiled."""
+    replays: list[str] = []
+    function = recorded_passes(monkeypatch, replays)
+    weight = torch.randn(5, requires_grad=True)
+
+    def forward() -> tuple[Any, Any]:
+        x = torch.randn(5).requires_grad_()
+        out = function.apply(weight, x)
+        assert torch.allclose(out, weight * x**3)
+        return x, out
+
+    def backward(x: Any, out: Any, **settings: Any) -> None:
+        before = 0 if weight.grad is None else weight.grad.clone()
+        grad = torch.randn(5)
+        out.backward(grad, **settings)
+        assert torch.allclose(weight.grad, before + grad * x.detach() ** 3)
+        assert torch.allclose(x.grad, grad * weight.detach() * 3 * x.detach() ** 2)
+
+    def step(count: int = 2, **settings: Any) -> None:
+        weight.grad = None
+        replays.clear()
+        one = forward()
+        backward(*one, **settings)
+        assert len(replays) == count
+
+    step(0)  # as compiled
+    for _ in range(4):
+        step()
+    weight.grad = None
+    one, two = forward(), forward()  # the second pass forward while somebody has what the first one keeps
+    backward(*one)
+    backward(*two)
+    del one, two
+    step()
+    grad, copy = weight.grad, weight.grad.clone()
+    step(0)  # gradients of the step before live
+    assert torch.equal(grad, copy)
+    del grad
+    step()
+    replays.clear()
+    backward(*forward())  # added up
+    assert replays == []
+    weight.grad = None
+    one = forward()
+    backward(*one, retain_graph=True)
+    one[0].grad = None
+    backward(*one)
+    assert replays == ["forward", "backward"]
+    del one
+    weight.grad = None
+    forward()  # never backward
+    step()
+    for passes in function.passes:
+        assert passes.other is None
+    held = [forward() for _ in range(9)]
+    assert function.passes[0].other is not None
+    for each in held:
+        backward(*each)
+    step(0)
+
+
+def test_a_pass_backward_that_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its first call leaves others what it reads, or there is none: gradients are right, and no more is
+    recorded."""
+    for kept in (True, False):
+        replays: list[str] = []
+        function = recorded_passes(monkeypatch, replays)
+        weight = torch.randn(5, requires_grad=True)
+        for number in range(14):
+            x, grad = torch.randn(5), torch.randn(5)
+            out = function.apply(weight, x)
+            assert torch.allclose(out, weight * x**3)
+            if kept or number == 0:
+                weight.grad = None
+                for _ in range(2):
+                    out.backward(grad, retain_graph=True)
+                assert torch.allclose(weight.grad, 2 * grad * x**3)
+        assert replays.count("backward") == kept
+        assert 1 < replays.count("forward") < 9
+        assert function.passes[0].other is not None
 
 
 def test_scaled_matmul() -> None:
