@@ -161,17 +161,17 @@ class RecordedGraph(local):
         if isinstance(found, Recording) or (found and (found.complete or not found.is_freed)):
             return found
         begun = None if self.shown else _begun(inputs)  # whose results a pass backward reads
-        same = begun if not self.shown else before and key == tuple(before[i] for i in fixed)
-        if here[-1] < 0 or not before or not same or self.as_compiled > MOST_AS_COMPILED:
+        same = key == tuple(before[i] for i in fixed) if before and self.shown else before and begun
+        if here[-1] < 0 or not same or self.as_compiled > MOST_AS_COMPILED:
             return None
         moving = [i for i in range(len(inputs)) if i not in self.static and not (self.inference and here == before)]
-        if self.inference:
-            found = self.recordings[key if moving else here] = self._recorded(inputs, moving)
-            return found
-        self.as_compiled += 1
-        self.recordings.clear()  # with its memory
-        found = self.recordings[key] = self._recorded_pass(inputs, moving, begun)
-        return found
+        if not self.inference:
+            self.as_compiled += 1
+            self.recordings.clear()  # and its memory
+            self.recordings[key] = one = self._recorded_pass(inputs, moving, begun)
+            return one
+        self.recordings[key if moving else here] = recording = self._recorded(inputs, moving)
+        return recording
 
     def _as_compiled(self, inputs: list[Any], here: Sequence[int]) -> Sequence[Any]:
         """The first call is one, for kernels are loaded and tuned in it."""
@@ -197,31 +197,31 @@ class RecordedGraph(local):
     def _recorded_pass(self, inputs: list[Any], moving: Sequence[int], begun: RecordedPass | None) -> RecordedPass:
         """The same in training, for the pass backward behind the pass forward that has `begun`: it takes inputs out of
         the list, as a capture does not free what somebody else has."""
-        own = [x.clone() if i in moving else x for i, x in enumerate(inputs)]
-        copies = [(i, _copy_into(own[i])) for i in moving]
-        there, places = [_storage(x) for x in own], begun.places if begun else {}
-        apart = {x for i, x in enumerate(there) if i not in moving and x not in places}
-        lasting = apart | {there[i] for i in moving}
+        own, device = [x.clone() if i in moving else x for i, x in enumerate(inputs)], inputs[0].device
+        copies, there = [(i, _copy_into(own[i])) for i in moving], list(map(_storage, own))
+        before: dict[int, Any] = begun.places if begun else {}
+        read = [(i, _place(own[i], before[x])) for i, x in enumerate(there) if x in before]
+        apart = {x for i, x in enumerate(there) if i not in moving and x not in before}
         numbers = {} if begun else {id(x): i for i, x in enumerate(own) if i not in moving}
-        read = [(i, _place(own[i], places[x])) for i, x in enumerate(there) if x in places]
         if begun:
             inputs[:] = [x if i in moving else None for i, x in enumerate(inputs)]
         where = begun.where if begun else _memory()
-        launch, given = self._captured(own, where)
-        found = [None if x is None else numbers.get(id(x), x.data) for x in given]
-        del given
+        launch, found = self._captured(own, where)
+        found = [None if x is None else numbers.get(id(x), x.data) for x in found]
+        on_gpu = [x for x in found if isinstance(x, torch.Tensor) and x.nbytes and x.device == device]
+        owners = {number: x.untyped_storage() for x in on_gpu if (number := _storage(x)) not in apart}
+        del on_gpu
+        graphs = launch, copies, begun and begun.later.launch
+        places = {number: lying_at(GraphMemory(x, graphs)) for number, x in owners.items()}
         first = Recording(launch, found, self.shown, copies)
-        results, places = _lying(found, apart, (launch, copies, begun and begun.later.launch))
-        kept = _kept([x for i, x in enumerate(results) if i not in self.shown], apart)
-        later = first._replace(results=results, kept=kept)
+        later = first._replace(results=[_place(x, places[n]) if (n := _storage(x)) in places else x for x in found])
         if not begun:
-            tensors = {_storage(x): x for x in found if isinstance(x, torch.Tensor)}
-            owned = [weak_reference(tensors[number].untyped_storage()) for number in places.keys() - lasting]
+            owned = [weak_reference(owners[number]) for number in owners.keys() - {there[i] for i in moving}]
             return RecordedPass(first, later, where, places, owned)
-        if not begun.is_freed or not apart.isdisjoint(_storage(x) for x in found if x is not None):
+        if not begun.is_freed or not apart.isdisjoint(map(_storage, found)):
             self.as_compiled = MOST_AS_COMPILED + 1
             return RecordedPass(first, later)
-        kept = [(number, users(number), x) for number, _, x in (*begun.later.kept, *kept)]
+        kept = [(x._cdata, users(x._cdata), x) for x in (*before.values(), *places.values())]
         one = RecordedPass(later, later._replace(kept=kept, read=read))
         begun.later, begun.complete, one.complete = begun.later._replace(kept=kept), True, True
         return one
@@ -266,34 +266,14 @@ def _begun(inputs: Sequence[Any]) -> RecordedPass | None:
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def _lying(found: Sequence[Any], apart: Container[int], graphs: Sequence[object]) -> tuple[list[Any], dict[int, Any]]:
-    """Results where others lie, which own nothing, and their storages by those of the others. Those that lie `apart`
-    from the memory of the graphs, or on a CPU, are the same."""
-    owners = {_storage(x): x for x in found if isinstance(x, torch.Tensor) and x.nbytes and on_gpu(x)}
-    owned = {number: x.untyped_storage() for number, x in owners.items() if number not in apart}
-    storages = {number: lying_at(GraphMemory(x, graphs)) for number, x in owned.items()}
-    return [_place(x, storages[number]) if (number := _storage(x)) in storages else x for x in found], storages
-
-
-def _place(x: torch.Tensor, storage: Any) -> torch.Tensor:
+def _place(x: Any, storage: Any) -> torch.Tensor:
     """A tensor that lies in a storage as another one does in its own."""
     return torch.empty(0, dtype=x.dtype, device=x.device).set_(storage, x.storage_offset(), x.shape, x.stride())
-
-
-def on_gpu(x: torch.Tensor) -> bool:
-    """Whether a tensor is in memory of a GPU."""
-    return x.is_cuda
 
 
 def lying_at(memory: GraphMemory) -> Any:
     """A storage there."""
     return torch.as_tensor(memory).untyped_storage()
-
-
-def _kept(results: Sequence[Any], apart: Container[int]) -> list[tuple[int, int, object]]:
-    """The storages of results, but for those that lie `apart`, and how many users they have now."""
-    storages = {_storage(x): x.untyped_storage() for x in results if isinstance(x, torch.Tensor)}
-    return [(number, users(number), x) for number, x in storages.items() if number not in apart]
 
 
 def _by_driver(
