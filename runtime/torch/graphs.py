@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
 from threading import get_ident, local
@@ -81,10 +82,10 @@ class RecordedPass:
 
     def __init__(
         self, first: Recording, later: Recording, where: object = None, places: dict[int, Any] | None = None,
-        owned: Sequence[Any] = (),
+        owned: Sequence[Any] = (), *, complete: bool = False,
     ) -> None:  # fmt: skip
-        self.first: Recording | None = first
-        self.later, self.where, self.places, self.owned, self.complete = later, where, places or {}, owned, False
+        self.first, self.later, self.complete = cast("Recording | None", first), later, complete
+        self.where, self.places, self.owned = where, places or {}, owned
         WAITING.update(dict.fromkeys([one.cdata for one in owned], self))
 
     @property
@@ -168,10 +169,9 @@ class RecordedGraph(local):
         if not self.inference:
             self.as_compiled += 1
             self.recordings.clear()  # and its memory
-            self.recordings[key] = one = self._recorded_pass(inputs, moving, begun)
-            return one
-        self.recordings[key if moving else here] = recording = self._recorded(inputs, moving)
-        return recording
+        found = self._recorded(inputs, moving, begun)
+        self.recordings[key if moving else here] = found
+        return found
 
     def _as_compiled(self, inputs: list[Any], here: Sequence[int]) -> Sequence[Any]:
         """The first call is one, for kernels are loaded and tuned in it."""
@@ -186,17 +186,9 @@ class RecordedGraph(local):
             self.recordings.clear()
         return results
 
-    def _recorded(self, inputs: Sequence[Any], moving: Sequence[int]) -> Recording:
-        """The graph, with places of its own for moving inputs."""
-        own = [x.clone() if i in moving else x for i, x in enumerate(inputs)]
-        launch, found = self._captured(list(own), None)
-        numbers = {id(x): i for i, x in enumerate(own) if i not in moving}
-        results = [None if x is None else numbers.get(id(x), x.data) for x in found]
-        return Recording(launch, results, self.shown, [(i, _copy_into(own[i])) for i in moving])
-
-    def _recorded_pass(self, inputs: list[Any], moving: Sequence[int], begun: RecordedPass | None) -> RecordedPass:
-        """The same in training, for the pass backward behind the pass forward that has `begun`: it takes inputs out of
-        the list, as a capture does not free what somebody else has."""
+    def _recorded(self, inputs: list[Any], moving: Sequence[int], begun: RecordedPass | None) -> Any:
+        """The graph, with places of its own for moving inputs. A pass backward takes the others out of the list, as a
+        capture does not free what somebody else has; it is recorded behind the pass forward that has `begun`."""
         own, device = [x.clone() if i in moving else x for i, x in enumerate(inputs)], inputs[0].device
         copies, there = [(i, _copy_into(own[i])) for i in moving], list(map(_storage, own))
         before: dict[int, Any] = begun.places if begun else {}
@@ -205,26 +197,30 @@ class RecordedGraph(local):
         numbers = {} if begun else {id(x): i for i, x in enumerate(own) if i not in moving}
         if begun:
             inputs[:] = [x if i in moving else None for i, x in enumerate(inputs)]
-        where = begun.where if begun else _memory()
-        launch, found = self._captured(own, where)
-        found = [None if x is None else numbers.get(id(x), x.data) for x in found]
-        on_gpu = [x for x in found if isinstance(x, torch.Tensor) and x.nbytes and x.device == device]
+        where = begun.where if begun else None if self.inference else _memory()
+        with nullcontext() if self.inference else _growing():
+            launch, found = self._captured(own, where)
+        first = Recording(
+            launch, [None if x is None else numbers.get(id(x), x.data) for x in found], self.shown, copies
+        )
+        del found
+        if self.inference:
+            return first
+        on_gpu = [x for x in first.results if isinstance(x, torch.Tensor) and x.nbytes and x.device == device]
         owners = {number: x.untyped_storage() for x in on_gpu if (number := _storage(x)) not in apart}
-        del on_gpu
         graphs = launch, copies, begun and begun.later.launch
         places = {number: lying_at(GraphMemory(x, graphs)) for number, x in owners.items()}
-        first = Recording(launch, found, self.shown, copies)
-        later = first._replace(results=[_place(x, places[n]) if (n := _storage(x)) in places else x for x in found])
+        lying = [_place(x, places[number]) if (number := _storage(x)) in places else x for x in first.results]
+        later = first._replace(results=lying)
         if not begun:
             owned = [weak_reference(owners[number]) for number in owners.keys() - {there[i] for i in moving}]
             return RecordedPass(first, later, where, places, owned)
-        if not begun.is_freed or not apart.isdisjoint(map(_storage, found)):
+        if not begun.is_freed or not apart.isdisjoint(map(_storage, first.results)):
             self.as_compiled = MOST_AS_COMPILED + 1
             return RecordedPass(first, later)
         kept = [(x._cdata, users(x._cdata), x) for x in (*before.values(), *places.values())]
-        one = RecordedPass(later, later._replace(kept=kept, read=read))
-        begun.later, begun.complete, one.complete = begun.later._replace(kept=kept), True, True
-        return one
+        begun.later, begun.complete = begun.later._replace(kept=kept), True
+        return RecordedPass(later, later._replace(kept=kept, read=read), complete=True)
 
     def _captured(self, own: list[Any], where: Any) -> tuple[Callable[[], object], Sequence[Any]]:
         """What launches the calls of the model as a graph, and its results, which lie in a memory or in that of graphs
@@ -253,6 +249,25 @@ stream that is captured."""
 
 def _memory() -> tuple[Any, Any]:
     return torch.cuda.graph_pool_handle(), torch.cuda.Stream()
+
+
+@contextmanager
+def _growing() -> Generator[None]:
+    """Lets torch allocate segments that grow: what passes allocate and free in turn then lies in one, without holes
+    between blocks of several sizes. Settings that are not named each time become those of torch."""
+    settings: Any = cast("Any", torch)._C
+    native = torch.cuda.is_available() and torch.cuda.get_allocator_backend() == "native"
+    if not native or not hasattr(settings, "_accelerator_getAllocatorSettings"):
+        yield
+        return
+    before: str = settings._accelerator_getAllocatorSettings()
+    others = [x for x in before.split(",") if x and not x.startswith("expandable_segments")]
+    settings._accelerator_setAllocatorSettings(",".join([*others, "expandable_segments:True"]))
+    try:
+        yield
+    finally:
+        grows = [x for x in before.split(",") if x.startswith("expandable_segments")] or ["expandable_segments:False"]
+        settings._accelerator_setAllocatorSettings(",".join([*others, *grows]))
 
 
 def _storage(x: Any) -> int:
