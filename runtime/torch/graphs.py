@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Container, Generator, Sequence
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from threading import get_ident, local
@@ -65,44 +66,35 @@ class Recording(NamedTuple):
         return given
 
 
-class RecordedPass:
-    """A pass of training that is recorded.
+@dataclass(eq=False)
+class PassForward:
+    """A pass forward of training that is recorded, and waits for its pass backward.
 
-    The pass backward is recorded into the memory of the pass forward. It is given results that own their memory there,
-    those of the first call, and frees what it has read, so that both take the memory that they take as compiled. From
-    then on results lie in that memory without owning it, and a launch of either pass overwrites results of both: a
-    call runs as compiled while somebody has one. So do calls between the first and the recording of the pass backward.
+    This is recorded into the same memory: it is given results that own theirs there, those of the first call, and frees
+    what it has read, so that both passes take the memory that they take as compiled. From then on results lie there
+    without owning it, and a launch of either pass overwrites those of both: a call runs as compiled while somebody has
+    one. So do calls between the first one and the recording of the pass backward.
 
-    - `first`: hands out results that own their memory, once.
-    - `later`: hands out the same where they lie.
+    - `recording`: hands out results where they lie; `keep` has it called from now on.
     - `where`: the memory, and the stream that is captured.
-    - `places`: by storages of results of the first call, those that lie there.
-    - `owned`: storages of results of the first call, by references under which no other storage is known.
+    - `places`: by storages of the results of the first call, those that lie there.
+    - `owned`: such storages, by references under which no other one is known.
     """
 
-    def __init__(
-        self, first: Recording, later: Recording, where: object = None, places: dict[int, Any] | None = None,
-        owned: Sequence[Any] = (), *, complete: bool = False,
-    ) -> None:  # fmt: skip
-        self.first, self.later, self.complete = cast("Recording | None", first), later, complete
-        self.where, self.places, self.owned = where, places or {}, owned
-        WAITING.update(dict.fromkeys([one.cdata for one in owned], self))
+    recording: Recording
+    keep: Callable[[Recording], None]
+    where: object
+    places: Mapping[int, Any]
+    owned: Sequence[Any]
 
     @property
     def is_freed(self) -> bool:
         """Whether nobody has what the first call handed out."""
-        return self.first is None and all(one.expired() for one in self.owned)
-
-    def __call__(self, inputs: list[Any]) -> Sequence[Any] | None:
-        """The results; None, and nothing is done, where the call has to run as compiled."""
-        if self.complete:
-            return self.later(inputs)
-        first, self.first = self.first, None
-        return first and first(inputs)
+        return all(one.expired() for one in self.owned)
 
 
-WAITING: WeakValueDictionary[int, RecordedPass] = WeakValueDictionary()
-"""Passes forward by the storages that their first calls handed out: passes backward run in threads of autograd."""
+WAITING: WeakValueDictionary[int, PassForward] = WeakValueDictionary()
+"""Passes forward by the storages that they handed out: passes backward run in threads of autograd."""
 
 
 class GraphMemory:
@@ -140,7 +132,8 @@ class RecordedGraph(local):
         self.inference, self.shown = shown is None, EVERY if shown is None else shown
         self.other: Model | None = None
         self.before: tuple[int, ...] = ()
-        self.recordings: dict[tuple[int, ...], Recording | RecordedPass] = {}
+        self.recordings: dict[tuple[int, ...], Recording] = {}
+        self.begun: PassForward | None = None
         self.as_compiled = 0
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any]:
@@ -155,23 +148,21 @@ class RecordedGraph(local):
         results = recording and recording(inputs)
         return self._as_compiled(inputs, here) if results is None else results
 
-    def _elsewhere(self, inputs: list[Any], here: tuple[int, ...]) -> Recording | RecordedPass | None:
+    def _elsewhere(self, inputs: list[Any], here: tuple[int, ...]) -> Recording | None:
         fixed, before, self.before = [*self.static, -1], self.before, here
         key = tuple(here[i] for i in fixed)
-        found = self.recordings.get(key)
-        if isinstance(found, Recording) or (found and (found.complete or not found.is_freed)):
+        if (found := self.recordings.get(key)) or here[-1] < 0 or not before or self.as_compiled > MOST_AS_COMPILED:
             return found
-        begun = None if self.shown else _begun(inputs)  # whose results a pass backward reads
-        same = key == tuple(before[i] for i in fixed) if before and self.shown else before and begun
-        if here[-1] < 0 or not same or self.as_compiled > MOST_AS_COMPILED:
+        begun = None if self.shown else _begun(inputs)
+        ready = begun or (self.shown and key == tuple(before[i] for i in fixed))
+        if not ready or (self.begun and not self.begun.is_freed):
             return None
         moving = [i for i in range(len(inputs)) if i not in self.static and not (self.inference and here == before)]
         if not self.inference:
             self.as_compiled += 1
             self.recordings.clear()  # and its memory
-        found = self._recorded(inputs, moving, begun)
-        self.recordings[key if moving else here] = found
-        return found
+            self.begun = None
+        return self._recorded(inputs, moving, key if moving else here, begun)
 
     def _as_compiled(self, inputs: list[Any], here: Sequence[int]) -> Sequence[Any]:
         """The first call is one, for kernels are loaded and tuned in it."""
@@ -184,43 +175,52 @@ class RecordedGraph(local):
         if self.as_compiled > MOST_AS_COMPILED or not fits:
             self.other = self.otherwise()
             self.recordings.clear()
+            self.begun = None
         return results
 
-    def _recorded(self, inputs: list[Any], moving: Sequence[int], begun: RecordedPass | None) -> Any:
-        """The graph, with places of its own for moving inputs. A pass backward takes the others out of the list, as a
-        capture does not free what somebody else has; it is recorded behind the pass forward that has `begun`."""
-        own, device = [x.clone() if i in moving else x for i, x in enumerate(inputs)], inputs[0].device
+    def _recorded(
+        self, inputs: list[Any], moving: Sequence[int], key: tuple[int, ...], begun: PassForward | None
+    ) -> Recording:
+        """The graph, with places of its own for moving inputs; what hands out its results for the first time. A pass
+        backward takes the others out of the list, as a capture does not free what somebody else has."""
+        own = [x.clone() if i in moving else x for i, x in enumerate(inputs)]
         copies, there = [(i, _copy_into(own[i])) for i in moving], list(map(_storage, own))
-        before: dict[int, Any] = begun.places if begun else {}
+        before: Mapping[int, Any] = begun.places if begun else {}
         read = [(i, _place(own[i], before[x])) for i, x in enumerate(there) if x in before]
         apart = {x for i, x in enumerate(there) if i not in moving and x not in before}
         numbers = {} if begun else {id(x): i for i, x in enumerate(own) if i not in moving}
+        on_cpu = any(x.is_cpu for x in inputs)
         if begun:
             inputs[:] = [x if i in moving else None for i, x in enumerate(inputs)]
         where = begun.where if begun else None if self.inference else _memory()
         with nullcontext() if self.inference else _growing():
             launch, found = self._captured(own, where)
-        first = Recording(
-            launch, [None if x is None else numbers.get(id(x), x.data) for x in found], self.shown, copies
-        )
-        del found
+        results = [None if x is None else numbers.get(id(x), x.data) for x in found]
+        first = Recording(launch, results, self.shown, copies)
         if self.inference:
+            self.recordings[key] = first
             return first
-        on_gpu = [x for x in first.results if isinstance(x, torch.Tensor) and x.nbytes and x.device == device]
-        owners = {number: x.untyped_storage() for x in on_gpu if (number := _storage(x)) not in apart}
-        graphs = launch, copies, begun and begun.later.launch
+        del found
+        lie: list[Any] = [x for x in results if isinstance(x, torch.Tensor) and x.nbytes and x.is_cpu == on_cpu]
+        owners = {number: x.untyped_storage() for x in lie if (number := _storage(x)) not in apart}
+        graphs = launch, copies, begun and begun.recording.launch
         places = {number: lying_at(GraphMemory(x, graphs)) for number, x in owners.items()}
-        lying = [_place(x, places[number]) if (number := _storage(x)) in places else x for x in first.results]
+        lying = [_place(x, places[number]) if (number := _storage(x)) in places else x for x in results]
         later = first._replace(results=lying)
         if not begun:
             owned = [weak_reference(owners[number]) for number in owners.keys() - {there[i] for i in moving}]
-            return RecordedPass(first, later, where, places, owned)
-        if not begun.is_freed or not apart.isdisjoint(map(_storage, first.results)):
+            self.begun = PassForward(later, partial(self.recordings.__setitem__, key), where, places, owned)
+            WAITING.update(dict.fromkeys(owners, self.begun))
+            return first
+        if not begun.is_freed or not apart.isdisjoint(map(_storage, results)):
             self.as_compiled = MOST_AS_COMPILED + 1
-            return RecordedPass(first, later)
+            return first
         kept = [(x._cdata, users(x._cdata), x) for x in (*before.values(), *places.values())]
-        begun.later, begun.complete = begun.later._replace(kept=kept), True
-        return RecordedPass(later, later._replace(kept=kept, read=read), complete=True)
+        begun.keep(begun.recording._replace(kept=kept))
+        self.recordings[key] = later._replace(kept=kept, read=read)
+        for number in before:
+            WAITING.pop(number, None)
+        return later
 
     def _captured(self, own: list[Any], where: Any) -> tuple[Callable[[], object], Sequence[Any]]:
         """What launches the calls of the model as a graph, and its results, which lie in a memory or in that of graphs
@@ -275,9 +275,9 @@ def _storage(x: Any) -> int:
     return cast("Any", x).untyped_storage()._cdata if isinstance(x, torch.Tensor) else 0
 
 
-def _begun(inputs: Sequence[Any]) -> RecordedPass | None:
-    """The pass forward whose first call handed out some of the inputs."""
-    found = {id(one): one for x in inputs if (one := WAITING.get(_storage(x))) and not one.complete}
+def _begun(inputs: Sequence[Any]) -> PassForward | None:
+    """The pass forward that handed out some of the inputs in its first call."""
+    found = {id(one): one for x in inputs if (one := WAITING.get(_storage(x)))}
     return next(iter(found.values())) if len(found) == 1 else None
 
 
