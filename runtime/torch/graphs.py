@@ -189,7 +189,6 @@ class RecordedGraph(local):
         read = [(i, _place(own[i], before[x])) for i, x in enumerate(there) if x in before]
         apart = {x for i, x in enumerate(there) if i not in moving and x not in before}
         numbers = {} if begun else {id(x): i for i, x in enumerate(own) if i not in moving}
-        on_cpu = any(x.is_cpu for x in inputs)
         if begun:
             inputs[:] = [x if i in moving else None for i, x in enumerate(inputs)]
         where = begun.where if begun else None if self.inference else _memory()
@@ -201,12 +200,8 @@ class RecordedGraph(local):
             self.recordings[key] = first
             return first
         del found
-        lie: list[Any] = [x for x in results if isinstance(x, torch.Tensor) and x.nbytes and x.is_cpu == on_cpu]
-        owners = {number: x.untyped_storage() for x in lie if (number := _storage(x)) not in apart}
-        graphs = launch, copies, begun and begun.recording.launch
-        places = {number: lying_at(GraphMemory(x, graphs)) for number, x in owners.items()}
-        lying = [_place(x, places[number]) if (number := _storage(x)) in places else x for x in results]
-        later = first._replace(results=lying)
+        owners, places = _lying(results, apart, (launch, copies, begun and begun.recording.launch))
+        later = first._replace(results=[_place(x, places[n]) if (n := _storage(x)) in places else x for x in results])
         if not begun:
             owned = [weak_reference(owners[number]) for number in owners.keys() - {there[i] for i in moving}]
             self.begun = PassForward(later, partial(self.recordings.__setitem__, key), where, places, owned)
@@ -218,8 +213,6 @@ class RecordedGraph(local):
         kept = [(x._cdata, users(x._cdata), x) for x in (*before.values(), *places.values())]
         begun.keep(begun.recording._replace(kept=kept))
         self.recordings[key] = later._replace(kept=kept, read=read)
-        for number in before:
-            WAITING.pop(number, None)
         return later
 
     def _captured(self, own: list[Any], where: Any) -> tuple[Callable[[], object], Sequence[Any]]:
@@ -281,14 +274,28 @@ def _begun(inputs: Sequence[Any]) -> PassForward | None:
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def _place(x: Any, storage: Any) -> torch.Tensor:
-    """A tensor that lies in a storage as another one does in its own."""
-    return torch.empty(0, dtype=x.dtype, device=x.device).set_(storage, x.storage_offset(), x.shape, x.stride())
+def _lying(
+    results: Sequence[Any], apart: Container[int], graphs: Sequence[object]
+) -> tuple[dict[int, Any], dict[int, Any]]:
+    """By their numbers the storages of results in memory of graphs, and others in their places that do not own it."""
+    there = [x for x in results if isinstance(x, torch.Tensor) and x.nbytes and _storage(x) not in apart and on_gpu(x)]
+    owners = {_storage(x): cast("Any", x).untyped_storage() for x in there}
+    return owners, {number: lying_at(GraphMemory(x, graphs)) for number, x in owners.items()}
+
+
+def on_gpu(x: torch.Tensor) -> bool:
+    """Whether a tensor lies in memory of a GPU."""
+    return x.is_cuda
 
 
 def lying_at(memory: GraphMemory) -> Any:
     """A storage there."""
     return torch.as_tensor(memory).untyped_storage()
+
+
+def _place(x: Any, storage: Any) -> torch.Tensor:
+    """A tensor that lies in a storage as another one does in its own."""
+    return torch.empty(0, dtype=x.dtype, device=x.device).set_(storage, x.storage_offset(), x.shape, x.stride())
 
 
 def _by_driver(
