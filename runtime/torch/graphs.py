@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Container, Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -68,17 +67,16 @@ class Recording(NamedTuple):
 
 @dataclass(eq=False)
 class PassForward:
-    """A pass forward of training that is recorded, and waits for its pass backward.
+    """A pass forward of training that is recorded, before its pass backward is, into the same memory.
 
-    This is recorded into the same memory: it is given results that own theirs there, those of the first call, and frees
-    what it has read, so that both passes take the memory that they take as compiled. From then on results lie there
-    without owning it, and a launch of either pass overwrites those of both: a call runs as compiled while somebody has
-    one. So do calls between the first one and the recording of the pass backward.
+    That pass is recorded with results that own memory there, those of the first call, and frees what it has read, so
+    that both take the memory that they take as compiled. Then results lie there without owning it, and a launch of
+    either pass overwrites those of both: a call runs as compiled while somebody has one, or between the two recordings.
 
     - `recording`: hands out results where they lie; `keep` has it called from now on.
     - `where`: the memory, and the stream that is captured.
     - `places`: by storages of the results of the first call, those that lie there.
-    - `owned`: such storages, by references under which no other one is known.
+    - `owned`: weak references to such storages.
     """
 
     recording: Recording
@@ -192,8 +190,7 @@ class RecordedGraph(local):
         if begun:
             inputs[:] = [x if i in moving else None for i, x in enumerate(inputs)]
         where = begun.where if begun else None if self.inference else _memory()
-        with nullcontext() if self.inference else _growing():
-            launch, found = self._captured(own, where)
+        launch, found = self._captured(own, where)
         results = [None if x is None else numbers.get(id(x), x.data) for x in found]
         first = Recording(launch, results, self.shown, copies)
         if self.inference:
@@ -242,25 +239,6 @@ stream that is captured."""
 
 def _memory() -> tuple[Any, Any]:
     return torch.cuda.graph_pool_handle(), torch.cuda.Stream()
-
-
-@contextmanager
-def _growing() -> Generator[None]:
-    """Lets torch allocate segments that grow: what passes allocate and free in turn then lies in one, without holes
-    between blocks of several sizes. Settings that are not named each time become those of torch."""
-    settings: Any = cast("Any", torch)._C
-    native = torch.cuda.is_available() and torch.cuda.get_allocator_backend() == "native"
-    if not native or not hasattr(settings, "_accelerator_getAllocatorSettings"):
-        yield
-        return
-    before: str = settings._accelerator_getAllocatorSettings()
-    others = [x for x in before.split(",") if x and not x.startswith("expandable_segments")]
-    settings._accelerator_setAllocatorSettings(",".join([*others, "expandable_segments:True"]))
-    try:
-        yield
-    finally:
-        grows = [x for x in before.split(",") if x.startswith("expandable_segments")] or ["expandable_segments:False"]
-        settings._accelerator_setAllocatorSettings(",".join([*others, *grows]))
 
 
 def _storage(x: Any) -> int:
