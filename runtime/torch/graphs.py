@@ -22,6 +22,9 @@ MOST_COPIED, MOST_KEPT = {True: 4 << 20, False: 64 << 20}, {True: 0, False: 4 <<
 """Bytes of inputs, and of results, that a call copies at most, and of results that it does not copy; in inference or
 not. The GPU works on more for longer than the host takes to enqueue it, and what is not copied stays in memory."""
 
+DEVICE = "cuda"
+"""Where graphs have memory."""
+
 EVERY = range(sys.maxsize)
 """The positions of all results."""
 
@@ -151,8 +154,8 @@ class RecordedGraph(local):
         key = tuple(here[i] for i in fixed)
         if (found := self.recordings.get(key)) or here[-1] < 0 or not before or self.as_compiled > MOST_AS_COMPILED:
             return found
-        begun = None if self.shown else _begun(inputs)
-        ready = begun or (self.shown and key == tuple(before[i] for i in fixed))
+        waiting = set[Any]() if self.shown else {WAITING.get(_storage(x)) for x in inputs} - {None}
+        ready = len(waiting) == 1 or (self.shown and key == tuple(before[i] for i in fixed))
         if not ready or (self.begun and not self.begun.is_freed):
             return None
         moving = [i for i in range(len(inputs)) if i not in self.static and not (self.inference and here == before)]
@@ -160,7 +163,7 @@ class RecordedGraph(local):
             self.as_compiled += 1
             self.recordings.clear()  # and its memory
             self.begun = None
-        return self._recorded(inputs, moving, key if moving else here, begun)
+        return self._recorded(inputs, moving, key if moving else here, *waiting)
 
     def _as_compiled(self, inputs: list[Any], here: Sequence[int]) -> Sequence[Any]:
         """The first call is one, for kernels are loaded and tuned in it."""
@@ -177,7 +180,7 @@ class RecordedGraph(local):
         return results
 
     def _recorded(
-        self, inputs: list[Any], moving: Sequence[int], key: tuple[int, ...], begun: PassForward | None
+        self, inputs: list[Any], moving: Sequence[int], key: tuple[int, ...], begun: PassForward | None = None
     ) -> Recording:
         """The graph, with places of its own for moving inputs; what hands out its results for the first time. A pass
         backward takes the others out of the list, as a capture does not free what somebody else has."""
@@ -246,24 +249,13 @@ def _storage(x: Any) -> int:
     return cast("Any", x).untyped_storage()._cdata if isinstance(x, torch.Tensor) else 0
 
 
-def _begun(inputs: Sequence[Any]) -> PassForward | None:
-    """The pass forward that handed out some of the inputs in its first call."""
-    found = {id(one): one for x in inputs if (one := WAITING.get(_storage(x)))}
-    return next(iter(found.values())) if len(found) == 1 else None
-
-
 def _lying(
     results: Sequence[Any], apart: Container[int], graphs: Sequence[object]
 ) -> tuple[dict[int, Any], dict[int, Any]]:
     """By their numbers the storages of results in memory of graphs, and others in their places that do not own it."""
-    there = [x for x in results if isinstance(x, torch.Tensor) and x.nbytes and _storage(x) not in apart and on_gpu(x)]
-    owners = {_storage(x): cast("Any", x).untyped_storage() for x in there}
+    there = [x for x in results if isinstance(x, torch.Tensor) and x.nbytes and x.device.type == DEVICE]
+    owners = {number: cast("Any", x).untyped_storage() for x in there if (number := _storage(x)) not in apart}
     return owners, {number: lying_at(GraphMemory(x, graphs)) for number, x in owners.items()}
-
-
-def on_gpu(x: torch.Tensor) -> bool:
-    """Whether a tensor lies in memory of a GPU."""
-    return x.is_cuda
 
 
 def lying_at(memory: GraphMemory) -> Any:

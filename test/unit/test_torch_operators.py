@@ -218,7 +218,7 @@ def recorded_passes(monkeypatch: pytest.MonkeyPatch, replays: list[str]) -> Any:
 
     monkeypatch.setattr(graphs, "_are_small", lambda *_: True)
     monkeypatch.setattr(graphs, "_memory", Arena)
-    monkeypatch.setattr(graphs, "on_gpu", lambda _: True)
+    monkeypatch.setattr(graphs, "DEVICE", "cpu")
     monkeypatch.setattr(graphs, "lying_at", lying_at)
     first = Recorded(forward, (0,), lambda: forward, lambda: 0, (0,))
     second = Recorded(backward, range(4), lambda: backward, lambda: 0, ())
