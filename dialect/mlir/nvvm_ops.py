@@ -62,11 +62,10 @@ class SpecialRegisterOp(NvvmOp):
     res = result_def()
 
 
-def _special(name: str) -> type[SpecialRegisterOp]:
-    return defined(SpecialRegisterOp, name, f"The special register {SPECIAL[name]}.")
-
-
-SPECIAL_OPERATIONS = {register: _special(name) for name, register in SPECIAL.items()}
+SPECIAL_OPERATIONS = {
+    register: defined(SpecialRegisterOp, name, f"The special register {register}.")
+    for name, register in SPECIAL.items()
+}
 """The operation of each special register."""
 
 

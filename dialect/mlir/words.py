@@ -35,8 +35,14 @@ def irdl_op_definition(kind: type[OpT]) -> type[OpT]:
     if text is not None:
         definition.assembly_format = text
         program = cache(lambda: FormatProgram.from_str(text, definition))
-        members["parse"] = classmethod(lambda own, parser: program().parse(parser, own))
-        members["print"] = lambda op, printer: program().print(printer, op)
+
+        def read(own: type[OpT], parser: Parser) -> OpT:
+            return program().parse(parser, own)
+
+        def write(op: IRDLOperation, printer: Printer) -> None:
+            program().print(printer, op)
+
+        members |= {"parse": classmethod(read), "print": write}
     for name, member in members.items():
         setattr(kind, name, member)
     return kind

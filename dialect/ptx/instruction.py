@@ -9,7 +9,7 @@ from itertools import count
 from typing import NamedTuple, cast
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def, var_operand_def
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
@@ -204,9 +204,10 @@ class InstOp(IRDLOperation):
         """
         module = self._module()
         context = () if module is None else (module.properties.get("version"), module.properties.get("target"))
-        words = (*self.properties, *map(_text, (*self.properties.values(), *context)))
+        values = [a.data if isinstance(a, StringAttr) else a for a in (*self.properties.values(), *context)]
         shape = (len(self.results), len(self.regions), len(self.successors))
-        return (*words, *shape, *[_register_text(v.type) for v in self.operands])
+        kinds = [t.type.data if isinstance(t := v.type, RegisterType) else t for v in self.operands]
+        return (*self.properties, *values, *shape, *kinds)
 
     def verify_(self) -> None:
         opcode, form, guard = self.spelling()
@@ -265,15 +266,6 @@ class InstOp(IRDLOperation):
         if (attributes := parser.parse_optional_attr_dict_with_keyword()) is not None:
             op.attributes |= attributes.data
         return op
-
-
-def _text(attribute: Attribute | None) -> object:
-    """What stands for an attribute in a key."""
-    return attribute.data if isinstance(attribute, StringAttr) else attribute
-
-
-def _register_text(type: Attribute) -> object:
-    return type.type.data if isinstance(type, RegisterType) else type
 
 
 @lru_cache(65536)

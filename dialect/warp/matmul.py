@@ -262,10 +262,6 @@ USUAL = "warp.usual"
 InitialValue: TypeAlias = FloatAttr | IntegerAttr
 
 
-def _maps(maps: Sequence[AffineMap]) -> ArrayAttr[AffineMapAttr]:
-    return ArrayAttr([AffineMapAttr(map_) for map_ in maps])
-
-
 @irdl_op_definition
 class MatmulOp(FactorsOp, WithEpilogue):
     """D = C + A * B, or D = init + A * B, on matrices in memory.
@@ -320,7 +316,7 @@ class MatmulOp(FactorsOp, WithEpilogue):
     tile = var_operand_def(IndexType())
     ends = opt_operand_def(MemRefType)
     init = opt_prop_def(InitialValue)
-    indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=_maps(DEFAULT_MAPS))
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=ArrayAttr(map(AffineMapAttr, DEFAULT_MAPS)))
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = SEGMENTS

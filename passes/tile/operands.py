@@ -280,7 +280,7 @@ class KTurns(NamedTuple):
     def of(index: IndexBuilder, tiling: Tiling[Product]) -> KTurns:
         product, depth = tiling.product, tiling.schedule.cta[2]
         a = product.a
-        k = index.dim(a.value, a.loops[1]) if _unknown(a, a.loops[1]) else product.k
+        k = index.dim(a.value, a.loops[1]) if memory_of(a.value).get_shape()[a.loops[1]] < 0 else product.k
         if not product.summed:
             return KTurns(k, ())
         others = [d for d in range(len(a.sizes)) if d not in a.dimensions]
@@ -312,10 +312,6 @@ def matrix_of(index: IndexBuilder, operand: MatrixOperand, at: dict[str, Index])
     if isinstance(owner, MatrixOp):
         return index.insert(owner.at(indices, *operand.dimensions)).matrix
     return index.insert(MatrixOp(operand.value, indices, *operand.dimensions)).matrix
-
-
-def _unknown(operand: MatrixOperand, dimension: int) -> bool:
-    return memory_of(operand.value).get_shape()[dimension] < 0
 
 
 def warp_origin(index: IndexBuilder, schedule: Schedule) -> tuple[Index, Index]:
