@@ -406,9 +406,8 @@ class Emitter:
 
         Predicates stay at their level: there are seven, and one that lives through a loop costs more than a `setp`.
         """
-        level = self.level
-        if self._result_type(opcode) != "pred":
-            level = max([0, *[source.level for source in sources if isinstance(source, VirtualRegister)]])
+        levels = [source.level for source in sources if isinstance(source, VirtualRegister)]
+        level = self.level if self._result_type(opcode) == "pred" else max([0, *levels])
         return self._at_level(level, (opcode, type, sources))
 
     def read(self, place: At) -> VirtualRegister:

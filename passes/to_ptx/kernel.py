@@ -491,16 +491,12 @@ class ConvertWarpToPtxPass(ModulePass):
             SynchronisePass().apply(ctx, op)
         allocate_all(op)
         modules = [o for o in op.body.block.ops if isinstance(o, gpu.ModuleOp)]
-        left = None
-        if not modules:
-            left = next((o for o in operations_of(op) if o.name.startswith("linalg.") or isinstance(o, MatmulOp)), None)
+        others = [] if modules else operations_of(op)
+        left = next((o for o in others if o.name.startswith("linalg.") or isinstance(o, MatmulOp)), None)
         if left is not None:
-            warn(
-                left, self.name, f"nothing is converted: {left.name} is in no gpu.module; -p warploom runs every stage"
-            )
+            place = f"{left.name} is in no gpu.module"
+            warn(left, self.name, f"nothing is converted: {place}; -p warploom runs every stage")
         for module in modules:
-            block = module.parent_block()
-            if block is not None:
-                block.insert_op_before(_module(module), module)
-                module.detach()
-                module.erase()
+            op.body.block.insert_op_before(_module(module), module)
+            module.detach()
+            module.erase()
