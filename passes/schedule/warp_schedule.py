@@ -157,8 +157,7 @@ class SchedulePass(ScheduleOptions):
             chosen = None if tuned is None else tuned.best(target.name, key_of(product))
             target = target if tuned is None else tuned.measured(target)
             if chosen is None:
-                accumulate = str(options.get("accumulate", ""))
-                chosen = default_schedule(product, target, accumulate, by := asked_of(options))
+                chosen = default_schedule(product, target, str(options.get("accumulate", "")), by := asked_of(options))
                 if not by and target.sm >= WARPGROUP_SM and (reason := declined(product, target)):
                     remark(matmul, self.name, f"warpgroups do not change {reason}")
                 chosen = chosen if options or product.m > FEW_ROWS else fine(matmul, product, target, chosen)
