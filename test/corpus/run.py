@@ -30,7 +30,7 @@ def main() -> int:
     for target in args.target.split(","):
         counts: Counter[str] = Counter()
         start = time.perf_counter()
-        for verdict in verdicts(Store(args.folder), target, tuple(args.names), args.everything):
+        for verdict in verdicts(Store(args.folder), target, tuple(args.names), args.whole):
             took, start = time.perf_counter() - start, time.perf_counter()
             counts[verdict.kind] += 1
             failed += not verdict.expected
