@@ -370,32 +370,32 @@ class CountInFloats(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        nest, kind = Nest.of(op), op.results[0].type if len(op.results) == 1 else None
-        how, fill = nest.combination, op.outputs[0].owner
+        nest, fill, how = Nest.of(op), op.outputs[0].owner, Nest.of(op).combination
         one = how.value.owner if how is not None and isinstance(how.by, arith.AddiOp) else None
-        of_condition = isinstance(one, arith.ExtUIOp) and isinstance(one.input.owner, arith.CmpiOp | arith.CmpfOp)
-        if not of_condition or not isa(kind, TensorType[Attribute]):
+        if not isinstance(one, arith.ExtUIOp) or not isinstance(one.input.owner, arith.CmpiOp | arith.CmpfOp):
             return
-        along = [nest.along(loop) for loop in nest.summed]
-        count = prod(-1 if each is None else shape_of(each[0].value)[each[1]] for each in along)
-        static = min((count, *kind.get_shape())) > 0
-        if not static or count > MOST_COUNTED or not isinstance(fill, FillOp) or constant_value(fill.inputs[0]) != 0:
+        along, kind = [nest.along(loop) for loop in nest.summed], op.results[0].type if op.results else None
+        count = prod(-1 if each is None else each[2] for each in along)
+        if not isinstance(fill, FillOp) or constant_value(fill.inputs[0]) != 0 or not isa(kind, TensorType[Attribute]):
             return
-        counts, rank = TensorType(f32, kind.get_shape()), len(kind.get_shape())
+        if min((count, *kind.get_shape())) <= 0 or count > MOST_COUNTED:
+            return
+        counts, maps = TensorType(f32, kind.get_shape()), [AffineMap.identity(len(kind.get_shape()))] * 2
         zero = rewriter.insert(arith.ConstantOp(FloatAttr(0.0, f32))).result
-        filled = rewriter.insert(FillOp([zero], [rewriter.insert(tensor.EmptyOp([], counts)).tensor], [counts]))
+        filled = FillOp([zero], [rewriter.insert(tensor.EmptyOp([], counts)).tensor], [counts])
+        filled.location = fill.location
         block = Block(arg_types=[*(read.element.type for read in nest.reads), f32])
+        whole = Block(arg_types=[f32, kind.element_type])
         mapped: dict[SSAValue, SSAValue] = dict(zip((read.element for read in nest.reads), block.args, strict=False))
         with ImplicitBuilder(block):
             for inner in takewhile(lambda inner: inner is not one, nest.body.ops):
                 mapped |= zip(inner.results, inner.clone(mapped).results, strict=True)
             YieldOp(arith.AddfOp(block.args[-1], arith.UIToFPOp(mapped[one.input], f32).result).result)
-        made = generic(op, op.inputs, [filled.results[0]], Region(block), nest.maps, nest.summed, [counts])
-        block = Block(arg_types=[f32, kind.element_type])
-        with ImplicitBuilder(block):
-            YieldOp(arith.FPToSIOp(block.args[0], kind.element_type).result)
-        empty, maps = rewriter.insert(tensor.EmptyOp([], kind)).tensor, [AffineMap.identity(rank)] * 2
-        rewriter.replace(op, generic(op, rewriter.insert(made).results, [empty], Region(block), maps, results=[kind]))
+        with ImplicitBuilder(whole):
+            YieldOp(arith.FPToSIOp(whole.args[0], one.result.type).result)
+        start, empty = rewriter.insert(filled).results, rewriter.insert(tensor.EmptyOp([], kind)).tensor
+        made = rewriter.insert(generic(op, op.inputs, start, Region(block), nest.maps, nest.summed, [counts]))
+        rewriter.replace(op, generic(op, made.results, [empty], Region(whole), maps, results=[kind]))
 
 
 def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:

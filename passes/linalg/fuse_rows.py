@@ -139,7 +139,7 @@ class RowsMatch:
             self.elements = {
                 value: reader.element(value, at, ends[value].next_op or self.last) for value, at in self.places.items()
             }
-            if again := {root(op.outputs[0]) for op, at in reader.places.items() if self._repeats(op, at)}:
+            if again := {root(op.operands[-1]) for op, at in reader.places.items() if self._repeats(op, at)}:
                 self.kept |= again
                 continue
             read = {root(load.value) for load in self._leaves("load") if load.value is not None}

@@ -232,33 +232,26 @@ class SumInTwo(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        nest, kind, fill = Nest.of(op), op.results[0].type if len(op.results) == 1 else None, op.outputs[0].owner
-        how, summed = nest.combination, list(nest.summed)
-        if how is None or not isinstance(how.by, arith.AddfOp) or nest.indices or adds_products(op):
+        nest, summed, fill = Nest.of(op), Nest.of(op).summed, op.outputs[0].owner
+        how, first = nest.combination, len(summed) - 1
+        adds = how is not None and isinstance(how.by, arith.AddfOp) and how.value.type == f32 and not nest.indices
+        if not adds or adds_products(op) or not isinstance(fill, FillOp) or float_value(fill.inputs[0]) != 0:
             return
-        if not isinstance(fill, FillOp) or float_value(fill.inputs[0]) != 0 or element_of(op.results[0]) != f32:
-            return
-        first = len(summed) - 1
-        while first > 0 and all(_is_contiguous(access, tuple(summed[first - 1 :])) for access in nest.reads):
+        while first > 0 and all(_is_contiguous(access, summed[first - 1 :]) for access in nest.reads):
             first -= 1
         known = min(size for access in nest.accesses for size in (1, *shape_of(access.value))) > 0
-        plain = all(map(is_projection, nest.maps)) and isa(kind, TensorType[Attribute])
-        if first <= 0 or not known or not plain:
+        if first <= 0 or not known or not op.results or not all(map(is_projection, nest.maps)):
             return
         left = [loop for loop in range(nest.loops) if loop not in summed[first:]]
-        sizes = [found[2] for loop in left if (found := nest.along(loop)) is not None]
-        parts = TensorType(f32, sizes)
-        filled = FillOp(fill.inputs, [rewriter.insert(tensor.EmptyOp([], parts)).tensor], [parts])
-        filled.location = fill.location
-        start = [rewriter.insert(filled).results[0]]
-        maps = [*nest.maps[:-1], map_along(nest.loops, left)]
-        made = rewriter.insert(generic(op, op.inputs, start, op.body.clone(), maps, summed[first:], [parts]))
+        kind = TensorType(f32, [found[2] for loop in left if (found := nest.along(loop)) is not None])
+        start = rewriter.insert(FillOp(fill.inputs, [rewriter.insert(tensor.EmptyOp([], kind)).tensor], [kind])).results
+        start[0].owner.location, maps = fill.location, [*nest.maps[:-1], map_along(nest.loops, left)]
+        made = rewriter.insert(generic(op, op.inputs, start, op.body.clone(), maps, summed[first:], [kind]))
         block = Block(arg_types=[f32, f32])
-        block.add_op(total := arith.AddfOp(*block.args))
-        block.add_op(YieldOp(total.result))
-        own = [map_along(len(left), range(len(left))), _on(nest.maps[-1], left, range(len(kind.get_shape())))]
-        rest = [left.index(loop) for loop in summed[:first]]
-        rewriter.replace(op, generic(op, made.results, op.outputs, Region(block), own, rest, [kind]))
+        block.add_ops([total := arith.AddfOp(block.args[0], block.args[1]), YieldOp(total.result)])
+        maps = [AffineMap.identity(len(left)), _on(nest.maps[-1], left, range(len(nest.maps[-1].results)))]
+        rest, kinds = [left.index(loop) for loop in summed[:first]], op.result_types
+        rewriter.replace(op, generic(op, made.results, op.outputs, Region(block), maps, rest, kinds))
 
 
 PIXELS = 8

@@ -128,7 +128,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     along = [place for place in inputs.values() if columns in place.loops and place not in written]
     held = SUMMED if summed else HELD
 
-    def shares(*, narrow: bool) -> tuple[Layout, int, RowShare, int]:
+    def shares(*, narrow: int) -> tuple[Layout, int, RowShare, int]:
         layout = _layout(sizes, (*inputs.values(), *written), output, rows, outputs, narrow=narrow)
         each = layout.columns * max(1, held // layout.elements)
         share = RowShare.of(length or extents.USUAL, each, clusters=shared) if layout.rows == 1 else RowShare(1, 1)
@@ -138,13 +138,14 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
         width = each if length is None else min(each, -(-length // (layout.columns * parts)) * layout.columns)
         return layout, each, share, width
 
-    layout, each, share, width = shares(narrow=False)
+    layout, each, share, width = shares(narrow=0)
     accesses = layout.columns // LANES * max(place.bits for place in along) // ACCESS_BITS if along else 0
     if length is not None and layout.rows == 1 and (summed or accesses > 1):
-        # Half as many neighbours in a lane, where an eighth of a row is then no longer beyond its end.
-        narrow = shares(narrow=True)
-        less = width * share.warps * share.ctas - narrow[3] * narrow[2].warps * narrow[2].ctas
-        layout, each, share, width = narrow if 8 * less >= length else (layout, each, share, width)
+        # Half as many neighbours in a lane, or a quarter, where an eighth of a row is then no longer beyond its end.
+        for halved in (1,) if summed else (1, 2):
+            narrow = shares(narrow=halved)
+            less = width * share.warps * share.ctas - narrow[3] * narrow[2].warps * narrow[2].ctas
+            layout, each, share, width = narrow if 8 * less >= length else (layout, each, share, width)
     across, parts, warp = share.warps, share.warps * share.ctas, (layout.rows, width)
     if across == 1 and length is not None and width >= length and not summed:
         repeats = min(each // width, output.size(rows) // (warp[0] * LEAST_WARPS))
@@ -213,9 +214,9 @@ def _layout(
     rows: int | None,
     outputs: Sequence[SSAValue],
     *,
-    narrow: bool,
+    narrow: int,
 ) -> Layout:
-    """How a warp's base tile of every operand lies in its lanes; with half as many neighbours if `narrow`."""
+    """How a warp's base tile of every operand lies in its lanes; with neighbours halved `narrow` times."""
     columns = len(output.loops) - 1
     least = min(place.bits for place in places)
     wide = [place.together() for place in sizes.long if place.neighbours == columns]
