@@ -126,9 +126,8 @@ def _constant_pad(value: torch.Tensor, pads: Sequence[int], number: float = 0) -
 
 def _lying_as(value: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
     """What takes the place of a tensor, in the order of its memory, on which views of it rely."""
-    from .views import UNKNOWN, hint
-
-    order = sorted(range(value.dim()), key=lambda d: -hint(value.stride(d), UNKNOWN))
+    strides = [n if isinstance(n, int) else n.node.hint or math.inf for n in cast("Any", value.stride())]
+    order = sorted(range(value.dim()), key=lambda d: -strides[d])
     return made.permute(order).contiguous().permute([order.index(d) for d in range(value.dim())])
 
 
