@@ -424,9 +424,8 @@ class TensorFunction:
             return self._place(user, memory, op)
         if isinstance(user, tensor.CollapseShapeOp | tensor.ExpandShapeOp) and user is not op:
             argument = self._destination(user.results[0], op)
-            if argument is not None and regroups_static_sizes(
-                user, kind := _like(argument, value.type), memory_of(argument)
-            ):
+            kind = _memory(value.type) if argument is None else _like(argument, value.type)
+            if argument is not None and regroups_static_sizes(user, kind, memory_of(argument)):
                 if user not in self.turned:
                     builder = Builder(InsertPoint.before(op))
                     self.turned[user] = builder.insert(_reshaped(user, argument, kind, builder)).results[0]
@@ -497,6 +496,5 @@ def _dims(memory: SSAValue, dimensions: Sequence[int], builder: Builder) -> list
 
 def _uses(op: LinalgStructuredOperation, number: int) -> bool:
     """Whether the operation reads the previous content of an operand."""
-    if isinstance(op, FillOp | CopyOp) and number >= len(op.inputs):
-        return False
-    return not op.regions or not op.regions[0].blocks or bool(op.regions[0].block.args[number].uses)
+    writes = isinstance(op, FillOp | CopyOp) and number >= len(op.inputs)
+    return not writes and (not op.regions or not op.regions[0].blocks or bool(op.regions[0].block.args[number].uses))

@@ -357,10 +357,8 @@ SHARED_SYMBOL = "shared_tiles"
 def _check_launches(kernel: gpu.FuncOp, symbol: SymbolRefAttr, needed: int) -> None:
     """Checks that every launch gives a kernel the shared memory of its tiles."""
     module = kernel.get_toplevel_object()
-    launches = (
-        [o for o in operations_of(module) if isinstance(o, gpu.LaunchFuncOp)] if isinstance(module, ModuleOp) else []
-    )
-    for launch in launches:
+    ops = operations_of(module) if isinstance(module, ModuleOp) else ()
+    for launch in [op for op in ops if isinstance(op, gpu.LaunchFuncOp)]:
         size = launch.dynamicSharedMemorySize
         available = constant_value(size) if size is not None else 0
         if launch.kernel == symbol and available is not None and available < needed:
