@@ -366,11 +366,13 @@ MOST_COUNTED = 1 << 24
 
 
 class CountInFloats(RewritePattern):
-    """Counts conditions in f32, exactly, and converts the number: rows are reduced by many threads, integers by one."""
+    """Counts all conditions in f32, exactly, and converts the number: many threads reduce rows, integers one thread.
+    Counts for each element stay: they may say which sequence a query is of."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        nest, fill, how = Nest.of(op), op.outputs[0].owner, Nest.of(op).combination
+        nest, fill = Nest.of(op), op.outputs[0].owner if len(op.outputs) == 1 else None
+        how = nest.combination
         one = how.value.owner if how is not None and isinstance(how.by, arith.AddiOp) else None
         if not isinstance(one, arith.ExtUIOp) or not isinstance(one.input.owner, arith.CmpiOp | arith.CmpfOp):
             return
@@ -378,7 +380,7 @@ class CountInFloats(RewritePattern):
         count = prod(-1 if each is None else each[2] for each in along)
         if not isinstance(fill, FillOp) or constant_value(fill.inputs[0]) != 0 or not isa(kind, TensorType[Attribute]):
             return
-        if min((count, *kind.get_shape())) <= 0 or count > MOST_COUNTED:
+        if not 0 < count <= MOST_COUNTED or prod(kind.get_shape()) != 1:
             return
         counts, maps = TensorType(f32, kind.get_shape()), [AffineMap.identity(len(kind.get_shape()))] * 2
         zero = rewriter.insert(arith.ConstantOp(FloatAttr(0.0, f32))).result

@@ -232,8 +232,8 @@ class SumInTwo(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        nest, summed, fill = Nest.of(op), Nest.of(op).summed, op.outputs[0].owner
-        how, first = nest.combination, len(summed) - 1
+        nest, fill = Nest.of(op), op.outputs[0].owner if len(op.outputs) == 1 else None
+        how, summed, first = nest.combination, nest.summed, len(nest.summed) - 1
         adds = how is not None and isinstance(how.by, arith.AddfOp) and how.value.type == f32 and not nest.indices
         if not adds or adds_products(op) or not isinstance(fill, FillOp) or float_value(fill.inputs[0]) != 0:
             return

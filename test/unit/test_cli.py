@@ -241,7 +241,7 @@ def test_the_target_of_ptx_is_what_it_runs_as(run: Run, tmp_path: Path, monkeypa
 
 MLIR_ERRORS = {
     "not MLIR": ("Dear compiler, please multiply.", "bad.mlir:1:6: error: Operation Dear is not registered"),
-    "empty": ("// nothing", "bad.mlir:1:11: error: "),
+    "empty": ("// nothing", "bad.mlir:1:1: error: expected MLIR, got no text"),
     "element types": (
         MATMUL.format(ab="f32", c="f32", fill=""),
         "bad.mlir:3:3: error: ",
