@@ -18,7 +18,7 @@ from ..arguments.arrays import stream_reader
 Model: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 """A compiled graph. It empties the list of its inputs."""
 
-MOST_COPIED, MOST_KEPT = {True: 4 << 20, False: 64 << 20}, {True: 0, False: 4 << 30}
+MOST_COPIED, MOST_KEPT = {True: 4 << 20, False: 64 << 20}, {True: 0, False: 1 << 30}
 """Bytes of inputs, and of results, that a call copies at most, and of results that it does not copy; in inference or
 not. The GPU works on more for longer than the host takes to enqueue it, and what is not copied stays in memory."""
 
@@ -172,6 +172,7 @@ class RecordedGraph(local):
         shown = [x for i, x in enumerate(results) if i in self.shown]
         kept = sum(x.nbytes for i, x in enumerate(results) if isinstance(x, torch.Tensor) and i not in self.shown)
         fits = fits and _are_small(shown, MOST_COPIED[self.inference]) and kept <= MOST_KEPT[self.inference]
+        fits = fits and (self.inference or 2 * kept <= free_bytes())  # blocks of graphs do not fill their memory
         self.as_compiled += here[-1] >= 0
         if self.as_compiled > MOST_AS_COMPILED or not fits:
             self.other = self.otherwise()
@@ -242,6 +243,12 @@ stream that is captured."""
 
 def _memory() -> tuple[Any, Any]:
     return torch.cuda.graph_pool_handle(), torch.cuda.Stream()
+
+
+def free_bytes() -> int:
+    """The memory of the current GPU that holds no tensor."""
+    cuda: Any = torch.cuda
+    return cuda.mem_get_info()[0] + cuda.memory_reserved() - cuda.memory_allocated()
 
 
 def _storage(x: Any) -> int:

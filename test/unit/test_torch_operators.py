@@ -170,7 +170,7 @@ class Arena:
         return [block for block, owner in self.blocks if owner.expired()]
 
 
-def recorded_passes(monkeypatch: pytest.MonkeyPatch, replays: list[str]) -> Any:
+def recorded_passes(monkeypatch: pytest.MonkeyPatch, replays: list[str], free: int = 1 << 30) -> Any:
     """A function with a derivative whose passes are recorded: the third power of an input, times a weight. What a
     replay of either pass finds in memory of the other one that was free is gone."""
     from warploom.runtime.torch import graphs
@@ -218,6 +218,7 @@ def recorded_passes(monkeypatch: pytest.MonkeyPatch, replays: list[str]) -> Any:
 
     monkeypatch.setattr(graphs, "_are_small", lambda *_: True)
     monkeypatch.setattr(graphs, "_memory", Arena)
+    monkeypatch.setattr(graphs, "free_bytes", lambda: free)
     monkeypatch.setattr(graphs, "DEVICE", "cpu")
     monkeypatch.setattr(graphs, "lying_at", lying_at)
     first = Recorded(forward, (0,), lambda: forward, lambda: 0, (0,))
@@ -238,6 +239,17 @@ def recorded_passes(monkeypatch: pytest.MonkeyPatch, replays: list[str]) -> Any:
 
     Passes.passes = first, second
     return Passes
+
+
+def test_passes_that_memory_has_no_place_for_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    replays: list[str] = []
+    function = recorded_passes(monkeypatch, replays, free=64)
+    weight = torch.randn(5, requires_grad=True)
+    for _ in range(4):
+        function.apply(weight, torch.randn(5)).sum().backward()
+        weight.grad = None
+    assert replays == []
+    assert all(each.other is not None for each in function.passes)
 
 
 def test_what_training_keeps_is_not_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
