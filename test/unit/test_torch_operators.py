@@ -288,7 +288,8 @@ def test_what_training_keeps_is_not_overwritten(monkeypatch: pytest.MonkeyPatch)
     backward(*two)
     del one, two
     step()
-    grad, copy = weight.grad, weight.grad.clone()
+    grad: Any = weight.grad
+    copy = grad.clone()
     step(0)  # gradients of the step before live
     assert torch.equal(grad, copy)
     del grad
