@@ -387,10 +387,10 @@ class SplitLoops(RewritePattern):
         maps = [map_ for map_, _ in reads]
         made = generic(op, inputs, [output], op.detach_region(op.body), maps)
         rewriter.replace(op, made)
-        for number, map_ in enumerate(maps):
-            if not is_plain(map_):
-                made.operands[number], loops = along_loops(made, inputs[number], map_)
-                maps[number] = map_along(map_.num_dims, loops)
+        others = [number for number, map_ in enumerate(maps) if not is_plain(map_)]
+        seen = [along_loops(made, inputs[number], maps[number]) for number in others]
+        for number, (window, loops) in zip(others, seen, strict=True):
+            made.operands[number], maps[number] = window, map_along(maps[number].num_dims, loops)
         made.indexing_maps = ArrayAttr(map(AffineMapAttr, maps))
 
 

@@ -87,6 +87,18 @@ func.func @f(%A: memref<{source}>, %B: memref<{target}>) {{
   return
 }}
 """
+TWO_WINDOWS = """\
+func.func @f(%A: memref<3x5xf32>, %B: memref<6x3xf32>, %C: memref<6x5xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (1, j)>, affine_map<(i, j) -> (i mod 2 + j, i floordiv 2)>,
+                                   affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%A, %B : memref<3x5xf32>, memref<6x3xf32>) outs(%C : memref<6x5xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %z = arith.subf %x, %y : f32
+    linalg.yield %z : f32
+  }
+  return
+}
+"""
 
 
 def quarters(*shape: int) -> NDArray[np.float16]:
@@ -105,6 +117,14 @@ def test_channels_first_with_strides() -> None:
     result = compile(CHANNELS_FIRST, cache=False)(image, weights, device="interp")
     seen = patches(image.astype(np.float64), (3, 2), (2, 3))
     assert np.array_equal(result, np.einsum("ncyxrs,fcrs->nfyx", seen, weights.astype(np.float64)))
+
+
+def test_two_operands_that_are_seen_along_loops() -> None:
+    a, b = np.random.default_rng().random((3, 5), np.float32), np.random.default_rng().random((6, 3), np.float32)
+    result = np.full((6, 5), np.nan, np.float32)
+    compile(TWO_WINDOWS, cache=False)(a, b, result, device="interp")
+    i, j = np.indices((6, 5))
+    assert np.array_equal(result, a[1, j] - b[i % 2 + j, i // 2])
 
 
 def test_channels_last_canonicalised() -> None:
