@@ -22,7 +22,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 
 from . import nvvm_types as types
-from .nvvm_emitted import GRID_ACTION, REGISTER_ACTION, NvvmOp, operation
+from .nvvm_emitted import REGISTER_ACTION, NvvmOp, operation
 from .nvvm_ops import COPIES, EXCHANGES, PLAIN, SPECIAL_OPERATIONS, Integer
 from .nvvm_types import ATTRIBUTES, MatrixShapeAttr, ShapeAttr
 from .upstream import SEGMENTS
@@ -408,4 +408,4 @@ OPERATIONS: list[type[NvvmOp]] = [
     *PRODUCTS,
 ]  # fmt: skip
 
-NVVM = Dialect("nvvm", [*OPERATIONS], [*ATTRIBUTES, REGISTER_ACTION, GRID_ACTION])
+NVVM = Dialect("nvvm", [*OPERATIONS], [*ATTRIBUTES, REGISTER_ACTION])

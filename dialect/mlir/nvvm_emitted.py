@@ -30,7 +30,6 @@ def operation(name: str, summary: str, ptx: str, text: str, **fields: object) ->
 
 
 REGISTER_ACTION = words("nvvm.action", "increase decrease", BareWordAttr)
-GRID_ACTION = words("nvvm.grid_dep_action", "wait launch_dependents", BareWordAttr)
 
 INCREASE, DECREASE = map(REGISTER_ACTION.of, ("increase", "decrease"))
 """What `nvvm.setmaxregister` does with the registers of a warpgroup: waits for more, or gives some back."""
@@ -42,14 +41,6 @@ RegistersOp = operation(
     "$action $regCount attr-dict",
     regCount=prop_def(IntegerAttr[i32]), action=prop_def(REGISTER_ACTION),
 )  # fmt: skip
-
-GridDependencyOp = operation(
-    "griddepcontrol",
-    "Waits for the kernel before, or lets the one behind begin.",
-    "griddepcontrol.{kind}",
-    "$kind attr-dict",
-    kind=prop_def(GRID_ACTION),
-)
 
 ElectOp = operation(
     "elect.sync",

@@ -23,7 +23,7 @@ from xdsl.traits import Pure
 from ..isa.row import SPECIAL_REGISTERS
 from . import nvvm_types as types
 from .llvm import ConstantRangeAttr
-from .nvvm_emitted import ElectOp, GridDependencyOp, NvvmOp, RegistersOp, operation
+from .nvvm_emitted import ElectOp, NvvmOp, RegistersOp, operation
 from .upstream import SEGMENTS
 from .words import defined
 
@@ -141,7 +141,13 @@ EXCHANGES = (
         scope=prop_def(types.SCOPE),
     ),
     RegistersOp,
-    GridDependencyOp,
+    operation(
+        "griddepcontrol",
+        "Waits for the kernel before, or lets the one behind begin.",
+        "griddepcontrol.{kind}",
+        "$kind attr-dict",
+        kind=prop_def(types.GRID_ACTION),
+    ),
 
     # Lanes of a warp.
     operation(

@@ -485,7 +485,7 @@ class WaitForLaunches(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: gpu.FuncOp, rewriter: PatternRewriter) -> None:
-        names = {one.group.data if isinstance(one, WaitOp) else one.name for one in op.walk()}
+        names = {one.group.data if isinstance(one, CommitOp | WaitOp) else one.name for one in op.walk()}
         is_measured = (target := target_of(op)) is not None and target.sm == WARPGROUP_SM
         if is_measured and names.isdisjoint(OVERLAP) and not names.isdisjoint(PRODUCTS):
             first = next(one for one in op.body.block.ops if not (is_pure(one) or one.name.startswith(PROLOGUE)))

@@ -14,22 +14,22 @@ from typing import ClassVar, NamedTuple, cast
 
 from xdsl.builder import Builder
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import MemRefType, StringAttr
+from xdsl.dialects.builtin import MemRefType
 from xdsl.dialects.gpu import FuncOp, LaunchFuncOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import SymbolTable
 
 from ...dialect.mlir.gpu import BlockIdOp
-from ...dialect.mlir.nvvm_emitted import GRID_ACTION, GridDependencyOp
 from ...dialect.warp.attention import AttentionGradientOp
 from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
+from ...dialect.warp.synchronisation import LAUNCHES, CommitOp, WaitOp
 from ..allocate import allocate
 from ..linalg.operand import divisor_of, root
-from ..patterns import IndexBuilder, PatternPass, constant_value
+from ..patterns import IndexBuilder, PatternPass, constant_value, op_type_rewrite_pattern
 from .tiling import LaunchedKernel, schedule_of
 
 SIZES, FEW_ROWS = 6, 16
@@ -107,11 +107,9 @@ def _with(run: list[_Launch], launch: LaunchFuncOp, kernel: FuncOp) -> list[_Lau
         if not isinstance(op, memref.DeallocOp):
             op.detach()
             Rewriter.insert_op(op, InsertPoint.before(first))
-    for each, kind in ((run[-1], "launch_dependents"), (made, "wait")):
-        control = GridDependencyOp.create(properties={"kind": GRID_ACTION(StringAttr(kind))})
-        body = each.kernel.body.block
-        at = InsertPoint.at_start(body) if kind != "wait" else InsertPoint.before(cast("Operation", body.last_op))
-        Rewriter.insert_op(control, at)
+    ahead, own = run[-1].kernel.body.block, made.kernel.body.block
+    Rewriter.insert_op(CommitOp(LAUNCHES), InsertPoint.at_start(ahead))
+    Rewriter.insert_op(WaitOp(LAUNCHES, 0), InsertPoint.before(cast("Operation", own.last_op)))
     return [*run, made]
 
 
