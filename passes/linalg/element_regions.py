@@ -43,31 +43,31 @@ def map_of(place: Subscripts, order: Mapping[Name, int]) -> AffineMap:
     return map_along(len(order), (order[name] for name in place))
 
 
+ReshapedView = memref.CollapseShapeOp | memref.ExpandShapeOp
+
+
 def place_in(value: SSAValue, at: Subscripts, other: SSAValue) -> Subscripts | None:
     """The indices of an element of memory, or of a reshaped view of it, in another such view; None if no loops express
     them."""
     place: Subscripts | None = at
-    while place is not None and isinstance(view := value.owner, memref.CollapseShapeOp | memref.ExpandShapeOp):
-        value, of_view = view.operands[0], shape_of(value)
-        if isinstance(view, memref.CollapseShapeOp):
-            place = _split(place, shape_of(value), groups_of(view))
-        else:
-            place = _merged(place, of_view, groups_of(view))
-    views = list[memref.CollapseShapeOp | memref.ExpandShapeOp]()
-    while isinstance(view := other.owner, memref.CollapseShapeOp | memref.ExpandShapeOp):
+    while place is not None and isinstance(view := value.owner, ReshapedView):
+        value, place = view.operands[0], _through(view, place, to_source=True)
+    views = list[ReshapedView]()
+    while isinstance(view := other.owner, ReshapedView):
         views.append(view)
         other = view.operands[0]
     if value is not other:
         return None
-    for view in reversed(views) if place is not None else ():
-        groups, sizes = groups_of(view), shape_of(view.results[0])
-        if place is None:
-            return None
-        if isinstance(view, memref.CollapseShapeOp):
-            place = _merged(place, shape_of(view.operands[0]), groups)
-        else:
-            place = _split(place, sizes, groups)
+    for view in reversed(views):
+        place = None if place is None else _through(view, place, to_source=False)
     return place
+
+
+def _through(view: ReshapedView, place: Subscripts, *, to_source: bool) -> Subscripts | None:
+    """The place in the source of a view of one in the view, or the other way round."""
+    collapses = isinstance(view, memref.CollapseShapeOp)
+    sizes = shape_of(view.operands[0] if collapses else view.results[0])
+    return (_split if collapses == to_source else _merged)(place, sizes, groups_of(view))
 
 
 def _merged(place: Subscripts, sizes: Sequence[int], groups: Sequence[Sequence[int]]) -> Subscripts | None:
@@ -80,7 +80,7 @@ def _merged(place: Subscripts, sizes: Sequence[int], groups: Sequence[Sequence[i
             if name == FIXED:
                 return None
             digits += name if isinstance(name, tuple) else [(name, sizes[d])]
-        merged.append(FIXED if not digits else digits[0][0] if len(digits) == 1 else tuple(digits))
+        merged.append(_name_of(digits))
         if len(digits) > 1 and any(size < 0 for _, size in digits):
             return None
     return tuple(merged)
@@ -101,10 +101,15 @@ def _split(place: Subscripts, sizes: Sequence[int], groups: Sequence[Sequence[in
                 part.append(digits.pop(0))
             if math.prod(n for _, n in part) != size:
                 return None
-            split.append(FIXED if not part else part[0][0] if len(part) == 1 else tuple(part))
+            split.append(_name_of(part))
         if digits:
             return None
     return tuple(split)
+
+
+def _name_of(digits: Sequence[tuple[Name, int]]) -> Name:
+    """What a dimension is along that is made of these."""
+    return FIXED if not digits else digits[0][0] if len(digits) == 1 else tuple(digits)
 
 
 def region_of(
