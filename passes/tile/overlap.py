@@ -107,9 +107,8 @@ def _with(run: list[_Launch], launch: LaunchFuncOp, kernel: FuncOp) -> list[_Lau
         if not isinstance(op, memref.DeallocOp):
             op.detach()
             Rewriter.insert_op(op, InsertPoint.before(first))
-    ahead, own = run[-1].kernel.body.block, made.kernel.body.block
-    Rewriter.insert_op(CommitOp(LAUNCHES), InsertPoint.at_start(ahead))
-    Rewriter.insert_op(WaitOp(LAUNCHES, 0), InsertPoint.before(cast("Operation", own.last_op)))
+    Rewriter.insert_op(CommitOp(LAUNCHES), InsertPoint.at_start(run[-1].kernel.body.block))
+    Rewriter.insert_op(WaitOp(LAUNCHES, 0), InsertPoint.before(cast("Operation", made.kernel.body.block.last_op)))
     return [*run, made]
 
 
