@@ -153,7 +153,7 @@ def _is(number: float, wanted: float) -> bool:
     return abs(number - wanted) <= NEAR * wanted
 
 
-def _plus_one(value: SSAValue, *kinds: type[Operation]) -> Operation | None:
+def plus_one(value: SSAValue, *kinds: type[Operation]) -> Operation | None:
     """For a value f + 1, the operation f if it is one of `kinds`; None otherwise."""
     op = value.owner
     if not isinstance(op, arith.AddfOp):
@@ -179,7 +179,7 @@ def _is_argument(function: Operation, x: SSAValue) -> bool:
 def gelu_of(value: SSAValue) -> GeluOp | None:
     """The gelu that a value is; None if it is none."""
     scale, others = _split(_factors(value))
-    sums = [(other, function) for other in others if (function := _plus_one(other, *WRITTEN_BY)) is not None]
+    sums = [(other, function) for other in others if (function := plus_one(other, *WRITTEN_BY)) is not None]
     if not isinstance(value.owner, arith.MulfOp) or scale != 0.5 or len(others) != 2 or len(sums) != 1:
         return None
     (total, function), (x,) = sums[0], [other for other in others if other is not sums[0][0]] or [sums[0][0]]
@@ -195,7 +195,7 @@ def gelu_gradient_of(value: SSAValue) -> GeluOp | None:
     None if it is none."""
     terms = [_split(term) for term in _terms(value)]
     for first, second in (terms, terms[::-1]) if terms else ():
-        function = _plus_one(first[1][0], math_dialect.ErfOp) if len(first[1]) == 1 else None
+        function = plus_one(first[1][0], math_dialect.ErfOp) if len(first[1]) == 1 else None
         powers = [power for one in second[1] if isinstance(power := one.owner, math_dialect.ExpOp)]
         if function is None or len(powers) != 1 or len(second[1]) != 2:
             continue
@@ -218,7 +218,7 @@ def silu_of(value: SSAValue) -> GeluOp | None:
             if isinstance(inverse := other.owner, arith.DivfOp) and float_value(inverse.lhs) == 1.0:
                 pairs.append((x, inverse.rhs))
     for x, below in pairs:
-        function = _plus_one(below, math_dialect.ExpOp)
+        function = plus_one(below, math_dialect.ExpOp)
         if x.type == f32 and function is not None and _negated(function.operands[0]) == x:
             return GeluOp("silu", x)
     return None

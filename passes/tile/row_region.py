@@ -24,13 +24,18 @@ from ...dialect.warp.fragments import IDENTITIES, ConstantOp, Kind, ReduceOp, co
 from ...dialect.warp.rows import RowsOp
 from ..linalg.split_rows import needed
 from ..patterns import Index, IndexBuilder, Turn, constant_value, float_value
-from .fragment_math import mapped, mapped_to, number, power, until
+from .fragment_math import APPROXIMATE, fma, mapped, mapped_to, number, plus_one, power, until
 
 # What depends on rows taken together alone is computed once a row, on columns, and spread out where elements need it.
-# Where 16 bits of each element are stored, and nothing is rounded before, exp is `ex2.approx`, and a quotient by a
+# Where 16 bits of each element are stored, and nothing is rounded before, exp is `ex2.approx`, and its quotient by a
 # value of the row a product with its inverse: what that is off by, 2^-21 and |x| 2^-23 for the exponent x, is far
 # below what storing rounds. So is what a logarithm of a sum of exponentials is off by, 2^-21: terms of large exponents
 # are small.
+#
+# Any other quotient of f32 by a value of the row is a product with its inverse in two parts, y + z, which together are
+# off by 2^-43: x z is rounded, x y + x z once, so a quotient that f32 has is exact. y is below the inverse, so that z is
+# no zero and has its sign: infinities stay what they are. `div.rn` is ten instructions and a branch instead of three,
+# and calls a function for each zero, such as the elements of lanes beyond the end of a row.
 
 COMBINED: Mapping[Kind, Callable[[SSAValue, SSAValue], SSAValue]] = {
     Kind.Add: lambda a, b: arith.AddfOp(a, b).result,
@@ -44,6 +49,12 @@ COMBINED: Mapping[Kind, Callable[[SSAValue, SSAValue], SSAValue]] = {
 
 LOWEST = float.fromhex("-0x1.fffffep127")
 """The lowest number of f32: differences from it are no NaN."""
+
+SCALED, BELOW_ONE = 2.0**64, 1 - 2.0**-23
+"""Divisors whose inverse has all bits are above 1 / `SCALED` and below `SCALED`."""
+
+LEAST_DIVIDED = 8
+"""Elements of a row in a lane that are worth an inverse in two parts."""
 
 REPEATED = (f32, f64, i32)
 """Types of values of a row that are spread out without an instruction."""
@@ -86,6 +97,22 @@ class RowRegion(NamedTuple):
             or any(isinstance(op, math_dialect.ExpOp) for value in columns for op in _computing(value))
             or any(isinstance(op, arith.TruncFOp) and op.result not in results for op in self.region.block.ops)
         )
+
+    def is_reduced_and_used(self, value: SSAValue) -> bool:
+        """Whether an element that takes a function or a quotient is reduced and used otherwise too: it is computed
+        once."""
+        functions = (math_dialect.TanhOp, math_dialect.ErfOp, *(() if self.is_narrow else (math_dialect.ExpOp,)))
+        of = needed([value])
+        reduced = [op.input for op in self.region.block.ops if isinstance(op, ReduceOp)]
+        return (
+            len({use.operation for use in value.uses}) > 1
+            and value in needed(reduced)
+            and any(isinstance(one.owner, functions) or self._is_quotient(one.owner) for one in of)
+        )
+
+    def _is_quotient(self, op: Operation | Block) -> bool:
+        """Whether an operation divides elements by others."""
+        return isinstance(op, arith.DivfOp) and not (self.is_column(op.rhs) or self.is_number(op.rhs))
 
     def build(self, index: IndexBuilder, end: Index, step: int | None, store: Store) -> None:
         """Whole rows at once, or `step` columns at a time up to `end`."""
@@ -218,6 +245,7 @@ class RowChunk:
     columns: dict[SSAValue, SSAValue]
     elements: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     inverses: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    parts: dict[SSAValue, list[SSAValue]] = field(default_factory=dict[SSAValue, list[SSAValue]])
 
     def reduced(self, op: ReduceOp, *, parts: bool) -> SSAValue:
         """The reduction of rows, or with `parts` of each lane's elements of them."""
@@ -283,7 +311,8 @@ class RowChunk:
         if isinstance(value, BlockArgument):
             return not self.region.is_number(value)
         is_column = self.region.is_column(value) and value.type in REPEATED
-        return value in self.elements or is_column or isinstance(value.owner, IndexOp)
+        is_made = value in self.elements or isinstance(value.owner, IndexOp)
+        return is_made or is_column or self.region.is_reduced_and_used(value)
 
     def inverse(self, value: SSAValue) -> SSAValue:
         """One over a value of each row."""
@@ -292,18 +321,31 @@ class RowChunk:
             self.inverses[value] = divided
         return self.inverses[value]
 
-    def _has_inverse(self, op: Operation, kind: FragmentType) -> bool:
-        """Whether each element is an exponential divided by a value of its row, as in a softmax. Other divisors may be
-        so small that their reciprocal is infinite."""
+    def inverse_in_parts(self, value: SSAValue) -> list[SSAValue]:
+        """A power of two, and the two parts of one over its product with a value of each row."""
+        if value not in self.parts:
+            own = self.column(value)
+            scale = mapped(self.index, _scale, own)
+            near = mapped(self.index, _below_inverse, own, scale)
+            self.parts[value] = [scale, near, mapped(self.index, _rest_of_inverse, own, scale, near)]
+        return self.parts[value]
+
+    def _is_by_row(self, op: Operation, kind: FragmentType) -> bool:
+        """Whether each element is divided by a value of its row."""
         elements = kind.shape == self.region.fragment(f32).shape
-        if not (isinstance(op, arith.DivfOp) and isinstance(op.lhs.owner, math_dialect.ExpOp)):
-            return False
-        return elements and self.region.is_narrow and self.region.is_column(op.rhs)
+        return elements and isinstance(op, arith.DivfOp) and self.region.is_column(op.rhs)
+
+    def _has_inverse(self, op: Operation) -> bool:
+        """Whether the dividend is an exponential, as in a softmax. Other divisors may be so small that their
+        reciprocal is infinite."""
+        return isinstance(op.operands[0].owner, math_dialect.ExpOp) and self.region.is_narrow
 
     def _computed(self, op: Operation, operands: Sequence[SSAValue]) -> SSAValue:
         """An operation on elements, in the block that is being built."""
         if isinstance(op, math_dialect.ExpOp) and (self.region.is_narrow or _is_in_logarithm(op)):
             return power(arith.MulfOp(operands[0], number(math.log2(math.e))).result)
+        if isinstance(op, arith.DivfOp) and self.region.is_narrow and plus_one(op.rhs, math_dialect.ExpOp):
+            return arith.DivfOp(*operands, APPROXIMATE).result
         return op.clone(dict(zip(op.operands, operands, strict=True))).results[0]
 
     def _mapped(
@@ -324,11 +366,17 @@ class RowChunk:
                 inputs.append(self.region.numbers[one] if one in self.region.numbers else value_of(one))
                 inner[one] = block.insert_arg(_type(one), len(block.args))
                 return inner[one]
-            if self._has_inverse(owner, kind):
-                inputs.append(self.inverse(owner.operands[1]))
-                inverse, dividend = block.insert_arg(f32, len(block.args)), moved(owner.operands[0])
-                block.add_op(product := arith.MulfOp(dividend, inverse))
-                inner[one] = product.result
+            short = self._is_by_row(owner, kind) and self._has_inverse(owner)
+            if short or (self._is_by_row(owner, kind) and _is_worth_parts(kind, one)):
+                divisor = owner.operands[1]
+                columns = [self.inverse(divisor)] if short else self.inverse_in_parts(divisor)
+                inputs.extend(columns)
+                own = [block.insert_arg(f32, len(block.args)) for _ in columns]
+                dividend = moved(owner.operands[0])
+                with ImplicitBuilder(block):
+                    inner[one] = arith.MulfOp(dividend, own[0]).result
+                    if not short:
+                        inner[one] = fma(inner[one], own[1], arith.MulfOp(inner[one], own[2]).result)
                 return inner[one]
             operands = list(map(moved, owner.operands))
             with ImplicitBuilder(block):
@@ -338,6 +386,35 @@ class RowChunk:
         result = moved(value)
         block.add_op(YieldOp(result))
         return self.index.insert(MapOp(inputs, kind, Region(block))).fragment
+
+
+def _is_worth_parts(kind: FragmentType, value: SSAValue) -> bool:
+    """Whether a lane divides so many elements of f32 of a row."""
+    layout = kind.layout.data
+    return value.type == f32 and layout.elements * kind.shape[1] // layout.columns >= LEAST_DIVIDED
+
+
+def _scale(x: Sequence[SSAValue]) -> SSAValue:
+    """The power of two that makes a divisor of a row one whose inverse has all bits."""
+    size = math_dialect.AbsFOp(x[0]).result
+    up = arith.CmpfOp(size, number(1 / SCALED), "olt").result
+    down = arith.CmpfOp(size, number(SCALED), "ogt").result
+    large = arith.SelectOp(down, number(1 / SCALED), number(1.0)).result
+    return arith.SelectOp(up, number(SCALED), large).result
+
+
+def _below_inverse(x: Sequence[SSAValue]) -> SSAValue:
+    """One over a product of two numbers, rounded towards zero."""
+    inverse = arith.DivfOp(number(1.0), arith.MulfOp(x[0], x[1]).result).result
+    return arith.MulfOp(inverse, number(BELOW_ONE)).result
+
+
+def _rest_of_inverse(x: Sequence[SSAValue]) -> SSAValue:
+    """What is missing in x[2] of one over the product of x[0] and x[1]; of zero and infinity x[2], which is neither
+    less."""
+    negative = arith.NegfOp(arith.MulfOp(x[0], x[1]).result).result
+    rest = arith.MulfOp(fma(negative, x[2], number(1.0)), x[2]).result
+    return arith.SelectOp(arith.CmpfOp(rest, rest, "oeq").result, rest, x[2]).result
 
 
 def place_of_sum(op: ReduceOp, along: int) -> SSAValue | None:
