@@ -27,15 +27,15 @@ from ..patterns import Index, IndexBuilder, Turn, constant_value, float_value
 from .fragment_math import APPROXIMATE, fma, mapped, mapped_to, number, plus_one, power, until
 
 # What depends on rows taken together alone is computed once a row, on columns, and spread out where elements need it.
-# Where 16 bits of each element are stored, and nothing is rounded before, exp is `ex2.approx`, and its quotient by a
-# value of the row a product with its inverse: what that is off by, 2^-21 and |x| 2^-23 for the exponent x, is far
-# below what storing rounds. So is what a logarithm of a sum of exponentials is off by, 2^-21: terms of large exponents
-# are small.
+# Where 16 bits of each element are stored, and nothing is rounded before, exp is `ex2.approx`, a quotient by one plus
+# an exponential `div.approx`, and an exponential over a value of the row a product with its inverse: what that is off
+# by, 2^-21 and |x| 2^-23 for the exponent x, is far below what storing rounds. So is what a logarithm of a sum of
+# exponentials is off by, 2^-21: terms of large exponents are small.
 #
 # Any other quotient of f32 by a value of the row is a product with its inverse in two parts, y + z, which together are
-# off by 2^-43: x z is rounded, x y + x z once, so a quotient that f32 has is exact. y is below the inverse, so that z is
-# no zero and has its sign: infinities stay what they are. `div.rn` is ten instructions and a branch instead of three,
-# and calls a function for each zero, such as the elements of lanes beyond the end of a row.
+# off by 2^-43. x y + x z is rounded once where x z has been, so a quotient that f32 has is exact. y is below the
+# inverse, so z is not zero and has its sign, and infinities stay what they are. `div.rn` takes ten instructions and a
+# branch, for three, and calls a function for each zero, such as the elements of lanes beyond the end of a row.
 
 COMBINED: Mapping[Kind, Callable[[SSAValue, SSAValue], SSAValue]] = {
     Kind.Add: lambda a, b: arith.AddfOp(a, b).result,
@@ -55,6 +55,9 @@ SCALED, BELOW_ONE = 2.0**64, 1 - 2.0**-23
 
 LEAST_DIVIDED = 8
 """Elements of a row in a lane that are worth an inverse in two parts."""
+
+FUNCTIONS = (math_dialect.ExpOp, math_dialect.TanhOp, math_dialect.ErfOp, arith.DivfOp)
+"""What takes many instructions, but for the first where few bits are stored."""
 
 REPEATED = (f32, f64, i32)
 """Types of values of a row that are spread out without an instruction."""
@@ -99,20 +102,12 @@ class RowRegion(NamedTuple):
         )
 
     def is_reduced_and_used(self, value: SSAValue) -> bool:
-        """Whether an element that takes a function or a quotient is reduced and used otherwise too: it is computed
-        once."""
-        functions = (math_dialect.TanhOp, math_dialect.ErfOp, *(() if self.is_narrow else (math_dialect.ExpOp,)))
-        of = needed([value])
-        reduced = [op.input for op in self.region.block.ops if isinstance(op, ReduceOp)]
-        return (
-            len({use.operation for use in value.uses}) > 1
-            and value in needed(reduced)
-            and any(isinstance(one.owner, functions) or self._is_quotient(one.owner) for one in of)
-        )
-
-    def _is_quotient(self, op: Operation | Block) -> bool:
-        """Whether an operation divides elements by others."""
-        return isinstance(op, arith.DivfOp) and not (self.is_column(op.rhs) or self.is_number(op.rhs))
+        """Whether an element that takes a function is reduced and used otherwise too: it is computed once."""
+        functions = FUNCTIONS[1:] if self.is_narrow else FUNCTIONS
+        reduced = needed(op.input for op in self.region.block.ops if isinstance(op, ReduceOp))
+        several = len({use.operation for use in value.uses}) > 1
+        made = (one for one in needed([value]) if isinstance(one.owner, functions))
+        return several and value in reduced and not all(map(self.is_column, made))
 
     def build(self, index: IndexBuilder, end: Index, step: int | None, store: Store) -> None:
         """Whole rows at once, or `step` columns at a time up to `end`."""
@@ -244,8 +239,9 @@ class RowChunk:
     at: Index
     columns: dict[SSAValue, SSAValue]
     elements: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
-    inverses: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
-    parts: dict[SSAValue, list[SSAValue]] = field(default_factory=dict[SSAValue, list[SSAValue]])
+    inverses: dict[tuple[SSAValue, bool], list[SSAValue]] = field(
+        default_factory=dict[tuple[SSAValue, bool], list[SSAValue]]
+    )
 
     def reduced(self, op: ReduceOp, *, parts: bool) -> SSAValue:
         """The reduction of rows, or with `parts` of each lane's elements of them."""
@@ -314,31 +310,25 @@ class RowChunk:
         is_made = value in self.elements or isinstance(value.owner, IndexOp)
         return is_made or is_column or self.region.is_reduced_and_used(value)
 
-    def inverse(self, value: SSAValue) -> SSAValue:
-        """One over a value of each row."""
-        if value not in self.inverses:
-            divided = mapped(self.index, lambda x: arith.DivfOp(number(1.0), x[0]).result, self.column(value))
-            self.inverses[value] = divided
-        return self.inverses[value]
-
-    def inverse_in_parts(self, value: SSAValue) -> list[SSAValue]:
-        """A power of two, and the two parts of one over its product with a value of each row."""
-        if value not in self.parts:
-            own = self.column(value)
+    def _factors(self, op: arith.DivfOp, kind: FragmentType) -> list[SSAValue]:
+        """The columns that make a quotient by a value of the row a product: its inverse, or a power of two and the two
+        parts of the inverse of its product with the value; none for anything else. An exponential, as in a softmax,
+        takes the former, for its sum is not small; other divisors may be, so that their inverse is infinite."""
+        if op.result.type != f32 or not self.region.is_column(op.rhs):
+            return []
+        of_exponential = isinstance(op.lhs.owner, math_dialect.ExpOp) and self.region.is_narrow
+        layout = kind.layout.data
+        few = layout.elements * kind.shape[1] // layout.columns < LEAST_DIVIDED
+        if kind.shape != self.region.fragment(f32).shape or (few and not of_exponential):
+            return []
+        own, key = self.column(op.rhs), (op.rhs, of_exponential)
+        if key not in self.inverses and of_exponential:
+            self.inverses[key] = [mapped(self.index, lambda x: arith.DivfOp(number(1.0), x[0]).result, own)]
+        elif key not in self.inverses:
             scale = mapped(self.index, _scale, own)
             near = mapped(self.index, _below_inverse, own, scale)
-            self.parts[value] = [scale, near, mapped(self.index, _rest_of_inverse, own, scale, near)]
-        return self.parts[value]
-
-    def _is_by_row(self, op: Operation, kind: FragmentType) -> bool:
-        """Whether each element is divided by a value of its row."""
-        elements = kind.shape == self.region.fragment(f32).shape
-        return elements and isinstance(op, arith.DivfOp) and self.region.is_column(op.rhs)
-
-    def _has_inverse(self, op: Operation) -> bool:
-        """Whether the dividend is an exponential, as in a softmax. Other divisors may be so small that their
-        reciprocal is infinite."""
-        return isinstance(op.operands[0].owner, math_dialect.ExpOp) and self.region.is_narrow
+            self.inverses[key] = [scale, near, mapped(self.index, _rest_of_inverse, own, scale, near)]
+        return self.inverses[key]
 
     def _computed(self, op: Operation, operands: Sequence[SSAValue]) -> SSAValue:
         """An operation on elements, in the block that is being built."""
@@ -366,16 +356,13 @@ class RowChunk:
                 inputs.append(self.region.numbers[one] if one in self.region.numbers else value_of(one))
                 inner[one] = block.insert_arg(_type(one), len(block.args))
                 return inner[one]
-            short = self._is_by_row(owner, kind) and self._has_inverse(owner)
-            if short or (self._is_by_row(owner, kind) and _is_worth_parts(kind, one)):
-                divisor = owner.operands[1]
-                columns = [self.inverse(divisor)] if short else self.inverse_in_parts(divisor)
+            if isinstance(owner, arith.DivfOp) and (columns := self._factors(owner, kind)):
                 inputs.extend(columns)
                 own = [block.insert_arg(f32, len(block.args)) for _ in columns]
-                dividend = moved(owner.operands[0])
+                dividend = moved(owner.lhs)
                 with ImplicitBuilder(block):
                     inner[one] = arith.MulfOp(dividend, own[0]).result
-                    if not short:
+                    if len(own) > 1:
                         inner[one] = fma(inner[one], own[1], arith.MulfOp(inner[one], own[2]).result)
                 return inner[one]
             operands = list(map(moved, owner.operands))
@@ -386,12 +373,6 @@ class RowChunk:
         result = moved(value)
         block.add_op(YieldOp(result))
         return self.index.insert(MapOp(inputs, kind, Region(block))).fragment
-
-
-def _is_worth_parts(kind: FragmentType, value: SSAValue) -> bool:
-    """Whether a lane divides so many elements of f32 of a row."""
-    layout = kind.layout.data
-    return value.type == f32 and layout.elements * kind.shape[1] // layout.columns >= LEAST_DIVIDED
 
 
 def _scale(x: Sequence[SSAValue]) -> SSAValue:

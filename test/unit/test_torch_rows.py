@@ -323,6 +323,55 @@ def test_neighbours_are_beyond_the_end_of_a_row_together(columns: int, compared:
     assert (masks.count("setp.lt.s32"), masks.count(", -1;")) == (compared, inside)
 
 
+def edges(*shape: int) -> Any:
+    """Rows of numbers, zeros, numbers whose inverse is infinite, or has few bits, quotients halfway between two of
+    e4m3, infinities and NaN."""
+    x = torch.randn(*shape)
+    x[1] = x[2, 3:] = 0
+    for row, largest in ((3, 3e-41), (4, 2e-38), (5, 3e38)):
+        x[row] = (torch.rand(shape[1]) * 2 - 1) * largest
+    x[6] = torch.randint(-7, 8, shape[1:]) / 2**10 + torch.randint(-6, 6, shape[1:])
+    x[6, 0] = 7
+    x[7, 5] = -torch.inf
+    x[8, 7] = torch.nan
+    return x
+
+
+@pytest.mark.parametrize("function", [quantised_rows, lambda x: (x / x.abs().amax(-1, keepdim=True),)])
+def test_elements_are_divided_by_a_value_of_their_row_as_f32_divides(function: Callable[..., Any]) -> None:
+    """By its inverse in two parts, once a row; f32 may be off by one in the last place."""
+    x = edges(9, 1300)
+    own = function(x)
+    results = [torch.full_like(y.float(), 99).to(y.dtype) for y in own]
+    kernel = compile(torch_to_linalg(function, x), target="sm_90a", cache=False)
+    kernel(x, *results, device="interp", checks="all")
+    for result, wanted in zip(results, own, strict=True):
+        assert torch.equal(result.float().isnan(), wanted.float().isnan())
+        if wanted.dtype == EIGHT:
+            assert torch.equal(result.float().nan_to_num(9), wanted.float().nan_to_num(9))
+        else:
+            words = (y.nan_to_num(9).view(torch.int32) for y in (result, wanted))
+            assert next(words).sub(next(words)).abs().max() <= 1
+    assert kernel.ptx.count("div.rn") == len(own)
+
+
+def gated_norm(x: Any, z: Any) -> Any:
+    """Of what is gated, which is computed once."""
+    wide = (x, z) if x.dtype == torch.float64 else (x.float(), z.float())
+    y = wide[0] * functional.silu(wide[1])
+    return functional.rms_norm(y, y.shape[-1:], None, 1e-6).to(x.dtype)
+
+
+@pytest.mark.parametrize(("function", "exponentials", "quotients"), [(gated, 0, 32), (gated_norm, 32, 0)])
+def test_what_is_reduced_and_used_again_is_computed_once(
+    function: Callable[..., Any], exponentials: int, quotients: int
+) -> None:
+    operands = (draw(2, 4096),) if function is gated else (draw(2, 1024), draw(2, 1024))
+    text = run(function, operands, 2**-8, 1)
+    assert text.count("ex2.approx") == exponentials
+    assert text.count("div.rn") == quotients + 1
+
+
 def test_what_is_read_in_between_stays_in_memory() -> None:
     """A product reads the sum before the norm that follows it is done."""
 
