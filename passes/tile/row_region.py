@@ -335,7 +335,7 @@ class RowChunk:
         if isinstance(op, math_dialect.ExpOp) and (self.region.is_narrow or _is_in_logarithm(op)):
             return power(arith.MulfOp(operands[0], number(math.log2(math.e))).result)
         if isinstance(op, arith.DivfOp) and self.region.is_narrow and plus_one(op.rhs, math_dialect.ExpOp):
-            return arith.DivfOp(*operands, APPROXIMATE).result
+            return arith.DivfOp(operands[0], operands[1], APPROXIMATE).result
         return op.clone(dict(zip(op.operands, operands, strict=True))).results[0]
 
     def _mapped(
