@@ -6,12 +6,14 @@ whose results a second operation reduces."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
-from xdsl.builder import Builder
-from xdsl.dialects import memref
-from xdsl.dialects.builtin import MemRefType, f32
+from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import FloatAttr, MemRefType, f32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
@@ -42,6 +44,9 @@ SM, and of a CTA, and rows for each of `FEW_ROWS` CTAs."""
 LEAST_PART, MOST_PARTS = 32, 256
 """Elements of a row in a part, and parts, which few warps reduce in the end."""
 
+SAMPLE = LEAST_PART
+"""Elements of a part whose mean its squares are taken about."""
+
 
 class SplitRows(RewritePattern):
     """Splits reductions of rows that are strided in memory into partial reductions."""
@@ -52,7 +57,9 @@ class SplitRows(RewritePattern):
         across = [each for each in block.ops if isinstance(each, ReduceOp)]
         if not across or not all(map(op.is_of_rows, range(len(op.outputs)))):
             return
-        elements, results = needed(each.input for each in across), needed(all_yielded(op.body))
+        squares = {each: found for each in across if (found := Squares.of(op, each)) is not None}
+        results = needed(all_yielded(op.body))
+        elements = needed(squares[each].element if each in squares else each.input for each in across)
         along_rows = [value for value in elements if isinstance(value, BlockArgument) and _is_along(op, value)]
         few = prod(rows) < FEW_ROWS and length >= LONG
         long = [value for value in along_rows if few or len(loops_of(op.maps[value.index])) > 1]
@@ -63,7 +70,7 @@ class SplitRows(RewritePattern):
         fits = _is_static if few else lies_across
         if not (plain and once and of_rows and long and all(fits(op, each) for each in long)):
             return
-        if (pair := None if few else _with_rows(op, across)) is not None:
+        if (pair := None if few or squares else _with_rows(op, across)) is not None:
             _sum_on_the_way(op, *pair, across)
             for each in (op, pair[0]):
                 rewriter.erase(each)
@@ -71,11 +78,7 @@ class SplitRows(RewritePattern):
             return
         what = "few long rows" if few else "rows that lie across memory"
         chose(op, "warp-outline", f"{what} are reduced in {parts} parts")
-        builder = Builder(InsertPoint.before(op))
-        kind = MemRefType(f32, [parts, *rows])
-        sums: list[SSAValue] = [builder.insert(memref.AllocOp([], [], kind)).memref for _ in across]
-        builder.insert(_of_parts(op, builder, elements, across, sums))
-        rewriter.replace(op, _of_sums(op, results, across, sums))
+        Parts(op, across, squares, parts).replace(rewriter)
 
 
 def _is_along(op: RowsOp, argument: BlockArgument) -> bool:
@@ -115,57 +118,149 @@ def needed(values: Iterable[SSAValue]) -> dict[SSAValue, None]:
     return every
 
 
-def _region(
-    op: RowsOp, needed: Collection[SSAValue], known: dict[SSAValue, SSAValue], block: Block, yielded: Sequence[SSAValue]
-) -> tuple[list[int], Region]:
-    """Returns a region that computes `yielded`, and the indices of the further inputs that it needs. The arguments of
-    `block` for these inputs precede those of the values in `known`."""
-    inputs = [value.index for value in needed if isinstance(value, BlockArgument)]
+def _computed(op: RowsOp, values: Collection[SSAValue], known: dict[SSAValue, SSAValue], block: Block) -> list[int]:
+    """Adds to `block` what computes the values of a region that are not `known`, and to `known` what they become.
+    Returns the indices of the further inputs that it needs, whose arguments become the first ones of the block."""
+    inputs = [value.index for value in values if isinstance(value, BlockArgument) and value not in known]
     known |= {op.body.block.args[i]: block.insert_arg(op.body.block.args[i].type, at) for at, i in enumerate(inputs)}
     for each in op.body.block.ops:
-        wanted = any(value in needed or value in yielded for value in each.results)
-        if wanted and not all(value in known for value in each.results):
+        if any(value in values and value not in known for value in each.results):
             block.add_op(copy := each.clone(known))
             known |= dict(zip(each.results, copy.results, strict=True))
-    block.add_op(YieldOp(*(known[value] for value in yielded)))
-    return inputs, Region(block)
+    return inputs
 
 
-def _of_parts(
-    op: RowsOp, builder: Builder, needed: Collection[SSAValue], across: Sequence[ReduceOp], sums: Sequence[SSAValue]
-) -> RowsOp:
-    """The partial results of rows. The first loop is that of the parts."""
-    inputs, region = _region(op, needed, {}, Block(), [each.result for each in across])
-    parts, loops = memory_of(sums[0]).get_shape()[0], op.loops + 1
-    values, maps = list[SSAValue](), list[AffineMap]()
-    for value, map_ in ((op.inputs[i], op.maps[i]) for i in inputs):
-        dims = list[int]()
-        for loop in loops_of(map_):
-            dims += (0, loops - 1) if loop == op.loops - 1 else [loop + (loop != FIXED)]
-        if op.loops - 1 in loops_of(map_):
-            shape, at = memory_of(value).get_shape(), loops_of(map_).index(op.loops - 1)
-            cut = [[parts, size // parts] if d == at else [size] for d, size in enumerate(shape)]
-            value = builder.insert(expand(value, cut)).result
-        values.append(value)
-        maps.append(map_along(loops, dims))
-    maps += [map_along(loops, range(loops - 1))] * len(sums)
-    made = RowsOp(values, sums, maps, region)
-    made.location = op.location
-    return made
+class Squares(NamedTuple):
+    """A sum of squares of the differences between `element` and `centre`, which is the same for a row."""
+
+    element: SSAValue
+    centre: SSAValue
+
+    @staticmethod
+    def of(op: RowsOp, total: ReduceOp) -> Squares | None:
+        """Those that a reduction adds up, if other reductions make the centre, and elements along the row alone the
+        element."""
+        square = total.input.owner
+        less = square.lhs.owner if isinstance(square, arith.MulfOp) and square.lhs is square.rhs else None
+        if not isinstance(less, arith.SubfOp) or total.kind.data != Kind.Add or total.input.type != f32:
+            return None
+        for element, centre in ((less.lhs, less.rhs), (less.rhs, less.lhs)):
+            of_element, of_centre = needed([element]), needed([centre])
+            read = [value for value in of_element if isinstance(value, BlockArgument)]
+            along = [value for value in of_centre if isinstance(value, BlockArgument) and _is_along(op, value)]
+            made = [any(isinstance(value.owner, ReduceOp) for value in values) for values in (of_element, of_centre)]
+            if made == [False, True] and not along and all(_is_along(op, value) for value in read):
+                return Squares(element, centre)
+        return None
 
 
-def _of_sums(op: RowsOp, needed: Collection[SSAValue], across: Sequence[ReduceOp], sums: Sequence[SSAValue]) -> RowsOp:
-    """Combines the results of parts."""
-    block = Block(arg_types=[f32] * len(sums))
-    totals = [ReduceOp(each.kind.data, argument) for each, argument in zip(across, block.args, strict=True)]
-    block.add_ops(totals)
-    replaced: dict[SSAValue, SSAValue] = {each.result: total.result for each, total in zip(across, totals, strict=True)}
-    inputs, region = _region(op, needed, replaced, block, all_yielded(op.body))
-    own = map_along(op.loops, (op.loops - 1, *range(op.loops - 1)))
-    maps = [*(op.maps[i] for i in inputs), *[own] * len(sums), *op.written]
-    made = RowsOp([*(op.inputs[i] for i in inputs), *sums], op.outputs, maps, region)
-    made.location = op.location
-    return made
+@dataclass
+class Parts:
+    """The reductions of an operation in so many `parts` of each row.
+
+    Of squares of differences from a centre c, of which parts have no result yet, a part has the sum s1 of the
+    differences from the mean p of its first `SAMPLE` elements, and the sum s2 of their squares: with e = p - c, its n
+    elements have s2 + e (2 s1 + n e). As e^2 is at most the result of the part over `SAMPLE`, that is off by at most
+    8 n / SAMPLE k 2^-24 of itself, where k additions follow each other in a part.
+    """
+
+    op: RowsOp
+    across: Sequence[ReduceOp]
+    squares: Mapping[ReduceOp, Squares]
+    parts: int
+
+    def replace(self, rewriter: PatternRewriter) -> None:
+        """Replaces the operation by that of parts, and that of their results."""
+        self.builder = Builder(InsertPoint.before(self.op))
+        elements = dict.fromkeys(each.element for each in self.squares.values())
+        means = {element: self._allocated() for element in elements}
+        for element, mean in means.items():
+            block, known = Block(), dict[SSAValue, SSAValue]()
+            inputs = _computed(self.op, needed([element]), known, block)
+            with ImplicitBuilder(block):
+                total = ReduceOp(Kind.Add, known[element]).result
+                share = arith.ConstantOp(FloatAttr(1 / SAMPLE, f32)).result
+                YieldOp(arith.MulfOp(total, share).result)
+            self._insert_of_parts(inputs, {}, [mean], block, sample=True)
+        sums = [self._allocated() for _ in range(len(self.across) + len(self.squares))]
+        self._insert_parts(means, sums)
+        rewriter.replace(self.op, self.of_sums(means, sums))
+
+    def _allocated(self) -> SSAValue:
+        """Memory with an element for each part of each row."""
+        kind = MemRefType(f32, [self.parts, *_sizes(self.op)[:-1]])
+        return self.builder.insert(memref.AllocOp([], [], kind)).memref
+
+    def _insert_parts(self, means: Mapping[SSAValue, SSAValue], sums: Sequence[SSAValue]) -> None:
+        block, known, yielded = Block(), dict[SSAValue, SSAValue](), list[SSAValue]()
+        wanted = needed(self.squares[each].element if each in self.squares else each.input for each in self.across)
+        wanted |= {each.result: None for each in self.across if each not in self.squares}
+        inputs = _computed(self.op, wanted, known, block)
+        about = {element: block.insert_arg(f32, len(block.args)) for element in means}
+        for each in self.across:
+            if each not in self.squares:
+                yielded.append(known[each.result])
+                continue
+            element = self.squares[each].element
+            less = arith.SubfOp(known[element], about[element])
+            square = arith.MulfOp(less, less)
+            totals = [ReduceOp(Kind.Add, value.result) for value in (less, square)]
+            block.add_ops([less, square, *totals])
+            yielded += (total.result for total in totals)
+        block.add_op(YieldOp(*yielded))
+        self._insert_of_parts(inputs, means, sums, block)
+
+    def _insert_of_parts(
+        self, inputs: Sequence[int], means: Mapping[SSAValue, SSAValue], outputs: Sequence[SSAValue], block: Block,
+        *, sample: bool = False,
+    ) -> None:  # fmt: skip
+        """Inserts an operation on parts of rows, or on a sample of each. The first loop is that of the parts."""
+        op, parts, loops = self.op, self.parts, self.op.loops + 1
+        values, maps = list[SSAValue](), list[AffineMap]()
+        for value, map_ in ((op.inputs[i], op.maps[i]) for i in inputs):
+            dims = list[int]()
+            for loop in loops_of(map_):
+                dims += (0, loops - 1) if loop == op.loops - 1 else [loop + (loop != FIXED)]
+            if op.loops - 1 in loops_of(map_):
+                shape, at = memory_of(value).get_shape(), loops_of(map_).index(op.loops - 1)
+                cut = [[parts, size // parts] if d == at else [size] for d, size in enumerate(shape)]
+                value = self.builder.insert(expand(value, cut)).result
+                if sample:
+                    shape = [*shape[:at], parts, SAMPLE, *shape[at + 1 :]]
+                    whole = memory_of(value), [0] * len(shape), shape, [1] * len(shape)
+                    value = self.builder.insert(memref.SubviewOp.from_static_parameters(value, *whole)).result
+            values.append(value)
+            maps.append(map_along(loops, dims))
+        maps += [map_along(loops, range(loops - 1))] * (len(means) + len(outputs))
+        made = self.builder.insert(RowsOp([*values, *means.values()], outputs, maps, Region(block)))
+        made.location = op.location
+
+    def of_sums(self, means: Mapping[SSAValue, SSAValue], sums: Sequence[SSAValue]) -> RowsOp:
+        """Combines the results of parts."""
+        op, block, known = self.op, Block(arg_types=[f32] * (len(sums) + len(means))), dict[SSAValue, SSAValue]()
+        parts, inputs = iter(block.args), list[int]()
+        about = dict(zip(means, block.args[len(sums) :], strict=True))
+        for each in self.across:
+            term: SSAValue = next(parts)
+            if each in self.squares:
+                element, centre = self.squares[each]
+                inputs = [*_computed(op, needed([centre]), known, block), *inputs]
+                with ImplicitBuilder(block):
+                    less = arith.SubfOp(about[element], known[centre]).result
+                    count = arith.ConstantOp(FloatAttr(_sizes(op)[-1] // self.parts, f32)).result
+                    both = arith.AddfOp(arith.AddfOp(term, term).result, arith.MulfOp(count, less).result)
+                    term = arith.AddfOp(next(parts), arith.MulfOp(less, both.result).result).result
+            block.add_op(total := ReduceOp(each.kind.data, term))
+            known[each.result] = total.result
+        yielded = all_yielded(op.body)
+        inputs = [*_computed(op, needed(yielded), known, block), *inputs]
+        block.add_op(YieldOp(*(known[value] for value in yielded)))
+        own = map_along(op.loops, (op.loops - 1, *range(op.loops - 1)))
+        maps = [*(op.maps[i] for i in inputs), *[own] * (len(sums) + len(means)), *op.written]
+        values = [*(op.inputs[i] for i in inputs), *sums, *means.values()]
+        made = RowsOp(values, op.outputs, maps, Region(block))
+        made.location = op.location
+        return made
 
 
 SUMMED_ROWS = {False: range(256, 8193), True: range(256, 65537)}
@@ -223,11 +318,13 @@ def _sum_on_the_way(op: RowsOp, rows: RowsOp, last: RowsOp, across: Sequence[Red
     builder, elements = Builder(InsertPoint.before(last)), [each.input for each in across]
     kind = MemRefType(f32, [parts, columns])
     sums: list[SSAValue] = [builder.insert(memref.AllocOp([], [], kind)).memref for _ in across]
-    inputs, region = _region(op, needed(elements), {}, Block(), elements)
+    block, known = Block(), dict[SSAValue, SSAValue]()
+    inputs = _computed(op, needed(elements), known, block)
+    block.add_op(YieldOp(*(known[value] for value in elements)))
     maps = [*(_turned(op)[i] for i in inputs), *[apart(parts)] * len(sums)]
-    made = RowsOp([op.inputs[i] for i in inputs], sums, maps, region)
+    made = RowsOp([op.inputs[i] for i in inputs], sums, maps, Region(block))
     builder.insert(_merged(rows, made))
-    builder.insert(_of_sums(op, needed(all_yielded(op.body)), across, sums))
+    builder.insert(Parts(op, across, {}, parts).of_sums({}, sums))
     made.erase()
 
 
@@ -235,17 +332,21 @@ PASS = "warp-fuse-rows"
 
 
 class MergeRows(RewritePattern):
-    """Merges two row operations of the same shape into one, in the place of the second."""
+    """Merges two row operations of the same shape into one, in the place of the second, or else of the first."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
         other, between = op.prev_op, list[Operation]()
         while other is not None and (touched(other) is not None):
-            if isinstance(other, RowsOp) and _are_alike(other, op) and _may_move(other, between, op):
-                chose(op, PASS, "rows that read the same elements are one kernel")
-                rewriter.replace(op, _merged(other, op))
-                rewriter.erase(other)
-                return
+            if isinstance(other, RowsOp) and _are_alike(other, op):
+                known = all(not isinstance(x.owner, Operation) or x.owner.is_before_in_block(other) for x in op.operands)
+                last = op if _may_move(other, between, op) else None
+                place = other if last is None and known and _may_move(op, between, other) else last
+                if place is not None:
+                    chose(op, PASS, "rows that read the same elements are one kernel")
+                    rewriter.replace(place, _merged(other, op))
+                    rewriter.erase(op if place is other else other)
+                    return
             between.append(other)
             other = other.prev_op
 
