@@ -181,16 +181,38 @@ def batch_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     return functional.batch_norm(x, None, None, w, b, training=True)
 
 
+def batch_norm_gradients(g: Tensor, x: Tensor, w: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
+    """Of images or rows, weight and bias."""
+    backward = torch.ops.aten.native_batch_norm_backward
+    return backward(g, x, w, None, None, mean, scale, True, EPSILON, [True, True, True])
+
+
 def group_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     return functional.group_norm(x, GROUPS, w, b)
+
+
+def group_norm_gradients(g: Tensor, x: Tensor, w: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
+    """Of images, weight and bias."""
+    backward = torch.ops.aten.native_group_norm_backward
+    return backward(g, x, mean, scale, w, *x.shape[:2], x.shape[2] * x.shape[3], GROUPS, [True, True, True])
+
+
+def largest(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest element of each row, and its place."""
+    return tuple(x.max(-1))
 
 
 def rows(*shape: int) -> Tensor:
     return torch.randn(*shape, device=DEVICE).bfloat16()
 
 
-def scales(rows: int) -> Tensor:
-    return torch.rand(rows, 1, device=DEVICE) + 0.5
+def scales(*shape: int) -> Tensor:
+    return torch.rand(*shape, device=DEVICE) + 0.5
+
+
+def images(m: int, n: int) -> Tensor:
+    """As many elements as `m` rows of `n`."""
+    return rows(m * n // (CHANNELS * 1024), CHANNELS, 32, 32)
 
 
 @dataclass(frozen=True)
@@ -212,9 +234,9 @@ CASES = {
     "swiglu_backward": Case(swiglu_backward, lambda m, n: (rows(m, n), rows(m, n), rows(m, n))),
     "softmax_backward": Case(softmax_backward, lambda m, n: (rows(m, n), rows(m, n))),
     "rms_norm_backward": Case(rms_norm_backward, lambda m, n: (rows(m, n), rows(m, n), rows(n))),
-    "rms_norm_weight_gradient": Case(rms_norm_weight_gradient, lambda m, n: (rows(m, n), rows(m, n), scales(m))),
+    "rms_norm_weight_gradient": Case(rms_norm_weight_gradient, lambda m, n: (rows(m, n), rows(m, n), scales(m, 1))),
     "layer_norm_gradients": Case(
-        layer_norm_gradients, lambda m, n: (rows(m, n), rows(m, n), rows(n), scales(m), scales(m))
+        layer_norm_gradients, lambda m, n: (rows(m, n), rows(m, n), rows(n), scales(m, 1), scales(m, 1))
     ),
     "bias_gradient": Case(bias_gradient, lambda m, n: (rows(m, n),)),
     "cross_entropy": Case(cross_entropy, lambda m, n: (rows(m, n), torch.randint(n, (m,), device=DEVICE))),
@@ -233,12 +255,26 @@ CASES = {
     "mean_square": Case(mean_square, lambda m, n: (rows(m, n),)),
     "router": Case(router, lambda m, n: (rows(m * n // (64 * EXPERTS), EXPERTS),)),
     "embedding": Case(embedding, lambda m, n: (rows(m, n), torch.randperm(m, device=DEVICE))),
-    "group_norm": Case(
-        group_norm, lambda m, n: (rows(m * n // (CHANNELS * 1024), CHANNELS, 32, 32), rows(CHANNELS), rows(CHANNELS))
+    "group_norm": Case(group_norm, lambda m, n: (images(m, n), rows(CHANNELS), rows(CHANNELS))),
+    "group_norm_gradients": Case(
+        group_norm_gradients,
+        lambda m, n: (
+            *(images(m, n) for _ in range(2)),
+            rows(CHANNELS),
+            rows(m * n // (CHANNELS * 1024), GROUPS),
+            scales(m * n // (CHANNELS * 1024), GROUPS).bfloat16(),
+        ),
     ),
-    "batch_norm": Case(
-        batch_norm, lambda m, n: (rows(m * n // (CHANNELS * 1024), CHANNELS, 32, 32), rows(CHANNELS), rows(CHANNELS))
+    "batch_norm": Case(batch_norm, lambda m, n: (images(m, n), rows(CHANNELS), rows(CHANNELS))),
+    "batch_norm_gradients": Case(
+        batch_norm_gradients,
+        lambda m, n: (*(images(m, n) for _ in range(2)), rows(CHANNELS), *(scales(CHANNELS) for _ in range(2))),
     ),
+    "batch_norm_columns": Case(batch_norm, lambda m, n: (rows(m, n), rows(n), rows(n))),
+    "batch_norm_columns_gradients": Case(
+        batch_norm_gradients, lambda m, n: (rows(m, n), rows(m, n), rows(n), scales(n), scales(n))
+    ),
+    "largest": Case(largest, lambda m, n: (rows(m, n),)),
     "concatenate": Case(concatenate, lambda m, n: (rows(m, n // 2), rows(m, n // 2))),
     "rope": Case(rope, lambda m, n: (rows(m, n // HEAD, HEAD), rows(m, 1, HEAD), rows(m, 1, HEAD))),
     "rope_pairs": Case(
@@ -259,7 +295,9 @@ ANY_LENGTH = frozenset(
         "mean_square",
         "router",
         "group_norm",
+        "group_norm_gradients",
         "batch_norm",
+        "batch_norm_gradients",
         "concatenate",
         "rope",
         "rope_pairs",
@@ -360,6 +398,8 @@ def errors(case: Case, operands: Sequence[Tensor], results: Sequence[Tensor], ow
         mean_cross_entropy,
         smoothed_cross_entropy,
         batch_norm,
+        batch_norm_gradients,
+        group_norm_gradients,
         mean_square,
         embedding,
     )

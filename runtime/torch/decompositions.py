@@ -80,6 +80,17 @@ def _norm_backward(operator: Any, statistics: int, *args: Any) -> Any:
     return _by_torch(operator, *args)
 
 
+def _group_norm_backward(*args: Any) -> tuple[Any, ...]:
+    """What `aten.native_group_norm_backward` computes, of rows of the pixels of a channel; the sums are of f32."""
+    slopes, value, mean, scale, weight, n, c, pixels, groups, wanted = args
+    kind = torch.promote_types(value.dtype, torch.float32)
+    wide = (x.reshape(n, c, pixels).to(kind) for x in (slopes, value))
+    others = (None if x is None else x.to(kind) for x in (mean, scale, weight))
+    first, *sums = _by_torch(aten.native_group_norm_backward.default, *wide, *others, n, c, pixels, groups, wanted)
+    first = None if first is None else first.view(n, groups, -1, pixels).to(value.dtype).view(value.shape)
+    return first, *(None if x is None else x.to(value.dtype) for x in sums)
+
+
 def _variance(value: torch.Tensor, dims: Sequence[int] | None, correction: float = 1, **_: object) -> torch.Tensor:
     """What `prims.var` computes: the mean of squared distances from the mean; the divisor is less by `correction`."""
     axes = list(range(value.dim()) if dims is None else dims[: value.dim()])
@@ -271,6 +282,33 @@ def _topk(value: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sort
     return tuple(torch.cat(each, -1) for each in zip(*chosen, strict=True))
 
 
+MOST_COUNTED = 1 << 24
+"""Places that f32 tells apart."""
+
+
+def _first(extreme: Callable[..., torch.Tensor], value: torch.Tensor, dim: int, keepdim: bool = False) -> Any:
+    """The `extreme` of each row, and the first of its places; NaN is before all numbers, as in `aten.max.dim`."""
+    length: Any = value.shape[dim] if value.dim() else None
+    counted = isinstance(length, int) and 0 < length <= MOST_COUNTED
+    if not (counted and value.is_floating_point() and value.dtype.itemsize <= torch.float32.itemsize):
+        return NotImplemented
+    found, behind = extreme(value, dim, keepdim=True), [1] * (value.dim() - dim % value.dim() - 1)
+    along = torch.arange(length, device=value.device, dtype=torch.float32).view(-1, *behind)
+    place = torch.where((value == found) | (value != value), along, length).amin(dim, keepdim=True)
+    results = found, place.to(torch.int32).to(torch.int64)
+    return results if keepdim else tuple(x.squeeze(dim) for x in results)
+
+
+def _first_place(
+    extreme: Callable[..., torch.Tensor], value: torch.Tensor, dim: int | None = None, keepdim: bool = False
+) -> Any:
+    """What `aten.argmax` computes: the first place of the `extreme` of each row, or of all elements."""
+    found = _first(extreme, value.reshape(-1) if dim is None else value, dim or 0, keepdim)
+    if found is NotImplemented:
+        return found
+    return found[1].view([1] * value.dim()) if dim is None and keepdim else found[1]
+
+
 def _encoder_layer(x: torch.Tensor, width: int, heads: int, *others: Any) -> Any:
     """What `aten._transformer_encoder_layer_fwd` computes, without a mask and of dense tensors."""
     qkv, qkv_bias, out, out_bias, gelu, first, epsilon, *weights, up, up_bias, down, down_bias = others[:15]
@@ -305,11 +343,16 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.roll.default: _roll,
     aten.max.default: torch.amax,
     aten.min.default: torch.amin,
+    aten.max.dim: partial(_first, torch.amax),
+    aten.min.dim: partial(_first, torch.amin),
+    aten.argmax.default: partial(_first_place, torch.amax),
+    aten.argmin.default: partial(_first_place, torch.amin),
     aten.index_put.default: _index_put,
     aten.convolution_backward.default: _convolution_backward,
     aten.copy.default: _copy,
     aten.masked_fill.Tensor: _masked_fill,
     aten.native_group_norm.default: _group_norm,
+    aten.native_group_norm_backward.default: _group_norm_backward,
     aten.native_layer_norm_backward.default: partial(_norm_backward, aten.native_layer_norm_backward.default, 2),
     aten._fused_rms_norm_backward.default: partial(_norm_backward, aten._fused_rms_norm_backward.default, 1),
     aten.topk.default: _topk,
