@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional  # noqa: E402
 
-from warploom.runtime import compile  # noqa: E402
+from warploom.runtime import CompileError, compile  # noqa: E402
 from warploom.runtime.kernel.lowering import parse, without_tensors  # noqa: E402
 from warploom.runtime.torch.importer import torch_to_linalg  # noqa: E402
 
@@ -280,6 +280,85 @@ def test_channels_of_images_are_summed_in_two(images: int) -> None:
 
 def test_columns_of_a_prime_length_are_one_part() -> None:
     run(weight_gradients, (draw(97, 40), draw(97, 40), draw(97, 1).float()), 2**-8, 1)
+
+
+def test_statistics_of_columns_are_made_of_parts() -> None:
+    """Within 8 n / 32 k 2^-24 for parts of n = 40 elements and k < 80 additions in turn, also of columns far from zero,
+    and with an outlier in front of each part."""
+    x = torch.randn(400, 37)
+    x[:, 1] += 1000
+    x[::40, 2] = 1e4
+    x[:40, 3] -= 300
+    x[7, 4] = torch.inf
+    x[:, 5] = 0.3
+    kernel = compile(torch_to_linalg(lambda x: torch.var_mean(x, 0, correction=0), x), target="sm_90a", cache=False)
+    variance, mean = torch.full((2, 37), 99.0)
+    kernel(x, variance, mean, device="interp", checks="all")
+    assert len(kernel.launches) == 3
+    assert (variance[4].isnan(), mean[4]) == (True, torch.inf)
+    exact = torch.var_mean(x.double(), 0, correction=0)
+    kept = [column for column in range(37) if column not in (4, 5)]
+    assert ((variance - exact[0]).abs() / exact[0])[kept].max() <= 8 * 40 / 32 * 80 * 2**-24
+    assert ((mean - exact[1]).abs() / x.abs().amax(0))[kept].max() <= 2**-20
+    assert variance[5] <= 2**-40
+
+
+def batch_norm_gradients(g: Any, x: Any, w: Any, mean: Any, scale: Any) -> Any:
+    return torch.ops.aten.native_batch_norm_backward(g, x, w, None, None, mean, scale, True, 1e-5, [True] * 3)
+
+
+def group_norm_gradients(g: Any, x: Any, w: Any, mean: Any, scale: Any) -> Any:
+    n, c, *pixels = x.shape
+    return torch.ops.aten.native_group_norm_backward(g, x, mean, scale, w, n, c, math.prod(pixels), 3, [True] * 3)
+
+
+@pytest.mark.parametrize(("shape", "launches"), [((192, 37), 3), ((21, 5, 3, 7), 4)])
+def test_gradients_of_batch_norm_read_their_operands_twice(shape: tuple[int, ...], launches: int) -> None:
+    """For the sums of channels, all of them in one kernel, and for the gradient of what was normalised."""
+    operands = *torch.randn(2, *shape), *torch.randn(2, shape[1]), torch.rand(shape[1]) + 0.5
+    run(batch_norm_gradients, operands, 2**-17, launches)
+
+
+def test_gradients_of_group_norm_read_their_operands_twice() -> None:
+    statistics = draw(2, 3), (torch.rand(2, 3) + 0.5).bfloat16()
+    ptx = run(group_norm_gradients, (draw(2, 9, 5, 4), draw(2, 9, 5, 4), draw(9), *statistics), 2**-7, 5)
+    first, *_ = ptx.split(".visible .entry")[1].split(")")
+    assert first.count(".param") == 4
+
+
+INF, NAN = torch.inf, torch.nan
+
+
+@pytest.mark.parametrize(
+    ("function", "launches"),
+    [
+        (lambda x: x.max(-1), 1),
+        (lambda x: x.min(-1, keepdim=True), 1),
+        (lambda x: x.float().argmax(-1), 1),
+        (lambda x: x.argmin(1, keepdim=True), 1),
+        (lambda x: x.argmax(), 1),
+        (lambda x: x.min(0), 2),
+    ],
+)
+def test_the_first_place_of_an_extreme(function: Callable[..., Any], launches: int) -> None:
+    x = draw(7, 77)
+    x[0] = x[0].round()
+    x[1, [5, 70]] = x[3] = x[5, 40] = NAN
+    x[2] = x[5, :40] = -INF
+    x[4, [3, 60]], x[6] = INF, 2.5
+    kernel, exact = compile(torch_to_linalg(function, x), target="sm_90a", cache=False), function(x)
+    exact = exact if isinstance(exact, tuple) else (exact,)
+    results = [torch.full_like(wanted, 99) for wanted in exact]
+    kernel(x, *results, device="interp", checks="all")
+    assert len(kernel.launches) == launches
+    for result, wanted in zip(results, exact, strict=True):
+        assert torch.equal(result.float().nan_to_num(7), wanted.float().nan_to_num(7))
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.float64])
+def test_places_in_rows_of_other_types_have_no_form(kind: Any) -> None:
+    with pytest.raises(CompileError, match=r"argmax.*no form|not lowered"):
+        torch_to_linalg(lambda x: x.argmax(-1), torch.ones(3, 5, dtype=kind))
 
 
 @pytest.mark.sampled(3)
