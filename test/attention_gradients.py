@@ -40,10 +40,13 @@ class AttentionGradient:
     """Whether queries and keys count only with those of the same document."""
     mask: str = ""
     """The loops of a mask that is added to scores; none without one."""
+    rounded: bool = False
+    """Whether the products store f32, which operations behind them round."""
 
     def __str__(self) -> str:
         masks = [f"{name} {at}" for name, at in (("causal", self.causal), ("window", self.window)) if at is not None]
         flags = ["tensors"] * self.on_tensors + ["documents"] * self.documents + [f"mask {self.mask}"] * bool(self.mask)
+        flags += ["rounded"] * self.rounded
         return ", ".join([self.element, "x".join(map(str, self.size)), *masks, *self.results, *flags])
 
     @property
@@ -91,8 +94,12 @@ class AttentionGradient:
         body = ["%0 = arith.subf %x1, %x2 : f32", "%1 = arith.mulf %x0, %0 : f32", "%2 = arith.mulf %1, %scale : f32"]
         text.generic(["P", "dP", "delta"], "dS", "", [*body, f"%r = arith.truncf %2 : f32 to {half}"])
         for name, a, b, over in (("dQ", "dS", "K", "n"), ("dK", "dS", "Q", "gm"), ("dV", "P16", "dO", "gm")):
-            if name in self.results:
+            if name in self.results and not self.rounded:
                 text.product(a, b, name, over)
+            elif name in self.results:
+                text.temporary(f"{name}_wide", self.loops[name], "f32")
+                text.product(a, b, f"{name}_wide", over)
+                text.generic([f"{name}_wide"], name, "", [f"%r = arith.truncf %x0 : f32 to {half}"])
         return text.function("gradient")
 
     @property

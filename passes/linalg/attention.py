@@ -11,11 +11,11 @@ from typing import ClassVar, NamedTuple
 from xdsl.context import Context
 from xdsl.dialects.builtin import MemRefType, ModuleOp, UnitAttr, bf16, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
-from ...dialect.mlir.affine import Nest, loops_of
+from ...dialect.mlir.affine import loops_of
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import PointwiseOp, element_type
@@ -137,7 +137,7 @@ class AttentionMatch:
         following = self.values.next_op
         while following is not None and following not in users:
             following = following.next_op
-        if (divided := self._behind(following, self.reader)) is None:
+        if (divided := self.reader.behind(*self.o, following)) is None:
             decline("what its result is divided by is not found")
         result, product, to = divided
         element = self._unscaled(result, lambda inner: (self._quotient(inner) or (None,))[0] == product)
@@ -146,22 +146,6 @@ class AttentionMatch:
             decline("what follows its result is not the division by the sum of each row")
         self.last, self.o, self.result = following, to, (result, element)
         return ElementExpression("op", "arith.divf", (exponential, quotient[1]))
-
-    def _behind(
-        self, op: Operation | None, reader: ElementReader
-    ) -> tuple[ElementExpression, ElementExpression, tuple[SSAValue, Subscripts]] | None:
-        """An element of what an operation makes of the product of P and V, the element of that product, and where the
-        operation stores it. None if it does something else."""
-        temporary, at = self.o
-        if not isinstance(op, LinalgStructuredOperation) or len(op.outputs) != 1 or temporary not in op.inputs:
-            return None
-        maps, (output,) = [loops_of(attribute.data) for attribute in op.get_indexing_maps()], op.outputs
-        names = dict(zip(maps[op.inputs.index(temporary)], at, strict=True))
-        if len(names) != op.get_num_loops() or -1 in (*names, *maps[-1]):
-            return None
-        place = names_of(maps[-1], names)
-        result = reader.element(output, place, op.next_op or op).unrounded(memory_of(output).element_type)
-        return result, ElementExpression("product", product=self.values, place=at), (output, place)
 
     def _unscaled(
         self, element: ElementExpression, wanted: Callable[[ElementExpression], bool]
@@ -176,11 +160,8 @@ class AttentionMatch:
 
     def _narrowed_behind(self) -> None:
         """Includes an operation after the product of P and V that only scales and rounds its result."""
-        users = {use.operation for use in self.o[0].uses} - {*self.reader.used, self.values}
-        following, reader = users.pop() if len(users) == 1 else None, ElementReader(KEY)
-        if not isinstance(following, LinalgStructuredOperation) or following.parent is not self.values.parent:
-            return
-        behind = self._behind(following, reader) if Nest.of(following).is_elementwise else None
+        following, reader = self.reader.sole_reader(self.values, self.o[0]), ElementReader(KEY)
+        behind = None if following is None else reader.behind(*self.o, following)
         if behind is not None and self._unscaled(behind[0], lambda inner: inner == behind[1]) is not None:
             self.last, self.o, self.result = following, behind[2], behind[:2]
             self.reader.used |= reader.used

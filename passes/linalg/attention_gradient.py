@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineMap
 
-from ...dialect.mlir.affine import is_plain, loops_of
+from ...dialect.mlir.affine import FIXED, is_projection, loops_of
 from ...dialect.mlir.generic import factors
 from ...dialect.warp.attention import AttentionGradientOp
 from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.elements import element_type
 from ..diagnostics import chose, remark
 from .element_expressions import ElementExpression, ElementReader, Name, NotFusedError, Subscripts, decline, names_of
 from .element_regions import map_of
@@ -78,10 +81,10 @@ class GradientMatch:
 
     def __init__(self, op: LinalgStructuredOperation) -> None:
         maps = [attribute.data for attribute in op.get_indexing_maps()]
-        places = [loops_of(map_) for map_ in maps]
-        if len(maps) != 3 or not all(map(is_plain, maps)) or factors(op.body.block) is None:
+        if len(maps) != 3 or factors(op.body.block) is None:
             decline("")
-        self.op, self.of_c, loops = op, places[2], maps[0].num_dims
+        places = [_loops_along(*each) for each in zip(op.operands, maps, strict=True)]
+        self.op, self.last, self.of_c, loops = op, op, places[2], 1 + max(map(max, places))
         # Once to see which loop runs over queries, and again with the names that masks are read by.
         names: dict[int, Name] = {loop: loop for loop in range(loops)}
         for number in range(2):
@@ -113,6 +116,16 @@ class GradientMatch:
             decline(f"what dS is multiplied with is not the {'Q' if self.name == 'dK' else 'K'} of its scores")
         if not self.reader.starts_from(op, 0.0):
             decline("its result does not start from zero")
+        if element_type(self.result[0]) == f32:
+            self._rounded_behind()
+
+    def _rounded_behind(self) -> None:
+        """Includes an operation that rounds the result, and does nothing else."""
+        following, reader = self.reader.sole_reader(self.op, self.result[0]), GradientReader()
+        behind = None if following is None else reader.behind(*self.result, following)
+        if following is not None and behind is not None and behind[0] == behind[1]:
+            self.last, self.result = following, behind[2]
+            self.reader.used |= reader.used
 
     def _factors(self, of_a: Sequence[int], names: Mapping[int, Name]) -> list[ElementExpression]:
         """P; or P and dP - delta, if A is scale * P * (dP - delta); nothing of something else."""
@@ -187,6 +200,17 @@ class GradientMatch:
         return sides
 
 
+def _loops_along(value: SSAValue, map_: AffineMap) -> tuple[int, ...]:
+    """The loops that memory runs along: behind those of a map one more for each dimension of size 1 that it is at 0 of,
+    as of a group of one head."""
+    behind, loops = count(map_.num_dims), loops_of(map_)
+    if not is_projection(map_) or any(
+        loop == FIXED and size != 1 for loop, size in zip(loops, memory_of(value).get_shape(), strict=True)
+    ):
+        decline("")
+    return tuple(next(behind) if loop == FIXED else loop for loop in loops)
+
+
 def _unmasked(x: ElementExpression) -> tuple[ElementExpression, tuple[tuple[SSAValue, Subscripts], ...]]:
     """Scores without a mask in memory that is added, and the mask."""
     for rest, mask in (x.operands, x.operands[::-1]) if x.is_op("arith.addf") else ():
@@ -222,8 +246,8 @@ def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
         read_, outputs = ([value for value, _ in each] for each in (inputs, written))
         return AttentionGradientOp(read_, outputs, maps, scale=softmax.scale, keys=keys)
 
-    used = frozenset({op for match in matches for op in (*match.reader.used, match.op)})
-    last = max((match.op for match in matches), key=place_in_block)
+    used = frozenset({op for match in matches for op in (*match.reader.used, match.op, match.last)})
+    last = max((match.last for match in matches), key=place_in_block)
     results, left = frozenset(value for value, _ in written), {op for match in matches for op in match.reader.left}
     read_from = {root(value) for value, _ in (*inputs, *keys.documents)}
     Replacement(used, last, results, read_from, left).replace(made)

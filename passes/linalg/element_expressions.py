@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, MemRefType, 
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp
 from xdsl.dialects.math import FmaOp
+from xdsl.dialects.memref import AllocOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
@@ -364,6 +365,29 @@ class ElementReader:
         names: dict[int, Name] = {**dict(zip(of_c, element.place, strict=True)), len(of_c): over}
         sides = zip(product.inputs, (of_a, of_b), strict=True)
         return [self.source(op.inputs[number], names_of(loops, names), op, widened=widened) for number, loops in sides]
+
+    def sole_reader(self, op: LinalgStructuredOperation, temporary: SSAValue) -> LinalgStructuredOperation | None:
+        """The elementwise operation of the same block that alone uses an allocation which an operation writes."""
+        users = {use.operation for use in temporary.uses} - {*self.used, op}
+        following = users.pop() if len(users) == 1 and isinstance(temporary.owner, AllocOp) else None
+        if not isinstance(following, LinalgStructuredOperation) or following.parent is not op.parent:
+            return None
+        return following if Nest.of(following).is_elementwise else None
+
+    def behind(
+        self, temporary: SSAValue, at: Subscripts, op: Operation | None
+    ) -> tuple[ElementExpression, ElementExpression, tuple[SSAValue, Subscripts]] | None:
+        """An element of what an operation makes of a temporary, the element of the temporary, and where the operation
+        stores it. None if it does something else."""
+        if not isinstance(op, LinalgStructuredOperation) or len(op.outputs) != 1 or temporary not in op.inputs:
+            return None
+        maps, (output,) = [loops_of(attribute.data) for attribute in op.get_indexing_maps()], op.outputs
+        names = dict(zip(maps[op.inputs.index(temporary)], at, strict=True))
+        if len(names) != op.get_num_loops() or FIXED in (*names, *maps[-1]):
+            return None
+        place = names_of(maps[-1], names)
+        result = self.element(output, place, op.next_op or op).unrounded(element_type(output))
+        return result, self.element(temporary, at, op), (output, place)
 
     def starts_from(self, op: LinalgStructuredOperation, wanted: float) -> bool:
         """Whether the output of a reduction is filled with its identity. Any number that exceeds `beyond` may stand for

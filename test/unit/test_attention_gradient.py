@@ -31,6 +31,8 @@ FORMS: tuple[tuple[AttentionGradient, str, dict[str, Any]], ...] = (
     (AttentionGradient((1, 2, 70, 140, 128, 72), causal=60, documents=True, results=("dQ",)), "sm_90a", {}),
     (AttentionGradient((1, 1, 70, 200, 128, 128), results=("dQ",)), "sm_90a", {"stages": 4}),
     (AttentionGradient((1, 2, 200, 70, 64, 64), causal=9), "sm_90a", {"cta": (192, 64, 64), "mma": "m64n64k16"}),
+    (AttentionGradient((2, 3, 37, 50, 24, 40), causal=15, rounded=True), "sm_80", {}),
+    (AttentionGradient((2, 1, 70, 50, 64, 64), "f16", on_tensors=True, rounded=True), "sm_90a", {}),
 )
 
 
@@ -60,6 +62,27 @@ def test_kernels(width: int, count: int, mask: str, on_tensors: bool) -> None:
     """One for dQ, one for dK and dV where a thread has registers for both."""
     asked = AttentionGradient((2, 2, 300, 200, width, width), mask=mask, on_tensors=on_tensors)
     assert len(asked.compile("sm_90a").launches) == count
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("on_tensors", [False, True])
+def test_sums_that_are_rounded_behind_are_rounded_by_the_kernels(heads: int, on_tensors: bool) -> None:
+    """Front ends write f32 sums, and round them after each product; of a group of one head they drop the loop."""
+    asked = AttentionGradient((2, heads, 70, 90, 64, 64), causal=0, on_tensors=on_tensors, rounded=True)
+    assert len(asked.compile("sm_90a").launches) == 2
+
+
+def test_sums_that_are_a_result_too_are_stored() -> None:
+    """The rounded ones are made of them by a kernel of its own."""
+    asked = AttentionGradient((1, 2, 70, 90, 64, 64), rounded=True)
+    text = asked.mlir.replace("  %dQ_wide = memref.alloc() : memref<1x2x70x64xf32>\n", "")
+    instance, wide = problem(asked), np.full((1, 2, 70, 64), 7.0, np.float32)
+    kernel = compile(text.replace("%dQ: ", "%dQ_wide: memref<1x2x70x64xf32>, %dQ: "), "sm_80")
+    *inputs, narrow, _, _ = instance.arguments
+    kernel(*inputs, wide, *instance.arguments[-3:], device="interp", checks="all")
+    assert len(kernel.launches) == 3
+    assert instance.wrong() == ""
+    assert (wide.astype(narrow.dtype) == narrow).all()
 
 
 @pytest.mark.parametrize(
