@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,18 +53,21 @@ class LeftPart:
 @dataclass(frozen=True)
 class Explanation:
     """The result of compiling a graph. `graph` is "forward", "backward" or "inference"; `rest` names the backend of the
-    parts that were left."""
+    parts that were left. `calls` says whether calls of the graph are recorded as a CUDA graph, and why not, from when
+    that is known on: with compiling, or from later calls."""
 
     graph: str
     compiled: tuple[CompiledPart, ...]
     left: tuple[LeftPart, ...]
     rest: str
+    calls: list[str] = field(default_factory=list[str])
 
     def __str__(self) -> str:
         products = len(self.compiled)
         start = f"warploom: {self.graph} graph: {products} compiled, {len(self.left)} left to {self.rest}"
         counts = [f"  {count} left: {reason}" for reason, count in self.reasons.items()] if len(self.left) > 1 else []
-        return "\n".join([start, *map(str, self.compiled), *map(str, self.left), *counts])
+        calls = [f"  calls: {text}" for text in self.calls]
+        return "\n".join([start, *map(str, self.compiled), *map(str, self.left), *counts, *calls])
 
     @property
     def reasons(self) -> Mapping[str, int]:
@@ -78,6 +81,7 @@ class Explanation:
         compiled = Counter((part.label, part.measured or _brief(part.kernels)) for part in self.compiled)
         left = Counter((part.operator, f"left to {self.rest}: {part.reason}") for part in self.left)
         rows = [(part, str(count), what) for counts in (compiled, left) for (part, what), count in counts.items()]
+        rows += [("calls", "", text) for text in self.calls]
         return aligned([(f"{self.graph} graph", "count", "kernels, or why not"), *rows])
 
 

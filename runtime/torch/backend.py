@@ -66,13 +66,23 @@ def warploom(
     return common.aot_autograd(**compilers, **settings)(module, examples)
 
 
-def _replace_in(module: GraphModule, name: str, *, options: BackendOptions, rest: str) -> None:
-    """Puts calls of compiled parts into a graph of ATen operations; `rest` compiles the others."""
+def _replace_in(module: GraphModule, name: str, *, options: BackendOptions, rest: str) -> Callable[[str], None]:
+    """Puts calls of compiled parts into a graph of ATen operations; `rest` compiles the others. Returns what is told
+    how its calls run."""
     sink(module.graph, name)
     for rewrite in (sums_in_f32, narrow_sorts) if rest == "inductor" else ():
         rewrite(module.graph)
-    _report(replace_clusters(module, name, options, rest), options)
+    explanation = replace_clusters(module, name, options, rest)
+    _report(explanation, options)
     module.recompile()
+
+    def say(text: str) -> None:
+        explanation.calls.append(text)
+        log.info(line := f"warploom: {name} graph: {text}")
+        if options.explain and not callable(options.explain):
+            print(line)
+
+    return say
 
 
 def sink(graph: Graph, name: str) -> None:

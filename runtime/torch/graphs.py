@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from threading import get_ident, local
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -18,9 +18,10 @@ from ..arguments.arrays import stream_reader
 Model: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 """A compiled graph. It empties the list of its inputs."""
 
-MOST_COPIED, MOST_KEPT = {True: 4 << 20, False: 64 << 20}, {True: 0, False: 1 << 30}
-"""Bytes of inputs, and of results, that a call copies at most, and of results that it does not copy; in inference or
-not. The GPU works on more for longer than the host takes to enqueue it, and what is not copied stays in memory."""
+MOST_COPIED, MOST_KEPT = {True: 4 << 20, False: 64 << 20}, 1 << 30
+"""Bytes of inputs, and of results, that a call copies at most, in inference or not; and of results of training that it
+does not copy. The GPU works on more for longer than the host takes to enqueue it, and what is not copied stays in
+memory."""
 
 DEVICE = "cuda"
 """Where graphs have memory."""
@@ -41,7 +42,8 @@ class Recording(NamedTuple):
     """What launches a graph, and its results, which each launch writes again; a number is that of an input. `copies`
     put inputs, named by position, where the graph reads them; it reads the others where they lay. Results that are not
     `shown` are handed out as they lie; `kept` are the storages that a launch overwrites, and how many users each has
-    where nobody else has it. `read` lie where inputs do, and take their places, so that who has those is seen."""
+    where nobody else has it. `read` lie where inputs do, and take their places, so that who has those is seen. A pass
+    forward has the `backward` one, whose gradients it overwrites, and what that one has as `shown`."""
 
     launch: Callable[[], object]
     results: Sequence[torch.Tensor | int | None]
@@ -49,12 +51,30 @@ class Recording(NamedTuple):
     copies: Sequence[tuple[int, Callable[[torch.Tensor], object]]] = ()
     kept: Sequence[tuple[int, int, object]] = ()
     read: Sequence[tuple[int, torch.Tensor]] = ()
+    backward: tuple[Recording, set[int]] | None = None
+
+    @property
+    def held(self) -> set[int]:
+        """The storages that a launch overwrites and somebody has."""
+        return {number for number, count, _ in self.kept if users(number) > count}
+
+    def refused(self) -> str:
+        """Why it cannot be launched now. Where only gradients are in the way, they are copies from now on."""
+        if self.backward is not None:
+            later, shown = self.backward
+            if self.held.issubset(map(_storage, later.results)):
+                shown.update(range(len(later.results)))
+                return "somebody has gradients of an earlier call, or adds to them; from now on they are copied"
+        return (
+            "somebody has what an earlier call left for its pass backward, as where a second pass forward comes before "
+            "that, or with retain_graph"
+        )
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any] | None:
         """The results; None, and nothing is computed, while somebody has what would be overwritten."""
         for i, x in self.read:
             inputs[i] = x
-        if any(users(number) > count for number, count, _ in self.kept):
+        if self.held:
             return None
         for i, copy in self.copies:
             copy(inputs[i])
@@ -123,13 +143,15 @@ class RecordedGraph(local):
       replayed on the stream that it was recorded for, so that what a call copies is not written by another.
     - `shown`: in training, the results that users see, by position.
     - `draws`: whether it has random numbers, whose state torch moves on at each launch.
+    - `say`: is told whether it is recorded, and why calls are not replayed.
     """
 
     def __init__(
         self, model: Model, static: Sequence[int], otherwise: Callable[[], Model], stream: Callable[[], int],
-        shown: Container[int] | None = None, draws: bool = True,
+        say: Callable[[str], object], shown: Container[int] | None = None, draws: bool = True,
     ) -> None:  # fmt: skip
         self.model, self.static, self.otherwise, self.stream, self.draws = model, static, otherwise, stream, draws
+        self.say = cache(say)  # each thing once
         self.inference, self.shown = shown is None, EVERY if shown is None else shown
         self.other: Model | None = None
         self.before: tuple[int, ...] = ()
@@ -142,12 +164,21 @@ class RecordedGraph(local):
             return self.other(inputs)
         try:
             here = (*[x.data_ptr() for x in inputs], self.stream())
-        except AttributeError:  # a number
-            self.other = self.otherwise()
-            return self.other(inputs)
-        recording = self.recordings.get(here) or self._elsewhere(inputs, here)
-        results = recording and recording(inputs)
-        return self._as_compiled(inputs, here) if results is None else results
+        except AttributeError:
+            return self._left("an input is a number, as of dynamic sizes")(inputs)
+        if recording := self.recordings.get(here) or self._elsewhere(inputs, here):
+            if (results := recording(inputs)) is not None:
+                return results
+            self.say(f"a call is launches: {recording.refused()}")
+        return self._as_compiled(inputs, here)
+
+    def _left(self, reason: str) -> Model:
+        """What runs the graph from now on."""
+        self.other = self.otherwise()
+        self.recordings.clear()
+        self.begun = None
+        self.say(f"not recorded: {reason}")
+        return self.other
 
     def _elsewhere(self, inputs: list[Any], here: tuple[int, ...]) -> Recording | None:
         fixed, before, self.before = [*self.static, -1], self.before, here
@@ -167,17 +198,19 @@ class RecordedGraph(local):
 
     def _as_compiled(self, inputs: list[Any], here: Sequence[int]) -> Sequence[Any]:
         """The first call is one, for kernels are loaded and tuned in it."""
-        fits = _are_small([x for i, x in enumerate(inputs) if i not in self.static], MOST_COPIED[self.inference])
+        most = MOST_COPIED[self.inference]
+        reason = obstacle("inputs", [x for i, x in enumerate(inputs) if i not in self.static], most)
         results = self.model(inputs)
-        shown = [x for i, x in enumerate(results) if i in self.shown]
+        reason = reason or obstacle("results", [x for i, x in enumerate(results) if i in self.shown], most)
         kept = sum(x.nbytes for i, x in enumerate(results) if isinstance(x, torch.Tensor) and i not in self.shown)
-        fits = fits and _are_small(shown, MOST_COPIED[self.inference]) and kept <= MOST_KEPT[self.inference]
-        fits = fits and (self.inference or 2 * kept <= free_bytes())  # blocks of graphs do not fill their memory
+        if kept and not reason:  # blocks of graphs do not fill their memory
+            what = "what the pass backward reads" if self.shown else "gradients"
+            reason = _over(what, kept, MOST_KEPT) or _over(what, kept, free_bytes() // 2)
         self.as_compiled += here[-1] >= 0
-        if self.as_compiled > MOST_AS_COMPILED or not fits:
-            self.other = self.otherwise()
-            self.recordings.clear()
-            self.begun = None
+        if self.as_compiled > MOST_AS_COMPILED:
+            reason = f"{MOST_AS_COMPILED} calls had inputs elsewhere, or while results of earlier ones were kept"
+        if reason:
+            self._left(reason)
         return results
 
     def _recorded(
@@ -197,6 +230,7 @@ class RecordedGraph(local):
         launch, found = self._captured(own, where)
         results = [None if x is None else numbers.get(id(x), x.data) for x in found]
         first = Recording(launch, results, self.shown, copies)
+        self.say("recorded as a CUDA graph")
         if self.inference:
             self.recordings[key] = first
             return first
@@ -210,10 +244,12 @@ class RecordedGraph(local):
             return first
         if not begun.is_freed or not apart.isdisjoint(map(_storage, results)):
             self.as_compiled = MOST_AS_COMPILED + 1
+            self.say("not recorded: somebody has what the pass backward reads, or is given it back")
             return first
         kept = [(x._cdata, users(x._cdata), x) for x in (*before.values(), *places.values())]
-        begun.keep(begun.recording._replace(kept=kept))
-        self.recordings[key] = later._replace(kept=kept, read=read)
+        shown = set[int]()
+        self.recordings[key] = later._replace(kept=kept, read=read, shown=shown)
+        begun.keep(begun.recording._replace(kept=kept, backward=(later, shown)))
         return later
 
     def _captured(self, own: list[Any], where: Any) -> tuple[Callable[[], object], Sequence[Any]]:
@@ -302,23 +338,30 @@ def _copy_into(place: torch.Tensor) -> Callable[..., object]:
     return _by_driver(place.get_device(), lambda driver: copier(driver, address, size), place.copy_)
 
 
-def _are_small(values: Sequence[Any], most: int) -> bool:
-    """Whether all values are tensors on a GPU that copies have the strides of, or None, and of few bytes."""
+def obstacle(what: str, values: Sequence[Any], most: int) -> str:
+    """Why values are not copied, "" if they are: all are tensors on a GPU that copies have the strides of, or None, and
+    of few bytes."""
     tensors = [value for value in values if value is not None]
-    on_gpu = all(isinstance(x, torch.Tensor) and x.is_cuda for x in tensors)
-    small = on_gpu and sum(x.nbytes for x in tensors) <= most
-    return small and all(torch.empty_like(x).stride() == x.stride() for x in tensors)
+    for x in tensors:
+        if not (isinstance(x, torch.Tensor) and x.is_cuda and torch.empty_like(x).stride() == x.stride()):
+            return f"{what} are not all tensors on a GPU without gaps in memory"
+    return _over(what, sum(x.nbytes for x in tensors), most)
+
+
+def _over(what: str, size: int, most: int) -> str:
+    return f"{what}: {size / 2**20:.1f} MiB, of at most {most / 2**20:.1f}" if size > most else ""
 
 
 def recorded(
     trees: Callable[..., Model] | None, model: Model, static_input_idxs: Sequence[int] = (),
-    shown: Container[int] | None = None, draws: bool = True, **settings: Any,
+    shown: Container[int] | None = None, draws: bool = True, *, say: Callable[[str], object], **settings: Any,
 ) -> Model:  # fmt: skip
     """What runs a compiled graph in CUDA graphs, in the place of inductor's `cudagraphify`, which is `trees`; without
-    it, a graph that cannot be recorded is called as it is. `shown` and `draws` are those of `RecordedGraph`."""
+    it, a graph that cannot be recorded is called as it is. `shown`, `draws` and `say` are those of `RecordedGraph`."""
     otherwise = partial(trees, model, static_input_idxs, **settings) if trees else lambda: model
     trained = trees is not None and not settings["is_inference"]
     if trained or {*settings["mutated_input_idxs"]}.difference(static_input_idxs):
+        say("recorded by inductor, if at all" if trees else "not recorded: it changes inputs that may lie elsewhere")
         return otherwise()
     read, capturing = stream_reader(settings["device_index"]), torch.cuda.is_current_stream_capturing
-    return RecordedGraph(model, static_input_idxs, otherwise, lambda: -1 if capturing() else read(), shown, draws)
+    return RecordedGraph(model, static_input_idxs, otherwise, lambda: -1 if capturing() else read(), say, shown, draws)

@@ -6,6 +6,7 @@ and captures it in CUDA graphs where that is asked for. A compiled part is one c
 
 from __future__ import annotations
 
+import logging
 import math
 import operator
 import statistics
@@ -14,7 +15,7 @@ from contextvars import ContextVar
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -34,23 +35,30 @@ if find_spec("triton") is not None:  # before the first call, as torch.compile i
     import_module("torch._inductor.compile_fx")
 
 
+log = logging.getLogger(__name__)
+
+
 class GraphParts(NamedTuple):
-    """The compiled parts that a graph of inductor calls, whether it may be recorded as a CUDA graph, whether it draws
-    random numbers, and in training the results that users see. A graph has them as an attribute, so that those that
-    torch keeps on disk have them too."""
+    """The compiled parts that a graph of inductor calls, whether it is the forward, the backward or the inference
+    graph, why it may not be recorded as a CUDA graph, whether it draws random numbers, and in training the results that
+    users see. A graph has them as an attribute, so that those that torch keeps on disk have them too."""
 
     regions: tuple[Region, ...]
-    recordable: bool
+    name: str
+    obstacle: str
     draws: bool
     shown: tuple[int, ...] | None
 
 
-PARTS: ContextVar[GraphParts | None] = ContextVar("parts", default=None)
+Say: TypeAlias = Callable[[str], object]
+"""Is told of a graph whether it is recorded, and why it is not."""
+
+PARTS: ContextVar[tuple[GraphParts, Say] | None] = ContextVar("parts", default=None)
 """The parts of the graph that is being compiled; None where it is not ours."""
 
 
 def compile_whole(
-    module: GraphModule, examples: Sequence[Any], replace: Callable[[GraphModule, str], None], mode: str | None,
+    module: GraphModule, examples: Sequence[Any], replace: Callable[[GraphModule, str], Say], mode: str | None,
     key: str,
 ) -> Callable[..., Any]:  # fmt: skip
     """A graph compiled by inductor; `replace` puts calls of compiled parts into each graph of ATen operations, of which
@@ -66,12 +74,13 @@ def compile_whole(
     def compile_inner(graph: GraphModule, inputs: Sequence[Any], *args: Any, **settings: Any) -> Any:
         name = "inference" if settings.get("is_inference") else "forward"
         name = "backward" if settings.get("is_backward") else name
-        replace(graph, name)
+        say = replace(graph, name)
         calls = graph.graph.find_nodes(op="call_function", target=warploom.region.default)
         visible = graph.graph.output_node().meta.get("user_visible_output_idxs", ()) if name == "forward" else ()
         parts, draws = tuple(REGIONS[str(node.args[1])] for node in calls), any(map(_draws, graph.graph.nodes))
         shown = None if name == "inference" else (*visible,)
-        token = PARTS.set(GraphParts(parts, mode is None and _is_recordable(graph), draws, shown))
+        why = f"by mode {mode!r} inductor decides" if mode else why_launched(graph)
+        token = PARTS.set((GraphParts(parts, name, why, draws, shown), say))
         # What is made of parameters alone, such as the factors of norms, is one kernel for several of our parts.
         joined = {"combo_kernels": True} if name == "inference" else {}
         try:
@@ -97,7 +106,7 @@ def _teach_inductor() -> None:
 
     def made(graph: Any, *args: Any, **settings: Any) -> None:
         make(graph, *args, **settings)
-        graph.warploom = PARTS.get()
+        graph.warploom = (PARTS.get() or (None,))[0]
 
     def completed(graph: Any, *args: Any) -> None:
         parts: GraphParts | None = getattr(graph, "warploom", None)
@@ -133,15 +142,20 @@ def _complete(graph: Any, parts: GraphParts, complete: Callable[[], None]) -> No
                 load_on(number, kept.kernel, assembled(kept.kernel))
         region = REGIONS.setdefault(kept.name, kept)
         setattr(kernels, kept.name, region.into if len(region.layout.results) == 1 else region)
-    trees, compiler.cudagraphify = compiler.cudagraphify, partial(recorded, compiler.cudagraphify, draws=parts.draws)
+    current = PARTS.get()
+    say = current[1] if current else partial(log.info, f"warploom: {parts.name} graph: %s")
+    options = {"draws": parts.draws, "say": say}
+    trees, compiler.cudagraphify = compiler.cudagraphify, partial(recorded, compiler.cudagraphify, **options)
     try:
         complete()
     finally:
         compiler.cudagraphify = trees
-    if parts.recordable and len(devices) == 1 and not graph.disabled_cudagraphs_reason:
-        plain, static = graph.current_callable, graph.fx_kwargs.get("static_input_idxs") or ()
-        told = {"mutated_input_idxs": graph.mutated_input_idxs, "device_index": devices[0]}
-        graph.current_callable = recorded(None, plain, static, parts.shown, parts.draws, **told)
+    if why := parts.obstacle or graph.disabled_cudagraphs_reason or ("" if len(devices) == 1 else "not on one GPU"):
+        say(f"not recorded: {why}")
+        return
+    plain, static = graph.current_callable, graph.fx_kwargs.get("static_input_idxs") or ()
+    told = {"mutated_input_idxs": graph.mutated_input_idxs, "device_index": devices[0]}
+    graph.current_callable = recorded(None, plain, static, parts.shown, **options, **told)
 
 
 def _draws(node: Node) -> bool:
@@ -154,17 +168,19 @@ WITHOUT_WAITING = frozenset({aten._grouped_mm.default, aten.cumsum.default, oper
 """What torch computes for inductor without waiting for the GPU, among others."""
 
 
-def _is_recordable(module: GraphModule) -> bool:
-    """Whether a graph is known to wait neither for the GPU nor for other processes. A recording that fails leaves the
-    generator of random numbers as if it were being recorded."""
+def why_launched(module: GraphModule) -> str:
+    """Why a graph is not known to wait neither for the GPU nor for other processes, "" if it is. A recording that fails
+    leaves the generator of random numbers as if it were being recorded."""
     lowering: Any = import_module("torch._inductor.lowering")
     utilities: Any = import_module("torch._inductor.utils")
     calls = [node for node in module.graph.nodes if node.op == "call_function"]
     kernels = lowering.lowerings.keys() - lowering.fallbacks | WITHOUT_WAITING
-    compiled = all(node.target in kernels and "c10d" not in str(node.target) for node in calls)
+    waiting = [node for node in calls if node.target not in kernels or "c10d" in str(node.target)]
     own = (REGIONS[str(node.args[1])] for node in calls if node.target is warploom.region.default)
-    plain = all(isinstance(region, Region) for region in own)
-    return compiled and plain and utilities.get_first_incompatible_cudagraph_node(module) is None
+    if not all(isinstance(region, Region) for region in own):
+        return "option 'check' waits for the GPU"
+    node = next(iter(waiting), None) or utilities.get_first_incompatible_cudagraph_node(module)
+    return f"{node.target} may wait for the GPU, or for other processes" if node else ""
 
 
 @cache

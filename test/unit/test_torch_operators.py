@@ -119,6 +119,9 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
         cache += x
         return [weight * x, None]
 
+    def small(values: list[Any]) -> bool:
+        return all(v is None or v.numel() < 9 for v in values)
+
     class Recorded(graphs.RecordedGraph):
         def _captured(self, own: list[Any], where: Any) -> tuple[Any, list[Any]]:
             places = list(own)
@@ -131,9 +134,14 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
             places[2] -= places[1]  # a recording computes nothing
             return again, list(results)
 
-    monkeypatch.setattr(graphs, "_are_small", lambda values, _: all(v is None or v.numel() < 9 for v in values))
+    monkeypatch.setattr(graphs, "obstacle", lambda what, values, _: "" if small(values) else f"{what} are large")
     weight, cache, xs = torch.randn(4), torch.zeros(4), [torch.randn(4) for _ in range(4)]
-    call = Recorded(model, (0, 2), lambda: lambda inputs: ["otherwise"], lambda: 0)
+    said: list[str] = []
+
+    def recorded() -> Any:
+        return Recorded(model, (0, 2), lambda: lambda inputs: ["otherwise"], lambda: 0, said.append)
+
+    call = recorded()
     results = [call([weight, x, cache]) for x in xs]
     assert all(torch.equal(output, weight * x) and none is None for (output, none), x in zip(results, xs, strict=True))
     assert torch.equal(cache, sum(xs, torch.zeros(4)))
@@ -142,11 +150,16 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     for x in xs[:2]:
         assert torch.equal(call([other, x, cache])[0], other * x)
     assert len(call.recordings) == 2
-    large = Recorded(model, (0, 2), lambda: lambda inputs: ["otherwise"], lambda: 0)
+    assert said == ["recorded as a CUDA graph"]
+    large = recorded()
     args = [torch.ones(9) for _ in range(3)]
     assert torch.equal(large(list(args))[0], torch.ones(9))
     assert large(list(args)) == ["otherwise"]
-    fixed = Recorded(model, (0, 2), lambda: lambda inputs: ["otherwise"], lambda: 0)
+    assert said[1:] == ["not recorded: inputs are large"]
+    number = recorded()
+    assert number([weight, 3, cache]) == ["otherwise"]
+    assert said[2:] == ["not recorded: an input is a number, as of dynamic sizes"]
+    fixed = recorded()
     for x in (xs[0], xs[0], xs[1], xs[2], xs[0], xs[2]):
         x += 1
         assert torch.equal(fixed([weight, x, cache])[0], weight * x)
@@ -216,13 +229,14 @@ def recorded_passes(monkeypatch: pytest.MonkeyPatch, replays: list[str], free: i
 
             return again, results
 
-    monkeypatch.setattr(graphs, "_are_small", lambda *_: True)
+    monkeypatch.setattr(graphs, "obstacle", lambda *_: "")
     monkeypatch.setattr(graphs, "_memory", Arena)
     monkeypatch.setattr(graphs, "free_bytes", lambda: free)
     monkeypatch.setattr(graphs, "DEVICE", "cpu")
     monkeypatch.setattr(graphs, "lying_at", lying_at)
-    first = Recorded(forward, (0,), lambda: forward, lambda: 0, (0,))
-    second = Recorded(backward, range(4), lambda: backward, lambda: 0, ())
+    said: tuple[list[str], list[str]] = [], []
+    first = Recorded(forward, (0,), lambda: forward, lambda: 0, said[0].append, (0,))
+    second = Recorded(backward, range(4), lambda: backward, lambda: 0, said[1].append, ())
 
     class Passes(torch.autograd.Function):
         @staticmethod
@@ -237,7 +251,7 @@ def recorded_passes(monkeypatch: pytest.MonkeyPatch, replays: list[str], free: i
             ctx.maybe_clear_saved_tensors()
             return tuple(second(inputs))
 
-    Passes.passes = first, second
+    Passes.passes, Passes.said = (first, second), said
     return Passes
 
 
@@ -250,6 +264,8 @@ def test_passes_that_memory_has_no_place_for_are_not_recorded(monkeypatch: pytes
         weight.grad = None
     assert replays == []
     assert all(each.other is not None for each in function.passes)
+    reads = "not recorded: what the pass backward reads: 0.0 MiB, of at most 0.0"
+    assert function.said[0] == [reads]
 
 
 def test_what_training_keeps_is_not_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,10 +310,12 @@ def test_what_training_keeps_is_not_overwritten(monkeypatch: pytest.MonkeyPatch)
     assert torch.equal(grad, copy)
     del grad
     step()
-    replays.clear()
-    backward(*forward())  # added up
-    assert replays == []
+    for _ in range(3):  # from then on they are copies, which may be added up
+        replays.clear()
+        backward(*forward())
+        assert replays == ["forward", "backward"]
     weight.grad = None
+    replays.clear()
     one = forward()
     backward(*one, retain_graph=True)
     one[0].grad = None
@@ -314,6 +332,16 @@ def test_what_training_keeps_is_not_overwritten(monkeypatch: pytest.MonkeyPatch)
     for each in held:
         backward(*each)
     step(0)
+    forwards, backwards = function.said
+    assert [text.partition(":")[0] for text in forwards] == [
+        "recorded as a CUDA graph",
+        *["a call is launches"] * 2,
+        "not recorded",
+    ]
+    assert "what an earlier call left for its pass backward" in forwards[1]
+    assert "gradients of an earlier call" in forwards[2]
+    assert "8 calls" in forwards[3]
+    assert backwards[0] == "recorded as a CUDA graph"
 
 
 def test_a_pass_backward_that_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
