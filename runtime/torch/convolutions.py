@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
+from torch._prims_common import suggest_memory_format
 from xdsl.dialects import tensor as tensors
 from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
@@ -203,14 +204,9 @@ def filter_gradient(
     return replace(total, dims=(2, None, 0, 1), shape=(features, 1, *taps)) if alone else reordered(total, FIRST)
 
 
-def _memory_format(images: torch.Tensor) -> torch.memory_format:
-    last = images.is_contiguous(memory_format=torch.channels_last)
-    return torch.channels_last if last and not images.is_contiguous() else torch.contiguous_format
-
-
 def eager_filter_gradient(slope: torch.Tensor, x: torch.Tensor, shape: Sequence[int], *options: Any) -> torch.Tensor:
     """What torch computes where a gradient of a filter is not compiled, and of tensors without elements."""
     *moves, groups = options
     weight, mask = x.new_empty(shape), [False, True, False]
     made = aten.convolution_backward(slope, x, weight, None, *moves, False, [0, 0], groups, mask)[1]
-    return made.contiguous(memory_format=_memory_format(x))
+    return made.contiguous(memory_format=suggest_memory_format(x))

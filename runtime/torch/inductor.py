@@ -79,7 +79,7 @@ def compile_whole(
         visible = graph.graph.output_node().meta.get("user_visible_output_idxs", ()) if name == "forward" else ()
         parts, draws = tuple(REGIONS[str(node.args[1])] for node in calls), any(map(_draws, graph.graph.nodes))
         shown = None if name == "inference" else (*visible,)
-        why = f"by mode {mode!r} inductor decides" if mode else why_launched(graph)
+        why = f"mode {mode!r} is inductor's" if mode else why_launched(graph)
         token = PARTS.set((GraphParts(parts, name, why, draws, shown), say))
         # What is made of parameters alone, such as the factors of norms, is one kernel for several of our parts.
         joined = {"combo_kernels": True} if name == "inference" else {}
@@ -109,8 +109,9 @@ def _teach_inductor() -> None:
         graph.warploom = (PARTS.get() or (None,))[0]
 
     def completed(graph: Any, *args: Any) -> None:
-        parts: GraphParts | None = getattr(graph, "warploom", None)
-        _complete(graph, parts, partial(complete, graph, *args)) if parts else complete(graph, *args)
+        found: GraphParts | None = getattr(graph, "warploom", None)
+        parts, say = PARTS.get() or (found, partial(log.info, f"warploom: {found and found.name} graph: %s"))
+        _complete(graph, parts, say, partial(complete, graph, *args)) if parts else complete(graph, *args)
 
     def captured(*args: Any, **settings: Any) -> Any:
         if " warploom " in caches.cache_key_tag:
@@ -131,7 +132,7 @@ def _teach_inductor() -> None:
     key_of_tuning, tuning._prepare_key = tuning._prepare_key, untagged
 
 
-def _complete(graph: Any, parts: GraphParts, complete: Callable[[], None]) -> None:
+def _complete(graph: Any, parts: GraphParts, say: Say, complete: Callable[[], None]) -> None:
     """Gives a compiled graph its parts, on the GPU too, and what records it in CUDA graphs; `complete` is torch's."""
     compiler: Any = import_module("torch._inductor.compile_fx")
     kernels: Any = import_module("torch._inductor.select_algorithm").extern_kernels
@@ -142,16 +143,16 @@ def _complete(graph: Any, parts: GraphParts, complete: Callable[[], None]) -> No
                 load_on(number, kept.kernel, assembled(kept.kernel))
         region = REGIONS.setdefault(kept.name, kept)
         setattr(kernels, kept.name, region.into if len(region.layout.results) == 1 else region)
-    current = PARTS.get()
-    say = current[1] if current else partial(log.info, f"warploom: {parts.name} graph: %s")
     options = {"draws": parts.draws, "say": say}
     trees, compiler.cudagraphify = compiler.cudagraphify, partial(recorded, compiler.cudagraphify, **options)
     try:
         complete()
     finally:
         compiler.cudagraphify = trees
-    if why := parts.obstacle or graph.disabled_cudagraphs_reason or ("" if len(devices) == 1 else "not on one GPU"):
-        say(f"not recorded: {why}")
+    why = parts.obstacle or graph.disabled_cudagraphs_reason
+    if why or len(devices) != 1:
+        if not graph.fx_kwargs.get("cudagraphs"):  # or inductor records it
+            say(f"not recorded: {why or 'its tensors are not on one GPU'}")
         return
     plain, static = graph.current_callable, graph.fx_kwargs.get("static_input_idxs") or ()
     told = {"mutated_input_idxs": graph.mutated_input_idxs, "device_index": devices[0]}
@@ -304,21 +305,13 @@ ROUNDS, EACH, MOST_SETS, ROTATED, SLEEP = 5, 6, 8, 1 << 27, 2_000_000
 that inputs of the graph, which are weights, are not read from it. Cycles that the GPU waits while the host enqueues."""
 
 
-class Judgement(NamedTuple):
-    """Whether a part runs as a kernel of Warploom, and the measured times."""
-
-    ours: bool
-    text: str
+MEASURED: dict[tuple[str, int], tuple[bool, str]] = {}
+"""What was judged, by the name of a part and the bytes that fusion saves."""
 
 
-OURS = Judgement(True, "")
-
-MEASURED: dict[tuple[str, int], Judgement] = {}
-"""Judgements by the name of a part and the bytes that fusion saves."""
-
-
-def judged(cluster: Cluster, region: Region) -> Judgement:
-    """Whether a part of a graph is left to inductor. On the CPU, where our kernels are interpreted, none is.
+def judged(cluster: Cluster, region: Region) -> tuple[bool, str]:
+    """Whether a part of a graph runs as a kernel of ours, and the measured times. On the CPU, where these are
+    interpreted, each does.
 
     Raises:
         UnsupportedError: for sizes that depend on data, of which inductor cannot have an operand laid out.
@@ -326,19 +319,19 @@ def judged(cluster: Cluster, region: Region) -> Judgement:
     for node in (*cluster.inputs, *cluster.results):
         _bytes(node)
     if cluster.last.meta["val"].device.type != "cuda":
-        return OURS
+        return True, ""
     saved, launches = _saved(cluster)
     if (key := (region.name, int(saved))) not in MEASURED:
         MEASURED[key] = _judged(cluster, region, saved / BANDWIDTH + launches * LAUNCH)
     return MEASURED[key]
 
 
-def _judged(cluster: Cluster, region: Region, rest: float) -> Judgement:
+def _judged(cluster: Cluster, region: Region, rest: float) -> tuple[bool, str]:
     ours, products = _measured(cluster, region)
     theirs = products + rest
     reckoned = f" and {rest:.1f} us for what follows" if rest else ""
     text = f"measured {ours:.1f} us, torch's kernel {products:.1f} us{reckoned}"
-    return Judgement(ours <= max(MARGIN * theirs, theirs - LESS), text)
+    return ours <= max(MARGIN * theirs, theirs - LESS), text
 
 
 def _saved(cluster: Cluster) -> tuple[float, int]:
