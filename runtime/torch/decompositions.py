@@ -23,7 +23,7 @@ huber_loss huber_loss_backward glu glu_backward hardswish hardswish_backward har
 log_sigmoid_forward log_sigmoid_backward elu_backward hardtanh_backward leaky_relu_backward mish_backward
 softplus_backward _prelu_kernel _prelu_kernel_backward binary_cross_entropy binary_cross_entropy_backward
 binary_cross_entropy_with_logits soft_margin_loss soft_margin_loss_backward nll_loss2d_forward nll_loss2d_backward
-_weight_norm_interface fill addr reflection_pad1d reflection_pad2d pixel_unshuffle nansum
+_weight_norm_interface fill masked_fill addr reflection_pad1d reflection_pad2d pixel_unshuffle nansum
 """
 """Operations that are taken apart before, beside those that torch takes apart for export."""
 
@@ -172,10 +172,6 @@ def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
 
 def _copy(value: torch.Tensor, other: torch.Tensor, *_: object) -> torch.Tensor:
     return _lying_as(value, other.to(value.dtype).expand(value.shape).clone())  # `other` may be a graph's result
-
-
-def _masked_fill(value: torch.Tensor, mask: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    return torch.where(mask, other.to(value.dtype), value)
 
 
 def _roll(value: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
@@ -350,7 +346,6 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.index_put.default: _index_put,
     aten.convolution_backward.default: _convolution_backward,
     aten.copy.default: _copy,
-    aten.masked_fill.Tensor: _masked_fill,
     aten.native_group_norm.default: _group_norm,
     aten.native_group_norm_backward.default: _group_norm_backward,
     aten.native_layer_norm_backward.default: partial(_norm_backward, aten.native_layer_norm_backward.default, 2),
