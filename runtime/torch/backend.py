@@ -177,24 +177,25 @@ class _Replacing:
             self.written[key] = _written(part, self.options)
         return self.written[key]
 
-    def _chosen(self, part: Cluster) -> tuple[Cluster, Region, bool, str]:
-        """A part with the inputs of which it reads the sizes, its compiled form, whether that is the faster one, and
-        the measured times."""
+    def _chosen(self, part: Cluster) -> tuple[Cluster, Region, str]:
+        """A part with the inputs of which it reads the sizes, its compiled form, and the measured times; an
+        UnsupportedError with these where inductor is faster."""
         written = self._written(part)
         part = replace(part, sizes=written.sizes)
         region = region_of(written, _compiled(part, written, self.options), part.label)
-        return part, region, *(judged(part, region) if self.rest == "inductor" else (True, ""))
+        faster, text = judged(part, region) if self.rest == "inductor" else (True, "")
+        if not faster:
+            raise UnsupportedError(text)
+        return part, region, text
 
     def replaced(self, part: Cluster) -> bool:
         """Replaces a part, unless it does not compile or is slower than torch's kernels, or is gone with another."""
         if self.gone.issuperset(part.nodes):
             return True
         try:
-            part, region, faster, text = self._chosen(part)
+            part, region, text = self._chosen(part)
         except (UnsupportedError, WarploomError) as error:
-            faster, text = False, str(error)
-        if not faster:
-            self.reasons |= dict.fromkeys(part.nodes, text)
+            self.reasons |= dict.fromkeys(part.nodes, str(error))
             return False
         region.name = f"{region.name}_{self.name}{len(self.compiled)}"  # packed parameters are each call's own
         self.compiled.append(_part(part, self._written(part), region.kernel, text))
