@@ -65,10 +65,7 @@ class Recording(NamedTuple):
             if self.held.issubset(map(_storage, later.results)):
                 shown.update(range(len(later.results)))
                 return "somebody has gradients of an earlier call, or adds to them; from now on they are copied"
-        return (
-            "somebody has what an earlier call left for its pass backward, as where a second pass forward comes before "
-            "that, or with retain_graph"
-        )
+        return "somebody has what an earlier call left for its pass backward (two passes forward, retain_graph)"
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any] | None:
         """The results; None, and nothing is computed, while somebody has what would be overwritten."""

@@ -51,10 +51,9 @@ class GraphParts(NamedTuple):
 
 
 Say: TypeAlias = Callable[[str], object]
-"""Is told of a graph whether it is recorded, and why it is not."""
 
 PARTS: ContextVar[tuple[GraphParts, Say] | None] = ContextVar("parts", default=None)
-"""The parts of the graph that is being compiled; None where it is not ours."""
+"""The parts of the graph that is being compiled, and what is told whether it is recorded; None where it is not ours."""
 
 
 def compile_whole(

@@ -282,7 +282,7 @@ def test_training_is_recorded(device: GpuDevice) -> None:
 
     model, exact = pair()
     call, held = backend(model, "inductor"), list[tuple[Any, Any]]()
-    draws, keep = [drawn(3, 37, 200) for _ in range(24)], list[Any]()  # none lies where another did
+    draws, keep = [drawn(3, 37, 200) for _ in range(30)], list[Any]()  # none lies where another did
 
     def passes(count: int = 1) -> None:
         """Of some inputs forward, then backward."""
@@ -323,6 +323,9 @@ def test_training_is_recorded(device: GpuDevice) -> None:
         forget()
         passes()
         assert len(replayed) == 10 + 2 + 2 + 2
+        for _ in range(3):
+            passes()  # gradients are added up: they are copies since somebody had them
+        assert len(replayed) == 16 + 3 * 2
         assert all(torch.equal(out, copy) for out, copy in held)
         x, masks = (torch.rand(64, 200, device="cuda") + 0.5).requires_grad_(), list[Any]()
         dropped = backend(lambda x: functional.dropout(x * 2, 0.5), "inductor")
