@@ -12,14 +12,15 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, cast, get_type_hints
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import DYNAMIC_INDEX, FloatAttr, IndexType, IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import DYNAMIC_INDEX, FloatAttr, IndexType, IntegerAttr, MemRefType, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineExpr
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint
 
-from ..dialect.warp.attributes import is_memory, memory_of
+from ..dialect.warp.attributes import memory_of
+from ..dialect.warp.elements import shape_of
 from ..dialect.warp.views import MatrixOp
 
 _UNSEEN = Counter[str]()
@@ -266,14 +267,25 @@ class IndexBuilder:
         return self.div(self.add(a, by - 1), by)
 
     def dim(self, memory: SSAValue, dimension: int) -> Index:
-        """The size of a dimension of memory, or of a matrix of it."""
+        """The size of a dimension of memory, of a matrix of it, or of a tensor."""
         if isinstance(memory.owner, MatrixOp):
             view = memory.owner
             if view.part and dimension == len(view.dimensions_kept):
                 return self.folded(view.part[1])
             memory, dimension = view.memory, (*view.dimensions_kept, *view.dimensions)[dimension] or 0
-        size = memory.type.get_shape()[dimension] if is_memory(memory.type) else -1
-        return size if size >= 0 else self.insert(memref.DimOp(memory, self.value(dimension))).result
+        size = shape[dimension] if (shape := shape_of(memory)) else -1
+        if size >= 0:
+            return size
+        if isinstance(memory.type, MemRefType):
+            return self.insert(memref.DimOp(memory, self.value(dimension))).result
+        from xdsl.dialects import tensor  # 5 ms, for modules that have tensors
+
+        return self.insert(tensor.DimOp(memory, self.value(dimension))).result
+
+    def unknown_sizes(self, value: SSAValue) -> list[SSAValue]:
+        """The sizes of memory, or of a tensor, that its type does not tell."""
+        sizes = (self.dim(value, dimension) for dimension in range(len(shape_of(value))))
+        return [size for size in sizes if not isinstance(size, int)]
 
     def div(self, a: Index, by: Index) -> Index:
         """Unsigned quotient."""

@@ -37,7 +37,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.mlir.affine import strides_of
 from ...dialect.warp.attributes import memory_of
 from ..diagnostics import fail, warn
-from ..patterns import constant_value
+from ..patterns import IndexBuilder, constant_value
 from .constants import as_bytes, copy_before, global_of, hold_conditions, is_multiplied, number_of
 from .generalize import GENERALIZED, generalize
 from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
@@ -403,12 +403,11 @@ class TensorFunction:
     ) -> list[SSAValue]:
         """The dynamic sizes of a tensor's memory. They come from the `tensor.empty`, or from the memory that the result
         starts from."""
-        unknown = [d for d, size in enumerate(kind.get_shape()) if size < 0]
         if isinstance(init.owner, tensor.EmptyOp):
             return list(init.owner.dynamic_sizes)
-        if unknown and start is None:
+        if start is None and min(kind.get_shape(), default=0) < 0:
             fail(op, f"nothing tells the sizes of {kind}")
-        return [] if start is None else _dims(start, unknown, builder)
+        return [] if start is None else IndexBuilder(builder).unknown_sizes(start)
 
     def _destination(self, value: SSAValue, op: Operation) -> SSAValue | None:
         """The argument that returns a value, or a tensor that is made of it in place; as a value before `op`."""
@@ -485,13 +484,7 @@ def _reshaped(
         return collapsed(source, kind, groups)
     if back is None:
         return expanded(source, kind, groups, [] if isinstance(op, tensor.CollapseShapeOp) else op.dynamic_output_shape)
-    unknown = [number for number, group in enumerate(groups) if kind.get_shape()[group[0]] < 0]
-    return expanded(source, kind, groups, _dims(source, unknown, back))
-
-
-def _dims(memory: SSAValue, dimensions: Sequence[int], builder: Builder) -> list[SSAValue]:
-    numbers = [builder.insert(arith.ConstantOp(IntegerAttr(d, IndexType()))).result for d in dimensions]
-    return [builder.insert(memref.DimOp(memory, number)).result for number in numbers]
+    return expanded(source, kind, groups, IndexBuilder(back).unknown_sizes(source))
 
 
 def _uses(op: LinalgStructuredOperation, number: int) -> bool:

@@ -8,8 +8,7 @@ from itertools import product as combinations
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from xdsl.builder import Builder
-from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, IntegerAttr, MemRefType
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, NamedOperation
 from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Operation, SSAValue
@@ -39,7 +38,7 @@ from ...dialect.warp.attributes import element_row, is_memory, memory_of, target
 from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import fail
-from ..patterns import constant_value, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, constant_value, op_type_rewrite_pattern
 from .operand import collapse, expand
 
 # Memory seen along the loops of an operation, a dimension for each.
@@ -63,16 +62,13 @@ def along_loops(
         fail(op, f"expected every dimension of an input along a sum of loops times constants, got {map_}")
     loops = [*more, *sorted({loop for by, _ in forms for loop in by})]
     lengths = [_length(op, loop) for loop in loops]
-    builder, sizes = Builder(InsertPoint.before(op)), list[SSAValue]()
-    for memory, dimension, size in lengths:
-        if size < 0:
-            number = builder.insert(arith.ConstantOp(IntegerAttr(dimension, IndexType()))).result
-            sizes.append(builder.insert(memref.DimOp(memory, number)).result)
+    index = IndexBuilder(Builder(InsertPoint.before(op)))
+    sizes = [index.value(index.dim(memory, dimension)) for memory, dimension, size in lengths if size < 0]
     places = {loop: AffineDimExpr(place) for place, loop in enumerate(loops)}
     every: list[AffineDimExpr] = [places.get(loop, places[loops[0]]) for loop in range(map_.num_dims)] if loops else []
     along = map_.replace_dims_and_symbols(every, [], len(loops), 0)
     try:
-        window = builder.insert(WindowOp(value, along, [size for _, _, size in lengths], sizes))
+        window = index.insert(WindowOp(value, along, [size for _, _, size in lengths], sizes))
     except VerifyException as error:
         fail(op, f"{op.name}: {error}")
     window.location = op.location

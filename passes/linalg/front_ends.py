@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import takewhile
 from math import prod
 
-from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.builder import Builder
 from xdsl.dialects import affine, arith, func, math, memref, scf, tensor
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, IntegerAttr, MemRefType, TensorType, f32, i8, i32, i64
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, MemRefType, TensorType, f32, i8, i32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, YieldOp
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -19,7 +19,7 @@ from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import Nest, generic, loops_of, map_along
 from ...dialect.mlir.forall import BOUNDS, ForallOp, InParallelOp, ParallelInsertSliceOp
-from ...dialect.mlir.generic import weighted
+from ...dialect.mlir.generic import arithmetic, converted, weighted
 from ...dialect.mlir.upstream import TransposeOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
@@ -27,7 +27,7 @@ from ...dialect.warp.views import WindowOp
 from ..diagnostics import fail
 from ..patterns import IndexBuilder, apply_patterns, constant_value, op_type_rewrite_pattern
 from .operand import root
-from .reshapes import element_of
+from .reshapes import LinalgBuilder, element_of
 
 
 def return_in_arguments(function: func.FuncOp) -> None:
@@ -107,19 +107,16 @@ class ApplyToElements(RewritePattern):
         kind = op.results[0].type if len(op.results) == 1 and op.operands else None
         if not op.name.startswith(("arith.", "math.")) or not isa(kind, TensorType[Attribute]):
             return
-        shape, tensors = kind.get_shape(), [value for value in op.operands if isinstance(value.type, TensorType)]
-        index = IndexBuilder(Builder(InsertPoint.before(op)))
-        dims = [tensor.DimOp(tensors[0], index.value(d)) for d, size in enumerate(shape) if size < 0]
-        empty = tensor.EmptyOp([index.insert(dim).result for dim in dims], kind)
-        block = Block(arg_types=[*map(element_of, tensors), kind.element_type])
-        elements = dict(zip(tensors, block.args, strict=False))
-        operands = [elements.get(value, value) for value in op.operands]
-        made = type(op).create(operands=operands, properties=op.properties, result_types=[kind.element_type])
-        made.location = op.location
-        block.add_op(made)
-        block.add_op(YieldOp(made.results[0]))
-        maps, init = [AffineMap.identity(len(shape))] * (len(tensors) + 1), index.insert(empty).tensor
-        rewriter.replace(op, generic(op, tensors, [init], Region(block), maps, results=[kind]))
+        tensors = [value for value in op.operands if isinstance(value.type, TensorType)]
+
+        def applied(*arguments: SSAValue) -> SSAValue:
+            elements = dict(zip(tensors, arguments, strict=False))
+            operands = [elements.get(value, value) for value in op.operands]
+            made = type(op).create(operands=operands, properties=op.properties, result_types=[kind.element_type])
+            made.location = op.location
+            return made.results[0]
+
+        rewriter.replace(op, [], [LinalgBuilder(op).elementwise(tensors, kind, applied)])
 
 
 class RunInTurn(RewritePattern):
@@ -313,21 +310,11 @@ class AddStart(RewritePattern):
             return
         if not isinstance(empty, tensor.EmptyOp) or empty.tensor.type != kind:
             return
-        zero: FloatAttr | IntegerAttr = FloatAttr(0.0, f32) if element_of(start) == f32 else IntegerAttr(0, i32)
-        number = rewriter.insert(arith.ConstantOp(zero)).result
-        first, last = (rewriter.insert(empty.clone()).tensor for _ in range(2))
-        filled = rewriter.insert(FillOp([number], [first], [kind]))
-        product = op.clone()
-        product.operands[len(op.inputs)] = filled.results[0]
-        rewriter.insert(product)
-        block = Block(arg_types=[element_of(start)] * 3)
-        add = arith.AddfOp if isinstance(zero, FloatAttr) else arith.AddiOp
-        block.add_op(total := add(block.args[0], block.args[1]))
-        block.add_op(YieldOp(total.result))
-        identity, inputs = AffineMap.identity(len(kind.get_shape())), [product.results[0], start]
-        made = generic(op, inputs, [last], Region(block), [identity] * 3, results=[kind])
-        filled.location = product.location = op.location
-        rewriter.replace(op, made)
+        make, product = LinalgBuilder(op), op.clone()
+        product.location, product.operands[len(op.inputs)] = op.location, make.filled(kind, 0, empty.dynamic_sizes)
+        inputs, last = [make.insert(product).results[0], start], make.empty(kind, empty.dynamic_sizes)
+        maps = [AffineMap.identity(len(kind.get_shape()))] * 3
+        rewriter.replace(op, [], [make.computed(inputs, last, maps, lambda a, b, _: arithmetic("add", a, b))])
 
 
 class NarrowSums(RewritePattern):
@@ -345,20 +332,17 @@ class NarrowSums(RewritePattern):
         fill = product.outputs[0].owner
         if not nest.summed or body is None or not body.is_plain or not isinstance(fill, FillOp):
             return
-        elements = [element_of(value) for value in product.inputs]
+        narrow = all(element_of(value) in (i8, i32) for value in product.inputs)
         in_order = outer.is_elementwise and outer.maps[0] == outer.maps[1] and constant_value(fill.inputs[0]) == 0
-        if not in_order or outer.yielded[0] is not first.result or any(e not in (i8, i32) for e in elements):
+        if not in_order or outer.yielded[0] is not first.result or not narrow:
             return
-        block = Block(arg_types=[*elements, i32])
-        with ImplicitBuilder(block):
-            a, b = (v if v.type == i32 else arith.ExtSIOp(v, i32).result for v in block.args[:2])
-            YieldOp(arith.AddiOp(block.args[2], arith.MuliOp(a, b)).result)
-        zero = rewriter.insert(arith.ConstantOp(IntegerAttr(0, i32))).result
-        empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
-        filled = rewriter.insert(FillOp([zero], [empty], [kind]))
-        filled.location = fill.location
-        made = generic(product, product.inputs, [filled.results[0]], Region(block), nest.maps, nest.summed, [kind])
-        rewriter.replace(op, made)
+
+        def added(a: SSAValue, b: SSAValue, total: SSAValue) -> SSAValue:
+            return arith.AddiOp(total, arith.MuliOp(converted(a, i32), converted(b, i32))).result
+
+        make = LinalgBuilder(op)
+        sums = make.computed(product.inputs, make.filled(kind, 0), nest.maps, added, nest.summed)
+        rewriter.replace(op, [], [sums])
 
 
 MOST_COUNTED = 1 << 24
@@ -382,22 +366,18 @@ class CountInFloats(RewritePattern):
             return
         if not 0 < count <= MOST_COUNTED or prod(kind.get_shape()) != 1:
             return
-        counts, maps = TensorType(f32, kind.get_shape()), [AffineMap.identity(len(kind.get_shape()))] * 2
-        zero = rewriter.insert(arith.ConstantOp(FloatAttr(0.0, f32))).result
-        filled = FillOp([zero], [rewriter.insert(tensor.EmptyOp([], counts)).tensor], [counts])
-        filled.location = fill.location
-        block = Block(arg_types=[*(read.element.type for read in nest.reads), f32])
-        whole = Block(arg_types=[f32, kind.element_type])
-        mapped: dict[SSAValue, SSAValue] = dict(zip((read.element for read in nest.reads), block.args, strict=False))
-        with ImplicitBuilder(block):
+
+        def counted(*arguments: SSAValue) -> SSAValue:
+            *elements, total = arguments
+            mapped: dict[SSAValue, SSAValue] = dict(zip((read.element for read in nest.reads), elements, strict=True))
             for inner in takewhile(lambda inner: inner is not one, nest.body.ops):
                 mapped |= zip(inner.results, inner.clone(mapped).results, strict=True)
-            YieldOp(arith.AddfOp(block.args[-1], arith.UIToFPOp(mapped[one.input], f32).result).result)
-        with ImplicitBuilder(whole):
-            YieldOp(arith.FPToSIOp(whole.args[0], one.result.type).result)
-        start, empty = rewriter.insert(filled).results, rewriter.insert(tensor.EmptyOp([], kind)).tensor
-        made = rewriter.insert(generic(op, op.inputs, start, Region(block), nest.maps, nest.summed, [counts]))
-        rewriter.replace(op, generic(op, made.results, [empty], Region(whole), maps, results=[kind]))
+            return arith.AddfOp(total, converted(mapped[one.input], f32, unsigned=True)).result
+
+        make = LinalgBuilder(op)
+        start = make.filled(TensorType(f32, kind.get_shape()), 0)
+        counts = make.computed(op.inputs, start, nest.maps, counted, nest.summed)
+        rewriter.replace(op, [], [make.elementwise([counts], kind, lambda x, _: converted(x, one.result.type))])
 
 
 def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:

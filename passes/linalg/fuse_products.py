@@ -5,7 +5,6 @@ group on (docs/experts.md). A host that ran it would wait for the end of each gr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, NamedTuple
@@ -41,7 +40,7 @@ from ..patterns import apply_patterns, constant_value, op_type_rewrite_pattern, 
 from .element_expressions import NotFusedError, decline
 from .elementwise import check_unshared, read_elementwise, touched
 from .fuse_epilogue import FUSE, FuseEpilogue, fuse, producers
-from .operand import drop_unused, kept_dimensions, root, users_of
+from .operand import drop_unused, kept_dimensions, mixed, root, users_of
 from .pages import rows_of
 from .product import read
 from .raise_matmul import raise_products
@@ -277,8 +276,8 @@ class GroupLoop(NamedTuple):
         dense = isinstance(view, memref.SubviewOp) and set(view.static_strides.get_values()) == {1}
         if not isinstance(view, memref.SubviewOp) or not dense or self.is_inside(view.source):
             decline(f"expected operands that are parts of memory outside of the loop, got {value.type}")
-        offsets = _mixed(view.static_offsets.get_values(), view.offsets)
-        sizes = _mixed(view.static_sizes.get_values(), view.sizes)
+        offsets = mixed(view.static_offsets, view.offsets)
+        sizes = mixed(view.static_sizes, view.sizes)
         static = [size if isinstance(size, int) else DYNAMIC_INDEX for size in sizes]
         own, along = dict(zip(kept_dimensions(static, memory_of(value).get_shape()), loops, strict=True)), list[int]()
         for dimension, part in enumerate(zip(offsets, sizes, strict=True)):
@@ -301,12 +300,6 @@ class GroupLoop(NamedTuple):
         """Whether a value is made in the loop."""
         owner = value.owner
         return (owner if isinstance(value, BlockArgument) else getattr(owner, "parent", None)) is self.op.body.block
-
-
-def _mixed(numbers: Sequence[int], values: Sequence[SSAValue]) -> list[int | SSAValue]:
-    """The numbers, with a value of `values` in the place of each dynamic one."""
-    dynamic = iter(values)
-    return [next(dynamic) if number == DYNAMIC_INDEX else number for number in numbers]
 
 
 def grouped_attention(loop: GroupLoop, op: AttentionOp) -> AttentionOp:

@@ -9,9 +9,10 @@ another shape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
-from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.builder import Builder
 from xdsl.dialects import arith, func, math, memref, tensor
 from xdsl.dialects.bufferization import AllocTensorOp
 from xdsl.dialects.builtin import (
@@ -19,9 +20,6 @@ from xdsl.dialects.builtin import (
     AnyFloat,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
-    FloatAttr,
-    IndexType,
-    IntegerAttr,
     IntegerType,
     MemRefType,
     ModuleOp,
@@ -31,7 +29,7 @@ from xdsl.dialects.builtin import (
     f32,
     i64,
 )
-from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, FillOp, ReduceOp, TransposeOp, YieldOp
+from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, ReduceOp, TransposeOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
@@ -39,14 +37,15 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import generic, map_along
-from ...dialect.mlir.generic import SoftmaxOp, TensorOrMemory, converted
+from ...dialect.mlir.generic import SoftmaxOp, TensorOrMemory, arithmetic, converted
 from ...dialect.mlir.packs import PackOp, UnPackOp
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail
 from ..patterns import apply_patterns, op_type_rewrite_pattern
 from .constants import COVERED, contents, is_splat, spread_number
 from .functions import EXPANDED, ExpandFunction
-from .operand import numbered, reassociation
+from .operand import mixed, numbered
+from .reshapes import LinalgBuilder, collapse, expand
 
 TENSORS = ("bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.pack", "linalg.unpack")
 """Operations on tensors that become others here."""
@@ -205,14 +204,12 @@ class FillAllocated(RewritePattern):
         kind = op.tensor.type
         if not isa(kind, TensorType[Attribute]):
             fail(op, f"expected a tensor of known rank, got {kind}")
-        sizes = list(op.dynamic_sizes)
+        make = LinalgBuilder(op)
+        made = make.empty(kind, list(op.dynamic_sizes) if op.copy is None else make.unknown_sizes(op.copy))
         if op.copy is not None:
-            sizes = [_dim(rewriter, op.copy, d) for d, size in enumerate(kind.get_shape()) if size < 0]
-        made: Operation = rewriter.insert(tensor.EmptyOp(sizes, kind))
-        if op.copy is not None:
-            made = rewriter.insert(CopyOp([op.copy], [made.results[0]], [kind]))
-            made.location = op.location
-        rewriter.replace(op, [], [made.results[0]])
+            copy = make.insert(CopyOp([op.copy], [made], [kind]))
+            copy.location, made = op.location, copy.results[0]
+        rewriter.replace(op, [], [made])
 
 
 class FillPadded(RewritePattern):
@@ -223,44 +220,33 @@ class FillPadded(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: tensor.PadOp, rewriter: PatternRewriter) -> None:
-        value, source = _padding(op, rewriter), op.source.type
+        value, source, make = _padding(op, rewriter), op.source.type, LinalgBuilder(op)
         if not isa(source, TensorType[Attribute]):
             fail(op, f"expected a tensor of known rank, got {source}")
-        shape = source.get_shape()
-        low, high = (
-            _amounts(static, dynamic) for static, dynamic in ((op.static_low, op.low), (op.static_high, op.high))
-        )
+        low, high = mixed(op.static_low, op.low), mixed(op.static_high, op.high)
         sizes: list[SSAValue] = []
         for dimension, size in enumerate(op.result.type.get_shape()):
             if size < 0:
-                inner = shape[dimension]
-                total = _index(rewriter, inner) if inner >= 0 else _dim(rewriter, op.source, dimension)
-                for amount in (low[dimension], high[dimension]):
-                    more = _index(rewriter, amount) if isinstance(amount, int) else amount
-                    total = rewriter.insert(arith.AddiOp(total, more)).result
-                sizes.append(total)
-        padded = _padded(op, value, op.source, sizes, low, rewriter)
-        rewriter.replace(op, [], [padded])
+                ends = make.add(make.dim(op.source, dimension), low[dimension])
+                sizes.append(make.value(make.add(ends, high[dimension])))
+        rewriter.replace(op, [], [_padded(make, op, value, op.source, sizes, low)])
 
 
 def _padded(
+    make: LinalgBuilder,
     op: tensor.PadOp | PackOp,
     value: SSAValue,
     source: SSAValue,
     sizes: Sequence[SSAValue],
     low: Sequence[int | SSAValue],
-    rewriter: PatternRewriter,
     shape: Sequence[int] | None = None,
 ) -> SSAValue:
     """A tensor filled with `value`, into which the source is inserted at the offsets `low`. It has the type of the
     result, or the given shape."""
     kind = op.result.type if shape is None else TensorType(op.result.type.element_type, shape)
-    empty = rewriter.insert(tensor.EmptyOp(sizes, kind)).tensor
-    filled = rewriter.insert(FillOp([value], [empty], [kind]))
-    inner = source.type.get_shape() if isa(source.type, TensorType[Attribute]) else ()
-    unknown = [_dim(rewriter, source, d) for d, size in enumerate(inner) if size < 0]
+    filled, inner = make.filled(kind, value, sizes), shape_of(source)
     put = tensor.InsertSliceOp.build(
-        operands=[source, filled.results[0], [a for a in low if not isinstance(a, int)], unknown, []],
+        operands=[source, filled, [a for a in low if not isinstance(a, int)], make.unknown_sizes(source), []],
         properties={
             "static_offsets": _static([a if isinstance(a, int) else DYNAMIC_INDEX for a in low]),
             "static_sizes": _static([size if size >= 0 else DYNAMIC_INDEX for size in inner]),
@@ -268,8 +254,8 @@ def _padded(
         },
         result_types=[kind],
     )
-    filled.location = put.location = op.location
-    return rewriter.insert(put).result
+    put.location = op.location
+    return make.insert(put).result
 
 
 def _static(numbers: Sequence[int]) -> DenseArrayBase[IntegerType]:
@@ -290,19 +276,6 @@ def _padding(op: tensor.PadOp, rewriter: PatternRewriter) -> SSAValue:
     fail(op, "expected tensor.pad with one value, the same everywhere; another is not lowered")
 
 
-def _amounts(static: DenseArrayBase[IntegerType], dynamic: Sequence[SSAValue]) -> list[int | SSAValue]:
-    values = iter(dynamic)
-    return [next(values) if amount == DYNAMIC_INDEX else amount for amount in static.get_values()]
-
-
-def _index(builder: Builder, number: int) -> SSAValue:
-    return builder.insert(arith.ConstantOp(IntegerAttr(number, IndexType()))).result
-
-
-def _dim(builder: Builder, value: SSAValue, dimension: int) -> SSAValue:
-    return builder.insert(tensor.DimOp(value, _index(builder, dimension))).result
-
-
 # Tiles that lie one after another: padding, another shape, and a transposition.
 
 
@@ -321,9 +294,8 @@ class TiledShape:
         ]
         parts = [[size // op.tiles[d], op.tiles[d]] if d in op.tiles else [size] for d, size in enumerate(self.extents)]
         self.shape = [size for part in parts for size in part]
-        groups = numbered(parts)
-        self.order = [*(groups[d][0] for d in op.order), *(groups[d][1] for d in op.tiles)]
-        self.groups = reassociation(groups)
+        self.groups = numbered(parts)
+        self.order = [*(self.groups[d][0] for d in op.order), *(self.groups[d][1] for d in op.tiles)]
 
 
 class Pack(RewritePattern):
@@ -333,9 +305,9 @@ class Pack(RewritePattern):
     def match_and_rewrite(self, op: PackOp, rewriter: PatternRewriter) -> None:
         tiling, value = TiledShape(op), op.source
         if tiling.extents != list(op.plain.get_shape()) and op.padding_value is not None:
-            value = _padded(op, op.padding_value, value, [], [0] * len(tiling.extents), rewriter, tiling.extents)
-        kind = TensorType(op.plain.element_type, tiling.shape)
-        cut = rewriter.insert(tensor.ExpandShapeOp(value, [], tiling.groups, tiling.shape, kind))
+            low = [0] * len(tiling.extents)
+            value = _padded(LinalgBuilder(op), op, op.padding_value, value, [], low, tiling.extents)
+        cut = rewriter.insert(expand(value, tiling.groups, tiling.shape))
         made = TransposeOp(cut.result, op.dest, _static(tiling.order))
         made.location = op.location
         rewriter.replace(op, made)
@@ -346,18 +318,12 @@ class Unpack(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: UnPackOp, rewriter: PatternRewriter) -> None:
-        tiling, element, shape = TiledShape(op), op.plain.element_type, op.plain.get_shape()
-        empty = rewriter.insert(tensor.EmptyOp([], TensorType(element, tiling.shape))).tensor
+        tiling, make, shape = TiledShape(op), LinalgBuilder(op), op.plain.get_shape()
         back = _static([tiling.order.index(d) for d in range(len(tiling.shape))])
-        turned = rewriter.insert(TransposeOp(op.source, empty, back))
+        empty = make.empty(TensorType(op.plain.element_type, tiling.shape))
+        turned = make.insert(TransposeOp(op.source, empty, back))
         turned.location = op.location
-        padded: SSAValue = rewriter.insert(
-            tensor.CollapseShapeOp.build(
-                operands=[turned.results[0]],
-                properties={"reassociation": tiling.groups},
-                result_types=[TensorType(element, tiling.extents)],
-            )
-        ).result
+        padded: SSAValue = make.insert(collapse(turned.results[0], tiling.groups, tiling.extents)).result
         if tiling.extents != list(shape):
             part = tensor.ExtractSliceOp.from_static_parameters(padded, [0] * len(shape), list(shape))
             padded = rewriter.insert(part).result
@@ -376,7 +342,7 @@ class Concatenate(RewritePattern):
         shapes = [shape_of(value) for value in op.inputs]
         if min(kind.get_shape(), default=0) < 0 or any(min(shape, default=0) < 0 for shape in shapes):
             fail(op, f"{op.name} of dynamic sizes is not lowered; known sizes are")
-        value = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+        value = LinalgBuilder(op).empty(kind)
         for source, shape in zip(op.inputs, shapes, strict=True):
             offsets = [start if d == along else 0 for d in range(len(shape))]
             put = tensor.InsertSliceOp.from_static_parameters(source, value, offsets, shape)
@@ -400,76 +366,36 @@ class DecomposeSoftmax(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: SoftmaxOp, rewriter: PatternRewriter) -> None:
-        rows = _Rows(op, rewriter)
-        wide, element = rows.wide, rows.element
-        largest = rows.reduced(float("-inf"), op.input, lambda x, m: arith.MaximumfOp(converted(x, wide), m).result)
-        powers = rows.elementwise(
+        kind, along = op.input.type, op.dimension.value.data
+        if not isa(kind, TensorOrMemory) or not isinstance(element := kind.element_type, AnyFloat):
+            fail(op, f"expected a tensor or memory of floating-point numbers, got {kind}")
+        wide: AnyFloat = f32 if element.bitwidth < f32.bitwidth else element
+        make, every = LinalgBuilder(op), AffineMap.identity(rank := kind.get_num_dims())
+        row = map_along(rank, kept := [d for d in range(rank) if d != along])
+
+        def like(dimensions: Iterable[int]) -> tuple[Attribute, list[SSAValue]]:
+            """A type with these dimensions of the input, and the sizes that it does not tell."""
+            sizes = [make.dim(op.input, d) for d in dimensions]
+            of_kind = TensorType if isinstance(kind, TensorType) else MemRefType
+            shape = [size if isinstance(size, int) else DYNAMIC_INDEX for size in sizes]
+            return of_kind(wide, shape), [size for size in sizes if not isinstance(size, int)]
+
+        def reduced(start: float, value: SSAValue, combine: Callable[[SSAValue, SSAValue], SSAValue]) -> SSAValue:
+            of_rows, sizes = like(kept)
+            return make.computed([value], make.filled(of_rows, start, sizes), [every, row], combine, [along])
+
+        largest = reduced(float("-inf"), op.input, lambda x, m: arith.MaximumfOp(converted(x, wide), m).result)
+        powers = make.computed(
             (op.input, largest),
-            rows.temporary(range(rows.rank)),
-            lambda x, m: math.ExpOp(arith.SubfOp(converted(x, wide), m)).result,
+            make.empty(*like(range(rank))),
+            (every, row, every),
+            lambda x, m, _: math.ExpOp(arith.SubfOp(converted(x, wide), m)).result,
         )
-        sums = rows.reduced(0.0, powers, lambda x, s: arith.AddfOp(x, s).result)
-        quotients = rows.elementwise(
-            (powers, sums), op.output, lambda x, s: converted(arith.DivfOp(x, s).result, element)
+        sums = reduced(0.0, powers, partial(arithmetic, "add"))
+        quotients = make.computed(
+            (powers, sums),
+            op.output,
+            (every, row, every),
+            lambda x, s, _: converted(arith.DivfOp(x, s).result, element),
         )
         rewriter.replace(op, [], [quotients] if op.results else [])
-
-
-class _Rows:
-    """Builds operations on the rows of a softmax, before it; `wide` is the type that they compute with."""
-
-    def __init__(self, op: SoftmaxOp, rewriter: PatternRewriter) -> None:
-        kind = op.input.type
-        if not isa(kind, TensorOrMemory) or not isinstance(kind.element_type, AnyFloat):
-            fail(op, f"expected a tensor or memory of floating-point numbers, got {kind}")
-        self.op, self.rewriter, self.element, self.shape = op, rewriter, kind.element_type, kind.get_shape()
-        self.wide: AnyFloat = f32 if self.element.bitwidth < f32.bitwidth else self.element
-        self.on_tensors, self.rank, self.along = isinstance(kind, TensorType), len(self.shape), op.dimension.value.data
-        self.kept = [d for d in range(self.rank) if d != self.along]
-        self.every, self.row = AffineMap.identity(self.rank), map_along(self.rank, self.kept)
-
-    def temporary(self, dimensions: Sequence[int]) -> SSAValue:
-        """A tensor to write, or memory, of these dimensions of the input."""
-        insert, shape = self.rewriter.insert, [self.shape[d] for d in dimensions]
-        sizes: list[SSAValue] = []
-        for d in dimensions:
-            if self.shape[d] == DYNAMIC_INDEX:
-                number = insert(arith.ConstantOp(IntegerAttr(d, IndexType()))).result
-                sizes.append(insert((tensor.DimOp if self.on_tensors else memref.DimOp)(self.op.input, number)).result)
-        if self.on_tensors:
-            return insert(tensor.EmptyOp(sizes, TensorType(self.wide, shape))).tensor
-        return insert(memref.AllocOp(sizes, [], MemRefType(self.wide, shape))).memref
-
-    def reduced(self, start: float, value: SSAValue, combine: Callable[[SSAValue, SSAValue], SSAValue]) -> SSAValue:
-        """What becomes of each row, from a number on."""
-        first = self.rewriter.insert(arith.ConstantOp(FloatAttr(start, self.wide))).result
-        into = self.temporary(self.kept)
-        filled = FillOp([first], [into], self._results(into))
-        filled.location = self.op.location
-        self.rewriter.insert(filled)
-        into = filled.results[0] if filled.results else into
-        return self._generic((value,), into, (self.every, self.row), [self.along], combine)
-
-    def elementwise(
-        self, inputs: Sequence[SSAValue], into: SSAValue, compute: Callable[[SSAValue, SSAValue], SSAValue]
-    ) -> SSAValue:
-        """Computes each element from one of the first input and one of a row."""
-        return self._generic(inputs, into, (self.every, self.row, self.every), (), compute)
-
-    def _generic(
-        self,
-        inputs: Sequence[SSAValue],
-        into: SSAValue,
-        maps: Sequence[AffineMap],
-        summed: Sequence[int],
-        compute: Callable[[SSAValue, SSAValue], SSAValue],
-    ) -> SSAValue:
-        kinds = [value.type for value in (*inputs, into)]
-        block = Block(arg_types=[kind.element_type for kind in kinds if isa(kind, TensorOrMemory)])
-        with ImplicitBuilder(block):
-            YieldOp(compute(block.args[0], block.args[1]))
-        made = self.rewriter.insert(generic(self.op, inputs, [into], Region(block), maps, summed, self._results(into)))
-        return made.results[0] if made.results else into
-
-    def _results(self, into: SSAValue) -> list[Attribute]:
-        return [into.type] if self.on_tensors else []

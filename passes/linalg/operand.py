@@ -243,9 +243,14 @@ def _innermost(source: View, group: Sequence[int]) -> int:
     return source.strides[last]
 
 
-def _numbers(static: DenseArrayBase[IntegerType], dynamic: Sequence[SSAValue], number: Number) -> tuple[int, ...]:
+def mixed(static: DenseArrayBase[IntegerType], dynamic: Sequence[SSAValue]) -> list[int | SSAValue]:
+    """Numbers, with a value in the place of each that is dynamic."""
     values = iter(dynamic)
-    return tuple(number(next(values)) if size == DYNAMIC_INDEX else int(size) for size in static.iter_values())
+    return [next(values) if each == DYNAMIC_INDEX else each for each in static.get_values()]
+
+
+def _numbers(static: DenseArrayBase[IntegerType], dynamic: Sequence[SSAValue], number: Number) -> tuple[int, ...]:
+    return tuple(each if isinstance(each, int) else number(each) for each in mixed(static, dynamic))
 
 
 # Sizes that are not known while compiling: what stands for them, and what is known of them.

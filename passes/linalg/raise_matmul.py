@@ -14,7 +14,6 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     BFloat16Type,
     FloatAttr,
-    IndexType,
     IntegerAttr,
     MemRefType,
     ModuleOp,
@@ -138,8 +137,7 @@ class CopyStrided(RewritePattern):
             if not strides or any(stride is not None for stride in strides):
                 continue
             index = IndexBuilder(Builder(InsertPoint.before(op)))
-            kind, rank = memory_of(value), range(memory_of(value).get_num_dims())
-            sizes = [size for d in rank if not isinstance(size := index.dim(value, d), int)]
+            kind, sizes = memory_of(value), index.unknown_sizes(value)
             copied = index.insert(memref.AllocOp(sizes, [], MemRefType(kind.element_type, kind.get_shape()))).memref
             remark(op, RaiseMatmulPass.name, f"operand {number} is copied, as all strides of {kind} are dynamic")
             index.insert(ops.CopyOp([value], [copied], [])).location = op.location
@@ -253,15 +251,12 @@ def _with_ones(op: Operation, value: SSAValue, map_: AffineMap) -> SSAValue:
         # A dimension of one index may step as far as any; neighbours are along it where they are along no other.
         first = first if 1 in strides else 1
         layout = StridedLayoutAttr([first] * more + list(strides), kind.get_offset())
-    builder, sizes = Builder(InsertPoint.before(op)), list[SSAValue]()
-    for dimension, size in enumerate(shape):
-        if size < 0:
-            number = builder.insert(arith.ConstantOp(IntegerAttr(dimension, IndexType()))).result
-            sizes.append(builder.insert(memref.DimOp(value, number)).result)
+    index = IndexBuilder(Builder(InsertPoint.before(op)))
+    sizes = index.unknown_sizes(value)
     own = [[d + more for d in group] for group in ([d] for d in range(len(shape)))]
     groups = [[*range(more), *own[0]], *own[1:]] if own else []
     wider = MemRefType(kind.element_type, [*([1] * more), *shape], layout, kind.memory_space)
-    return builder.insert(expanded(value, wider, groups, sizes)).result
+    return index.insert(expanded(value, wider, groups, sizes)).result
 
 
 def _product(

@@ -3,17 +3,20 @@ size 1, and rows of several dimensions as one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from itertools import pairwise
 from math import prod
 
-from xdsl.dialects import arith, tensor
+from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.dialects import arith, memref, tensor
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr, MemRefType, NoneAttr, TensorType, f32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.rewriter import InsertPoint
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import (
@@ -27,9 +30,11 @@ from ...dialect.mlir.affine import (
     map_along,
     strides_of,
 )
+from ...dialect.mlir.generic import TensorOrMemory, arithmetic
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
-from ..patterns import float_value, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, float_value, op_type_rewrite_pattern
+from .constants import number_of
 from .contraction import adds_products
 from .operand import Groups, groups_of, reassociation
 
@@ -60,8 +65,57 @@ def expand(
 
 
 def element_of(value: SSAValue) -> Attribute:
-    """The type of a tensor's elements."""
-    return value.type.element_type if isa(value.type, TensorType[Attribute]) else value.type
+    """The type of the elements of a tensor or of memory."""
+    return value.type.element_type if isa(value.type, TensorOrMemory) else value.type
+
+
+class LinalgBuilder(IndexBuilder):
+    """Builds operations of `linalg` before another one, whose location they have: on tensors, or on memory."""
+
+    def __init__(self, op: Operation) -> None:
+        super().__init__(Builder(InsertPoint.before(op)))
+        self.op = op
+
+    def empty(self, kind: Attribute, sizes: Sequence[SSAValue] = ()) -> SSAValue:
+        """A tensor, or memory, without contents. `sizes` are those that the type does not tell."""
+        if isa(kind, MemRefType[Attribute]):
+            return self.insert(memref.AllocOp(sizes, [], kind)).memref
+        return self.insert(tensor.EmptyOp(sizes, kind)).tensor
+
+    def filled(self, kind: Attribute, number: SSAValue | float, sizes: Sequence[SSAValue] = ()) -> SSAValue:
+        """The same, filled with a number."""
+        empty = self.empty(kind, sizes)
+        if not isinstance(number, SSAValue):
+            number = self.insert(number_of(element_of(empty), number)).result
+        results = [] if isinstance(kind, MemRefType) else [kind]
+        made = self.insert(FillOp([number], [empty], results))
+        made.location = self.op.location
+        return made.results[0] if results else empty
+
+    def computed(
+        self,
+        inputs: Sequence[SSAValue],
+        into: SSAValue,
+        maps: Sequence[AffineMap],
+        body: Region | Callable[..., SSAValue],
+        summed: Collection[int] = (),
+    ) -> SSAValue:
+        """What a body makes of elements of inputs, and of what it is put into."""
+        if not isinstance(body, Region):
+            block = Block(arg_types=map(element_of, (*inputs, into)))
+            with ImplicitBuilder(block):
+                YieldOp(body(*block.args))
+            body = Region(block)
+        results = [] if isinstance(into.type, MemRefType) else [into.type]
+        made = self.insert(generic(self.op, inputs, [into], body, maps, summed, results))
+        return made.results[0] if results else into
+
+    def elementwise(
+        self, inputs: Sequence[SSAValue], kind: Attribute, body: Region | Callable[..., SSAValue]
+    ) -> SSAValue:
+        """A tensor of which each element is made of one of each input, of tensors of its shape."""
+        into = self.empty(kind, self.unknown_sizes(inputs[0]))
+        return self.computed(inputs, into, [AffineMap.identity(len(shape_of(into)))] * (len(inputs) + 1), body)
 
 
 def around(kept: Sequence[int], rank: int) -> list[list[int]]:
@@ -130,7 +184,7 @@ class DropUnitLoops(RewritePattern):
             return
         if loops & set(nest.indices.values()):
             return
-        init = _without(written.value, kept, rewriter)
+        init = _without(written.value, kept, LinalgBuilder(op))
         left = [loop for loop in range(nest.loops) if loop not in loops]
         reads = [_read(access, left) for access in nest.reads]
         maps = [*(map_ for _, map_ in reads), _on(written.map, left, kept)]
@@ -190,19 +244,16 @@ def _read(access: NestAccess, left: Sequence[int]) -> tuple[SSAValue, AffineMap]
     return op.src, _on(access.map, left, sorted(added, key=added.__getitem__))
 
 
-def _without(value: SSAValue, kept: Sequence[int], rewriter: PatternRewriter) -> SSAValue:
+def _without(value: SSAValue, kept: Sequence[int], make: LinalgBuilder) -> SSAValue:
     """What an output starts from, without its dimensions of size 1."""
     if len(kept) == len(shape_of(value)):
         return value
     kind = TensorType(element_of(value), [shape_of(value)[d] for d in kept])
     if isinstance(value.owner, tensor.EmptyOp):
-        return rewriter.insert(tensor.EmptyOp(_sizes_of(value), kind)).tensor
+        return make.empty(kind, _sizes_of(value))
     if isinstance(fill := value.owner, FillOp):
-        empty = rewriter.insert(tensor.EmptyOp(_sizes_of(value), kind)).tensor
-        made = FillOp(fill.inputs, [empty], [kind])
-        made.location = fill.location
-        return rewriter.insert(made).results[0]
-    return rewriter.insert(collapse(value, around(kept, len(shape_of(value))), list(kind.get_shape()))).result
+        return make.filled(kind, fill.inputs[0], _sizes_of(value))
+    return make.insert(collapse(value, around(kept, len(shape_of(value))), list(kind.get_shape()))).result
 
 
 class CollapseSummed(RewritePattern):
@@ -244,14 +295,11 @@ class SumInTwo(RewritePattern):
             return
         left = [loop for loop in range(nest.loops) if loop not in summed[first:]]
         kind = TensorType(f32, [found[2] for loop in left if (found := nest.along(loop)) is not None])
-        start = rewriter.insert(FillOp(fill.inputs, [rewriter.insert(tensor.EmptyOp([], kind)).tensor], [kind])).results
-        start[0].owner.location, maps = fill.location, [*nest.maps[:-1], map_along(nest.loops, left)]
-        made = rewriter.insert(generic(op, op.inputs, start, op.body.clone(), maps, summed[first:], [kind]))
-        block = Block(arg_types=[f32, f32])
-        block.add_ops([total := arith.AddfOp(block.args[0], block.args[1]), YieldOp(total.result)])
+        make, maps = LinalgBuilder(op), [*nest.maps[:-1], map_along(nest.loops, left)]
+        parts = make.computed(op.inputs, make.filled(kind, fill.inputs[0]), maps, op.body.clone(), summed[first:])
         maps = [AffineMap.identity(len(left)), _on(nest.maps[-1], left, range(len(nest.maps[-1].results)))]
-        rest, kinds = [left.index(loop) for loop in summed[:first]], op.result_types
-        rewriter.replace(op, generic(op, made.results, op.outputs, Region(block), maps, rest, kinds))
+        rest = [left.index(loop) for loop in summed[:first]]
+        rewriter.replace(op, [], [make.computed([parts], op.outputs[0], maps, partial(arithmetic, "add"), rest)])
 
 
 PIXELS = 8
@@ -279,17 +327,14 @@ class CollapsePixels(RewritePattern):
             return
         if shape_of(image.value)[2:] != shape[2:] or prod(shape[2:]) % PIXELS or min(shape) < 0:
             return
-        places, flat = list(range(2, len(shape))), [*shape[:2], prod(shape[2:])]
-        weights = rewriter.insert(collapse(kernel.value, [[0], [1, *range(2, len(size))]], size[:2])).result
-        rows = rewriter.insert(collapse(image.value, [[0], [1], places], [shape[0], size[1], flat[-1]])).result
-        kind = TensorType(element_of(op.results[0]), flat)
-        empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
-        sums = rewriter.insert(FillOp(start.inputs, [empty], [kind])).results[0]
+        places, flat, make = list(range(2, len(shape))), [*shape[:2], prod(shape[2:])], LinalgBuilder(op)
+        weights = make.insert(collapse(kernel.value, [[0], [1, *range(2, len(size))]], size[:2])).result
+        rows = make.insert(collapse(image.value, [[0], [1], places], [shape[0], size[1], flat[-1]])).result
+        sums = make.filled(TensorType(element_of(op.results[0]), flat), start.inputs[0])
         seen = {image: (rows, (0, 3, 2)), kernel: (weights, (1, 3))}
         maps = [*(map_along(4, seen[access][1]) for access in nest.reads), map_along(4, range(3))]
-        inputs = [seen[access][0] for access in nest.reads]
-        made = rewriter.insert(generic(op, inputs, [sums], op.body.clone(), maps, [3], [kind]))
-        rewriter.replace(op, expand(made.results[0], [[0], [1], places], shape))
+        made = make.computed([seen[access][0] for access in nest.reads], sums, maps, op.body.clone(), [3])
+        rewriter.replace(op, expand(made, [[0], [1], places], shape))
 
 
 class CollapseRow(RewritePattern):
@@ -312,11 +357,10 @@ class CollapseRow(RewritePattern):
             return
         left = [*range(first + 1)]
         reads = [_merged(op, access, merged, left, rewriter) for access in nest.reads]
-        kind = TensorType(element_of(op.results[0]), [*shape[:first], prod(shape[first:])])
-        init = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+        kind, make = TensorType(element_of(op.results[0]), [*shape[:first], prod(shape[first:])]), LinalgBuilder(op)
         maps = [*(map_ for _, map_ in reads), AffineMap.identity(len(left))]
-        made = generic(op, [value for value, _ in reads], [init], op.body.clone(), maps, results=[kind])
-        wide = expand(rewriter.insert(made).results[0], [*([loop] for loop in range(first)), list(merged)], shape)
+        made = make.computed([value for value, _ in reads], make.empty(kind), maps, op.body.clone())
+        wide = expand(made, [*([loop] for loop in range(first)), list(merged)], shape)
         wide.location = op.location
         rewriter.replace(op, wide)
 

@@ -10,54 +10,27 @@ from __future__ import annotations
 
 import math
 
-from xdsl.builder import Builder
 from xdsl.dialects import arith, tensor
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, TensorType, bf16, f16, f32, i1
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, TensorType, bf16, f16, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import FillOp, GenericOp, YieldOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.dialects.linalg.ops import FillOp, GenericOp
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import Nest, NestAccess, generic, is_constant, is_plain, is_projection, loops_of, map_along
 from ...dialect.mlir.generic import EXTENSIONS, weighted
 from ...dialect.warp.elements import shape_of
-from ..patterns import IndexBuilder, float_value, op_type_rewrite_pattern
+from ..patterns import float_value, op_type_rewrite_pattern
 from .moved_operands import ExtendBehind, ReadMoved
 from .operand import groups_of, numbered
-from .reshapes import FoldReshapes, element_of, expand
+from .reshapes import FoldReshapes, LinalgBuilder, element_of, expand
 
 
 def _filled(value: SSAValue) -> FillOp | None:
     """What fills a tensor with a constant."""
     fill = value.owner
     return fill if isinstance(fill, FillOp) and is_constant(fill.inputs[0]) else None
-
-
-def _empty(rewriter: PatternRewriter, kind: TensorType[Attribute], like: SSAValue) -> SSAValue:
-    """A tensor without contents; sizes that its type does not tell are those of another."""
-    index = IndexBuilder(Builder(rewriter.insertion_point))
-    unknown = [index.value(d) for d, size in enumerate(kind.get_shape()) if size < 0]
-    sizes = [index.insert(tensor.DimOp(like, number)).result for number in unknown]
-    return index.insert(tensor.EmptyOp(sizes, kind)).tensor
-
-
-def _fill(rewriter: PatternRewriter, like: FillOp, number: SSAValue, kind: TensorType[Attribute]) -> SSAValue:
-    """A tensor filled with a number, for another one."""
-    empty = _empty(rewriter, kind, like.outputs[0])
-    made = rewriter.insert(FillOp([number], [empty], [kind]))
-    made.location = like.location
-    return made.results[0]
-
-
-def _replace_by_elements(
-    rewriter: PatternRewriter, op: Operation, value: SSAValue, kind: TensorType[Attribute], block: Block
-) -> None:
-    """Replaces an operation by a block that computes each element of a tensor."""
-    empty = _empty(rewriter, kind, value)
-    maps = [AffineMap.identity(len(kind.get_shape()))] * 2
-    rewriter.replace(op, generic(op, [value], [empty], Region(block), maps, results=[kind]))
 
 
 def _product(op: Operation) -> FillOp | None:
@@ -120,11 +93,9 @@ class ScaleBehind(RewritePattern):
             if each is not None:
                 product.operands[number] = rewriter.insert(_unscaled(each[0])).results[0]
         rewriter.insert(product)
-        factor = rewriter.insert(arith.ConstantOp(FloatAttr(scale, f32)))
-        block = Block(arg_types=[f32, f32])
-        block.add_op(made := arith.MulfOp(block.args[0], factor.result))
-        block.add_op(YieldOp(made.result))
-        _replace_by_elements(rewriter, op, product.results[0], kind, block)
+        factor, make = rewriter.insert(arith.ConstantOp(FloatAttr(scale, f32))), LinalgBuilder(op)
+        scaled = make.elementwise([product.results[0]], kind, lambda x, _: arith.MulfOp(x, factor).result)
+        rewriter.replace(op, [], [scaled])
 
 
 def _unscaled(op: GenericOp) -> GenericOp:
@@ -166,12 +137,12 @@ class ExpandBatch(RewritePattern):
             places.append([sum(map(len, places)) + n for n in range(len(sizes.get(loop, [0])))])
         count = sum(map(len, places))
         maps = [map_along(count, [place for loop in loops_of(map_) for place in places[loop]]) for map_ in nest.maps]
-        inputs = [_split(rewriter, access, sizes) for access in nest.reads]
+        make = LinalgBuilder(op)
+        inputs = [_split(make, access, sizes) for access in nest.reads]
         kind = TensorType(element_of(op.result), [part for loop in nest.writes[0].loops for part in sizes[loop]])
         if kind != op.result.type and min(shape) < 0:
             return
-        empty = rewriter.insert(tensor.EmptyOp(op.dynamic_output_shape, kind)).tensor
-        zeros = rewriter.insert(FillOp(fill.inputs, [empty], [kind])).results[0]
+        zeros = make.filled(kind, fill.inputs[0], op.dynamic_output_shape)
         summed = [place for loop in nest.summed for place in places[loop]]
         made = generic(product, inputs, [zeros], product.regions[0].clone(), maps, summed, [kind])
         if kind == op.result.type:
@@ -207,18 +178,12 @@ class LargestOfAll(RewritePattern):
             element = element.owner.input
         if element is not nest.reads[0].element or not isinstance(wide := element.type, AnyFloat):
             return
-        lowest = rewriter.insert(arith.ConstantOp(FloatAttr(-math.inf, wide))).result
-        largest = TensorType(wide, kind.get_shape())
-        block = Block(arg_types=[wide, wide])
-        block.add_op(larger := arith.MaximumfOp(block.args[0], block.args[1]))
-        block.add_op(YieldOp(larger.result))
-        started = _fill(rewriter, fill, lowest, largest)
-        rows = generic(op, list(op.inputs), [started], Region(block), nest.maps, nest.summed, [largest])
-        rewriter.insert(rows)
-        block = Block(arg_types=[wide, i1])
-        block.add_op(equal := arith.CmpfOp(block.args[0], lowest, "oeq"))
-        block.add_op(YieldOp(equal.result))
-        _replace_by_elements(rewriter, op, rows.results[0], kind, block)
+        lowest, make = rewriter.insert(arith.ConstantOp(FloatAttr(-math.inf, wide))).result, LinalgBuilder(op)
+        into = make.filled(TensorType(wide, kind.get_shape()), lowest, make.unknown_sizes(fill.outputs[0]))
+        maps, summed = nest.maps, nest.summed
+        largest = make.computed(op.inputs, into, maps, lambda x, m: arith.MaximumfOp(x, m).result, summed)
+        equal = make.elementwise([largest], kind, lambda x, _: arith.CmpfOp(x, lowest, "oeq").result)
+        rewriter.replace(op, [], [equal])
 
 
 OEQ = 1
@@ -229,9 +194,8 @@ PATTERNS: tuple[RewritePattern, ...] = (FoldReshapes(), ReadMoved(), ExtendBehin
 """In this order, and before `ScaleBehind`: a chain of conversions, transpositions and scales is read at once."""
 
 
-def _split(rewriter: PatternRewriter, access: NestAccess, sizes: dict[int, list[int]]) -> SSAValue:
+def _split(make: LinalgBuilder, access: NestAccess, sizes: dict[int, list[int]]) -> SSAValue:
     """A tensor with several dimensions where a loop becomes several."""
-    value, shape, index = access.value, shape_of(access.value), IndexBuilder(Builder(rewriter.insertion_point))
-    parts = [sizes.get(loop, [size]) for loop, size in zip(access.loops, shape, strict=True)]
-    unknown = [index.insert(tensor.DimOp(value, index.value(d))).result for d, size in enumerate(shape) if size < 0]
-    return rewriter.insert(expand(value, numbered(parts), [size for part in parts for size in part], unknown)).result
+    value, unknown = access.value, make.unknown_sizes(access.value)
+    parts = [sizes.get(loop, [size]) for loop, size in zip(access.loops, shape_of(value), strict=True)]
+    return make.insert(expand(value, numbered(parts), [size for part in parts for size in part], unknown)).result

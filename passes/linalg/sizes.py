@@ -113,7 +113,7 @@ def _computed(size: SizeProduct, rewriter: PatternRewriter) -> SSAValue | None:
     for value, dimension in size.factors:
         if dimension is None:
             return None
-        product = index.mul(product, index.insert(tensor.DimOp(value, index.value(dimension))).result)
+        product = index.mul(product, index.dim(value, dimension))
     return index.value(product)
 
 
@@ -246,8 +246,7 @@ def _assert_same(repeated: Repeated | None, op: GenericOp, rewriter: PatternRewr
     size, dimension = repeated
     index = IndexBuilder(Builder(InsertPoint.before(op)))
     outside = index.again(size, {}, op.is_ancestor)
-    written = index.insert(tensor.DimOp(op.outputs[0], index.value(dimension))).result
-    same = index.compare("eq", outside, written)
+    same = index.compare("eq", outside, index.dim(op.outputs[0], dimension))
     assertion = cf.AssertOp(same, "a dimension of size 1 is not repeated where its size is not known")
     index.insert(assertion).location = op.location
     remark(op, "warp-bufferize", "a call in which it repeats a dimension of size 1 is refused, as sizes are not known")

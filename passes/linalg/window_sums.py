@@ -11,22 +11,20 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from xdsl.builder import Builder
-from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import BFloat16Type, DenseArrayBase, FloatAttr, MemRefType, f16, f32
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import BFloat16Type, DenseArrayBase, MemRefType, f16, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import FillOp, YieldOp
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
-from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.affine import FIXED, LinearForm, Nest, NestAccess, generic, linear, map_along, strides_of
+from ...dialect.mlir.affine import FIXED, LinearForm, Nest, NestAccess, linear, map_along, strides_of
 from ...dialect.mlir.generic import weighted
 from ...dialect.warp.attributes import is_memory
 from ...dialect.warp.elements import element_type, shape_of
 from ..patterns import op_type_rewrite_pattern
 from .operand import collapse, expand
+from .reshapes import LinalgBuilder
 
 PADDING = "warp.padding"
 """On a sum over windows: how many zeros stand before each dimension of its images, and as many as are read behind."""
@@ -202,34 +200,24 @@ class SplitPixels(RewritePattern):
         loops: list[AffineExpr] = [AffineDimExpr(loop + 2) for loop in range(nest.loops)]
         for part, (loop, size) in enumerate(zip(outer, sizes, strict=True)):
             loops[loop] = AffineDimExpr(part) * size + AffineDimExpr(loop + 2)
-        builder, total = Builder(InsertPoint.before(op)), nest.loops + 2
-        cut = builder.insert(expand(slopes.value, [[images, sizes[0]], [rows, sizes[1]], *([n] for n in shape[2:])]))
+        make, total = LinalgBuilder(op), nest.loops + 2
+        cut = make.insert(expand(slopes.value, [[images, sizes[0]], [rows, sizes[1]], *([n] for n in shape[2:])]))
         kept = [loop + 2 for loop in written.loops]
-        kind = MemRefType(f32, [images, rows, *shape_of(written.value)])
-        sums = builder.insert(memref.AllocOp([], [], kind)).memref
-        builder.insert(FillOp([builder.insert(arith.ConstantOp(FloatAttr(0.0, f32))).result], [sums], []))
+        sums = make.filled(MemRefType(f32, [images, rows, *shape_of(written.value)]), 0)
         own = {
             windows.image: windows.image.map.replace_dims_and_symbols(loops, [], total, 0),
             slopes: map_along(total, [0, outer[0] + 2, 1, *(loop + 2 for loop in slopes.loops[1:])]),
         }
         reads = [cut.result if access is slopes else access.value for access in nest.reads]
         maps = [*(own[access] for access in nest.reads), map_along(total, [0, 1, *kept])]
-        builder.insert(generic(op, reads, [sums], op.body.clone(), maps, [loop + 2 for loop in nest.summed]))
+        make.computed(reads, sums, maps, op.body.clone(), [loop + 2 for loop in nest.summed])
         places = range(rank := len(written.loops))
-        together = collapse(sums, [[0, 1], *([d + 2] for d in places)])
-        added = map_along(rank + 1, [rank, *places]), map_along(rank + 1, places)
-        parts = builder.insert(together).result
-        rewriter.replace(op, generic(op, [parts], [written.value], Region(_adds()), added, [rank]), [])
+        parts = make.insert(collapse(sums, [[0, 1], *([d + 2] for d in places)])).result
+        maps = [map_along(rank + 1, [rank, *places]), map_along(rank + 1, places)]
+        make.computed([parts], written.value, maps, lambda part, sum: arith.AddfOp(sum, part).result, [rank])
+        rewriter.erase(op)
 
 
 def _parts(size: int, wanted: int) -> int:
     """The smallest divisor of a size that is as large as wanted; the size if none is."""
     return next(n for n in range(1, size + 1) if size % n == 0 and n >= min(wanted, size))
-
-
-def _adds() -> Block:
-    """A body that adds an element to a sum."""
-    block = Block(arg_types=[f32, f32])
-    total = arith.AddfOp(block.args[1], block.args[0])
-    block.add_ops([total, YieldOp(total.result)])
-    return block

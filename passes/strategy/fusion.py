@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from xdsl.builder import Builder
 from xdsl.dialects import memref, scf, tensor
-from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, MemRefType, TensorType
+from xdsl.dialects.builtin import IndexType, MemRefType, TensorType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -19,7 +19,7 @@ from ...dialect.schedule.fields import text_of
 from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import fail
-from ..linalg.operand import each_once, root
+from ..linalg.operand import each_once, mixed, root
 from ..linalg.product import read
 from ..patterns import IndexBuilder, all_operands, operations_between
 from ..tile.outline import TiledProduct, cta_number, moved_inside
@@ -112,12 +112,7 @@ def _part(producer: LinalgStructuredOperation, nest: Nest, of: Slice) -> Operati
 
 def _extents(of: Slice) -> tuple[list[Size], list[Size]]:
     """Where a part begins, and how large it is."""
-
-    def mixed(static: Sequence[int], dynamic: Sequence[SSAValue]) -> list[Size]:
-        values: Iterator[SSAValue] = iter(dynamic)
-        return [next(values) if each == DYNAMIC_INDEX else each for each in static]
-
-    return mixed(of.static_offsets.get_values(), of.offsets), mixed(of.static_sizes.get_values(), of.sizes)
+    return mixed(of.static_offsets, of.offsets), mixed(of.static_sizes, of.sizes)
 
 
 def _sliced(

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias, TypeGuard
 
 from xdsl.dialects import arith, gpu, llvm, math, memref, vector
 from xdsl.dialects.builtin import (
-    DYNAMIC_INDEX,
     DenseIntOrFPElementsAttr,
     FloatAttr,
     IndexType,
@@ -28,7 +27,7 @@ from ...dialect.mlir.affine import strides_of
 from ...dialect.mlir.gpu import GPU, DynamicSharedMemoryOp
 from ...dialect.warp.attributes import element_row, is_memory, memory_of, type_name
 from ..diagnostics import fail
-from ..linalg.operand import kept_dimensions
+from ..linalg.operand import kept_dimensions, mixed
 from .addressing import ALIGNMENT, INDEX_LIMIT, MemoryArgument, Position, SharedTile, element_bits
 from .elements import EIGHT, Elements, HeldElement, literal, ptx_type_of, value_registers
 from .emitter import At, IndexValue, VirtualRegister
@@ -313,7 +312,7 @@ def _reinterpret(lowering: KernelLowering, op: memref.ReinterpretCastOp) -> None
 def _subview(lowering: KernelLowering, op: memref.SubviewOp) -> None:
     source = _memory(lowering, op, op.source)
     offsets, sizes, strides = (
-        _mixed(lowering, numbers.get_values(), values)
+        [each if isinstance(each, int) else lowering.scalar(each) for each in mixed(numbers, values)]
         for numbers, values in (
             (op.static_offsets, op.offsets),
             (op.static_sizes, op.sizes),
@@ -337,12 +336,6 @@ def _subview(lowering: KernelLowering, op: memref.SubviewOp) -> None:
         bytes_together(lowering, op.source, offsets),
         source.space,
     )
-
-
-def _mixed(lowering: KernelLowering, numbers: Sequence[int], values: Sequence[SSAValue]) -> list[IndexValue]:
-    """The numbers, with an operand of `values` in the place of each dynamic one."""
-    dynamic = iter(values)
-    return [lowering.scalar(next(dynamic)) if n == DYNAMIC_INDEX else n for n in numbers]
 
 
 @lowers(memref.LoadOp)
