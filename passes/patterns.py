@@ -12,7 +12,16 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, cast, get_type_hints
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import DYNAMIC_INDEX, FloatAttr, IndexType, IntegerAttr, MemRefType, ModuleOp
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    DenseArrayBase,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    MemRefType,
+    ModuleOp,
+)
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineExpr
 from xdsl.passes import ModulePass
@@ -387,6 +396,12 @@ def _is_before(op: Operation, point: InsertPoint) -> bool:
         behind = block.parent_op()
         block = None if behind is None else behind.parent
     return block is not None and (behind is None or op.is_before_in_block(behind))
+
+
+def mixed(static: DenseArrayBase[IntegerType], dynamic: Sequence[SSAValue]) -> list[int | SSAValue]:
+    """Numbers, with a value in the place of each that is dynamic."""
+    values = iter(dynamic)
+    return [next(values) if each == DYNAMIC_INDEX else each for each in static.get_values()]
 
 
 def constant_number(value: SSAValue) -> FloatAttr | IntegerAttr | None:

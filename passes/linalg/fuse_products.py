@@ -36,11 +36,11 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import PairedOp, lie_alike
 from ..diagnostics import chose, remark
-from ..patterns import apply_patterns, constant_value, op_type_rewrite_pattern, operations_between
+from ..patterns import apply_patterns, constant_value, mixed, op_type_rewrite_pattern, operations_between
 from .element_expressions import NotFusedError, decline
 from .elementwise import check_unshared, read_elementwise, touched
 from .fuse_epilogue import FUSE, FuseEpilogue, fuse, producers
-from .operand import drop_unused, kept_dimensions, mixed, root, users_of
+from .operand import drop_unused, kept_dimensions, root, users_of
 from .pages import rows_of
 from .product import read
 from .raise_matmul import raise_products

@@ -41,10 +41,10 @@ from ...dialect.mlir.generic import SoftmaxOp, TensorOrMemory, arithmetic, conve
 from ...dialect.mlir.packs import PackOp, UnPackOp
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail
-from ..patterns import apply_patterns, op_type_rewrite_pattern
+from ..patterns import apply_patterns, mixed, op_type_rewrite_pattern
 from .constants import COVERED, contents, is_splat, spread_number
 from .functions import EXPANDED, ExpandFunction
-from .operand import mixed, numbered
+from .operand import numbered
 from .reshapes import LinalgBuilder, collapse, expand
 
 TENSORS = ("bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.pack", "linalg.unpack")

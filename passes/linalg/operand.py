@@ -34,6 +34,7 @@ from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import DIVISIBLE, MatrixOp, PagedOp, WindowOp
 from ..diagnostics import fail
+from ..patterns import mixed
 
 if TYPE_CHECKING:
     from xdsl.dialects import tensor
@@ -123,7 +124,8 @@ def seen(op: Viewing, source: View, number: Number) -> View:
             return _window(op, source, number)
         case memref.CollapseShapeOp():
             shape = tuple(math.prod(source.shape[d] for d in group) for group in groups_of(op))
-            return View(source.offset, shape, tuple(_innermost(source, group) for group in groups_of(op)))
+            last = (_innermost(source.shape, group) for group in groups_of(op))
+            return View(source.offset, shape, tuple(map(source.strides.__getitem__, last)))
         case memref.ExpandShapeOp():
             shape = _numbers(op.static_output_shape, op.output_shape, number)
             strides = [] if source.shape else [1] * len(shape)
@@ -134,18 +136,21 @@ def seen(op: Viewing, source: View, number: Number) -> View:
 
 def _typed(op: memref.ViewOp, number: Number) -> View:
     """The elements of another type in bytes, counted as such."""
-    kind, sizes, start = memory_of(op.result), iter(op.sizes), number(op.byte_shift)
-    shape = tuple(size if size >= 0 else number(next(sizes)) for size in kind.get_shape())
+    kind, shape, start = memory_of(op.result), _shape(op, number), number(op.byte_shift)
     row = element_row(kind.element_type)
     if row is None or row.bits < BYTE or start % ALIGNED:
         raise WindowError(f"{kind} starts at byte {start}; kernels take whole bytes from multiples of {ALIGNED}")
     return View(start * BYTE // row.bits, shape, tuple(math.prod(shape[d + 1 :]) for d in range(len(shape))))
 
 
+def _shape(op: memref.ViewOp | WindowOp, number: Number) -> tuple[int, ...]:
+    sizes = iter(op.sizes)
+    return tuple(size if size >= 0 else number(next(sizes)) for size in memory_of(op.result).get_shape())
+
+
 def _part(op: memref.SubviewOp, source: View, number: Number) -> View:
-    offsets = _numbers(op.static_offsets, op.offsets, number)
-    sizes = _numbers(op.static_sizes, op.sizes, number)
-    steps = _numbers(op.static_strides, op.strides, number)
+    parts = (op.static_offsets, op.offsets), (op.static_sizes, op.sizes), (op.static_strides, op.strides)
+    offsets, sizes, steps = (_numbers(*part, number) for part in parts)
     offset = source.offset + sum(o * s for o, s in zip(offsets, source.strides, strict=True))
     strides = [step * stride for step, stride in zip(steps, source.strides, strict=True)]
     kept = kept_dimensions(sizes, memory_of(op.result).get_shape())
@@ -153,8 +158,7 @@ def _part(op: memref.SubviewOp, source: View, number: Number) -> View:
 
 
 def _window(op: WindowOp, source: View, number: Number) -> View:
-    sizes = iter(op.sizes)
-    shape = tuple(size if size >= 0 else number(next(sizes)) for size in memory_of(op.result).get_shape())
+    shape = _shape(op, number)
     if op.padded is None and (dimension := passed(op.along, shape, source.shape)) is not None:
         raise WindowError(
             f"loops of {'x'.join(map(str, shape))} along {op.along} pass the end of dimension {dimension} of memory of "
@@ -197,8 +201,7 @@ def collapse(value: SSAValue, groups: Groups) -> memref.CollapseShapeOp:
     kind, strides = memory_of(value), strides_of(memory_of(value)) or ()
     shape = kind.get_shape()
     sizes = [math.prod(shape[d] for d in group) for group in groups]
-    last = [next((d for d in reversed(group) if shape[d] != 1), group[-1]) for group in groups]
-    return collapsed(value, _seen_with(kind, sizes, [strides[d] for d in last]), groups)
+    return collapsed(value, _seen_with(kind, sizes, [strides[_innermost(shape, group)] for group in groups]), groups)
 
 
 def _seen_with(kind: Memory, shape: Sequence[int], strides: Sequence[int | None]) -> Memory:
@@ -237,16 +240,9 @@ def groups_of(
     return [[d.value.data for d in group] for group in op.reassociation]
 
 
-def _innermost(source: View, group: Sequence[int]) -> int:
-    """The stride of collapsed dimensions: that of the last one with more than one index."""
-    last = next((d for d in reversed(group) if source.shape[d] != 1), group[-1])
-    return source.strides[last]
-
-
-def mixed(static: DenseArrayBase[IntegerType], dynamic: Sequence[SSAValue]) -> list[int | SSAValue]:
-    """Numbers, with a value in the place of each that is dynamic."""
-    values = iter(dynamic)
-    return [next(values) if each == DYNAMIC_INDEX else each for each in static.get_values()]
+def _innermost(shape: Sequence[int], group: Sequence[int]) -> int:
+    """Of dimensions that are merged the one whose stride they have: the last one with more than one index."""
+    return next((d for d in reversed(group) if shape[d] != 1), group[-1])
 
 
 def _numbers(static: DenseArrayBase[IntegerType], dynamic: Sequence[SSAValue], number: Number) -> tuple[int, ...]:
@@ -304,10 +300,9 @@ def promised(attributes: ArrayAttr[DictionaryAttr], number: int) -> int:
 
 def strides(kind: Memory, sizes: tuple[int, ...], divisor: int) -> tuple[int, ...]:
     """The strides of memory, with samples in place of dynamic ones. `sizes` has samples already."""
-    strides_ = strides_of(kind) or ()
+    strides_, plain = strides_of(kind) or (), isinstance(kind.layout, NoneAttr)
     if len(strides_) != len(sizes):
         return ()
-    plain = isinstance(kind.layout, NoneAttr)
     return tuple(
         stride if stride is not None else math.prod(sizes[i + 1 :]) if plain else sample(divisor)
         for i, stride in enumerate(strides_)

@@ -19,9 +19,9 @@ from ...dialect.schedule.fields import text_of
 from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import fail
-from ..linalg.operand import each_once, mixed, root
+from ..linalg.operand import each_once, root
 from ..linalg.product import read
-from ..patterns import IndexBuilder, all_operands, operations_between
+from ..patterns import IndexBuilder, all_operands, mixed, operations_between
 from ..tile.outline import TiledProduct, cta_number, moved_inside
 from ..tile.tiling import Inside, Outliner, Tiling, schedule_of
 

@@ -27,7 +27,8 @@ from ...dialect.mlir.affine import strides_of
 from ...dialect.mlir.gpu import GPU, DynamicSharedMemoryOp
 from ...dialect.warp.attributes import element_row, is_memory, memory_of, type_name
 from ..diagnostics import fail
-from ..linalg.operand import kept_dimensions, mixed
+from ..linalg.operand import kept_dimensions
+from ..patterns import mixed
 from .addressing import ALIGNMENT, INDEX_LIMIT, MemoryArgument, Position, SharedTile, element_bits
 from .elements import EIGHT, Elements, HeldElement, literal, ptx_type_of, value_registers
 from .emitter import At, IndexValue, VirtualRegister
