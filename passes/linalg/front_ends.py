@@ -286,11 +286,8 @@ class FillForEach(RewritePattern):
         if not isinstance(empty, tensor.EmptyOp) or len(uses) < 2:
             return
         for use in starts:
-            place = Builder(InsertPoint.before(use.operation))
-            again = place.insert(empty.clone())
-            copy = place.insert(FillOp(op.inputs, [again.tensor], [again.tensor.type]))
-            copy.location = op.location
-            use.operation.operands[use.index] = copy.results[0]
+            make, sizes = LinalgBuilder(op, before=use.operation), empty.dynamic_sizes
+            use.operation.operands[use.index] = make.filled(empty.tensor.type, op.inputs[0], sizes)
         rewriter.has_done_action = True
 
 

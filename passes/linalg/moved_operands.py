@@ -15,8 +15,8 @@ from typing import NamedTuple
 from xdsl.dialects import tensor
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import FillOp, GenericOp, TransposeOp, YieldOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.dialects.linalg.ops import FillOp, GenericOp, TransposeOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
@@ -25,7 +25,17 @@ from ...dialect.mlir.generic import EXTENSIONS, weighted
 from ...dialect.warp.elements import shape_of
 from ..patterns import op_type_rewrite_pattern
 from .operand import Groups, groups_of, numbered
-from .reshapes import FoldReshapes, Reshape, added_units, around, collapse, element_of, expand, with_units
+from .reshapes import (
+    FoldReshapes,
+    LinalgBuilder,
+    Reshape,
+    added_units,
+    around,
+    collapse,
+    element_of,
+    expand,
+    with_units,
+)
 
 
 class Movement(NamedTuple):
@@ -68,20 +78,15 @@ class Movement(NamedTuple):
         results = tuple(zero if d == FIXED else indices.results[d] for d in self.along)
         return AffineMap(indices.num_dims, 0, results)
 
-    def applied(self, op: Operation, source: SSAValue, along: Sequence[int], shape: Sequence[int]) -> GenericOp:
-        """The same movement of another tensor to a shape, as an operation for another one; its output is empty."""
-        read_type = element_of(source)
-        made = read_type if self.extension is None else self.extension.results[0].type
-        block = Block(arg_types=[read_type, made])
-        value: SSAValue = block.args[0]
-        if self.extension is not None:
-            copy = self.extension.clone({self.extension.operands[0]: value})
-            block.add_op(copy)
-            value = copy.results[0]
-        block.add_op(YieldOp(value))
-        kind, rank = TensorType(made, shape), len(shape)
-        maps = [map_along(rank, along), AffineMap.identity(rank)]
-        return generic(op, [source], [tensor.EmptyOp([], kind).tensor], Region(block), maps, results=[kind])
+    def applied(self, op: Operation, source: SSAValue, along: Sequence[int], shape: Sequence[int]) -> SSAValue:
+        """The same movement of another tensor to a shape, before an operation."""
+        make, rank, how = LinalgBuilder(op), len(shape), self.extension
+
+        def moved(value: SSAValue, _: SSAValue) -> SSAValue:
+            return value if how is None else how.clone({how.operands[0]: value}).results[0]
+
+        kind = TensorType(element_of(source) if how is None else how.results[0].type, shape)
+        return make.computed([source], make.empty(kind), [map_along(rank, along), AffineMap.identity(rank)], moved)
 
 
 class ReadMoved(RewritePattern):
@@ -172,9 +177,7 @@ class ReshapeBeforeMoving(RewritePattern):
         source = movement.source
         if any(len(group) != 1 for group in groups):
             source = rewriter.insert(_reshape(op, source, groups, sizes)).results[0]
-        made = movement.applied(op, source, along, shape)
-        rewriter.insert(made.outputs[0].owner)  # pyright: ignore[reportArgumentType]
-        rewriter.replace(op, made)
+        rewriter.replace(op, [], [movement.applied(op, source, along, shape)])
 
 
 class ExtendBehind(RewritePattern):
@@ -189,11 +192,9 @@ class ExtendBehind(RewritePattern):
         if _collapsed(movement, op) is not None:
             return
         copied = movement._replace(extension=None).applied(op, movement.source, movement.along, shape_of(op.src))
-        narrow = collapse(copied.results[0], groups_of(op), shape)
+        narrow = rewriter.insert(collapse(copied, groups_of(op), shape))
         narrow.location = op.location
-        made = movement.applied(op, narrow.result, range(len(shape)), shape)
-        rewriter.insert([copied.outputs[0].owner, copied, narrow, made.outputs[0].owner])  # pyright: ignore[reportArgumentType]
-        rewriter.replace(op, made)
+        rewriter.replace(op, [], [movement.applied(op, narrow.result, range(len(shape)), shape)])
 
 
 Split = tuple[list[list[int]], list[int], list[int]]
@@ -289,11 +290,10 @@ class CollapseBehind(RewritePattern):
             split = [size for d, group in enumerate(along)
                      for size in ([sizes[each] for each in group] if d in own else [counts[d]])]  # fmt: skip
             inputs.append(rewriter.insert(expand(access.value, numbered(along), split)).result)
-        kind = TensorType(element_of(op.results[0]), sizes)
-        *inputs, _ = inputs
-        empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
-        made = rewriter.insert(generic(op, inputs, [empty], op.body.clone(), maps, results=[kind]))
-        rewriter.replace(op, _reshape(collapsed, made.results[0], groups, shape))
+        make = LinalgBuilder(op)
+        empty = make.empty(TensorType(element_of(op.results[0]), sizes))
+        made = make.computed(inputs[:-1], empty, maps, op.body.clone())
+        rewriter.replace(op, _reshape(collapsed, made, groups, shape))
 
 
 def _is_of_product(value: SSAValue) -> bool:

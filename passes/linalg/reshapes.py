@@ -70,10 +70,11 @@ def element_of(value: SSAValue) -> Attribute:
 
 
 class LinalgBuilder(IndexBuilder):
-    """Builds operations of `linalg` before another one, whose location they have: on tensors, or on memory."""
+    """Builds operations of `linalg` for another one, whose location they have, `before` it or what is named: on
+    tensors, or on memory."""
 
-    def __init__(self, op: Operation) -> None:
-        super().__init__(Builder(InsertPoint.before(op)))
+    def __init__(self, op: Operation, before: Operation | None = None) -> None:
+        super().__init__(Builder(InsertPoint.before(before or op)))
         self.op = op
 
     def empty(self, kind: Attribute, sizes: Sequence[SSAValue] = ()) -> SSAValue:

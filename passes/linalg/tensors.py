@@ -32,7 +32,7 @@ from .constants import COVERED, number_for_input
 from .contraction import adds_products
 from .moved_operands import Movement
 from .operand import groups_of
-from .reshapes import collapse, element_of
+from .reshapes import LinalgBuilder, collapse, element_of, expand
 
 
 def covers(op: tensor.InsertSliceOp) -> bool:
@@ -157,12 +157,9 @@ class ConvertBehindReshape(RewritePattern):
             return
         if map_ != written or op.dynamic_output_shape or not isa(result, TensorType):
             return
-        expanded = TensorType(kind.element_type, result.get_shape())
-        moved = tensor.ExpandShapeOp(value, [], op.reassociation, op.static_output_shape, expanded)
-        empty = tensor.EmptyOp([], result)
-        identity = AffineMap.identity(result.get_num_dims())
-        made = generic(maker, [moved.result], [empty.tensor], maker.body.clone(), [identity] * 2, results=[result])
-        rewriter.replace(op, [moved, empty, made], made.results)
+        moved = rewriter.insert(expand(value, groups_of(op), result.get_shape())).result
+        made = LinalgBuilder(maker, before=op).elementwise([moved], result, maker.body.clone())
+        rewriter.replace(op, [], [made])
         rewriter.erase(maker)
 
 
@@ -322,12 +319,12 @@ def _elementwise(op: object) -> Nest | None:
     return nest if in_order and reads and static and not nest.writes[0].element.uses else None
 
 
-def _on_part(op: GenericOp, inputs: Sequence[SSAValue], shape: Sequence[int], rewriter: PatternRewriter) -> SSAValue:
+def _on_part(
+    op: GenericOp, inputs: Sequence[SSAValue], shape: Sequence[int], before: Operation | None = None
+) -> SSAValue:
     """The operation on parts of its inputs, with a result of the given shape."""
-    part = _with_shape(op, shape)
-    empty = rewriter.insert(tensor.EmptyOp([], part)).tensor
-    maps = [attribute.data for attribute in op.indexing_maps]
-    return rewriter.insert(generic(op, inputs, [empty], op.body.clone(), maps, results=[part])).results[0]
+    make = LinalgBuilder(op, before)
+    return make.computed(inputs, make.empty(_with_shape(op, shape)), Nest.of(op).maps, op.body.clone())
 
 
 def _with_shape(op: GenericOp, shape: Sequence[int]) -> TensorType[Attribute]:
@@ -362,7 +359,7 @@ class ComputeParts(RewritePattern):
                         inputs.append(other.value)
                 shape = list(shape_of(op.results[0]))
                 shape[loop] = size
-                parts.append(_on_part(op, inputs, shape, rewriter))
+                parts.append(_on_part(op, inputs, shape))
                 start += size
             made = tensor.ConcatOp(parts, loop, _with_shape(op, shape_of(op.results[0])))
             made.location = op.location
@@ -383,11 +380,8 @@ class ConvertBeforeReshape(RewritePattern):
         shape = shape_of(seen.src)
         if _elementwise(op) is None or op.indexing_maps.data[0] != op.indexing_maps.data[1] or min(shape) < 0:
             return
-        kind = _with_shape(op, shape)
-        empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
-        maps = [AffineMap.identity(len(shape))] * 2
-        made = rewriter.insert(generic(op, [seen.src], [empty], op.body.clone(), maps, results=[kind]))
-        rewriter.replace(op, collapse(made.results[0], groups_of(seen), shape_of(op.results[0])))
+        made = LinalgBuilder(op).elementwise([seen.src], _with_shape(op, shape), op.body.clone())
+        rewriter.replace(op, collapse(made, groups_of(seen), shape_of(op.results[0])))
         if not seen.result.uses:
             rewriter.erase(seen)
 
@@ -417,7 +411,7 @@ class ComputeSlice(RewritePattern):
             first, count, step = ([numbers[loop] for loop in read.loops] for numbers in (offsets, sizes, steps))
             part = tensor.ExtractSliceOp.from_static_parameters(read.value, first, count, step)
             inputs.append(rewriter.insert(part).result)
-        rewriter.replace(op, [], [_on_part(source, inputs, sizes, rewriter)])
+        rewriter.replace(op, [], [_on_part(source, inputs, sizes, op)])
         if not source.results[0].uses:
             rewriter.erase(source)
 
