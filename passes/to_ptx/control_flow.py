@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects import affine, arith, gpu, scf
 from xdsl.dialects.builtin import IndexType, i1, i32, i64
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
@@ -28,7 +28,7 @@ from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.synchronisation import BULK, MOST_CTAS, WGMMA, ArriveOp, CommitOp, FenceOp, WaitOp
 from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
-from .emitter import IndexValue, Second, VirtualRegister, word
+from .emitter import SINK, Both, IndexValue, VirtualRegister, word
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, cluster_of, is_index, lowers
 from .scalars import Scalars, common_divisor
@@ -250,7 +250,7 @@ def _can_be_alone(op: Operation) -> bool:
 def _elect(lowering: KernelLowering, op: Any) -> None:
     chosen = lowering.emitter.register("pred")
     lanes = WARP if op.membermask is None else lowering.scalar(op.membermask)
-    lowering.emitter.emit("elect.sync", Second(chosen), lanes)
+    lowering.emitter.emit("elect.sync", Both(SINK, chosen), lanes)
     lowering.values[op.pred] = chosen
 
 
@@ -270,12 +270,6 @@ def is_alone(op: Operation) -> bool:
             return True
         region = above.parent_region()
     return False
-
-
-def _check_alone(region: Region) -> None:
-    for op in region.walk():
-        if not _can_be_alone(op):
-            fail(op, f"{op.name} takes whole warps; below {ElectOp.name} one lane is alone")
 
 
 def _ways(op: scf.IfOp) -> tuple[Block, Block | None]:
@@ -301,8 +295,9 @@ def _if(lowering: KernelLowering, op: scf.IfOp) -> None:
     """Lowers an `scf.if`. All lanes of a warp take the same branch, except for an elected lane."""
     taken, (true, false) = lowering.predicate(op.cond), _ways(op)
     alone = holds_for_one(op.cond)
-    if alone:
-        _check_alone(op.true_region)
+    for inner in op.true_region.walk() if alone else ():
+        if not _can_be_alone(inner):
+            fail(inner, f"{inner.name} takes whole warps; below {ElectOp.name} one lane is alone")
     if not isinstance(taken, VirtualRegister):
         if (block := true if taken else false) is not None:
             lowering.block(block)
@@ -310,7 +305,8 @@ def _if(lowering: KernelLowering, op: scf.IfOp) -> None:
         return
     results = [variable_of(lowering, value) for value in op.output]
     if false is None or all(isinstance(o, scf.YieldOp) and not o.operands for o in false.ops):
-        _one_way(lowering, taken, true)
+        with lowering.emitter.skipping("skipped", unless=taken):
+            lowering.block(true)
     else:
         _two_ways(lowering, taken, (true, false), results)
     if alone:
@@ -324,15 +320,6 @@ def _take(lowering: KernelLowering, op: scf.IfOp, results: Sequence[KernelValue]
 
 def _yielded_values(block: Block) -> Sequence[SSAValue]:
     return block.last_op.operands if block.last_op is not None else ()
-
-
-def _one_way(lowering: KernelLowering, taken: VirtualRegister, block: Block) -> None:
-    emitter = lowering.emitter
-    end = emitter.fresh_label("skipped")
-    with emitter.loop():
-        emitter.branch(end, unless=taken)
-        lowering.block(block)
-        emitter.label(end)
 
 
 def _two_ways(
@@ -375,7 +362,7 @@ def assign(lowering: KernelLowering, result: KernelValue, value: Fragment | Inde
     if isinstance(value, list) and isinstance(result, list):
         lowering.fragments.copy(value, result)
     elif not isinstance(value, list) and isinstance(result, VirtualRegister):
-        set_to(lowering, result, value)
+        lowering.emitter.move(result, value if isinstance(value, VirtualRegister) else int(value))
 
 
 def variable_of(lowering: KernelLowering, result: SSAValue) -> Fragment | VirtualRegister:
@@ -390,11 +377,6 @@ def value_of(lowering: KernelLowering, value: SSAValue) -> Fragment | IndexValue
     if isinstance(registers, list):
         return registers
     return lowering.predicate(value) if value.type == i1 else lowering.scalar(value)
-
-
-def set_to(lowering: KernelLowering, register: VirtualRegister, value: IndexValue) -> None:
-    """Sets a register to an index or a condition."""
-    lowering.emitter.move(register, value if isinstance(value, VirtualRegister) else int(value))
 
 
 # Loops and barriers: `scf.for`, `gpu.barrier`, and the end of a kernel.

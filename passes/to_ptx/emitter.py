@@ -51,6 +51,10 @@ IndexValue: TypeAlias = VirtualRegister | int
 """What an index is at this level: a register, or a number known while compiling."""
 
 
+Guard: TypeAlias = VirtualRegister | bool
+"""Whether something is done: what a predicate holds, or what is known while compiling."""
+
+
 class At(NamedTuple):
     """The memory `offset` bytes after the address in a register."""
 
@@ -62,16 +66,10 @@ class At(NamedTuple):
         return At(self.base, self.offset + bytes)
 
 
-class Second(NamedTuple):
-    """The second of two results, a predicate; the first is discarded."""
-
-    predicate: VirtualRegister
-
-
 class Both(NamedTuple):
-    """Two results: a number, and a predicate."""
+    """Two results: a number, or `SINK`, and a predicate."""
 
-    register: VirtualRegister
+    register: VirtualRegister | Symbol
     predicate: VirtualRegister
 
 
@@ -86,7 +84,7 @@ ScalarOperand: TypeAlias = VirtualRegister | int | Immediate | Symbol | Register
 """An operand with at most one register."""
 
 EmittedOperand: TypeAlias = (
-    ScalarOperand | At | Second | Both | TensorBox | list[VirtualRegister] | tuple[VirtualRegister | int, ...]
+    ScalarOperand | At | Both | TensorBox | list[VirtualRegister] | tuple[VirtualRegister | int, ...]
 )  # fmt: skip
 """An operand. Several registers, or several numbers, are a vector, in braces; a tuple of registers stands in a call."""
 
@@ -164,14 +162,11 @@ def _write_other(operand: EmittedOperand, registers: list[VirtualRegister], kind
             registers += used
             kinds += ("box", operand.map.type, axes)
             return f"[?, {{{along}}}]"
-        case Second():
-            registers.append(operand.predicate)
-            kinds += ("_|", operand.predicate.type)
-            return "_|?"
         case Both():
-            registers += operand
-            kinds += (operand.register.type, "|", operand.predicate.type)
-            return "?|?"
+            number, used, own = write(operand)
+            registers += used
+            kinds += (*own, "|")
+            return number.replace(", ", "|")
         case Immediate():
             kinds.append("0f" if isinstance(operand.value, float) else "#")
         case Symbol():
@@ -269,7 +264,7 @@ class Emitter:
         self,
         opcode: str,
         *operands: EmittedOperand,
-        guard: VirtualRegister | bool = True,
+        guard: Guard = True,
         unless: VirtualRegister | None = None,
     ) -> None:
         """Appends an instruction here, done if `guard`, or `unless`; nothing if the guard is known not to hold."""
@@ -326,23 +321,19 @@ class Emitter:
         return halves
 
     def load(
-        self, space: str, registers: Sequence[VirtualRegister], place: At, type: str = "",
-        *, guard: VirtualRegister | bool = True,
-    ) -> None:  # fmt: skip
+        self, space: str, registers: Sequence[VirtualRegister], place: At, type: str = "", *, guard: Guard = True
+    ) -> None:
         """Loads contiguous elements to registers. `type` is that of memory, if it is another one."""
         self.emit(*_access("ld", space, registers, type), place, guard=guard)
 
     def store(
-        self, space: str, registers: Sequence[VirtualRegister], place: At, type: str = "",
-        *, guard: VirtualRegister | bool = True,
-    ) -> None:  # fmt: skip
+        self, space: str, registers: Sequence[VirtualRegister], place: At, type: str = "", *, guard: Guard = True
+    ) -> None:
         """Writes registers side by side to memory."""
         opcode, data = _access("st", space, registers, type)
         self.emit(opcode, place, data, guard=guard)
 
-    def branch(
-        self, label: str, *, unless: VirtualRegister | None = None, guard: VirtualRegister | bool = True
-    ) -> None:
+    def branch(self, label: str, *, unless: VirtualRegister | None = None, guard: Guard = True) -> None:
         """Branches to a label, if `guard` holds or `unless` does not."""
         self.emit("bra", Symbol(label), guard=guard, unless=unless)
 
@@ -448,6 +439,15 @@ class Emitter:
         yield
         inner, self.outermost = self._levels.pop(), outermost
         self._levels[-1].statements.extend(inner.statements)
+
+    @contextmanager
+    def skipping(self, stem: str, *, unless: VirtualRegister | None = None, guard: Guard = True) -> Generator[None]:
+        """A new level for statements that a branch goes around, if `guard` holds or `unless` does not."""
+        end = self.fresh_label(stem)
+        with self.loop():
+            self.branch(end, unless=unless, guard=guard)
+            yield
+            self.label(end)
 
     def finish(self) -> list[Operation]:
         """The function's operations: register declarations, then the statements."""

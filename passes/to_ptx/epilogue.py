@@ -222,7 +222,8 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
     packing = ElementPacking(lowering)
     elements = packing.elements
     used = [(value, argument) for value, argument in zip(op.inputs, block.args, strict=True) if argument.uses]
-    _check(op, kind.element_type)
+    if ptx_type_of(kind.element_type) in ("", "pred"):
+        fail(op, f"{op.name} to elements of {kind.element_type} is not lowered")
     if (column := _repeated(op)) is not None:
         registers = lowering.fragment(column)
         repeated = [registers[place] for place in _places(fragment_of(column), kind)]
@@ -243,7 +244,8 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
 
     for group in _groups(op, each * kind.registers):
         for number, element in zip(group, elements.apply(op.body, [arguments(n) for n in group]), strict=True):
-            elements_[number] = _final(elements, element, str(kind.element_type))
+            rounds = str(kind.element_type) in (*NARROW, *EIGHT)  # the packing instruction does
+            elements_[number] = element if rounds else elements.rounded(element)
             of_register = range(number - number % each, number - number % each + each)
             if all(other in elements_ for other in of_register):
                 result[number // each] = packing.pack(kind.element_type, [elements_[other] for other in of_register])
@@ -283,17 +285,6 @@ def _groups(op: MapOp, count: int) -> list[list[int]]:
     for number, (row, _) in enumerate(offsets(op.fragment.type, 1)):
         rows.setdefault(row, []).append(number)
     return [row[n : n + TOGETHER] for row in rows.values() for n in range(0, len(row), TOGETHER)]
-
-
-def _final(elements: Elements, element: HeldElement, kind: str) -> HeldElement:
-    """The element to pack. It is not rounded if the packing instruction rounds."""
-    return element if kind in (*NARROW, *EIGHT) else elements.rounded(element)
-
-
-def _check(op: MapOp, kind: Attribute) -> None:
-    """Checks that a fragment in registers can hold the result."""
-    if ptx_type_of(kind) in ("", "pred"):
-        fail(op, f"{op.name} to elements of {kind} is not lowered")
 
 
 # Rows of fragments taken together, and the numbers of their elements: `warp.reduce`, `warp.index`.

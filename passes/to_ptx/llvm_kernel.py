@@ -30,7 +30,7 @@ from ...dialect.ptx.ops import FuncOp
 from ...dialect.ptx.text.syntax import Address, Immediate, Register, Symbol, Variable
 from ...dialect.ptx.types import VariableAttr
 from ..diagnostics import fail
-from .emitter import At, Both, EmittedOperand, Emitter, ScalarOperand, Second, TensorBox, VirtualRegister, floating
+from .emitter import SINK, At, Both, EmittedOperand, Emitter, ScalarOperand, TensorBox, VirtualRegister, floating
 
 Words: TypeAlias = "list[VirtualRegister | Immediate]"
 """What holds a value: registers, or literals."""
@@ -368,7 +368,7 @@ class InstructionLine:
                 return self.result if place.name in self.results else [kernel.register(each) for each in values]
             case "elected":
                 (elected,) = self.result
-                return Second(elected)
+                return Both(SINK, elected)
             case _ if place.name in self.results:
                 if not self.result:
                     return parsed(place.more)

@@ -26,6 +26,7 @@ from .emitter import SINK, At, EmittedOperand, IndexValue, TensorBox, VirtualReg
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, lowers
 from .llvm_kernel import InstructionLine, types_of
+from .products import descriptor_word
 from .synchronisation import COMPLETES
 from .thread_code import AnyVector, is_vector, number_of, place_of, vector_registers
 
@@ -266,8 +267,7 @@ def _descriptor(lowering: KernelLowering, op: Any) -> None:
     bits = code << 62 | (8 * line // UNIT) << 32 | (rows * line // UNIT) << 16
     _, place = place_of(lowering, op, op.tensor, [0] * len(memory_of(op.tensor).get_shape()))
     base = lowering.scalars.add(place.base, place.offset)
-    start = lowering.emitter.pure("cvt.u64.u32", lowering.emitter.pure("bfe.u32", base, 4, 14))
-    lowering.values[op.descriptor] = [lowering.emitter.pure("add.s64", start, Immediate(f"{bits:#x}"))]
+    lowering.values[op.descriptor] = [descriptor_word(lowering, base, bits)]
 
 
 @lowers(nvgpu.WarpgroupMmaInitAccumulatorOp)

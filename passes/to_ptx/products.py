@@ -24,7 +24,7 @@ from ...dialect.warp.stored import NIBBLES
 from ...dialect.warp.tensor_memory import TensorMmaOp
 from ...dialect.warp.warpgroup import ROWS, WgmmaOp, descriptor_of
 from ..diagnostics import fail
-from .emitter import WARP, VirtualRegister
+from .emitter import WARP, IndexValue, VirtualRegister
 from .fragments import Fragment, TrailingOperand, only_use_is_here
 from .kernel import KernelLowering, check_multiple, lowers
 from .scalars import divisor_of
@@ -163,11 +163,14 @@ def _descriptor(
         column, rest = column // width * width, column % width
         further += rest * tile.element_bytes
     base, offset = lowering.addressing.origin(tile, stage, row, column)
-    emitter = lowering.emitter
-    # In a cluster the rank of the CTA stands above the address.
-    units = emitter.pure("bfe.u32", base, UNIT_BITS, ADDRESS_BITS - UNIT_BITS)
-    place = emitter.pure("cvt.u64.u32", units)
-    return emitter.pure("add.s64", place, Immediate(f"{how + (offset + further) // UNIT:#x}"))
+    return descriptor_word(lowering, base, how + (offset + further) // UNIT)
+
+
+def descriptor_word(lowering: KernelLowering, address: IndexValue, how: int) -> VirtualRegister:
+    """A matrix descriptor: an address in shared memory, without the rank of the CTA that stands above it in a cluster,
+    beside all else."""
+    units = lowering.emitter.pure("bfe.u32", address, UNIT_BITS, ADDRESS_BITS - UNIT_BITS)
+    return lowering.emitter.pure("add.s64", lowering.emitter.pure("cvt.u64.u32", units), Immediate(f"{how:#x}"))
 
 
 def _apart(

@@ -95,12 +95,9 @@ def _make(lowering: KernelLowering, op: MakeBarriersOp) -> None:
     emitter = lowering.emitter
     places = [lowering.addressing.shared_bytes_at(start, number * BARRIER_BYTES) for number in range(kind.count.data)]
     others = lowering.scalars.compare("ne", lowering.thread, 0)
-    with emitter.loop():
-        made = emitter.fresh_label("made")
-        emitter.branch(made, guard=others)
+    with emitter.skipping("made", guard=others):
         for place in places:
             emitter.emit("mbarrier.init.shared.b64", place, op.arrivals.value.data)
-        emitter.label(made)
 
 
 def group_of(op: Operation) -> str:

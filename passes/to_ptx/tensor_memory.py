@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from itertools import product
 
 from xdsl.dialects import memref
@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.isa.tensor_product import ALLOCATIONS, SharedDescriptor
-from ...dialect.isa.wgmma import ADDRESS_BITS, UNIT, WARPS, MatrixDescriptor
+from ...dialect.isa.wgmma import UNIT, WARPS, MatrixDescriptor
 from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.layouts.tensor_memory import METADATA_BLOCK, MOVES, SCALES_BLOCK
 from ...dialect.mlir.gpu import FuncOp
@@ -29,7 +29,7 @@ from .addressing import TensorTile
 from .emitter import At, VirtualRegister
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
-from .products import UNIT_BITS, check_warpgroups, descriptors
+from .products import check_warpgroups, descriptor_word, descriptors
 from .synchronisation import group_of, one_thread
 
 SHAPES = {32: ("16x256b", 4, 8), 16: ("16x128b", 2, 4)}
@@ -45,10 +45,10 @@ MOST_REGISTERS = 32
 
 def allocate(lowering: KernelLowering, op: memref.AllocOp) -> None:
     """Takes columns of tensor memory for all of the kernel's matrices with the first of these; all threads meet."""
-    (first, *_), taken = _allocated(op)
-    columns, place = columns_of(op.memref.type), _place(op)
+    (every, taken), columns = _allocated(op), columns_of(op.memref.type)
+    first = every[0]
     if op is not first:
-        base = _tile(lowering, op, first.memref).base
+        base, place = _tile(lowering, op, first.memref).base, sum(map(_columns, every[: every.index(op)]))
         lowering.values[op.memref] = TensorTile(lowering.emitter.pure("add.s32", base, place), columns)
         return
     emitter, slot = lowering.emitter, lowering.addressing.shared_bytes_at(offset_of(op), 0)
@@ -85,12 +85,6 @@ def _columns(op: memref.AllocOp) -> int:
     return op.memref.type.get_shape()[0] * columns_of(op.memref.type)
 
 
-def _place(op: memref.AllocOp) -> int:
-    """The columns before those of an allocation."""
-    others, _ = _allocated(op)
-    return sum(map(_columns, others[: others.index(op)]))
-
-
 def _tile(lowering: KernelLowering, op: Operation, memory: SSAValue) -> TensorTile:
     tile = lowering.values[memory]
     if not isinstance(tile, TensorTile):
@@ -98,15 +92,9 @@ def _tile(lowering: KernelLowering, op: Operation, memory: SSAValue) -> TensorTi
     return tile
 
 
-@contextmanager
-def _first_warp(lowering: KernelLowering) -> Generator[None]:
+def _first_warp(lowering: KernelLowering) -> AbstractContextManager[None]:
     """What the first warp of the CTA does alone."""
-    emitter, others = lowering.emitter, lowering.scalars.compare("ge", lowering.thread, LANES)
-    with emitter.loop():
-        behind = emitter.fresh_label("others")
-        emitter.branch(behind, guard=others)
-        yield
-        emitter.label(behind)
+    return lowering.emitter.skipping("others", guard=lowering.scalars.compare("ge", lowering.thread, LANES))
 
 
 def _meet(lowering: KernelLowering, op: Operation) -> None:
@@ -165,9 +153,7 @@ def copy(lowering: KernelLowering, op: CopyOp) -> None:
     for shape, line, first_column in _copied(kind):
         tile, at, row, _ = lowering.shared_place(op, op.source, op.indices)
         base, offset = lowering.addressing.origin(tile, at, lowering.scalars.add(row, line), 0)
-        how = SharedDescriptor(0, UNIT, ROWS * UNIT).encode()
-        units = emitter.pure("bfe.u32", base, UNIT_BITS, ADDRESS_BITS - UNIT_BITS)
-        word = emitter.pure("add.s64", emitter.pure("cvt.u64.u32", units), Immediate(f"{how + offset // UNIT:#x}"))
+        word = descriptor_word(lowering, base, SharedDescriptor(0, UNIT, ROWS * UNIT).encode() + offset // UNIT)
         place = to if first_column == 0 else emitter.pure("add.s32", to, first_column)
         emitter.emit(f"tcgen05.cp.{group_of(op)}.{shape}", At(place, 0), word, guard=first)
 

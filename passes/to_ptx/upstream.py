@@ -118,14 +118,11 @@ def _reduce_all(lowering: KernelLowering, op: Any) -> None:
     left = lowering.threads
     while left > 1:
         half = 1 << (left - 1).bit_length() - 1
-        end = emitter.fresh_label("reduced")
         emitter.emit("bar.sync", 0)
-        with emitter.loop():
-            takes = scalars.compare("lt", lowering.thread, left - half)
-            emitter.branch(end, unless=takes if isinstance(takes, VirtualRegister) else None)
+        takes = scalars.compare("lt", lowering.thread, left - half)
+        with emitter.skipping("reduced", unless=takes if isinstance(takes, VirtualRegister) else None):
             lower, upper = (load_number(lowering, kind, "shared", at) for at in (own, own.behind(half * size)))
             store_number(lowering, op, kind, _combined(lowering, op, lower, upper), "shared", own)
-            emitter.label(end)
         left = half
     emitter.emit("bar.sync", 0)
     give(lowering, op.result, load_number(lowering, kind, "shared", At(first)))
@@ -349,11 +346,8 @@ def _assert(lowering: KernelLowering, op: cf.AssertOp) -> None:
     """Stops the kernel where a condition does not hold."""
     holds, emitter = lowering.predicate(op.arg), lowering.emitter
     if isinstance(holds, VirtualRegister):
-        end = emitter.fresh_label("holds")
-        with emitter.loop():
-            emitter.branch(end, unless=emitter.compute("not.pred", holds))
+        with emitter.skipping("holds", unless=emitter.compute("not.pred", holds)):
             emitter.emit("trap")
-            emitter.label(end)
     elif not holds:
         emitter.emit("trap")
 

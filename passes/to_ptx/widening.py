@@ -94,13 +94,10 @@ class Widening:
             emitter.compute("mul.rn.bf16x2", pair, factors[byte]) for pair, byte in zip(pairs, exponents, strict=True)
         ]
         bits = reduce(lambda some, byte: emitter.pure("or.b32", some, byte), every)
-        large, label = emitter.any(emitter.pure("setp.gt.u32", bits, 127)), emitter.fresh_label("scaled")
-        with emitter.loop():
-            emitter.branch(label, unless=large)
+        with emitter.skipping("scaled", unless=emitter.any(emitter.pure("setp.gt.u32", bits, 127))):
             powers = {byte: emitter.compute("mov.b32", [self._power(byte)] * 2) for byte in every}
             for result, pair, byte in zip(results, pairs, exponents, strict=True):
                 emitter.emit("mul.rn.bf16x2", result, self._whole(pair), powers[byte])
-            emitter.label(label)
         return results
 
     def _power(self, exponent: VirtualRegister) -> VirtualRegister:

@@ -8,8 +8,8 @@ from warploom.dialect.ptx.text.syntax import Address, Register, Symbol
 from warploom.passes.to_ptx.emitter import (
     SINK,
     At,
+    Both,
     EmittedOperand,
-    Second,
     TensorBox,
     VirtualRegister,
     single,
@@ -28,7 +28,7 @@ SPELLED: list[tuple[EmittedOperand, str, list[VirtualRegister]]] = [
     ([A, A, B], "{?, ?, ?}", [A, A, B]),
     ([A], "{?}", [A]),
     ((0, 1), "{0, 1}", []),
-    (Second(P), "_|?", [P]),
+    (Both(SINK, P), "_|?", [P]),
     (TensorBox(B, (A, 0)), "[?, {?, 0}]", [B, A]),
     (SINK, "_", []),
     (Symbol("tile"), "tile", []),
@@ -58,7 +58,7 @@ def test_kinds_are_those_of_types_and_not_of_values() -> None:
     assert write([Symbol("a")]).kinds == write([Symbol("b")]).kinds
     assert write([word(1)]).kinds == write([5]).kinds
     vectors: list[EmittedOperand] = [[A], [B], [A, A], (0,), TensorBox(B, (A,)), TensorBox(B, (1,))]
-    others: list[EmittedOperand] = [A, B, At(A), At(B), 3, single(1.0), SINK, Symbol("a"), Second(P)]
+    others: list[EmittedOperand] = [A, B, At(A), At(B), 3, single(1.0), SINK, Symbol("a"), Both(SINK, P)]
     different = [*vectors, *others, Address(Symbol("a")), Register("%tid.x"), Register("%tid.y")]
     kinds = [write([operand]).kinds for operand in different]
     assert len(set(kinds)) == len(different)
