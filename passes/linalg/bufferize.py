@@ -7,7 +7,7 @@ what is on the way to it, being needed nowhere else, into the same memory. Every
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias, TypeGuard
 
@@ -53,7 +53,11 @@ def bufferize(module: ModuleOp, *, tf32: bool = False) -> None:
     from . import front_ends
 
     for function in [op for op in module.ops if isinstance(op, func.FuncOp) and not op.is_declaration]:
-        kinds = {type(kind): kind for kind in _types(function)}
+        values = [
+            *(a for b in function.body.blocks for a in b.args),
+            *(r for op in function.walk() for r in op.results),
+        ]
+        kinds = {type(value.type): value.type for value in values}
         if UnrankedTensorType in kinds:
             fail(function, f"expected tensors of known rank alone, got {kinds[UnrankedTensorType]}")
         if TensorType in kinds:
@@ -62,11 +66,6 @@ def bufferize(module: ModuleOp, *, tf32: bool = False) -> None:
             TensorFunction(function).rewrite()
         elif function.function_type.outputs and len(function.body.blocks) == 1:
             front_ends.return_in_arguments(function)
-
-
-def _types(function: func.FuncOp) -> Iterator[Attribute]:
-    yield from (a.type for block in function.body.blocks for a in block.args)
-    yield from (r.type for op in function.body.walk() for r in op.results)
 
 
 @dataclass(frozen=True)

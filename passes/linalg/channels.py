@@ -16,7 +16,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import FIXED, Nest, NestAccess, generic, loops_of, map_along
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import PointwiseOp, shape_of
+from ...dialect.warp.elements import shape_of
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.views import WindowOp
@@ -295,9 +295,7 @@ class Blocked:
         ]
         if self.is_gradient and any(loops_of(map_) for _, map_ in placed):
             decline("what follows the gradient of a filter of small groups reads memory")
-        made = self.builder.insert(PointwiseOp(placed, before.body.clone()))
-        made.function.name_hint, made.location = before.function.name_hint, before.location
-        return made.function
+        return self.builder.insert(before.moved(placed, self.op.maps[2].num_dims, 0)).function
 
 
 # Convolutions of images whose channels come first, by those of images with channels last.
@@ -371,7 +369,8 @@ def with_channels_last(op: LinalgStructuredOperation) -> LinalgStructuredOperati
         end, sums, last = op, written.value, moved[written]
         while (follower := _follower(op, fill, sums)) is not None:
             end, sums, last = follower, *_moved_behind(follower, sums, last, orders[written])
-        _turn_back(Builder(InsertPoint.after(end)), last, sums, orders[written])
+        back = DenseArrayBase.from_list(i64, [orders[written].index(d) for d in range(len(orders[written]))])
+        Builder(InsertPoint.after(end)).insert(TransposeOp(last, sums, back))
     Rewriter.erase_op(op)
     if isinstance(fill, FillOp) and written in changed:
         between = operations_between(fill, made)
@@ -407,11 +406,6 @@ def _moved_behind(op: GenericOp, sums: SSAValue, moved: SSAValue, order: Sequenc
             maps[number] = AffineMapAttr(map_along(len(order), order))
     op.properties["indexing_maps"] = ArrayAttr(maps)
     return written, op.operands[-1]
-
-
-def _turn_back(builder: Builder, value: SSAValue, into: SSAValue, order: Sequence[int]) -> None:
-    back = [order.index(d) for d in range(len(order))]
-    builder.insert(TransposeOp(value, into, DenseArrayBase.from_list(i64, back)))
 
 
 def _allocated(builder: Builder, value: SSAValue, order: Sequence[int]) -> SSAValue:

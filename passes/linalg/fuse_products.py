@@ -117,7 +117,8 @@ class SplitColumns(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
         halves = _halves(op)
-        if halves is None or not _meet(*halves):
+        readers = [_readers(half.result) for half in halves or ()]
+        if halves is None or readers[0].isdisjoint(readers[1]):  # no operation reads both
             return
         builder, (rows, columns) = Builder(InsertPoint.before(op)), halves[0].result.type.get_shape()
         if objection(op, op, target_of(op), columns):
@@ -159,12 +160,6 @@ def _halves(op: MatmulOp) -> list[memref.SubviewOp] | None:
         if (offsets, sizes, strides) != ([0, number * columns // 2], [rows, columns // 2], [1, 1]) or columns % 2:
             return None
     return views
-
-
-def _meet(first: memref.SubviewOp, second: memref.SubviewOp) -> bool:
-    """Whether one operation reads both views, directly or through elementwise operations on a view."""
-    readers = [_readers(view.result) for view in (first, second)]
-    return bool(readers[0] & readers[1])
 
 
 def _readers(memory: SSAValue) -> set[Operation]:

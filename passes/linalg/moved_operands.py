@@ -13,10 +13,10 @@ from math import prod
 from typing import NamedTuple
 
 from xdsl.dialects import tensor
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import TensorType, f32, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, TransposeOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
@@ -54,7 +54,8 @@ class Movement(NamedTuple):
             places = sorted(units, key=units.__getitem__)
             return Movement(op.src, tuple(places), None)
         if isinstance(op, TransposeOp) and op.results:
-            return Movement(op.inputs[0], tuple(op.permutation.get_values()), None)._inverse()
+            order = op.permutation.get_values()
+            return Movement(op.inputs[0], tuple(map(order.index, range(len(order)))), None)
         if not isinstance(op, GenericOp) or len(op.results) != 1 or len(op.inputs) != 1:
             return None
         nest = Nest.of(op)
@@ -67,10 +68,6 @@ class Movement(NamedTuple):
             return None
         places = {loop: place for place, loop in enumerate(written.loops)}
         return Movement(op.inputs[0], tuple(places.get(loop, FIXED) for loop in read.loops), extension)
-
-    def _inverse(self) -> Movement:
-        """The same, of a permutation that says the source's dimension for each of the result's."""
-        return self._replace(along=tuple(self.along.index(d) for d in range(len(self.along))))
 
     def map_from(self, indices: AffineMap) -> AffineMap:
         """How loops index the source that index the result by a map."""
@@ -104,8 +101,9 @@ class ReadMoved(RewritePattern):
         is_product = bool(nest.summed) and weighted(nest.body) is not None
         if not is_product and not (nest.is_elementwise and isinstance(op, GenericOp)):
             return
-        moved = [self._moved(op, value, is_product) for value in op.inputs]
-        if is_product and len({_read_type(value, m) for value, m in zip(op.inputs, moved, strict=True)}) > 1:
+        moved = [self._moved(value, is_product) for value in op.inputs]
+        read = (value if m is None else m.source for value, m in zip(op.inputs, moved, strict=True))
+        if is_product and len(set(map(element_of, read))) > 1:
             # Tensor cores multiply elements of one type: what is extended for one factor stays so for the other.
             moved = [None if m is not None and m.extension is not None else m for m in moved]
         if not any(moved) or not _tell_loops(nest, moved):
@@ -119,21 +117,11 @@ class ReadMoved(RewritePattern):
         rewriter.replace(op, generic(op, inputs, list(op.outputs), body, maps, nest.summed, list(op.result_types)))
 
     @staticmethod
-    def _moved(op: LinalgStructuredOperation, value: SSAValue, is_product: bool) -> Movement | None:
+    def _moved(value: SSAValue, is_product: bool) -> Movement | None:
+        """The movement of an operand. Products of elements that it extends must be exact in the type of the sums."""
         movement = Movement.of(value)
-        if movement is None or (movement.extension is not None and is_product and not _is_exact_factor(value)):
-            return None
-        return movement
-
-
-def _is_exact_factor(value: SSAValue) -> bool:
-    """Whether a product of extended elements is exact in the type of its sums."""
-    return str(element_of(value)) in ("f32", "i32")
-
-
-def _read_type(value: SSAValue, movement: Movement | None) -> Attribute:
-    """The type of the elements that are read of an operand."""
-    return element_of(value if movement is None else movement.source)
+        extends = movement is not None and movement.extension is not None
+        return None if extends and is_product and element_of(value) not in (f32, i32) else movement
 
 
 def _tell_loops(nest: Nest, moved: Sequence[Movement | None]) -> bool:

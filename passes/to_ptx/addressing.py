@@ -22,7 +22,7 @@ from ...dialect.warp.tensor_maps import TensorMapType
 from ...dialect.warp.views import Dimensions
 from ..diagnostics import fail
 from ..linalg.operand import GLOBAL_SPACE, kernel_promised
-from .emitter import At, Emitter, IndexValue, VirtualRegister
+from .emitter import At, Condition, Emitter, IndexValue, VirtualRegister
 from .scalars import Scalars, divisor_of, runs, split
 
 # Where elements lie: matrices in global memory, swizzled tiles in shared memory, bounds.
@@ -296,7 +296,7 @@ class Addressing:
             return At(self.emitter.pure("mov.u32", address), offset)
         return At(base, constant + offset)
 
-    def inside(self, position: Position, extent: int, size: IndexValue) -> VirtualRegister | bool:
+    def inside(self, position: Position, extent: int, size: IndexValue) -> Condition:
         """Whether a coordinate lies below `size`. The lane's part and the constant's remainder stay below `extent`.
 
         When size and program are multiples of the extent, such a block is inside as a whole or not at all.

@@ -28,7 +28,7 @@ from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.synchronisation import BULK, MOST_CTAS, WGMMA, ArriveOp, CommitOp, FenceOp, WaitOp
 from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
-from .emitter import SINK, Both, IndexValue, VirtualRegister, word
+from .emitter import SINK, Both, Condition, IndexValue, VirtualRegister, word
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, cluster_of, is_index, lowers
 from .scalars import Scalars, common_divisor
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from .kernel import KernelValue
 
 # Indices: arithmetic of `arith`, and where a thread is, of `gpu`.
-
-Condition = VirtualRegister | bool
 
 PREDICATES = ("eq", "ne", "lt", "le", "gt", "ge")
 """The first predicates of `arith.cmpi`, those of signed numbers; the last four come again for unsigned ones."""

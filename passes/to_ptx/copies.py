@@ -11,7 +11,7 @@ from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.op_shapes import WHOLE_TILE, TilePart, in_memory
 from .addressing import CHUNK, Addressing, GlobalMatrix, GlobalPlace, Position, SharedPlace, SharedTile
-from .emitter import At, Emitter, IndexValue, VirtualRegister
+from .emitter import At, Condition, Emitter, IndexValue, VirtualRegister
 from .fragments import Fragment, gather, per_register
 from .memory import side_by_side
 from .scalars import divisor_of
@@ -49,7 +49,7 @@ class CopyPiece(NamedTuple):
 
     row: Position
     column: Position
-    taken: VirtualRegister | bool
+    taken: Condition
     line: Position
     along: Position
 
@@ -155,9 +155,7 @@ class TileCopies:
         s, each = self.scalars, CHUNK // 2 // size
         return s.add(s.multiply(s.quotient(number, each), CHUNK), s.multiply(s.remainder(number, each), size))
 
-    def _inside(
-        self, begin: GlobalPlace, tile: SharedTile, piece: CopyPiece, *, spread: bool
-    ) -> VirtualRegister | bool:
+    def _inside(self, begin: GlobalPlace, tile: SharedTile, piece: CopyPiece, *, spread: bool) -> Condition:
         """Whether a piece lies in the source; pieces never straddle its edge, for their size divides a row."""
         source, first_row, first_column, in_bounds = begin
         columns = tile.columns // (1 + spread)
@@ -165,14 +163,14 @@ class TileCopies:
             (piece.row, first_row, tile.rows, source.rows),
             (piece.column, first_column, columns, source.columns),
         )
-        result: VirtualRegister | bool = True
+        result: Condition = True
         for (position, start, extent, size), in_bounds_ in zip(extents, in_bounds, strict=True):
             if not in_bounds_:
                 position_ = Position.of(position.lane, start, position.constant)
                 result = self.scalars.both(result, self.addressing.inside(position_, extent, size))
         return result
 
-    def _among(self, padded: ZerosAround, start: GlobalPlace, piece: CopyPiece) -> Iterator[VirtualRegister | bool]:
+    def _among(self, padded: ZerosAround, start: GlobalPlace, piece: CopyPiece) -> Iterator[Condition]:
         """Whether a piece lies in the images that have zeros around them, by dimension."""
         s = self.scalars
         row, column = (s.sum(at, *place) for at, place in ((start.row, piece.row), (start.column, piece.column)))
@@ -180,15 +178,13 @@ class TileCopies:
             along = s.multiply(s.quotient(column, together), across) if across else 0
             yield s.compare("lt", s.sum(at, s.multiply(row, down), along), size, signed=False)
 
-    def _async(self, size: int, origin: At, target: At, inside: VirtualRegister | bool,
-               taken: VirtualRegister | bool) -> None:  # fmt: skip
+    def _async(self, size: int, origin: At, target: At, inside: Condition, taken: Condition) -> None:
         # .cg keeps the data out of L1, which it would only pass through; it exists for 16 bytes only.
         opcode = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global"
         read = () if inside is True else (self.scalars.select(inside, size, 0),)
         self.emitter.emit(opcode, target, origin, size, *read, guard=taken)
 
-    def _through_registers(self, size: int, origin: At, target: At, inside: VirtualRegister | bool,
-                           taken: VirtualRegister | bool) -> None:  # fmt: skip
+    def _through_registers(self, size: int, origin: At, target: At, inside: Condition, taken: Condition) -> None:
         type, count = (f"b{size * 8}", 1) if size < 4 else ("b32", size // 4)
         registers = self.emitter.registers("b16" if size < 4 else "b32", count)
         if inside is not True:

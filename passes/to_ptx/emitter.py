@@ -51,7 +51,7 @@ IndexValue: TypeAlias = VirtualRegister | int
 """What an index is at this level: a register, or a number known while compiling."""
 
 
-Guard: TypeAlias = VirtualRegister | bool
+Condition: TypeAlias = VirtualRegister | bool
 """Whether something is done: what a predicate holds, or what is known while compiling."""
 
 
@@ -85,7 +85,7 @@ ScalarOperand: TypeAlias = VirtualRegister | int | Immediate | Symbol | Register
 
 EmittedOperand: TypeAlias = (
     ScalarOperand | At | Both | TensorBox | list[VirtualRegister] | tuple[VirtualRegister | int, ...]
-)  # fmt: skip
+)
 """An operand. Several registers, or several numbers, are a vector, in braces; a tuple of registers stands in a call."""
 
 SINK = Symbol("_")
@@ -264,7 +264,7 @@ class Emitter:
         self,
         opcode: str,
         *operands: EmittedOperand,
-        guard: Guard = True,
+        guard: Condition = True,
         unless: VirtualRegister | None = None,
     ) -> None:
         """Appends an instruction here, done if `guard`, or `unless`; nothing if the guard is known not to hold."""
@@ -321,19 +321,19 @@ class Emitter:
         return halves
 
     def load(
-        self, space: str, registers: Sequence[VirtualRegister], place: At, type: str = "", *, guard: Guard = True
+        self, space: str, registers: Sequence[VirtualRegister], place: At, type: str = "", *, guard: Condition = True
     ) -> None:
         """Loads contiguous elements to registers. `type` is that of memory, if it is another one."""
         self.emit(*_access("ld", space, registers, type), place, guard=guard)
 
     def store(
-        self, space: str, registers: Sequence[VirtualRegister], place: At, type: str = "", *, guard: Guard = True
+        self, space: str, registers: Sequence[VirtualRegister], place: At, type: str = "", *, guard: Condition = True
     ) -> None:
         """Writes registers side by side to memory."""
         opcode, data = _access("st", space, registers, type)
         self.emit(opcode, place, data, guard=guard)
 
-    def branch(self, label: str, *, unless: VirtualRegister | None = None, guard: Guard = True) -> None:
+    def branch(self, label: str, *, unless: VirtualRegister | None = None, guard: Condition = True) -> None:
         """Branches to a label, if `guard` holds or `unless` does not."""
         self.emit("bra", Symbol(label), guard=guard, unless=unless)
 
@@ -441,7 +441,7 @@ class Emitter:
         self._levels[-1].statements.extend(inner.statements)
 
     @contextmanager
-    def skipping(self, stem: str, *, unless: VirtualRegister | None = None, guard: Guard = True) -> Generator[None]:
+    def skipping(self, stem: str, *, unless: VirtualRegister | None = None, guard: Condition = True) -> Generator[None]:
         """A new level for statements that a branch goes around, if `guard` holds or `unless` does not."""
         end = self.fresh_label(stem)
         with self.loop():

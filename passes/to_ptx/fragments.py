@@ -17,7 +17,7 @@ from ...dialect.warp.fragments import Kind
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..patterns import float_value
-from .emitter import EmittedOperand, Emitter, VirtualRegister, floating, word
+from .emitter import Condition, EmittedOperand, Emitter, VirtualRegister, floating, word
 
 # Fragments in registers: constants, arithmetic, conversion, products.
 #
@@ -71,7 +71,7 @@ class FragmentEmitter:
             if a is not b:
                 self.emitter.move(b, a)
 
-    def select(self, condition: VirtualRegister | bool, yes: Fragment, no: Fragment) -> Fragment:
+    def select(self, condition: Condition, yes: Fragment, no: Fragment) -> Fragment:
         """One of two fragments. If the condition is a register, the result has registers of its own."""
         if isinstance(condition, bool):
             return yes if condition else no

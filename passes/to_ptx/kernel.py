@@ -72,7 +72,7 @@ from .addressing import (
 )
 from .addressing import argument as argument_of
 from .copies import TileCopies
-from .emitter import Emitter, IndexValue, VirtualRegister
+from .emitter import Condition, Emitter, IndexValue, VirtualRegister
 from .fragments import Fragment, FragmentEmitter, carried_into
 from .memory import GlobalFragments, MatrixMoves
 from .scalars import Scalars, divisor_of
@@ -284,7 +284,7 @@ class KernelLowering:
         fragment = self.values[value]
         return fragment if isinstance(fragment, list) else []
 
-    def predicate(self, value: SSAValue) -> VirtualRegister | bool:
+    def predicate(self, value: SSAValue) -> Condition:
         predicate = self.values[value]
         return predicate if isinstance(predicate, (VirtualRegister, bool)) else bool(predicate)
 

@@ -16,7 +16,7 @@ from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import Matrix, MoveRow, matrices, unit
 from ...dialect.warp.op_shapes import in_memory
 from .addressing import Addressing, GlobalMatrix, GlobalPlace, Position, SharedPlace
-from .emitter import At, IndexValue, VirtualRegister, word
+from .emitter import At, Condition, IndexValue, VirtualRegister, word
 from .fragments import Fragment, register_type
 from .scalars import common_divisor
 
@@ -103,7 +103,7 @@ class OddRows:
             return [self._select(own[1], own[0], self.odd), self._select(taken, own[1], self.odd)]
         return [self._select(compute("prmt.b32", own[0], taken, word(0x5432, 4)), own[0], self.odd)]
 
-    def _select(self, yes: VirtualRegister, no: VirtualRegister, condition: VirtualRegister | bool) -> VirtualRegister:
+    def _select(self, yes: VirtualRegister, no: VirtualRegister, condition: Condition) -> VirtualRegister:
         compute = self.addressing.emitter.compute
         if isinstance(condition, VirtualRegister):
             return compute(f"selp.{yes.type}", yes, no, condition)
@@ -115,9 +115,7 @@ class OddRows:
             return [pair[which]]
         return [self.addressing.emitter.halves(pair[0])[which]]
 
-    def _store(
-        self, elements: Fragment, down: int, lane: IndexValue, along: int, inside: VirtualRegister | bool
-    ) -> None:
+    def _store(self, elements: Fragment, down: int, lane: IndexValue, along: int, inside: Condition) -> None:
         matrix, row, column, _ = self.place
         size, pitch = matrix.element_bytes, matrix.row_bytes
         terms = [(self.row, pitch), (row, pitch), (down, pitch), (lane, size), (column, size), (along, size)]
@@ -136,7 +134,7 @@ class ElementAccess(NamedTuple):
 
     register: int
     address: At
-    inside: VirtualRegister | bool
+    inside: Condition
 
 
 class GlobalFragments:
@@ -223,7 +221,7 @@ class GlobalFragments:
         """Two bytes as a half."""
         return self.emitter.compute("or.b16", low, self.emitter.compute("shl.b16", high, 8))
 
-    def load_one(self, registers: Fragment, address: At, inside: VirtualRegister | bool, type: str) -> None:
+    def load_one(self, registers: Fragment, address: At, inside: Condition, type: str) -> None:
         """Reads registers side by side in memory, or zero where that is not inside."""
         if inside is not True:
             self.emitter.clear(registers)
@@ -242,7 +240,7 @@ class GlobalFragments:
         else:
             OddRows(self.addressing, type, place).store(source)
 
-    def _beyond(self, type: FragmentType, place: GlobalPlace) -> VirtualRegister | bool:
+    def _beyond(self, type: FragmentType, place: GlobalPlace) -> Condition:
         """Whether some columns of a fragment lie outside the matrix."""
         limit = self.scalars.subtract(place.matrix.columns, type.shape[1])
         return self.scalars.compare("gt", place.column, limit)

@@ -22,7 +22,7 @@ from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import SHARED_SPACE, Memory, memory_of, type_name
 from ..diagnostics import fail
 from .addressing import element_bits, static_shared
-from .emitter import SINK, At, EmittedOperand, IndexValue, TensorBox, VirtualRegister
+from .emitter import SINK, At, Condition, EmittedOperand, IndexValue, TensorBox, VirtualRegister
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, lowers
 from .llvm_kernel import InstructionLine, types_of
@@ -141,7 +141,7 @@ def _barrier(lowering: KernelLowering, op: Operation, barriers: SSAValue, number
     return place_of(lowering, op, barriers, lowering.indices([number]))[1]
 
 
-def _guard(lowering: KernelLowering, predicate: SSAValue | None) -> VirtualRegister | bool:
+def _guard(lowering: KernelLowering, predicate: SSAValue | None) -> Condition:
     return True if predicate is None else lowering.predicate(predicate)
 
 

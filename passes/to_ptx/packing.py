@@ -16,7 +16,7 @@ from ...dialect.warp.cta import PackOp
 from ...dialect.warp.views import BlocksAttr
 from ..diagnostics import fail
 from .addressing import CHUNK, MemoryArgument
-from .emitter import IndexValue, VirtualRegister, word
+from .emitter import Condition, IndexValue, VirtualRegister, word
 from .fragments import Fragment, gather
 from .kernel import KernelLowering, lowers
 
@@ -71,7 +71,7 @@ class PackedChunk(NamedTuple):
     number: IndexValue
     row: IndexValue
     column: IndexValue
-    taken: VirtualRegister | bool
+    taken: Condition
     excess: IndexValue
 
 
@@ -234,7 +234,7 @@ class BlockPacking:
             taken = total == turns * shares * threads or s.compare("lt", number, total)
             self._copy(number, taken)
 
-    def _copy(self, number: IndexValue, made: VirtualRegister | bool) -> None:
+    def _copy(self, number: IndexValue, made: Condition) -> None:
         s, order, taken = self.scalars, self.order, made
         block, line = s.quotient(number, order.threads), s.remainder(number, order.threads)
         down, along = s.quotient(block, self.blocks.along), s.remainder(block, self.blocks.along)

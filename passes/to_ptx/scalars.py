@@ -13,7 +13,7 @@ from math import gcd
 
 from ...dialect.ptx.rows.arithmetic import COMPARISONS
 from ...dialect.ptx.text.syntax import Register
-from .emitter import At, Emitter, IndexValue, VirtualRegister
+from .emitter import At, Condition, Emitter, IndexValue, VirtualRegister
 
 WORD = (1 << 32) - 1
 
@@ -152,7 +152,7 @@ class Scalars:
         result.divisor = gcd(divisor_of(a), divisor_of(b))
         return result
 
-    def compare(self, predicate: str, a: IndexValue, b: IndexValue, *, signed: bool = True) -> VirtualRegister | bool:
+    def compare(self, predicate: str, a: IndexValue, b: IndexValue, *, signed: bool = True) -> Condition:
         """A predicate register for a comparison such as "lt", or the result if it is constant."""
         if isinstance(a, int) and isinstance(b, int):
             return COMPARISONS[predicate](*((a, b) if signed else (a & WORD, b & WORD)))
@@ -162,7 +162,7 @@ class Scalars:
             return self._pure(f"setp.{mirrored.get(predicate, predicate)}.{kind}", b, a)
         return self._pure(f"setp.{predicate}.{kind}", a, b)
 
-    def both(self, a: VirtualRegister | bool, b: VirtualRegister | bool) -> VirtualRegister | bool:
+    def both(self, a: Condition, b: Condition) -> Condition:
         """The conjunction of two predicates."""
         if isinstance(a, bool):
             return b if a else False
@@ -170,14 +170,14 @@ class Scalars:
             return a if b else False
         return a if a is b else self._pure("and.pred", a, b)
 
-    def either(self, a: VirtualRegister | bool, b: VirtualRegister | bool) -> VirtualRegister | bool:
+    def either(self, a: Condition, b: Condition) -> Condition:
         """The disjunction of two predicates."""
         if isinstance(a, bool) or isinstance(b, bool):
             constant, other = (a, b) if isinstance(a, bool) else (b, a)
             return True if constant else other
         return a if a is b else self._pure("or.pred", a, b)
 
-    def differ(self, a: VirtualRegister | bool, b: VirtualRegister | bool) -> VirtualRegister | bool:
+    def differ(self, a: Condition, b: Condition) -> Condition:
         """The exclusive or of two predicates."""
         if isinstance(a, bool) and isinstance(b, bool):
             return a != b
@@ -191,7 +191,7 @@ class Scalars:
         """a & b."""
         return a & b if isinstance(a, int) and isinstance(b, int) else self._pure("and.b32", a, b)
 
-    def select(self, condition: VirtualRegister | bool, yes: IndexValue, no: IndexValue) -> IndexValue:
+    def select(self, condition: Condition, yes: IndexValue, no: IndexValue) -> IndexValue:
         if isinstance(condition, bool):
             return yes if condition else no
         return self._pure("selp.b32", yes, no, condition)

@@ -41,7 +41,7 @@ from ..diagnostics import fail
 from .addressing import SharedBarriers
 from .control_flow import is_alone
 from .copies import COMMIT, in_cta
-from .emitter import SINK, At, IndexValue, TensorBox, VirtualRegister
+from .emitter import SINK, At, Condition, IndexValue, TensorBox, VirtualRegister
 from .kernel import KernelLowering, check_multiple, lowers
 from .memory import memory_name
 from .products import check_warpgroups, descriptors
@@ -57,7 +57,7 @@ WARPGROUP = WARPS * LANES
 
 def one_thread(
     lowering: KernelLowering, op: Operation, by: IntegerAttr | None, each_warpgroup: UnitAttr | None = None
-) -> VirtualRegister | bool:
+) -> Condition:
     """The guard of the one thread of the CTA, or of each warpgroup, that does it; True if no other comes here."""
     if is_alone(op):
         if by is not None:
