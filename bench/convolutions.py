@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from warploom.runtime import CompileError, WarploomError, compile
 
-ROTATED_BYTES, MOST_SETS, CALLS, REPLAYS = 150 << 20, 8, 12, 7
+ROTATED_BYTES, MAX_SETS, CALLS, REPLAYS = 150 << 20, 8, 12, 7
 LIMIT = 1e-2
 
 TEXT = """
@@ -346,7 +346,7 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
         layer.images, layer.features, layer.result, layer.result)  # fmt: skip
     elements = sum(a * b * c * d for a, b, c, d in shapes)
     sets: list[list[Any]] = []
-    for _ in range(min(MOST_SETS, max(2, -(-ROTATED_BYTES // (2 * elements))))):
+    for _ in range(min(MAX_SETS, max(2, -(-ROTATED_BYTES // (2 * elements))))):
         drawn = (torch.randn(shape, device="cuda").to(torch.bfloat16) for shape in shapes)
         order = torch.contiguous_format if layer.first else torch.channels_last
         sets.append([each.to(memory_format=order) for each in drawn])

@@ -7,7 +7,7 @@ default kernel of each against cuBLAS (`torch.mm`).
     bench/with_gpu.sh python bench/draw.py 1 0 --size 777x8192x8192 --sweep "cta=128,192,64 mma=m64n192k16"
 
 Sizes are multiples of 8, or any integers with `--any`. A figure is the median of replays of a CUDA graph: launches in a
-row over sets of random operands that take turns, together larger than the L2 cache where at most `MOST_SETS` are; the
+row over sets of random operands that take turns, together larger than the L2 cache where at most `MAX_SETS` are; the
 two kernels' graphs take turns, too. Before that the first and last rows are compared with float64, on an output that
 was poisoned. `--seconds` ends a run that takes longer, and the table says how many shapes it has.
 """
@@ -35,7 +35,7 @@ from shapes import read
 
 from warploom.runtime import CompileError, Kernel, compile
 
-LEAST, MOST = 8, 16384
+MIN, MAX = 8, 16384
 ROWS_CHECKED, FEW_ROWS = 64, 128
 
 
@@ -58,10 +58,10 @@ class Result:
 
 def draw(seed: int, count: int, step: int) -> list[Size]:
     """Sizes, each a multiple of `step`."""
-    source, low, high = random.Random(seed), math.log(LEAST), math.log(MOST)
+    source, low, high = random.Random(seed), math.log(MIN), math.log(MAX)
 
     def one() -> int:
-        return max(LEAST, round(math.exp(source.uniform(low, high)) / step) * step)
+        return max(MIN, round(math.exp(source.uniform(low, high)) / step) * step)
 
     return [(one(), one(), one()) for _ in range(count)]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 Size = tuple[int, int, int]
 
-MOST_SETS, ROTATED_BYTES = 16, 128 << 20
-GRAPH_US, MOST_LAUNCHES = 1000.0, 32
+MAX_SETS, ROTATED_BYTES = 16, 128 << 20
+GRAPH_US, MAX_LAUNCHES = 1000.0, 32
 """Microseconds that a graph should take, by an estimate; launches in it at most."""
 
 
@@ -25,7 +25,7 @@ class Graphs:
     def sets(self, size: Size) -> list[tuple[Any, Any, Any]]:
         """A, B^T and a poisoned D of each turn."""
         m, n, k = size
-        count = max(2, min(MOST_SETS, -(-ROTATED_BYTES // (2 * (m * k + n * k + m * n)))))
+        count = max(2, min(MAX_SETS, -(-ROTATED_BYTES // (2 * (m * k + n * k + m * n)))))
         place, made = 0, list[tuple[Any, Any, Any]]()
         for _ in range(count):
             operands = list[Any]()
@@ -42,7 +42,7 @@ class Graphs:
         """The calls in turns as a graph, and how many launches it has."""
         torch, (m, n, k) = self.torch, size
         one = 4 + 2 * m * n * k / 6e8 + 2 * (m * k + n * k + m * n) / 3e6
-        count = max(2, min(MOST_LAUNCHES, int(GRAPH_US / one)))
+        count = max(2, min(MAX_LAUNCHES, int(GRAPH_US / one)))
         graph = torch.cuda.CUDAGraph()
         graph.capture_begin()  # `torch.cuda.graph` collects garbage first, which takes longer than all of this
         for i in range(count):

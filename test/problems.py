@@ -19,7 +19,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _UNITS = {"f32": 2.0**-24, "f64": 2.0**-53, "f16": 2.0**-11, "bf16": 2.0**-8}
 """By how much rounding to a type changes a number at most, relative to it."""
 
-_LEAST = {"f32": 2.0**-149, "f64": 0.0, "f16": 2.0**-24, "bf16": 2.0**-133}
+_MIN = {"f32": 2.0**-149, "f64": 0.0, "f16": 2.0**-24, "bf16": 2.0**-133}
 """The same where numbers are smaller than the normal ones: absolute."""
 
 
@@ -77,7 +77,7 @@ def problem(product: Product, seed: int = 0) -> Problem:
     if product.types.integers:
         value = value.astype(output.dtype)
     else:
-        bound = bound + np.abs(value) * _UNITS[product.stored] + _LEAST[product.stored]
+        bound = bound + np.abs(value) * _UNITS[product.stored] + _MIN[product.stored]
     if product.form == "tensors":
         epilogue_operands = [start]
     elif not product.cleared:

@@ -45,7 +45,7 @@ testing: Any = importlib.import_module("torch._dynamo.testing")
 FURTHER = 1.1
 """How much further from float64 than eager mode a result may be."""
 
-LEAST = 2.0**-9
+MIN = 2.0**-9
 """A relative distance from float64 that is no fault: half a rounding to bf16."""
 
 DRAWS = 6
@@ -382,7 +382,7 @@ def distances(results: Sequence[Tensor], eager: Sequence[Tensor], exact: Sequenc
 def further(away: Sequence[tuple[float, float]]) -> float:
     """How much further from float64 results are than eager mode's, over all inputs; NaN is infinitely far."""
     own, other = (math.sqrt(sum(x * x for x in each) / len(each)) for each in zip(*away, strict=True))
-    return own / max(other, LEAST) if own == own else float("inf")
+    return own / max(other, MIN) if own == own else float("inf")
 
 
 def run(family: Family, mode: str) -> Outcome:

@@ -119,7 +119,7 @@ SWIZZLES = (0, 32, 64, 128)
 INTERLEAVES = (0, 16, 32)
 """Bytes of a channel group, by code."""
 
-MOST_BOX, MAX_STEP, MOST_RANK = 256, 8, 5
+MAX_BOX, MAX_STEP, MAX_RANK = 256, 8, 5
 _MAX_DIM, _MAX_STRIDE = 1 << 32, 1 << 40
 
 _IM2COL = 1 << 31
@@ -208,8 +208,8 @@ class TensorMapFields:
 
     def __post_init__(self) -> None:
         rank = len(self.sizes)
-        if not 1 <= rank <= MOST_RANK:
-            raise TensorMapError(f"expected 1 to {MOST_RANK} dimensions, got {rank}")
+        if not 1 <= rank <= MAX_RANK:
+            raise TensorMapError(f"expected 1 to {MAX_RANK} dimensions, got {rank}")
         for name, values, count in (("strides", self.strides, rank - 1), ("steps", self.steps, rank)):
             self._check_count(name, values, count)
         self._check_range("sizes", self.sizes, _MAX_DIM)
@@ -232,7 +232,7 @@ class TensorMapFields:
                 raise TensorMapError(problem)
             return
         self._check_count("box", self.box, len(self.sizes))
-        self._check_range("box", self.box, MOST_BOX)
+        self._check_range("box", self.box, MAX_BOX)
 
     def _check_range(self, name: str, values: Sequence[int], largest: int) -> None:
         for i, value in enumerate(values):
@@ -375,8 +375,8 @@ def _decoded_box(rank: int, words: Sequence[int]) -> tuple[int, ...] | PixelBox:
     inner = (words[13] >> 24 & 0xFF) + 1
     if not words[15] & _IM2COL:
         return inner, *((words[14] >> 8 * i & 0xFF) + 1 for i in range(rank - 1))
-    if not 3 <= rank <= MOST_RANK:
-        raise TensorMapError(f"pixels are those of tensors with 3 to {MOST_RANK} dimensions, got {rank}")
+    if not 3 <= rank <= MAX_RANK:
+        raise TensorMapError(f"pixels are those of tensors with 3 to {MAX_RANK} dimensions, got {rank}")
     return PixelBox.decode(rank, words[14], inner, (words[15] & ~_IM2COL) + 1)
 
 

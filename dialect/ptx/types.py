@@ -186,7 +186,7 @@ def parse_attributes(parser: Parser, op: Operation) -> None:
         op.attributes |= attributes.data
 
 
-MOST_REGISTERS = 1 << 20
+MAX_REGISTERS = 1 << 20
 """Registers that one declaration may make; far more than compilers do, and what memory is made for."""
 
 
@@ -207,8 +207,8 @@ class RegOp(IRDLOperation):
 
     def __init__(self, type: str, base: str, count: int | None = None, *, vector: int = 1) -> None:
         """Declares `count` registers `base0`, `base1`, ... or the one register `base`."""
-        if count is not None and count > MOST_REGISTERS:
-            raise VerifyException(f"expected at most {MOST_REGISTERS} registers of one name, got {count}")
+        if count is not None and count > MAX_REGISTERS:
+            raise VerifyException(f"expected at most {MAX_REGISTERS} registers of one name, got {count}")
         register = RegisterType.of(type)
         properties: dict[str, Attribute | None] = {"base": StringAttr(base)}
         if count is not None:
@@ -355,9 +355,9 @@ class DeclarationReader(Cursor):
             types = ", ".join(f".{name}" for name in REGISTER_BITS)
             self.note(self.error(f"'.{type}' is not a register type; expected one of {types}", head.start("type")))
             type = UNREAD
-        if count is not None and count > MOST_REGISTERS:
+        if count is not None and count > MAX_REGISTERS:
             raise self.error(
-                f"{count} registers are declared, expected at most {MOST_REGISTERS} at once", tail.start("count")
+                f"{count} registers are declared, expected at most {MAX_REGISTERS} at once", tail.start("count")
             )
         if tail["dims"].strip():
             self.note(self.error(f"registers make no arrays, expected {tail['name']}<n>", tail.start("dims")))

@@ -21,15 +21,15 @@ SWIZZLES = (16, 32, 64, 128)
 SHARED_ALIGNMENT = 1024
 """Bytes after which every swizzle repeats; tiles in shared memory start at multiples of it."""
 
-LEAST_RING = 3
+MIN_RING = 3
 """Stages that a loop takes whose warps wait at mbarriers."""
 
-MOST_PARTS, MAX_GRID, MAX_THREADS, MOST_STAGES = 64, 2**31 - 1, 1024, 1024
+MAX_PARTS, MAX_GRID, MAX_THREADS, MAX_STAGES = 64, 2**31 - 1, 1024, 1024
 """Parts of K: the last CTA of a tile reads what all have, alone. CTAs of a launch along x, threads of a CTA.
 Source: CUDA programming guide, technical specifications. Stages: more than the smallest ones that shared memory
 holds."""
 
-CLUSTER_PARTS, MOST_CTAS = (2, 4, 8), 8
+CLUSTER_PARTS, MAX_CTAS = (2, 4, 8), 8
 """Parts of K that may be a cluster; CTAs of one that every GPU with clusters can hold. Source: CUDA programming guide,
 Thread Block Clusters."""
 
@@ -77,7 +77,7 @@ class Schedule:
     split_k: int = rare("grid",
         "split-K: how many CTAs share K of each tile, or the keys of an attention (`partial_sums`). Warpgroups that go "
         "from tile to tile (`ctas`) share only the tiles behind the last whole set of as many",
-        1, minimum=1, maximum=MOST_PARTS)
+        1, minimum=1, maximum=MAX_PARTS)
     sync: str = rare("loop",
         "how warps wait for copies, and for other warps that still read a stage. `barrier`: all warps wait at a "
         "barrier of the CTA in each K tile. `mbarrier`: each stage has an mbarrier, at which a warp waits when it "
@@ -214,10 +214,10 @@ class Schedule:
 
     def _check_loop(self) -> None:
         """Refuses copies that run ahead of the ring, and turns of parts of it."""
-        if self.stages > MOST_STAGES:
-            raise ScheduleError(f"stages must be at most {MOST_STAGES}, got {self.stages}")
-        if self.sync == "mbarrier" and self.stages < LEAST_RING:
-            raise ScheduleError(f"sync = mbarrier takes at least {LEAST_RING} stages, got {self.stages}")
+        if self.stages > MAX_STAGES:
+            raise ScheduleError(f"stages must be at most {MAX_STAGES}, got {self.stages}")
+        if self.sync == "mbarrier" and self.stages < MIN_RING:
+            raise ScheduleError(f"sync = mbarrier takes at least {MIN_RING} stages, got {self.stages}")
         if not 0 <= self.prefetch < max(self.stages, 2):
             farthest = max(self.stages, 2) - 1
             raise ScheduleError(f"prefetch must be 0 to {farthest} with {self.stages} stages, got {self.prefetch}")
@@ -227,17 +227,17 @@ class Schedule:
     def _check_grid(self) -> None:
         """Refuses clusters that no GPU supports, and numbers of CTAs that clusters do not divide."""
         down, across = self.cluster
-        if down * across > MOST_CTAS or down & down - 1 or across & across - 1:
-            raise ScheduleError(f"cluster must be powers of two, at most {MOST_CTAS} CTAs, got {down}x{across}")
+        if down * across > MAX_CTAS or down & down - 1 or across & across - 1:
+            raise ScheduleError(f"cluster must be powers of two, at most {MAX_CTAS} CTAs, got {down}x{across}")
         if self.partial_sums == "cluster" and (
             (parts := self.split_k) not in CLUSTER_PARTS
             or self.mma.n % (8 * parts)
             or self.warp != self.covered
             or self.ctas
-            or down * across * parts > MOST_CTAS
+            or down * across * parts > MAX_CTAS
         ):
             raise ScheduleError(
-                f"partial_sums = cluster takes split_k = 2, 4 or 8, {MOST_CTAS} CTAs with those of cluster, ctas = 0, "
+                f"partial_sums = cluster takes split_k = 2, 4 or 8, {MAX_CTAS} CTAs with those of cluster, ctas = 0, "
                 f"and warp = mma with 8 columns for each part, got split_k = {parts}, mma = {self.mma}, {self._sizes}"
             )
         if self.ctas % (down * across):

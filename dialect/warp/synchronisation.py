@@ -294,7 +294,7 @@ def has_clusters(op: Operation) -> bool:
     return target is not None and target.sm >= CLUSTER_SM
 
 
-MOST_CTAS = 16
+MAX_CTAS = 16
 """CTAs of a cluster; more than 8 need a launch that says so. Source: CUDA programming guide, Thread Block Clusters."""
 
 

@@ -36,7 +36,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, NoMemoryEffect, Pur
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import ElementType
-from ..isa.tensor_map import ELEMENTS, EXPANDED_UNIT, MOST_RANK, Element, PixelBox, TensorMapError, TensorMapFields
+from ..isa.tensor_map import ELEMENTS, EXPANDED_UNIT, MAX_RANK, Element, PixelBox, TensorMapError, TensorMapFields
 from ..isa.wgmma import UNIT
 from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, Memory, element_row, memory_of
@@ -299,7 +299,7 @@ class Im2colOp(WarpOp):
 
     def verify_(self) -> None:
         memory, numbers = memory_of(self.memory), self.numbers
-        if not 3 <= memory.get_num_dims() <= MOST_RANK or min(memory.get_shape()) < 1:
+        if not 3 <= memory.get_num_dims() <= MAX_RANK or min(memory.get_shape()) < 1:
             raise VerifyException(f"expected images of known size with 1 to 3 dimensions of pixels, got {memory}")
         if any(len(each) != memory.get_num_dims() - 2 for each in numbers):
             raise VerifyException(f"expected {memory.get_num_dims() - 2} taps, pixels, steps, dilations and low")

@@ -233,7 +233,7 @@ def dequantised(made: Elementwise) -> Dequantised | None:
 BY = "warp-fuse-weights"
 """The pass that remarks."""
 
-LEAST_SM = 89
+MIN_SM = 89
 """The first target with instructions for 8-bit floats."""
 
 
@@ -427,8 +427,8 @@ class FuseBlockScales(RewritePattern):
         if len(operands) < 2 or op.outer or op.epilogue is not None or op.a is op.b:
             reasons.append("it takes a product of two such matrices")
         elif any(of_rows):
-            if not all(of_rows) or target is None or target.sm < LEAST_SM:
-                reasons.append(f"both operands have scales of rows, for sm_{LEAST_SM} or later")
+            if not all(of_rows) or target is None or target.sm < MIN_SM:
+                reasons.append(f"both operands have scales of rows, for sm_{MIN_SM} or later")
         elif target is None or not any(row.a.name in FP8 and row.runs_on(target) for row in wgmma.rows()):
             reasons.append("warpgroups multiply them so, which the target does not have")
         if reason := next(filter(None, reasons), ""):

@@ -342,7 +342,7 @@ class NarrowSums(RewritePattern):
         rewriter.replace(op, [], [sums])
 
 
-MOST_COUNTED = 1 << 24
+MAX_COUNTED = 1 << 24
 """Whole numbers up to which f32 has every one."""
 
 
@@ -361,7 +361,7 @@ class CountInFloats(RewritePattern):
         count = prod(-1 if each is None else each[2] for each in along)
         if not isinstance(fill, FillOp) or constant_value(fill.inputs[0]) != 0 or not isa(kind, TensorType[Attribute]):
             return
-        if not 0 < count <= MOST_COUNTED or prod(kind.get_shape()) != 1:
+        if not 0 < count <= MAX_COUNTED or prod(kind.get_shape()) != 1:
             return
 
         def counted(*arguments: SSAValue) -> SSAValue:

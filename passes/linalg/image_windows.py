@@ -17,7 +17,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.isa.tensor_map import MOST_RANK
+from ...dialect.isa.tensor_map import MAX_RANK
 from ...dialect.mlir.affine import FIXED, Nest, expression_of, generic, loops_of, steps_of, strides_of, windows
 from ...dialect.warp.attributes import ScheduleAttr, memory_of, type_name
 from ...dialect.warp.matmul import BY_ELEMENT, PADDED, MatmulOp
@@ -71,7 +71,7 @@ class Filter(NamedTuple):
         """
         forms, loops = windows(window.along), loops_of(op.maps[side])
         sizes = dict(zip(loops, memory_of(window.result).get_shape(), strict=True))
-        if forms is None or not 3 <= len(forms) <= MOST_RANK or forms[0][1] or forms[-1][1]:
+        if forms is None or not 3 <= len(forms) <= MAX_RANK or forms[0][1] or forms[-1][1]:
             decline(f"expected images, pixels and channels, got {window.along}")
         along = [{loops[place]: factor for place, factor in by.items()} for by, _ in forms]
         group = _group(along[-2], op, side)

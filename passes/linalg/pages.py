@@ -21,7 +21,7 @@ from ..patterns import constant_value
 if TYPE_CHECKING:
     from xdsl.dialects.tensor import ExtractOp
 
-LEAST_ROWS = 16
+MIN_ROWS = 16
 """Rows of a page, a power of two: what an instruction multiplies of K and V at once."""
 
 QUOTIENTS = (arith.DivUIOp, arith.DivSIOp, arith.FloorDivSIOp)
@@ -79,7 +79,7 @@ def gather_of(op: LinalgStructuredOperation) -> Gather | None:
     ((slot, rows),), ((page, (table, block)),) = slots.items(), pages.items()
     others = [loop for index in table.indices[:-1] if (loop := _loop(index)) is not None]
     size = shape_of(read.tensor)[slot]
-    if rows != block or rows.by != size or size < LEAST_ROWS or size & size - 1:
+    if rows != block or rows.by != size or size < MIN_ROWS or size & size - 1:
         return None
     if len(others) != len(table.indices) - 1:
         return None

@@ -37,11 +37,11 @@ LANES, SM_WARPS = 32, 62
 FEW_ROWS, LONG = 16, 1 << 17
 """Fewer rows, of so many elements or more, keep few SMs busy."""
 
-SUMMED, SUMMING_WARPS, CTA_WARPS, LEAST_ROWS = 16, 16, 4, 64
+SUMMED, SUMMING_WARPS, CTA_WARPS, MIN_ROWS = 16, 16, 4, 64
 """For sums of columns by the kernel of their rows: elements of a row that a lane holds beside sums of each, warps of an
 SM, and of a CTA, and rows for each of `FEW_ROWS` CTAs."""
 
-LEAST_PART, MOST_PARTS = 32, 256
+MIN_PART, MAX_PARTS = 32, 256
 """Elements of a row in a part, and parts, which few warps reduce in the end."""
 
 SAMPLE = LEAST_PART
@@ -102,7 +102,7 @@ def lies_across(op: RowsOp, argument: BlockArgument) -> bool:
 def _parts(rows: int, length: int, sms: int) -> int:
     """The number of equal parts into which rows are cut: the smallest that keeps all SMs busy, otherwise the largest
     possible."""
-    every = [n for n in range(1, min(MOST_PARTS, length // LEAST_PART) + 1) if length % n == 0]
+    every = [n for n in range(1, min(MAX_PARTS, length // MIN_PART) + 1) if length % n == 0]
     return next((n for n in every if n * rows >= sms * SM_WARPS * LANES), every[-1] if every else 1)
 
 
@@ -292,7 +292,7 @@ def _with_rows(op: RowsOp, across: Sequence[ReduceOp]) -> tuple[RowsOp, RowsOp] 
     """An operation on the rows whose columns `op` sums, which reads the same memory, and the later one of both."""
     block, sizes = op.parent, _sizes(op)
     lengths = SUMMED_ROWS[has_clusters(op)]
-    if block is None or op.loops != 2 or sizes[0] not in lengths or sizes[1] < LEAST_ROWS * FEW_ROWS:
+    if block is None or op.loops != 2 or sizes[0] not in lengths or sizes[1] < MIN_ROWS * FEW_ROWS:
         return None
     if any(each.kind.data != Kind.Add or each.input.type != f32 for each in across):
         return None

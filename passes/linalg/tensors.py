@@ -303,7 +303,7 @@ def _needed(value: SSAValue) -> Collection[SSAValue]:
     return needed
 
 
-MOST = 4
+MAX = 4
 """Tensors behind one another that an operation is computed for one by one."""
 
 
@@ -344,7 +344,7 @@ class ComputeParts(RewritePattern):
             return
         for read in nest.reads if nest is not None else ():
             joined = read.value.owner
-            if nest is None or not isinstance(joined, tensor.ConcatOp) or len(joined.inputs) > MOST:
+            if nest is None or not isinstance(joined, tensor.ConcatOp) or len(joined.inputs) > MAX:
                 continue
             loop, start, parts = read.loops[joined.dim.value.data], 0, list[SSAValue]()
             for source in joined.inputs:

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ArrayAttr, IntAttr, IntegerAttr, MemRefType, i
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from ...dialect.isa.tensor_map import MOST_RANK
+from ...dialect.isa.tensor_map import MAX_RANK
 from ...dialect.isa.wgmma import UNIT, WARPS
 from ...dialect.layouts.layout import LANES, column, row
 from ...dialect.mlir.affine import strides_of
@@ -81,8 +81,8 @@ class TensorView(NamedTuple):
         if row is None or column is None or not isinstance(memory, BlockArgument):
             decline(op, "what it copies is no matrix of an argument of the kernel")
         rank = memory_of(memory).get_num_dims()
-        if rank + len(part) > MOST_RANK:
-            decline(op, f"a tensor map has {MOST_RANK} dimensions at most, a part of rows {len(part)} of them")
+        if rank + len(part) > MAX_RANK:
+            decline(op, f"a tensor map has {MAX_RANK} dimensions at most, a part of rows {len(part)} of them")
         order = tuple(d for d in range(rank) if d != column)
         return TensorView(memory, (*order, column), order.index(row), others, part)
 
@@ -380,7 +380,7 @@ def _check_map(load: LoadOp, view: TensorView, launch: LaunchedKernel) -> None:
     16 bytes."""
     kind, column = memory_of(view.memory), view.order[-1]
     strides = strides_of(kind) or ()
-    if len(strides) > MOST_RANK or 0 in strides or not strides or strides[column] != 1:
+    if len(strides) > MAX_RANK or 0 in strides or not strides or strides[column] != 1:
         decline(load, f"no tensor map has {kind}")
     if (
         operand.pitch(kind, column, launch.divisors[view.memory.index])

@@ -14,7 +14,7 @@ from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import M
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.fields import ATTENTION
-from ...dialect.schedule.schedule import FIELDS, MOST_PARTS
+from ...dialect.schedule.schedule import FIELDS, MAX_PARTS
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import BYTE
 from ..diagnostics import fail, remark
@@ -25,7 +25,7 @@ from .defaults import check_epilogue, in_strips
 from .validity import asked_of, completed, why_no_attention
 from .warpgroup import ROLES, why_not
 
-LEAST_SM = 80
+MIN_SM = 80
 """The first target with an instruction for bf16, and with copies that run ahead."""
 
 FIXED = tuple(field.name for field in FIELDS.values() if ATTENTION not in field.of)
@@ -34,22 +34,22 @@ FIXED = tuple(field.name for field in FIELDS.values() if ATTENTION not in field.
 LONGEST_FOR_FRAGMENTS = 64
 """Queries up to which a warpgroup's rows would be mostly empty."""
 
-MOST_SLICED = 32
+MAX_SLICED = 32
 """Queries, or heads that share K and V, up to which warps share keys: they hold all columns of O of each."""
 
 SLICES, SLICED_KEYS = 4, 16
 """Warps that share the keys of a tile, with 16 rows, and keys of each."""
 
-MOST_STAGES, LEAST_TURNS = 8, 4
+MAX_STAGES, MIN_TURNS = 8, 4
 """Stages of K and V; tiles of keys that each of several CTAs has at least."""
 
-MOST_COLUMNS, MOST_DEPTH = 256, 640
+MAX_COLUMNS, MAX_DEPTH = 256, 640
 """Columns of V, padded: a lane has registers for its part of O; and of Q and K."""
 
 DEEP = 192
 """Columns of Q and K, padded, up to which there is shared memory for two stages of 128 keys with 128 columns of V."""
 
-MOST_OF_BYTES = 128
+MAX_OF_BYTES = 128
 """Columns of a head of bytes, padded, by warpgroups."""
 
 MIN_SLICE = 16
@@ -69,7 +69,7 @@ LONG = 8192
 FEW_TURNS = 512
 """Keys up to which two warpgroups do not take turns: 128 columns, 512 heads of 512, H100, 142.4 us; in turns 146.6."""
 
-MOST_SMS = 0.9
+MAX_SMS = 0.9
 """The part of the SMs that go from tile to tile, at least; else each tile has a CTA."""
 
 PART_COLUMNS = 64
@@ -105,8 +105,8 @@ def part_schedule(values: Schedule) -> Schedule:
 def attention_schedule(op: AttentionOp | AttentionGradientOp, target: Target, fields: Mapping[str, object]) -> Schedule:
     """The schedule of an attention for a target, with the given fields. Raises a located diagnostic if they do not
     fit."""
-    if target.sm < LEAST_SM:
-        fail(op, f"{op.name} is lowered for sm_{LEAST_SM} and later; the target is {target}")
+    if target.sm < MIN_SM:
+        fail(op, f"{op.name} is lowered for sm_{MIN_SM} and later; the target is {target}")
     asked = ForwardScores.of(op) if isinstance(op, AttentionOp) else GradientScores.of(op)
     try:
         chosen = asked.chosen(target, asked_of(fields), invariant=fields.get("batch_invariant") == "True")
@@ -164,7 +164,7 @@ class ScheduledScores(ABC):
 
     def objection(self, target: Target) -> str:
         """Why warpgroups cannot multiply; "" if they can."""
-        fits = all(64 <= width <= MOST_COLUMNS for width in self.steps)
+        fits = all(64 <= width <= MAX_COLUMNS for width in self.steps)
         heads = "" if fits else f"heads of {' and '.join(map(str, self.steps))} columns"
         return why_not(self.scores, target, packed=False) or self.own_objection(target) or heads
 
@@ -261,7 +261,7 @@ class ForwardScores(ScheduledScores):
                 return "V of bytes with a row for each key is transposed before, where its size is known"
         elif reason := needs.not_copied(read.values.b):
             return f"V {reason}"
-        if of_bytes and max(self.steps) > MOST_OF_BYTES:
+        if of_bytes and max(self.steps) > MAX_OF_BYTES:
             return f"sums of bytes are added in f32, and a thread has no registers for {self.steps[-1]} columns twice"
         return ""
 
@@ -321,16 +321,16 @@ class ForwardScores(ScheduledScores):
         rows, slices = (16, SLICES) if read.scores.m <= 16 else (32, SLICES // 2)
         keys = SLICED_KEYS if row is None else max(SLICED_KEYS, row.shape.k)
         slices = min(slices, max(1, page // keys))
-        if row is None or columns < MIN_SLICE * slices or columns > MOST_COLUMNS or depth > MOST_DEPTH:
+        if row is None or columns < MIN_SLICE * slices or columns > MAX_COLUMNS or depth > MAX_DEPTH:
             return None
-        if depth > MOST_COLUMNS or columns & columns - 1:
+        if depth > MAX_COLUMNS or columns & columns - 1:
             slices = min(slices, SLICES // 2)  # of parts of columns that are no power of two, four are too narrow
         slots = target.sms * (SLICES // slices)  # as many warps in each SM, also where small pages leave a CTA few
         if read.op.of_keys is not None and rows == row.shape.m:
             # H100, 16 and 64 sequences of 4096 keys of 576 columns: 42.0 and 128 us by one warp, 47.2 and 143 by two.
             slices = 1
         cta = (rows, slices * keys, depth)
-        schedule = Schedule(cta=cta, warp=(rows, keys), mma=row.shape, stages=MOST_STAGES, edges="predicated")
+        schedule = Schedule(cta=cta, warp=(rows, keys), mma=row.shape, stages=MAX_STAGES, edges="predicated")
         split = not _unsplit(read, schedule)
         tiles = read.tiles(rows) if split else slots + 1
         memory = target.shared * target.sms // slots // (2 if tiles > slots else 1)
@@ -345,17 +345,17 @@ class ForwardScores(ScheduledScores):
         if _unsplit(self.read, schedule):
             return 1
         turns, tiles = -(-self.read.scores.n // schedule.cta[1]), self.read.tiles(schedule.cta[0])
-        return max(1, min(slots // tiles, turns // LEAST_TURNS, MOST_PARTS))
+        return max(1, min(slots // tiles, turns // MIN_TURNS, MAX_PARTS))
 
     def by_fragments(self, target: Target, rows: int) -> Schedule:
         """For few queries warps that share keys; else four or eight with rows of their own, and as many keys at a time
         as fit."""
-        if rows <= MOST_SLICED and self.read.op.lse is None and (few := self._by_slices(target)) is not None:
+        if rows <= MAX_SLICED and self.read.op.lse is None and (few := self._by_slices(target)) is not None:
             return few
         read, (depth, columns) = self.read, self.steps
-        if columns > MOST_COLUMNS or depth > MOST_DEPTH:
+        if columns > MAX_COLUMNS or depth > MAX_DEPTH:
             raise ScheduleError(
-                f"heads have up to {MOST_DEPTH} columns of Q, and {MOST_COLUMNS} of V or several times as many, got "
+                f"heads have up to {MAX_DEPTH} columns of Q, and {MAX_COLUMNS} of V or several times as many, got "
                 f"{read.scores.k} and {read.values.n}"
             )
         # At 128 columns 64 keys would spill 52 bytes, and take 3 % longer on an H200.
@@ -434,7 +434,7 @@ class GradientScores(ScheduledScores):
         and 595; of 256 causal 692 by 48 keys, 753 by 64 and one warpgroup, 834 by 32; of 64 causal 724, by 128 840.
         """
         width, columns = max(self.steps), sum(padded(product.n) for product in self.results)
-        if columns > MOST_COLUMNS:
+        if columns > MAX_COLUMNS:
             raise ScheduleError(f"sums of {columns} columns take too many registers; write dK and dV alone")
         groups, keys, stages = 2, 64, 3
         if width <= 64:
@@ -447,8 +447,8 @@ class GradientScores(ScheduledScores):
 
     def by_fragments(self, target: Target, rows: int) -> Schedule:
         columns = sum(padded(product.n) for product in self.results)
-        if max(columns, *self.steps) > MOST_COLUMNS:
-            raise ScheduleError(f"sums have up to {MOST_COLUMNS} columns, got {columns}")
+        if max(columns, *self.steps) > MAX_COLUMNS:
+            raise ScheduleError(f"sums have up to {MAX_COLUMNS} columns, got {columns}")
         return self.first_fitting([(4, 16, 32), (4, 16, 16), (2, 16, 16)], target)
 
     def check(self, schedule: Schedule, target: Target) -> None:
@@ -482,7 +482,7 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
     if read.op.diagonal is None:
         return target.sms
     ctas = target.sms // tiles * tiles if read.scores.is_known("m") else 0
-    return ctas if ctas >= MOST_SMS * target.sms else 0
+    return ctas if ctas >= MAX_SMS * target.sms else 0
 
 
 def _unsplit(read: Attention, schedule: Schedule) -> str:

@@ -67,7 +67,7 @@ def depth(
         needed = max(1, product.k_tiles(cta_k))
         stage, sums = _stage(product, tile, row, cta_k)
         fit = (shared - sums) // stage
-        limit = min(model.MOST_STAGES, max(4, 1 + -(-wanted // stage))) if alone and not across else 4
+        limit = min(model.MAX_STAGES, max(4, 1 + -(-wanted // stage))) if alone and not across else 4
         if min(limit, fit) >= min(3, needed):
             return cta_k, min(limit, fit, needed + 1)
     stage, sums = _stage(product, tile, row, step)
@@ -267,7 +267,7 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     # The loop with barriers, and a B that each lane loads for itself, take more.
     sparse = product.sparsity > 1 and tile.warps >= model.LOOP_WARPS and ways.b.how != LANES_LOAD
     tight = needs.even(product, tile) and target.sm < 100 and (sparse or row.operand_bits == 64)
-    spare = needs.ADDRESSING_REGISTERS - needs.LEAST_ADDRESSING_REGISTERS if tight else 0
+    spare = needs.ADDRESSING_REGISTERS - needs.MIN_ADDRESSING_REGISTERS if tight else 0
     needed = needs.lane_registers(tile.warp, row, emulated=_emulated(product, row, target))
     return needed + needs.overhead(product, tile, row, target) - spare <= needs.MAX_REGISTERS
 

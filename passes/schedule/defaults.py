@@ -24,7 +24,7 @@ from ...dialect.warp.synchronisation import BARRIER_BYTES, BARRIER_SM
 from ...dialect.warp.warpgroup import numbered
 from ..linalg.operand import MatrixOperand, Spread
 from ..linalg.product import Product
-from .model import LEAST_AHEAD, LONG_STEP, LOOP_WARPS, MOST_STAGES, SLACK, WIDEST, access_bytes, narrow
+from .model import LONG_STEP, LOOP_WARPS, MAX_STAGES, MIN_AHEAD, SLACK, WIDEST, access_bytes, narrow
 
 # The part of a schedule that is about the K loop: how warps meet, how far copies run ahead, unrolling, persistence.
 
@@ -57,7 +57,7 @@ def decoupled(
     deep = schedule if tiles <= target.sms else schedule.with_fields(cta=(*schedule.cta[:2], own_k))
     needed = product.k_tiles(deep.cta[2])
     stage = shared(deep.with_fields(stages=1))
-    limit = min(MOST_STAGES, target.shared // (stage + 2 * BARRIER_BYTES))
+    limit = min(MAX_STAGES, target.shared // (stage + 2 * BARRIER_BYTES))
     fits = registers <= ROOMY and product.is_known("k")
     # Known stages are worth more than many, where there are registers for them.
     stages = next((s for s in range(limit, SLACK, -1) if fits and needed % s == 0), limit)
@@ -65,7 +65,7 @@ def decoupled(
     pays = pays and schedule.sliced_k == schedule.split_k == 1
     if not pays or not 3 <= stages < needed or target.sm < BARRIER_SM or narrow(product, schedule.pack):
         return schedule
-    prefetch = min(stages - 1, max(stages - SLACK, -(-LEAST_AHEAD // stage)))
+    prefetch = min(stages - 1, max(stages - SLACK, -(-MIN_AHEAD // stage)))
     schedule = deep.with_fields(stages=stages, sync="mbarrier", prefetch=prefetch)
     if not fits:
         return schedule

@@ -53,11 +53,11 @@ WEIGHTS = _read("""
 """Of products of features, fitted to the times of 5,200 schedules of 840 sizes, relative to those of the same size
 (`python bench/fit.py` makes them of `bench/schedules-h100.json`)."""
 
-NEAR, MOST_READ = 1.5, 64 << 20
+NEAR, MAX_READ = 1.5, 64 << 20
 """How many times the least time of the model a tile may take; bytes of A and B in whole lines, where nearly all that is
 larger was measured with the defaults of the models alone."""
 
-MEAN_NS, MEAN_TURNS, MEAN_AREA, MEAN_BYTES, MOST = 8000, 16, 1 << 13, 1 << 22, 4.0
+MEAN_NS, MEAN_TURNS, MEAN_AREA, MEAN_BYTES, MAX = 8000, 16, 1 << 13, 1 << 22, 4.0
 """What features are relative to, as powers of two: nanoseconds, K tiles of a CTA, elements of a tile, bytes of A and
 B. And the most of such a power beyond."""
 
@@ -70,7 +70,7 @@ def is_rated(product: Product, packed: str, target: Target) -> bool:
     aligned = all(access_bytes(operand) == WIDEST for operand in (product.a, product.b, product.d))
     if not (along and aligned and is_plain(product, packed) and target.sm == WARPGROUP_SM and not target.timing):
         return False
-    return across_lines(product, packed) or read_bytes(product) <= MOST_READ
+    return across_lines(product, packed) or read_bytes(product) <= MAX_READ
 
 
 def by_time(product: Product, tiles: Iterable[GroupTile], packed: str, target: Target) -> list[GroupTile]:
@@ -124,7 +124,7 @@ def features(product: Product, tile: GroupTile | Tile, ns: float, target: Target
         "arriving": (groups.m / wide + groups.n / high) * ROWS / (groups.m * groups.n),
     }
     values |= {name: 1.0 for name, holds in flags.items() if holds}
-    values |= {name: max(-MOST, min(MOST, log2(value))) for name, value in powers.items()}
+    values |= {name: max(-MAX, min(MAX, log2(value))) for name, value in powers.items()}
     return values | {"full": ctas / waves / target.sms, "beyond": min(1.0, covered / (m * n) - 1)}
 
 

@@ -66,7 +66,7 @@ SLICES_BYTES_PER_CYCLE = 16
 DRIFTING = 0.93
 """How much less time a CTA takes in whose K loop warps wait only for what they need (`decoupled`)."""
 
-LEAST_PER_TILE, LEAST_PER_STEP = 250, 40
+MIN_PER_TILE, MIN_PER_STEP = 250, 40
 """A K tile takes as much however small it is, with as much for each step of a warp, one after the other: barrier, wait
 and the way from shared memory to the product."""
 
@@ -108,7 +108,7 @@ COPIED_DEPTH = 192
 """Products for each element of D from which it is faster to copy A and B to aligned rows than to load them element by
 element: M = N = K = 127 16.4 and 16.5 microseconds, 191 18.3 and 26.6, 4095 262 and 1229; 16x4095x4095 80 and 246."""
 
-MOST_STAGES = 8
+MAX_STAGES = 8
 """Stages beyond which more were no faster."""
 
 FEW_ROWS = 64
@@ -125,7 +125,7 @@ LOOP_WARPS = 8
 """Warps of a CTA, two for each scheduler, for which waits at mbarriers pay (H200, bf16 1280, four of them: 19.7
 microseconds instead of 17.8)."""
 
-LEAST_AHEAD = 96 * KIB
+MIN_AHEAD = 96 * KIB
 """Bytes that should be on their way: of stages of 24 KiB, 3 are too few and 4 as good as more (H200, bf16 4096)."""
 
 LONG_STEP = 64 * 48
@@ -431,7 +431,7 @@ def cycles(product: Product, k: int, tile: Tile, target: Target, row: Row) -> fl
         rows * columns / rate,
         arriving * bytes_ / BYTES_PER_CYCLE,
         (arriving + loaded) * bytes_ / BLOCKING_BYTES_PER_CYCLE,
-        LEAST_PER_TILE / max(1, min(tile.k, k)) + LEAST_PER_STEP / (STEP * tile.sliced_k),
+        MIN_PER_TILE / max(1, min(tile.k, k)) + MIN_PER_STEP / (STEP * tile.sliced_k),
     )
     if tile.warps == LOOP_WARPS and tile.warp[0] * tile.warp[1] >= LONG_STEP and tile.sliced_k == 1:
         per_k *= DRIFTING
@@ -449,7 +449,7 @@ def memory_cycles(product: Product, tile: Tile, row: Row, target: Target, parts:
         size = operand.shape[0] * operand.shape[1] * product.matrices_of(operand)
         read += wasted * size * operand.memory_bits / 8
     ctas = min(target.sms, parts * product.tiles(*tile.cta))
-    in_flight = ctas * min(target.shared, MOST_STAGES * sum(tile.cta) * tile.k * 2)
+    in_flight = ctas * min(target.shared, MAX_STAGES * sum(tile.cta) * tile.k * 2)
     return read / (
         MEMORY_BYTES_PER_CYCLE if read <= in_flight else min(MEMORY_BYTES_PER_CYCLE, in_flight / MEMORY_LATENCY)
     )

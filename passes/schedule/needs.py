@@ -13,13 +13,13 @@ from ...dialect.isa import mma, wgmma
 from ...dialect.isa.form import ELEMENT_TYPES, FP8, IN_BYTES, having
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.row import KIB, Target
-from ...dialect.isa.tensor_map import EXPANDED, EXPANDED_UNIT, MOST_RANK
+from ...dialect.isa.tensor_map import EXPANDED, EXPANDED_UNIT, MAX_RANK
 from ...dialect.isa.wgmma import UNIT, WARPGROUP_SM, Wgmma, doubled, of_kinds
 from ...dialect.layouts.layout import LANES
 from ...dialect.layouts.tensor_memory import LANES as TENSOR_LANES
 from ...dialect.mlir.affine import strides_of
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
-from ...dialect.schedule.schedule import LEAST_RING
+from ...dialect.schedule.schedule import MIN_RING
 from ...dialect.warp.attributes import BYTE, memory_of
 from ...dialect.warp.operands import METADATA_ROWS, metadata_span
 from ...dialect.warp.stored import PACKED
@@ -43,7 +43,7 @@ from .warpgroup_model import LINE, GroupTile, held_columns, panel_columns
 NIBBLES_AS_BYTES = 90
 """The first target on which ptxas makes two 8-bit products of one of 4-bit integers, on operands that it widens."""
 
-MOST_GROUP_COLUMNS = 256
+MAX_GROUP_COLUMNS = 256
 """Columns of the largest instruction of a warpgroup."""
 
 NIBBLE_BITS, SHORT = 4, 16
@@ -124,7 +124,7 @@ def group_spills(product: Product, tile: GroupTile, *, padded: bool = False) -> 
         return product.d.element.bits > SHORT and (bool(costly) or (bool(product.dynamic) and width > 224))
     if tile.in_registers == "b":
         return bool(costly) and width > (128 if crowded else 224)
-    return padded and width == MOST_GROUP_COLUMNS and crowded
+    return padded and width == MAX_GROUP_COLUMNS and crowded
 
 
 def nibbles_widened(row: Row, target: Target) -> bool:
@@ -149,13 +149,13 @@ def functions(product: Product) -> set[str]:
 MAX_REGISTERS = 255
 ADDRESSING_REGISTERS = 40
 """What addresses, counters and predicates take beside fragments: 32 to 38 in the kernels emitted."""
-LEAST_ADDRESSING_REGISTERS = 24
+MIN_ADDRESSING_REGISTERS = 24
 """What they come down to under pressure in a kernel without edges; one that needs more than is left spills."""
 
 CHUNK_BITS = 128
 """A line of a tile in shared memory is at least one chunk."""
 
-MOST_SCALE_BITS = 32 * KIB * BYTE
+MAX_SCALE_BITS = 32 * KIB * BYTE
 """Bits of the scales of groups that a CTA keeps in shared memory at most."""
 
 CONVERTED_K = 16
@@ -296,8 +296,8 @@ def not_copied(operand: MatrixOperand) -> str:
         return "has rows where a table says, and tensor copies read neighbouring ones"
     if operand.pitch_bits % (8 * UNIT):
         return f"must have rows that are multiples of {UNIT} bytes, got {operand.type}"
-    if operand.type.get_num_dims() > MOST_RANK:
-        return f"must have at most {MOST_RANK} dimensions, got {operand.type}"
+    if operand.type.get_num_dims() > MAX_RANK:
+        return f"must have at most {MAX_RANK} dimensions, got {operand.type}"
     if operand.element.memory_bits < 8 and not operand.element.is_float:
         return f"must have elements of whole bytes, got {operand.type}"
     return ""
@@ -313,10 +313,10 @@ def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | 
     shape[1 - product.group_axis] = schedule.cta[1]
     rows, columns = shape
     in_chunks = scales.shape[1] * scales.memory_bits % CHUNK_BITS == columns * scales.memory_bits % CHUNK_BITS == 0
-    return (rows, columns) if in_chunks and rows * columns * scales.memory_bits <= MOST_SCALE_BITS else None
+    return (rows, columns) if in_chunks and rows * columns * scales.memory_bits <= MAX_SCALE_BITS else None
 
 
-LEAST_LINE = 128
+MIN_LINE = 128
 """Bytes of a part of a line of scales at least: what tensor copies write to begins at a multiple of them."""
 
 
@@ -342,7 +342,7 @@ def scale_lines(product: Product, schedule: Schedule) -> list[ScaleLine]:
     lines, (_, columns, depth) = list[ScaleLine](), schedule.cta
     if product.b.packed and product.group:
         for operand in filter(None, (product.group_scales, product.zero_points)):
-            groups, least = max(1, depth // product.group), LEAST_LINE * BYTE // operand.memory_bits
+            groups, least = max(1, depth // product.group), MIN_LINE * BYTE // operand.memory_bits
             padded = -(-columns // least) * least
             lines.append(ScaleLine(operand.value, operand.memory_bits, "n", groups, padded, product.group))
     if product.dynamic:
@@ -354,7 +354,7 @@ def scale_lines(product: Product, schedule: Schedule) -> list[ScaleLine]:
         (step, pitch), size = (own, k) if shared == 1 else (k, own), product.blocks[2]
         if not isinstance(memory.layout, NoneAttr) or step != 1 or (pitch or 1) * SCALE_BYTES % UNIT:
             return []
-        of_line = (depth // size, tile) if shared == 1 else (max(1, tile // shared), LEAST_LINE // SCALE_BYTES)
+        of_line = (depth // size, tile) if shared == 1 else (max(1, tile // shared), MIN_LINE // SCALE_BYTES)
         lines.append(ScaleLine(form.scales, SCALE_BYTES * BYTE, axis, *of_line, size, shared))
     return lines
 
@@ -443,7 +443,7 @@ def whole_swizzles(size: int) -> int:
     return -(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
 
 
-MOST_STAGES, BARRIERS = 8, 256
+MAX_STAGES, BARRIERS = 8, 256
 """Stages beyond which more were no faster; bytes kept for mbarriers."""
 
 LEFT_FOR_BARRIERS = 1024
@@ -455,8 +455,8 @@ def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
     sizes = stage_bytes(product, schedule)
     padding = sum(size % SHARED_ALIGNMENT > 0 for size in sizes) * SHARED_ALIGNMENT  # all stages of lines fill those up
     free = target.shared - staging_bytes(product, schedule) - whole_swizzles(slice_bytes(schedule)) - BARRIERS - padding
-    limit = min(MOST_STAGES, stages_beside(product, schedule))
-    return max(LEAST_RING, min(limit, free // sum(sizes)))
+    limit = min(MAX_STAGES, stages_beside(product, schedule))
+    return max(MIN_RING, min(limit, free // sum(sizes)))
 
 
 def check_slices(schedule: Schedule, product: Product) -> None:

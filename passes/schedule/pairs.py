@@ -15,14 +15,14 @@ from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
 from .warpgroup_model import GroupTile, held_columns, panel_of_b
 
-MOST_ADDED = 128
+MAX_ADDED = 128
 """Columns of the sums of a warpgroup, of 128 rows: with both of a tile of 128x256 ptxas 13.5 spills nothing."""
 
 COLUMNS_OF_PAIR = {True: 64, False: 128}
 """Columns of a tile of a pair come in steps of so many, of floats or of integers: N of a warpgroup's half in steps of
 the instruction's of two CTAs. PTX ISA 9.7.16.2.1."""
 
-LEAST_STAGES = 4
+MIN_STAGES = 4
 """Stages for whose scales there are columns beside two sums; with fewer the sums of one tile are all."""
 
 BUFFERS = 2
@@ -45,7 +45,7 @@ def stages_beside(product: Product, schedule: Schedule) -> int:
     if not each:
         return COLUMNS
     left = [(COLUMNS - sums * schedule.cta[1]) // each for sums in (BUFFERS, 1)]
-    return next((stages for stages in left if stages >= LEAST_STAGES), left[-1])
+    return next((stages for stages in left if stages >= MIN_STAGES), left[-1])
 
 
 def part_of(product: Product, tile: GroupTile, rows: Mapping[tuple[int, int], Wgmma]) -> tuple[int, int]:
@@ -68,7 +68,7 @@ def tiles_of_lanes(
             continue
         if product.metadata is not None:
             tile = tile._replace(depth=2)
-        if tile.exchanged or tile.cluster != (1, 1) or tile.m > 2 * ROWS or wide > MOST_ADDED:
+        if tile.exchanged or tile.cluster != (1, 1) or tile.m > 2 * ROWS or wide > MAX_ADDED:
             continue  # of 192 rows there is no instruction
         pairs = high == tile.m and tile.parts == 1 and product.m > tile.m
         pairs = pairs and target.sms % 2 == 0 and product.op.grouped is None

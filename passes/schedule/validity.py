@@ -15,7 +15,7 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.layouts.tensor_memory import COLUMNS
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError
 from ...dialect.schedule.fields import WARPGROUPS, roles
-from ...dialect.schedule.schedule import LEAST_RING
+from ...dialect.schedule.schedule import MIN_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.elements import M
 from ...dialect.warp.operands import metadata_span
@@ -25,7 +25,7 @@ from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, unpaired
 from .needs import staged_part
 from .pairs import stages_beside, why_no_pairs
-from .warpgroup import MOST_PROMOTED, PLAIN, check_operands, check_tiles, row_of, why_not
+from .warpgroup import MAX_PROMOTED, PLAIN, check_operands, check_tiles, row_of, why_not
 from .warpgroup_model import LINE
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
@@ -182,9 +182,9 @@ def _check_promoted(schedule: Schedule, row: Wgmma) -> None:
         return
     if row.a.name not in FP8 or row.d.name != to:
         raise ScheduleError(f"promote = {to} is for 8-bit floats accumulated in {to}, got {row.a.name} in {row.d.name}")
-    if row.shape.n > MOST_PROMOTED:
+    if row.shape.n > MAX_PROMOTED:
         raise ScheduleError(
-            f"promote = {to} takes two sums for each element of D: a warpgroup has room for {ROWS}x{MOST_PROMOTED} "
+            f"promote = {to} takes two sums for each element of D: a warpgroup has room for {ROWS}x{MAX_PROMOTED} "
             f"of both, got mma = {row.shape}; use fewer columns, or promote = none for the sums of the instruction"
         )
 
@@ -302,7 +302,7 @@ def _check_registers(schedule: Schedule, row: Row, target: Target) -> None:
     (m, n), buffers = schedule.warp, 1 if schedule.stages == 1 else 2
     emulated = (as_halves(row, target) and schedule.fp8_as == "none") or bits_twice(row, target)
     lane = needs.lane_registers(schedule.warp, row, buffers, emulated=emulated)
-    lane -= needs.ADDRESSING_REGISTERS - needs.LEAST_ADDRESSING_REGISTERS
+    lane -= needs.ADDRESSING_REGISTERS - needs.MIN_ADDRESSING_REGISTERS
     if lane > needs.MAX_REGISTERS:
         raise ScheduleError(
             f"a warp tile of {m}x{n} takes about {lane} registers a lane, there are {needs.MAX_REGISTERS}; "
@@ -346,7 +346,7 @@ def asked_of(fields: Mapping[str, object]) -> str:
 
 TILE = ("cta", "warp", "mma")
 
-MOST_STAGES = 4
+MAX_STAGES = 4
 """Stages of a tile that is given, at most: what is chosen for others may be deeper than pays."""
 
 
@@ -381,7 +381,7 @@ def _following(
         "prefetch": (0,), "unroll": (stages, 0), "ctas": (0,), "staging": (0,),
         "sync": () if by_groups else ("barrier",), "split_k": (1,), "cluster": ((1, 1),),
         "partial_sums": ("memory",),
-        "stages": () if "stages" in fields else tuple(range(stages - 1, LEAST_RING - 1 if by_groups else 0, -1)),
+        "stages": () if "stages" in fields else tuple(range(stages - 1, MIN_RING - 1 if by_groups else 0, -1)),
     }  # fmt: skip
     free = [name for name, to in choices.items() if to and name not in fields and now[name] != to[-1]]
     for count in range(len(free) + 1):
@@ -397,7 +397,7 @@ def around_tile(chosen: Schedule, fields: Mapping[str, object], asked: Product, 
     if chosen.together == 1:
         if changed.isdisjoint(TILE):
             return {}
-        stages = min(MOST_STAGES, chosen.stages)
+        stages = min(MAX_STAGES, chosen.stages)
         return {**UNPIPELINED, "sliced_k": 1, "split_k": 1, "stages": stages, **_warp_of(fields)}
     exchanged = chosen.in_registers == "b" or fields.get("multiplied") == "ba"
     mma = fields.get("mma", _mma_of(chosen, fields, exchanged=exchanged))
@@ -409,7 +409,7 @@ def around_tile(chosen: Schedule, fields: Mapping[str, object], asked: Product, 
     cta: tuple[int, ...] = (max(m, mma.m), mma.n * mma.m // ROWS, k)
     if exchanged:
         cta, tile = (mma.n, n, k), (mma.n, ROWS)
-    around: dict[str, Any] = {"cta": cta, "warp": tile, "mma": mma, "stages": LEAST_RING, "split_k": 1}
+    around: dict[str, Any] = {"cta": cta, "warp": tile, "mma": mma, "stages": MIN_RING, "split_k": 1}
     around |= {"cluster": (1, 1), "multiplied": "ab", "partial_sums": "memory"}
     around |= {"consumers": "cooperative"} if asked.block_scales else {}
     cut = chosen.with_fields(**{**around, "staging": 0, **fields})
@@ -421,7 +421,7 @@ def around_tile(chosen: Schedule, fields: Mapping[str, object], asked: Product, 
 def _mma_of(chosen: Schedule, fields: Mapping[str, object], *, exchanged: bool) -> Shape:
     """The instruction of warpgroups for a CTA tile that is given: as wide as the tile, or as a part of it."""
     across = cast("tuple[int, ...]", fields.get("cta", chosen.cta))[0 if exchanged else 1]
-    parts = -(-across // needs.MOST_GROUP_COLUMNS)
+    parts = -(-across // needs.MAX_GROUP_COLUMNS)
     return chosen.mma._replace(n=across // parts) if "cta" in fields else chosen.mma
 
 
@@ -444,7 +444,7 @@ def followed(chosen: Schedule, fields: Mapping[str, object], schedule: Schedule)
 
 # Attention in tensor memory.
 
-MOST_GROUPS, LEAST_AHEAD = 2, 2
+MAX_GROUPS, MIN_AHEAD = 2, 2
 """Warpgroups whose rows of Q are one box of a tensor copy, of up to 256 rows; stages of K and V, as scores of the next
 keys are multiplied before the values of the last."""
 
@@ -454,9 +454,9 @@ def why_no_attention(schedule: Schedule, columns: int) -> str:
 
     Of each, S has a column for each key, P one for two keys, and O one for each column of V."""
     keys = schedule.cta[1]
-    if schedule.mma.m != 2 * ROWS or schedule.cta[0] > MOST_GROUPS * schedule.mma.m or schedule.stages < LEAST_AHEAD:
+    if schedule.mma.m != 2 * ROWS or schedule.cta[0] > MAX_GROUPS * schedule.mma.m or schedule.stages < MIN_AHEAD:
         return (
-            f"in tensor memory up to {MOST_GROUPS} warpgroups have {2 * ROWS} rows each, and {LEAST_AHEAD} stages or "
+            f"in tensor memory up to {MAX_GROUPS} warpgroups have {2 * ROWS} rows each, and {MIN_AHEAD} stages or "
             f"more, got cta = {schedule.cta}, mma = {schedule.mma}, stages = {schedule.stages}"
         )
     taken = schedule.warps // schedule.together * (keys + keys // 2 + columns)

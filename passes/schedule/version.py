@@ -47,7 +47,7 @@ from .candidates import default_schedule
 from .model import COPIED_DEPTH, FEW_ROWS, FULL_WAVE, LARGEST_TILE, WIDEST, WORD, access_bytes
 from .needs import by_warpgroups, key_of, warpgroup_rows
 from .warp_schedule import read_tuned, target_for
-from .warpgroup import LEAST_PACKED
+from .warpgroup import MIN_PACKED
 
 # A version of a product for rows that begin anywhere: a product of copies whose rows begin at multiples of 16 bytes.
 #
@@ -86,7 +86,7 @@ class Rounding:
         if self.by_element:
             enough = _at_least(index, reduce(index.mul, outer[batch:], k), COPIED_DEPTH)
         else:
-            enough = _at_least(index, reduce(index.mul, sizes), LEAST_PACKED)
+            enough = _at_least(index, reduce(index.mul, sizes), MIN_PACKED)
         many = True if few and self.by_element else _at_least(index, m, FEW_ROWS + 1)
         if isinstance(enough, bool):
             return many if enough else False

@@ -8,11 +8,11 @@ from math import prod
 from typing import Any
 
 from ...dialect.isa.row import Target
-from ...dialect.isa.tensor_map import MOST_BOX
+from ...dialect.isa.tensor_map import MAX_BOX
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.schedule import Schedule, ScheduleError, roles
-from ...dialect.schedule.schedule import LEAST_RING
+from ...dialect.schedule.schedule import MIN_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
@@ -77,8 +77,8 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"a warpgroup multiplies tiles of {sizes}, got warp = {schedule.warp}")
     if cta[2] * shared_bits(product, product.a) // 8 % LINE:
         raise ScheduleError(f"K tiles of warpgroups are multiples of {LINE} bytes, got {cta[2]} elements")
-    if max(cta) > MOST_BOX:
-        raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {cta}")
+    if max(cta) > MAX_BOX:
+        raise ScheduleError(f"a tensor copy moves at most {MAX_BOX} rows, got cta = {cta}")
     if schedule.staging not in (0, rows := needs.staged_part(product, schedule)[0]):
         raise ScheduleError(f"staging = {schedule.staging}: a warpgroup stages {rows} rows of D")
     if not schedule.staging and images_of(product.d):
@@ -101,7 +101,7 @@ def schedule_of_tile(
         cta=(tile.m, tile.n, tile.depth * k_of(product)),
         warp=(tile.m, ROWS) if tile.transposed else (max(tile.rows, row.shape.m), row.shape.n),
         mma=row.shape,
-        stages=LEAST_RING,
+        stages=MIN_RING,
         group=group_of(product, tile, target),
         accumulate=accumulate,
         split_k=tile.parts,
@@ -121,7 +121,7 @@ def schedule_of_tile(
         parts = max(tile.parts, _tail_parts(product, schedule, ctas))
         return schedule.with_fields(stages=stages, ctas=ctas, split_k=parts)
     turns = -(-product.k_tiles(schedule.cta[2]) // tile.parts)
-    return schedule.with_fields(stages=min(stages, max(LEAST_RING, turns)))
+    return schedule.with_fields(stages=min(stages, max(MIN_RING, turns)))
 
 
 def _takes_turns(product: Product, tile: GroupTile) -> bool:
@@ -148,30 +148,30 @@ def _tail_parts(product: Product, schedule: Schedule, ctas: int) -> int:
 # Schedules of products of warpgroups, whose operands tensor copies bring to shared memory (sm_90a): what a tile is and
 # how many stages there are. `bench/hopper.py` (H200): tiles of 128x256 by two warpgroups are as fast as cuBLAS.
 
-LEAST_PRODUCTS, FEW_ELEMENTS = 11 << 24, 1 << 18
+MIN_PRODUCTS, FEW_ELEMENTS = 11 << 24, 1 << 18
 """Multiply-adds below which fragments in registers are as fast, of more elements of D than so many (H200: 512 is, 576
 is not; 2048x512x256 takes 7.0 microseconds by fragments, 6.5 by warpgroups)."""
 
-LEAST_DEEP = 1 << 30
+MIN_DEEP = 1 << 30
 """The same of fewer elements and a long K (H200, us: 256x256x8192 11.4 and 12.5, 512x512x4096 13.2 and 12.4)."""
 
-LEAST_BATCHED = 1 << 25
+MIN_BATCHED = 1 << 25
 """The same of a batch, by `mma.sync` and by `wgmma` (H200, us: 16 of 96 4.8 and 4.8, 8 of 384 8.8 and 7.6)."""
 
-LEAST_PACKED = 1 << 31
+MIN_PACKED = 1 << 31
 """The same where operands are packed first (H200: 1281 is as fast, 1535 by a tenth faster)."""
 
-LEAST_PADDED = 1 << 21
+MIN_PADDED = 1 << 21
 """Elements of D whose rows are worth a launch that copies them (H200: 16.8 million in odd rows cost 57 us, it 20)."""
 
 COOPERATIVE = "cooperative"
 """Warpgroups multiply parts of one tile."""
 
-PLAIN, MOST_PROMOTED = "none", 192
+PLAIN, MAX_PROMOTED = "none", 192
 """No sums are promoted; columns of a warpgroup's tile with room for both sums in registers, those of 128 bytes of K and
 of all of it."""
 
-MOST_PROMOTED_BY_THREE = 128
+MAX_PROMOTED_BY_THREE = 128
 """The same where three warpgroups multiply, each lane of which has 160 registers (ptxas 13.0, 192x160: 204 bytes of
 spills)."""
 
@@ -181,13 +181,13 @@ chosen."""
 
 OTHER = {"a": "b", "b": "a"}
 
-LEAST_ROWS, LEAST_ALONG_K, LEAST_ALONG_N = 64, 1 << 32, 1 << 29
+MIN_ROWS, MIN_ALONG_K, MIN_ALONG_N = 64, 1 << 32, 1 << 29
 """Rows of D, and multiply-adds, from which on integers of B that lie along K or along N are converted faster so (H200,
 microseconds by fragments and so: 64x8192x8192, 4 bits along K 35.4 and 32.3, 8 bits along N 30.2 and 27.4;
 256x4096x4096 30.1 and 21.2, 28.7 and 19.3; 128x4096x4096 18.3 and 19.8, 18.0 and 16.4; 512x1024x1024 8.3 and 8.7, 8.3
 and 7.7). Of 8 bits along K 64 rows are too few: 31.2 and 34.0."""
 
-LEAST_STAGES, LEAST_WIDTH = 4, 32
+MIN_STAGES, MIN_WIDTH = 4, 32
 """With an operand in registers: stages without which copies are not far enough ahead, of promoted sums for each line of
 K (H100, 4096 rows: three of 192x128x256 457 us, four of 128x128x256 520); columns of the narrowest instruction."""
 
@@ -266,7 +266,7 @@ def prepared(product: Product, role: str) -> dict[str, str]:
         return {"transpose": transpose, "pack": PLAIN, "padded": PLAIN}
     pads = (
         product.second is None
-        and product.m * product.n * WORD >= LEAST_PADDED * min(WORD, access_bytes(product.d))
+        and product.m * product.n * WORD >= MIN_PADDED * min(WORD, access_bytes(product.d))
         and product.d.element.bits in needs.STAGED_BITS
     )
     padded = "d" if pads and can_change(product.d) and needs.not_copied(product.d) else PLAIN
@@ -305,15 +305,15 @@ def pays(product: Product, target: Target, role: str) -> bool:
     operand, other = _both(product, role)
     if operand.packed or (operand.stored is not None and operand.element.bits == BYTE):
         return True  # nothing else reads it
-    if needs.group_spills(product, GroupTile(LEAST_WIDTH, LEAST_WIDTH, in_registers=role)):
+    if needs.group_spills(product, GroupTile(MIN_WIDTH, MIN_WIDTH, in_registers=role)):
         return False
     if operand.stored is None:
         moved = transpose != PLAIN
         sizes = [prod(each.shape) * each.memory_bits for each in (operand, other)]
         larger = moved and sizes[1] > sizes[0] and not why_not(product, target, OTHER[role])
         return is_large(product, laid_out=moved) and not larger and not (role == "b" and unknown_pitches(product))
-    least = LEAST_ALONG_K if product.b.transposed else LEAST_ALONG_N
-    rows = LEAST_ROWS + (product.b.transposed and product.b.memory_bits == BYTE)
+    least = MIN_ALONG_K if product.b.transposed else MIN_ALONG_N
+    rows = MIN_ROWS + (product.b.transposed and product.b.memory_bits == BYTE)
     return product.m >= rows and _products(product) >= least
 
 
@@ -334,13 +334,13 @@ def is_large(product: Product, *, laid_out: bool) -> bool:
     """Whether a product is large enough for warpgroups and fills most of a tile's rows. `laid_out` says that launches
     before it rearrange operands."""
     if laid_out:
-        least = LEAST_PACKED
+        least = MIN_PACKED
     elif product.ends is not None or product.block_scales:
         return True
     elif product.batch:
-        least = LEAST_BATCHED
+        least = MIN_BATCHED
     else:
-        least = LEAST_PRODUCTS if product.m * product.n > FEW_ELEMENTS else LEAST_DEEP
+        least = MIN_PRODUCTS if product.m * product.n > FEW_ELEMENTS else MIN_DEEP
     return product.m > ROWS and _products(product) >= least
 
 
@@ -350,7 +350,7 @@ def declined(product: Product, target: Target) -> str:
     if not (changed := [role for role in "ba" if _both(product, role)[0].stored is not None or _turns(product, role)]):
         return ""
     possible = any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(product, exchanged="b" in changed))
-    if not possible or product.metadata is not None or product.m < LEAST_ROWS or _products(product) < LEAST_ALONG_N:
+    if not possible or product.metadata is not None or product.m < MIN_ROWS or _products(product) < MIN_ALONG_N:
         return ""
     apart = "rows beside the sums are an unknown distance apart"
     is_apart = product.b.stored is None and unknown_pitches(product)
@@ -381,7 +381,7 @@ def schedules_by_cost(
     every_tile = tiles_of(product, operands["pack"], target, role, measured=measured)
     tiles = [tile for tile in every_tile if part_of(product, tile, rows) in rows]
     if promoted := needs.promotes(product, accumulate, target):
-        tiles = [t for t in tiles if t.width <= (MOST_PROMOTED if t.groups <= 2 else MOST_PROMOTED_BY_THREE)]
+        tiles = [t for t in tiles if t.width <= (MAX_PROMOTED if t.groups <= 2 else MAX_PROMOTED_BY_THREE)]
     if needs.adds_in_tensor_memory(target):
         tiles = list(tiles_of_lanes(product, tiles, rows, target))
     if product.blocks[1]:
@@ -390,14 +390,14 @@ def schedules_by_cost(
         # A single warpgroup converts while the tensor cores wait (H100, mxfp4, 4096x5760x2880: 258 us by 64 columns).
         tiles = [t for t in tiles if t.groups > 1 or tile_count(product, t) <= target.sms] or tiles
     if has_small_groups(product):
-        tiles = [t for t in tiles if (t.m, t.n) == (ROWS, needs.MOST_GROUP_COLUMNS)] or tiles
+        tiles = [t for t in tiles if (t.m, t.n) == (ROWS, needs.MAX_GROUP_COLUMNS)] or tiles
     if product.products > 1 and product.m <= ROWS and product.n * product.k >= MANY_WEIGHTS:  # for which they wait
         tiles = [tile._replace(depth=2) for tile in tiles if tile.n <= 2 * ROWS] or tiles
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
     for tile in by_time(product, fitting, operands["pack"], target):
         schedule = schedule_of_tile(product, tile, rows[part_of(product, tile, rows)], accumulate, target, operands)
         lines = (tile.depth if promoted else 1) * needs.fitting_stages(product, schedule, target)
-        if (role == PLAIN or lines >= LEAST_STAGES) and needs.shared_bytes(product, schedule) <= target.shared:
+        if (role == PLAIN or lines >= MIN_STAGES) and needs.shared_bytes(product, schedule) <= target.shared:
             yield schedule
 
 

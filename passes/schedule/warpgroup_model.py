@@ -16,7 +16,7 @@ from ...dialect.isa.form import FP8
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.schedule import Schedule, roles
-from ...dialect.schedule.schedule import CLUSTER_PARTS, MOST_CTAS
+from ...dialect.schedule.schedule import CLUSTER_PARTS, MAX_CTAS
 from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, shared_bits
@@ -33,7 +33,7 @@ fragments and by warpgroups: 8x5744x6296 31.4 and 33.6, 32x4096x14336 42.7 and 5
 MULTIPLIED_BYTES = 4096
 """Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
 
-EXCHANGED, EXCHANGED_STEP, MOST_EXCHANGED, MOST_EXCHANGED_TILE = (128, 64, 192), 16, 256, 1 << 15
+EXCHANGED, EXCHANGED_STEP, MAX_EXCHANGED, MAX_EXCHANGED_TILE = (128, 64, 192), 16, 256, 1 << 15
 """Columns of tiles of the transposes; what their rows are multiples of, in which D is staged, and their most rows and
 elements."""
 
@@ -50,7 +50,7 @@ NARROW_ROW = 2
 """Cycles in which a row of a box arrives that is less than a line, or a line beside such (H100, gradients of filters in
 tiles of 144x64, 112x64 and 64x96, with rows of 32 and 64 bytes: 0.68, 0.53 and 0.26 microseconds for a K tile)."""
 
-MOST_HELD = 1.1
+MAX_HELD = 1.1
 """How many times the columns of a tile of B may be copied for whole lines: 192 for 176 (4104)."""
 
 NARROW_PANELS, NARROW_LINE, NARROW_STORES, HALF_LINE, SHORT_STORES = 1.1, 32, 1.3, 64, 1.5
@@ -81,14 +81,14 @@ CHANGED, TURN, PROMOTED = {True: 24, False: 8}, 40, 0.8
 or along N (H200, 256x8192x8192: 54.8 and 46.0 microseconds in tiles of 256x64, 60.1 and 51.3 of 128x128); to a K tile;
 and to sums that are promoted, for each of their columns (H100, 4096 rows in tiles of 192x128: 541 and 479)."""
 
-LEAST_TURN = {True: (0, 425), False: (160, 190)}
+MIN_TURN = {True: (0, 425), False: (160, 190)}
 """Cycles that a K tile takes at least, and for each line of K in it: from loads to the end of products (H200, 128x64:
 36.9 and 38.8 microseconds with one line and with two, along N 33.3 and 31.6; 64x64 along N 32.8 and 27.4)."""
 
 PARTS, CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16), ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
 """Into how many parts K may be cut; clusters that may share what they copy."""
 
-PAIR, PAIRS, MOST_REPEATED, IN_CLUSTERS = 2, 3, 4, (10, 11)
+PAIR, PAIRS, MAX_REPEATED, IN_CLUSTERS = 2, 3, 4, (10, 11)
 """CTAs of the clusters that all SMs run, and how many of `CLUSTERS` have no more; of clusters that may take several
 tiles (H100, 912x6080x15496 in 192x128 of the transposes: 257 microseconds by 30 clusters of 4, 299 by 66 of 2); the
 part of SMs that larger ones than pairs run on at once (H100: 30 clusters of 4 and 15 of 8 on 132 SMs)."""
@@ -237,8 +237,8 @@ def exchanged_tiles(product: Product) -> Iterator[tuple[int, int]]:
     if not (can_exchange(product) and is_static) or product.ends is not None or product.batch_invariant:
         return
     few = -(-product.m // EXCHANGED_STEP) * EXCHANGED_STEP
-    rows = (m for m in range(min(few, MOST_EXCHANGED), 0, -EXCHANGED_STEP) if m % ROWS and (m > ROWS or few <= ROWS))
-    yield from ((m, n) for m, n in combinations(rows, EXCHANGED) if m * n <= MOST_EXCHANGED_TILE)
+    rows = (m for m in range(min(few, MAX_EXCHANGED), 0, -EXCHANGED_STEP) if m % ROWS and (m > ROWS or few <= ROWS))
+    yield from ((m, n) for m, n in combinations(rows, EXCHANGED) if m * n <= MAX_EXCHANGED_TILE)
 
 
 def tiles_of_blocks(product: Product, tiles: Sequence[GroupTile], target: Target) -> Sequence[GroupTile]:
@@ -265,13 +265,13 @@ def fits(product: Product, tile: GroupTile, target: Target) -> bool:
     indivisible = (product.batch and not product.convolves) or product.batch_invariant
     (high, wide), together = tile.cluster, tile.together
     full = product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
-    if product.dynamic or not full or (tile.parts > 1 and indivisible) or together > MOST_CTAS:
+    if product.dynamic or not full or (tile.parts > 1 and indivisible) or together > MAX_CTAS:
         return False
     if tile.joined and (tile.parts not in CLUSTER_PARTS or tile.width % (8 * tile.parts) or tile.rows > ROWS):
         return False
-    few = tile.m * tile.n <= ROWS * ROWS and high * wide == MOST_CTAS
+    few = tile.m * tile.n <= ROWS * ROWS and high * wide == MAX_CTAS
     shared = not (few or tile.m % (8 * wide) or tile.n % (8 * high)) if together > PAIR else target.sms % together == 0
-    if tile.parts == 1 and together <= MOST_REPEATED:
+    if tile.parts == 1 and together <= MAX_REPEATED:
         return shared
     deep = tile.parts == 1 or product.k_tiles(k_of(product)) >= 2 * tile.parts
     return shared and deep and 0 < tile_count(product, tile) * tile.parts <= at_once(tile, target)
@@ -299,7 +299,7 @@ def held_columns(product: Product, columns: int) -> int:
     few."""
     per_line = LINE * 8 // product.b.element.memory_bits
     in_lines = -(-columns // per_line) * per_line
-    few = in_lines <= MOST_HELD * columns and product.b.stored is None and not product.b.transposed
+    few = in_lines <= MAX_HELD * columns and product.b.stored is None and not product.b.transposed
     return in_lines if few else columns
 
 
@@ -361,7 +361,7 @@ def nanoseconds(cycles: float, target: Target) -> float:
 def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> float:
     """The same with an operand in registers."""
     lies = along_k(product, tile.in_registers)
-    changed, (first, each) = CHANGED[lies], LEAST_TURN[lies]
+    changed, (first, each) = CHANGED[lies], MIN_TURN[lies]
     steps = tile.depth * LINE // STEP_BYTES // tile.slices
     turn = max(tile.groups * steps * (tile.width / 2 + changed) + TURN, first + tile.depth * each)
     if product.a.element.name in FP8 and not product.short_sums:

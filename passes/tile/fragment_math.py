@@ -107,7 +107,7 @@ def until(
 MEASURED_TARGETS = (90,)
 """The targets of which the bits of `ex2.approx` and `rcp.approx` are known (`docs/arithmetic.md`)."""
 
-MOST_BITS = 16
+MAX_BITS = 16
 """Bits of the widest results."""
 
 NEAR = 1e-6
@@ -237,7 +237,7 @@ def _negated(value: SSAValue) -> SSAValue | None:
 
 def depends_on_neighbours(product: Product, target: Target | None) -> bool:
     """Whether the words of an element of D may depend on the elements of its row within a `WINDOW`."""
-    raised = product.d.element.bits <= MOST_BITS and target is not None and target.sm in MEASURED_TARGETS
+    raised = product.d.element.bits <= MAX_BITS and target is not None and target.sm in MEASURED_TARGETS
     epilogue = product.op.epilogue
     silu = epilogue is not None and any(silu_of(value) for op in epilogue.body.block.ops for value in op.results)
     return raised and (silu or not functions(product).isdisjoint({"math.tanh", "math.erf"}))
@@ -250,7 +250,7 @@ class RaiseGelu(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MapOp, rewriter: PatternRewriter) -> None:
         target = target_of(op)
-        if op.fragment.type.bits > MOST_BITS or target is None or target.sm not in MEASURED_TARGETS:
+        if op.fragment.type.bits > MAX_BITS or target is None or target.sm not in MEASURED_TARGETS:
             return
         schedule = schedule_around(op)
         if schedule is not None and schedule.batch_invariant == "True":

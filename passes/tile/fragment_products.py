@@ -40,7 +40,7 @@ from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, block
 from ..patterns import Index, IndexBuilder, PatternPass
-from ..schedule.needs import LEAST_LINE, SCALE_BYTES
+from ..schedule.needs import MIN_LINE, SCALE_BYTES
 from .fragment_math import mapped
 from .operands import CHUNK, DenseProduct, FragmentProduct, Multiplication, Place
 from .register_products import (
@@ -441,7 +441,7 @@ class BlockScaledProduct(WarpgroupProduct):
                 place = index.add(warp[axis], number * self.tiling.schedule.cta[side])
             else:
                 block = index.div(warp[axis], groups.blocks[side])
-                line_of = index.mul(block, LEAST_LINE // SCALE_BYTES)
+                line_of = index.mul(block, MIN_LINE // SCALE_BYTES)
                 place, along = index.add(index.add(first, number), line_of), POINT
             fragments.append(index.insert(LoadOp(line, index.values([0, place]), kind, along=along)).fragment)
         return fragments

@@ -271,7 +271,7 @@ def _part_types(read: Attention, schedule: Schedule, tiles: int) -> tuple[MemRef
 
 THREADS = 256
 
-LEAST, MOST = -(1 << 31), (1 << 31) - 1
+MIN, MAX = -(1 << 31), (1 << 31) - 1
 
 
 class KeySpans(NamedTuple):
@@ -341,7 +341,7 @@ class KeySpans(NamedTuple):
             return index.insert(memref.LoadOp.get(arguments[memory], index.values(places))).res
 
         end = index.minimum(index.add(row, self.rows), self.queries)
-        with index.loop(index.add(row, thread), end, THREADS, _numbers(index, MOST, LEAST)) as turn:
+        with index.loop(index.add(row, thread), end, THREADS, _numbers(index, MAX, MIN)) as turn:
             number = element(turn.index, 0, turn.counter)
             turn.handed = _wider(turn.index, turn.carried, number)
         least, largest = _of_all(index, turn.results)

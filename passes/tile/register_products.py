@@ -114,7 +114,7 @@ class WarpgroupProduct(Multiplication):
         return [None] * len(steps)
 
 
-MOST_GROUPS = 8
+MAX_GROUPS = 8
 """Groups of products that a wait tells apart (PTX ISA 9.7.15.7)."""
 
 # Scales of groups and of blocks, and zero points, on their way to shared memory with each K tile.
@@ -187,7 +187,7 @@ class RegisterProduct(Multiplication):
         # Where slices share a tile, other warpgroups multiply while one converts all that it multiplies in a turn.
         together = len(steps) if changes and self.tiling.schedule.sliced_k > 1 else 1
         for group in (steps[number : number + together] for number in range(0, len(steps), together)):
-            index.insert(WaitOp(WGMMA, min(MOST_GROUPS, len(steps) // together) - 1))
+            index.insert(WaitOp(WGMMA, min(MAX_GROUPS, len(steps) // together) - 1))
             firsts = list[SSAValue]()
             for at in group:
                 if loaded is None:

@@ -68,7 +68,7 @@ SIDE_BY_SIDE = 2
 """Neighbours in memory that a lane holds of rows that lie across it (H100, sums of columns: one 0.79 to 0.83 of a copy,
 two 0.91 to 0.93, four 0.83 to 0.90)."""
 
-MOST_WARPS, CLUSTER_WARPS, MOST_CTAS = 32, 8, 8
+MAX_WARPS, CLUSTER_WARPS, MAX_CTAS = 32, 8, 8
 """Warps of a CTA that share a row; where CTAs of a cluster share it, warps of each, twice as many of rows that are too
 long otherwise, and CTAs."""
 
@@ -76,14 +76,14 @@ LONG_ROW = 16
 """How many warps may hold a row before CTAs share it (H100, rows of 32768: a softmax of one CTA of 32 warps 0.948 of a
 copy, of four of 8 warps 0.993; its gradient 0.91 and 1.01)."""
 
-LEAST_WARPS = 2048
+MIN_WARPS = 2048
 """Warps that short rows are not spread over fewer than: a few for each SM."""
 
 RESIDENT_WARPS, SEVERAL, SMALL_BITS = 32, 3, 16
 """Warps for which an SM has registers, of kernels whose CTAs share rows of so many inputs of so many bits (H100,
 gradient of RMS norm in rows of 65536: 0.75 of a copy with 128 registers, 0.93 with 64; that of softmax loses)."""
 
-LEAST_TURNS = 4
+MIN_TURNS = 4
 """Rows of a cluster that takes them in turns, where vectors lie along them, which it then reads once (H100, rows of
 65536: layer norm 106.0 and 98.2 microseconds; without vectors cross entropy 52.3 and 58.7)."""
 
@@ -148,7 +148,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
             layout, each, share, width = narrow if 8 * less >= length else (layout, each, share, width)
     across, parts, warp = share.warps, share.warps * share.ctas, (layout.rows, width)
     if across == 1 and length is not None and width >= length and not summed:
-        repeats = min(each // width, output.size(rows) // (warp[0] * LEAST_WARPS))
+        repeats = min(each // width, output.size(rows) // (warp[0] * MIN_WARPS))
         warp = layout.rows << max(0, repeats.bit_length() - 1), width
     warps = (1, across) if across > 1 else (1 if rows is None else WARPS, 1)
     fits = length is not None and length % (width * parts) == 0
@@ -161,7 +161,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     vectors = sum(rows not in place.loops for place in along)
     if not apart and in_registers and share.ctas > 1 and columns == 1 and vectors > 1:
         at_once = clusters_at_once(parts, op)
-        apart = at_once if output.size(rows) >= LEAST_TURNS * at_once else 0
+        apart = at_once if output.size(rows) >= MIN_TURNS * at_once else 0
     resident = SUMMING_WARPS if apart else 0
     if share.ctas > 1 and len(along) >= SEVERAL and max(place.bits for place in along) <= SMALL_BITS:
         resident = resident or RESIDENT_WARPS
@@ -179,9 +179,9 @@ class RowShare(NamedTuple):
     def of(length: int, each: int, *, clusters: bool) -> RowShare:
         """The share for rows of `length` elements, of which each warp takes `each`."""
         for warps in (CLUSTER_WARPS, 2 * CLUSTER_WARPS) if clusters and length > LONG_ROW * each else ():
-            if 1 < (ctas := power_of_two(length, warps * each)) <= MOST_CTAS:
+            if 1 < (ctas := power_of_two(length, warps * each)) <= MAX_CTAS:
                 return RowShare(warps, ctas)
-        return RowShare(min(MOST_WARPS, power_of_two(length, each)), 1)
+        return RowShare(min(MAX_WARPS, power_of_two(length, each)), 1)
 
 
 CROWDED = RowShare(16, 1)
@@ -229,9 +229,9 @@ def _layout(
         # Neighbours in memory, of other rows, go to lanes side by side, several to a lane where warps are many. Where
         # they are few, lanes have other elements of a row.
         warps = math.prod(map(output.size, range(columns))) // LANES
-        side = min(SIDE_BY_SIDE, *(place.together() for place in of_both), max(1, warps // LEAST_WARPS))
+        side = min(SIDE_BY_SIDE, *(place.together() for place in of_both), max(1, warps // MIN_WARPS))
         few = min(
-            LEAST_WARPS // max(1, warps),
+            MIN_WARPS // max(1, warps),
             LANES * min(p.bits for p in of_both) // SECTOR_BITS,
             sizes.length or extents.USUAL,
         )

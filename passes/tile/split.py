@@ -144,7 +144,7 @@ MAX_UNROLLED = 64
 """Loads of a lane that stand one after another; more of them, for further parts, are a loop."""
 
 
-MOST_HELD = 200
+MAX_HELD = 200
 """Registers of sums and of parts that are loaded at once, in a lane. Where their arithmetic is not fenced off, ptxas
 13.0 has five loads on their way (H100, microseconds: 256x256x8192 in 8 parts 9.8 and 8.6, 696x128x15976 22.9 and 19.1,
 64x280x5864 in 12 7.8 and 6.2)."""
@@ -261,7 +261,7 @@ class Split:
         are added as a binary tree: two sums commute, so that every CTA would get the same bits, and the last one takes
         its `own` part from registers (H100, 512x512x4096 in four parts: 10.6 microseconds for 10.9)."""
         kind, parts = fragment_of(own), self.launch.schedule.split_k
-        at_once = MOST_HELD // kind.registers - 1
+        at_once = MAX_HELD // kind.registers - 1
         if parts.bit_count() > 1 or not at_once or parts * kind.registers > MAX_UNROLLED * together(kind):
             return self._added(index, start, memory, first, parts)
         column = self._column(index, kind, memory)
@@ -289,7 +289,7 @@ class Split:
         column, parts = self._column(index, kind, memory), count if isinstance(count, int) else 1
         limit = max(1, MAX_UNROLLED * together(kind) // kind.registers)
         of_turn = next(number for number in range(min(parts, limit), 0, -1) if parts % number == 0)
-        at_once = MOST_HELD // kind.registers - 1
+        at_once = MAX_HELD // kind.registers - 1
 
         def with_parts(index: IndexBuilder, total: SSAValue, first: Index) -> SSAValue:
             for part in range(0, of_turn, max(1, at_once)):

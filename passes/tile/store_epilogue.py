@@ -167,7 +167,7 @@ def _repeats(memory: SSAValue) -> bool:
 # `warp-epilogue`: the way of a warp's sums to D. C is added, they are rounded, go through the epilogue and to other
 # lanes, part by part.
 
-MOST_BITS = 32
+MAX_BITS = 32
 """Bits of elements that lie beside each sum of a row of base tiles, 64 columns wide, without spills."""
 
 GROUP_COLUMNS = 32
@@ -185,7 +185,7 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
     """Applies an epilogue to accumulators and stores the result to D.
 
     If the epilogue reads several matrices, this is done in parts of the columns, so that their elements and addresses
-    take no more registers than one matrix of `MOST_BITS` would. A warpgroup loads the operands of the next part before
+    take no more registers than one matrix of `MAX_BITS` would. A warpgroup loads the operands of the next part before
     it computes this one.
     """
     schedule, accumulator = schedule_of(op), op.sums
@@ -194,7 +194,7 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
     fragment, products = fragment_of(accumulator), 1 if op.epilogue is None else op.epilogue.products
     rows, columns = fragment.shape[0], fragment.shape[1] // products
     bits, width = _bits(op), columns
-    widest = MOST_BITS if len(op.matrices()) == 1 else MOST_BITS // 2
+    widest = MAX_BITS if len(op.matrices()) == 1 else MAX_BITS // 2
     while bits > widest and width % (2 * fragment.layout.data.columns) == 0:
         bits, width = bits // 2, width // 2
     in_parts = op.epilogue is not None or schedule.mma.m > GROUP_ROWS  # of tensor memory, which is loaded in parts

@@ -25,7 +25,7 @@ from ...dialect.warp.attributes import TENSOR_SPACE, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.elements import listed_types
 from ...dialect.warp.memory import LoadOp
-from ...dialect.warp.synchronisation import BULK, MOST_CTAS, WGMMA, ArriveOp, CommitOp, FenceOp, WaitOp
+from ...dialect.warp.synchronisation import BULK, MAX_CTAS, WGMMA, ArriveOp, CommitOp, FenceOp, WaitOp
 from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
 from .emitter import SINK, Both, Condition, IndexValue, VirtualRegister, word
@@ -171,7 +171,7 @@ def _cluster_block_id(lowering: KernelLowering, op: NumberAlong) -> None:
     """In a cluster along x, the rank is the number along x, and is one register of the hardware."""
     is_rank = op.dimension.data == X.data and cluster_of(lowering.kernel, lowering.target)[1:] == [1, 1]
     name = "%cluster_ctarank" if is_rank else f"%cluster_ctaid.{op.dimension.data}"
-    lowering.values[op.result] = lowering.scalars.special(name, MOST_CTAS)
+    lowering.values[op.result] = lowering.scalars.special(name, MAX_CTAS)
 
 
 @lowers(gpu.SubgroupIdOp)

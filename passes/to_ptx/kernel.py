@@ -50,7 +50,7 @@ from ...dialect.warp.attributes import (
 )
 from ...dialect.warp.cta import MakeRingOp
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, MIN_CTAS, MOST_CTAS
+from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, MAX_CTAS, MIN_CTAS
 from ...dialect.warp.tensor_memory import TensorMmaOp
 from ..allocate import allocate, allocate_all
 from ..diagnostics import fail, warn
@@ -425,8 +425,8 @@ def cluster_of(kernel: gpu.FuncOp, target: Target) -> Sequence[int]:
     if attribute is None:
         return ()
     sizes = [int(n) for n in attribute.iter_values()] if isinstance(attribute, DenseArrayBase) else []
-    if len(sizes) != 3 or min(sizes) < 1 or prod(sizes) > MOST_CTAS:
-        fail(kernel, f"expected {CLUSTER_SIZE} to be array<i32: x, y, z> of 1 to {MOST_CTAS} CTAs, got {attribute}")
+    if len(sizes) != 3 or min(sizes) < 1 or prod(sizes) > MAX_CTAS:
+        fail(kernel, f"expected {CLUSTER_SIZE} to be array<i32: x, y, z> of 1 to {MAX_CTAS} CTAs, got {attribute}")
     if target.sm < CLUSTER_SM:
         fail(kernel, f"{target} has no clusters; sm_{CLUSTER_SM} and later have them")
     return sizes

@@ -21,7 +21,7 @@ from ...dialect.warp.synchronisation import (
     CONSUMERS_BARRIER,
     LAUNCHES,
     MAX_BARRIERS,
-    MOST_CTAS,
+    MAX_CTAS,
     WGMMA,
     ArriveLastOp,
     ArriveOp,
@@ -298,8 +298,8 @@ def _tensor_load(lowering: KernelLowering, op: TensorLoadOp) -> None:
 
 def _mask(lowering: KernelLowering, op: TensorLoadOp, ctas: IndexValue) -> VirtualRegister:
     """The mask of the CTAs of a cluster that receive a copy."""
-    if isinstance(ctas, int) and not 0 < ctas < 1 << MOST_CTAS:
-        fail(op, f"expected a bit for each of 1 to {MOST_CTAS} CTAs of a cluster, got {ctas:#x}")
+    if isinstance(ctas, int) and not 0 < ctas < 1 << MAX_CTAS:
+        fail(op, f"expected a bit for each of 1 to {MAX_CTAS} CTAs of a cluster, got {ctas:#x}")
     return _short(lowering, ctas)
 
 

@@ -39,7 +39,7 @@ of fragments do; the registers of a lane that it moves at least, and the columns
 LANE_SHIFT = 16
 """The bit of an address from which on it has the lane; below it the column. PTX ISA 9.7.16.1."""
 
-MOST_REGISTERS = 32
+MAX_REGISTERS = 32
 """Of a lane that one load or store moves: the ISA has up to 128 (9.7.16.8.1), which ptxas must keep side by side."""
 
 
@@ -219,7 +219,7 @@ def _moves(
         mine = [r for n, r in enumerate(registers) if n % each // least == half]
         first = 0
         while first < len(mine):
-            count = min(MOST_REGISTERS, 1 << (len(mine) - first).bit_length() - 1)
+            count = min(MAX_REGISTERS, 1 << (len(mine) - first).bit_length() - 1)
             place = (half * LANES // 2 << LANE_SHIFT) + first // least * columns
             yield f"{shape}.x{count // least}", lowering.addressing.settle(base, place), mine[first : first + count]
             first += count

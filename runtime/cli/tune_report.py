@@ -159,7 +159,7 @@ def tune(
 
 # A device: products of many sizes, each in several schedules, and the model's constants fitted to their times.
 
-LEAST, MOST, STEP = 64, 8192, 8
+MIN, MAX, STEP = 64, 8192, 8
 """Sizes of a device's products are between these, log-uniform, and multiples of `STEP`."""
 
 FEWEST = 24
@@ -179,7 +179,7 @@ def text_of(m: int, n: int, k: int) -> str:
 
 def drawn(count: int, seed: int) -> list[str]:
     """Products of sizes that a seed gives."""
-    source, low, high = random.Random(seed), math.log(LEAST), math.log(MOST)
+    source, low, high = random.Random(seed), math.log(MIN), math.log(MAX)
     sizes = [round(math.exp(source.uniform(low, high)) / STEP) * STEP for _ in range(3 * count)]
     return [text_of(*sizes[i : i + 3]) for i in range(0, len(sizes), 3)]
 

@@ -28,7 +28,7 @@ _BIAS = 127
 _INFINITY = 0x7F800000
 _NAN = 0x7FFFFFFF
 _SIGN = 1 << 31
-_MOST = 255
+_MAX = 255
 _FRACTION = 17
 """Bits of a sum behind the last place of the result."""
 
@@ -69,7 +69,7 @@ def _interpolated(segments: Segments, fraction: Array) -> Array:
 def _parts(words: Array) -> tuple[Array, Array, Array]:
     """Sign, biased exponent, fraction."""
     wide = words.astype(np.int64)
-    return wide >> 31, wide >> _MANTISSA & _MOST, wide & _ONE - 1
+    return wide >> 31, wide >> _MANTISSA & _MAX, wide & _ONE - 1
 
 
 def _joined(exponent: Array, mantissa: Array) -> Array:
@@ -82,8 +82,8 @@ def _finished(word: Array, words: Array, zero: int | Array, infinity: int | Arra
     """The word of each argument, but for zeros (subnormal numbers are), infinities and NaN."""
     _, exponent, fraction = _parts(words)
     word = np.where(exponent == 0, zero, word)
-    word = np.where(exponent == _MOST, infinity, word)
-    return np.where((exponent == _MOST) & (fraction != 0), _NAN, word).astype(np.uint32)
+    word = np.where(exponent == _MAX, infinity, word)
+    return np.where((exponent == _MAX) & (fraction != 0), _NAN, word).astype(np.uint32)
 
 
 def _of_positive(word: Array, words: Array, zero: int | Array, infinity: int) -> Array:
@@ -106,7 +106,7 @@ def ex2(words: Array) -> Array:
     fixed = np.where(sign == 0, size, np.where(size & _ONE - 1, ~size, -size))
     result = (fixed >> _MANTISSA) + _BIAS
     word = _joined(result, _interpolated(EX2, fixed & _ONE - 1) >> _FRACTION)
-    word = np.where(result <= 0, 0, np.where(result >= _MOST, _INFINITY, word))
+    word = np.where(result <= 0, 0, np.where(result >= _MAX, _INFINITY, word))
     return _finished(word, words, _BIAS << _MANTISSA, np.where(sign == 1, 0, _INFINITY))
 
 
@@ -158,20 +158,20 @@ def sqrt(words: Array) -> Array:
 
 
 _TANH_FIRST = np.cumsum((0, *(1 << bits for bits in TANH_BITS)))[:-1]
-_TANH_LEAST = -8
+_TANH_MIN = -8
 
 
 def tanh(words: Array) -> Array:
     """tanh(x): x below 2^-8, 1 from 8 on. Of x as many bits count as a segment has, and the number of the segment."""
     sign, exponent, fraction = _parts(words)
-    power = np.clip(exponent - _BIAS - _TANH_LEAST, 0, len(TANH_BITS) - 1)
+    power = np.clip(exponent - _BIAS - _TANH_MIN, 0, len(TANH_BITS) - 1)
     bits = _MANTISSA - np.array(TANH_BITS)[power]
     x = (fraction & (1 << bits) - 1) >> bits - _FRACTION
     total = _sum(TANH, _TANH_FIRST[power] + (fraction >> bits), x, _FRACTION)
-    word = _float(total, _MANTISSA + _FRACTION) + (power + _TANH_LEAST << _MANTISSA)
-    low, high = exponent - _BIAS < _TANH_LEAST, exponent - _BIAS >= _TANH_LEAST + len(TANH_BITS)
+    word = _float(total, _MANTISSA + _FRACTION) + (power + _TANH_MIN << _MANTISSA)
+    low, high = exponent - _BIAS < _TANH_MIN, exponent - _BIAS >= _TANH_MIN + len(TANH_BITS)
     word = np.where(low, exponent << _MANTISSA | fraction, np.where(high, _BIAS << _MANTISSA, word)) | sign << 31
-    return np.where((exponent == _MOST) & (fraction != 0), _NAN, word).astype(np.uint32)
+    return np.where((exponent == _MAX) & (fraction != 0), _NAN, word).astype(np.uint32)
 
 
 _TURNS = np.float32(0.15915493667125702)
@@ -191,7 +191,7 @@ def _turned(turns: Array, quarters: int) -> Array:
     part = np.where(quarter & 1, ~part & (1 << _QUARTER) - 1, part)
     word = _float(_interpolated(SIN, part), _MANTISSA + 1 + _FRACTION)
     negative = quarter >> 1 ^ (sign if quarters == 0 else 0)
-    return np.where(exponent == _MOST, _NAN, word | negative << 31).astype(np.uint32)
+    return np.where(exponent == _MAX, _NAN, word | negative << 31).astype(np.uint32)
 
 
 def _turns(words: Array) -> Array:

@@ -28,7 +28,7 @@ NARROW = (torch.float8_e4m3fn, torch.float8_e5m2)
 STORED, MULTIPLIED = (torch.int8, torch.uint8), (torch.bfloat16, torch.float16)
 """Types of weights in memory that a kernel converts while it loads them, and those that it converts them to."""
 
-MOST, NAME_LENGTH = 48, 64
+MAX, NAME_LENGTH = 48, 64
 """Nodes that a cluster has at most, and characters of a kernel's name."""
 
 
@@ -153,7 +153,7 @@ def cones(last: Node, taken: Collection[Node], order: Mapping[Node, int]) -> Ite
         return
     for also in ((*REDUCTIONS, *VIEWS, *CONSTANTS), (*CONSTANTS,), None):
         members, queue = {last}, [last]
-        while queue and len(members) < MOST and also is not None:
+        while queue and len(members) < MAX and also is not None:
             for node in queue.pop(0).all_input_nodes:
                 fits = node.target in also or (is_pointwise(node.target) and (VIEWS.keys() & also or _like(node, last)))
                 if fits and node not in taken and members.issuperset(node.users) and _is_lowered(node, last):
@@ -263,7 +263,7 @@ def _grown(product: Node, taken: set[Node], order: Mapping[Node, int]) -> set[No
     members |= _halves(product)
     product = max(members, key=order.__getitem__)
     queue = sorted({user for node in members for user in node.users} - members, key=order.__getitem__)
-    while queue and len(members) < MOST:
+    while queue and len(members) < MAX:
         node = queue.pop(0)
         if node in members or node in taken or not follows(node, product):
             continue

@@ -181,7 +181,7 @@ def _roll(value: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) 
     return value if dims else NotImplemented
 
 
-MOST_PLACED = 1 << 16
+MAX_PLACED = 1 << 16
 """Comparisons of places that are put with those that there are, at most: what is left to torch's kernel otherwise."""
 
 
@@ -194,7 +194,7 @@ def _index_put(value: torch.Tensor, indices: Sequence[Any], source: torch.Tensor
     places: Sequence[torch.Tensor] = cast("Any", torch).broadcast_tensors(*(indices[d] for d in along))
     shape: Any = places[0].shape
     size, count = math.prod(sizes[first : last + 1]), math.prod(shape)
-    static = all(isinstance(n, int) for n in (*sizes, *shape)) and 0 < size * count <= MOST_PLACED
+    static = all(isinstance(n, int) for n in (*sizes, *shape)) and 0 < size * count <= MAX_PLACED
     if accumulate or not static or len(along) != last - first + 1 or any(x.dtype.itemsize < 4 for x in places):
         return NotImplemented
     place = torch.zeros_like(places[0], dtype=torch.int32)
@@ -250,7 +250,7 @@ def _nll_loss(value: torch.Tensor, target: torch.Tensor, weight: Any, reduction:
     return (total / count if reduction == 1 else total), count
 
 
-MOST_CHOSEN, LONGEST_CHOICE = 16, 1024
+MAX_CHOSEN, LONGEST_CHOICE = 16, 1024
 """Elements of each row that are chosen one after another; and the rows' length, which a warp holds: what is left to
 torch's kernels otherwise, as each choice reads the row."""
 
@@ -262,7 +262,7 @@ def _topk(value: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sort
     row = dim % max(1, value.dim()) == value.dim() - 1
     short = isinstance(length, int) and length <= LONGEST_CHOICE
     if not (
-        largest and row and short and 0 < k <= MOST_CHOSEN and value.dtype.itemsize <= 4 and value.is_floating_point()
+        largest and row and short and 0 < k <= MAX_CHOSEN and value.dtype.itemsize <= 4 and value.is_floating_point()
     ):
         return NotImplemented
     wide, places = value.float(), torch.arange(length, device=value.device, dtype=torch.float32)

@@ -18,7 +18,7 @@ from ..arguments.arrays import stream_reader
 Model: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 """A compiled graph. It empties the list of its inputs."""
 
-MOST_COPIED, MOST_KEPT = {True: 4 << 20, False: 64 << 20}, 1 << 30
+MAX_COPIED, MAX_KEPT = {True: 4 << 20, False: 64 << 20}, 1 << 30
 """Bytes of inputs, and of results, that a call copies at most, in inference or not; and of results of training that it
 does not copy. The GPU works on more for longer than the host takes to enqueue it, and what is not copied stays in
 memory."""
@@ -29,7 +29,7 @@ DEVICE = "cuda"
 EVERY = range(sys.maxsize)
 """The positions of all results."""
 
-MOST_AS_COMPILED = 8
+MAX_AS_COMPILED = 8
 """How many calls of a graph are not replayed, because its inputs lie elsewhere or its results are in use, before it is
 not recorded any more."""
 
@@ -180,7 +180,7 @@ class RecordedGraph(local):
     def _elsewhere(self, inputs: list[Any], here: tuple[int, ...]) -> Recording | None:
         fixed, before, self.before = [*self.static, -1], self.before, here
         key = tuple(here[i] for i in fixed)
-        if (found := self.recordings.get(key)) or here[-1] < 0 or not before or self.as_compiled > MOST_AS_COMPILED:
+        if (found := self.recordings.get(key)) or here[-1] < 0 or not before or self.as_compiled > MAX_AS_COMPILED:
             return found
         waiting = set[Any]() if self.shown else {WAITING.get(_storage(x)) for x in inputs} - {None}
         ready = len(waiting) == 1 or (self.shown and key == tuple(before[i] for i in fixed))
@@ -195,17 +195,17 @@ class RecordedGraph(local):
 
     def _as_compiled(self, inputs: list[Any], here: Sequence[int]) -> Sequence[Any]:
         """The first call is one, for kernels are loaded and tuned in it."""
-        most = MOST_COPIED[self.inference]
+        most = MAX_COPIED[self.inference]
         reason = obstacle("inputs", [x for i, x in enumerate(inputs) if i not in self.static], most)
         results = self.model(inputs)
         reason = reason or obstacle("results", [x for i, x in enumerate(results) if i in self.shown], most)
         kept = sum(x.nbytes for i, x in enumerate(results) if isinstance(x, torch.Tensor) and i not in self.shown)
         if kept and not reason:  # blocks of graphs do not fill their memory
             what = "what the pass backward reads" if self.shown else "gradients"
-            reason = _over(what, kept, MOST_KEPT) or _over(what, kept, free_bytes() // 2)
+            reason = _over(what, kept, MAX_KEPT) or _over(what, kept, free_bytes() // 2)
         self.as_compiled += here[-1] >= 0
-        if self.as_compiled > MOST_AS_COMPILED:
-            reason = f"{MOST_AS_COMPILED} calls had inputs elsewhere, or while results of earlier ones were kept"
+        if self.as_compiled > MAX_AS_COMPILED:
+            reason = f"{MAX_AS_COMPILED} calls had inputs elsewhere, or while results of earlier ones were kept"
         if reason:
             self._left(reason)
         return results
@@ -240,7 +240,7 @@ class RecordedGraph(local):
             WAITING.update(dict.fromkeys(owners, self.begun))
             return first
         if not begun.is_freed or not apart.isdisjoint(map(_storage, results)):
-            self.as_compiled = MOST_AS_COMPILED + 1
+            self.as_compiled = MAX_AS_COMPILED + 1
             self.say("not recorded: somebody has what the pass backward reads, or is given it back")
             return first
         kept = [(x._cdata, users(x._cdata), x) for x in (*before.values(), *places.values())]

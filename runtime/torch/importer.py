@@ -41,7 +41,7 @@ def _constant(builder: FunctionBuilder, like: torch.Tensor, *args: object, **_: 
     return builder.filled(shape_of(like), like.dtype, number)
 
 
-LEAST_ROW = 256
+MIN_ROW = 256
 """Elements of a row, and rows, that are reduced one after the other where everything is."""
 
 
@@ -61,7 +61,7 @@ def _reduction(rule: str, start: float) -> Lowering:
         reduced = builder.converted(value, torch.float32 if wide else like.dtype)
         sizes = [size for size in value.shape if isinstance(size, int)]
         # Everything as rows, and then these: what computes the elements is one kernel with the rows.
-        several = len(axes) == rank == len(sizes) > 1 and min(math.prod(sizes[:-1]), sizes[-1]) >= LEAST_ROW
+        several = len(axes) == rank == len(sizes) > 1 and min(math.prod(sizes[:-1]), sizes[-1]) >= MIN_ROW
         for part in [axes[-1:], axes[:-1]] if several else [axes] if axes else []:
             reduced = builder.reduce(reduced, part, begin, RULES[rule])
         for axis in axes if keepdim else ():

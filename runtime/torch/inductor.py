@@ -260,7 +260,7 @@ def narrow_sorts(graph: Graph) -> None:
         if topk.target is not aten.topk.default or used != {1} or not node.args[0].meta["val"].is_cuda:
             continue
         length = topk.args[0].meta["val"].shape[(*topk.args, -1)[2]]
-        if isinstance(length, int) and length <= MOST_PLACES:
+        if isinstance(length, int) and length <= MAX_PLACES:
             with graph.inserting_before(node):
                 places = called(graph, prims.convert_element_type.default, node.args[0], torch.uint8)
             node.update_arg(0, places)
@@ -282,7 +282,7 @@ def _permutation(node: Node) -> Node | None:
 
 SORTS = frozenset({aten.sort.default, aten.sort.stable})
 
-MOST_PLACES = 256
+MAX_PLACES = 256
 """Places that a byte tells apart."""
 
 
@@ -299,7 +299,7 @@ BANDWIDTH, LAUNCH = 2.6e6, 2.0
 """Bytes that pointwise kernels move in a microsecond on an H100, what copies reach there; and microseconds from the end
 of a kernel to the next one's start, with their ramps."""
 
-ROUNDS, EACH, MOST_SETS, ROTATED, SLEEP = 5, 6, 8, 1 << 27, 2_000_000
+ROUNDS, EACH, MAX_SETS, ROTATED, SLEEP = 5, 6, 8, 1 << 27, 2_000_000
 """Times that calls are measured, calls each time, and sets of operands, of so many bytes at most: more than L2 has, so
 that inputs of the graph, which are weights, are not read from it. Cycles that the GPU waits while the host enqueues."""
 
@@ -406,7 +406,7 @@ def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
             count = hint(ends.meta["val"].shape[0])
             groups = torch.randint(count, (hint(a.shape[0 if b.dim() == 3 else 1]),), device=device)
             computed[ends] = torch.bincount(groups, minlength=count).cumsum(0).int()
-        count = max(1, min(MOST_SETS, ROTATED // size))
+        count = max(1, min(MAX_SETS, ROTATED // size))
         sets = [{n: computed[n] if n in computed else _drawn(n.meta["val"]) for n in nodes} for _ in range(count)]
         orders = tuple(zip(cluster.inputs, region.layout.orders, strict=True))
         arguments = [[_lying(tensors[n], order) for n, order in orders] for tensors in sets]

@@ -22,7 +22,7 @@ _TEXT = ctypes.c_char_p
 RUNS = (("sm_100a", "ptx88"),)
 WARPGROUP_RUNS = (("sm_90a", "ptx88"),)
 TENSOR_RUNS = (("sm_100a", "ptx86"), ("sm_103a", "ptx88"), ("sm_110a", "ptx90"))
-MOST, OVERLOADS = 24, 3
+MAX, OVERLOADS = 24, 3
 """Tests of one declaration, and declarations of one intrinsic."""
 
 
@@ -93,7 +93,7 @@ def tests(declaration: str) -> Iterator[str]:
     tensor = "tcgen05" in name
     choices = itertools.product(range(4 if tensor else 2), repeat=count)
     some = list(itertools.islice(choices, 4096))
-    for numbers in some[:: max(1, len(some) // MOST)] if tensor else some[:: max(1, len(some) - 1)]:
+    for numbers in some[:: max(1, len(some) // MAX)] if tensor else some[:: max(1, len(some) - 1)]:
         values = iter(numbers)
         inputs = [f"{type} %a{i}" for i, (type, count) in enumerate(types) if not count]
         operands = [f"{type} {next(values) if count else f'%a{i}'}" for i, (type, count) in enumerate(types)]

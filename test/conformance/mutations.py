@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "test" / "data"
 LONGEST = 40_000
 """Characters of a kernel; longer ones say nothing new and cost ptxas seconds."""
-MOST_TAKEN = 0.002
+MAX_TAKEN = 0.002
 """The part of the mutants that we may take and ptxas refuses."""
 
 Pick = random.Random
@@ -464,7 +464,7 @@ def passed(outcomes: Sequence[Verdict]) -> bool:
     """Whether next to nothing is taken that ptxas refuses, and nothing refused that it takes, without a reason."""
     judged = [v for v in outcomes if not v.failed]
     taken = sum(v.taken for v in judged)
-    return bool(judged) and taken <= MOST_TAKEN * len(judged) and not any(v.refused for v in judged)
+    return bool(judged) and taken <= MAX_TAKEN * len(judged) and not any(v.refused for v in judged)
 
 
 def main() -> int:

@@ -67,7 +67,7 @@ def blamed(lines: list[str], target: Target, version: Version) -> dict[int, str]
     return blamed(lines[:half], target, version) | {half + i: message for i, message in rest.items()}
 
 
-MOST, COMBINATIONS = 500, 11
+MAX, COMBINATIONS = 500, 11
 """Of a row with more spellings, those are taken that have each qualifier once; of the others one of so many too."""
 
 
@@ -105,7 +105,7 @@ def grouped() -> dict[tuple[Target, Version], list[str]]:
     """Statements of each row, by the lowest target and PTX version that it claims for them."""
     groups: dict[tuple[Target, Version], list[str]] = defaultdict(list)
     for row in JUDGED:
-        more = every(row.spellings(), COMBINATIONS) if row.size <= MOST else []
+        more = every(row.spellings(), COMBINATIONS) if row.size <= MAX else []
         for spelling in dict.fromkeys((*row.samples(), *more)):
             lines = [line for line in instructions(row, [spelling]) if not OF_FUNCTIONS.match(line)]
             groups[least(row.spelled(spelling))].extend(lines)

@@ -25,7 +25,7 @@ from warploom.dialect.ptx.instructions import find
 
 REPOSITORY = "https://github.com/apache/tvm"
 FOLDER = "python/tvm/backend/cuda/ptx"
-MOST = 20000
+MAX = 20000
 """Combinations of one entry that are tried; of an entry with more, a sample."""
 
 
@@ -60,7 +60,7 @@ def spellings(entry: Any) -> Iterator[str]:
         size *= len(axis)
     draw = random.Random(entry.name)
     every = itertools.product(*axes)
-    combinations = every if size <= MOST else ([draw.choice(axis) for axis in axes] for _ in range(MOST))
+    combinations = every if size <= MAX else ([draw.choice(axis) for axis in axes] for _ in range(MAX))
     for words in combinations:
         names = {slot.name: word for slot, word in zip(entry.slots, words, strict=True)}
         if entry.check is None or not entry.check(names):

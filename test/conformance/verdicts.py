@@ -27,7 +27,7 @@ OLDEST = 75
 RENAMED = {101: 110}
 ROUNDS = 40
 TIMEOUT_S = 300
-MOST_REFUSED = 0.0005
+MAX_REFUSED = 0.0005
 """The part of a suite's statements that we may refuse and ptxas takes, but for the spellings of `deviations`, each of
 which the tests know."""
 SHOWN = 60
@@ -261,7 +261,7 @@ class Report:
         reasons = {
             f"{self.taken} statements taken that ptxas refuses": self.taken,
             f"{unexplained} statements refused that ptxas takes, without a reason": unexplained,
-            f"{self.refused:.4%} refused that ptxas takes, more than {MOST_REFUSED:.4%}": self.refused > MOST_REFUSED,
+            f"{self.refused:.4%} refused that ptxas takes, more than {MAX_REFUSED:.4%}": self.refused > MAX_REFUSED,
             f"{failed} files not judged in full": failed,
             "nothing judged": not self.instructions,
         }

@@ -25,7 +25,7 @@ def test_interpreter_and_gpu_agree(case: Case, device: GpuDevice, monkeypatch: p
     if device.sm != bitwise.SM_90:
         pytest.skip(f"the interpreter is held against sm_90 only, this is {device}")
     monkeypatch.setattr(version, "COPIED_DEPTH", 40)
-    monkeypatch.setattr(version, "LEAST_PACKED", 1 << 10)
+    monkeypatch.setattr(version, "MIN_PACKED", 1 << 10)
     kernel = case.compiled()
     *operands, here = case.operands(np.random.default_rng())
     there = here.copy()

@@ -18,7 +18,7 @@ from test_timed_rows import SIZES, compiled, operands_of, timed  # pyright: igno
 @pytest.mark.parametrize("size", SIZES)
 def test_words_are_those_of_the_interpreter(monkeypatch: pytest.MonkeyPatch, name: str, size: tuple[int, int]) -> None:
     monkeypatch.setattr(timed, "CHOSEN", 2)
-    monkeypatch.setattr("warploom.passes.linalg.split_rows.LEAST_ROWS", 1)
+    monkeypatch.setattr("warploom.passes.linalg.split_rows.MIN_ROWS", 1)
     monkeypatch.setattr("warploom.passes.linalg.split_rows.FEW_ROWS", 1)
     operands = operands_of(name, (size[0] * 3, size[1]))
     kernel, poisoned = compiled(name, operands)

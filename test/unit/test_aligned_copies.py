@@ -12,7 +12,7 @@ from unaligned import ANYWHERE, CASES, TYPES, Case, drawn
 from warploom.passes.schedule import version
 from warploom.runtime import Kernel, compile
 
-DEPTH, LEAST = 40, 1 << 10
+DEPTH, MIN = 40, 1 << 10
 
 
 @cache
@@ -24,7 +24,7 @@ def compiled(case: Case) -> Kernel:
 @pytest.fixture(autouse=True)
 def _few_products_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(version, "COPIED_DEPTH", DEPTH)
-    monkeypatch.setattr(version, "LEAST_PACKED", LEAST)
+    monkeypatch.setattr(version, "MIN_PACKED", MIN)
 
 
 def along(loops: str, array: Any, first: str) -> Any:

@@ -14,7 +14,7 @@ from warploom.dialect.isa.form import Shape
 from warploom.dialect.schedule import Schedule, ScheduleError
 from warploom.runtime import Kernel
 
-N, K, MOST = 40, 320, 150
+N, K, MAX = 40, 320, 150
 """Columns and rows that are no multiples of a tile; rows of A of whole 16 bytes."""
 
 BF16, INVARIANT = ml_dtypes.bfloat16, {"batch_invariant": True}
@@ -42,9 +42,9 @@ def last_row(kernel: Kernel, operands: list[Any], output: Any, rows: int) -> byt
 def test_words_of_a_row_are_those_of_every_batch(case: str) -> None:
     types, form, kind, out, mma = CASES[case]
     draw = np.random.default_rng(30)
-    a, b, c = (draw.standard_normal(shape) for shape in ((MOST, K), (N, K), (MOST, N)))
+    a, b, c = (draw.standard_normal(shape) for shape in ((MAX, K), (N, K), (MAX, N)))
     by, words = set[int](), set[bytes]()
-    for rows, asked in ((1, {}), (17, {}), (MOST, {"mma": mma} if mma else {})):
+    for rows, asked in ((1, {}), (17, {}), (MAX, {"mma": mma} if mma else {})):
         kernel = Product(types, form, "A Bt", (rows, N, K), INVARIANT | asked).compile("sm_90a")
         by |= {schedule.together for schedule in kernel.schedule if schedule is not None}
         words.add(last_row(kernel, [a.astype(kind), b.astype(kind)], c.astype(out), rows))

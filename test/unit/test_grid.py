@@ -10,12 +10,12 @@ from products import EPILOGUES, FORMS, LIES, TYPES, Product
 EACH = 29
 """Of how many cases one is tested: a prime, so that all types, forms, ways to lie and sizes come up."""
 
-MOST = 2_000_000
+MAX = 2_000_000
 """Multiply-adds of a product in the sample: larger ones take seconds."""
 
 
 def sample() -> list[tuple[Product, str]]:
-    small = [case for case in grid.cases(1, seed=3) if case[0].size[0] * case[0].size[1] * case[0].size[2] < MOST]
+    small = [case for case in grid.cases(1, seed=3) if case[0].size[0] * case[0].size[1] * case[0].size[2] < MAX]
     return small[::EACH]
 
 

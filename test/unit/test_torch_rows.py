@@ -126,7 +126,7 @@ def test_a_function_is_two_kernels(name: str) -> None:
 
 @pytest.mark.parametrize(("columns", "words"), [(46, "b32"), (45, "b16")])
 def test_lanes_have_columns_side_by_side(monkeypatch: pytest.MonkeyPatch, columns: int, words: str) -> None:
-    monkeypatch.setattr("warploom.passes.tile.rows.LEAST_WARPS", 1)
+    monkeypatch.setattr("warploom.passes.tile.rows.MIN_WARPS", 1)
     operands = draw(192, columns), draw(192, columns), draw(192, 1).float()
     assert f"ld.global.{words}" in run(weight_gradients, operands, 2**-8, 2)
 
@@ -164,7 +164,7 @@ def share_rows_in_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_columns_are_summed_by_the_kernel_of_their_rows(
     monkeypatch: pytest.MonkeyPatch, rows: tuple[int, ...], columns: int, rms: bool
 ) -> None:
-    monkeypatch.setattr("warploom.passes.linalg.split_rows.LEAST_ROWS", 1)
+    monkeypatch.setattr("warploom.passes.linalg.split_rows.MIN_ROWS", 1)
     monkeypatch.setattr("warploom.passes.linalg.split_rows.FEW_ROWS", 5)
     if columns > 2048:
         share_rows_in_clusters(monkeypatch)
@@ -204,7 +204,7 @@ def test_clusters_take_rows_in_turns(monkeypatch: pytest.MonkeyPatch, function: 
     """Those with vectors along them; others have a cluster each. Of a loss a register is compared with the label."""
     share_rows_in_clusters(monkeypatch)
     monkeypatch.setattr("warploom.passes.tile.rows.clusters_at_once", lambda *_: 3)
-    monkeypatch.setattr("warploom.passes.tile.rows.LEAST_TURNS", 2)
+    monkeypatch.setattr("warploom.passes.tile.rows.MIN_TURNS", 2)
     x, labels = draw(8, 4103), torch.tensor([0, 4102, 7, 2050, 1024, -100, 3000, 1023])
     operands = (x, labels) if function is loss else (x, *torch.randn(2, 4103))
     kernel = compile(torch_to_linalg(function, *operands), target="sm_90a", cache=False)
@@ -221,7 +221,7 @@ def test_rows_that_clusters_take_in_turns_may_be_written_in_place(monkeypatch: p
     """No CTA reads a row that another one writes, not even one row more than it has."""
     share_rows_in_clusters(monkeypatch)
     monkeypatch.setattr("warploom.passes.tile.rows.clusters_at_once", lambda *_: 3)
-    monkeypatch.setattr("warploom.passes.tile.rows.LEAST_TURNS", 2)
+    monkeypatch.setattr("warploom.passes.tile.rows.MIN_TURNS", 2)
     operands = torch.randn(8, 4103), *torch.randn(2, 4103)
     module = parse(str(torch_to_linalg(norm, *operands)))
     without_tensors(module)

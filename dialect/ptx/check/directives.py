@@ -47,7 +47,7 @@ class DirectiveRow:
         return counts if self.zero or not self.maximum else f"{counts} above 0"
 
 
-MOST = (1 << 32) - 1
+MAX = (1 << 32) - 1
 _CLUSTERS = ((7, 8), 90)
 ABI_REGISTERS = 254, 15
 """The most registers, and the most predicates, that a function preserves."""
@@ -215,7 +215,7 @@ def _source_problems(name: str, text: str) -> Iterator[str]:
     if _SOURCES[name].fullmatch(text) is None:
         form = '.file 1 "name"' if name == ".file" else ".loc file line column, or , function_name name, inlined_at ..."
         yield f"expected {form}, got {text}"
-    elif any(integer(number) > MOST for number in re.findall(r"\s(\d\w*)", text.partition(",")[0])):
+    elif any(integer(number) > MAX for number in re.findall(r"\s(\d\w*)", text.partition(",")[0])):
         yield f"{name}: expected numbers of 32 bits, got {text}"
 
 

@@ -50,7 +50,7 @@ from .names import LISTS, Names, SymbolicValue, Values, written
 # piece of text is looked at: from a label on, all may have been done. Source: PTX ISA 9.7.15.7, 9.7.19.5; ptxas 13.0
 # (C7508, C7514, C7517, C7519).
 
-MOST_GROUPS = 7
+MAX_GROUPS = 7
 """Groups of products that a wait can leave pending."""
 
 _REPAIRED = ("wgmma", "setmaxnreg")
@@ -115,10 +115,10 @@ class _Walk:
 
     def _wait(self, instruction: Instruction) -> Iterator[str]:
         count = next((int(o.value) for o in instruction.operands if isinstance(o, Immediate)), 0)
-        last = self.groups - min(count, MOST_GROUPS)
+        last = self.groups - min(count, MAX_GROUPS)
         self.in_flight = {name: group for name, group in self.in_flight.items() if group[1] >= last}
-        if count > MOST_GROUPS:
-            yield f"ptxas waits as for {MOST_GROUPS}: no more groups can be left pending, got {count}"
+        if count > MAX_GROUPS:
+            yield f"ptxas waits as for {MAX_GROUPS}: no more groups can be left pending, got {count}"
 
     def _product(self, instruction: Instruction) -> Iterator[str]:
         names = _registers(instruction)

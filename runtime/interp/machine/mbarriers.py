@@ -21,7 +21,7 @@ from .memory import Buffer, FaultError
 # The last tells an object from memory that was never initialised, the second of the phase bits a stale state from one
 # that may still be waited for.
 
-MOST = (1 << 20) - 1
+MAX = (1 << 20) - 1
 """The greatest number of arrivals, and the greatest distance of the transaction count from 0."""
 
 _COUNT, _TX, _PHASE, _LIVE = 20, 40, 61, 63
@@ -42,7 +42,7 @@ class Phases:
         """Decodes mbarrier objects from uint64 words."""
         bits = words.view(np.int64)
         transactions = ((bits >> _TX & (2 * _TX_SIGN - 1)) ^ _TX_SIGN) - _TX_SIGN
-        return Phases(bits & MOST, bits >> _COUNT & MOST, transactions, bits >> _PHASE & 3)
+        return Phases(bits & MAX, bits >> _COUNT & MAX, transactions, bits >> _PHASE & 3)
 
     def words(self) -> Array:
         """Encodes objects as uint64 words."""
@@ -71,7 +71,7 @@ def live(words: Array) -> Array:
 
 def pending(words: Array) -> Array:
     """The arrivals missing."""
-    return words & np.uint64(MOST)
+    return words & np.uint64(MAX)
 
 
 def phase(words: Array) -> Array:
@@ -175,7 +175,7 @@ class MbarrierObjects:
     def init(self, index: Array, counts: Array, sel: Selection) -> None:
         """Initialises objects. `counts` are the arrivals of a phase, from 1 to 1048575."""
         sel.refuse(counts < 1, "expected a count from 1 to 1048575, got {}", counts)
-        sel.refuse(counts > MOST, "expected a count from 1 to 1048575, got {}", counts)
+        sel.refuse(counts > MAX, "expected a count from 1 to 1048575, got {}", counts)
         self._vain = 0
         self.words[index] = fresh(counts)
 
@@ -267,7 +267,7 @@ class MbarrierObjects:
         objects, which = np.unique(index, return_inverse=True)
         state = Phases.of(self.words[objects])
         state.pending = state.pending + np.bincount(which, minlength=objects.size)
-        sel.refuse((state.pending > MOST)[which], f"more than {MOST} arrivals are missing")
+        sel.refuse((state.pending > MAX)[which], f"more than {MAX} arrivals are missing")
         self.words[objects] = state.words()
 
     def arrive_later(self, index: Array, sel: Selection) -> None:
@@ -429,7 +429,7 @@ class MbarrierObjects:
         return words
 
     def _check_range(self, state: Phases, which: Array, sel: Selection) -> None:
-        beyond = np.abs(state.transactions) > MOST
+        beyond = np.abs(state.transactions) > MAX
         sel.refuse(beyond[which], "takes the transaction count to {}", state.transactions[which])
 
 

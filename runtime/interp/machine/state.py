@@ -82,13 +82,13 @@ class StorageLayout:
 # Registers and parameters of a function lie in one place for all its calls; a function that may be called while it
 # runs has them saved when it is called, and restored when it returns. Its local variables lie on the stack.
 
-LEAST = 16
+MIN = 16
 """Bytes of the stack that a call takes at least; sizes are multiples of it."""
 
 
 def align(size: int) -> int:
     """The size of a stack slot for `size` bytes."""
-    return -(-size // LEAST) * LEAST
+    return -(-size // MIN) * MIN
 
 
 @dataclass
@@ -141,7 +141,7 @@ class CallStack:
             FaultError: if the stack is used up.
         """
         lanes = sel.threads
-        pointer = grow(self._pointer, lanes, align(self._frame.size) + LEAST)
+        pointer = grow(self._pointer, lanes, align(self._frame.size) + MIN)
         for depth in map(int, np.unique(self._depth[lanes])):
             some = lanes[self._depth[lanes] == depth]
             if depth == len(self._saved):

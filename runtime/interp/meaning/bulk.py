@@ -16,7 +16,7 @@ from ..machine.events import AccessKind, BoundStep, Selection, tell_of_one
 from ..machine.mbarriers import BulkCopy, Combine
 from ..machine.memory import Buffer, FaultError, Part, check_writable, read_parts
 from ..machine.names import DTYPES
-from ..machine.state import LEAST, Action, Source, State, absent, acting, all_of, grow, stack_pointer
+from ..machine.state import MIN, Action, Source, State, absent, acting, all_of, grow, stack_pointer
 from .access import Locate, elementwise, identity, locate, seen_as, several, space_of, updates, vector_of, wide
 from .synchronisation import Find, in_shared, objects
 
@@ -351,7 +351,7 @@ def alloca(ctx: Context, bound: Bindings) -> Action:
     def step(state: State, out: Array, sizes: Array, pointer: Array, sel: Selection) -> None:
         lanes, base = sel.threads, np.uint64(layout.stack_base)
         gap = (np.uint64(0) - (pointer[lanes] + base)) % np.uint64(alignment)
-        wanted = gap + -(-sel.pick(sizes).astype(np.int64) // LEAST * LEAST).astype(np.uint64)
+        wanted = gap + -(-sel.pick(sizes).astype(np.int64) // MIN * MIN).astype(np.uint64)
         sel.put(out, grow(pointer, lanes, wanted) + base + gap)
 
     return acting(step, ctx.dest(operands[0], type), ctx.source(operands[1], type), _stack_pointer(ctx))

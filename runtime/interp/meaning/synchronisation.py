@@ -22,7 +22,7 @@ from .access import computes, locate, space_of
 
 # Barriers of a CTA, a warp and a cluster: PTX ISA 9.7.13.1 to .3.
 
-_MOST = 15
+_MAX = 15
 
 
 @meaning("bar.sync", "bar.arrive", "bar.red")
@@ -70,8 +70,8 @@ def _answer(mode: str, dest: Source, source: Source, negated: bool, state: State
 def _alike(sel: Selection, numbers: Array, counts: Array | None) -> Iterator[tuple[Selection, int, int]]:
     """Threads that name the same barrier and the same number of threads, with both."""
     for part, one in sel.by_value(numbers):
-        if one > _MOST:
-            raise FaultError(f"expected a barrier from 0 to {_MOST}, got {one}", _first(part))
+        if one > _MAX:
+            raise FaultError(f"expected a barrier from 0 to {_MAX}, got {one}", _first(part))
         for some, count in [(part, 0)] if counts is None else part.by_value(counts):
             if counts is not None:
                 _check_count(count, partial(_fault, some))
