@@ -147,8 +147,7 @@ LOWERINGS = _homes(
         """,
         "passes.to_ptx.packing": "warp.pack",
         "passes.to_ptx.products": """
-        nvvm.setmaxregister, warp.constant, warp.convert, warp.elementwise, warp.mma, warp.stack, warp.subfragment,
-        warp.wgmma
+        nvvm.setmaxregister, warp.constant, warp.convert, warp.elementwise, warp.mma, warp.subfragment, warp.wgmma
         """,
         "passes.to_ptx.synchronisation": """
         warp.arrive, warp.arrive_last, warp.await, warp.barrier, warp.commit, warp.fence, warp.make_barriers,

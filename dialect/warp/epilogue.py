@@ -1,4 +1,4 @@
-"""From accumulators to memory: `warp.epilogue`, `warp.map`, `warp.subfragment`, `warp.stack`."""
+"""From accumulators to memory: `warp.epilogue`, `warp.map`, `warp.subfragment`."""
 
 from __future__ import annotations
 
@@ -134,29 +134,38 @@ class EpilogueOp(WithEpilogue):
                 raise VerifyException(f"expected epilogue operand {number} by rows and columns as D is, got {map_}")
 
 
-# What happens to accumulators on their way to memory: `warp.subfragment`, `warp.stack`, `warp.map`.
+# What happens to accumulators on their way to memory: `warp.subfragment`, `warp.map`.
 
 
 @irdl_op_definition
 class SubfragmentOp(WarpOp):
-    """Selects some base tiles of a fragment. It emits no instruction, for each lane already has the registers::
+    """Selects some base tiles of a fragment, or of several alike whose rows lie below each other. It emits no
+    instruction, for each lane already has the registers::
 
         %top = warp.subfragment %d[16, 0] : !warp.fragment<acc, 64x64xf32, ...> to !warp.fragment<acc, 16x64xf32, ...>
+        %d = warp.subfragment %top, %bottom[0, 0]
+            : !warp.fragment<acc, 16x64xf32, ...>, !warp.fragment<acc, 48x64xf32, ...>
+            to !warp.fragment<acc, 64x64xf32, ...>
 
     The offsets are the first row and the first column, and are multiples of the base tile's sizes.
     """
 
     name = "warp.subfragment"
 
-    source = operand_def(FragmentType)
+    sources = var_operand_def(FragmentType)
     offsets = prop_def(DenseArrayBase.constr(i64))
     fragment = result_def(FragmentType)
 
     traits = traits_def(Pure())
-    assembly_format = "$source `` $offsets attr-dict `:` type($source) `to` type($fragment)"
+    assembly_format = "$sources `` $offsets attr-dict `:` type($sources) `to` type($fragment)"
 
-    def __init__(self, source: SSAValue, offsets: tuple[int, int], shape: tuple[int, int]):
-        super().__init__(source, offsets, fragment_of(source).with_shape(*shape))
+    def __init__(self, sources: Sequence[SSAValue], offsets: tuple[int, int], shape: tuple[int, int]):
+        super().__init__(sources, offsets, fragment_of(sources[0]).with_shape(*shape))
+
+    @staticmethod
+    def stack(parts: Sequence[SSAValue]) -> SubfragmentOp:
+        """All of several fragments, below each other."""
+        return SubfragmentOp(parts, (0, 0), _stacked(parts).shape)
 
     @property
     def at(self) -> tuple[int, ...]:
@@ -164,7 +173,12 @@ class SubfragmentOp(WarpOp):
         return tuple(int(offset) for offset in self.offsets.iter_values())
 
     def verify_(self) -> None:
-        source, part = fragment_of(self.source), fragment_of(self.fragment)
+        if not self.sources:
+            raise VerifyException("expected a fragment")
+        source, part = _stacked(self.sources), fragment_of(self.fragment)
+        for other in map(fragment_of, self.sources):
+            if other != source.with_shape(other.shape[0], source.shape[1]):
+                raise VerifyException(f"expected fragments that differ in their rows only, got {other} and {source}")
         if part != source.with_shape(*part.shape):
             raise VerifyException(f"expected only the shape to change, got {source} to {part}")
         layout = source.layout.data
@@ -174,35 +188,10 @@ class SubfragmentOp(WarpOp):
             raise VerifyException(f"expected a part of {source}, got {part} at {self.at}")
 
 
-@irdl_op_definition
-class StackOp(WarpOp):
-    """Puts the rows of two fragments that lie alike below each other. It emits no instruction, like
-    `warp.subfragment`, which takes them apart again::
-
-        %d = warp.stack %top, %bottom : !warp.fragment<acc, 64x64xf32, ...>, ... to !warp.fragment<acc, 128x64xf32, ...>
-    """
-
-    name = "warp.stack"
-
-    top = operand_def(FragmentType)
-    bottom = operand_def(FragmentType)
-    fragment = result_def(FragmentType)
-
-    traits = traits_def(Pure())
-    assembly_format = "$top `,` $bottom attr-dict `:` type($top) `,` type($bottom) `to` type($fragment)"
-
-    def __init__(self, top: SSAValue, bottom: SSAValue):
-        super().__init__(top, bottom, _stacked(fragment_of(top), fragment_of(bottom)))
-
-    def verify_(self) -> None:
-        top, bottom = fragment_of(self.top), fragment_of(self.bottom)
-        alike = _stacked(top, bottom) == _stacked(bottom, top) and top.shape[1] == bottom.shape[1]
-        if not alike or self.fragment.type != _stacked(top, bottom):
-            raise VerifyException(f"expected the rows of {top} above those of {bottom}, got {self.fragment.type}")
-
-
-def _stacked(top: FragmentType, bottom: FragmentType) -> FragmentType:
-    return top.with_shape(top.shape[0] + bottom.shape[0], top.shape[1])
+def _stacked(parts: Sequence[SSAValue]) -> FragmentType:
+    """The type of the rows of several fragments below each other, as the first one lies."""
+    kinds = [fragment_of(part) for part in parts]
+    return kinds[0].with_shape(sum(kind.shape[0] for kind in kinds), kinds[0].shape[1])
 
 
 @irdl_op_definition

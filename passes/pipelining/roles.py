@@ -16,7 +16,7 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import ClusterBlockIdOp, SubgroupIdOp, Z
 from ...dialect.warp.attributes import SHARED_SPACE, fragment_of, memory_of, memory_space
 from ...dialect.warp.cta import READ, RELEASE, WAIT, PipelineOp
-from ...dialect.warp.epilogue import MapOp, StackOp
+from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.memory import LoadOp, PrefetchOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.synchronisation import CTA, WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
@@ -376,10 +376,15 @@ class ConsumerLoop(NamedTuple):
         ops = list(self.loop.body.block.ops)
         if any(map(is_load, ops)) and sum(isinstance(op, WaitOp) for op in ops) == 1:
             return False
-        sums = [result for op in ops if isinstance(op, WgmmaOp | StackOp) for result in op.results]
+        sums = [result for op in ops if _adds(op) for result in op.results]
         users = [use.operation for value in sums for use in value.uses]
-        stay = all(isinstance(user, WgmmaOp | StackOp | scf.YieldOp) for user in users)
+        stay = all(_adds(user) or isinstance(user, scf.YieldOp) for user in users)
         return stay and len(self.loop.iter_args) == 1
+
+
+def _adds(op: Operation) -> bool:
+    """Whether an operation is a product of a warpgroup, or puts sums of several below each other."""
+    return isinstance(op, WgmmaOp) or (isinstance(op, SubfragmentOp) and len(op.sources) > 1)
 
 
 def product_groups(block: Block) -> dict[CommitOp, list[SSAValue]]:

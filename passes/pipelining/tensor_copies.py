@@ -310,7 +310,7 @@ class StagedStores:
                 number, at = divmod(filled, self.columns)
                 buffer, part = self.buffers[number % count], store.fragment
                 if columns > width:
-                    part = index.insert(SubfragmentOp(part, (0, left), (self.rows, width))).fragment
+                    part = index.insert(SubfragmentOp([part], (0, left), (self.rows, width))).fragment
                 if not at:
                     corner = row, column, left
                     # Of an odd number of panels the last one has the buffer that the next tile begins with.

@@ -155,7 +155,7 @@ class TensorProducts(ABC):
         place, full = index.values([at[0], 0, index.add(at[1], left)]), fragment_of(start)
         first, last = constant_value(self.loop.lb), constant_value(self.loop.ub)
         if first is not None and last is not None and first >= last:
-            return start if kind == full else index.insert(SubfragmentOp(start, (0, left), kind.shape)).fragment
+            return start if kind == full else index.insert(SubfragmentOp([start], (0, left), kind.shape)).fragment
         if first is not None and last is not None:
             sums = index.insert(LoadOp(memory, place, kind)).fragment
         else:
@@ -167,7 +167,7 @@ class TensorProducts(ABC):
         if is_zero(start):
             return sums
         if kind != full:
-            start = index.insert(SubfragmentOp(start, (0, left), kind.shape)).fragment
+            start = index.insert(SubfragmentOp([start], (0, left), kind.shape)).fragment
         return index.insert(ElementwiseOp(Kind.Add, start, sums)).fragment
 
 
@@ -307,7 +307,7 @@ class AttentionProducts(TensorProducts):
         if end is None or len(sums) != 1 or len(self.parts) != len(parts) or not self.of_scores or not waits:
             fail(loop, "expected scores, and products of P that are added up, in a loop over keys")
         self.end, (self.carried,), self.of_queries = end, sums, waits
-        self.p, self.groups = self.parts[0].source, self.warps // WARPS
+        self.p, self.groups = self.parts[0].sources[0], self.warps // WARPS
         kinds = (fragment_of(value) for value in (self.of_scores[-1].d, self.of_outputs[-1].d, self.p))
         self.scores, self.outputs, self.operands = (
             self.allocated(kind.element_type, self.groups, *kind.shape) for kind in kinds
@@ -437,7 +437,7 @@ class AttentionProducts(TensorProducts):
                     elif value is old:
                         parts.append(inside.insert(LoadOp(self.outputs, at, part)).fragment)
                     else:
-                        parts.append(inside.insert(SubfragmentOp(value, (0, left), part.shape)).fragment)
+                        parts.append(inside.insert(SubfragmentOp([value], (0, left), part.shape)).fragment)
                 made = MapOp(parts, fragment_of(parts[0]), change.body.clone())
                 inside.insert(StoreOp(inside.insert(made).fragment, self.outputs, at))
 

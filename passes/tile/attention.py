@@ -489,7 +489,7 @@ class AttentionBuilder:
         for i in range(len(state.parts) * columns // width):
             left, part = index.add(first, i * width), state.parts[i * width // columns]
             if width < columns:
-                part = index.insert(SubfragmentOp(part, (0, i * width % columns), (rows, width))).fragment
+                part = index.insert(SubfragmentOp([part], (0, i * width % columns), (rows, width))).fragment
             if not isinstance(left, int) or left < self.read.values.n or not self.read.values.is_known("n"):
                 at = index.values([self.row, left])
                 end = EpilogueOp(

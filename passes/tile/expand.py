@@ -82,7 +82,7 @@ class _Parts:
         down = kind.shape[0] < fragment_of(self.op.input).shape[0]
         step = (kind.shape[0], 0) if down else (0, kind.shape[1])
         insert, count = self.index.insert, self.op.parts
-        cut = [SubfragmentOp(self.op.input, (i * step[0], i * step[1]), kind.shape) for i in range(count)]
+        cut = [SubfragmentOp([self.op.input], (i * step[0], i * step[1]), kind.shape) for i in range(count)]
         self.parts: list[SSAValue] = [insert(one).fragment for one in cut]
 
     @property

@@ -375,7 +375,7 @@ class BlockScaledProduct(WarpgroupProduct):
         for top in range(0, rows, high):
             total, at = accumulator, warp
             if rows > high:
-                total = index.insert(SubfragmentOp(accumulator, (top, 0), (high, columns))).fragment
+                total = index.insert(SubfragmentOp([accumulator], (top, 0), (high, columns))).fragment
                 at = warp | {"m": outside.add(warp["m"], top)}
             # In the registers of the sums above: with others ptxas 13.0 spills.
             sums = self._sums(outside, index, groups, at, sums)

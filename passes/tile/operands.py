@@ -95,7 +95,7 @@ class OperandTiles(Generic[ProductT]):
         start, kind = at["k"], self.tiling.fragment(self.role)
         if not isinstance(start, int):
             fail(self.tiling.product.op, "expected the k of a fragment to be known")
-        return index.insert(SubfragmentOp(fragment, (0, start), kind.shape)).fragment
+        return index.insert(SubfragmentOp([fragment], (0, start), kind.shape)).fragment
 
     def load(
         self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index], scales: SSAValue | None = None

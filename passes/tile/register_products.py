@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.epilogue import StackOp, SubfragmentOp
+from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, is_zero
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.op_shapes import TilePart, bounds_attribute
@@ -34,10 +34,7 @@ from .tiling import schedule_of
 
 def stacked(index: IndexBuilder, parts: Sequence[SSAValue]) -> SSAValue:
     """Parts of the rows of a fragment, below each other."""
-    every, *below = parts
-    for part in below:
-        every = index.insert(StackOp(every, part)).fragment
-    return every
+    return parts[0] if len(parts) == 1 else index.insert(SubfragmentOp.stack(parts)).fragment
 
 
 class WarpgroupProduct(Multiplication):
@@ -58,7 +55,7 @@ class WarpgroupProduct(Multiplication):
         if rows > high:
             tops = range(0, rows, high)
             places = [warp | {"m": outside.add(warp["m"], top)} for top in tops]
-            parts = [index.insert(SubfragmentOp(accumulator, (top, 0), (high, columns))).fragment for top in tops]
+            parts = [index.insert(SubfragmentOp([accumulator], (top, 0), (high, columns))).fragment for top in tops]
         steps = [[at | {"k": k} for k in range(0, schedule.cta[2], schedule.mma.k)] for at in places]
         sparse = self.sparse(index, steps[0])
         of_a = [[self.a_of(outside, index, at) for at in of_part] for of_part in steps]
@@ -193,7 +190,7 @@ class RegisterProduct(Multiplication):
                 if loaded is None:
                     first = self._loaded(outside, index, warp | {"k": outside.add(warp["k"], at)}, k)
                 else:
-                    first = self._changed(index, index.insert(SubfragmentOp(loaded, (0, at), (ROWS, k))).fragment)
+                    first = self._changed(index, index.insert(SubfragmentOp([loaded], (0, at), (ROWS, k))).fragment)
                     first = self._scaled(index, first, parameters[at // run])
                 firsts.append(first)
             index.insert(FenceOp(WGMMA))

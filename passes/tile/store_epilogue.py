@@ -210,7 +210,7 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
         parts: Sequence[SSAValue] = [accumulator]
         if width < fragment.shape[1]:
             parts = [
-                index.insert(SubfragmentOp(accumulator, (0, first + left), (rows, width))).fragment
+                index.insert(SubfragmentOp([accumulator], (0, first + left), (rows, width))).fragment
                 for first in range(0, fragment.shape[1], columns)
             ]
         return Ending(op, index, fragment_of(parts[0]), (m, index.add(n, left)), scratch), parts
@@ -339,7 +339,7 @@ class Ending:
             yield accumulator, 0
             return
         for row in range(0, rows, self.rows):
-            yield self.index.insert(SubfragmentOp(accumulator, (row, 0), (self.rows, across))).fragment, row
+            yield self.index.insert(SubfragmentOp([accumulator], (row, 0), (self.rows, across))).fragment, row
 
     def _load(self, row: int) -> tuple[SSAValue | None, list[SSAValue]]:
         """The operands of the part that starts at a row: C, if it is added here, and those of the epilogue."""

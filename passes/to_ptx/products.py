@@ -1,5 +1,5 @@
 """Products, and arithmetic on their fragments: `mma`, `mma.sp`, `wgmma`; `warp.constant`, `warp.elementwise`,
-`warp.convert`, `warp.subfragment`, `warp.stack`.
+`warp.convert`, `warp.subfragment`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.nvvm_emitted import RegistersOp
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import fragment_of, memory_of
-from ...dialect.warp.epilogue import MapOp, StackOp, SubfragmentOp
+from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.memory import EXPONENT, LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
@@ -259,7 +259,7 @@ def _computes(op: Operation, element: ElementType) -> None:
 # Registers that several fragments have: `warp.subfragment`.
 
 READERS = frozenset((
-    "arith.select", "warp.convert", "warp.elementwise", "warp.map", "warp.reduce", "warp.stack",
+    "arith.select", "warp.convert", "warp.elementwise", "warp.map", "warp.reduce",
     "warp.subfragment",
 ))  # fmt: skip
 """Operations that leave the registers of their operands as they are."""
@@ -286,13 +286,20 @@ def _leaves(op: Operation, value: SSAValue) -> bool:
 
 @lowers(SubfragmentOp)
 def _subfragment(lowering: KernelLowering, op: SubfragmentOp) -> None:
-    source, part, registers = fragment_of(op.source), op.fragment.type, lowering.fragment(op.source)
+    source, part = fragment_of(op.sources[0]), op.fragment.type
+    registers = [register for each in op.sources for register in lowering.fragment(each)]
     layout, size = source.layout.data, source.tile_registers
     (down, across), stride = part.tiles, source.tiles[1]
     top, left = op.at[0] // layout.rows, op.at[1] // layout.columns
     tiles = (((top + i) * stride + left + j) * size for i in range(down) for j in range(across))
     chosen = [r for t in tiles for r in registers[t : t + size]]
-    lowering.values[op.fragment] = chosen if _takes_apart(op.source) else own(lowering, op.fragment, chosen)
+    moved = _stacks_sums(op) if len(op.sources) > 1 else _takes_apart(op.sources[0])
+    lowering.values[op.fragment] = chosen if moved else own(lowering, op.fragment, chosen)
+
+
+def _stacks_sums(op: SubfragmentOp) -> bool:
+    """Whether fragments are sums of products of warpgroups that nothing else uses."""
+    return all(isinstance(part.owner, WgmmaOp) and only_use_is_here(part, op) for part in op.sources)
 
 
 def _takes_apart(source: SSAValue) -> bool:
@@ -303,10 +310,3 @@ def _takes_apart(source: SSAValue) -> bool:
                for part in parts for use in part.fragment.uses)  # fmt: skip
     disjoint = len({part.at for part in parts}) == len(users) and len({part.fragment.type for part in parts}) == 1
     return isinstance(source.owner, Block) and sums and disjoint
-
-
-@lowers(StackOp)
-def _stack(lowering: KernelLowering, op: StackOp) -> None:
-    registers = [*lowering.fragment(op.top), *lowering.fragment(op.bottom)]
-    sums = all(isinstance(part.owner, WgmmaOp) and only_use_is_here(part, op) for part in (op.top, op.bottom))
-    lowering.values[op.fragment] = registers if sums else own(lowering, op.fragment, registers)

@@ -19,8 +19,8 @@ func.func @ops(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %bi
     %1 = math.fma %x, %s, %0 : f32
     warp.yield %1 : f32
   }
-  // CHECK-NEXT: %{{.*}} = warp.stack %part, %e : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
-  %f = warp.stack %part, %e : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  // CHECK-NEXT: %{{.*}} = warp.subfragment %part, %e[0, 0] : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  %f = warp.subfragment %part, %e[0, 0] : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
 

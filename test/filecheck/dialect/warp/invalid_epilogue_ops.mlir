@@ -8,9 +8,9 @@ func.func @f(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
 
 // -----
 
-// expected-error-re @+2 {{warp.stack: expected the rows of {{.*}} above those of {{.*}}, got}}
+// expected-error-re @+2 {{warp.subfragment: expected fragments that differ in their rows only, got {{.*}} and}}
 func.func @f(%d: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %e: !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
-  %x = warp.stack %d, %e : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  %x = warp.subfragment %d, %e[0, 0] : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
 
