@@ -44,7 +44,7 @@ SM, and of a CTA, and rows for each of `FEW_ROWS` CTAs."""
 MIN_PART, MAX_PARTS = 32, 256
 """Elements of a row in a part, and parts, which few warps reduce in the end."""
 
-SAMPLE = LEAST_PART
+SAMPLE = MIN_PART
 """Elements of a part whose mean its squares are taken about."""
 
 

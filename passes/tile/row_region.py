@@ -53,7 +53,7 @@ LOWEST = float.fromhex("-0x1.fffffep127")
 SCALED, BELOW_ONE = 2.0**64, 1 - 2.0**-23
 """Divisors whose inverse has all bits are above 1 / `SCALED` and below `SCALED`."""
 
-LEAST_DIVIDED = 8
+MIN_DIVIDED = 8
 """Elements of a row in a lane that are worth an inverse in two parts."""
 
 FUNCTIONS = (math_dialect.ExpOp, math_dialect.TanhOp, math_dialect.ErfOp, arith.DivfOp)
@@ -318,7 +318,7 @@ class RowChunk:
             return []
         of_exponential = isinstance(op.lhs.owner, math_dialect.ExpOp) and self.region.is_narrow
         layout = kind.layout.data
-        few = layout.elements * kind.shape[1] // layout.columns < LEAST_DIVIDED
+        few = layout.elements * kind.shape[1] // layout.columns < MIN_DIVIDED
         if kind.shape != self.region.fragment(f32).shape or (few and not of_exponential):
             return []
         own, key = self.column(op.rhs), (op.rhs, of_exponential)

@@ -278,14 +278,14 @@ def _topk(value: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sort
     return tuple(torch.cat(each, -1) for each in zip(*chosen, strict=True))
 
 
-MOST_COUNTED = 1 << 24
+MAX_COUNTED = 1 << 24
 """Places that f32 tells apart."""
 
 
 def _first(extreme: Callable[..., torch.Tensor], value: torch.Tensor, dim: int, keepdim: bool = False) -> Any:
     """The `extreme` of each row, and the first of its places; NaN is before all numbers, as in `aten.max.dim`."""
     length: Any = value.shape[dim] if value.dim() else None
-    counted = isinstance(length, int) and 0 < length <= MOST_COUNTED
+    counted = isinstance(length, int) and 0 < length <= MAX_COUNTED
     if not (counted and value.is_floating_point() and value.dtype.itemsize <= torch.float32.itemsize):
         return NotImplemented
     found, behind = extreme(value, dim, keepdim=True), [1] * (value.dim() - dim % value.dim() - 1)
