@@ -339,9 +339,10 @@ class MergeRows(RewritePattern):
         other, between = op.prev_op, list[Operation]()
         while other is not None and (touched(other) is not None):
             if isinstance(other, RowsOp) and _are_alike(other, op):
-                known = all(not isinstance(x.owner, Operation) or x.owner.is_before_in_block(other) for x in op.operands)
+                operations = [x.owner for x in op.operands if isinstance(x.owner, Operation)]
+                before = all(x.is_before_in_block(other) for x in operations)
                 last = op if _may_move(other, between, op) else None
-                place = other if last is None and known and _may_move(op, between, other) else last
+                place = other if last is None and before and _may_move(op, between, other) else last
                 if place is not None:
                     chose(op, PASS, "rows that read the same elements are one kernel")
                     rewriter.replace(place, _merged(other, op))
