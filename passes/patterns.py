@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -146,6 +146,7 @@ class PatternPass(ModulePass):
 Index = int | SSAValue
 Branch: TypeAlias = Callable[["IndexBuilder"], Sequence[SSAValue]]
 OpT = TypeVar("OpT", bound=Operation)
+ValueT = TypeVar("ValueT")
 
 
 class IndexBuilder:
@@ -154,9 +155,10 @@ class IndexBuilder:
     Constants are materialised once, at `constants`' insertion point, which must dominate all uses.
     """
 
-    def __init__(self, builder: Builder, constants: Builder | None = None) -> None:
-        self.builder = builder
-        self.constants = constants or builder
+    def __init__(self, place: Builder | Operation, constants: Builder | None = None) -> None:
+        """`place` is a builder, or the operation to insert before."""
+        self.builder = place if isinstance(place, Builder) else Builder(InsertPoint.before(place))
+        self.constants = constants or self.builder
         self._constants: dict[int, SSAValue] = {}
 
     def at(self, builder: Builder) -> IndexBuilder:
@@ -319,26 +321,10 @@ class IndexBuilder:
 
     def evaluated(self, expr: AffineExpr, loop: Callable[[int], Index]) -> Index:
         """An expression of a map, of indices that are not negative; `loop` gives the index of a loop."""
-        match expr:
-            case AffineDimExpr():
-                return loop(expr.position)
-            case AffineConstantExpr():
-                return expr.value
-            case AffineBinaryOpExpr():
-                lhs, rhs = self.evaluated(expr.lhs, loop), self.evaluated(expr.rhs, loop)
-                match expr.kind:
-                    case AffineBinaryOpKind.Add:
-                        return self.add(lhs, rhs)
-                    case AffineBinaryOpKind.Mul:
-                        return self.mul(lhs, rhs)
-                    case AffineBinaryOpKind.FloorDiv:
-                        return self.div(lhs, rhs)
-                    case AffineBinaryOpKind.Mod:
-                        return self.rem(lhs, rhs)
-                    case AffineBinaryOpKind.CeilDiv:
-                        return self.div(self.add(lhs, self.sub(rhs, 1)), rhs)
-            case _:
-                raise TypeError(f"expected an expression of loops, got {expr}")
+        kind = AffineBinaryOpKind
+        by = {kind.Add: self.add, kind.Mul: self.mul, kind.FloorDiv: self.div, kind.Mod: self.rem}
+        by[kind.CeilDiv] = lambda a, b: self.div(self.add(a, self.sub(b, 1)), b)
+        return evaluated(expr, loop, by)
 
     def xor(self, a: Index, b: Index) -> Index:
         """Bitwise exclusive or."""
@@ -376,6 +362,23 @@ class IndexBuilder:
     def _where(self, predicate: str, a: Index, b: Index, yes: Index, no: Index) -> Index:
         condition = self.compare(predicate, a, b)
         return self.insert(arith.SelectOp(condition, self.value(yes), self.value(no))).result
+
+
+def evaluated(
+    expr: AffineExpr, dimension: Callable[[int], ValueT], by: Mapping[AffineBinaryOpKind, Callable[..., ValueT]]
+) -> ValueT | int:
+    """An expression of a map: of what stands for each dimension, `by` what computes each kind of operation.
+
+    Raises:
+        TypeError: for an expression of symbols, or of other kinds of operations.
+    """
+    if isinstance(expr, AffineDimExpr):
+        return dimension(expr.position)
+    if isinstance(expr, AffineConstantExpr):
+        return expr.value
+    if not isinstance(expr, AffineBinaryOpExpr) or expr.kind not in by:
+        raise TypeError(f"expected an expression of dimensions, got {expr}")
+    return by[expr.kind](*(evaluated(each, dimension, by) for each in (expr.lhs, expr.rhs)))
 
 
 class Turn:

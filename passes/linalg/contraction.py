@@ -7,14 +7,12 @@ from itertools import pairwise
 from itertools import product as combinations
 from typing import NamedTuple, NoReturn, TypeAlias
 
-from xdsl.builder import Builder
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, NamedOperation
 from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineDimExpr, AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
-from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.isa import wgmma
@@ -62,7 +60,7 @@ def along_loops(
         fail(op, f"expected every dimension of an input along a sum of loops times constants, got {map_}")
     loops = [*more, *sorted({loop for by, _ in forms for loop in by})]
     lengths = [_length(op, loop) for loop in loops]
-    index = IndexBuilder(Builder(InsertPoint.before(op)))
+    index = IndexBuilder(op)
     sizes = [index.value(index.dim(memory, dimension)) for memory, dimension, size in lengths if size < 0]
     places = {loop: AffineDimExpr(place) for place, loop in enumerate(loops)}
     every: list[AffineDimExpr] = [places.get(loop, places[loops[0]]) for loop in range(map_.num_dims)] if loops else []
@@ -292,7 +290,7 @@ def _join(op: LinalgStructuredOperation, side: Side, first: int) -> Side:
     loops = tuple(loop for loop in side.loops if loop != first)
     at, rank = side.loops.index(first), len(side.loops)
     view = collapse(side.value, [[at, at + 1] if d == at else [d] for d in range(rank) if d != at + 1])
-    return Side(Builder(InsertPoint.before(op)).insert(view).result, loops, side.factor)
+    return Side(IndexBuilder(op).insert(view).result, loops, side.factor)
 
 
 def _place(own: Sequence[int], c: Side) -> int:
@@ -378,7 +376,10 @@ class SplitLoops(RewritePattern):
         if digits is None or len(reads) < len(split):
             return
         *inputs, output = (
-            _seen_as(access.value, parts, op, rewriter) for access, (_, parts) in zip(nest.accesses, reads, strict=True)
+            rewriter.insert(expand(access.value, parts)).result
+            if any(len(part) > 1 for part in parts)
+            else access.value
+            for access, (_, parts) in zip(nest.accesses, reads, strict=True)
         )
         maps = [map_ for map_, _ in reads]
         made = generic(op, inputs, [output], op.detach_region(op.body), maps)
@@ -396,15 +397,6 @@ def _is_static(access: NestAccess) -> bool:
         return False
     strides = strides_of(memory_of(access.value))
     return strides is not None and None not in strides
-
-
-def _seen_as(value: SSAValue, parts: Sequence[Sequence[int]], op: GenericOp, rewriter: PatternRewriter) -> SSAValue:
-    """An operand with each dimension split into dimensions of these sizes, or itself if no dimension is split."""
-    if all(len(part) == 1 for part in parts):
-        return value
-    view = expand(value, parts)
-    rewriter.insert(view, InsertPoint.before(op))
-    return view.result
 
 
 def _digits(maps: Sequence[AffineMap], sizes: Mapping[int, int]) -> Digits | None:

@@ -67,7 +67,7 @@ class ExpandAffine(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, affine.ApplyOp | affine.MinOp):
             return
-        map_, index = op.map.data, IndexBuilder(Builder(InsertPoint.before(op)))
+        map_, index = op.map.data, IndexBuilder(op)
         if not map_.results:
             fail(op, f"{op.name}: expected a map with results, got {map_}")
         values = [index.folded(value) for value in op.operands]
@@ -91,7 +91,7 @@ class SeeTransposed(RewritePattern):
         order, shape, index = (
             loops_of(op.permutation.data),
             shape_of(op.result),
-            IndexBuilder(Builder(InsertPoint.before(op))),
+            IndexBuilder(op),
         )
         sizes = [index.value(index.dim(op.source, order[d])) for d, size in enumerate(shape) if size < 0]
         along = map_along(len(order), (order.index(d) for d in range(len(order))))
@@ -143,7 +143,7 @@ class RunInTurn(RewritePattern):
                 part = use.operation
                 if part not in puts and not (isinstance(part, tensor.ExtractSliceOp) and _place(part) in places):
                     fail(part, f"{part.name} reads what turns of {op.name} share elsewhere than where its turn writes")
-        index = IndexBuilder(Builder(InsertPoint.before(op)))
+        index = IndexBuilder(op)
         bounds = [[index.value(each) for each in op.bound(name)] for name in BOUNDS]
         loops = list(zip(*bounds, strict=True)) or [index.values((0, 1, 1))]
 

@@ -136,7 +136,7 @@ class CopyStrided(RewritePattern):
             strides = strides_of(memory_of(value)) if isinstance(value.type, MemRefType) else None
             if not strides or any(stride is not None for stride in strides):
                 continue
-            index = IndexBuilder(Builder(InsertPoint.before(op)))
+            index = IndexBuilder(op)
             kind, sizes = memory_of(value), index.unknown_sizes(value)
             copied = index.insert(memref.AllocOp(sizes, [], MemRefType(kind.element_type, kind.get_shape()))).memref
             remark(op, RaiseMatmulPass.name, f"operand {number} is copied, as all strides of {kind} are dynamic")
@@ -251,7 +251,7 @@ def _with_ones(op: Operation, value: SSAValue, map_: AffineMap) -> SSAValue:
         # A dimension of one index may step as far as any; neighbours are along it where they are along no other.
         first = first if 1 in strides else 1
         layout = StridedLayoutAttr([first] * more + list(strides), kind.get_offset())
-    index = IndexBuilder(Builder(InsertPoint.before(op)))
+    index = IndexBuilder(op)
     sizes = index.unknown_sizes(value)
     own = [[d + more for d in group] for group in ([d] for d in range(len(shape)))]
     groups = [[*range(more), *own[0]], *own[1:]] if own else []

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import pairwise
 from math import prod
 
-from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, memref, tensor
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr, MemRefType, NoneAttr, TensorType, f32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
@@ -16,7 +16,6 @@ from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
-from xdsl.rewriter import InsertPoint
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import (
@@ -74,7 +73,7 @@ class LinalgBuilder(IndexBuilder):
     tensors, or on memory."""
 
     def __init__(self, op: Operation, before: Operation | None = None) -> None:
-        super().__init__(Builder(InsertPoint.before(before or op)))
+        super().__init__(before or op)
         self.op = op
 
     def empty(self, kind: Attribute, sizes: Sequence[SSAValue] = ()) -> SSAValue:

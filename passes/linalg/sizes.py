@@ -12,7 +12,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import GenericOp, IndexOp
 from xdsl.ir import OpResult, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.affine import FIXED, Nest, generic, map_along
 from ...dialect.warp.elements import shape_of
@@ -244,7 +244,7 @@ def _assert_same(repeated: Repeated | None, op: GenericOp, rewriter: PatternRewr
     if repeated is None:
         return
     size, dimension = repeated
-    index = IndexBuilder(Builder(InsertPoint.before(op)))
+    index = IndexBuilder(op)
     outside = index.again(size, {}, op.is_ancestor)
     same = index.compare("eq", outside, index.dim(op.outputs[0], dimension))
     assertion = cf.AssertOp(same, "a dimension of size 1 is not repeated where its size is not known")

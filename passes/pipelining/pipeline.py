@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from xdsl.builder import Builder
 from xdsl.dialects import arith, gpu, scf
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
@@ -129,7 +128,7 @@ class Pipeliner:
                 decline(loop, "in a loop over tiles it must have turns, of a number that is known")
             _check_tiles(self.source, self.tiles)
             self.prefetch = min(self.prefetch, self.count)
-        self.index = IndexBuilder(Builder(InsertPoint.before(self.tiles or loop)))
+        self.index = IndexBuilder(self.tiles or loop)
 
     def rewrite(self) -> None:
         """Puts the pipelined loop in place of the loop."""
@@ -156,7 +155,7 @@ class Pipeliner:
         loop, index = self.source.loop, self.index
         barrier, once = copied_once(self.source)
         if barrier is not None and once:
-            self.index = IndexBuilder(Builder(InsertPoint.before(barrier)))
+            self.index = IndexBuilder(barrier)
             index = self.index.before(loop)
             for copy in once:
                 copy.is_async = UnitAttr()

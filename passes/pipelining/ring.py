@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, NoReturn, TypeGuard
 
-from xdsl.builder import Builder
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, i64
 from xdsl.ir import Block, Operation, SSAValue
@@ -324,7 +323,7 @@ class CarryStages(RewritePattern):
         block, steps = op.parent, [use.operation for use in op.ring.uses]
         if block is None or op.ahead is not None:
             return
-        self.index, self.ring = IndexBuilder(Builder(InsertPoint.before(op))), Ring.of_value(op.ring)
+        self.index, self.ring = IndexBuilder(op), Ring.of_value(op.ring)
         for parity, kinds in ((1, (ACQUIRE, COMMIT, FILLED)), (0, (WAIT, RELEASE, READ))):
             every = [one for one in steps if isinstance(one, PipelineOp) and one.step.data in kinds]
             self.steps = {one for one in every if one.stage is None}

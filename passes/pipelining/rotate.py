@@ -16,11 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from xdsl.builder import Builder
 from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.cta import READ, WAIT, PipelineOp
@@ -53,7 +52,7 @@ def _rotate(
     loop: scf.ForOp, start: Sequence[Operation], between: Sequence[Operation], last: Sequence[Operation]
 ) -> None:
     """Rotates a loop that starts products, computes something `between`, and multiplies that by the `last` ones."""
-    index, (counter, *variables) = IndexBuilder(Builder(InsertPoint.before(loop))), loop.body.block.args
+    index, (counter, *variables) = IndexBuilder(loop), loop.body.block.args
     handed = () if loop.body.block.last_op is None else loop.body.block.last_op.operands
     late = [i for i, value in enumerate(handed) if value.owner in last]
     early = [i for i in range(len(handed)) if i not in late]

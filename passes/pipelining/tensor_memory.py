@@ -64,7 +64,7 @@ class TensorProducts(ABC):
             fail(loop, "expected a loop over the stages of a ring: run warp-specialise first")
         self.ctas, self.staged = 2 if in_pairs(loop) else 1, Ring.of_value(made.ring)
         self.rows, _ = fragment_of(self.products[0].c).shape
-        self.start = IndexBuilder(Builder(InsertPoint.before(made)), Builder(InsertPoint.before(start)))
+        self.start = IndexBuilder(made, Builder(InsertPoint.before(start)))
         self.end_of_kernel = self.start.before(end)
 
     def allocated(self, element: Attribute, *shape: int) -> SSAValue:

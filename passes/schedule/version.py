@@ -274,7 +274,7 @@ def _either(condition: SSAValue, product: MatmulOp, other: Sequence[Operation]) 
 
 def _by_rows(product: MatmulOp, divisors: dict[SSAValue, int]) -> MatmulOp:
     """Makes a version for rows whose first elements have these divisors."""
-    index = IndexBuilder(Builder(InsertPoint.before(product)))
+    index = IndexBuilder(product)
     answers = [index.insert(IsDivisibleOp(memory, divisor)).answer for memory, divisor in divisors.items()]
     all_hold = reduce(lambda a, b: index.insert(arith.AndIOp(a, b)).result, answers)
     assumed = [_assumed(memory, divisor) for memory, divisor in divisors.items()]
@@ -290,7 +290,7 @@ def _by_rows(product: MatmulOp, divisors: dict[SSAValue, int]) -> MatmulOp:
 def _by_copies(product: MatmulOp, read: Product, how: Rounding, *, few: bool) -> MatmulOp:
     """Makes a version that multiplies aligned copies, for the sizes for which that is faster. If the sizes are known,
     there is only this version, or none. Returns the product of the other sizes, if there are any."""
-    index = IndexBuilder(Builder(InsertPoint.before(product)))
+    index = IndexBuilder(product)
     sizes = how.sizes(index)
     if (pays := how.pays(index, sizes, read.op.batch, few=few)) is False:
         return product
@@ -348,7 +348,7 @@ def _by_size(product: MatmulOp, product_read: Product, target: Target) -> None:
         _say_usual(product, sizes.m, sizes.n)
         if (schedule := default_schedule(read(product), target)) not in taken:
             taken.append(schedule)
-            index = IndexBuilder(Builder(InsertPoint.before(product)))
+            index = IndexBuilder(product)
             _either(sizes.holds(index, product_read), product, [product.clone()])
     _say_usual(product, product_read.m, product_read.n)
 

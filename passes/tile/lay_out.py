@@ -163,7 +163,7 @@ def _others(copy: CopyOp) -> tuple[int, ...]:
 
 def _copy_blocks(copy: CopyOp, blocks: BlocksAttr, packed: SSAValue) -> None:
     """Copies the blocks of a tile from packed memory, one row of blocks at a time."""
-    index, (order, parts) = IndexBuilder(Builder(InsertPoint.before(copy))), (blocks.layout, blocks.of_tile)
+    index, (order, parts) = IndexBuilder(copy), (blocks.layout, blocks.of_tile)
     row, column = map(index.folded, copy.indices)
     tile: Index = index.div(row, blocks.rows)
     if isinstance(view := copy.source.owner, MatrixOp):

@@ -353,7 +353,7 @@ class Multiplication(RewritePattern):
         if not op.part or not self.multiplies(op):
             return
         self.begin(op)
-        outside = IndexBuilder(Builder(InsertPoint.before(_loop_of(op))))
+        outside = IndexBuilder(_loop_of(op))
         warp: Place = {axis: outside.folded(at) for axis, at in zip("mnk", op.part, strict=True)}
         warp = self.counted(_behind(list(warp.values())) or outside, warp)
         index = outside.before(op)

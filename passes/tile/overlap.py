@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar, NamedTuple, cast
 
-from xdsl.builder import Builder
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import MemRefType
 from xdsl.dialects.gpu import FuncOp, LaunchFuncOp
@@ -152,7 +151,7 @@ def _join(first: _Launch, second: LaunchedKernel) -> None:
         argument.replace_all_uses_with(second.insert(len(second.operands), value, argument.name_hint or "memory"))
         second.divisors[-1] = divisor_of(argument)
     mine, others = (partial(_moved, ops=list(body.ops)[:-1]) for body in bodies)
-    index = IndexBuilder(Builder(InsertPoint.before(cast("Operation", second.body.last_op))))
+    index = IndexBuilder(cast("Operation", second.body.last_op))
     own, more = (cast("int", constant_value(launch.gridSizeX)) for launch in (second.op, first.launch))
     number = index.insert(BlockIdOp()).result
     rest = index.value(index.sub(number, own))

@@ -52,7 +52,7 @@ def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
             changing.update(op.results)
     tile.replace_all_uses_with(body.args[0])
     body.add_op(scf.YieldOp())
-    index, host, ctas = IndexBuilder(Builder(InsertPoint.before(end))), launch.host.index, launch.schedule.ctas
+    index, host, ctas = IndexBuilder(end), launch.host.index, launch.schedule.ctas
     group = next((op for op in rest if isinstance(op, FindGroupOp)), None)
     tiles = (
         launch.inside(index, launch.op.gridSizeX)
@@ -200,7 +200,7 @@ class Split:
             inside[along] = self.k // parts % sizes[along] == 0
             copy.in_bounds = bounds_attribute(*inside)
         self._count_from(start.mul(part, self.k // parts))
-        self.loop.operands[1] = IndexBuilder(Builder(InsertPoint.before(self.loop))).value(self.k // parts)
+        self.loop.operands[1] = IndexBuilder(self.loop).value(self.k // parts)
         return part
 
     def _count_from(self, first: Index) -> None:
@@ -243,7 +243,7 @@ class Split:
 
     def _end_of_kernel(self) -> IndexBuilder:
         """Where what follows on the sums is put."""
-        return IndexBuilder(Builder(InsertPoint.before(self.launch.body.last_op)))  # pyright: ignore[reportArgumentType]
+        return IndexBuilder(self.launch.body.last_op)  # pyright: ignore[reportArgumentType]
 
     def _store(
         self, index: IndexBuilder, sums: SSAValue, memory: SSAValue, slot: Index, counters: SSAValue, tile: Index,
@@ -361,7 +361,7 @@ class SplitTurns(Split):
 
     def cut(self) -> SSAValue:
         """Lets the loop go from this part's first K tile to its last; gives its number."""
-        index, part = IndexBuilder(Builder(InsertPoint.before(self.loop))), self.part()
+        index, part = IndexBuilder(self.loop), self.part()
         self.loop.operands[0], self.loop.operands[1] = index.values(
             self.ends(index, part, self.launch.schedule.split_k)
         )

@@ -10,12 +10,11 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from xdsl.builder import Builder
 from xdsl.dialects import memref, scf
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, UnitAttr, f32, f64, i64
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, Z
@@ -197,7 +196,7 @@ class StageProduct(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
         if op.tile:
-            StageBuilder(Tiling(read(op), schedule_of(op)), IndexBuilder(Builder(InsertPoint.before(op)))).build()
+            StageBuilder(Tiling(read(op), schedule_of(op)), IndexBuilder(op)).build()
             operands = (op.a, op.b, *([] if op.through is None else [op.through]))
             rewriter.erase(op)
             drop_unused(operands)
@@ -211,7 +210,7 @@ class StageAttention(RewritePattern):
         if op.tile:
             from .attention import AttentionBuilder  # with operations that a product does not need
 
-            AttentionBuilder(op, IndexBuilder(Builder(InsertPoint.before(op))), schedule_of(op)).build()
+            AttentionBuilder(op, IndexBuilder(op), schedule_of(op)).build()
             functions, read = [op.scores, op.through], [op.k, op.v]
             rewriter.erase(op)
             drop_forms(functions)
@@ -226,7 +225,7 @@ class StageAttentionGradient(RewritePattern):
         if op.tile:
             from .attention_gradient import GradientBuilder  # with operations that a product does not need
 
-            GradientBuilder(op, IndexBuilder(Builder(InsertPoint.before(op))), schedule_of(op)).build()
+            GradientBuilder(op, IndexBuilder(op), schedule_of(op)).build()
             rewriter.erase(op)
 
 
@@ -266,10 +265,10 @@ class Distribution:
         if len(self.starts) != 1:
             fail(product, f"expected sums that start in one place, got {len(self.starts)}")
         (self.start,) = self.starts
-        self.index = IndexBuilder(Builder(InsertPoint.before(self.start)))
+        self.index = IndexBuilder(self.start)
         self.moved = dict[tuple[SSAValue, str], Index]()
         top = outermost(self.start)
-        above = self.index if top is self.start else IndexBuilder(Builder(InsertPoint.before(top)))
+        above = self.index if top is self.start else IndexBuilder(top)
         m, n = warp_origin(above, self.schedule)
         self.slice = slice_number(above, self.schedule)
         k = above.mul(self.slice, self.schedule.cta[2] // self.schedule.sliced_k)

@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import memref, scf
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, MemRefType, ModuleOp, f32, i32, i64
@@ -357,7 +356,7 @@ class StoreEpilogue(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: EpilogueOp, rewriter: PatternRewriter) -> None:
         if isinstance(op.sums.type, FragmentType):
-            store(op, IndexBuilder(Builder(InsertPoint.before(op))), self.scratch)
+            store(op, IndexBuilder(op), self.scratch)
             through = op.through
             rewriter.erase(op)
             drop_forms([through])

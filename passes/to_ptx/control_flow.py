@@ -12,10 +12,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
-    AffineConstantExpr,
     AffineDimExpr,
-    AffineExpr,
-    AffineSymExpr,
 )
 
 from ...dialect.layouts.layout import LANES
@@ -27,6 +24,7 @@ from ...dialect.warp.elements import listed_types
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.synchronisation import BULK, MAX_CTAS, WGMMA, ArriveOp, CommitOp, FenceOp, WaitOp
 from ..diagnostics import fail
+from ..patterns import evaluated
 from .addressing import INDEX_LIMIT
 from .emitter import SINK, Both, Condition, IndexValue, VirtualRegister, word
 from .fragments import Fragment, only_use_is_here
@@ -54,36 +52,18 @@ def _constant(lowering: KernelLowering, op: arith.ConstantOp) -> None:
 def _apply(lowering: KernelLowering, op: affine.ApplyOp) -> None:
     """Lowers an `affine.apply`. Dividends are assumed to be at least 0, as indices are."""
     map_, operands = op.map.data, lowering.indices(op.mapOperands)
-    lowering.values[op.result] = _expression(lowering, op, map_.results[0], operands, map_.num_dims)
+    symbols = [AffineDimExpr(map_.num_dims + number) for number in range(map_.num_symbols)]
+    expr = map_.results[0].replace_dims_and_symbols([*map(AffineDimExpr, range(map_.num_dims))], symbols)
+    for each in expr.dfs():
+        unknown = isinstance(each, AffineBinaryOpExpr) and each.kind not in _AFFINE
+        if unknown or (isinstance(each, AffineBinaryOpExpr) and each.kind not in _SUMS and "-" in str(each.lhs)):
+            fail(op, f"affine.apply is not lowered with {each}")
+    by = {kind: partial(compute, lowering.scalars) for kind, compute in _AFFINE.items()}
+    lowering.values[op.result] = evaluated(expr, operands.__getitem__, by)
 
 
-def _expression(
-    lowering: KernelLowering, op: Operation, expr: AffineExpr, operands: Sequence[IndexValue], dims: int
-) -> IndexValue:
-    match expr:
-        case AffineConstantExpr():
-            return expr.value
-        case AffineDimExpr():
-            return operands[expr.position]
-        case AffineSymExpr():
-            return operands[dims + expr.position]
-        case AffineBinaryOpExpr():
-            left, right = (_expression(lowering, op, side, operands, dims) for side in (expr.lhs, expr.rhs))
-            make = _AFFINE.get(expr.kind)
-            divided = expr.kind not in (AffineBinaryOpKind.Add, AffineBinaryOpKind.Mul)
-            if make is None or (divided and "-" in str(expr.lhs)):
-                fail(op, f"affine.apply is not lowered with {expr}")
-            return make(lowering.scalars, left, right)
-        case _:
-            fail(op, f"affine.apply is not lowered with {expr}")
-
-
-_AFFINE = {
-    AffineBinaryOpKind.Add: Scalars.add,
-    AffineBinaryOpKind.Mul: Scalars.multiply,
-    AffineBinaryOpKind.FloorDiv: Scalars.quotient,
-    AffineBinaryOpKind.Mod: Scalars.remainder,
-}
+_SUMS = {AffineBinaryOpKind.Add: Scalars.add, AffineBinaryOpKind.Mul: Scalars.multiply}
+_AFFINE = _SUMS | {AffineBinaryOpKind.FloorDiv: Scalars.quotient, AffineBinaryOpKind.Mod: Scalars.remainder}
 
 
 def _of_elements(lowering: KernelLowering, op: Operation) -> None:
