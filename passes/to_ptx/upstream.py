@@ -118,11 +118,14 @@ def _reduce_all(lowering: KernelLowering, op: Any) -> None:
     left = lowering.threads
     while left > 1:
         half = 1 << (left - 1).bit_length() - 1
+        end = emitter.fresh_label("reduced")
         emitter.emit("bar.sync", 0)
-        takes = scalars.compare("lt", lowering.thread, left - half)
-        with emitter.skipping("reduced", unless=takes if isinstance(takes, VirtualRegister) else None):
+        with emitter.loop():  # which has the predicate too, so that it is not kept for the next reduction
+            takes = scalars.compare("lt", lowering.thread, left - half)
+            emitter.branch(end, unless=takes if isinstance(takes, VirtualRegister) else None)
             lower, upper = (load_number(lowering, kind, "shared", at) for at in (own, own.behind(half * size)))
             store_number(lowering, op, kind, _combined(lowering, op, lower, upper), "shared", own)
+            emitter.label(end)
         left = half
     emitter.emit("bar.sync", 0)
     give(lowering, op.result, load_number(lowering, kind, "shared", At(first)))
