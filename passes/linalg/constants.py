@@ -70,11 +70,11 @@ def copy_before(op: Operation, source: SSAValue, target: SSAValue) -> None:
     Rewriter.insert_op(copy, InsertPoint.before(op))
 
 
-def number_of(kind: Attribute, number: int = 0) -> arith.ConstantOp:
-    """A whole number of a type of floats or integers."""
+def number_of(kind: Attribute, number: float = 0) -> arith.ConstantOp:
+    """A number of a type of floats or integers."""
     if isinstance(kind, AnyFloat):
         return arith.ConstantOp(FloatAttr(number, kind))
-    return arith.ConstantOp(IntegerAttr(number, kind))  # pyright: ignore[reportArgumentType, reportCallIssue]
+    return arith.ConstantOp(IntegerAttr(int(number), kind))  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def spread_number(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:

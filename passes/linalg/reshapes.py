@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import pairwise
 from math import prod
+from typing import TypeAlias
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, memref, tensor
@@ -68,6 +69,12 @@ def element_of(value: SSAValue) -> Attribute:
     return value.type.element_type if isa(value.type, TensorOrMemory) else value.type
 
 
+ElementBody: TypeAlias = (
+    Region | Callable[[SSAValue, SSAValue], SSAValue] | Callable[[SSAValue, SSAValue, SSAValue], SSAValue]
+)
+"""What makes an element: of those of one or two inputs, and of what it is put into; of more as a function of any."""
+
+
 class LinalgBuilder(IndexBuilder):
     """Builds operations of `linalg` for another one, whose location they have, `before` it or what is named: on
     tensors, or on memory."""
@@ -97,7 +104,7 @@ class LinalgBuilder(IndexBuilder):
         inputs: Sequence[SSAValue],
         into: SSAValue,
         maps: Sequence[AffineMap],
-        body: Region | Callable[..., SSAValue],
+        body: ElementBody,
         summed: Collection[int] = (),
     ) -> SSAValue:
         """What a body makes of elements of inputs, and of what it is put into."""
@@ -110,9 +117,7 @@ class LinalgBuilder(IndexBuilder):
         made = self.insert(generic(self.op, inputs, [into], body, maps, summed, results))
         return made.results[0] if results else into
 
-    def elementwise(
-        self, inputs: Sequence[SSAValue], kind: Attribute, body: Region | Callable[..., SSAValue]
-    ) -> SSAValue:
+    def elementwise(self, inputs: Sequence[SSAValue], kind: Attribute, body: ElementBody) -> SSAValue:
         """A tensor of which each element is made of one of each input, of tensors of its shape."""
         into = self.empty(kind, self.unknown_sizes(inputs[0]))
         return self.computed(inputs, into, [AffineMap.identity(len(shape_of(into)))] * (len(inputs) + 1), body)
