@@ -29,6 +29,9 @@ MAX_PARTS, MAX_GRID, MAX_THREADS, MAX_STAGES = 64, 2**31 - 1, 1024, 1024
 Source: CUDA programming guide, technical specifications. Stages: more than the smallest ones that shared memory
 holds."""
 
+FEW_ROWS = 16
+"""Rows of D up to which products of one A share a launch, which reads the weights of all."""
+
 CLUSTER_PARTS, MAX_CTAS = (2, 4, 8), 8
 """Parts of K that may be a cluster; CTAs of one that every GPU with clusters can hold. Source: CUDA programming guide,
 Thread Block Clusters."""
@@ -309,6 +312,11 @@ class Schedule:
     def cluster_parts(self) -> int:
         """Parts of K whose CTAs are a cluster."""
         return self.split_k if self.partial_sums == "cluster" else 1
+
+    @property
+    def shares_launch(self) -> bool:
+        """Whether the launch becomes one with others of so few rows, by slices of K (`warp-join`)."""
+        return self.sliced_k > 1 and self.cta[0] <= FEW_ROWS
 
     # As text
 

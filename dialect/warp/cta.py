@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import (
     i1,
     i64,
 )
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     irdl_attr_definition,
     operand_def,
@@ -29,7 +29,7 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.words import irdl_op_definition
@@ -43,6 +43,16 @@ from .views import BlocksAttr
 
 SPREAD, DENSE = "b4x16_p64", "b6x16_p32"
 """The formats of 16 elements of 4 bits and of 6 bits that begin each 16 bytes (PTX ISA 5.5.1.1, 9.7.14.5.15)."""
+
+
+class CopyEffects(MemoryEffect):
+    """Effects of an operation that reads its `source` and writes its `destination`."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> set[EffectInstance]:
+        copy = cast("CopyOp | PackOp", op)
+        reads, writes = MemoryEffectKind.READ, MemoryEffectKind.WRITE
+        return {EffectInstance(reads, copy.source), EffectInstance(writes, copy.destination)}
 
 
 @irdl_op_definition
@@ -90,7 +100,7 @@ class CopyOp(WarpOp):
     blocks = opt_prop_def(BlocksAttr)
     padded = opt_prop_def(DenseArrayBase.constr(i64))
 
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(CopyEffects())
     irdl_options = SEGMENTS
     assembly_format = (
         "$source `[` $indices `]` `to` $destination `[` $stage `]` (`until` $until^)? (`at` `[` $at^ `]`)? attr-dict"
@@ -174,7 +184,7 @@ class PackOp(WarpOp):
     blocks = opt_prop_def(BlocksAttr)
     packed = opt_prop_def(StringAttr)
 
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(CopyEffects())
     assembly_format = "$source `to` $destination `share` $share attr-dict `:` type($source) `to` type($destination)"
 
     def verify_(self) -> None:

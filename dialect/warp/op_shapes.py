@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     IntAttr,
     IntegerAttr,
+    MemRefType,
     StringAttr,
     UnitAttr,
     i64,
@@ -42,7 +43,7 @@ from xdsl.irdl.declarative_assembly_format import (
 )
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
-from xdsl.traits import MemoryEffectKind, get_effects, is_side_effect_free
+from xdsl.traits import EffectInstance, MemoryEffectKind, get_effects, is_side_effect_free
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, Form
@@ -57,10 +58,15 @@ def is_pure(op: Operation) -> bool:
     return is_side_effect_free(op) or isinstance(op, arith.RemUIOp | arith.ExtSIOp)
 
 
-def only_reads(op: Operation) -> bool:
-    """Whether all that an operation may do to memory is to read it."""
-    effects = get_effects(op)
-    return is_pure(op) or (effects is not None and all(effect.kind == MemoryEffectKind.READ for effect in effects))
+def only_reads(op: Operation, memory: SSAValue | None = None) -> bool:
+    """Whether all that an operation may do to memory, or to one `memory` and through views of it, is to read it."""
+    effects = frozenset[EffectInstance]() if is_pure(op) else get_effects(op)
+    views = [each for each in op.results if memory is not None and isinstance(each.type, MemRefType)]
+    return (
+        effects is not None
+        and all(one.kind == MemoryEffectKind.READ or one.value not in (None, memory) for one in effects)
+        and all(only_reads(use.operation, view) for view in views for use in view.uses)
+    )
 
 
 # What the text of operations has beside what a declarative format can say.

@@ -17,6 +17,7 @@ from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError, parse_options
 from ...dialect.schedule.fields import ScheduleField
+from ...dialect.schedule.schedule import FEW_ROWS
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import PartialScheduleAttr, ScheduleAttr, target_of
 from ...dialect.warp.matmul import MatmulOp
@@ -32,11 +33,9 @@ from .tuned import Tuned
 from .validity import asked_of, followed
 from .warpgroup import declined
 
-FEW_ROWS = 16
-
 FINE = parse_options({"cta": "16x16x128", "warp": "16x16", "sliced_k": 2, "stages": 8, "split_k": 1, "mma": "m16n8k16"})
-"""Fields for several products of one A of at most so few rows, with more tiles than SMs (H100, 16 x 6144 x 4096 of bf16
-as three products: 19.8 microseconds, in three launches with tiles for each 27.0)."""
+"""Fields for several products of one A of at most `FEW_ROWS` rows, with more tiles than SMs (H100, 16 x 6144 x 4096 of
+bf16 as three products: 19.8 microseconds, in three launches with tiles for each 27.0)."""
 
 
 def fine(matmul: MatmulOp, product: Product, target: Target, chosen: Schedule) -> Schedule:

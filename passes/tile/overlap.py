@@ -23,7 +23,6 @@ from xdsl.traits import SymbolTable
 from ...dialect.mlir.gpu import BlockIdOp
 from ...dialect.warp.attention import AttentionGradientOp
 from ...dialect.warp.attributes import ScheduleAttr
-from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.synchronisation import LAUNCHES, CommitOp, WaitOp
 from ..allocate import allocate
@@ -31,9 +30,8 @@ from ..linalg.operand import divisor_of, root
 from ..patterns import IndexBuilder, PatternPass, constant_value, op_type_rewrite_pattern
 from .tiling import LaunchedKernel, schedule_of
 
-SIZES, FEW_ROWS = 6, 16
-"""Operands of a launch for its grid and its blocks, which come first; rows of CTA tiles up to which launches are
-joined."""
+SIZES = 6
+"""Operands of a launch for its grid and its blocks, which come first."""
 
 
 class _Launch(NamedTuple):
@@ -59,13 +57,13 @@ class _Launch(NamedTuple):
         """None for another product than one by slices of K, and for all but known numbers of CTAs along x."""
         kernel = cast("FuncOp", SymbolTable.lookup_symbol(launch, launch.kernel))
         schedule, operands = kernel.attributes.get(ScheduleAttr.name), launch.kernelOperands
-        few = isinstance(schedule, ScheduleAttr) and schedule.data.sliced_k > 1 and schedule.data.cta[0] <= FEW_ROWS
+        few = isinstance(schedule, ScheduleAttr) and schedule.data.shares_launch
         plain = len(launch.operands) == SIZES + len(operands) and all(isinstance(x.type, MemRefType) for x in operands)
         sizes = list(map(constant_value, launch.operands[:SIZES]))
         if not few or not plain or launch.results or None in sizes or sizes[1:3] != [1, 1]:
             return None
         pairs = zip(operands, kernel.body.block.args, strict=True)
-        written = {root(value) for value, argument in pairs if not _is_only_read(argument)}
+        written = {root(value) for value, of in pairs if not all(only_reads(use.operation, of) for use in of.uses)}
         return _Launch(launch, kernel, set(map(root, operands)), written)
 
     def is_apart(self, other: _Launch) -> bool:
@@ -109,17 +107,6 @@ def _with(run: list[_Launch], launch: LaunchFuncOp, kernel: FuncOp) -> list[_Lau
     Rewriter.insert_op(CommitOp(LAUNCHES), InsertPoint.at_start(run[-1].kernel.body.block))
     Rewriter.insert_op(WaitOp(LAUNCHES, 0), InsertPoint.before(cast("Operation", made.kernel.body.block.last_op)))
     return [*run, made]
-
-
-def _is_only_read(memory: SSAValue) -> bool:
-    """Whether a kernel only reads memory, through views too."""
-    for use in memory.uses:
-        op = use.operation
-        views = [result for result in op.results if isinstance(result.type, MemRefType)]
-        copied = isinstance(op, CopyOp) and op.destination is not memory
-        if not (copied or (only_reads(op) and all(map(_is_only_read, views)))):
-            return False
-    return True
 
 
 class JoinLaunches(RewritePattern):

@@ -13,6 +13,7 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
+from ...dialect.schedule.schedule import FEW_ROWS
 from ..base.explanation import layer_of
 from .attention import arguments_of, is_attention, is_gradient, results_of
 from .builder import CONVERSIONS, SYMBOLIC, is_pointwise, name_of, why_not
@@ -209,10 +210,6 @@ def with_weights(cluster: Cluster, taken: Collection[Node]) -> Cluster:
     conversions = [node for operand in product.all_input_nodes for node in _converting(operand, taken)]
     weights = tuple(dict.fromkeys(conversions))
     return Cluster((*weights, *cluster.nodes), weights)
-
-
-FEW_ROWS = 16
-"""Rows up to which products of one A are joined: one launch reads the weights of all."""
 
 
 def joined(parts: Sequence[Cluster], order: Mapping[Node, int]) -> dict[Cluster, Cluster]:
