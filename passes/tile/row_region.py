@@ -326,8 +326,9 @@ class RowChunk:
             self.inverses[key] = [mapped(self.index, lambda x: arith.DivfOp(number(1.0), x[0]).result, own)]
         elif key not in self.inverses:
             scale = mapped(self.index, _scale, own)
-            near = mapped(self.index, _below_inverse, own, scale)
-            self.inverses[key] = [scale, near, mapped(self.index, _rest_of_inverse, own, scale, near)]
+            inverse = mapped(self.index, lambda x: arith.DivfOp(number(1.0), _product(x)).result, own, scale)
+            near = mapped(self.index, lambda x: arith.MulfOp(x[0], number(BELOW_ONE)).result, inverse)
+            self.inverses[key] = [scale, near, mapped(self.index, _rest_of_inverse, own, scale, inverse, near)]
         return self.inverses[key]
 
     def _computed(self, op: Operation, operands: Sequence[SSAValue]) -> SSAValue:
@@ -384,18 +385,14 @@ def _scale(x: Sequence[SSAValue]) -> SSAValue:
     return arith.SelectOp(up, number(SCALED), large).result
 
 
-def _below_inverse(x: Sequence[SSAValue]) -> SSAValue:
-    """One over a product of two numbers, rounded towards zero."""
-    inverse = arith.DivfOp(number(1.0), arith.MulfOp(x[0], x[1]).result).result
-    return arith.MulfOp(inverse, number(BELOW_ONE)).result
+def _product(x: Sequence[SSAValue]) -> SSAValue:
+    return arith.MulfOp(x[0], x[1]).result
 
 
 def _rest_of_inverse(x: Sequence[SSAValue]) -> SSAValue:
-    """What is missing in x[2] of one over the product of x[0] and x[1]; of zero and infinity x[2], which is neither
-    less."""
-    negative = arith.NegfOp(arith.MulfOp(x[0], x[1]).result).result
-    rest = arith.MulfOp(fma(negative, x[2], number(1.0)), x[2]).result
-    return arith.SelectOp(arith.CmpfOp(rest, rest, "oeq").result, rest, x[2]).result
+    """What x[3] lacks of the inverse of x[0] x[1], which is x[2]; for zero and infinity x[3], which lacks nothing."""
+    rest = arith.MulfOp(fma(arith.NegfOp(_product(x)).result, x[3], number(1.0)), x[2]).result
+    return arith.SelectOp(arith.CmpfOp(rest, rest, "oeq").result, rest, x[3]).result
 
 
 def place_of_sum(op: ReduceOp, along: int) -> SSAValue | None:
