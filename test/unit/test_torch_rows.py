@@ -402,6 +402,13 @@ def test_neighbours_are_beyond_the_end_of_a_row_together(columns: int, compared:
     assert (masks.count("setp.lt.s32"), masks.count(", -1;")) == (compared, inside)
 
 
+def test_lanes_keep_half_of_the_neighbours_of_rows_that_are_not_summed() -> None:
+    """A quarter of them would leave fewer lanes beyond the end, but take narrow accesses."""
+    kernel = compile(torch_to_linalg(quantised_rows, draw(3, 8416)), target="sm_90a", cache=False)
+    assert kernel.ptx.count("ld.global.v4.b32") == 3
+    assert "ld.global.v2" not in kernel.ptx
+
+
 def edges(*shape: int) -> Any:
     """Rows of numbers, zeros, numbers whose inverse is infinite, or has few bits, quotients halfway between two of
     e4m3, infinities and NaN."""
