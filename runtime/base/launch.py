@@ -307,3 +307,24 @@ def known_target(name: str, option: str = "") -> Target:
         return target(name)
     except UnknownTargetError as error:
         raise ArgumentError(f"{option}: {error}" if option else str(error)) from None
+
+
+# How many processes the CTAs of a launch may take on the interpreter.
+
+CORES = "WARPLOOM_CORES"
+"""The environment variable with the number of processes; 1 for none beside this one."""
+
+
+def cores() -> int:
+    """How many processes a launch may take: one where they cannot be forked.
+
+    Raises:
+        ArgumentError: if the environment variable is no number of processes.
+    """
+    if not hasattr(os, "fork") or sys.platform == "darwin":
+        return 1
+    if text := os.environ.get(CORES, ""):
+        if not (text.isdecimal() and int(text)):
+            raise ArgumentError(f"{CORES}: expected a number of processes from 1 on, got '{text}'")
+        return int(text)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

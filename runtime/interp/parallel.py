@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import gc
 import mmap
-import os
 import signal
-import sys
 import traceback
 import warnings
 from collections.abc import Callable, Generator, Sequence
@@ -24,30 +22,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...dialect.ptx.text.syntax import Register
+from ..base.launch import CORES, cores
 from .machine.flow import CLOCKS
 from .machine.kernel import DecodedKernel
 from .machine.memory import Buffer, GlobalBuffers, InterpreterError
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
-
-CORES = "WARPLOOM_CORES"
-"""The environment variable with the number of processes; 1 for none beside this one."""
-
-
-def cores() -> int:
-    """How many processes a launch may take: one where they cannot be forked.
-
-    Raises:
-        InterpreterError: if the environment variable is no number of processes.
-    """
-    if not hasattr(os, "fork") or sys.platform == "darwin":
-        return 1
-    if text := os.environ.get(CORES, ""):
-        if not (text.isdecimal() and int(text)):
-            raise InterpreterError(f"{CORES}: expected a number of processes from 1 on, got '{text}'")
-        return int(text)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def independent(kernel: DecodedKernel) -> bool:

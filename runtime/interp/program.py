@@ -16,7 +16,7 @@ from ...dialect.ptx.text.syntax import Function, Module, Variable
 from ..arguments.arrays import Argument
 from ..arguments.launch_values import Packed, in_memory, pack, reachable, values
 from ..base.errors import ArgumentError
-from ..base.launch import BLOCK_LIMIT, GRID_LIMIT, THREADS_LIMIT, Dim3, Progress
+from ..base.launch import BLOCK_LIMIT, GRID_LIMIT, THREADS_LIMIT, Dim3, Progress, cores
 from ..numerics.floats import Array
 from .machine.functions import Functions
 from .machine.kernel import DecodedKernel, KernelDecoder, Observer, Observers, align, size_of
@@ -34,7 +34,7 @@ from .machine.memory import (
 )
 from .machine.names import NameScope, VariablePlace
 from .machine.state import WORKSPACE, WORKSPACE_BYTES, Sink, State
-from .parallel import cores, independent, run_batches
+from .parallel import independent, run_batches
 
 # Runs a decoded kernel over a grid, some CTAs at a time, one batch after the other or in several processes.
 

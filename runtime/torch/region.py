@@ -17,7 +17,8 @@ from xdsl.dialects.utils import FastMathFlag
 from ...passes.linalg.tensors import fuse_elementwise
 from ...passes.pipeline import import_passes
 from ..base.errors import AssemblerError, CompileError, WarploomError
-from ..interp.parallel import cores, side_by_side
+from ..base.launch import cores
+from ..interp.parallel import side_by_side
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import DEFAULT_TARGET

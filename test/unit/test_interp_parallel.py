@@ -14,10 +14,11 @@ import pytest
 from interpreted import program
 
 from warploom.runtime import compile
+from warploom.runtime.base.errors import ArgumentError
+from warploom.runtime.base.launch import CORES, cores
 from warploom.runtime.interp import InterpreterError, parallel
 from warploom.runtime.interp import program as batching
 from warploom.runtime.interp.machine.memory import Buffer, GlobalBuffers
-from warploom.runtime.interp.parallel import CORES, cores
 
 HEAD = """mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r0, %r2, %r3, %r1;
 ld.param.u64 %rd1, [p]; mad.wide.u32 %rd2, %r0, 4, %rd1;"""
@@ -196,5 +197,5 @@ def test_cores_are_what_the_environment_says(setting: str, expected: int, monkey
     assert cores() >= 1
     for senseless in ("0", "-1", "many"):
         monkeypatch.setenv(CORES, senseless)
-        with pytest.raises(InterpreterError, match=f"expected a number of processes from 1 on, got '{senseless}'"):
+        with pytest.raises(ArgumentError, match=f"expected a number of processes from 1 on, got '{senseless}'"):
             cores()
