@@ -33,7 +33,7 @@ from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, MemoryRe
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.words import irdl_op_definition
-from .attributes import SHARED_SPACE, TENSOR_SPACE, Memory, element_row, memory_of, memory_space
+from .attributes import SHARED_SPACE, TENSOR_SPACE, Memory, element_row, enclosing, memory_of, memory_space
 from .op_shapes import SEGMENTS, WHOLE_TILE, BareWord, CountedType, TilePart, WarpOp, bounds, same_words, verify_indices
 from .views import BlocksAttr
 
@@ -335,6 +335,18 @@ class PipelineOp(WarpOp):
             raise VerifyException(f"expected 'by' in {FILLED} or {READ}, and a stage in other steps, got {step}")
         if self.number and (step not in (ACQUIRE, WAIT) or self.stage):
             raise VerifyException(f"expected a number of {ACQUIRE} or {WAIT} without a stage, got one of {step}")
+
+
+# What some warps of a CTA execute alone.
+
+SOME_WARPS = "warp.warps"
+"""The attribute of an `scf.if` whose region only so many warps of a CTA execute, from the first on."""
+
+
+def some_warps(op: Operation) -> int | None:
+    """How many warps execute an operation; None if all of the CTA do."""
+    counts = (around.attributes.get(SOME_WARPS) for around in enclosing(op))
+    return next((count.value.data for count in counts if isinstance(count, IntegerAttr)), None)
 
 
 # What a host function assumes of its arguments: disjoint memory, divisible sizes and addresses.

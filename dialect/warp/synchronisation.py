@@ -354,17 +354,9 @@ class ScopedBarrierOp(_Synchronises):
 
 # What the threads of a CTA tell other CTAs: `warp.arrive_last`.
 
-SOME_WARPS = "warp.warps"
-"""The attribute of an `scf.if` whose region only so many warps of a CTA execute, from the first on."""
-
 CONSUMERS_BARRIER = 7
-"""The barrier of those warps. The ones below are of single warpgroups, those from 8 on of warpgroups in turns."""
-
-
-def some_warps(op: Operation) -> int | None:
-    """How many warps execute an operation; None if all of the CTA do."""
-    counts = (around.attributes.get(SOME_WARPS) for around in enclosing(op))
-    return next((count.value.data for count in counts if isinstance(count, IntegerAttr)), None)
+"""The barrier of some warps of a CTA that execute a region without the others. The ones below
+are of single warpgroups, those from 8 on of warpgroups in turns."""
 
 
 @irdl_op_definition

@@ -29,10 +29,11 @@ from .element_expressions import (
     NotFusedError,
     Subscripts,
     decline,
+    map_of,
     names_of,
     read_product,
 )
-from .element_regions import map_of, region_of
+from .element_regions import region_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
 from .read_attention import PackHeads, SplitValues, ValuesOfKeys

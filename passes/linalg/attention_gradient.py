@@ -18,8 +18,16 @@ from ...dialect.warp.attention import AttentionGradientOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type
 from ..diagnostics import chose, remark
-from .element_expressions import ElementExpression, ElementReader, Name, NotFusedError, Subscripts, decline, names_of
-from .element_regions import map_of
+from .element_expressions import (
+    ElementExpression,
+    ElementReader,
+    Name,
+    NotFusedError,
+    Subscripts,
+    decline,
+    map_of,
+    names_of,
+)
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
 from .product import padded

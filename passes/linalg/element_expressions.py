@@ -16,9 +16,10 @@ from xdsl.dialects.linalg.ops import FillOp, IndexOp
 from xdsl.dialects.math import FmaOp
 from xdsl.dialects.memref import AllocOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
 from xdsl.utils.exceptions import DiagnosticException
 
-from ...dialect.mlir.affine import FIXED, Nest, loops_of
+from ...dialect.mlir.affine import FIXED, Nest, loops_of, map_along
 from ...dialect.mlir.generic import contracted, weighted
 from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import element_type, only_computes, shape_of
@@ -476,3 +477,10 @@ def is_read_as_well(element: ElementExpression, memory: SSAValue) -> bool:
     ]
     stored, *read = [0 if kind is None else kind.bits for kind in kinds]
     return not element.leaves("reduce") and sum(read) <= stored
+
+
+def map_of(place: Subscripts, order: Mapping[Name, int]) -> AffineMap:
+    """The map of memory that is read, or written, at a place, where loops have this order."""
+    if any(name not in order for name in place):
+        decline("an operand is read at one place along a dimension")
+    return map_along(len(order), (order[name] for name in place))

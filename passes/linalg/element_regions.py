@@ -22,10 +22,9 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineMap
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import FIXED, map_along
+from ...dialect.mlir.affine import FIXED
 from ...dialect.warp.elements import IndexOp as ElementIndexOp
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import shape_of
@@ -34,14 +33,6 @@ from ..patterns import constant_value
 from .element_expressions import ROUNDED, ElementExpression, Name, Subscripts, decline
 from .elementwise import CASTS, fits, is_long
 from .operand import groups_of
-
-
-def map_of(place: Subscripts, order: Mapping[Name, int]) -> AffineMap:
-    """The map of memory that is read, or written, at a place, where loops have this order."""
-    if any(name not in order for name in place):
-        decline("an operand is read at one place along a dimension")
-    return map_along(len(order), (order[name] for name in place))
-
 
 ReshapedView = memref.CollapseShapeOp | memref.ExpandShapeOp
 

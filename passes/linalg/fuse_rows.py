@@ -43,10 +43,11 @@ from .element_expressions import (
     decline,
     is_of_products,
     is_read_as_well,
+    map_of,
     multiplies,
     writer_before,
 )
-from .element_regions import is_of_elements, map_of, place_in, region_of
+from .element_regions import is_of_elements, place_in, region_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import collapse, expand, groups_of, root, users_of
 

@@ -37,7 +37,18 @@ from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.mlir.nvvm_emitted import DECREASE, INCREASE, ElectOp, RegistersOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, enclosing, fragment_of, target_of
-from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp, RingType
+from ...dialect.warp.cta import (
+    ACQUIRE,
+    FILLED,
+    READ,
+    RELEASE,
+    SOME_WARPS,
+    WAIT,
+    CopyOp,
+    MakeRingOp,
+    PipelineOp,
+    RingType,
+)
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.synchronisation import (
@@ -47,7 +58,6 @@ from ...dialect.warp.synchronisation import (
     CLUSTER_SIZE,
     MIN_CTAS,
     PAIRS,
-    SOME_WARPS,
     CommitOp,
     FenceOp,
     ScopedBarrierOp,

@@ -20,21 +20,24 @@ from ...dialect.layouts.tensor_memory import METADATA_BLOCK
 from ...dialect.mlir.gpu import ClusterBlockIdOp, FuncOp, SubgroupIdOp
 from ...dialect.mlir.nvvm_emitted import ElectOp
 from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, enclosing, fragment_of, memory_of, target_of
-from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp, RingType
+from ...dialect.warp.cta import (
+    ACQUIRE,
+    COMMIT,
+    FILLED,
+    READ,
+    RELEASE,
+    SOME_WARPS,
+    WAIT,
+    CopyOp,
+    MakeRingOp,
+    PipelineOp,
+    RingType,
+)
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, alike, is_zero
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import is_pure
-from ...dialect.warp.synchronisation import (
-    AFTER_SYNC,
-    BEFORE_SYNC,
-    SOME_WARPS,
-    WGMMA,
-    CommitOp,
-    FenceOp,
-    WaitOp,
-    in_pairs,
-)
+from ...dialect.warp.synchronisation import AFTER_SYNC, BEFORE_SYNC, WGMMA, CommitOp, FenceOp, WaitOp, in_pairs
 from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail

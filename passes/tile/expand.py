@@ -11,12 +11,13 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp, Z
 from ...dialect.warp.attributes import FragmentType, element_row, enclosing, fragment_of, memory_of
+from ...dialect.warp.cta import some_warps
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ElementwiseOp, Kind
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.operands import FindGroupOp
-from ...dialect.warp.synchronisation import CLUSTER, ScopedBarrierOp, some_warps
+from ...dialect.warp.synchronisation import CLUSTER, ScopedBarrierOp
 from ...dialect.warp.tile_mma import SumSlicedKOp
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass, op_type_rewrite_pattern

@@ -20,14 +20,13 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, Z
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, in_place_of
-from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.cta import SOME_WARPS, CopyOp
 from ...dialect.warp.epilogue import EpilogueOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.memory import CtaTileType, LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import PairedOp, ScaledOp, SparseOp, drop_forms, form_of, memories_behind, of_form
-from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import LANES, GroupScales, SumSlicedKOp, TileMmaOp, part_of
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail

@@ -21,13 +21,13 @@ from ...dialect.isa.wgmma import M as GROUP_ROWS
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
+from ...dialect.warp.cta import SOME_WARPS
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp
 from ...dialect.warp.epilogue import EpilogueOp, MapOp, SubfragmentOp
 from ...dialect.warp.fragments import BANKS, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, in_lines
 from ...dialect.warp.matrices import AXES
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.operands import drop_forms
-from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import SumSlicedKOp
 from ..linalg.operand import KernelArgument, VectorOperand
 from ..patterns import Index, IndexBuilder, apply_patterns, op_type_rewrite_pattern
