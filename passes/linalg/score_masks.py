@@ -12,8 +12,7 @@ from xdsl.dialects.builtin import IntegerAttr, i32
 
 from ...dialect.warp.attention import Keys
 from ...dialect.warp.elements import element_type
-from .element_expressions import ElementExpression, Name
-from .element_regions import map_of
+from .element_expressions import ElementExpression, Name, map_of
 
 QUERY, KEY, DEPTH, COLUMN = "m", "n", "d", "e"
 """The names of loops; those of the batch are numbers."""
