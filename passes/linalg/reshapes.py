@@ -69,7 +69,7 @@ def element_of(value: SSAValue) -> Attribute:
     return value.type.element_type if isa(value.type, TensorOrMemory) else value.type
 
 
-ElementBody: TypeAlias = (
+BodyBuilder: TypeAlias = (
     Region | Callable[[SSAValue, SSAValue], SSAValue] | Callable[[SSAValue, SSAValue, SSAValue], SSAValue]
 )
 """What makes an element: of those of one or two inputs, and of what it is put into; of more as a function of any."""
@@ -104,7 +104,7 @@ class LinalgBuilder(IndexBuilder):
         inputs: Sequence[SSAValue],
         into: SSAValue,
         maps: Sequence[AffineMap],
-        body: ElementBody,
+        body: BodyBuilder,
         summed: Collection[int] = (),
     ) -> SSAValue:
         """What a body makes of elements of inputs, and of what it is put into."""
@@ -117,7 +117,7 @@ class LinalgBuilder(IndexBuilder):
         made = self.insert(generic(self.op, inputs, [into], body, maps, summed, results))
         return made.results[0] if results else into
 
-    def elementwise(self, inputs: Sequence[SSAValue], kind: Attribute, body: ElementBody) -> SSAValue:
+    def elementwise(self, inputs: Sequence[SSAValue], kind: Attribute, body: BodyBuilder) -> SSAValue:
         """A tensor of which each element is made of one of each input, of tensors of its shape."""
         into = self.empty(kind, self.unknown_sizes(inputs[0]))
         return self.computed(inputs, into, [AffineMap.identity(len(shape_of(into)))] * (len(inputs) + 1), body)
