@@ -105,7 +105,7 @@ class RowRegion(NamedTuple):
         """Whether an element that takes a function is reduced and used otherwise too: it is computed once."""
         functions = FUNCTIONS[1:] if self.is_narrow else FUNCTIONS
         reduced = needed(op.input for op in self.region.block.ops if isinstance(op, ReduceOp))
-        several = len({use.operation for use in value.uses}) > 1
+        several = value.type == f32 and len({use.operation for use in value.uses}) > 1
         made = (one for one in needed([value]) if isinstance(one.owner, functions))
         return several and value in reduced and not all(map(self.is_column, made))
 

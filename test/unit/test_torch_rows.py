@@ -402,6 +402,11 @@ def test_neighbours_are_beyond_the_end_of_a_row_together(columns: int, compared:
     assert (masks.count("setp.lt.s32"), masks.count(", -1;")) == (compared, inside)
 
 
+def test_conditions_that_are_reduced_and_used_again_are_no_fragments() -> None:
+    """Of a router of many experts in several neighbours of a lane."""
+    run(lambda x: torch.softmax(x if x.dtype == torch.float64 else x.float(), -1).topk(2), (draw(5, 128),), 2**-8, 1)
+
+
 def test_lanes_keep_half_of_the_neighbours_of_rows_that_are_not_summed() -> None:
     """A quarter of them would leave fewer lanes beyond the end, but take narrow accesses."""
     kernel = compile(torch_to_linalg(quantised_rows, draw(3, 8416)), target="sm_90a", cache=False)
