@@ -162,8 +162,12 @@ class AttentionMatch:
     def _narrowed_behind(self) -> None:
         """Includes an operation after the product of P and V that only scales and rounds its result."""
         following, reader = self.reader.sole_reader(self.values, self.o[0]), ElementReader(KEY)
-        behind = None if following is None else reader.behind(*self.o, following)
-        if behind is not None and self._unscaled(behind[0], lambda inner: inner == behind[1]) is not None:
+        behind = reader.behind(*self.o, following)
+        if (
+            following is not None
+            and behind is not None
+            and self._unscaled(behind[0], lambda inner: inner == behind[1]) is not None
+        ):
             self.last, self.o, self.result = following, behind[2], behind[:2]
             self.reader.used |= reader.used
 

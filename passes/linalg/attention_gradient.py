@@ -130,7 +130,7 @@ class GradientMatch:
     def _rounded_behind(self) -> None:
         """Includes an operation that rounds the result, and does nothing else."""
         following, reader = self.reader.sole_reader(self.op, self.result[0]), GradientReader()
-        behind = None if following is None else reader.behind(*self.result, following)
+        behind = reader.behind(*self.result, following)
         if following is not None and behind is not None and behind[0] == behind[1]:
             self.last, self.result = following, behind[2]
             self.reader.used |= reader.used
