@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp, f32
@@ -92,7 +92,7 @@ class GradientMatch:
         if len(maps) != 3 or factors(op.body.block) is None:
             decline("")
         places = [_loops_along(*each) for each in zip(op.operands, maps, strict=True)]
-        self.op, self.last, self.of_c, loops = op, op, places[2], 1 + max(map(max, places))
+        self.op, self.last, self.of_c, loops = op, op, places[2], 1 + max(chain(*places), default=-1)
         # Once to see which loop runs over queries, and again with the names that masks are read by.
         names: dict[int, Name] = {loop: loop for loop in range(loops)}
         for number in range(2):

@@ -230,3 +230,37 @@ def test_what_is_not_a_gradient_is_said(written: str, instead: str, reason: str)
     with remarks() as heard:
         compile(text.replace(written, instead), "sm_80")
     assert any(reason in str(one) for one in heard)
+
+
+def test_a_product_whose_result_has_no_dimensions_is_no_gradient() -> None:
+    text = """
+    func.func @f(%Q: memref<37x16xf16>, %K: memref<16x43xf16>, %S: memref<37x43xf32>, %x: memref<29xf16>,
+                 %y: memref<29xf16>, %z: memref<f32>) {
+      %zero = arith.constant 0.0 : f32
+      linalg.fill ins(%zero : f32) outs(%S : memref<37x43xf32>)
+      linalg.matmul ins(%Q, %K : memref<37x16xf16>, memref<16x43xf16>) outs(%S : memref<37x43xf32>)
+      linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+          outs(%S : memref<37x43xf32>) {
+      ^bb0(%s: f32):
+        %e = math.exp %s : f32
+        linalg.yield %e : f32
+      }
+      linalg.fill ins(%zero : f32) outs(%z : memref<f32>)
+      linalg.generic {indexing_maps = [affine_map<(k) -> (k)>, affine_map<(k) -> (k)>, affine_map<(k) -> ()>],
+          iterator_types = ["reduction"]} ins(%x, %y : memref<29xf16>, memref<29xf16>) outs(%z : memref<f32>) {
+      ^bb0(%a: f16, %b: f16, %c: f32):
+        %u = arith.extf %a : f16 to f32
+        %v = arith.extf %b : f16 to f32
+        %p = arith.mulf %u, %v : f32
+        %t = arith.addf %c, %p : f32
+        linalg.yield %t : f32
+      }
+      return
+    }"""
+    draw = np.random.default_rng().standard_normal
+    q, k, x, y = (draw(shape).astype(np.float16) for shape in ((37, 16), (16, 43), (29,), (29,)))
+    scores, total = np.full((37, 43), 9, np.float32), np.full((), 9, np.float32)
+    compile(text, target="sm_80", cache=False)(q, k, scores, x, y, total, device="interp", checks="all")
+    assert abs(total - x.astype(float) @ y.astype(float)) <= 1e-5 * (abs(x.astype(float)) @ abs(y.astype(float)))
+    exact = np.exp(q.astype(float) @ k.astype(float))
+    assert np.all(abs(scores - exact) <= 1e-4 * exact)
