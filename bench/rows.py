@@ -199,7 +199,8 @@ def group_norm_gradients(g: Tensor, x: Tensor, w: Tensor, mean: Tensor, scale: T
 
 def largest(x: Tensor) -> tuple[Tensor, Tensor]:
     """The largest element of each row, and its place."""
-    return tuple(x.max(-1))
+    values, places = x.max(-1)
+    return values, places
 
 
 def rows(*shape: int) -> Tensor:

@@ -22,6 +22,17 @@ OWN: dict[str, Callable[[], Any]] = {
     "router": lambda: (timed.rows(7, 40),),
     "group_norm": lambda: (timed.rows(9, 96, 5, 7), timed.rows(96), timed.rows(96)),
     "batch_norm": lambda: (timed.rows(9, 13, 5, 7), timed.rows(13), timed.rows(13)),
+    "group_norm_gradients": lambda: (
+        *(timed.rows(9, 96, 5, 7) for _ in range(2)),
+        timed.rows(96),
+        timed.rows(9, timed.GROUPS),
+        timed.scales(9, timed.GROUPS).bfloat16(),
+    ),
+    "batch_norm_gradients": lambda: (
+        *(timed.rows(9, 13, 5, 7) for _ in range(2)),
+        timed.rows(13),
+        *(timed.scales(13) for _ in range(2)),
+    ),
     "rope_pairs": lambda: (timed.rows(3, 5, 26), timed.rows(3, 1, 13), timed.rows(3, 1, 13)),
     "rope": lambda: (timed.rows(3, 5, 26), timed.rows(3, 1, 26), timed.rows(3, 1, 26)),
     "quantise_blocks": lambda: (timed.rows(5, 384),),
@@ -55,9 +66,11 @@ def compiled(name: str, operands: Any) -> tuple[Any, list[Any]]:
     """The kernel of a function as it is on a GPU, and results full of 99."""
     function, meta = timed.CASES[name].function, [x.to("meta") for x in operands]
     timed.DEVICE = "meta"
-    made = timed.leaves(function(*meta))
-    kernel = compile(torch_to_linalg(function, *meta), target="sm_90a", cache=False)
-    timed.DEVICE = "cpu"
+    try:
+        made = timed.leaves(function(*meta))
+        kernel = compile(torch_to_linalg(function, *meta), target="sm_90a", cache=False)
+    finally:
+        timed.DEVICE = "cpu"
     return kernel, [torch.full(x.shape, 99.0).to(x.dtype) for x in made]
 
 
