@@ -23,7 +23,9 @@ huber_loss huber_loss_backward glu glu_backward hardswish hardswish_backward har
 log_sigmoid_forward log_sigmoid_backward elu_backward hardtanh_backward leaky_relu_backward mish_backward
 softplus_backward _prelu_kernel _prelu_kernel_backward binary_cross_entropy binary_cross_entropy_backward
 binary_cross_entropy_with_logits soft_margin_loss soft_margin_loss_backward nll_loss2d_forward nll_loss2d_backward
-_weight_norm_interface fill masked_fill addr reflection_pad1d reflection_pad2d pixel_unshuffle nansum
+_weight_norm_interface fill masked_fill addr reflection_pad1d reflection_pad2d reflection_pad3d
+reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward _unsafe_masked_index
+replication_pad1d replication_pad2d replication_pad3d new_empty pixel_unshuffle nansum
 """
 """Operations that are taken apart before, beside those that torch takes apart for export."""
 
@@ -145,15 +147,22 @@ def _lying_as(value: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
 def _slice_scatter(
     value: torch.Tensor, part: torch.Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Any:
-    """A tensor with another one in the place of a slice of step 1, whose ends are at known distances from an end of
-    the dimension."""
+    """A tensor with another one in the place of a slice whose ends are at known distances from an end of the dimension,
+    the size of which is known too if the step is not 1."""
     axis = dim % value.dim()
     size, count = (cast("Any", x.shape[axis]) for x in (value, part))
-    if step != 1 or not isinstance(start, int | None):
+    if not isinstance(start, int | None) or step != 1 and not all(isinstance(n, int) and n for n in (size, count)):
         return NotImplemented
     if expression(count) == 0:
         return value.clone()
     first = start or 0 if not isinstance(size, int) else slice(start, None).indices(size)[0]
+    if step != 1:  # groups of `step` elements from the first on, of each of which the foremost is another
+        length = min(size - first, step * count)
+        behind = [0, 0] * (value.dim() - axis - 1)
+        groups = _constant_pad(value.narrow(axis, first, length), [*behind, 0, step * count - length])
+        rest = groups.unflatten(axis, (count, step)).narrow(axis + 1, 1, step - 1)
+        part = torch.cat([part.unsqueeze(axis + 1), rest], axis + 1).flatten(axis, axis + 1).narrow(axis, 0, length)
+        count = length
     last = next((x for x in map(expression, (first + count, first + count - size)) if isinstance(x, int)), None)
     if last is None:
         return NotImplemented
@@ -350,6 +359,7 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.native_group_norm_backward.default: _group_norm_backward,
     aten.native_layer_norm_backward.default: partial(_norm_backward, aten.native_layer_norm_backward.default, 2),
     aten._fused_rms_norm_backward.default: partial(_norm_backward, aten._fused_rms_norm_backward.default, 1),
+    aten._weight_norm_interface_backward.default: aten._weight_norm_differentiable_backward.default,
     aten.topk.default: _topk,
     aten.nll_loss_forward.default: _nll_loss,
     aten._native_batch_norm_legit_functional.default: _batch_norm,

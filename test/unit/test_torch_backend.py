@@ -887,6 +887,8 @@ MOVED: dict[str, Callable[..., Any]] = {
     "repeat": lambda x: x.repeat(2, 1, 3).relu(),
     "padding": lambda x: functional.pad(x, (2, -1, 0, 3), value=0.5) - 1,
     "slice_scatter": lambda x: x.slice_scatter(x[:, :2].neg(), 1, 1, 3) * 2,
+    "slice_scatter by steps": lambda x: x.slice_scatter(x[:, :2].neg(), 1, 1, 5, 3) * 2,
+    "slice_scatter to the end": lambda x: x.slice_scatter(x[..., :3].neg(), 2, 0, None, 3) * 2,
     "select_scatter": lambda x: x.select_scatter(x[:, 0].neg(), 1, -1) * 2,
     "copy": lambda x: x.slice_scatter(torch.full_like(x[:, :2], 3).copy_(x[:, :2, :1]), 1, 1, 3),
     "neighbours": lambda x: torch.stack(x.topk(2, -1), -2),
@@ -901,6 +903,27 @@ def test_elements_that_are_moved(name: str) -> None:
     x = drawn(5, 5, 7)
     with torch.inference_mode():
         assert torch.equal(compiled.call(x), MOVED[name](x))
+    assert not compiled.reasons
+
+
+DERIVED: dict[str, Callable[..., Any]] = {
+    "reflection": lambda x, w: functional.pad(x.exp(), (2, 1, 3, 2), mode="reflect").tanh() * 2,
+    "reflection of lines": lambda x, w: functional.pad(x[0].exp(), (1, 3), mode="reflect").tanh() * 2,
+    "weight norm": lambda x, w: x.tanh() + torch._weight_norm(w, w[:, :1].exp(), 0)[:, 0],
+    "steps": lambda x, w: torch.slice_scatter(x.exp(), x[..., :2].tanh(), 2, 1, 5, 2) * 2,
+}
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_gradients_of_moved_elements_and_normed_weights(name: str) -> None:
+    compiled = Compiled(DERIVED[name])
+    operands = torch.randn(2, 5, 7), torch.randn(7, 6)
+    own, wide = ([x.to(kind).requires_grad_() for x in operands] for kind in (torch.float32, torch.float64))
+    compiled.call(*own).sum().backward()
+    DERIVED[name](*wide).sum().backward()
+    for mine, exact in zip(own, wide, strict=True):
+        if exact.grad is not None:
+            assert (mine.grad.double() - exact.grad).abs().max() <= 1e-5 * exact.grad.abs().max()
     assert not compiled.reasons
 
 
