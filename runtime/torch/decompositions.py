@@ -151,7 +151,7 @@ def _slice_scatter(
     the size of which is known too if the step is not 1."""
     axis = dim % value.dim()
     size, count = (cast("Any", x.shape[axis]) for x in (value, part))
-    if not isinstance(start, int | None) or step != 1 and not all(isinstance(n, int) and n for n in (size, count)):
+    if not isinstance(start, int | None) or (step != 1 and not all(isinstance(n, int) and n for n in (size, count))):
         return NotImplemented
     if expression(count) == 0:
         return value.clone()
