@@ -156,7 +156,7 @@ class _Replacing:
         left = list(choices)
         for number in range(max(map(len, choices), default=0)):
             turn, first = [parts[number] for parts in left if number < len(parts)], dict[str, Cluster]()
-            for part in turn:
+            for part in filter(self._is_left, turn):
                 with suppress(UnsupportedError, WarploomError):
                     first.setdefault(self._written(part).text, part)
 
@@ -170,6 +170,10 @@ class _Replacing:
             done = set(filter(self.replaced, turn))
             left = [parts for parts in left if done.isdisjoint(parts)]
         return left
+
+    def _is_left(self, part: Cluster) -> bool:
+        """Whether none of its nodes is gone with another part, as one of two products that others gate is."""
+        return self.gone.isdisjoint(part.nodes)
 
     def _written(self, part: Cluster) -> ImportedRegion:
         key = part.structure
@@ -190,8 +194,8 @@ class _Replacing:
 
     def replaced(self, part: Cluster) -> bool:
         """Replaces a part, unless it does not compile or is slower than torch's kernels, or is gone with another."""
-        if self.gone.issuperset(part.nodes):
-            return True
+        if not self._is_left(part):
+            return self.gone.issuperset(part.nodes)
         try:
             part, region, text = self._chosen(part)
         except (UnsupportedError, WarploomError) as error:

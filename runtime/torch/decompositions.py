@@ -160,7 +160,8 @@ def _slice_scatter(
         length = min(size - first, step * count)
         behind = [0, 0] * (value.dim() - axis - 1)
         groups = _constant_pad(value.narrow(axis, first, length), [*behind, 0, step * count - length])
-        rest = groups.unflatten(axis, (count, step)).narrow(axis + 1, 1, step - 1)
+        groups = groups.reshape(*groups.shape[:axis], count, step, *groups.shape[axis + 1 :])
+        rest = groups.narrow(axis + 1, 1, step - 1)
         part = torch.cat([part.unsqueeze(axis + 1), rest], axis + 1).flatten(axis, axis + 1).narrow(axis, 0, length)
         count = length
     last = next((x for x in map(expression, (first + count, first + count - size)) if isinstance(x, int)), None)

@@ -382,6 +382,22 @@ def test_products_of_one_a_with_biases_are_one_part() -> None:
     assert compiled.operators == [("addmm", "addmm")]
 
 
+@pytest.mark.parametrize("schedule", [{}, {"cta": (16, 16, 128), "warp": (16, 16), "sliced_k": 2}])
+def test_products_beside_a_gate_of_the_same_a(schedule: Any) -> None:
+    """As in layers whose attention and MLP read one norm: the second product that the gate takes is one of them."""
+
+    def function(x: Any, *weights: Any) -> Any:
+        q, k, gate, up = (x @ w for w in weights)
+        return q, k * 2, functional.silu(gate) * up
+
+    x, weights = drawn(3, 256), [drawn(256, n) for n in (48, 16, 32, 32)]
+    compiled = Compiled(function, schedule=schedule)
+    exact = function(x.double(), *(w.double() for w in weights))
+    for result, value in zip(compiled.call(x, *weights), exact, strict=True):
+        assert close(result, value, 3.0)
+    assert not compiled.reasons
+
+
 def test_weights_of_4_bits_in_small_groups_are_a_kernel() -> None:
     function, compiled = four_bits(16), Compiled(four_bits(16))
     x, packed, scale = drawn(1, 32), eight_bits(24, 16, dtype=torch.uint8), drawn(24, 2)
