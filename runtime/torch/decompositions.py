@@ -24,7 +24,6 @@ log_sigmoid_forward log_sigmoid_backward elu_backward hardtanh_backward leaky_re
 softplus_backward _prelu_kernel _prelu_kernel_backward binary_cross_entropy binary_cross_entropy_backward
 binary_cross_entropy_with_logits soft_margin_loss soft_margin_loss_backward nll_loss2d_forward nll_loss2d_backward
 _weight_norm_interface fill masked_fill addr reflection_pad1d reflection_pad2d reflection_pad3d
-reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward _unsafe_masked_index
 replication_pad1d replication_pad2d replication_pad3d new_empty pixel_unshuffle nansum
 """
 """Operations that are taken apart before, beside those that torch takes apart for export."""
@@ -135,6 +134,20 @@ def _constant_pad(value: torch.Tensor, pads: Sequence[int], number: float = 0) -
         around = [value.new_full([*shape[:axis], n, *shape[axis + 1 :]], number) for n in more]
         value = torch.cat([x for x in (around[0], kept, around[1]) if x is kept or x.shape[axis]], axis)
     return value
+
+
+def _reflection_backward(slope: torch.Tensor, value: torch.Tensor, pads: Sequence[int]) -> torch.Tensor:
+    """The gradient of reflected borders: what is between them, and each border turned over onto what it reflects."""
+    total = slope.to(torch.promote_types(slope.dtype, torch.float32))
+    for axis, first, last in zip(reversed(range(value.dim())), pads[::2], pads[1::2], strict=False):
+        n, place = value.shape[axis], [0, 0] * (value.dim() - axis - 1)
+        parts = [_constant_pad(total, [*place, -first, -last])]
+        for start, count, behind in ((0, first, n - 1 - first), (n + first, last, 1)):
+            if count > 0:
+                border = _flip(total.narrow(axis, start, count), [axis])
+                parts.append(_constant_pad(border, [*place, n - count - behind, behind]))
+        total = sum(parts[1:], parts[0])
+    return total.to(slope.dtype)
 
 
 def _lying_as(value: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
@@ -298,10 +311,10 @@ def _first(extreme: Callable[..., torch.Tensor], value: torch.Tensor, dim: int, 
     counted = isinstance(length, int) and 0 < length <= MAX_COUNTED
     if not (counted and value.is_floating_point() and value.dtype.itemsize <= torch.float32.itemsize):
         return NotImplemented
-    found, behind = extreme(value, dim, keepdim=True), [1] * (value.dim() - dim % value.dim() - 1)
+    chosen, behind = extreme(value, dim, keepdim=True), [1] * (value.dim() - dim % value.dim() - 1)
     along = torch.arange(length, device=value.device, dtype=torch.float32).view(-1, *behind)
-    place = torch.where((value == found) | (value != value), along, length).amin(dim, keepdim=True)
-    results = found, place.to(torch.int32).to(torch.int64)
+    place = torch.where((value == chosen) | (value != value), along, length).amin(dim, keepdim=True)
+    results = chosen, place.to(torch.int32).to(torch.int64)
     return results if keepdim else tuple(x.squeeze(dim) for x in results)
 
 
@@ -361,6 +374,7 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.native_layer_norm_backward.default: partial(_norm_backward, aten.native_layer_norm_backward.default, 2),
     aten._fused_rms_norm_backward.default: partial(_norm_backward, aten._fused_rms_norm_backward.default, 1),
     aten._weight_norm_interface_backward.default: aten._weight_norm_differentiable_backward.default,
+    **{getattr(aten, f"reflection_pad{rank}d_backward").default: _reflection_backward for rank in (1, 2, 3)},
     aten.topk.default: _topk,
     aten.nll_loss_forward.default: _nll_loss,
     aten._native_batch_norm_legit_functional.default: _batch_norm,
