@@ -94,8 +94,8 @@ class Flattened:
             memory = self.builder.insert(collapse(memory, places)).result
         if self.group:
             groups = memory_of(memory).get_shape()[-1] // memory_of(self.window.memory).get_shape()[-1]
-        made = self.filter.made(memory, self.padded.low if self.padded else [0] * len(self.filter.taps), groups,
-                                joined=self.joined)  # fmt: skip
+        low = self.padded.low if self.padded else [0] * len(self.filter.taps)
+        made = self.builder.insert(self.filter.made(memory, low, groups, joined=self.joined))
         made.verify()
         kind, (taps, pixels, steps, dilations, low) = memory_of(memory), made.numbers
         *places, last = range(rank := kind.get_num_dims())
@@ -106,6 +106,7 @@ class Flattened:
                 parts = [[size] for size in memory_of(flat).get_shape()]
                 parts[-1] = [groups, made.channels]
                 flat = self.builder.insert(expand(flat, parts)).result
+            Rewriter.erase_op(made)
             return flat, [row, *self.group, self.filter.channel]
         farthest, offsets = max_offset(rank), [(size - 1) * abs(by) for size, by in zip(taps, dilations, strict=True)]
         if max(steps) > MAX_STEP or max(offsets) > farthest:
@@ -114,7 +115,7 @@ class Flattened:
             decline(problem)
         if pitch(kind, last, 1) * 2 % UNIT or (strides_of(kind) or ())[-1:] != (1,):
             decline(f"expected channels that lie side by side, in rows that are multiples of {UNIT} bytes, got {kind}")
-        return self.builder.insert(made).matrix, [*self.group, *self.taps, row, self.filter.channel]
+        return made.matrix, [*self.group, *self.taps, row, self.filter.channel]
 
     def as_rows(self, value: SSAValue, loops: Sequence[int]) -> SSAValue:
         """Memory along these loops, with all pixels as one dimension, and all columns."""
