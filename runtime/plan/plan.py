@@ -16,7 +16,7 @@ from xdsl.dialects import arith, cf, func, gpu, memref, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, NoneAttr
 from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 
-from ...dialect.isa.tensor_map import EXPANDED_UNIT, TensorMapError, TensorMapFields
+from ...dialect.isa.tensor_map import EXPANDED, EXPANDED_UNIT, TensorMapError, TensorMapFields
 from ...dialect.mlir.affine import dynamic_parts, strides_of
 from ...dialect.warp.attributes import ZEROED, is_memory, memory_of
 from ...dialect.warp.cta import DisjointOp, IsDivisibleOp
@@ -351,10 +351,12 @@ class _Reading:
         element = op.map.type.copied if expands else map_element(str(moved_as(kind.element_type)))
         if element is None:
             raise HostError(f"{place_of(op)}{op.name}: a tensor map has no elements of type {kind.element_type}")
-        # Of memory without elements nothing is copied; a map has at least one along each dimension.
+        # Of memory without elements nothing is copied; a map has one at least along each dimension, or as many as are
+        # expanded together.
         order = op.order if images is None else range(kind.get_num_dims())
         together = element.together if expands else moved_together(kind.element_type)
-        sizes = tuple(max(1, memory.view.shape[d]) for d in reversed(order))
+        least = [EXPANDED if expands else 1] + [1] * (len(order) - 1)
+        sizes = tuple(max(n, memory.view.shape[d]) for n, d in zip(least, reversed(order), strict=True))
         strides = tuple(memory.view.strides[d] * element.size // together for d in reversed(order))
         sizes = sizes if expands else (-(-sizes[0] // together), *sizes[1:])
         # Of a dimension of one index no stride is known, and none is needed; nor of arguments that are not there yet.
