@@ -98,7 +98,7 @@ CASES = [
     Case("f16", "f32", "sm_90a", added=("nm", "0n", "m"), launches=9),
     Case("f16", "f32", "sm_80", onto_d=True, launches=8),
     Case("f16", "f16", "sm_75", a="km", b="nk"),
-    Case("bf16", "bf16", "sm_120a", static="nk"),
+    Case("bf16", "bf16", "sm_120a", static="nk", launches=5),
     Case("f32", "f32", "sm_90a", b="nk"),
     Case("f32", "f32", "sm_80", launches=1),
     Case("f64", "f64", "sm_90a", launches=1),

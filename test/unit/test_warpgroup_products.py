@@ -95,7 +95,8 @@ def chosen(mlir: str, **options: object) -> Schedule:
         (text(256, 256, 8192), 4),  # in parts of K
         (text(200, 200, 200), 1),  # too little to multiply
         (text(4095, 4095, 4095), 4),  # rows that no tensor copy moves, packed first
-        (text(1001, 1001, 1001), 1),  # for which that is too little to multiply
+        (text(1001, 1001, 1001), 4),
+        (text(101, 101, 101), 1),  # for which that is too little to multiply
         (text(16, 8192, 8192), 1),  # fewer rows than an instruction has
         (text(4096, 4096, 4096, "f32"), 4),  # B of 32 bits does not lie along k: it is transposed in registers
         (text(1023, 1024, 1022, "f32"), 1),  # rows that no tensor copy moves: too little for launches before
