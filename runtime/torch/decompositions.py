@@ -23,7 +23,7 @@ huber_loss huber_loss_backward glu glu_backward hardswish hardswish_backward har
 log_sigmoid_forward log_sigmoid_backward elu_backward hardtanh_backward leaky_relu_backward mish_backward
 softplus_backward _prelu_kernel _prelu_kernel_backward binary_cross_entropy binary_cross_entropy_backward
 binary_cross_entropy_with_logits soft_margin_loss soft_margin_loss_backward nll_loss2d_forward nll_loss2d_backward
-_weight_norm_interface fill masked_fill addr reflection_pad1d reflection_pad2d reflection_pad3d
+leaky_relu _weight_norm_interface fill masked_fill addr reflection_pad1d reflection_pad2d reflection_pad3d
 replication_pad1d replication_pad2d replication_pad3d new_empty pixel_unshuffle nansum
 """
 """Operations that are taken apart before, beside those that torch takes apart for export."""
