@@ -32,7 +32,13 @@ ROOMS = ("dialect", "passes", "runtime")
 LINES = 500
 FIGURES_KNOWN = Path(__file__).parent / "data" / "figures.txt"
 
-ALLOWED = {"doors": 5_000, "the ISA of today": 7_000, "proofs": 4_500, "the work of models": 3_500}
+ALLOWED = {
+    "doors": 5_000,
+    "the ISA of today": 7_000,
+    "proofs": 4_500,
+    "products of any size, convolutions, rows": 3_500,
+    "attention, experts, quantised products": 3_000,
+}
 """Production lines that capabilities may add to the 57,000 of the house, each once it is begun."""
 
 FIGURES: dict[str, int] = {
