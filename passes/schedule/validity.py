@@ -117,14 +117,18 @@ def _check_parts(schedule: Schedule, product: Product) -> None:
 
 
 def _check_cluster(schedule: Schedule, product: Product, target: Target) -> None:
-    """Refuses clusters where the tiles of D are not counted, or products say to one CTA that a stage has been read; and
-    those of parts of K, whose sums are in registers, where they are in tensor memory."""
+    """Refuses clusters of tiles of rows that may be of two groups, clusters where products say to one CTA that a stage
+    has been read, and those of parts of K, whose sums are in registers, where they are in tensor memory."""
     if schedule.cluster_parts > 1 and needs.adds_in_tensor_memory(target):
         raise ScheduleError(f"partial_sums = cluster: sums lie in the tensor memory of {target}, not in registers")
     if (cluster := schedule.cluster) == (1, 1):
         return
     if needs.adds_in_tensor_memory(target) and (reason := _not_in_pairs(schedule, product)):
         raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]}: {reason}")
+    if product.op.grouped == M and cluster[0] > 1 and not schedule.pairs:
+        raise ScheduleError(
+            f"cluster = {cluster[0]}x{cluster[1]}: tiles of rows one after another may be of two groups, whose B differ"
+        )
 
 
 def _check_beside(schedule: Schedule, product: Product) -> None:

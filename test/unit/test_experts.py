@@ -109,6 +109,7 @@ CASES = [
     ("f16", "sm_90a", {"ctas": 2, "staging": 0}),
     ("bf16", "sm_80", {}),
     ("bf16", "sm_90a", SHARED_TAIL),
+    ("bf16", "sm_90a", {"cta": "64x64x64", "cluster": "1x2", "ctas": 4}),
 ]
 DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
@@ -158,7 +159,16 @@ def test_rows_behind_the_last_group_are_updated_in_place() -> None:
     np.testing.assert_array_equal(d, wanted**2)
 
 
-@pytest.mark.parametrize(("type", "target", "schedule"), [("f16", "sm_90a", {"ctas": 3}), ("bf16", "sm_80", {})])
+def test_clusters_are_of_tiles_of_one_group() -> None:
+    """They copy B to each other, which is another one where the next rows are of the next group."""
+    with pytest.raises(CompileError, match="cluster = 2x1: tiles of rows one after another may be of two groups"):
+        compile(forward("bf16", transposed=False, epilogue=SCALED), target="sm_90a", cta="64x64x64", cluster="2x1")
+
+
+@pytest.mark.parametrize(
+    ("type", "target", "schedule"),
+    [("f16", "sm_90a", {"ctas": 3}), ("bf16", "sm_80", {}), ("f16", "sm_90a", {"cta": "64x64x64", "cluster": "2x1"})],
+)
 def test_gradient_of_weights(type: str, target: str, schedule: dict[str, Any]) -> None:
     rng = np.random.default_rng()
     kernel, ends = compile(gradient(type), target=target, cache=False, **schedule), drawn(rng)
