@@ -196,6 +196,13 @@ def translated(batch: int) -> Inputs:
     return {**tokens(batch), **tokens(batch, 6, "decoder_input_ids")}
 
 
+def patches(batch: int) -> Inputs:
+    """Of 16 x 16 pixels, each of its patches as a row, and how many there are in rows and columns."""
+    shapes = torch.tensor([[4, 4]] * batch)
+    mask = torch.ones(batch, 16, dtype=torch.long)
+    return {"pixel_values": torch.randn(batch, 16, 48), "pixel_attention_mask": mask, "spatial_shapes": shapes}
+
+
 def decoder(kind: str, **sizes: Any) -> Family:
     """A decoder of `transformers`, which generates; a size of None is left out."""
     make = of_transformers(kind, **{k: v for k, v in {**DECODER, **sizes}.items() if v is not None})
@@ -228,6 +235,49 @@ T5 = {"vocab_size": 96, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "
       "decoder_start_token_id": 0}  # fmt: skip
 GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "vocab_size": 96, "resid_pdrop": 0.0,
         "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 1, "eos_token_id": 2}  # fmt: skip
+LINEAR = {"linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+          "layer_types": ["linear_attention", "full_attention"]}  # fmt: skip
+GROUPS = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "first_k_dense_replace": 1,
+          "n_group": 1, "topk_group": 1}  # fmt: skip
+GEMMA_3N = {"vocab_size_per_layer_input": 96, "hidden_size_per_layer_input": 8, "laurel_rank": 8, "sliding_window": 8,
+            "num_kv_shared_layers": 0, "activation_sparsity_pattern": [0.0, 0.0],
+            "layer_types": ["sliding_attention", "full_attention"]}  # fmt: skip
+HYBRID = {
+    "num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 32, "mamba_n_heads": 8,
+    "mamba_d_state": 8, "mamba_d_head": 8, "mamba_expand": 2, "mamba_chunk_size": 8,
+    "layer_types": ["mamba", "attention"],
+}  # fmt: skip
+GPT_OSS = {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 8,
+           "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}  # fmt: skip
+LLAMA_4 = {"intermediate_size_mlp": 64, "num_local_experts": 4, "num_experts_per_tok": 1, "attention_chunk_size": 8}
+MAMBA_2 = {"vocab_size": 96, "hidden_size": 32, "state_size": 8, "num_hidden_layers": 2, "head_dim": 8, "num_heads": 8,
+           "expand": 2, "n_groups": 1, "chunk_size": 8}  # fmt: skip
+MULTIMODAL = {
+    "vision_config": {**IMAGES, "crop_size": 32, "image_token_id": 90},
+    "audio_config": {
+        "hidden_size": 32, "intermediate_size": 32, "num_blocks": 1, "num_attention_heads": 4, "input_size": 16,
+        "ext_pw_out_channel": 32, "depthwise_separable_out_channel": 32, "nemo_conv_channels": 32, "audio_token_id": 91,
+    },
+}  # fmt: skip
+MODERN_BERT = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2,
+               "local_attention": 8}  # fmt: skip
+DEBERTA = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 8,
+           "norm_rel_ebd": "layer_norm", "share_att_key": True}  # fmt: skip
+WAV2VEC2 = {
+    **ENCODER, "conv_dim": (8, 8), "conv_stride": (4, 2), "conv_kernel": (8, 4), "num_conv_pos_embeddings": 4,
+    "num_conv_pos_embedding_groups": 2, "hidden_dropout": 0.0, "feat_proj_dropout": 0.0, "attention_dropout": 0.0,
+    "activation_dropout": 0.0, "layerdrop": 0.0, "mask_time_prob": 0.0, "apply_spec_augment": False,
+}  # fmt: skip
+SEGFORMER = {
+    "num_encoder_blocks": 2, "depths": [1, 1], "sr_ratios": [2, 1], "hidden_sizes": [16, 32], "patch_sizes": [7, 3],
+    "strides": [4, 2], "num_attention_heads": [1, 2], "mlp_ratios": [2, 2], "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0, "drop_path_rate": 0.0,
+}  # fmt: skip
+BART = {
+    "vocab_size": 96, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "max_position_embeddings": 64,
+    "dropout": 0.0, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
 
 FAMILIES: dict[str, Family] = {
     "perceptron": Family("torch", Perceptron, rows),
@@ -281,6 +331,42 @@ FAMILIES: dict[str, Family] = {
     ),
     "ViT": of_images("transformers", "ViTModel", "checkpointing", **IMAGES),
     "DINOv2": of_images("transformers", "Dinov2Model", **{k: v for k, v in IMAGES.items() if k != "intermediate_size"}),
+    "Qwen3-Next": decoder("Qwen3NextForCausalLM", **EXPERTS, **LINEAR, shared_expert_intermediate_size=32),
+    "Qwen3.5": decoder("Qwen3_5ForCausalLM", **LINEAR),
+    "GLM-4": decoder("Glm4ForCausalLM"),
+    "GLM-4 MoE": decoder("Glm4MoeForCausalLM", **GROUPS),
+    "Gemma 3n": decoder("Gemma3nForCausalLM", **GEMMA_3N),
+    "SmolLM3": decoder("SmolLM3ForCausalLM"),
+    "Granite": decoder("GraniteForCausalLM"),
+    "Granite hybrid": decoder("GraniteMoeHybridForCausalLM", **HYBRID),
+    "OLMo 2": decoder("Olmo2ForCausalLM"),
+    "OLMo 3": decoder("Olmo3ForCausalLM", sliding_window=8),
+    "gpt-oss": decoder("GptOssForCausalLM", **GPT_OSS),
+    "Llama 4": decoder("Llama4ForCausalLM", **LLAMA_4),
+    "LFM2": decoder("Lfm2ForCausalLM", layer_types=["conv", "full_attention"], block_multiple_of=8),
+    "Cohere 2": decoder("Cohere2ForCausalLM", sliding_window=8),
+    "Phi-4 multimodal": decoder("Phi4MultimodalForCausalLM", **MULTIMODAL),
+    "Mamba 2": Family("transformers", of_transformers("Mamba2ForCausalLM", **MAMBA_2), tokens),
+    "ModernBERT": encoder("ModernBertModel", **MODERN_BERT),
+    "DeBERTa v2": encoder("DebertaV2Model", **DEBERTA),
+    "BART": Family("transformers", of_transformers("BartModel", **BART), translated, ("checkpointing",), True),
+    "Wav2Vec2": Family(
+        "transformers",
+        of_transformers("Wav2Vec2Model", **WAV2VEC2),
+        lambda batch: {"input_values": torch.randn(batch, 200)},
+        ("checkpointing",),
+        True,
+    ),
+    "SigLIP": of_images("transformers", "SiglipVisionModel", "checkpointing", **IMAGES),
+    "SigLIP 2": Family(
+        "transformers",
+        of_transformers("Siglip2VisionModel", **{**IMAGES, "num_patches": 16, "patch_size": 4}),
+        patches,
+        ("checkpointing",),
+        True,
+    ),
+    "DINOv3": of_images("transformers", "DINOv3ViTModel", "checkpointing", **IMAGES),
+    "SegFormer": of_images("transformers", "SegformerModel", **SEGFORMER),
     "timm ViT": of_images(
         "timm", "vit_tiny_patch16_224", "checkpointing", img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=4
     ),
