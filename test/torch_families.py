@@ -335,7 +335,8 @@ FAMILIES: dict[str, Family] = {
     "Qwen3.5": decoder("Qwen3_5ForCausalLM", **LINEAR),
     "GLM-4": decoder("Glm4ForCausalLM"),
     "GLM-4 MoE": decoder("Glm4MoeForCausalLM", **GROUPS),
-    "Gemma 3n": decoder("Gemma3nForCausalLM", **GEMMA_3N),
+    # In training it clamps weights in place. With checkpointing, autograd then refuses the gradient of any AOT backend.
+    "Gemma 3n": replace(decoder("Gemma3nForCausalLM", **GEMMA_3N), modes=GENERATES),
     "SmolLM3": decoder("SmolLM3ForCausalLM"),
     "Granite": decoder("GraniteForCausalLM"),
     "Granite hybrid": decoder("GraniteMoeHybridForCausalLM", **HYBRID),
