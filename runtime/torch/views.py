@@ -95,7 +95,7 @@ def shown(
     unknown = UnsupportedError("a part at places, or along a dimension, of unknown size is not lowered")
     try:
         results = target(example, *args, **kwargs)
-    except RuntimeError as error:  # symbols of which only torch knows that they are equal
+    except (RuntimeError, ValueError) as error:  # symbols of which only torch knows that they are equal
         raise unknown from error
     seen: torch.Tensor = results if part is None else results[part]
     shape, offset = shape_of(like), int(seen.storage_offset())
