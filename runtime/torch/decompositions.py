@@ -136,16 +136,18 @@ def _constant_pad(value: torch.Tensor, pads: Sequence[int], number: float = 0) -
     return value
 
 
-def _reflection_backward(slope: torch.Tensor, value: torch.Tensor, pads: Sequence[int]) -> torch.Tensor:
-    """The gradient of reflected borders: what is between them, and each border turned over onto what it reflects."""
+def _borders_backward(turned: bool, slope: torch.Tensor, value: torch.Tensor, pads: Sequence[int]) -> torch.Tensor:
+    """The gradient of borders: what is between them, and each border turned over onto what it reflects, or else added
+    up onto the edge that it repeats."""
     total = slope.to(torch.promote_types(slope.dtype, torch.float32))
     for axis, first, last in zip(reversed(range(value.dim())), pads[::2], pads[1::2], strict=False):
         n, place = value.shape[axis], [0, 0] * (value.dim() - axis - 1)
         parts = [_constant_pad(total, [*place, -first, -last])]
-        for start, count, behind in ((0, first, n - 1 - first), (n + first, last, 1)):
+        for start, count, before in ((0, first, int(turned)), (n + first, last, n - 1 - last * turned)):
             if count > 0:
-                border = _flip(total.narrow(axis, start, count), [axis])
-                parts.append(_constant_pad(border, [*place, n - count - behind, behind]))
+                border = total.narrow(axis, start, count)
+                border = _flip(border, [axis]) if turned else border.sum(axis, keepdim=True)
+                parts.append(_constant_pad(border, [*place, before, n - before - border.shape[axis]]))
         total = sum(parts[1:], parts[0])
     return total.to(slope.dtype)
 
@@ -374,7 +376,11 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.native_layer_norm_backward.default: partial(_norm_backward, aten.native_layer_norm_backward.default, 2),
     aten._fused_rms_norm_backward.default: partial(_norm_backward, aten._fused_rms_norm_backward.default, 1),
     aten._weight_norm_interface_backward.default: aten._weight_norm_differentiable_backward.default,
-    **{getattr(aten, f"reflection_pad{rank}d_backward").default: _reflection_backward for rank in (1, 2, 3)},
+    **{
+        getattr(aten, f"{kind}_pad{rank}d_backward").default: partial(_borders_backward, kind == "reflection")
+        for kind in ("reflection", "replication")
+        for rank in (1, 2, 3)
+    },
     aten.topk.default: _topk,
     aten.nll_loss_forward.default: _nll_loss,
     aten._native_batch_norm_legit_functional.default: _batch_norm,
