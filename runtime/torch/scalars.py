@@ -255,14 +255,17 @@ def _absolute(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
 
 
 def _power(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
-    """Powers with a constant exponent for which there is an exact or correctly rounded form."""
+    """Powers with a constant exponent: by products and roots where they are few."""
     base, exponent = operands
     if not isinstance(base, ElementValue) or isinstance(exponent, ElementValue) or not base.is_float:
         raise UnsupportedError("powers are lowered with exponents that are numbers")
-    if exponent in (0.5, -0.5):
-        return RULES["sqrt" if exponent > 0 else "rsqrt"](body, [base])
+    if exponent in (0.5, -0.5, 1.5, -1.5):
+        root = RULES["sqrt" if exponent > 0 else "rsqrt"](body, [base])
+        if abs(exponent) == 0.5:
+            return root
+        return RULES["mul"](body, [root, base if exponent > 0 else RULES["mul"](body, [root, root])])
     if exponent not in (1, 2, 3, 4, -1, -2):
-        raise UnsupportedError(f"the exponent {exponent} is not lowered; 1, 2, 3, 4, -1, -2, 0.5 and -0.5 are")
+        return _arithmetic(math_ops.PowFOp)(body, operands)
     value = base
     for _ in range(abs(int(exponent)) - 1):
         value = RULES["mul"](body, [value, base])
@@ -285,6 +288,8 @@ RULES: Mapping[str, Rule] = {
     "maximum": _arithmetic(arith.MaximumfOp, arith.MaxSIOp, None, arith.MaxUIOp),
     "minimum": _arithmetic(arith.MinimumfOp, arith.MinSIOp, None, arith.MinUIOp),
     **{name: _arithmetic(UNARY[name]) for name in ["exp", "log", "sqrt", "rsqrt", "tanh", "erf", "floor", "ceil"]},
+    "sin": _arithmetic(math_ops.SinOp),
+    "cos": _arithmetic(math_ops.CosOp),
     "exp2": _arithmetic(math_ops.Exp2Op),
     "trunc": _arithmetic(math_ops.TruncOp),
     "round": _arithmetic(math_ops.RoundEvenOp),

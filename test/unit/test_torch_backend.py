@@ -458,14 +458,14 @@ def test_integers_and_scales() -> None:
 def test_what_is_left_says_why(caplog: pytest.LogCaptureFixture) -> None:
     def function(a: Any, b: Any) -> Any:
         product = a @ b
-        return product.sin(), product.cumsum(0), (a @ b).to(torch.float8_e4m3fn)
+        return product.acos(), product.cumsum(0), (a @ b).to(torch.float8_e4m3fn)
 
     with caplog.at_level(logging.DEBUG, "warploom"):
         compiled = Compiled(function)
         compiled.call(drawn(5, 16), drawn(16, 8))
     reasons = {left.operator: left.reason for left in compiled.explanations[0].left}
     assert reasons["aten.cumsum.default"] == "there is no form of it in linalg here"
-    assert "prims.sin.default is not lowered" in reasons["aten.sin.default"]
+    assert "prims.acos.default is not lowered" in reasons["aten.acos.default"]
     assert "targets before sm_89 have none" in reasons["aten._to_copy.default"]
     assert "2 compiled, 3 left to eager" in caplog.text
     assert "linalg.contract" in caplog.text
@@ -925,6 +925,9 @@ def test_elements_that_are_moved(name: str) -> None:
 DERIVED: dict[str, Callable[..., Any]] = {
     "reflection": lambda x, w: functional.pad(x.exp(), (2, 1, 3, 2), mode="reflect").tanh() * 2,
     "reflection of lines": lambda x, w: functional.pad(x[0].exp(), (1, 3), mode="reflect").tanh() * 2,
+    "edges that repeat": lambda x, w: functional.pad(x.exp(), (2, 9, 0, 3), mode="replicate").tanh() * 2,
+    "edges of lines that repeat": lambda x, w: functional.pad(x[0].exp(), (8, 1), mode="replicate").tanh() * 2,
+    "powers": lambda x, w: (x.exp() ** 1.5).tanh() + (x.square() + 1) ** -0.3 + (w.exp().mean() + 0.5) ** 2.2,
     "weight norm": lambda x, w: x.tanh() + torch._weight_norm(w, w[:, :1].exp(), 0)[:, 0],
     "steps": lambda x, w: torch.slice_scatter(x.exp(), x[..., :2].tanh(), 2, 1, 5, 2) * 2,
 }
@@ -940,6 +943,29 @@ def test_gradients_of_moved_elements_and_normed_weights(name: str) -> None:
     for mine, exact in zip(own, wide, strict=True):
         if exact.grad is not None:
             assert (mine.grad.double() - exact.grad).abs().max() <= 1e-5 * exact.grad.abs().max()
+    assert not compiled.reasons
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_sines_of_large_angles(name: str) -> None:
+    """Of every exponent up to that from which kernels have NaN."""
+    function, x = getattr(torch, name), torch.randn(400) * 2.0 ** torch.randint(-30, 48, (400,))
+    compiled = Compiled(lambda x: function(x) * 1)
+    result, exact = compiled.call(x), function(x.double())
+    assert torch.all((result - exact).abs() <= 2e-7 * exact.abs() + 2.0**-149)
+    assert not compiled.reasons
+    narrow = drawn(7, 33) * 100
+    assert torch.all(
+        (compiled.call(narrow) - function(narrow.double())).abs() <= BF16 * function(narrow.double()).abs()
+    )
+
+
+@pytest.mark.parametrize("exponent", [1.5, -1.5, 0.25, -0.7, 2.2, 7])
+def test_powers_by_a_number(exponent: float) -> None:
+    x = torch.rand(301) * 2.0 ** torch.randint(-20, 9, (301,))
+    compiled = Compiled(lambda x: x**exponent + 0)
+    exact = x.double() ** torch.tensor(exponent).double()  # of the exponent in f32, as torch computes
+    assert torch.all((compiled.call(x) - exact).abs() <= 4e-7 * exact + 2.0**-149)
     assert not compiled.reasons
 
 
