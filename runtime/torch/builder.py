@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
@@ -29,6 +30,7 @@ from ...passes.linalg.reshapes import around, collapse
 from .decompositions import PRIMITIVES
 from .options import aten, decompositions, expression, is_operator, prims, pytree, sympy, traced
 from .scalars import (
+    COMPARISONS,
     RULES,
     Body,
     ElementOrNumber,
@@ -434,6 +436,8 @@ def _primitive(node: Node, computed: dict[Node, ElementOrNumber], body: Body) ->
         raise UnsupportedError(f"{node.target} is not lowered")
     operands = [x for x in args if isinstance(x, ElementValue | float | int | bool)]
     if not any(isinstance(x, ElementValue) for x in operands):
+        if name in COMPARISONS:
+            return getattr(operator, name)(*operands)
         raise UnsupportedError(f"{node.target} of constants is not lowered")
     if name == "where" and not any(isinstance(x, ElementValue) for x in operands[1:]):  # which say nothing of a type
         operands[1] = body.operand(operands[1], node.meta["val"].dtype)

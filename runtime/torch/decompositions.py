@@ -393,10 +393,22 @@ def _sign(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x > 0, 1, torch.where(x < 0, -1, 0)).to(x.dtype)
 
 
+def _signbit(x: torch.Tensor) -> torch.Tensor:
+    return NotImplemented if x.is_floating_point() else x < 0
+
+
+def _remainder(value: Any, by: Any) -> torch.Tensor:
+    """The remainder with the sign of the divisor."""
+    rest = torch.fmod(value, by)
+    return torch.where((rest != 0) & ((rest < 0) != (by < 0)), rest + by, rest)
+
+
 PRIMITIVES: Mapping[Any, Callable[..., Any]] = {
     prims.log1p.default: _log1p,
     prims.expm1.default: _expm1,
     prims.sign.default: _sign,
+    prims.signbit.default: _signbit,
+    prims.remainder.default: _remainder,
 }
 """What `torch.ops.prims` has, and `math` in kernels has not, in other operations of it."""
 

@@ -199,7 +199,7 @@ def _arithmetic(on_floats: Any, on_integers: Any = None, on_truth: Any = None, o
         elements, unsigned = _typed(body, operands), any(isinstance(x, ElementValue) and x.unsigned for x in operands)
         kind = on_floats if elements[0].is_float else on_truth if elements[0].type == i1 else on_integers
         if kind is None:
-            raise UnsupportedError(f"{(on_floats or on_truth).name} of {elements[0].type} is not lowered")
+            raise UnsupportedError(f"{(on_floats or on_integers).name} of {elements[0].type} is not lowered")
         kind = on_unsigned or kind if unsigned else kind
         return body.emit(kind, *elements, result=elements[0].type)._replace(unsigned=unsigned)
 
@@ -284,7 +284,8 @@ def _shifted(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
 RULES: Mapping[str, Rule] = {
     **COMPARISONS,
     **{name: _arithmetic(*kinds) for name, kinds in ARITHMETIC.items()},
-    "div": _arithmetic(arith.DivfOp),
+    "div": _arithmetic(arith.DivfOp, arith.DivSIOp, None, arith.DivUIOp),
+    "fmod": _arithmetic(None, arith.RemSIOp, None, arith.RemUIOp),
     "maximum": _arithmetic(arith.MaximumfOp, arith.MaxSIOp, None, arith.MaxUIOp),
     "minimum": _arithmetic(arith.MinimumfOp, arith.MinSIOp, None, arith.MinUIOp),
     **{name: _arithmetic(UNARY[name]) for name in ["exp", "log", "sqrt", "rsqrt", "tanh", "erf", "floor", "ceil"]},

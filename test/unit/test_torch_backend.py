@@ -1051,6 +1051,10 @@ INTEGERS: dict[str, Callable[..., Any]] = {
     "the largest number": lambda x, y: (x.long() - 90).amax(1),
     "all and any": lambda x, y: (x > 7).all(0) ^ (y > 250).any(1, keepdim=True),
     "absolute": lambda x, y: (x.int() - y.int()).abs() - x.abs(),
+    "quotients of bytes": lambda x, y: x // (y | 1) + x % (y | 1),
+    "quotients": lambda x, y: (x.long() * 3001 - 400000) // (y.long() - 256) + (x.int() - 99) // 7,
+    "quotients towards 0": lambda x, y: torch.div(x.int() - 99, y.int() - 256, rounding_mode="trunc") * 3,
+    "remainders": lambda x, y: (x.int() - 99) % 7 + (x.int() - 99) % (y.int() - 256) + torch.fmod(x.int() - 99, 7),
     "bytes of numbers below 0": lambda x, y: (x * 1.5 - y).to(torch.uint8),
 }
 
