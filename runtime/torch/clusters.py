@@ -300,14 +300,9 @@ def _second(node: Node, product: Node, others: set[Node]) -> set[Node]:
     if sum(map(is_product, others & {*node.all_input_nodes})) or product.target is not aten.mm.default:
         return set()
     pairs = [x for x in node.all_input_nodes if x.target is product.target and len(x.users) == 1 and x not in others]
-    alike = [x for x in pairs if x.args[0] is product.args[0] and _like(x, product) and _lies(x) and _lies(product)]
+    lie = [x for x in (product, *pairs) if _is_given(x.all_input_nodes[-1])]
+    alike = [x for x in pairs if x.args[0] is product.args[0] and _like(x, product) and {x, product}.issubset(lie)]
     return {*alike[:1]}
-
-
-def _lies(product: Node) -> bool:
-    """Whether the second matrix of a product is an input of the graph, as it lies or turned."""
-    b: Any = product.args[1]
-    return (b.all_input_nodes[0] if b.target is aten.permute.default else b).op == "placeholder"
 
 
 def _halves(product: Node) -> set[Node]:
