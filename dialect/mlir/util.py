@@ -14,7 +14,7 @@ from xdsl.utils.hints import isa
 
 from .affine import map_along
 from .generic import GenericOp, parse_operands, parse_results
-from .words import irdl_op_definition
+from .words import defined, irdl_op_definition
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -30,29 +30,23 @@ class ReadAsOther(IRDLOperation):
         """Nothing is left of this operation to print."""
 
 
-@irdl_op_definition
-class HostFuncOp(ReadAsOther):
-    """A function of the host: `util.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {...}`."""
+def _read_as(name: str, other: type[IRDLOperation], summary: str) -> type[ReadAsOther]:
+    """An operation with the text of another one."""
 
-    name = "util.func"
+    def parse(_: type[ReadAsOther], parser: Parser) -> IRDLOperation:
+        return other.parse(parser)
 
-    @classmethod
-    def parse(cls, parser: Parser) -> func.FuncOp:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return func.FuncOp.parse(parser)
+    return defined(ReadAsOther, name, summary, parse=classmethod(parse))
 
 
-@irdl_op_definition
-class HostReturnOp(ReadAsOther):
-    """The terminator of a `util.func`."""
-
-    name = "util.return"
-
-    @classmethod
-    def parse(cls, parser: Parser) -> func.ReturnOp:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return func.ReturnOp.parse(parser)
-
-
-UTIL = Dialect("util", [HostFuncOp, HostReturnOp], [])
+UTIL = Dialect(
+    "util",
+    [
+        _read_as("util.func", func.FuncOp, "A function of the host: `util.func public @main(%x: f32) {...}`."),
+        _read_as("util.return", func.ReturnOp, "The terminator of a `util.func`."),
+    ],
+    [],
+)
 
 # Source: torch-mlir, `include/torch-mlir-dialects/Dialect/TMTensor/IR/TMTensorOps.td`.
 
@@ -92,15 +86,6 @@ class ScanOp(ReadAsOther):
         return GenericOp(inputs, outputs, body, ArrayAttr(map(AffineMapAttr, maps)), ArrayAttr(kinds), results)
 
 
-@irdl_op_definition
-class ScanYieldOp(ReadAsOther):
-    """The end of a body: `tm_tensor.yield %sum : f32`."""
-
-    name = "tm_tensor.yield"
-
-    @classmethod
-    def parse(cls, parser: Parser) -> YieldOp:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return YieldOp.parse(parser)
-
-
-TM_TENSOR = Dialect("tm_tensor", [ScanOp, ScanYieldOp], [])
+TM_TENSOR = Dialect(
+    "tm_tensor", [ScanOp, _read_as("tm_tensor.yield", YieldOp, "The end of a body: `tm_tensor.yield %sum : f32`.")], []
+)
