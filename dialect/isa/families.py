@@ -49,14 +49,19 @@ def registers(name: str, count: int, *, written: bool = False) -> Slot:
     return Slot(name, VECTOR, count=count, written=written, own=True)
 
 
+@dataclass(frozen=True)
 class _Matrices(Form):
     """`count` matrices of rows of 16 bytes between shared memory and registers, one after the other."""
 
     count: int
     transpose: bool
-    shape: str
-    type: str
-    space: str
+    ptx: Version
+    sm: int
+    section: str
+    shape: str = "m8n8"
+    type: str = "b16"
+    space: str = SHARED
+    only: Specific = ()
     source: str = ""
 
     ROOT: ClassVar[str]
@@ -104,16 +109,9 @@ class LoadMatrix(_Matrices):
     than a byte are packed in memory: `b6x16_p32` or `b4x16_p64`, 16 of them and as much padding as fills 16 bytes.
     """
 
-    count: int
-    transpose: bool
     ptx: Version = (6, 5)
     sm: int = 75
     section: str = "9.7.14.5.15"
-    shape: str = "m8n8"
-    type: str = "b16"
-    source: str = ""
-    space: str = SHARED
-    only: Specific = ()
 
     ROOT, MOVES = "ldmatrix", "loads"
     BYTES = (_BYTES, _BYTES_ACROSS_16)
@@ -140,15 +138,9 @@ class StoreMatrix(_Matrices):
     rows in memory, of 16 bytes each.
     """
 
-    count: int
-    transpose: bool
     ptx: Version = (7, 8)
     sm: int = 90
     section: str = "9.7.14.5.16"
-    shape: str = "m8n8"
-    type: str = "b16"
-    space: str = SHARED
-    only: Specific = ()
 
     ROOT, MOVES = "stmatrix", "stores"
     BYTES = (_BYTES_ACROSS_8, _BYTES_ACROSS_8)
@@ -223,7 +215,7 @@ def load_rows() -> tuple[LoadMatrix, ...]:
         ),
         # 16x16 and 8x16, elements of 6 and 4 bits, each delivered in a byte
         *(
-            LoadMatrix(n, shape == "m16n16", ptx, 100, section, shape, "b8x16", source, space, BLACKWELL)
+            LoadMatrix(n, shape == "m16n16", ptx, 100, section, shape, "b8x16", space, BLACKWELL, source)
             for source, space, (shape, counts) in product(
                 ("b6x16_p32", "b4x16_p64"), _SPACES, (("m16n16", (1, 2)), ("m8n16", (1, 2, 4)))
             )
@@ -231,7 +223,7 @@ def load_rows() -> tuple[LoadMatrix, ...]:
         ),
         # 8x16, integers of 4 bits, each delivered in a byte
         *(
-            LoadMatrix(n, False, (9, 4), 90, section, "m8n16", "s8", "s4", space, NIBBLES)
+            LoadMatrix(n, False, (9, 4), 90, section, "m8n16", "s8", space, NIBBLES, "s4")
             for space, n in product(_SPACES, (1, 2, 4))
         ),
     )
@@ -389,29 +381,13 @@ def find(opcode: str) -> Form | None:
 # The spellings most like one that does not exist.
 
 
+LIKELY = 24
+"""How many spellings are compared in full."""
+
+
 def likely(opcode: str) -> list[str]:
     """The spellings of these families that share most words with an unknown opcode."""
-    name, root = family(opcode), opcode.partition(".")[0]
+    name, root, words = family(opcode), opcode.partition(".")[0], set(opcode.split("."))
     names = [name] if name else [n for n in FAMILIES if n.partition(".")[0] == root]
-    mask, masks = _mask(opcode), {spelling: other for n in names for spelling, other in _masks(n).items()}
-    return nsmallest(LIKELY, masks, key=lambda spelling: (masks[spelling] ^ mask).bit_count())
-
-
-LIKELY = 24
-"""How many of them are compared in full."""
-
-_BITS: dict[str, int] = {}
-
-
-def _mask(spelling: str) -> int:
-    """The words of a spelling as bits."""
-    mask = 0
-    for part in spelling.split("."):
-        mask |= 1 << _BITS.setdefault(part, len(_BITS))
-    return mask
-
-
-@cache
-def _masks(name: str) -> dict[str, int]:
-    """All spellings of a family, as bits."""
-    return {row.spelling: _mask(row.spelling) for row in FAMILIES[name]()}
+    spellings = dict.fromkeys(spelling for n in names for spelling in _spelled(n))
+    return nsmallest(LIKELY, spellings, key=lambda spelling: len(words.symmetric_difference(spelling.split("."))))

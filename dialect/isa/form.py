@@ -392,11 +392,13 @@ class Granularity:
         return ORDERED_CODES if ordered else ANY_CODES
 
 
+@dataclass(frozen=True)
 class ProductForm(Form):
     """D = A * B + C by a warp or a warpgroup: `mma`, `mma.sp`, `wmma.mma`, `wgmma.mma_async`.
 
-    The qualifiers of some families are empty in the rest: `rounding` of f64, `bit_op` of b1 (the `op` of `op.popc`),
-    `kind` and `scale` of the narrow floating-point types.
+    `ptx` and `sm` are the first PTX version and the lowest target number that have it; `only` names the targets of a
+    form that not all of those have. The qualifiers of some families are empty in the rest: `rounding` of f64, `bit_op`
+    of b1 (the `op` of `op.popc`), `kind` and `scale` of the narrow floating-point types.
 
     `granularity` says how A is sparse, None if it is dense. Half of each row of a sparse A is stored. `metadata` says
     who holds the nibble of a row and a chunk of it; with `ordered` the indices of a chunk must increase.
@@ -407,7 +409,11 @@ class ProductForm(Form):
     b: ElementType
     c: ElementType
     d: ElementType
-    satfinite: bool
+    ptx: Version
+    sm: int
+    section: str
+    only: Specific = ()
+    satfinite: bool = False
     rounding: str = ""
     bit_op: str = ""
     kind: str = ""

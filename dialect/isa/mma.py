@@ -18,7 +18,6 @@ from .form import (
     KIND_MXF8F6F4,
     SM_120,
     BlockScale,
-    ElementType,
     Granularity,
     ProductForm,
     Shape,
@@ -47,31 +46,10 @@ _FOUR_PRODUCTS = {
 
 @dataclass(frozen=True)
 class Mma(ProductForm):
-    """One form of `mma.sync`, `mma.sp` or `mma.sp::ordered_metadata`: D = A * B + C by one warp.
+    """One form of `mma.sync`, `mma.sp` or `mma.sp::ordered_metadata`: D = A * B + C by one warp."""
 
-    `ptx` and `sm` are the first PTX version and the lowest target number that have it; `only` names the targets of
-    a form that not all of those have.
-    """
-
-    shape: Shape
-    a: ElementType
-    b: ElementType
-    c: ElementType
-    d: ElementType
-    ptx: Version
-    sm: int
-    section: str
-    only: Specific = ()
-    satfinite: bool = False
-    rounding: str = ""
-    bit_op: str = ""
-    kind: str = ""
-    scale: BlockScale | None = None
     a_layout: str = "row"
     b_layout: str = "col"
-    granularity: Granularity | None = None
-    metadata: Layout | None = None
-    ordered: bool = False
 
     def __post_init__(self) -> None:
         for role in "abcd":

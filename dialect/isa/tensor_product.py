@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import product
 from typing import ClassVar, NoReturn
@@ -17,7 +17,6 @@ from .form import (
     ORDERED_CODES,
     BlockScale,
     ElementType,
-    Granularity,
     ProductForm,
     Shape,
     element_type,
@@ -196,25 +195,15 @@ class TensorProduct(ProductForm):
     negated. `scale_ids` are the bytes of a word that hold their scales.
     """
 
-    opcode: Opcode
-    shape: Shape
-    a: ElementType
-    b: ElementType
-    c: ElementType
-    d: ElementType
-    satfinite: bool = False
-    kind: str = ""
-    scale: BlockScale | None = None
-    granularity: Granularity | None = None
-    metadata: Layout | None = None
+    ptx: Version = (8, 6)
+    sm: int = 100
+    section: str = "9.7.16.10.9"
+    only: Specific = TENSOR_MEMORY
+    opcode: Opcode = field(kw_only=True)
     along_mn: tuple[bool, bool] = (False, False)
     negated: tuple[bool, bool] = (False, False)
     scale_ids: tuple[int, int] = (0, 0)
     selector: int = 0
-    section: str = "9.7.16.10.9"
-    ptx: Version = (8, 6)
-    sm: int = 100
-    only: Specific = TENSOR_MEMORY
 
     UNIT: ClassVar = "tcgen05 "
 
@@ -310,11 +299,13 @@ class _Fields:
         narrow = op.kind not in ("f16", "tf32", "i8")
         bits = a.bits if not narrow else 8
         return TensorProduct(
-            op, shape, a, b, d, d, bool(integers and self.bits(3)), op.kind if narrow else "",
-            BlockScale(op.vector, self.choose(23, 1, "type of the scales", _SCALE_TYPES)) if scaled else None,
-            granularity, metadata(shape.m, op.group, op.stationary, bits) if op.sparse else None,
-            (bool(self.bits(15)), bool(self.bits(16))), (bool(self.bits(13)), bool(self.bits(14))),
-            (self.bits(29, 2), self.bits(4, 2)) if scaled else (0, 0), 0 if scaled else self.bits(0, 2),
+            shape, a, b, d, d, opcode=op, satfinite=bool(integers and self.bits(3)), kind=op.kind if narrow else "",
+            scale=BlockScale(op.vector, self.choose(23, 1, "type of the scales", _SCALE_TYPES)) if scaled else None,
+            granularity=granularity,
+            metadata=metadata(shape.m, op.group, op.stationary, bits) if op.sparse else None,
+            along_mn=(bool(self.bits(15)), bool(self.bits(16))), negated=(bool(self.bits(13)), bool(self.bits(14))),
+            scale_ids=(self.bits(29, 2), self.bits(4, 2)) if scaled else (0, 0),
+            selector=0 if scaled else self.bits(0, 2),
         )  # fmt: skip
 
     def _reserved(self) -> None:
@@ -385,8 +376,10 @@ def of_warpgroup(row: Wgmma) -> TensorProduct | None:
     section, only = f"9.7.16.10.9.{1 + row.sparse}", INTEGERS if kind == "i8" else TENSOR_MEMORY
     bits = row.a.bits if kind in _RESULTS and kind != "f8f6f4" else 8
     places = metadata(row.shape.m, 1, False, bits) if row.sparse else None
-    return TensorProduct(opcode, row.shape, row.a, row.b, row.c, row.d, row.satfinite, row.kind, row.scale,
-                         row.granularity, places, section=section, only=only)  # fmt: skip
+    return TensorProduct(
+        row.shape, row.a, row.b, row.c, row.d, section=section, only=only, satfinite=row.satfinite, kind=row.kind,
+        scale=row.scale, granularity=row.granularity, metadata=places, opcode=opcode,
+    )  # fmt: skip
 
 
 def of_pair(product: TensorProduct) -> TensorProduct:

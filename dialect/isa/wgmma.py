@@ -18,8 +18,6 @@ from .form import (
     KIND_MXF4NVF4,
     KIND_MXF8F6F4,
     BlockScale,
-    ElementType,
-    Granularity,
     ProductForm,
     Shape,
     element_type,
@@ -172,22 +170,6 @@ _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 class Wgmma(ProductForm):
     """One form of `wgmma.mma_async`: D = A * B + D by four warps; C is D."""
 
-    shape: Shape
-    a: ElementType
-    b: ElementType
-    c: ElementType
-    d: ElementType
-    ptx: Version
-    section: str
-    granularity: Granularity | None = None
-    metadata: Layout | None = None
-    satfinite: bool = False
-    bit_op: str = ""
-    sm: int = 90
-    only: Specific = SM_90A
-    kind: str = ""
-    scale: BlockScale | None = None
-
     FRAGMENTS: ClassVar = "ad"
     UNIT: ClassVar = "wgmma "
 
@@ -283,7 +265,9 @@ def _dense() -> Iterator[Wgmma]:
         bit_op, clamped = "and" if a == "b1" else "", (False, True) if a in ("s8", "u8") else (False,)
         for n, satfinite in product(_FLOAT_N if left.is_float else _INTEGER_N, clamped):
             shape = Shape(M, n, 8 * ROW_BYTES // left.bits)
-            yield Wgmma(shape, left, right, result, result, ptx, "9.7.15.5.2", satfinite=satfinite, bit_op=bit_op)
+            yield Wgmma(
+                shape, left, right, result, result, ptx, WARPGROUP_SM, "9.7.15.5.2", SM_90A, satfinite, "", bit_op
+            )
 
 
 def _sparse(dense: Iterable[Wgmma]) -> Iterator[Wgmma]:
@@ -318,6 +302,6 @@ def of_kinds() -> tuple[Wgmma, ...]:
     for (kind, a, b, scale, m), n in product(forms, _FLOAT_N):
         left, right = element_type(a), element_type(b)
         shape = Shape(m, n, ROW_BYTES if kind in IN_BYTES else 8 * ROW_BYTES // left.bits)
-        row = Wgmma(shape, left, right, f32, f32, (8, 6), "9.7.16.10.9.1", sm=100, only=TENSOR_MEMORY, kind=kind)
-        rows.append(replace(row, scale=scale))
+        section, only = "9.7.16.10.9.1", TENSOR_MEMORY
+        rows.append(Wgmma(shape, left, right, f32, f32, (8, 6), 100, section, only, kind=kind, scale=scale))
     return tuple(rows)

@@ -29,6 +29,9 @@ LAYOUTS = ("row", "col")
 M16N16K16, M8N32K16, M32N8K16 = Shape(16, 16, 16), Shape(8, 32, 16), Shape(32, 8, 16)
 M16N16K8, M8N8K4, M8N8K32, M8N8K128 = Shape(16, 16, 8), Shape(8, 8, 4), Shape(8, 8, 32), Shape(8, 8, 128)
 
+_PRODUCTS = "9.7.14.4.5"
+"""The section of `wmma.mma`."""
+
 _STRIDE = Slot("stride", optional=True)
 
 
@@ -102,20 +105,8 @@ class WmmaMove(Form):
 class WmmaMma(ProductForm):
     """One form of `wmma.mma`: D = A * B + C, on fragments of the same shape, layouts and types."""
 
-    shape: Shape
-    a_layout: str
-    b_layout: str
-    a: ElementType
-    b: ElementType
-    c: ElementType
-    d: ElementType
-    ptx: Version
-    sm: int
-    section: str = "9.7.14.4.5"
-    satfinite: bool = False
-    rounding: str = ""
-    bit_op: str = ""
-    only: Specific = ()
+    a_layout: str = "row"
+    b_layout: str = "row"
     gone: Gone | None = None
     aligned: str = ".aligned"
 
@@ -215,19 +206,20 @@ def _floating() -> Iterator[WmmaMma]:
         roundings = ("", "rn", "rz", "rm", "rp") if kind.inputs == "f64" else ("",)
         for shape, (a, b), rounding in product(kind.shapes, kind.layouts, roundings):
             for t, d, c in product(element_types(kind.inputs), element_types(kind.sums), element_types(kind.sums)):
-                yield WmmaMma(shape, a, b, t, t, c, d, kind.ptx, kind.sm, rounding=rounding)
+                row = WmmaMma(shape, t, t, c, d, kind.ptx, kind.sm, _PRODUCTS, a_layout=a, b_layout=b)
+                yield replace(row, rounding=rounding) if rounding else row
 
 
 def _integer() -> Iterator[WmmaMma]:
     (s32,) = element_types("s32")
     for kind in INTEGER:
         for shape, (a, b), t in product(kind.shapes, kind.layouts, element_types(kind.inputs)):
+            row = WmmaMma(shape, t, t, s32, s32, kind.ptx, kind.sm, _PRODUCTS, a_layout=a, b_layout=b)
             if t.name == "b1":
-                yield WmmaMma(shape, a, b, t, t, s32, s32, kind.ptx, kind.sm, bit_op="xor")
-                yield WmmaMma(shape, a, b, t, t, s32, s32, (7, 1), 80, bit_op="and")
+                yield replace(row, bit_op="xor")
+                yield replace(row, bit_op="and", ptx=(7, 1), sm=80)
             else:
-                for satfinite in (False, True):
-                    yield WmmaMma(shape, a, b, t, t, s32, s32, kind.ptx, kind.sm, satfinite=satfinite)
+                yield from (row, replace(row, satfinite=True))
 
 
 @cache

@@ -155,7 +155,7 @@ def of(kind: str, m: int, n: int, a: str, b: str, d: str = "f32", group: int = 1
     op = Opcode(kind, group, **more)  # pyright: ignore
     k = {"f16": 16, "tf32": 8}.get(kind, 32)
     first, second, result = map(element_type, (a, b, d))
-    return TensorProduct.decode(op, TensorProduct(op, Shape(m, n, k), first, second, result, result).encode())
+    return TensorProduct.decode(op, TensorProduct(Shape(m, n, k), first, second, result, result, opcode=op).encode())
 
 
 DENSE = [
@@ -227,7 +227,7 @@ def scaled(
     op, f32 = Opcode(kind, group, vector=vector), element_type("f32")
     shape = Shape(m, n, 32 if kind == "mxf8f6f4" else 64)
     types = element_type(a), element_type(b), f32, f32
-    product = TensorProduct(op, shape, *types, scale=BlockScale(vector, element_type(scale)))
+    product = TensorProduct(shape, *types, opcode=op, scale=BlockScale(vector, element_type(scale)))
     return TensorProduct.decode(op, product.encode())
 
 
@@ -278,7 +278,7 @@ def test_sparse_products(kind: str, a: str, m: int, group: int, stationary: bool
     op = Opcode(kind, group, True, stationary)
     factor, result = element_type(a), element_type(d)
     k = {"f16": 32, "tf32": 16}.get(kind, 64)
-    described = TensorProduct(op, Shape(m, 64, k), factor, factor, result, result)
+    described = TensorProduct(Shape(m, 64, k), factor, factor, result, result, opcode=op)
     product = TensorProduct.decode(op, described.encode())
     case = Product(product)
     chunk, step = (2, 1) if kind == "tf32" else (4, 2)
