@@ -7,7 +7,6 @@ the elements lie, and `fitting.check` says whether a parameter can take them.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import operator
 import sys
@@ -23,87 +22,11 @@ from ..base.errors import ArgumentError
 from ..base.launch import ELEMENT_NAMES, ScratchBuffer, map_element
 from ..numerics.floats import Array
 from . import dtypes
-from .dtypes import PACKED, DType, element_of
-from .signature import Parameter, describe
+from .dtypes import PACKED, Argument, DType, element_of
+from .signature import Parameter
 
-_NO_STREAM = -1
-"""Of an export that nobody reads: it need not wait for what its producer does."""
-
-
-@dataclass(frozen=True)
-class Argument:
-    """Borrowed memory: `address` on the host or, with `on_device`, on a GPU.
-
-    `element` is the MLIR name of the element type, `itemsize` its bytes. `strides` counts bytes (of elements that share
-    one, elements); None means row-major without gaps. `stream` is the CUDA stream its producer works on, None if it
-    did not tell. `owner` keeps the memory alive.
-    """
-
-    address: int
-    shape: tuple[int, ...]
-    element: str
-    itemsize: int
-    strides: tuple[int, ...] | None
-    on_device: bool
-    writable: bool
-    owner: object
-    stream: int | None = None
-    packed: int = 1
-    """Elements of a byte, where they are of less than one."""
-
-    def __str__(self) -> str:
-        return describe(self.shape, self.element)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes from the first element to the end of the last one."""
-        if 0 in self.shape:
-            return 0
-        if self.strides is None:
-            return self.itemsize * math.prod(self.shape) // self.packed
-        last = sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
-        return -(-(self.itemsize + last) // self.packed)
-
-    @property
-    def byte_strides(self) -> tuple[int, ...]:
-        """Bytes from one index to the next along each dimension."""
-        if self.strides is not None:
-            return self.strides
-        return tuple(self.itemsize * math.prod(self.shape[i + 1 :]) for i in range(len(self.shape)))
-
-    @property
-    def contiguous(self) -> bool:
-        """Whether the elements lie in row-major order without gaps."""
-        if self.strides is None or 0 in self.shape:
-            return True
-        expected = self.itemsize
-        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
-            if extent != 1 and stride != expected:
-                return False
-            expected *= extent
-        return True
-
-    def elements(self, raw: Array) -> Array:
-        """The elements, as words, among the bytes from the first to the last."""
-        return np.ndarray(self.shape, np.dtype(f"V{self.itemsize}"), raw.data, 0, self.strides)
-
-    def raw(self) -> Array:
-        """The bytes from the first to the last element, which are not there to be read if they are on a GPU."""
-        raw: Array = np.ctypeslib.as_array((ctypes.c_uint8 * self.nbytes).from_address(self.address))
-        raw.flags.writeable = self.writable
-        return raw
-
-    def array(self) -> Array:
-        """The host memory from the first to the last element as a numpy array of bytes; writes go to the owner.
-
-        Raises:
-            ArgumentError: if the memory is on a GPU.
-        """
-        if self.on_device:
-            raise ArgumentError(f"{self} lies in GPU memory; copy it to the host first, or run with device='cuda'")
-        if isinstance(self.owner, np.ndarray) and self.contiguous:
-            return cast(Array, self.owner).reshape(-1).view(np.uint8)
-        return self.raw()
+_NO_STREAM, _LEGACY_STREAM = -1, 1
+"""Of an export that nobody reads: it need not wait for what its producer does; and of others."""
 
 
 def is_array(value: object) -> bool:
@@ -134,7 +57,7 @@ def borrow(value: object, element: str = "") -> Argument:
     if interface is not None:
         return _from_cuda(value, interface)
     if isinstance(value, dtypes.SupportsDLPack):
-        return _from_dlpack(value)
+        return dtypes.read(value, _LEGACY_STREAM)
     raise ArgumentError(
         f"expected a numpy array or an object with __cuda_array_interface__ or __dlpack__, got {type(value).__name__}"
     )
@@ -245,7 +168,7 @@ def _type_of_words(value: object) -> str:
     array's dtype (`torch.float8_e5m2`); "" if neither has it."""
     if isinstance(value, dtypes.SupportsDLPack):
         try:
-            return dtypes.read(value, stream=_NO_STREAM).element
+            return dtypes.read(value, _NO_STREAM).element
         except ArgumentError:  # older torch exports no 8-bit floats
             pass
     name = str(getattr(value, "dtype", "")).rpartition(".")[2]
@@ -321,22 +244,6 @@ def _is_negated(value: object) -> bool:
     """Whether a torch tensor has its negative bit set, such as the imaginary part of a conjugate. DLPack and the CUDA
     array interface do not show this bit."""
     return _torch_of(value) is not None and bool(cast(Any, value).is_neg())
-
-
-def _from_dlpack(value: dtypes.SupportsDLPack) -> Argument:
-    legacy_stream = 1
-    tensor = dtypes.read(value, stream=legacy_stream)
-    return Argument(
-        address=tensor.address,
-        shape=tensor.shape,
-        element=tensor.element,
-        itemsize=tensor.itemsize,
-        strides=None if tensor.strides is None else tuple(tensor.itemsize * s for s in tensor.strides),
-        on_device=not tensor.on_host,
-        writable=tensor.writable,
-        owner=(value, tensor.owner),
-        stream=None if tensor.on_host else legacy_stream,
-    )
 
 
 # Tensor maps as arguments: which array a kernel's tensor copies reach, and the box that one of them moves.

@@ -1,8 +1,9 @@
-"""Element types as MLIR and numpy have them, and DLPack capsules: address, shape, strides, type."""
+"""Element types as MLIR and numpy have them, borrowed memory, and what DLPack capsules say of it."""
 
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -13,6 +14,8 @@ import numpy.typing as npt
 
 from ..base.errors import ArgumentError
 from ..base.launch import ELEMENT_NAMES
+from ..numerics.floats import Array
+from .signature import describe
 
 Floats = npt.NDArray[np.float64]
 DType = np.dtype[Any]
@@ -100,6 +103,85 @@ def element_of(dtype: DType) -> str:
     return element if element and DTYPES[element] == dtype else str(dtype)
 
 
+# Memory that whoever made an array lends.
+
+
+@dataclass(frozen=True)
+class Argument:
+    """Borrowed memory: `address` on the host or, with `on_device`, on a GPU.
+
+    `element` is the MLIR name of the element type, `itemsize` its bytes. `strides` counts bytes (of elements that share
+    one, elements); None means row-major without gaps. `stream` is the CUDA stream its producer works on, None if it
+    did not tell. `owner` keeps the memory alive.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    element: str
+    itemsize: int
+    strides: tuple[int, ...] | None
+    on_device: bool
+    writable: bool
+    owner: object
+    stream: int | None = None
+    packed: int = 1
+    """Elements of a byte, where they are of less than one."""
+
+    def __str__(self) -> str:
+        return describe(self.shape, self.element)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes from the first element to the end of the last one."""
+        if 0 in self.shape:
+            return 0
+        if self.strides is None:
+            return self.itemsize * math.prod(self.shape) // self.packed
+        last = sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
+        return -(-(self.itemsize + last) // self.packed)
+
+    @property
+    def byte_strides(self) -> tuple[int, ...]:
+        """Bytes from one index to the next along each dimension."""
+        if self.strides is not None:
+            return self.strides
+        return tuple(self.itemsize * math.prod(self.shape[i + 1 :]) for i in range(len(self.shape)))
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        if self.strides is None or 0 in self.shape:
+            return True
+        expected = self.itemsize
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if extent != 1 and stride != expected:
+                return False
+            expected *= extent
+        return True
+
+    def elements(self, raw: Array) -> Array:
+        """The elements, as words, among the bytes from the first to the last."""
+        return np.ndarray(self.shape, np.dtype(f"V{self.itemsize}"), raw.data, 0, self.strides)
+
+    def raw(self) -> Array:
+        """The bytes from the first to the last element, which are not there to be read if they are on a GPU."""
+        raw: Array = np.ctypeslib.as_array((ctypes.c_uint8 * self.nbytes).from_address(self.address))
+        raw.flags.writeable = self.writable
+        return raw
+
+    def array(self) -> Array:
+        """The host memory from the first to the last element as a numpy array of bytes; writes go to the owner.
+
+        Raises:
+            ArgumentError: if the memory is on a GPU.
+        """
+        if self.on_device:
+            raise ArgumentError(f"{self} lies in GPU memory; copy it to the host first, or run with device='cuda'")
+        if isinstance(self.owner, np.ndarray) and self.contiguous:
+            return cast(Array, self.owner).reshape(-1).view(np.uint8)
+        return self.raw()
+
+
 # Reading DLPack capsules: address, shape, strides and element type of a tensor that lives anywhere.
 #
 # numpy's own `from_dlpack` knows neither bfloat16 nor GPU memory; both are ordinary here. Source: DLPack 1.0,
@@ -158,25 +240,7 @@ class SupportsDLPack(Protocol):
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
-@dataclass(frozen=True)
-class Tensor:
-    """A borrowed tensor. `strides` counts elements; None means row-major without gaps.
-
-    `element` is the name of the element type and `itemsize` its bytes; `owner` keeps the memory alive. `writable` is
-    False where the producer says that the memory must not be written.
-    """
-
-    address: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...] | None
-    element: str
-    itemsize: int
-    on_host: bool
-    owner: object
-    writable: bool = True
-
-
-def read(source: SupportsDLPack, stream: int | None = None) -> Tensor:
+def read(source: SupportsDLPack, stream: int) -> Argument:
     """Borrow `source`'s memory. `stream` is the CUDA stream the consumer will use (device memory only).
 
     Raises:
@@ -186,11 +250,13 @@ def read(source: SupportsDLPack, stream: int | None = None) -> Tensor:
         device = int(source.__dlpack_device__()[0])
         if device not in HOST_KINDS + DEVICE_KINDS:
             raise ArgumentError(f"its memory is on a device of DLPack type {device}, neither host nor CUDA")
-        capsule = _export(source, None if device in HOST_KINDS else stream)
+        used = None if device in HOST_KINDS else stream
+        capsule = _export(source, used)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise ArgumentError(f"its DLPack export failed: {error}") from error
-    tensor = _tensor(capsule)
-    return replace(tensor, writable=False) if is_immutable(source) else tensor
+    borrowed = _borrowed(capsule)
+    writable = borrowed.writable and not is_immutable(source)
+    return replace(borrowed, writable=writable, owner=(source, capsule), stream=used)
 
 
 def is_immutable(source: object) -> bool:
@@ -208,7 +274,7 @@ def _export(source: SupportsDLPack, stream: int | None) -> object:
         return source.__dlpack__() if stream is None else source.__dlpack__(stream=stream)
 
 
-def _tensor(capsule: object) -> Tensor:
+def _borrowed(capsule: object) -> Argument:
     versioned = _is_versioned(capsule)
     pointer = _pointer(capsule, b"dltensor_versioned" if versioned else b"dltensor")
     raw = ctypes.cast(pointer, ctypes.POINTER(_DLTensor)).contents
@@ -216,20 +282,20 @@ def _tensor(capsule: object) -> Tensor:
     if versioned:
         managed = ctypes.cast(pointer, ctypes.POINTER(_DLVersioned)).contents
         raw, flags = managed.tensor, int(managed.flags)
-    rank = cast(int, raw.ndim)
+    rank, itemsize = cast(int, raw.ndim), (raw.bits + 7) // 8
     if raw.code not in _TYPE_CODES or raw.lanes != 1:
         raise ArgumentError(
             f"its DLPack element type (code {raw.code}, {raw.bits} bits x {raw.lanes}) is not supported"
         )
-    return Tensor(
+    return Argument(
         address=(raw.data or 0) + raw.byte_offset,
         shape=tuple(raw.shape[i] for i in range(rank)),
-        strides=tuple(raw.strides[i] for i in range(rank)) if raw.strides else None,
         element=_TYPE_CODES[raw.code].format(raw.bits),
-        itemsize=(raw.bits + 7) // 8,
-        on_host=raw.device_type in HOST_KINDS,
-        owner=capsule,
+        itemsize=itemsize,
+        strides=tuple(itemsize * raw.strides[i] for i in range(rank)) if raw.strides else None,
+        on_device=raw.device_type not in HOST_KINDS,
         writable=not flags & _READ_ONLY,
+        owner=capsule,
     )
 
 
