@@ -99,7 +99,7 @@ def find(instruction: str, operand: str) -> Fragment:
     if len(groups) > 1:
         names = dict.fromkeys(short(group[0], wanted) for group in groups.values())
         raise WarploomError(
-            f"operand {shown(wanted)} is not the same in all forms of '{instruction}'; say which: {_some(names)}"
+            f"operand {shown(wanted)} is not the same in all forms of '{instruction}'; say which: {some(names)}"
         )
     (match,) = ((key, group) for key, group in groups.items())
     return Fragment(wanted, match[0], tuple(match[1]))
@@ -115,7 +115,8 @@ def forms_of(instruction: str) -> tuple[Form, ...]:
     return (exact,) if exact else _matching(instruction)
 
 
-def _some(names: Iterable[str]) -> str:
+def some(names: Iterable[str]) -> str:
+    """As many names as an error lists, and how many more there are."""
     names = list(names)
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
@@ -188,7 +189,7 @@ def _of_type(forms: tuple[Form, ...], instruction: str, operand: str) -> tuple[F
         if of_type := tuple(form for form in products if form.element(role).name == types[0]):
             return of_type
     others = _matching(".".join(word for word in instruction.split(".") if word not in types))
-    has = _some(sorted(dict.fromkeys(short(form, operand) for form in others if operand in form.layouts), key=len))
+    has = some(sorted(dict.fromkeys(short(form, operand) for form in others if operand in form.layouts), key=len))
     raise WarploomError(f"'{instruction}': no form has {types[0]} as operand {roles[0].upper()}; there are: {has}")
 
 

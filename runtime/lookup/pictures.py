@@ -15,7 +15,7 @@ from ...dialect.layouts.layout import AXES, Layout
 from ...dialect.layouts.pictures import Cell, Panel, Picture, cells, elements, panels, span
 from ...dialect.layouts.tensor_memory import COPIES, MOVES, multiplicand, scales
 from ..base.errors import WarploomError
-from .fragments import Fragment, forms_of, short, shown
+from .fragments import Fragment, forms_of, short, shown, some
 
 # What there is to draw of a fragment: its cells, what they are called, and what must be said below.
 
@@ -299,8 +299,6 @@ def _beyond(what: SharedOperand, axis: str) -> Iterator[str]:
 ROOT = "tcgen05"
 """What the names begin with."""
 
-_LISTED = 6
-
 
 def _of_product(product: TensorProduct) -> Iterator[tuple[str, Layout]]:
     """The operands in tensor memory, and their layouts."""
@@ -357,12 +355,8 @@ def tensor_picture(instruction: str, operand: str) -> Picture:
         raise WarploomError(f"'{instruction}' has no operand '{operand}' in tensor memory; it has {have}")
     layouts = dict.fromkeys(layout for _, layout in named)
     if len(layouts) > 1:
-        names = list(dict.fromkeys(name for name, _ in named))
-        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-        raise WarploomError(
-            f"operand {operand} is not the same in all that '{instruction}' names; say which: "
-            f"{', '.join(names[:_LISTED])}{more}"
-        )
+        names = some(dict.fromkeys(name for name, _ in named))
+        raise WarploomError(f"operand {operand} is not the same in all that '{instruction}' names; say which: {names}")
     (layout,) = layouts
     return _picture(named[0][0], operand, layout)
 
