@@ -232,7 +232,8 @@ _KINDS: Mapping[str, object] = {
 
 def _row(name: str, text: str, summary: str, **results: object) -> type[IRDLOperation]:
     """An operation by its text behind its tokens; operands stand in the order of the text, but for `desc`."""
-    names = sorted(set(re.findall(r"\$(\w+)", text)) - results.keys(), key=lambda n: (n != "desc", text.index(f"${n}")))
+    names = dict.fromkeys(name for name in re.findall(r"\$(\w+)", text) if name not in results)
+    names = sorted(names, key=lambda name: name != "desc")
     fields = {each: _KINDS.get(each) or operand_def(MemRefType) for each in names}
     options = [AttrSizedOperandSegments(as_property=True)] if {"dims", "buffers", "dynamicSizes"} & set(names) else []
     options += [AttrSizedResultSegments(as_property=True)] if "bufferSzs" in results else []
