@@ -46,68 +46,18 @@ from xdsl.irdl.declarative_assembly_format import (
     PrintingState,
     TypeDirective,
 )
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
 from .upstream import SEGMENTS, declared
-from .words import BareWordAttr, defined, words
+from .words import BareWordAttr, FieldsAttr, defined, words
 
 # Types, and the text of a type that an operand can only have one kind of.
 
 
-class StructType(ParametrizedAttribute, TypeAttribute):
-    """A type whose parameters are written by name, in any order: `<tensor = memref<64x64xf16, 3>, swizzle = none>`."""
-
-    WORDS: ClassVar[Mapping[str, Sequence[str]]] = {}
-    """Parameters that are one bare word, and which words there are."""
-
-    DEFAULTS: ClassVar[Mapping[str, Attribute]] = {}
-    """Parameters that are left out of the text where they have this value."""
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        values = dict(cls.DEFAULTS)
-        fields = [name for name, _ in cls.get_irdl_definition().parameters]
-
-        def parse_parameter() -> None:
-            name = parser.expect(
-                lambda: parser.parse_optional_keyword_in(fields), f"expected one of {', '.join(fields)}"
-            )
-            parser.parse_punctuation("=")
-            values[name] = cls._parse_value(parser, name)
-
-        parser.parse_comma_separated_list(parser.Delimiter.ANGLE, parse_parameter)
-        if missing := [name for name in fields if name not in values]:
-            parser.raise_error(f"expected {', '.join(missing)} in {cls.name}")
-        return [values[name] for name in fields]
-
-    @classmethod
-    def _parse_value(cls, parser: AttrParser, name: str) -> Attribute:
-        if (words := cls.WORDS.get(name)) is not None:
-            return StringAttr(
-                parser.expect(lambda: parser.parse_optional_keyword_in(words), f"expected one of {words}")
-            )
-        if isinstance(cls.DEFAULTS.get(name), IntegerAttr):
-            return IntegerAttr(parser.parse_integer(), i32)
-        return parser.parse_attribute()
-
-    def print_parameters(self, printer: Printer) -> None:
-        fields = zip((name for name, _ in self.get_irdl_definition().parameters), self.parameters, strict=True)
-        written = [(name, value) for name, value in fields if self.DEFAULTS.get(name) != value]
-        with printer.in_angle_brackets():
-            printer.print_list(written, lambda field: self._print_field(printer, *field))
-
-    @staticmethod
-    def _print_field(printer: Printer, name: str, value: Attribute) -> None:
-        printer.print_string(f"{name} = ")
-        match value:
-            case StringAttr():
-                printer.print_string(value.data)
-            case IntegerAttr():
-                printer.print_string(str(value.value.data))
-            case _:
-                printer.print_attribute(value)
+class StructType(FieldsAttr, TypeAttribute):
+    """A type whose parameters are written by name."""
 
 
 @irdl_attr_definition

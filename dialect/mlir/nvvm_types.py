@@ -6,15 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 from xdsl.dialects.builtin import BoolAttr, IntAttr, IntegerAttr, UnitAttr, i1
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import IRDLOperation, OpDef, irdl_attr_definition
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 from xdsl.utils.hints import isa
 
-from .words import BareWordAttr, WordAttr, carried, words
+from .words import BareWordAttr, FieldsAttr, WordAttr, carried, words
 
 MMA_LAYOUT = words("nvvm.mma_layout", "row col")
 MMA_TYPE = words("nvvm.mma_type", "f16 f32 tf32 u8 s8 s32 b1 u4 s4 bf16 f64 e4m3 e5m2 e3m2 e2m3 e2m1")
@@ -64,34 +63,14 @@ TENSOR_COLLECTOR_B = words("nvvm.tcgen05_mma_collectorb", "b0 b1 b2 b3")
 TENSOR_SCALE = words("nvvm.tcgen05_mma_block_scale", "default block16 block32")
 
 
-class SizesAttr(ParametrizedAttribute):
+class SizesAttr(FieldsAttr):
     """Sizes by name: `<m = 16, n = 8, k = 16>`."""
 
-    @classmethod
-    def sizes(cls) -> tuple[str, ...]:
-        return tuple(name for name, _ in cls.get_irdl_definition().parameters)
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        def parse_size() -> tuple[str, IntAttr]:
-            name = parser.parse_identifier(" as a size")
-            parser.parse_punctuation("=")
-            return name, IntAttr(parser.parse_integer())
-
-        place = parser.pos
-        values = dict(parser.parse_comma_separated_list(parser.Delimiter.ANGLE, parse_size))
-        if set(values) != set(cls.sizes()):
-            parser.raise_error(f"expected the sizes {', '.join(cls.sizes())}", place)
-        return [values[name] for name in cls.sizes()]
-
-    def print_parameters(self, printer: Printer) -> None:
-        pairs = zip(self.sizes(), self.parameters, strict=True)
-        text = ", ".join(f"{name} = {value.data}" for name, value in pairs if isa(value, IntAttr))
-        printer.print_string(f"<{text}>")
+    SIZES: ClassVar = True
 
     def __str__(self) -> str:
         """As opcodes spell them: `m16n8k16`."""
-        pairs = zip(self.sizes(), self.parameters, strict=True)
+        pairs = zip(self.names(), self.parameters, strict=True)
         return "".join(f"{name}{value.data}" for name, value in pairs if isa(value, IntAttr))
 
 

@@ -1,4 +1,4 @@
-"""Operations, attributes and directives that a row defines; attributes that are one of several words."""
+"""Operations, attributes and directives that a row defines; attributes of words, and of parameters by name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, TypeVar, cast
 
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, i64
+from xdsl.dialects.builtin import IntAttr, IntegerAttr, IntegerType, StringAttr, i32, i64
 from xdsl.ir import Attribute, ParametrizedAttribute, SpacedOpaqueSyntaxAttribute
 from xdsl.irdl import IRDLOperation, OpDef, get_accessors_from_op_def, irdl_attr_definition
 from xdsl.irdl.declarative_assembly_format import (
@@ -106,6 +106,70 @@ def words(name: str, text: str, base: type[WordAttr] = WordAttr) -> type[WordAtt
     """An attribute by its name and its words."""
     listed = tuple(text.split())
     return defined(base, name, f"One of {', '.join(listed)}.", {"word": StringAttr}, WORDS=listed)
+
+
+class FieldsAttr(ParametrizedAttribute):
+    """An attribute or a type whose parameters are written by name, in any order: `<m = 16, n = 8>`,
+    `<tensor = memref<64x64xf16, 3>, swizzle = none>`."""
+
+    WORDS: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """Parameters that are one bare word, and which words there are."""
+
+    DEFAULTS: ClassVar[Mapping[str, Attribute]] = {}
+    """Parameters that are left out of the text where they have this value."""
+
+    SIZES: ClassVar[bool] = False
+    """Whether all are numbers."""
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names of the parameters."""
+        return [name for name, _ in cls.get_irdl_definition().parameters]
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        values, names = dict(cls.DEFAULTS), cls.names()
+
+        def parse_parameter() -> None:
+            name = parser.expect(lambda: parser.parse_optional_keyword_in(names), f"expected one of {', '.join(names)}")
+            parser.parse_punctuation("=")
+            values[name] = cls._parse_value(parser, name)
+
+        parser.parse_comma_separated_list(parser.Delimiter.ANGLE, parse_parameter)
+        if missing := [name for name in names if name not in values]:
+            parser.raise_error(f"expected {', '.join(missing)} in {cls.name}")
+        return [values[name] for name in names]
+
+    @classmethod
+    def _parse_value(cls, parser: AttrParser, name: str) -> Attribute:
+        if (words := cls.WORDS.get(name)) is not None:
+            return StringAttr(
+                parser.expect(lambda: parser.parse_optional_keyword_in(words), f"expected one of {words}")
+            )
+        if cls.SIZES:
+            return IntAttr(parser.parse_integer())
+        if isinstance(cls.DEFAULTS.get(name), IntegerAttr):
+            return IntegerAttr(parser.parse_integer(), i32)
+        return parser.parse_attribute()
+
+    def print_parameters(self, printer: Printer) -> None:
+        fields = zip(self.names(), self.parameters, strict=True)
+        written = [(name, value) for name, value in fields if self.DEFAULTS.get(name) != value]
+        with printer.in_angle_brackets():
+            printer.print_list(written, lambda field: self._print_field(printer, *field))
+
+    @staticmethod
+    def _print_field(printer: Printer, name: str, value: Attribute) -> None:
+        printer.print_string(f"{name} = ")
+        match value:
+            case StringAttr():
+                printer.print_string(value.data)
+            case IntAttr():
+                printer.print_string(str(value.data))
+            case IntegerAttr():
+                printer.print_string(str(value.value.data))
+            case _:
+                printer.print_attribute(value)
 
 
 class WordText(CustomDirective):
