@@ -187,14 +187,9 @@ class Trip:
         return PASS * (self.store.passes + self.load.passes) + WAIT
 
     @property
-    def store_opcode(self) -> str:
-        """The opcode of the store."""
-        return _opcode(self.store, "st", store_rows)
-
-    @property
-    def load_opcode(self) -> str:
-        """The opcode of the load."""
-        return _opcode(self.load, "ld", load_rows)
+    def opcodes(self) -> tuple[str, str]:
+        """The opcodes of the store and of the load."""
+        return _opcode(self.store, "st", store_rows), _opcode(self.load, "ld", load_rows)
 
     @property
     def sm(self) -> int:
@@ -205,10 +200,9 @@ class Trip:
     def __str__(self) -> str:
         conflict = max(self.store.conflict, self.load.conflict)
         banks = f", {conflict} lanes to a bank at worst" if conflict > 1 else ", without bank conflicts"
-        return (
-            f"go through shared memory: {_count(self.store)} {self.store_opcode}, bar.warp.sync, "
-            f"{_count(self.load)} {self.load_opcode}{banks}"
-        )
+        store, load = self.opcodes
+        stores, loads = f"{_count(self.store)} {store}", f"{_count(self.load)} {load}"
+        return f"go through shared memory: {stores}, bar.warp.sync, {loads}{banks}"
 
 
 Move = TypeVar("Move", LoadMatrix, StoreMatrix)

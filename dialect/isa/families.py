@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from heapq import nsmallest
+from importlib import import_module
 from itertools import product
 from typing import ClassVar
 
@@ -294,32 +295,17 @@ def order(section: str) -> tuple[int, ...]:
 #
 # Source: PTX ISA 9.7.14 and 9.7.15.
 
-# Few kernels have `wmma`: its module is imported when one asks for it.
 
-
-def _wmma_loads() -> tuple[Form, ...]:
-    from .wmma import load_rows
-
-    return load_rows()
-
-
-def _wmma_stores() -> tuple[Form, ...]:
-    from .wmma import store_rows
-
-    return store_rows()
-
-
-def _wmma_products() -> tuple[Form, ...]:
-    from .wmma import mma_rows
-
-    return mma_rows()
+def _of_wmma(table: str) -> Callable[[], tuple[Form, ...]]:
+    """A table of `wmma`, which few kernels have: its module is imported when one asks for it."""
+    return lambda: getattr(import_module(".wmma", __package__), table)()
 
 
 FAMILIES: Mapping[str, Callable[[], tuple[Form, ...]]] = {
     # 9.7.14.4
-    "wmma.load": _wmma_loads,
-    "wmma.store": _wmma_stores,
-    "wmma.mma": _wmma_products,
+    "wmma.load": _of_wmma("load_rows"),
+    "wmma.store": _of_wmma("store_rows"),
+    "wmma.mma": _of_wmma("mma_rows"),
     # 9.7.14.5
     "mma": mma.rows,
     "ldmatrix": load_rows,
@@ -349,14 +335,6 @@ def family(spelling: str) -> str | None:
     return name if name in FAMILIES else first if first in FAMILIES else None
 
 
-def _others(name: str) -> Iterator[Form]:
-    """What older PTX versions have of a family besides the text."""
-    if name in ("wmma.load", "wmma.store", "wmma.mma"):
-        from .wmma import former_rows
-
-        yield from (row for row in former_rows() if family(row.spelling) == name)
-
-
 @cache
 def _spelled(name: str) -> Mapping[str, Form]:
     """The rows of a family by their spelling."""
@@ -364,10 +342,12 @@ def _spelled(name: str) -> Mapping[str, Form]:
 
 
 @cache
-def _byorder_key(name: str) -> Mapping[Key, Form]:
-    """The rows of a family by spellings that ignore the order of qualifiers. Where two agree, the ISA's own row comes
-    first."""
-    return {order_key(row.spelling): row for row in (*_others(name), *FAMILIES[name]())}
+def _by_order_key(name: str) -> Mapping[Key, Form]:
+    """The rows of a family, and what older PTX versions had of it besides the text, by spellings that ignore the order
+    of qualifiers. Where two agree, the ISA's own row comes first."""
+    former = _of_wmma("former_rows")() if name.startswith("wmma") else ()
+    rows = (*(row for row in former if family(row.spelling) == name), *FAMILIES[name]())
+    return {order_key(row.spelling): row for row in rows}
 
 
 def find(opcode: str) -> Form | None:
@@ -375,7 +355,7 @@ def find(opcode: str) -> Form | None:
     name = family(opcode)
     if name is None:
         return None
-    return _spelled(name).get(opcode) or _byorder_key(name).get(order_key(opcode))
+    return _spelled(name).get(opcode) or _by_order_key(name).get(order_key(opcode))
 
 
 # The spellings most like one that does not exist.

@@ -175,7 +175,10 @@ class ElementwiseOp(PointwiseOp):
         out = outputs[0].type
         rank = len(out.get_shape()) if isinstance(out, MemRefType | TensorType) else 0
         default = ArrayAttr([AffineMapAttr(AffineMap.identity(rank))] * (len(inputs) + 1))
-        body = _body_of(parser, kind.word.data, inputs, outputs[0], start)
+        try:
+            body = body_of(kind.word.data, inputs, outputs[0])
+        except ValueError as error:
+            parser.raise_error(str(error), start)
         return cls.build(
             operands=(inputs, outputs),
             result_types=(results,),
@@ -217,14 +220,6 @@ def _short_body(parser: Parser, name: str, values: Sequence[SSAValue], of: Seque
     op = op_type.create(operands=[block.args[i] for i in of], result_types=[_element(values[-1])])
     block.add_ops([op, YieldOp(op.results[0])])
     return Region(block)
-
-
-def _body_of(parser: Parser, kind: str, inputs: Sequence[SSAValue], output: SSAValue, start: int) -> Region:
-    """The body of a kind, as `body_of` makes it."""
-    try:
-        return body_of(kind, inputs, output)
-    except ValueError as error:
-        parser.raise_error(str(error), start)
 
 
 def body_of(kind: str, inputs: Sequence[SSAValue], output: SSAValue) -> Region:

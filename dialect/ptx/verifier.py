@@ -210,15 +210,13 @@ UNTYPED = ("tcgen05", "spcompress", "spdecompress")
 def _literals_alone(slots: Sequence[Slot], operands: Sequence[Operand], other: str) -> _Miss | None:
     """A vector of literals alone, which has their type: it must be the operand's, or `other`."""
     for fits, (slot, operand) in enumerate(zip(slots, operands, strict=False)):
-        if slot.kind != VECTOR or not isinstance(operand, Vector) or any(map(_is_register, operand.items)):
+        if slot.kind != VECTOR or not isinstance(operand, Vector):
+            continue
+        if any(isinstance(item, Register) or item == _SINK for item in operand.items):
             continue
         if not {literal_type(item) for item in operand.items} <= {slot.type, other}:
             return _Miss(f"operand {slot.name}: expected registers, got literals alone", fits)
     return None
-
-
-def _is_register(operand: Operand) -> bool:
-    return isinstance(operand, Register) or operand == _SINK
 
 
 def _required(slots: Sequence[Slot], more: int) -> list[Slot]:

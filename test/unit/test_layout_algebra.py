@@ -332,7 +332,7 @@ def test_a_transposed_operand_is_a_movmatrix() -> None:
     conversion = convert(C16, multiplicand(8, 16, 16).transposed(), 16)
     assert conversion.best.steps == (MoveMatrices(2),)
     assert conversion.best.sm == MOVMATRIX.sm
-    stores = [step.store_opcode for plan in conversion.routes for step in plan.steps if isinstance(step, Trip)]
+    stores = [step.opcodes[0] for plan in conversion.routes for step in plan.steps if isinstance(step, Trip)]
     assert stores == ["stmatrix.sync.aligned.m8n8.x2.shared.b16", "st.shared.b32", "st.shared.b32"]
 
 
