@@ -50,7 +50,7 @@ def registers(name: str, count: int, *, written: bool = False) -> Slot:
     return Slot(name, VECTOR, count=count, written=written, own=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class _Matrices(Form):
     """`count` matrices of rows of 16 bytes between shared memory and registers, one after the other."""
 

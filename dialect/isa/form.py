@@ -392,7 +392,7 @@ class Granularity:
         return ORDERED_CODES if ordered else ANY_CODES
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class ProductForm(Form):
     """D = A * B + C by a warp or a warpgroup: `mma`, `mma.sp`, `wmma.mma`, `wgmma.mma_async`.
 

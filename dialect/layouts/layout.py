@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -220,11 +219,13 @@ class Layout:
     def __post_init__(self) -> None:
         if len(self.lane) != 5:
             raise ValueError(f"a warp has 5 lane bits, the layout '{self}' gives {len(self.lane)}")
-        bits = self.bits
-        for axis, name in AXES.items():
-            indices = sorted(b.number for b in bits if b.axis == axis)
-            if indices != list(range(len(indices))):
-                raise ValueError(f"the layout '{self}' must carry each {name} bit once, got bits {indices}")
+        numbers: dict[str, list[int]] = {}
+        for axis, number in self.bits:
+            numbers.setdefault(axis, []).append(number)
+        for axis, indices in numbers.items():
+            if sorted(indices) != list(range(len(indices))):
+                name = AXES[axis]
+                raise ValueError(f"the layout '{self}' must carry each {name} bit once, got bits {sorted(indices)}")
 
     @staticmethod
     def parse(text: str, axes: str = "rc") -> Layout:
@@ -354,10 +355,9 @@ class Layout:
 
 
 def _bit(word: str, axes: str) -> Bit:
-    match = re.fullmatch(rf"([{axes}])(\d+)", word)
-    if match is None:
+    if word[0] not in axes or not word[1:].isdecimal():
         raise ValueError(f"expected a layout bit such as r0 or c3, got '{word}'")
-    return Bit(match[1], int(match[2]))
+    return Bit(word[0], int(word[1:]))
 
 
 @cache
