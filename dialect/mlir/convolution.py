@@ -131,9 +131,7 @@ class ConvolutionOp(NamedOperation):
         return op
 
 
-# The named convolutions of `linalg`, one row each; a context loads them when the first comes up.
-#
-# Source: MLIR, Linalg dialect, `LinalgNamedStructuredOps.yaml`.
+# A context loads the convolutions when the first comes up.
 
 NAMES = (
     "conv_1d", "conv_2d", "conv_3d", "conv_1d_nwc_wcf", "conv_1d_ncw_fcw", "conv_2d_nhwc_hwcf", "conv_2d_nhwc_hwcf_q",

@@ -1,6 +1,6 @@
 """Addresses and literals among the operands of an instruction: where they may point, and which numbers may stand.
 
-Source: PTX ISA 6.4.1.
+Source: PTX ISA 6.4.1; of the addresses of variables 9.7.9.3. Where the text leaves it open, what ptxas 13.0 takes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,6 @@ from typing import NamedTuple, TypeGuard
 from ..isa.row import Bindings, Slot
 from .text.syntax import WARP_SIZE, Immediate, Operand, Register, Symbol
 from .types import PACKED_BITS, REGISTER_BITS, bits_of
-
-# Where addresses may point, and what may hold them. Source: PTX ISA 6.4.1; of the addresses of variables 9.7.9.3.
-#
-# Where the text leaves it open, a rule is what ptxas 13.0 takes.
 
 SpaceOf = Callable[[str], str | None]
 """The state space of a variable; "function" or "label" for what is one; None where that is not known."""

@@ -1,4 +1,9 @@
-"""Operations of the `ptx` dialect that make up a module: functions, labels, scopes; and the dialect itself."""
+"""Operations of the `ptx` dialect that make up a module: functions, labels, scopes; and the dialect itself.
+
+PTX is not in SSA form: a register is storage that many instructions may write. Here a register is an SSA value that
+names that storage, defined by `ptx.reg`; an instruction takes every register it mentions, destinations included, as an
+operand. So any PTX text has a module, and prints back. Source: PTX ISA, chapters 4, 5, 7 and 11.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +22,6 @@ from ..mlir.upstream import BodyText
 from ..mlir.words import irdl_op_definition
 from .instruction import InstOp
 from .types import RegisterType, RegOp, VariableAttr, VarOp, parse_variable, print_attributes
-
-# Operations of the `ptx` dialect that make up a module: functions, labels, scopes.
-#
-# PTX is not in SSA form: a register is storage that many instructions may write. Here a register is an SSA value that
-# names that storage, defined by `ptx.reg`; an instruction takes every register it mentions, destinations included, as
-# an operand. So any PTX text has a module, and prints back. Source: PTX ISA, chapters 4, 5, 7 and 11.
 
 
 def _body(ops: Sequence[Operation] | Region) -> Region:
@@ -232,8 +231,6 @@ class ScopeOp(IRDLOperation):
     def __init__(self, ops: Sequence[Operation] | Region) -> None:
         super().__init__(regions=[_body(ops)])
 
-
-# The `ptx` dialect: what one thread executes.
 
 PTX = Dialect(
     "ptx",

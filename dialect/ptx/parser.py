@@ -1,4 +1,8 @@
-"""PTX text to `syntax` records: modules, functions, declarations, instructions. Source: PTX ISA 5.1 to 5.5, 7.1."""
+"""PTX text to `syntax` records: modules, functions, declarations, instructions.
+
+One regular expression takes a statement at a time, and operand texts are remembered, so that large files parse quickly.
+Meaning is not looked at here. Source: PTX ISA, chapters 4 (Syntax), 5 (Variables), 7 (Functions) and 11 (Directives).
+"""
 
 from __future__ import annotations
 
@@ -30,12 +34,6 @@ from .text.syntax import (
     root_of,
 )
 from .types import ATTRIBUTE, REGISTER_BITS, VARIABLE, DeclarationReader
-
-# PTX text to `syntax` records.
-#
-# One regular expression takes a statement at a time, and operand texts are remembered, so that large files parse
-# quickly. Meaning is not looked at here. Source: PTX ISA, chapters 4 (Syntax), 5 (Variables), 7 (Functions) and 11
-# (Directives).
 
 
 def parse_ptx(text: str, name: str = "<ptx>") -> Module:

@@ -50,8 +50,6 @@ from .instructions import find, nearest
 from .text.syntax import Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
 from .types import OPAQUE_TYPES, alike, bits_of, compatible
 
-# An instruction against the rows that spell it.
-
 TypeOf = Callable[[Register], str | None]
 """The declared type of a register; None for a special register."""
 

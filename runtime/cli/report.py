@@ -118,7 +118,7 @@ def _accesses(
     return f"{title}: {total_:,} {unit}, {part}", table
 
 
-# What `warploom run` prints: tables and colour on a terminal, plain lines elsewhere.
+# The labelled lines around it.
 
 LABEL_WIDTH = 9
 

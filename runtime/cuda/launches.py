@@ -1,6 +1,8 @@
 """The launches of a plan with their parameters packed once, for arrays of any addresses.
 
-Source: CUDA Driver API, sections Execution Control and Tensor Map Object Management.
+The driver's functions are called without the objects that cuda-bindings makes for each argument and result.
+Source: CUDA Driver API, sections Execution Control (`CUlaunchConfig`), Graph Management and Tensor Map Object
+Management.
 """
 
 from __future__ import annotations
@@ -24,12 +26,6 @@ from ..arguments.launch_values import LaunchValue, Packed, Scalar, alignment, ch
 from ..base.errors import ArgumentError, CudaError
 from ..base.launch import Launch, Mapped, Passed, Shifted, Word
 from .driver import Gpu, LoadedKernel, call, encode_tensor_map, encoded_map, explain
-
-# The driver's functions of a launch, called without the objects that cuda-bindings makes for each argument and result.
-#
-# Source: CUDA Driver API, sections Execution Control (`CUlaunchConfig`), Graph Management and Tensor Map Object
-# Management.
-
 
 LIBRARY = "libcuda.so.1"
 """The driver, which cuda-bindings has loaded."""

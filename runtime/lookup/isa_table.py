@@ -24,8 +24,6 @@ from ...dialect.ptx.rows.grammar import PatternRow, pieces
 from ..base.errors import WarploomError
 from ..base.launch import known_target
 
-# The support table: which forms of which instructions there are, where, and since when. All of it from the rows.
-
 Json = None | bool | int | str | Sequence["Json"] | Mapping[str, "Json"]
 
 TYPES = (*ELEMENT_TYPES, "b16", "b8", "b6x16_p32", "b4x16_p64")

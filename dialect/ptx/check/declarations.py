@@ -1,5 +1,7 @@
 """Checks of declarations: types, sizes, spaces, initialisers, names declared twice, the header, and what declarations
-of one name must agree in. Source: PTX ISA 5, 7.1, 11.1 to 11.3, 11.6.
+of one name must agree in.
+
+Source: PTX ISA 5, 7.1, 11.1 to 11.3, 11.6; where the text leaves it open, what ptxas 13.0.88 takes.
 """
 
 from __future__ import annotations
@@ -17,10 +19,6 @@ from ..text.syntax import Comment, Directive, Function, Label, Module, RegDecl, 
 from ..types import OPAQUE_TYPES, REGISTER_BITS
 from ..verifier import TargetContext
 from .directives import text_problems
-
-# Are declarations ones that PTX has: types, sizes, state spaces, initialisers, names declared twice, the header.
-#
-# Source: PTX ISA 5.1 to 5.5, 7.1, 11.1; where the text leaves it open, what ptxas 13.0.88 takes.
 
 Complaint: TypeAlias = tuple[int, int, str]
 """Line, column, message."""

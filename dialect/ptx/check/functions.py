@@ -1,5 +1,6 @@
-"""Calls against the functions that they name. Source: PTX ISA 9.7.12.5; where the text leaves it open, what ptxas 13.5
-takes.
+"""Calls against the functions that they name: how many arguments and results, their types, sizes and alignments.
+
+Source: PTX ISA 9.7.12.5; where the text leaves it open, what ptxas 13.5 takes.
 """
 
 from __future__ import annotations
@@ -13,9 +14,6 @@ from ..verifier import TargetContext
 from .declarations import Declarations, alignment_of
 from .directives import directive_problems
 from .names import Names
-
-# Do lists of targets and prototypes name what they may, and do calls fit them: how many arguments and results, their
-# types, sizes and alignments.
 
 CALL_TABLES = ("u8", "u32", "u64")
 """The types of arrays that hold functions to be called."""

@@ -1,4 +1,8 @@
-"""PTX text as frozen records that the parser makes and the interpreter and the checker read; text under a cursor."""
+"""PTX text as frozen records that the parser makes and the interpreter and the checker read; text under a cursor.
+
+Nothing here knows what an instruction means. Spellings are kept as written, so that a record prints back as the text it
+came from up to white space. Source: PTX ISA, chapters 4 (Syntax) and 5 (State Spaces, Types, and Variables).
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
-
-# PTX text as plain frozen records: what the parser makes and the interpreter and the checker read.
-#
-# Nothing here knows what an instruction means. Spellings are kept as written, so that a record prints back as the text
-# it came from up to white space. Source: PTX ISA, chapters 4 (Syntax) and 5 (State Spaces, Types, and Variables).
 
 WARP_SIZE = {"WARP_SZ": 32}
 _COUNT = re.compile(r"0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|0[0-7]*U?|[1-9][0-9]*U?")
