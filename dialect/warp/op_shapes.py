@@ -179,11 +179,11 @@ def property_of(value: FieldValue) -> Attribute | None:
         case Attribute():
             return value
         case bool():
-            return flag(value)
+            return UnitAttr() if value else None
         case int():
             return IntegerAttr(value, i64)
         case str():
-            return word(value)
+            return StringAttr(value) if value else None
         case AffineMap():
             return AffineMapAttr(value)
         case Sequence() if value:
@@ -258,16 +258,6 @@ def same_words(a: Attribute, b: Attribute) -> bool:
 
 
 # Shapes that many operations have: their operands, result, effect and text.
-
-
-def flag(present: bool) -> UnitAttr | None:
-    """The property of an optional keyword."""
-    return UnitAttr() if present else None
-
-
-def word(text: str) -> StringAttr | None:
-    """The property of an optional word; None for ""."""
-    return StringAttr(text) if text else None
 
 
 def bounds(in_bounds: ArrayAttr[BoolAttr] | None) -> tuple[bool, bool]:

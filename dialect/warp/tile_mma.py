@@ -28,6 +28,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import ELEMENT_TYPES
+from ..layouts.layout import LANES
 from ..mlir.words import irdl_op_definition
 from .attributes import (
     BYTE,
@@ -259,8 +260,6 @@ def _element(tile: SSAValue) -> Attribute:
 
 # Sums over warps that share a tile of a product: `warp.sum_sliced_k`.
 
-LANES = 32
-
 
 @irdl_op_definition
 class SumSlicedKOp(WarpOp):
@@ -350,6 +349,4 @@ def part_of(fragment: FragmentType, slices: int) -> FragmentType:
         rows, columns = rows // down, columns // across
     else:
         raise VerifyException(f"the {down} x {across} base tiles of {fragment} cannot be divided among {slices} slices")
-    return FragmentType.of(
-        fragment.role.data, rows, columns, fragment.element_type, fragment.layout.data, fragment.container.data
-    )
+    return fragment.with_shape(rows, columns)

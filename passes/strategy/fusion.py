@@ -21,9 +21,9 @@ from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import fail
 from ..linalg.operand import each_once, root
 from ..linalg.product import read
-from ..patterns import IndexBuilder, all_operands, mixed, operations_between
+from ..patterns import all_operands, mixed, operations_between
 from ..tile.outline import TiledProduct, cta_number, moved_inside
-from ..tile.tiling import Inside, Outliner, Tiling, schedule_of
+from ..tile.tiling import Inside, Outliner, Tiling, kernel_body, schedule_of
 
 Slice = tensor.ExtractSliceOp | memref.SubviewOp
 """What takes a part of a tensor, or of memory."""
@@ -158,9 +158,7 @@ def outline_together(ops: Sequence[MatmulOp]) -> None:
     last = products[-1]
     outliner, schedule = Outliner(last.op), last.schedule
     operands = each_once([operand for one in products for operand in one.memories])
-    body = Block(arg_types=[operand.value.type for operand in operands])
-    arguments: dict[SSAValue, SSAValue] = dict(zip((o.value for o in operands), body.args, strict=True))
-    index = IndexBuilder(Builder(InsertPoint.at_end(body)))
+    index, body, arguments = kernel_body(operands)
     number = cta_number(index)
     for one in products:
         tiling = Tiling(one.product, one.schedule)

@@ -54,19 +54,15 @@ FACTS = (*SIZES, "types", "in", "name")
 """What can be asked of an operation."""
 
 
-class FactError(ValueError):
-    """An unknown fact, or an illegal value of one."""
-
-
 def holds(op: Operation, facts: Mapping[str, object]) -> bool:
     """Whether facts hold for an operation. A dynamic size, and a size of an operation that is no product, is in no
     range.
 
     Raises:
-        FactError: for an unknown fact.
+        StepError: for an unknown fact.
     """
     if unknown := [name for name in facts if name not in FACTS]:
-        raise FactError(f"unknown fact '{unknown[0]}'; known: {', '.join(FACTS)}")
+        raise StepError("where", f"unknown fact '{unknown[0]}'; known: {', '.join(FACTS)}")
     sizes = sizes_of(op)
     return all(_holds(op, sizes, name, value) for name, value in facts.items())
 
@@ -91,7 +87,7 @@ def _range(name: str, text: str) -> tuple[int, float]:
     """The least and the largest number that a range has: `64..256`, `64..`, `..256`, `64`."""
     match = re.fullmatch(r"(\d*)(\.\.)?(\d*)", text)
     if match is None or not text.strip(".") or (match[3] and not match[2]):
-        raise FactError(f"{name}: expected a number or a range such as 64..256, got '{text}'")
+        raise StepError("where", f"{name}: expected a number or a range such as 64..256, got '{text}'")
     low = int(match[1] or 0)
     return low, low if not match[2] else int(match[3]) if match[3] else float("inf")
 
@@ -224,10 +220,7 @@ class Handle:
         Raises:
             StepError: for an unknown fact.
         """
-        try:
-            return self.of(*(op for op in self.needed("where") if holds(op, facts)))
-        except FactError as error:
-            raise StepError("where", f"{error}") from None
+        return self.of(*(op for op in self.needed("where") if holds(op, facts)))
 
     # What becomes of them.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from functools import singledispatch
+from typing import Any, ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects import transform
@@ -49,21 +50,12 @@ MAIN = "__transform_main"
 """The sequence that a strategy begins with, as in upstream."""
 
 Value = Handle | Attribute
-Step = Callable[["Interpreter", Any, Sequence[Any]], Sequence[Value]]
-OpT = TypeVar("OpT", bound=Operation)
-
-STEPS: dict[type[Operation], Step] = {}
-"""What applies each operation: of its operands it makes its results."""
 
 
-def step(kind: type[OpT]) -> Callable[[Callable[[Interpreter, OpT, Sequence[Any]], Sequence[Value]]], Step]:
-    """A decorator that registers the function of an operation."""
-
-    def register(function: Callable[[Interpreter, OpT, Sequence[Any]], Sequence[Value]]) -> Step:
-        STEPS[kind] = function
-        return function
-
-    return register
+@singledispatch
+def apply_step(op: Operation, interpreter: Interpreter, operands: Sequence[Any]) -> Sequence[Value]:
+    """Applies a step: of its operands it makes its results."""
+    fail(op, f"{name_of(op)} is no step that strategies have here")
 
 
 @dataclass
@@ -85,10 +77,8 @@ class Interpreter:
             operands = [self.values[operand] for operand in op.operands]
             if isinstance(op, transform.YieldOp):
                 return operands
-            if type(op) not in STEPS:
-                fail(op, f"{name_of(op)} is no step that strategies have here")
             try:
-                results = STEPS[type(op)](self, op, operands)
+                results = apply_step(op, self, operands)
             except StepError as error:
                 fail(op, f"{op.name} does not apply: {error.why}")
             if len(results) != len(op.results):
@@ -100,8 +90,8 @@ class Interpreter:
 # Control.
 
 
-@step(IncludeOp)
-def _include(interpreter: Interpreter, op: IncludeOp, operands: Sequence[Value]) -> Sequence[Value]:
+@apply_step.register(IncludeOp)
+def _include(op: IncludeOp, interpreter: Interpreter, operands: Sequence[Value]) -> Sequence[Value]:
     name = op.target.root_reference.data
     sequence = interpreter.sequences.get(name)
     if sequence is None:
@@ -117,16 +107,16 @@ def _include(interpreter: Interpreter, op: IncludeOp, operands: Sequence[Value])
         return [interpreter.strategy.root.of() for _ in op.results]
 
 
-@step(ForeachOp)
-def _foreach(interpreter: Interpreter, op: ForeachOp, operands: Sequence[Handle]) -> Sequence[Value]:
+@apply_step.register(ForeachOp)
+def _foreach(op: ForeachOp, interpreter: Interpreter, operands: Sequence[Handle]) -> Sequence[Value]:
     if op.shortest is None and len({len(handle) for handle in operands}) > 1:
         raise StepError(op.name, f"expected handles of equally many, got {', '.join(str(len(h)) for h in operands)}")
     turns = [interpreter.block(op.body.block, turn) for turn in zip(*operands, strict=op.shortest is None)]
     return [_merged(interpreter, handles) for handles in zip(*turns, strict=True)] if turns and op.results_ else ()
 
 
-@step(AlternativesOp)
-def _alternatives(interpreter: Interpreter, op: AlternativesOp, operands: Sequence[Handle]) -> Sequence[Value]:
+@apply_step.register(AlternativesOp)
+def _alternatives(op: AlternativesOp, interpreter: Interpreter, operands: Sequence[Handle]) -> Sequence[Value]:
     def attempt(block: Block) -> Callable[[Handle], object]:
         return lambda scope: interpreter.block(block, [scope][: len(block.args)])
 
@@ -138,8 +128,8 @@ def _alternatives(interpreter: Interpreter, op: AlternativesOp, operands: Sequen
 # Handles and parameters.
 
 
-@step(transform.MatchOp)
-def _match(interpreter: Interpreter, op: transform.MatchOp, operands: Sequence[Handle]) -> Sequence[Value]:
+@apply_step.register(transform.MatchOp)
+def _match(op: transform.MatchOp, interpreter: Interpreter, operands: Sequence[Handle]) -> Sequence[Value]:
     target, types = operands[0], op.filter_operand_types
     attributes = {} if op.op_attrs is None else dict(op.op_attrs.data)
     facts = attributes.pop(FACTS_OF, None)
@@ -176,8 +166,8 @@ def _plain(value: Attribute) -> object:
             return str(value) if isinstance(value, TypeAttribute) else value
 
 
-@step(SplitHandleOp)
-def _split(interpreter: Interpreter, op: SplitHandleOp, operands: Sequence[Handle]) -> Sequence[Value]:
+@apply_step.register(SplitHandleOp)
+def _split(op: SplitHandleOp, interpreter: Interpreter, operands: Sequence[Handle]) -> Sequence[Value]:
     if len(operands[0]) != len(op.parts):
         raise StepError(
             op.name, f"expected {len(op.parts)} operations, got {len(operands[0])}", next(iter(operands[0].ops), None)
@@ -185,8 +175,8 @@ def _split(interpreter: Interpreter, op: SplitHandleOp, operands: Sequence[Handl
     return [*operands[0]]
 
 
-@step(MergeHandlesOp)
-def _merge(interpreter: Interpreter, op: MergeHandlesOp, operands: Sequence[Handle]) -> Sequence[Value]:
+@apply_step.register(MergeHandlesOp)
+def _merge(op: MergeHandlesOp, interpreter: Interpreter, operands: Sequence[Handle]) -> Sequence[Value]:
     return (_merged(interpreter, operands),)
 
 
@@ -199,13 +189,13 @@ def _merged(interpreter: Interpreter, handles: Iterable[Value]) -> Handle:
 # What changes the program.
 
 
-@step(ParamConstantOp)
-def _param(interpreter: Interpreter, op: ParamConstantOp, operands: Sequence[Value]) -> Sequence[Value]:
+@apply_step.register(ParamConstantOp)
+def _param(op: ParamConstantOp, interpreter: Interpreter, operands: Sequence[Value]) -> Sequence[Value]:
     return (op.value,)
 
 
-@step(AnnotateOp)
-def _annotate(interpreter: Interpreter, op: AnnotateOp, operands: Sequence[Any]) -> Sequence[Value]:
+@apply_step.register(AnnotateOp)
+def _annotate(op: AnnotateOp, interpreter: Interpreter, operands: Sequence[Any]) -> Sequence[Value]:
     target, value, name = operands[0], operands[1] if op.param is not None else UnitAttr(), op.attribute.data
     if isinstance(value, PartialScheduleAttr | ScheduleAttr) and name == ScheduleAttr.name:
         target.set(**value.data.options())
@@ -217,21 +207,21 @@ def _annotate(interpreter: Interpreter, op: AnnotateOp, operands: Sequence[Any])
     return ()
 
 
-@step(transform.TileOp)
-def _tile(interpreter: Interpreter, op: transform.TileOp, operands: Sequence[Handle]) -> Sequence[Value]:
+@apply_step.register(transform.TileOp)
+def _tile(op: transform.TileOp, interpreter: Interpreter, operands: Sequence[Handle]) -> Sequence[Value]:
     if op.dynamic_sizes or op.interchange or any(op.scalable_sizes.get_values() if op.scalable_sizes else ()):
         raise StepError(op.name, "sizes that are values, scalable sizes and interchange are not applied here")
     tiled, loops = operands[0].tile(*(op.static_sizes.get_values() if op.static_sizes else ()))
     return [tiled, *loops]
 
 
-@step(FuseIntoContainingOp)
-def _fuse(interpreter: Interpreter, op: FuseIntoContainingOp, operands: Sequence[Handle]) -> Sequence[Value]:
+@apply_step.register(FuseIntoContainingOp)
+def _fuse(op: FuseIntoContainingOp, interpreter: Interpreter, operands: Sequence[Handle]) -> Sequence[Value]:
     return operands[0].fuse_into(operands[1])
 
 
-@step(transform.ApplyRegisteredPassOp)
-def _pass(interpreter: Interpreter, op: transform.ApplyRegisteredPassOp, operands: Sequence[Handle]) -> Sequence[Value]:
+@apply_step.register(transform.ApplyRegisteredPassOp)
+def _pass(op: transform.ApplyRegisteredPassOp, interpreter: Interpreter, operands: Sequence[Handle]) -> Sequence[Value]:
     name, target = op.pass_name.data, operands[0]
     if name == FUSE_PRODUCTS:
         target.fuse_products()

@@ -17,6 +17,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
+from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, Z
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, in_place_of
@@ -27,7 +28,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.memory import CtaTileType, LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import PairedOp, ScaledOp, SparseOp, drop_forms, form_of, memories_behind, of_form
-from ...dialect.warp.tile_mma import LANES, GroupScales, SumSlicedKOp, TileMmaOp, part_of
+from ...dialect.warp.tile_mma import GroupScales, SumSlicedKOp, TileMmaOp, part_of
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.pages import erase_pages

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects import memref, scf
@@ -74,14 +74,6 @@ def in_layout(index: IndexBuilder, fragment: SSAValue, layout: Layout) -> SSAVal
 # The epilogue of a product on accumulators: epilogue operands loaded to lie as they do, and `warp.map`.
 
 
-class PlacedOperand(NamedTuple):
-    """An operand of an epilogue other than the sums: a scalar, a vector along rows or columns of D, or a matrix of D's
-    shape."""
-
-    value: SSAValue
-    loops: tuple[int, ...]
-
-
 def placed(operand: KernelArgument) -> tuple[SSAValue, AffineMap]:
     """An operand of a product, with the rows and the columns of D that it runs along."""
     loops = tuple("mn".index(axis) for axis in operand.axis) if isinstance(operand, VectorOperand) else (M, N)
@@ -106,13 +98,15 @@ class EpilogueOperands:
         in_bounds: InBounds,
     ) -> None:
         self.index, self.part, self.m, self.n, self.in_bounds = index, part, m, n, in_bounds
-        self.operands = [PlacedOperand(value, loops_of(map_)) for value, map_ in operands]
-        self._same = {o: self._vector(o, n) for o in self.operands if o.loops == (N,)}
-        self._same |= {o: self._matrix(o, m) for o in self.operands if o.loops == (M, N) and _repeats(o.value)}
+        self.operands = [(value, loops_of(map_)) for value, map_ in operands]
+        vectors = [each for each in self.operands if each[1] == (N,)]
+        repeated = [each for each in self.operands if each[1] == (M, N) and _repeats(each[0])]
+        self._same = {each: self._placed(*each, n) for each in vectors}
+        self._same |= {each: self._placed(*each, m) for each in repeated}
 
     def load(self, row: int) -> list[SSAValue]:
         """The epilogue operands for the part that starts at a row."""
-        return [self._load(operand, self.index.add(self.m, row)) for operand in self.operands]
+        return [self._load(*operand, self.index.add(self.m, row)) for operand in self.operands]
 
     def map(
         self,
@@ -140,22 +134,19 @@ class EpilogueOperands:
             Rewriter.replace_op(op, [], [steps[loop][1]])
         return [step for step, _ in steps.values()]
 
-    def _load(self, operand: PlacedOperand, m: Index) -> SSAValue:
-        if not operand.loops:
-            return operand.value
-        if (loaded := self._same.get(operand)) is not None:
-            return loaded
-        return self._matrix(operand, m) if operand.loops == (M, N) else self._vector(operand, m)
+    def _load(self, operand: SSAValue, loops: tuple[int, ...], m: Index) -> SSAValue:
+        """An operand that is a scalar, a vector along rows or columns of D, or a matrix of D's shape."""
+        if not loops:
+            return operand
+        loaded = self._same.get((operand, loops))
+        return self._placed(operand, loops, m) if loaded is None else loaded
 
-    def _matrix(self, operand: PlacedOperand, m: Index) -> SSAValue:
-        return load(self.index, operand.value, self.part, m, self.n, self.in_bounds)
-
-    def _vector(self, operand: PlacedOperand, start: Index) -> SSAValue:
-        kind, (loop,) = self.part.with_element(element_type_of(operand.value)), operand.loops
-        where = [self.index.value(start)]
-        return self.index.insert(
-            LoadOp(operand.value, where, kind, in_bounds=self.in_bounds, along=AXES[loop])
-        ).fragment
+    def _placed(self, operand: SSAValue, loops: tuple[int, ...], start: Index) -> SSAValue:
+        if loops == (M, N):
+            return load(self.index, operand, self.part, start, self.n, self.in_bounds)
+        kind, where = self.part.with_element(element_type_of(operand)), [self.index.value(start)]
+        vector = LoadOp(operand, where, kind, in_bounds=self.in_bounds, along=AXES[loops[0]])
+        return self.index.insert(vector).fragment
 
 
 def _repeats(memory: SSAValue) -> bool:

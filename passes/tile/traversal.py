@@ -101,13 +101,9 @@ class TraversedMemory(NamedTuple):
         strides, shape = strides_of(self.kind), self.kind.get_shape()
         if strides is None or loop not in self.loops or loop + 1 not in self.loops or min(shape) < 0:
             return False
-        first, inner, outer = (
-            self.loops.index(loop),
-            strides[self.loops.index(loop + 1)],
-            strides[self.loops.index(loop)],
-        )
-        neighbours = self.loops[first : first + 2] == (loop, loop + 1)
-        return neighbours and inner is not None and outer == inner * shape[first + 1]
+        first, second = self.loops.index(loop), self.loops.index(loop + 1)
+        inner = strides[second]
+        return second == first + 1 and inner is not None and strides[first] == inner * shape[second]
 
     def joined(self, loop: int) -> TraversedMemory:
         """This memory with two loops, this and the next, as one."""
