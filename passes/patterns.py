@@ -293,6 +293,10 @@ class IndexBuilder:
 
         return self.insert(tensor.DimOp(memory, self.value(dimension))).result
 
+    def alloc(self, kind: MemRefType) -> SSAValue:
+        """New memory of a type of known sizes."""
+        return self.insert(memref.AllocOp([], [], kind)).memref
+
     def unknown_sizes(self, value: SSAValue) -> list[SSAValue]:
         """The sizes of memory, or of a tensor, that its type does not tell."""
         sizes = (self.dim(value, dimension) for dimension in range(len(shape_of(value))))

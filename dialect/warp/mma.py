@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, StringAttr, UnitAttr, i64
 from xdsl.ir import Attribute, SSAValue
@@ -28,7 +28,7 @@ from ..isa.mma import Mma
 from ..layouts.layout import Labels, Layout, disagreement, labels, origins
 from ..mlir.words import irdl_op_definition
 from .attributes import SCALES, FragmentType, fragment_of, type_of_element
-from .op_shapes import SEGMENTS, WORDS, WarpOp, parse_words, verify_target, word_of, word_properties
+from .op_shapes import FLAGS, SEGMENTS, WORDS, WarpOp, parse_words, verify_target, word_of, word_properties
 
 
 class Key(NamedTuple):
@@ -202,23 +202,11 @@ class MmaOp(WarpOp):
     def key(self) -> Key:
         """What names the row; D's element type is taken from C where they have the same type."""
         a, b, c = (t.element.name for t in self.fragments)
+        d = c if self.d.type == self.c.type else fragment_of(self.d).element.name
+        words: dict[str, Any] = {name: word_of(self, name) for name in WORDS}
+        words |= {name: bool(words[name]) for name in FLAGS}
         scales, scale_type = self._scales()
-        return Key(
-            self._shape(),
-            a,
-            b,
-            c,
-            c if self.d.type == self.c.type else fragment_of(self.d).element.name,
-            layouts=word_of(self, "layouts"),
-            sparse=self.e is not None,
-            ordered=bool(word_of(self, "ordered")),
-            satfinite=bool(word_of(self, "satfinite")),
-            rounding=word_of(self, "rounding"),
-            bit_op=word_of(self, "bit_op"),
-            kind=word_of(self, "kind"),
-            scales=scales,
-            scale_type=scale_type,
-        )
+        return Key(self._shape(), a, b, c, d, sparse=self.e is not None, scales=scales, scale_type=scale_type, **words)
 
     @property
     def sparsity(self) -> int:

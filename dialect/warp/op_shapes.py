@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import (
     IntAttr,
     IntegerAttr,
     MemRefType,
+    NoneAttr,
     StringAttr,
     UnitAttr,
     i64,
@@ -48,7 +49,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, Form
 from ..layouts.layout import Bit, Layout
-from .attributes import FragmentType, Memory, element_row, target_of
+from .attributes import SHARED_SPACE, FragmentType, Memory, SwizzleAttr, element_row, target_of
 
 # What operations do to memory, with what xDSL 0.74 leaves unsaid of `arith`.
 
@@ -344,6 +345,13 @@ WHOLE_TILE = TilePart()
 #
 # Indices name the element at the fragment's first row and column. A fragment of role b is k x n whatever the memory
 # looks like; `swapped` says that memory holds the transpose.
+
+
+def tile_type(
+    element: Attribute, shape: Sequence[int], layout: SwizzleAttr | None = None, space: int = SHARED_SPACE
+) -> Memory:
+    """The type of a tile in shared memory, row by row unless it has another layout."""
+    return MemRefType(element, shape, layout or NoneAttr(), IntegerAttr(space, i64))
 
 
 def in_memory(fragment: FragmentType, swapped: bool) -> Layout:

@@ -7,8 +7,8 @@ from itertools import groupby
 from math import gcd
 from typing import NamedTuple, TypeVar
 
-from xdsl.dialects import memref, scf
-from xdsl.dialects.builtin import ArrayAttr, IntAttr, IntegerAttr, MemRefType, i64
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import ArrayAttr, IntAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
@@ -31,7 +31,7 @@ from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, SPREAD, WAIT, Co
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.matrices import MatrixMove, matrices, unit
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.op_shapes import WHOLE_TILE, TilePart
+from ...dialect.warp.op_shapes import WHOLE_TILE, TilePart, tile_type
 from ...dialect.warp.synchronisation import ASYNC_PROXY, BULK, CTA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.tensor_maps import (
     FAR,
@@ -291,9 +291,9 @@ class StagedStores:
         count = staging_buffers(launch.schedule)
         shape = [groups * count, self.rows, self.columns]
         swizzle = SwizzleAttr(self.panel * fragment.bits // 8)
-        tile = MemRefType(fragment.element_type, shape, swizzle, IntegerAttr(SHARED_SPACE, i64))
+        tile = tile_type(fragment.element_type, shape, swizzle)
         self.map = self.view.encoded(launch, box_type(self.view, tile, images=self.images))
-        self.scratch = index.insert(memref.AllocOp([], [], tile)).memref
+        self.scratch = index.alloc(tile)
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
         first, self.barrier = index.mul(group, count), index.value(index.add(group, 1))
         self.buffers = [index.add(first, number) for number in range(count)]
@@ -421,9 +421,7 @@ class StagedLoads:
         self.turns = -(-len(loads) // self.each)
         if self.turns > left:
             decline(first, f"it would take {self.turns} stages at a time, and {max(left, 0)} are left for that")
-        panel = MemRefType(
-            kind.element_type, [self.rows, self.columns], SwizzleAttr(self.width), IntegerAttr(SHARED_SPACE, i64)
-        )
+        panel = tile_type(kind.element_type, kind.shape, SwizzleAttr(self.width))
         self.kind = box_type(self.view, panel)
         self.map = self.view.encoded(launch, self.kind)
         self.reads: list[LoadOp] = []

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import BoolAttr, IntegerAttr, MemRefType, i1, i64
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, MemRefType, i1
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -36,7 +36,7 @@ from ...dialect.warp.cta import (
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, alike, is_zero
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.op_shapes import is_pure
+from ...dialect.warp.op_shapes import is_pure, tile_type
 from ...dialect.warp.synchronisation import AFTER_SYNC, BEFORE_SYNC, WGMMA, CommitOp, FenceOp, WaitOp, in_pairs
 from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of
 from ...dialect.warp.warpgroup import WgmmaOp
@@ -72,8 +72,7 @@ class TensorProducts(ABC):
 
     def allocated(self, element: Attribute, *shape: int) -> SSAValue:
         """Matrices in tensor memory."""
-        kind = MemRefType(element, shape, memory_space=IntegerAttr(TENSOR_SPACE, i64))
-        return self.start.insert(memref.AllocOp([], [], kind)).memref
+        return self.start.alloc(tile_type(element, shape, space=TENSOR_SPACE))
 
     def _roles(self) -> tuple[scf.IfOp, scf.IfOp]:
         """The branches of the consumers, and of the producer."""

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from xdsl.dialects import arith, memref, scf
 from xdsl.dialects import math as math_dialect
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, f32, i64
+from xdsl.dialects.builtin import IndexType, MemRefType, f32
 from xdsl.ir import Block, Region, SSAValue
 
 from ...dialect.isa.wgmma import M as GROUP_ROWS
@@ -31,12 +31,12 @@ from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, ScheduleAttr, fragment_of, memory_of
+from ...dialect.warp.attributes import BYTE, FragmentType, ScheduleAttr, fragment_of, memory_of
 from ...dialect.warp.epilogue import EpilogueOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ElementwiseOp, Kind, ReduceOp, column_of
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.op_shapes import bounds_attribute, tile_type
 from ...dialect.warp.synchronisation import ArriveLastOp
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.views import MatrixOp, PagedOp
@@ -80,8 +80,7 @@ class SharedState:
 
     def __init__(self, index: IndexBuilder, like: SSAValue, count: int) -> None:
         self.kind = fragment_of(like)
-        shape, space = [count, fragment_bytes(self.kind) // 4], IntegerAttr(SHARED_SPACE, i64)
-        self.memory = index.insert(memref.AllocOp([], [], MemRefType(f32, shape, memory_space=space))).memref
+        self.memory = index.alloc(tile_type(f32, [count, fragment_bytes(self.kind) // 4]))
 
     def store(self, index: IndexBuilder, value: SSAValue, row: Index) -> None:
         index.insert(StoreOp(value, self.memory, index.values([row, 0]), registers="vectors"))
@@ -159,7 +158,7 @@ class AttentionBuilder:
     def build(self) -> None:
         index, (rows, step, _) = self.index, self.schedule.cta
         copied = (self.q, self.k) if self.op.of_keys is not None else (self.q, self.k, self.v)
-        q, k, *of_v = (index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in copied)
+        q, k, *of_v = (index.alloc(o.shared_type()) for o in copied)
         self.q.copy(index, {"m": self.start, "k": 0}, q)
         copies_done(index, self.schedule)
         initial = self._initial()

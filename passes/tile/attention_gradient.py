@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects import arith, memref
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
@@ -83,10 +83,7 @@ class GradientBuilder:
 
     def build(self) -> None:
         index, step = self.index, self.schedule.cta[1]
-        stays, moves = (
-            [index.insert(memref.AllocOp([], [], tiles.shared_type())).memref for tiles in each]
-            for each in (self.stays, self.moves)
-        )
+        stays, moves = ([index.alloc(tiles.shared_type()) for tiles in each] for each in (self.stays, self.moves))
         for tiles, memory in zip(self.stays, stays, strict=True):
             tiles.copy(index, {"m": self.start, "k": 0} | self.place, memory)
         copies_done(index, self.schedule)

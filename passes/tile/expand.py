@@ -67,7 +67,7 @@ class ExpandSumSlicedK(RewritePattern):
         parts.send()
         index.insert(BarrierOp() if op.cluster is None else ScopedBarrierOp(CLUSTER))
         every = op.slices == op.parts
-        rewriter.replace(op, [], [parts.received(index, parts.own(index)) if every else parts.received_by_some()])
+        rewriter.replace(op, [], [parts.received(index) if every else parts.received_by_some()])
 
 
 class _Parts:
@@ -102,7 +102,7 @@ class _Parts:
             cta = None if each is None else index.value(index.add(self.cta, receiver * each.value.data))
             index.insert(StoreOp(part, self.op.scratch, place, registers="vectors", taken=others, cta=cta))
 
-    def own(self, index: IndexBuilder) -> SSAValue:
+    def _own(self, index: IndexBuilder) -> SSAValue:
         """The part of this slice."""
         chosen = self.parts[0]
         for number, part in enumerate(self.parts[1:], 1):
@@ -110,9 +110,9 @@ class _Parts:
             chosen = index.insert(arith.SelectOp(here, part, chosen)).result
         return chosen
 
-    def received(self, index: IndexBuilder, own: SSAValue) -> SSAValue:
+    def received(self, index: IndexBuilder) -> SSAValue:
         """The sum of this slice's part over all slices."""
-        return self._sum(index, own, 0, self.op.slices)
+        return self._sum(index, self._own(index), 0, self.op.slices)
 
     def _sum(self, index: IndexBuilder, own: SSAValue, first: int, count: int) -> SSAValue:
         """The sum of `count` parts, a power of two, from part `first` on. Part 0 is this warp's own."""
@@ -127,9 +127,7 @@ class _Parts:
     def received_by_some(self) -> SSAValue:
         """The same, if only some slices get a part. The others continue with a part of their own."""
         gets = self.index.compare("ult", self.slice, self.op.parts)
-        (part,) = self.index.either(
-            gets, lambda inside: [self.received(inside, self.own(inside))], lambda _: [self.parts[0]]
-        )
+        (part,) = self.index.either(gets, lambda inside: [self.received(inside)], lambda _: [self.parts[0]])
         return part
 
     def _place(self, index: IndexBuilder, receiver: Index, slot: Index) -> tuple[SSAValue, SSAValue]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, Float32Type, IntegerAttr, MemRefType, i64
+from xdsl.dialects.builtin import AnyFloat, Float32Type, MemRefType
 from xdsl.dialects.math import FmaOp
 from xdsl.ir import SSAValue
 
@@ -16,7 +16,6 @@ from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.layouts.layout import LANES, Layout
 from ...dialect.layouts.tensor_memory import METADATA_BLOCK, SCALES_BLOCK
 from ...dialect.warp.attributes import (
-    SHARED_SPACE,
     WORD_PANEL,
     FragmentType,
     SwizzleAttr,
@@ -29,7 +28,7 @@ from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.mma import MmaOp, metadata_type
-from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.op_shapes import bounds_attribute, tile_type
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
@@ -125,8 +124,7 @@ class MetadataTiles(Generic[ProductT]):
         rows, line = m // METADATA_ROWS, SwizzleAttr(LANES * operand.element.bits // 8)
         if self.tiling.schedule.together > 1:
             rows = -(-rows // WARPGROUP_ROWS) * WARPGROUP_ROWS
-        shape = [rows, k // self.span * LANES]
-        return MemRefType(operand.element_type, shape, line, IntegerAttr(SHARED_SPACE, i64))
+        return tile_type(operand.element_type, [rows, k // self.span * LANES], line)
 
     def copy(self: MetadataTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies the metadata of the tile of A at `at` to shared memory."""
@@ -155,7 +153,7 @@ def _in_lines(operand: MatrixOperand, blocks: BlocksAttr, columns: int) -> MemRe
     """A tile in shared memory of so many columns, in the lines of its blocks."""
     block = blocks.layout
     shape = [columns // block.columns * blocks.of_tile * block.threads, block.elements]
-    return MemRefType(operand.element_type, shape, SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
+    return tile_type(operand.element_type, shape, SwizzleAttr(CHUNK))
 
 
 def sparse_of(op: TileMmaOp) -> SparseOp:
@@ -267,7 +265,7 @@ class ScaleTiles(Generic[ProductT]):
         if self.tiling.schedule.together > 1:
             return _in_lines(self._operand(), self._blocks, k // block(self.tiling.product))
         shape = [m if self.axis == "m" else n, k // block(self.tiling.product)]
-        return MemRefType(self._operand().element_type, shape, SwizzleAttr(WORD_PANEL), IntegerAttr(SHARED_SPACE, i64))
+        return tile_type(self._operand().element_type, shape, SwizzleAttr(WORD_PANEL))
 
     def copy(self: ScaleTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies the scales of the tile of A or B at `at` to shared memory."""

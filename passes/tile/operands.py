@@ -10,14 +10,14 @@ from typing import Generic, NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, MemRefType, i8, i64
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, MemRefType, i8, i64
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, SwizzleAttr, memory_of
+from ...dialect.warp.attributes import BYTE, FragmentType, SwizzleAttr, memory_of
 from ...dialect.warp.cta import DENSE, SPREAD, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
@@ -25,7 +25,7 @@ from ...dialect.warp.matmul import PADDED
 from ...dialect.warp.matrices import MatrixMove
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.op_shapes import TilePart, bounds, bounds_attribute
+from ...dialect.warp.op_shapes import TilePart, bounds, bounds_attribute, tile_type
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.stored import BLOCK_LINES, LINE, PACKED
 from ...dialect.warp.synchronisation import ASYNC_PROXY, FenceOp
@@ -159,7 +159,7 @@ class OperandTiles(Generic[ProductT]):
         plain = self.tiling.element_type(self.role) if operand.stored is None else operand.element_type
         element = i8 if self.packed == SPREAD else plain
         swizzle = SwizzleAttr(width, self.delivery.skip if width > CHUNK else 0)
-        return MemRefType(element, [rows, columns], swizzle, IntegerAttr(SHARED_SPACE, i64))
+        return tile_type(element, [rows, columns], swizzle)
 
     def copy(
         self: OperandTiles[Product],

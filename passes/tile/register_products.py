@@ -15,7 +15,7 @@ from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, is_zero
 from ...dialect.warp.memory import LoadOp
-from ...dialect.warp.op_shapes import TilePart, bounds_attribute
+from ...dialect.warp.op_shapes import TilePart, bounds_attribute, tile_type
 from ...dialect.warp.operands import form_of
 from ...dialect.warp.stored import BLOCK_LINES, PACKED, StoredOp
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
@@ -129,7 +129,7 @@ class LineTiles:
     def shared_type(self) -> MemRefType:
         """The line."""
         shape, kind = [1, self.line.parts * self.line.columns], memory_of(self.line.scales).element_type
-        return MemRefType(kind, shape, SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
+        return tile_type(kind, shape, SwizzleAttr(CHUNK))
 
     def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies the scales of the K tile whose first element is at `at`."""

@@ -16,10 +16,11 @@ from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
 from ...dialect.mlir.affine import FIXED, loops_of, strides_of
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp
-from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
+from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.elements import IndexOp, shape_of
 from ...dialect.warp.fragments import ConstantOp, Kind, ReduceOp
 from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.op_shapes import tile_type
 from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.synchronisation import (
     CLUSTER,
@@ -415,8 +416,7 @@ class RowJoin:
         if count == 1:
             return [column for _, column in columns]
         element = [fragment_of(column).element_type for _, column in columns]
-        shape, space = [self.copies, max(count, CHUNK_ELEMENTS)], IntegerAttr(SHARED_SPACE, i64)
-        kinds = [MemRefType(e, shape, NoneAttr(), space) for e in element]
+        kinds = [tile_type(e, [self.copies, max(count, CHUNK_ELEMENTS)]) for e in element]
         copy = index.rem(self.turn, self.copies)
         lines = [index.constants.insert(memref.AllocOp([], [], kind)).memref for kind in kinds]
         warp: Index = index.insert(SubgroupIdOp()).result

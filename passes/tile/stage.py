@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from xdsl.dialects import memref, scf
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, UnitAttr, f32, f64, i64
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import IntegerAttr, UnitAttr, f32, f64, i64
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import Rewriter
@@ -20,13 +20,13 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, Z
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, in_place_of
+from ...dialect.warp.attributes import FragmentType, SwizzleAttr, fragment_of, in_place_of
 from ...dialect.warp.cta import SOME_WARPS, CopyOp
 from ...dialect.warp.epilogue import EpilogueOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.memory import CtaTileType, LoadOp
-from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.op_shapes import bounds_attribute, tile_type
 from ...dialect.warp.operands import PairedOp, ScaledOp, SparseOp, drop_forms, form_of, memories_behind, of_form
 from ...dialect.warp.tile_mma import GroupScales, SumSlicedKOp, TileMmaOp, part_of
 from ...dialect.warp.views import MatrixOp
@@ -75,7 +75,7 @@ class StageBuilder:
         for tiles in ways:
             cta = tiles.counted(index, cta) if isinstance(tiles, MetadataTiles) else cta
         above = index.before(outermost(self.product.op))
-        shared = [above.insert(memref.AllocOp([], [], tiles.shared_type())).memref for tiles in ways]
+        shared = [above.alloc(tiles.shared_type()) for tiles in ways]
         start = self._start(CtaTileType.of(rows, columns, self.tiling.element_type("acc")))
         turns = KTurns.of(index, self.tiling)
         with index.loop(0, turns.end(index), depth, [start]) as turn:
@@ -118,8 +118,8 @@ class StageBuilder:
         memory, along = scales.value, product.group_axis
         if (shape := group_scale_tile(product, self.tiling.schedule)) is not None:
             # Once for all of K: nothing hides how long memory takes in each turn.
-            kind = MemRefType(scales.element_type, shape, SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
-            tile, start, inside = outside.insert(memref.AllocOp([], [], kind)).memref, list[Index]((0, 0)), [True, True]
+            kind = tile_type(scales.element_type, shape, SwizzleAttr(CHUNK))
+            tile, start, inside = outside.alloc(kind), list[Index]((0, 0)), [True, True]
             start[1 - along], inside[1 - along] = here["n"], self.tiling.inside("n")
             outside.insert(CopyOp(memory, outside.values(start), tile, in_bounds=bounds_attribute(*inside)))
             outside.insert(BarrierOp())
@@ -401,8 +401,7 @@ class Distribution:
         word = f64 if fragment.bits == 64 else f32
         cluster = math.prod(schedule.cluster) if schedule.cluster_parts > 1 else 0
         rows = schedule.warps if cluster else schedule.warps // schedule.sliced_k * parts
-        kind = MemRefType(word, [rows, words], memory_space=IntegerAttr(SHARED_SPACE, i64))
-        scratch = index.insert(memref.AllocOp([], [], kind)).memref
+        scratch = index.alloc(tile_type(word, [rows, words]))
         total = index.insert(SumSlicedKOp(sums, scratch, self.slices, cluster=cluster)).part
         steps = (size if size < all_ else 0 for size, all_ in zip(part.shape, fragment.shape, strict=True))
         # A slice that gets nothing is at the place of another one, so that what is loaded there early is in bounds.

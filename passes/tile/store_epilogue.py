@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from xdsl.context import Context
-from xdsl.dialects import memref, scf
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, MemRefType, ModuleOp, f32, i32, i64
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, MemRefType, ModuleOp, f32, i32
 from xdsl.ir import Block, Operation, Region, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
@@ -20,13 +20,14 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.isa.wgmma import M as GROUP_ROWS
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
+from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.cta import SOME_WARPS
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp
 from ...dialect.warp.epilogue import EpilogueOp, MapOp, SubfragmentOp
 from ...dialect.warp.fragments import BANKS, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, in_lines
 from ...dialect.warp.matrices import AXES
 from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.op_shapes import tile_type
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.tile_mma import SumSlicedKOp
 from ..linalg.operand import KernelArgument, VectorOperand
@@ -264,10 +265,10 @@ class Ending:
         if not exchanged_rows(self.schedule):
             return None
         words = max(BANKS, math.prod(part.shape) * part.bits // 8) // (f32.bitwidth // 8)
-        kind = MemRefType(f32, [self.schedule.warps, words], memory_space=IntegerAttr(SHARED_SPACE, i64))
+        kind = tile_type(f32, [self.schedule.warps, words])
         place = self.op.parent, kind
         if place not in allocated:
-            allocated[place] = self.index.insert(memref.AllocOp([], [], kind)).memref
+            allocated[place] = self.index.alloc(kind)
         return allocated[place]
 
     def store(self, accumulators: Sequence[SSAValue]) -> None:
