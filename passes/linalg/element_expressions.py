@@ -388,7 +388,7 @@ class ElementReader:
             return None
         place = names_of(maps[-1], names)
         result = self.element(output, place, op.next_op or op).unrounded(element_type(output))
-        return result, self.element(temporary, at, op), (output, place)
+        return result, self.element(temporary, at, op).unrounded(element_type(temporary)), (output, place)
 
     def starts_from(self, op: LinalgStructuredOperation, wanted: float) -> bool:
         """Whether the output of a reduction is filled with its identity. Any number that exceeds `beyond` may stand for

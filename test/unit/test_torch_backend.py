@@ -1783,6 +1783,16 @@ def test_values_without_dimensions() -> None:
     assert close(Compiled(function).call(x), function(x.double()), 1.0)
 
 
+def test_attention_whose_result_lies_in_another_order() -> None:
+    """What `nn.MultiheadAttention` makes: it turns the batch and the rows over, behind the product too."""
+    layer, x = torch.nn.MultiheadAttention(32, 4, batch_first=True).bfloat16().eval(), drawn(2, 17, 32)
+    wide = deepcopy(layer).double()
+    compiled = Compiled(lambda x: layer(x.transpose(1, 2).contiguous().transpose(1, 2), x, x, need_weights=False)[0])
+    with torch.no_grad():
+        assert close(compiled.call(x), wide(x.double(), x.double(), x.double(), need_weights=False)[0], 4.0)
+    assert not compiled.reasons
+
+
 def test_a_split_of_a_size_that_changes() -> None:
     """The sizes add up to that of the tensor, which only torch knows."""
 
