@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..base.errors import ArgumentError
-from ..base.launch import ELEMENT_NAMES
+from ..base.launch import ELEMENT_NAMES, describe
 from ..numerics.floats import Array
-from .signature import describe
 
 Floats = npt.NDArray[np.float64]
 DType = np.dtype[Any]

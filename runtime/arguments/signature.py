@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..base.errors import ArgumentError
-from ..base.launch import Problem
+from ..base.launch import Problem, describe
 
 if TYPE_CHECKING:
     from .dtypes import DType
@@ -58,11 +58,6 @@ class Parameter:
     def accepted_kinds(self) -> set[tuple[object, ...]]:
         """The kinds of arguments that the parameter has accepted. `check` examines each kind once."""
         return set()
-
-
-def describe(shape: tuple[int, ...] | None, element: str) -> str:
-    """A shape and element type as MLIR writes them: `192x320xf16`."""
-    return "x".join([*("?" if extent < 0 else str(extent) for extent in shape or ()), element])
 
 
 class Metadata(NamedTuple):

@@ -109,6 +109,11 @@ def memory_bytes(element: str, count: int) -> int:
     return -(-count * ELEMENT_NAMES[element].bits // 8)
 
 
+def describe(shape: tuple[int, ...] | None, element: str) -> str:
+    """A shape and element type as MLIR writes them: `192x320xf16`."""
+    return "x".join([*("?" if extent < 0 else str(extent) for extent in shape or ()), element])
+
+
 def map_element(kind: str) -> Element | None:
     """The element type of a tensor map for an MLIR type, or tf32; None without one."""
     from ...dialect.isa.tensor_map import ELEMENTS

@@ -29,9 +29,9 @@ from ...passes.schedule.needs import key_of
 from ...passes.schedule.tuned import AT, Timed, Tuned, fitted
 from ...passes.universe import make_context
 from ..arguments.arrays import Argument, borrow
-from ..arguments.signature import Signature, describe
+from ..arguments.signature import Signature
 from ..base.errors import ArgumentError, CudaError, DeviceUnavailableError, WarploomError
-from ..base.launch import read_mlir
+from ..base.launch import describe, read_mlir
 from ..cuda.driver import Gpu, gpu
 from ..cuda.launch import Prepared, copy_in, copy_out, timer
 from ..kernel.compile import compile

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..arguments.dtypes import element_of
-from ..arguments.signature import describe
 from ..base.errors import ArgumentError
+from ..base.launch import describe
 from ..numerics.floats import Array
 from ..reference.functions import poison
 from .candidate import Candidate, CandidateCall, Launching, Made, PythonCandidate, framework_of, of_file

@@ -15,7 +15,7 @@ from xdsl.dialects import func
 from ...dialect.ptx.text.source_lines import SourceLines
 from ..arguments.arrays import borrow
 from ..arguments.dtypes import element_of
-from ..arguments.signature import describe
+from ..base.launch import describe
 from ..interp.machine.memory import InterpreterError
 from ..interp.watch.checks import CheckError
 from ..numerics.floats import Array

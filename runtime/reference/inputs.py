@@ -13,8 +13,9 @@ import numpy as np
 from ..arguments.arrays import TensorMap
 from ..arguments.dtypes import DTYPES, SPELLINGS, DType, element_of, integer_limits
 from ..arguments.launch_values import POINTER, Scalar, Struct
-from ..arguments.signature import Parameter, Signature, describe, extents, position_of
+from ..arguments.signature import Parameter, Signature, extents, position_of
 from ..base.errors import ArgumentError, WarploomError
+from ..base.launch import describe
 from ..kernel.binding import laid_out
 from ..numerics.floats import Array
 from .functions import poison

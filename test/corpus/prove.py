@@ -29,7 +29,7 @@ from corpus.store import ARCHIVE, Store
 
 from warploom.runtime import KernelLaunch, Proof, TensorMap, WarploomError, prove
 from warploom.runtime.arguments.dtypes import element_of
-from warploom.runtime.arguments.signature import describe
+from warploom.runtime.base.launch import describe
 from warploom.runtime.proof.question import followed
 
 TARGETS = ("sm_80", "sm_90a")
