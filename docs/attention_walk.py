@@ -144,8 +144,10 @@ The products are `warp.tile_mma`, and are lowered like those of `warp.matmul`.
     yield prose("""
 The other passes work as for products. `warp-fragments` lowers products to matrix instructions, `warp-pipeline` makes
 copies of K and V run ahead of the products, `warp-allocate` places tiles in shared memory, and `convert-warp-to-ptx`
-emits the instructions of one thread. On sm_90a, attention with more than 64 queries and heads of more than 32 columns
-uses `wgmma`, and [a producer warp](hopper.md) with tensor copies. On sm_100a, scores, P and O are
+emits the instructions of one thread. On sm_90a, attention with more than 64 queries uses `wgmma`, and
+[a producer warp](hopper.md) with tensor copies, if heads of Q have 33 to 256 columns, those of V more than 32, and
+tensor copies can read V. Other heads, as of 576 columns of Q and 512 of V, and pages of K and V are multiplied by
+`mma`. Elements of a byte have heads of at most 128 columns for `wgmma`. On sm_100a, scores, P and O are
 [in tensor memory](hopper.md#attention-in-tensor-memory).
 """)
     yield block(
