@@ -351,14 +351,14 @@ class _Reading:
         element = op.map.type.copied if expands else map_element(str(moved_as(kind.element_type)))
         if element is None:
             raise HostError(f"{place_of(op)}{op.name}: a tensor map has no elements of type {kind.element_type}")
-        # Of memory without elements nothing is copied; a map has one at least along each dimension, or as many as are
-        # expanded together.
+        # Of memory without elements nothing is copied; a map has one along each, or as many as expand together.
         order = op.order if images is None else range(kind.get_num_dims())
         together = element.together if expands else moved_together(kind.element_type)
-        least = [EXPANDED if expands else 1] + [1] * (len(order) - 1)
-        sizes = tuple(max(n, memory.view.shape[d]) for n, d in zip(least, reversed(order), strict=True))
+        first, *others = (max(1, memory.view.shape[d]) for d in reversed(order))
         strides = tuple(memory.view.strides[d] * element.size // together for d in reversed(order))
-        sizes = sizes if expands else (-(-sizes[0] // together), *sizes[1:])
+        if expands and not memory.view.shape[order[-1]]:
+            first = EXPANDED
+        sizes = (first if expands else -(-first // together), *others)
         # Of a dimension of one index no stride is known, and none is needed; nor of arguments that are not there yet.
         strides_known = (self.values is not None or dynamic_parts(kind) == ([], [])) and 0 not in memory.view.shape
         strides = tuple(s if strides_known and n > 1 else EXPANDED_UNIT for s, n in zip(strides, sizes, strict=True))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from xdsl.dialects import func
 
 from warploom.dialect.isa.form import BY_MLIR_NAME
-from warploom.runtime import CompileError, Kernel, compile
+from warploom.passes.pipeline import lower, standard_pipeline
+from warploom.passes.universe import make_context
+from warploom.runtime import ArgumentError, CompileError, Kernel, compile
 from warploom.runtime.arguments.dtypes import DTYPES
 from warploom.runtime.cli.command import main
+from warploom.runtime.kernel.lowering import parse
+from warploom.runtime.plan.plan import Plan, plan
 
 Array = NDArray[Any]
 Size = tuple[int, int, int]
@@ -90,6 +96,23 @@ PAIRED = {"mma": "m128n64k32", "cta": (128, 128, 128), "cluster": (2, 1), "ctas"
 def test_products_in_tensor_memory(a: str, b: str, size: Size, schedule: dict[str, Any]) -> None:
     """Tensor copies add padding to elements of 4 bits; a launch packs those of 6 bits, and rows of other lengths."""
     check(size, a, b, checks="all", **{"target": "sm_100a", **schedule})
+
+
+def test_tensor_copies_expand_whole_rows_of_128_elements_alone() -> None:
+    """A map has no more elements than memory, but where memory has none, as for K = 0: nothing is copied then."""
+    module = parse(matmul((16, 8, 128), "f4E2M1FN", "f4E2M1FN", "A Bt"))
+    lower(module, make_context(), standard_pipeline("sm_100a"))
+    host = next(str(op) for op in module.walk() if isinstance(op, func.FuncOp))
+
+    def planned(k: int) -> Plan:
+        text = re.sub(r"(memref<\d+)x128x", rf"\1x{k}x", host)
+        return plan(next(op for op in parse(text).walk() if isinstance(op, func.FuncOp)))
+
+    for k in (64, 192):
+        with pytest.raises(ArgumentError, match=f"expected a box of 128 elements, .* got 128 and {k}"):
+            planned(k)
+    for k in (0, 256):
+        assert planned(k).launches
 
 
 @pytest.mark.parametrize("lies", ["A B", "At Bt", "At B"])
