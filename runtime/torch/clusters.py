@@ -297,12 +297,12 @@ def _widens(node: Node) -> bool:
 
 def _second(node: Node, product: Node, others: set[Node]) -> set[Node]:
     """Another product of the same A that only a node reads, whose matrix lies in memory: both can be one kernel."""
-    if sum(map(is_product, others & {*node.all_input_nodes})) or product.target is not aten.mm.default:
+    is_plain = product.target is aten.mm.default and _is_given(product.all_input_nodes[-1])
+    if not is_plain or sum(map(is_product, others & {*node.all_input_nodes})):
         return set()
     pairs = [x for x in node.all_input_nodes if x.target is product.target and len(x.users) == 1 and x not in others]
-    lie = [x for x in (product, *pairs) if _is_given(x.all_input_nodes[-1])]
-    alike = [x for x in pairs if x.args[0] is product.args[0] and _like(x, product) and {x, product}.issubset(lie)]
-    return {*alike[:1]}
+    alike = [x for x in pairs if x.args[0] is product.args[0] and _like(x, product)]
+    return {*[x for x in alike if _is_given(x.all_input_nodes[-1])][:1]}
 
 
 def _halves(product: Node) -> set[Node]:
