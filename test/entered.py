@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -149,6 +150,7 @@ def _describes(one: type) -> bool:
     return record and place.startswith(RECORDS) and not place.startswith("warploom.passes.to_ptx.") and not apart
 
 
+@cache
 def entered(task: str) -> Entered:
     """What a task enters, measured in a process of its own."""
     path = os.pathsep.join(filter(None, (str(PACKAGE.parent), os.environ.get("PYTHONPATH"))))

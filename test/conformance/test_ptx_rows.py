@@ -129,7 +129,7 @@ def problem(line: str) -> str | None:
 
 
 def test_every_spelling_assembles_where_its_row_claims() -> None:
-    for where, lines in every(sorted(grouped().items(), key=lambda group: str(group[0])), 4):
+    for where, lines in every(sorted(grouped().items(), key=lambda group: str(group[0])), 8):
         errors = rejected(lines, *where)
         assert not [(*where, lines[i], message) for i, message in errors.items()]
 

@@ -18,6 +18,9 @@ from warploom.passes.diagnostics import remarks
 from warploom.runtime import CompileError, compile
 from warploom.runtime.arguments.dtypes import DTYPES
 
+pytestmark = pytest.mark.sampled(2)
+"""Of the cases of each test, one in two: what they share, compiling and interpreting, is most of their time."""
+
 SIZE = (20, 70, 32, 32)
 
 PINS = Path(__file__).parents[1] / "data" / "pins"
@@ -176,7 +179,8 @@ def test_products_of_the_last_keys_run_beside_scores(columns: int) -> None:
     assert dict(turn)["O"] == dict(last)["O"] != dict(turn)["S"]
 
 
-@pytest.mark.parametrize(("element", "columns", "groups"), [("f8E4M3FN", 128, 3), ("bf16", 64, 3), ("bf16", 64, 2)])
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("element", "columns", "groups"), [("bf16", 64, 2), ("f8E4M3FN", 128, 3), ("bf16", 64, 3)])
 def test_a_turn_is_the_last_products_of_a_tile_and_the_first_of_the_next(
     element: str, columns: int, groups: int
 ) -> None:

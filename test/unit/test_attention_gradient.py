@@ -13,6 +13,9 @@ from warploom.dialect.ptx.text.syntax import instructions
 from warploom.passes.diagnostics import remarks
 from warploom.runtime import CompileError, compile
 
+pytestmark = pytest.mark.sampled(2)
+"""Of the cases of each test, one in two: what they share, compiling and interpreting, is most of their time."""
+
 FORMS: tuple[tuple[AttentionGradient, str, dict[str, Any]], ...] = (
     (AttentionGradient((2, 3, 37, 50, 24, 40), "f16", causal=15), "sm_80", {}),
     (AttentionGradient((1, 1, 45, 43, 64, 64), window=9, delta=False, on_tensors=True), "sm_89", {}),

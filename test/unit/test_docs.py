@@ -50,15 +50,6 @@ def test_the_page_on_attention_shows_what_is_printed_now() -> None:
     assert (DOCS / "attention.md").read_text(encoding="utf-8") == text, "run `make docs`"
 
 
-def test_the_page_on_the_architecture_is_what_the_code_says() -> None:
-    rooms = script("rooms")
-    text = "".join(rooms.page()).rstrip() + "\n"
-    assert (DOCS / "architecture.md").read_text(encoding="utf-8") == text, "run `make docs`"
-    assert all(rooms.summary(package) for package in rooms.packages())
-    places = re.findall(r"`((?:dialect|passes|runtime)/[\w/.]*)`", text)
-    assert [place for place in places if not (DOCS.parent / place).exists()] == []
-
-
 def test_pictures_are_those_that_are_drawn_now() -> None:
     made, folder = script("draw").pictures(), DOCS / "pictures"
     assert {path.name for path in folder.glob("*")} == made.keys(), "run `make docs`"

@@ -13,6 +13,9 @@ from products import GATE
 from warploom.passes.diagnostics import remarks
 from warploom.runtime import CompileError, Kernel, compile
 
+pytestmark = pytest.mark.sampled(2)
+"""Of the cases of each test, one in two: what they share, compiling and interpreting, is most of their time."""
+
 Array = NDArray[Any]
 
 T, E, K, N = 100, 4, 72, 136
@@ -226,7 +229,8 @@ def test_a_gate_is_in_the_product(target: str) -> None:
     assert np.isnan(d[ends[-1] :]).all()
 
 
-@pytest.mark.parametrize("ctas", [2, 3, 5, 8])
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("ctas", [5, 2, 3, 8])
 def test_parts_of_the_tiles_that_are_left(ctas: int) -> None:
     """As many parts of K as let all CTAs have one: K / 64 = 6 K tiles, up to four parts."""
     rng, k = np.random.default_rng(), 328

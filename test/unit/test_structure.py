@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
 import entered
 import pytest
+import rooms
 import structure
 
 CHECK = "check one mma"
@@ -16,11 +18,6 @@ CHECK = "check one mma"
 def production() -> dict[str, structure.Module]:
     """The modules of the checkout, each of which is parsed once."""
     return structure.modules()
-
-
-@cache
-def entered_by(task: str) -> entered.Entered:
-    return entered.entered(task)
 
 
 def test_the_structure_is_what_is_listed() -> None:
@@ -55,7 +52,7 @@ def test_figures_of_the_text_are_no_worse_than_accepted() -> None:
 # a sample: `python test/structure.py` has all tasks, which take a minute
 @pytest.mark.parametrize("task", ["compile and interpret", CHECK])
 def test_a_task_enters_no_more_than_accepted(task: str) -> None:
-    values = structure.figures_of_tasks({task: entered_by(task)})
+    values = structure.figures_of_tasks({task: entered.entered(task)})
     assert f"files entered, {task}" in values
     assert structure.worse(values, structure.accepted()) == []
 
@@ -97,7 +94,15 @@ def test_worse_is_more_but_for_patterns() -> None:
 
 
 def test_the_hook_counts_functions_that_are_called_and_not_what_an_import_runs() -> None:
-    counts = entered_by(CHECK)
+    counts = entered.entered(CHECK)
     assert "runtime/check/ptx.py" in counts.files or any("check" in file for file in counts.files)
     assert not any(file.startswith("passes/to_ptx") for file in counts.files)
     assert 0 < counts.functions < counts.lines
+
+
+def test_the_page_on_the_architecture_is_what_the_code_says() -> None:
+    text = "".join(rooms.page()).rstrip() + "\n"
+    assert (entered.ROOT / "docs" / "architecture.md").read_text(encoding="utf-8") == text, "run `make docs`"
+    assert all(rooms.summary(package) for package in rooms.packages())
+    places = re.findall(r"`((?:dialect|passes|runtime)/[\w/.]*)`", text)
+    assert [place for place in places if not (entered.ROOT / place).exists()] == []

@@ -29,6 +29,9 @@ from warploom.runtime import torch_load, torch_save  # noqa: E402
 from warploom.runtime.torch.attention import ATTENTIONS  # noqa: E402
 from warploom.runtime.torch.products import PRODUCTS  # noqa: E402
 
+pytestmark = pytest.mark.sampled(2)
+"""Of the cases of each test, one in two: what they share, compiling and interpreting, is most of their time."""
+
 functional: Any = torch.nn.functional
 BF16 = 2.0**-8
 EXAMPLE = Path(__file__).parents[2] / "examples" / "torch_mlp.py"
@@ -933,6 +936,7 @@ DERIVED: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", DERIVED)
 def test_gradients_of_moved_elements_and_normed_weights(name: str) -> None:
     compiled = Compiled(DERIVED[name])
@@ -1807,18 +1811,17 @@ def test_a_split_of_a_size_that_changes() -> None:
     assert any("a dimension, of unknown size is not lowered" in reason for reason in compiled.reasons)
 
 
-def test_a_graph_of_gelus_of_large_negative_numbers() -> None:
-    """The gelu of -15 is off by 5e-7 of that at most, where eager mode has 0."""
+GRAPHS = {
+    "a gelu of -15 is off by 5e-7 of that at most, where eager mode has 0": 12077110,
+    "rows that follow each other in two ways": 7200089,
+}
+
+
+@pytest.mark.parametrize("seed", GRAPHS.values(), ids=GRAPHS)
+def test_random_graphs_that_were_wrong(seed: int) -> None:
     from torch_graphs import fault
 
-    assert not fault(12077110)
-
-
-def test_a_graph_whose_rows_follow_each_other_in_two_ways() -> None:
-    """Rows that were looked for with the same operation again and again, without end."""
-    from torch_graphs import fault
-
-    assert not fault(7200089)
+    assert not fault(seed)
 
 
 PLACE = torch.zeros((), dtype=torch.long)

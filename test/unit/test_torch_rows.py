@@ -16,6 +16,9 @@ from warploom.runtime import CompileError, compile  # noqa: E402
 from warploom.runtime.kernel.lowering import parse, without_tensors  # noqa: E402
 from warploom.runtime.torch.importer import torch_to_linalg  # noqa: E402
 
+pytestmark = pytest.mark.sampled(2)
+"""Of the cases of each test, one in two: what they share, compiling and interpreting, is most of their time."""
+
 EIGHT = torch.float8_e4m3fn
 
 
