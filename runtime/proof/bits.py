@@ -11,6 +11,7 @@ from ...dialect.ptx.text.syntax import Immediate
 from ..interp.machine.events import Selection
 from ..interp.machine.kernel import Decoded
 from ..interp.machine.state import RegisterSlot
+from ..interp.watch.bytes import is_bitwise
 from ..numerics.floats import Array
 from . import field
 from .field import Residues
@@ -18,10 +19,6 @@ from .mirror import action_of, context_of
 from .shadow import FieldShadow
 from .values import PLANES, byte_codes, codes_of, indices, planes_of, signature
 
-BITWISE = frozenset((
-    "mov", "and", "or", "xor", "not", "lop3", "shl", "shr", "shf", "prmt", "bfe", "bfi", "selp", "cvt",
-))  # fmt: skip
-"""First words of instructions of which each bit of a result is one of an operand, or depends on bits at one place."""
 _OPERANDS = 4
 """Operands of data of which all combinations are tried."""
 
@@ -37,7 +34,7 @@ class Bytes:
         self.step = action_of(context, decoded)(shadow.mirror.probe)
         self.reads = tuple(dict.fromkeys(decoded.reads))
         self.results = tuple(dict.fromkeys(decoded.writes))
-        self.bitwise = decoded.row.root in BITWISE and decoded.row.means not in ("cvt.to_integer", "cvt.from_integer")
+        self.bitwise = is_bitwise(decoded)
 
     def look(self, sel: Selection) -> None:
         shadow = self.shadow
