@@ -196,12 +196,14 @@ class Clocks:
 
     # Questions
 
-    def before(self, warps: Array, others: Array) -> Array:
-        """The times up to which other warps' deeds are ordered before those of these warps."""
-        return self.seen[warps, others % self.each]
+    def ordered(self, threads: Array, others: Array, times: Array) -> Array:
+        """Whether what other threads did at some times is ordered before what these do now."""
+        warps, theirs = threads % self.warps, others % self.warps
+        within = self.before_lanes(threads // self.warps, warps, others // self.warps)
+        return times <= np.where(warps == theirs, within, self.seen[warps, theirs % self.each])
 
     def before_lanes(self, lanes: Array, warps: Array, others: Array) -> Array:
-        """The same for lanes of one warp."""
+        """The times up to which what other lanes of their warp did is ordered before what these lanes do."""
         if self.lanes is None:
             return self.of_warps[warps]
         return np.maximum(self.of_warps[warps], self.lanes[lanes, warps, others])
@@ -233,6 +235,27 @@ class Clocks:
 def _any_lane(threads: Array) -> Array:
     """A mask of threads as one of warps."""
     return np.logical_or.reduce(threads.reshape(LANES, -1), axis=0)
+
+
+class Fences:
+    """Up to when fences of one kind cover what each thread did: fences of its own, and those of warps of its cluster
+    that know what it did."""
+
+    def __init__(self, clocks: Clocks) -> None:
+        self._clocks = clocks
+        self._own = np.zeros(clocks.warps * LANES, np.int32)
+        self._known = np.zeros((clocks.warps // clocks.each, clocks.each), np.int32)
+
+    def execute(self, threads: Array) -> None:
+        """Threads execute such a fence."""
+        warps = np.unique(threads % self._clocks.warps)
+        self._own[threads] = self._clocks.now
+        np.maximum.at(self._known, warps // self._clocks.each, self._clocks.seen[warps])
+
+    def cover(self, threads: Array, times: Array) -> Array:
+        """Whether fences cover what threads did at some times."""
+        cluster, column = np.divmod(threads % self._clocks.warps, self._clocks.each)
+        return times <= np.maximum(self._own[threads], self._known[cluster, column])
 
 
 class _Object:

@@ -198,16 +198,11 @@ class SharedMemory(Check):
         time = shadow.write_time[touch.piece]
         if int(time.max()) <= clocks.floor:
             return
-        writer = shadow.writer[touch.piece]
-        other = writer % clocks.warps
-        lane = writer // clocks.warps
-        unwaited = time == UNWAITED
-        between = (other != touch.warp) & (time > clocks.before(touch.warp, other))
-        inside = (other == touch.warp) & (lane != touch.lane)
-        inside &= time > clocks.before_lanes(touch.lane, touch.warp, lane)
+        writer, unwaited = shadow.writer[touch.piece], time == UNWAITED
+        race = (writer != touch.thread) & ~clocks.ordered(touch.thread, writer, time) & ~unwaited
         if touch.traits.name == _INVALIDATES:  # libcu++ elects the lane that ends an object's life by match.sync alone.
-            inside &= time > clocks.before_gathered(touch.lane, touch.warp, lane)
-        race = (between | inside) & ~unwaited
+            gathered = clocks.before_gathered(touch.lane, touch.warp, writer // clocks.warps)
+            race &= (writer % clocks.warps != touch.warp) | (time > gathered)
         if touch.strong:
             race &= ~shadow.write_strong[touch.piece]
         self._tell_unwaited(touch, unwaited, kind)

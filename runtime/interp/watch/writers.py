@@ -229,12 +229,9 @@ class GlobalWriters(Check):
         ordered[far] = last.clock(piece[far]) <= self.grid.before(mine[far] // self.each, before[far] // LANES)
         near = np.flatnonzero(mine // self.cluster == before // self.cluster)
         if near.size:
-            clocks, state = self.shared.clocks, self.state
-            warp, lane = thread[near] % state.warps, thread[near] // state.warps
-            inside = before[near] - state.geometry.first * self.each
-            other, other_lane = inside // LANES, inside % LANES
-            between, within = clocks.before(warp, other), clocks.before_lanes(lane, warp, other_lane)
-            ordered[near] |= last.clock(piece[near]) <= np.where(other == warp, within, between)
+            inside = before[near] - self.state.geometry.first * self.each
+            other = inside % LANES * self.state.warps + inside // LANES
+            ordered[near] |= self.shared.clocks.ordered(thread[near], other, last.clock(piece[near]))
         return ordered
 
     # Telling
