@@ -84,28 +84,8 @@ _add, _subtract = _both(field.add, np.add), _both(field.subtract, np.subtract)
 _multiply = _both(field.multiply, np.multiply)
 
 
-def _larger(a: BodyElements, b: BodyElements) -> BodyElements:
-    return _pick(a.shown >= b.shown, a, b)
-
-
-def _smaller(a: BodyElements, b: BodyElements) -> BodyElements:
-    return _pick(a.shown <= b.shown, a, b)
-
-
 def _negate(a: BodyElements) -> BodyElements:
     return BodyElements(field.negate(a.numbers), -a.shown)
-
-
-def _fused(a: BodyElements, b: BodyElements, c: BodyElements) -> BodyElements:
-    return _add(_multiply(a, b), c)
-
-
-def _absolute(a: BodyElements) -> BodyElements:
-    return _pick(a.shown >= 0, a, _negate(a))
-
-
-def _select(condition: BodyElements, yes: BodyElements, no: BodyElements) -> BodyElements:
-    return _pick(condition.shown != 0, yes, no)
 
 
 BodyOperation: TypeAlias = Callable[..., BodyElements]
@@ -115,12 +95,12 @@ COMPUTED: Mapping[str, BodyOperation] = {
     **dict.fromkeys(("arith.subf", "arith.subi"), _subtract),
     **dict.fromkeys(("arith.mulf", "arith.muli"), _multiply),
     "arith.divf": _both(field.divide, np.divide),
-    "math.fma": _fused,
+    "math.fma": lambda a, b, c: _add(_multiply(a, b), c),
     "arith.negf": _negate,
-    "math.absf": _absolute,
-    **dict.fromkeys(("arith.maximumf", "arith.maxnumf", "arith.maxsi"), _larger),
-    **dict.fromkeys(("arith.minimumf", "arith.minnumf", "arith.minsi"), _smaller),
-    "arith.select": _select,
+    "math.absf": lambda a: _pick(a.shown >= 0, a, _negate(a)),
+    **dict.fromkeys(("arith.maximumf", "arith.maxnumf", "arith.maxsi"), lambda a, b: _pick(a.shown >= b.shown, a, b)),
+    **dict.fromkeys(("arith.minimumf", "arith.minnumf", "arith.minsi"), lambda a, b: _pick(a.shown <= b.shown, a, b)),
+    "arith.select": lambda condition, yes, no: _pick(condition.shown != 0, yes, no),
 }
 CHOICES = ("arith.select", *(name for name in COMPUTED if name.startswith(("arith.max", "arith.min"))))
 SAME = ("arith.extf", "arith.truncf")

@@ -101,38 +101,17 @@ def _fma(a: Array, b: Array, c: Array) -> Array:
     return (floats.fma32 if a.dtype == np.float32 else f64.fused)(a, b, c)
 
 
-def _difference(a: Array, b: Array, mode: str) -> Array:
-    return floats.sum_odd(a, -b, mode)
-
-
-def _product(a: Array, b: Array, mode: str) -> Array:
-    return a * b
-
-
-def _quotient(a: Array, b: Array, mode: str) -> Array:
-    return f64.odd_quotient(a, b)
-
-
-def _reciprocal(a: Array, mode: str) -> Array:
-    return f64.odd_quotient(np.ones_like(a), a)
-
-
-def _root(a: Array, mode: str) -> Array:
-    return f64.odd_root(a)
-
-
 _Rounded: TypeAlias = Callable[..., Array]
 """Takes the operands, and a rounding mode behind them."""
 
 _ROUNDED: dict[str, tuple[Callable[..., Array], _Rounded, _Rounded]] = {
     "add": (np.add, floats.sum_odd, f64.add),
-    "sub": (np.subtract, _difference, f64.subtract),
-    "mul": (np.multiply, _product, f64.multiply),
-    "fma": (_fma, floats.fma_odd, f64.fused),
-    "mad": (_fma, floats.fma_odd, f64.fused),
-    "div": (np.divide, _quotient, f64.divide),
-    "rcp": (np.reciprocal, _reciprocal, f64.reciprocal),
-    "sqrt": (np.sqrt, _root, f64.root),
+    "sub": (np.subtract, lambda a, b, mode: floats.sum_odd(a, -b, mode), f64.subtract),
+    "mul": (np.multiply, lambda a, b, mode: a * b, f64.multiply),
+    **dict.fromkeys(("fma", "mad"), (_fma, floats.fma_odd, f64.fused)),
+    "div": (np.divide, lambda a, b, mode: f64.odd_quotient(a, b), f64.divide),
+    "rcp": (np.reciprocal, lambda a, mode: f64.odd_quotient(np.ones_like(a), a), f64.reciprocal),
+    "sqrt": (np.sqrt, lambda a, mode: f64.odd_root(a), f64.root),
 }
 """Correctly rounded operations: numpy's own to nearest, that on f64 values rounded to odd, that of f64 by mode."""
 
