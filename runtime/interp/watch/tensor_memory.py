@@ -26,7 +26,7 @@ from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.state import RegisterSlot, State
 from .findings import Check, Findings
 from .shared import SharedCheck, SharedMemory
-from .warpgroups import ALIGNMENT, Descriptors
+from .warpgroups import ALIGNMENT, Descriptors, RegistersInFlight
 
 _UNIT = 16
 """Lanes of which one access is kept."""
@@ -258,7 +258,7 @@ class TensorAccesses(SharedCheck):
 
 
 class LoadedRegisters(Check):
-    """For each register that loads from tensor memory bring, and each warp: how many have not been waited for."""
+    """Follows the registers that loads from tensor memory bring, until a warp has waited for them."""
 
     name = "tensor"
 
@@ -269,62 +269,40 @@ class LoadedRegisters(Check):
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         loads = {pc: _brought(d) for pc, d in enumerate(kernel.code) if d.traits.means.startswith("tcgen05.ld")}
-        self.slots = {slot: i for i, slot in enumerate(dict.fromkeys(s for slots in loads.values() for s in slots))}
-        self.names = [slot.name for slot in self.slots]
-        self.loads = {pc: np.array([self.slots[slot] for slot in slots], np.intp) for pc, slots in loads.items()}
-        self.pending = np.zeros((len(self.slots), state.warps), np.int32)
-        self.by = np.zeros((len(self.slots), state.warps), np.int32)
+        self.flying = RegistersInFlight((slot for slots in loads.values() for slot in slots), state.warps)
+        self.loads = {pc: self.flying.of(slots) for pc, slots in loads.items()}
 
     def watch(self, pc: int) -> Look | None:
-        if not self.slots:
-            return None
         decoded = self.kernel.code[pc]
         used = {s: deed for deed, slots in (("writes", decoded.writes), ("reads", decoded.reads)) for s in slots}
-        taken = [(self.slots[slot], deed) for slot, deed in used.items() if slot in self.slots]
-        if not taken:
+        deeds = {number: deed for slot, deed in used.items() for number in self.flying.of([slot]).tolist()}
+        if not deeds:
             return None
-        numbers, deeds = np.array([n for n, _ in taken], np.intp), [deed for _, deed in taken]
 
         def look(sel: Selection) -> None:
             warps = sel.warps
-            self._touch(pc, numbers, deeds, warps)
+            self._touch(pc, deeds, warps)
             if pc in self.loads:
-                self._begin(pc, self.loads[pc], warps)
+                self.flying.issue(pc, self.loads[pc], warps, self.state.tensor.moves["ld"])
 
         return look
 
-    def _touch(self, pc: int, numbers: Array, deeds: list[str], warps: Array) -> None:
-        bad = self.pending[np.ix_(numbers, warps)] > 0
-        if not bad.any():
+    def _touch(self, pc: int, deeds: dict[int, str], warps: Array) -> None:
+        registers = np.array(list(deeds), np.intp)
+        if (found := self.flying.find(registers, warps)) is None:
             return
-        number, at = (int(i[0]) for i in np.nonzero(bad))
-        register, warp = int(numbers[number]), int(warps[at])
-        line = self.line(int(self.by[register, warp]))
+        register, warp, by = found
+        line, note = self.line(by), deeds[register] == "reads"
         text = (
-            f"{deeds[number]} {self.names[register]}, which the tcgen05.ld at line {line} brings, with no "
+            f"{deeds[register]} {self.flying.names[register]}, which the tcgen05.ld at line {line} brings, with no "
             "tcgen05.wait::ld between them"
         )
-        # Compilers rely on the dependence of the registers where they read.
-        note = deeds[number] == "reads"
+        # Compilers rely on the dependence of the registers where they read: the load is over then.
         self.report(pc, text, warp, about=("loaded", line), note=note, together=note)
-        for i, at in np.argwhere(bad).tolist() if note else ():
-            self._depend(int(self.by[numbers[i], warps[at]]), int(warps[at]))
-
-    def _depend(self, pc: int, warp: int) -> None:
-        """A load of which a register has been read is over."""
-        self.pending[self.loads[pc], warp] = 0
-        self.accesses.loaded(pc, warp)
-
-    def _begin(self, pc: int, numbers: Array, warps: Array) -> None:
-        at = np.ix_(numbers, warps)
-        self.pending[at] += 1
-        self.by[at] = pc
-
-        def finish(warps: Array) -> None:
-            at = np.ix_(numbers, warps)
-            self.pending[at] = np.maximum(self.pending[at] - 1, 0)
-
-        self.state.tensor.moves["ld"].issue(warps, finish)
+        while note and (found := self.flying.find(registers, warps)):
+            _, warp, by = found
+            self.flying.count[self.loads[by], warp] = 0
+            self.accesses.loaded(by, warp)
 
 
 def _brought(decoded: Decoded) -> list[RegisterSlot]:
