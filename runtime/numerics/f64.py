@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 
 from . import floats
@@ -93,7 +95,7 @@ def _remainder(a: Array, b: Array, c: Array) -> Array:
 #
 # numpy has no fused multiply-add. Here the significands of the operands are multiplied and added exactly, as sums of
 # two or three f64 that do not overlap, away from the ends of the exponent range; the exponents follow separately. What
-# that cannot do, because the result is subnormal or beyond the range, is computed in Python's integers.
+# that cannot do, because the result is subnormal or beyond the range, is computed in fractions.
 #
 # NaNs keep their words, made quiet: of several operands that are NaN, the result is that from B, else the sum so far,
 # else that from A. An invalid operation gives 0xFFF8000000000000. Both were found in an H200's words: of 3459 recorded
@@ -200,33 +202,13 @@ def _near(a: Array, b: Array, c: Array, mode: str) -> Array:
     return rounded(np.where(result == 0, -0.0, result) if mode == "rm" else result, np.sign(lacks), mode)
 
 
-_UNIT = 1074
-"""f64 are multiples of 2^-1074."""
-
-
 def _exactly(a: float, b: float, c: float, mode: str) -> float:
-    """The same in integers, for finite operands whose sum is not zero."""
-    (na, da), (nb, db), (nc, dc) = (v.as_integer_ratio() for v in (a, b, c))
-    denominator = da * db
-    numerator = na * nb * max(1, dc // denominator) + nc * max(1, denominator // dc)
-    shift = max(denominator, dc).bit_length() - 1
-    # numerator / 2^shift, in units of 2^-1074 or of the last place of a normal number
-    size = abs(numerator)
-    unit = max(size.bit_length() - 53 - shift, -_UNIT)
-    drop = unit + shift
-    kept, rest = (size >> drop, size & ((1 << drop) - 1)) if drop > 0 else (size << -drop, 0)
-    kept += _rounds_up(kept, rest, drop, mode, numerator < 0)
-    sign = -1.0 if numerator < 0 else 1.0
-    if kept.bit_length() + unit > 1024:
-        away = mode == "rn" or (mode == "rp" and sign > 0) or (mode == "rm" and sign < 0)
-        return sign * (float("inf") if away else float.fromhex("0x1.fffffffffffffp+1023"))
-    return sign * float(np.ldexp(np.float64(kept), unit))
-
-
-def _rounds_up(kept: int, rest: int, drop: int, mode: str, negative: bool) -> bool:
-    if not rest:
-        return False
-    if mode == "rn":
-        half = 1 << (drop - 1)
-        return rest > half or (rest == half and kept & 1 == 1)
-    return (mode == "rm" and negative) or (mode == "rp" and not negative)
+    """The same in fractions, for finite operands whose sum is not zero."""
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    try:
+        nearest = float(exact)
+        lacking = float(exact > nearest) - float(exact < nearest)
+    except OverflowError:
+        lacking = -1.0 if exact > 0 else 1.0
+        nearest = -lacking * np.inf
+    return nearest if mode == "rn" else float(rounded(np.array(nearest), np.array(lacking), mode))
