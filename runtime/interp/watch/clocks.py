@@ -36,8 +36,10 @@ class Clocks:
         self.seen = np.zeros((state.warps, self.each), np.int32)
         self.of_warps = np.zeros(state.warps, np.int32)
         self.lanes: Array | None = None
-        self._fenced = np.zeros(state.warps, np.int32)
-        self._due: Array | None = None
+        self._fenced = np.zeros_like(self.seen)
+        self._due = np.zeros_like(self.seen)
+        self._words: dict[int, Array] = {}
+        self._tells = False
         self._gathered: dict[int, Array] = {}
         self._at_barrier: dict[int, Array] = {}
         self._complete: dict[int, Array] = {}
@@ -120,31 +122,29 @@ class Clocks:
     # Fences, and words through which threads tell each other
 
     def fence(self, warps: Array) -> None:
-        """What these warps did is told by what they write next; what they read before becomes known."""
-        self._fenced[warps] = self.tick()
-        if self._due is not None:
-            self.seen[warps] = np.maximum(self.seen[warps], self._due[warps])
+        """What these warps did, and know, is told by what they write next; what they read before becomes known."""
+        self.tick()
+        self._tells = True
+        self.seen[warps] = np.maximum(self.seen[warps], self._due[warps])
+        self._fenced[warps] = self._published()[warps]
 
-    def published(self, warps: Array, release: bool) -> Array:
-        """The time up to which a strong write of these warps tells what they did."""
-        return np.full(warps.size, self.now, np.int32) if release else self._fenced[warps]
-
-    def learn(self, warps: Array, writers: Array, times: Array, updated: Array, acquire: bool) -> None:
-        """Warps read words that other warps wrote. They learn everything that those did up to `times`. If they
-        `updated` the words (read-modify-write), the words keep what they told before, as in observation order."""
-        others = (warps != writers) & (warps // self.each == writers // self.each)
-        theirs = others & (times > 0)
-        if not theirs.any() and (self._due is None or not (others & updated).any()):
+    def exchange(self, places: Array, warps: Array, kind: str, *, acquire: bool, release: bool) -> None:
+        """Warps access words strongly, one after the other. Who writes a word tells by it what a fence before covers,
+        or everything with `release`; an update goes on with what the word told, as in observation order. Who reads it
+        knows that behind a fence, or at once with `acquire`."""
+        if not (self._tells or release):
             return
-        if self._due is None:
-            self._due = np.zeros_like(self.seen)
-        passed = others & updated
-        np.maximum.at(self._due, warps[passed], self._due[writers[passed]])
-        np.maximum.at(self._due, (warps[theirs], writers[theirs] % self.each), times[theirs])
-        np.maximum.at(self._due, warps[theirs], self.seen[writers[theirs]])
-        if acquire:
-            warps = warps[theirs | passed]
-            self.seen[warps] = np.maximum(self.seen[warps], self._due[warps])
+        self._tells, told = True, self._published() if release else self._fenced
+        for place, warp in dict.fromkeys(zip(places.tolist(), warps.tolist(), strict=True)):
+            word = self._words.get(place)
+            if kind != "store" and word is not None:
+                np.maximum(self._due[warp], word, out=self._due[warp])
+                if acquire:
+                    np.maximum(self.seen[warp], self._due[warp], out=self.seen[warp])
+            if kind != "load":
+                mine = told[warp].copy()
+                kept = kind == "atomic" and word is not None
+                self._words[place] = np.maximum(word, mine) if kept else mine
 
     # mbarrier objects
 

@@ -20,7 +20,7 @@ MANY = -1
 """The lane of several lanes."""
 
 _PIECES = (
-    *("written", "write_time", "writer", "write_pc", "write_strong", "tells"),
+    *("written", "write_time", "writer", "write_pc", "write_strong"),
     *("read_time", "reader", "read_pc", "read_strong"),
 )
 
@@ -28,9 +28,8 @@ _PIECES = (
 class Shadow:
     """Arrays with an entry for each piece of memory. Arrays of reads have one for each warp of the CTA too.
 
-    Of the last write: whether there was one (`written`), its time, thread and instruction, whether it was `strong`
-    (atomic or ordered), and up to which time it `tells` of its warp. Of the last read of each warp: time, lane,
-    instruction, and strength.
+    Of the last write: whether there was one (`written`), its time, thread and instruction, and whether it was `strong`
+    (atomic or ordered). Of the last read of each warp: time, lane, instruction, and strength.
     """
 
     def __init__(self, size: int, warps: int) -> None:
@@ -42,7 +41,6 @@ class Shadow:
         self.writer = np.zeros(n, np.int32)
         self.write_pc = np.zeros(n, np.int32)
         self.write_strong = np.zeros(n, np.bool_)
-        self.tells = np.zeros(n, np.int32)
         self.read_time = np.zeros((n, warps), np.int32)
         self.reader = np.zeros((n, warps), np.int8)
         self.read_pc = np.zeros((n, warps), np.int32)

@@ -9,7 +9,7 @@ the value that is there already, or that others store with it, over theirs is a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,20 +59,6 @@ class _Touch:
     values: Array | None
 
 
-def _in_turn(piece: Array, warp: Array) -> Iterator[tuple[Array, Array]]:
-    """Accesses to one piece by two warps, as pairs of positions: the first of one, and a later one of the other."""
-    key = piece.astype(np.int64) << 32 | warp
-    _, first = np.unique(key, return_index=True)
-    last = key.size - 1 - np.unique(key[::-1], return_index=True)[1]
-    for apart in range(1, first.size):
-        low = np.flatnonzero(piece[first[apart:]] == piece[first[:-apart]])
-        if not low.size:
-            return
-        for one, other in ((low, low + apart), (low + apart, low)):
-            some = first[one] < last[other]
-            yield first[one[some]], last[other[some]]
-
-
 class SharedMemory(Check):
     """Follows each access to shared memory. `races` enables the check of races. `registers` is told of loads of
     unwritten bytes; None disables this."""
@@ -96,7 +82,6 @@ class SharedMemory(Check):
         if kernel.layout.reserves:  # The system fills its part with zeros.
             ctas = self.shadow.written.reshape(state.geometry.ctas, -1)
             ctas[:, state.reserved // self.shadow.width :] = True
-        self.updates = np.array([d.traits.updates for d in kernel.code])
         self.widths = [_data_bytes(d.row) for d in kernel.code]
 
     # What orders
@@ -168,10 +153,9 @@ class SharedMemory(Check):
             self._initialised(touch, access)
         if access.kind in WRITING:
             self._after_reads(touch, access.kind)
-        if strong and access.kind != "store" and not traits.on_mbarrier:
-            self._learn(touch)
-            if access.kind == "atomic":
-                self._learn_in_turn(touch)
+        if strong and not traits.on_mbarrier:
+            places = touch.piece * self.shadow.width
+            self.clocks.exchange(places, touch.warp, access.kind, acquire=traits.acquires, release=traits.releases)
         if access.kind in ("load", "atomic"):
             self._mark_read(touch)
         if access.kind in WRITING:
@@ -263,25 +247,6 @@ class SharedMemory(Check):
                 ordered = clocks.before_gathered(touch.lane[some], touch.warp[some], reader[some], between)
                 late[some, own[some]] = shadow.read_time[touch.piece[some], own[some]] > ordered
 
-    def _learn(self, touch: _Touch) -> None:
-        shadow = self.shadow
-        told = shadow.write_strong[touch.piece]
-        if not told.any():
-            return
-        pieces = touch.piece[told]
-        writers = shadow.writer[pieces] % self.clocks.warps
-        updated = self.updates[shadow.write_pc[pieces]]
-        self.clocks.learn(touch.warp[told], writers, shadow.tells[pieces], updated, touch.traits.acquires)
-
-    def _learn_in_turn(self, touch: _Touch) -> None:
-        """Threads that update one word in one step take turns: each knows what those before it told."""
-        times = self.clocks.published(touch.warp, touch.traits.releases)
-        if not times.any():
-            return
-        for earlier, later in _in_turn(touch.piece, touch.warp):
-            updated = np.ones(earlier.size, np.bool_)
-            self.clocks.learn(touch.warp[later], touch.warp[earlier], times[earlier], updated, touch.traits.acquires)
-
     # Keeping
 
     def _mark_read(self, touch: _Touch) -> None:
@@ -310,8 +275,6 @@ class SharedMemory(Check):
         shadow.write_time[touch.piece] = UNWAITED if kind == "copy" else clocks.now
         shadow.written[touch.piece] = kind != "copy"
         shadow.write_strong[touch.piece] = touch.strong
-        if touch.strong and not touch.traits.on_mbarrier:
-            shadow.tells[touch.piece] = clocks.published(touch.warp, touch.traits.releases)
 
     # Telling
 
