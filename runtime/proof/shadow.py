@@ -354,7 +354,8 @@ class FieldProduct:
         if more.columns is not None:
             left = _spread(left, more.columns, len(b))
         left, right = (self._scaled(n, planes, more, side) for n, side in ((left, "a"), (right, "b")))
-        d = field.matmul(_matrix(left, False), _matrix(right, True), _stack(addend))
+        c_ = Residues(np.ascontiguousarray(np.moveaxis(addend.residues, -1, 1)), np.moveaxis(addend.exact, -1, 0))
+        d = field.matmul(_matrix(left, False), _matrix(right, True), c_)
         numbers = Residues(np.moveaxis(d.residues, 1, -1), np.moveaxis(d.exact, 0, -1))
         term = self._term(collected) if self.shadow.table.ordered else None
         index = self.shadow.table.add(
@@ -445,8 +446,3 @@ def _matrix(n: Residues, right: bool) -> Residues:
     order = (2, 0, 1) if right else (2, 1, 0)
     residues = n.residues.transpose(0, *(i + 1 for i in order))
     return Residues(np.ascontiguousarray(residues), n.exact.transpose(order))
-
-
-def _stack(n: Residues) -> Residues:
-    """(m, n, warps) as (warps, m, n)."""
-    return Residues(np.ascontiguousarray(np.moveaxis(n.residues, -1, 1)), np.moveaxis(n.exact, -1, 0))

@@ -205,12 +205,16 @@ class KernelDecoder:
     def _lay_out(self, module: Mapping[str, Variable]) -> int:
         """Puts the kernel behind the functions it calls, and declares everything. Returns where it begins."""
         function, shared = self.function, NameScope(self.module_names)
-        callees, stacked = self._callees()
+        try:
+            callees, stacked = self.functions.in_order(self.function)
+        except CallError as error:
+            raise self.error(str(error), error.call.line, error.call.column) from error
         self._shared_memory(module)
         for variable in module.values():
             if id(variable) in self.shared:
                 self._variable(variable, shared)
-        if any(self._shares_results(callee, stacked) for callee in callees):
+        if any(callee.name in stacked | self.functions.taken for callee in callees):
+            # Callers find the results of recursive functions, and of those called by address, at one place.
             self.layout.results = align(self.layout.local, RESULT)
             self.layout.local = self.layout.results + RESULT_BYTES
         for callee in callees:
@@ -307,12 +311,6 @@ class KernelDecoder:
 
     # Functions
 
-    def _callees(self) -> tuple[list[Function], frozenset[str]]:
-        try:
-            return self.functions.in_order(self.function)
-        except CallError as error:
-            raise self.error(str(error), error.call.line, error.call.column) from error
-
     def _function(self, function: Function, names: NameScope, stacked: bool) -> None:
         """Appends the code of a function to the code decoded so far."""
         layout = self.layout
@@ -337,10 +335,6 @@ class KernelDecoder:
             own = [RegisterSlot(bits, i) for bits, n in layout.slots.items() for i in range(before.get(bits, 0), n)]
             self.stack.slots = [*dict.fromkeys([*own, *self.stack.slots])]
             self.stack.end, self.stack = layout.local, None
-
-    def _shares_results(self, function: Function, stacked: frozenset[str]) -> bool:
-        """Whether callers find results at one place: of recursive functions, and of those called by address."""
-        return function.name in stacked or function.name in self.functions.taken
 
     def _formal(self, variable: Variable, names: NameScope) -> Formal:
         if variable.space == "reg":

@@ -126,7 +126,8 @@ class CallStack:
 
     def __init__(self, frame: StackFrame, banks: Mapping[int, Array], local: Window) -> None:
         self._frame = frame
-        self._banks = [(banks[bits], _indices(frame, bits)) for bits in sorted({s.bits for s in frame.slots})]
+        index = {bits: [s.index for s in frame.slots if s.bits == bits] for bits in {s.bits for s in frame.slots}}
+        self._banks = [(banks[bits], np.array(slots, np.int64)) for bits, slots in index.items()]
         self._parameters = local.buffer.data.reshape(local.base.size, -1)[:, frame.start : frame.end]
         self._pointer = stack_pointer(banks, frame.layout)
         self._addresses = [(banks[64][slot.index], offset) for slot, offset in frame.addresses]
@@ -167,10 +168,6 @@ class CallStack:
                 bank[np.ix_(index, some)] = saved[:, some]
             self._parameters[some] = parameters[some]
             self._pointer[some] = pointers[some]
-
-
-def _indices(frame: StackFrame, bits: int) -> Array:
-    return np.array([slot.index for slot in frame.slots if slot.bits == bits], np.int64)
 
 
 def stack_pointer(banks: Mapping[int, Array], layout: StorageLayout) -> Array:

@@ -40,10 +40,6 @@ _BYTES_PER_PIECE = 16
 _BYTES_PER_READER = 10
 
 
-def _nowhere(touch: _Touch) -> Array:
-    return np.zeros(touch.piece.size, np.bool_)
-
-
 @dataclass
 class _Touch:
     """The pieces that one instruction accesses, with the thread, warp and lane of each, the strength and traits of the
@@ -191,15 +187,19 @@ class SharedMemory(Check):
             race &= ~shadow.write_strong[touch.piece]
         self._tell_unwaited(touch, unwaited, kind)
         pcs = shadow.write_pc[touch.piece]
-        self._tell_race(touch, race, writer, pcs, f"{_DEED[kind]} what", "writes", self._unchanged)
+        self._tell_race(
+            touch, race, writer, pcs, f"{_DEED[kind]} what", "writes",
+            lambda: unchanged(self.buffer, touch.piece, touch.values),
+        )  # fmt: skip
 
     def _tell_unwaited(self, touch: _Touch, bad: Array, kind: str) -> None:
         """Reports accesses to data of a pending copy. Both checks report reads; writes are races."""
         if not bad.any() or not (self.races or (self.registers and kind not in ("store", "copy"))):
             return
-        line = self._line(self.shadow.write_pc, touch, bad)
+        decoded = self.kernel.code[int(self.shadow.write_pc[touch.piece[bad][0]])]
+        line, copy = decoded.source.line, decoded.traits.name if decoded.traits.asynchronous else "cp.async"
         name = "races" if self.races else "uninitialised"
-        copy = _copy_of(self.kernel.code[int(self.shadow.write_pc[touch.piece[bad][0]])].traits)
+        copy = copy.replace("cp.reduce.async", "cp.async")  # a reduction as the copy that it is like
         text = f"{_DEED[kind]} where the {copy} at line {line} writes, which has not been waited for"
         self._tell(touch, bad, name, text, line)
 
@@ -234,7 +234,7 @@ class SharedMemory(Check):
         lanes = shadow.reader[touch.piece, first].astype(np.int64)  # `MANY` makes the number negative.
         readers = lanes * clocks.warps + touch.warp - own + first
         pcs = shadow.read_pc[touch.piece, first]
-        self._tell_race(touch, race, readers, pcs, f"{_DEED[kind]} what", "reads", _nowhere)
+        self._tell_race(touch, race, readers, pcs, f"{_DEED[kind]} what", "reads")
 
     def _exchanged(self, touch: _Touch, late: Array, reader: Array) -> None:
         """Removes from the `late` reads those by lanes of the same warp whose values the written value depends on."""
@@ -271,19 +271,14 @@ class SharedMemory(Check):
         if not touch.strong:
             writer = shadow.writer[touch.piece]
             race = np.not_equal(writer % clocks.warps, touch.warp)
-            self._tell_race(touch, race, writer, shadow.write_pc[touch.piece], "writes what", "writes", agreeing)
+            self._tell_race(
+                touch, race, writer, shadow.write_pc[touch.piece], "writes what", "writes", lambda: agreeing(touch)
+            )
         shadow.write_time[touch.piece] = UNWAITED if kind == "copy" else clocks.now
         shadow.written[touch.piece] = kind != "copy"
         shadow.write_strong[touch.piece] = touch.strong
 
     # Telling
-
-    def _line(self, pcs: Array, touch: _Touch, bad: Array) -> int:
-        return self.kernel.code[int(pcs[touch.piece[bad][0]])].source.line
-
-    def _unchanged(self, touch: _Touch) -> Array:
-        """Of which pieces a store writes what is there."""
-        return unchanged(self.buffer, touch.piece, touch.values)
 
     def _tell_race(
         self,
@@ -293,13 +288,13 @@ class SharedMemory(Check):
         pcs: Array,
         deed: str,
         other_deed: str,
-        harmless: Callable[[_Touch], Array],
+        harmless: Callable[[], Array] | None = None,
     ) -> None:
         """Reports races on the pieces of a mask. `others` are the threads of the other accesses, `pcs` their
-        instructions. Races for which `harmless` holds are notes."""
+        instructions. Races of pieces for which `harmless` holds are notes."""
         if not self.races or not bad.any():
             return
-        same = bad & harmless(touch)
+        same = np.zeros_like(bad) if harmless is None else bad & harmless()
         for some, note in ((bad & ~same, False), (same, True)):
             if some.any():
                 line = self.kernel.code[int(pcs[some][0])].source.line
@@ -334,11 +329,6 @@ class SharedCheck(Check):
     def __init__(self, findings: Findings, shared: SharedMemory) -> None:
         super().__init__(findings)
         self.shared = shared
-
-
-def _copy_of(traits: Traits) -> str:
-    """What a copy is called, a reduction as the copy that it is like."""
-    return traits.name.replace("cp.reduce.async", "cp.async") if traits.asynchronous else "cp.async"
 
 
 def _data_bytes(form: Row) -> int:
