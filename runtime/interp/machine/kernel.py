@@ -33,7 +33,7 @@ from .flow import OF_WARPGROUPS
 from .functions import CallError, Functions, has_results
 from .memory import ARGUMENTS, DecodeError, Finding, InterpreterError
 from .names import Formal, Frame, NameScope, VariablePlace
-from .state import Action, RegisterSlot, StackFrame, State, StorageLayout
+from .state import Action, RegisterSlot, StackFrame, State, StorageLayout, align
 
 DYNAMIC_ALIGNMENT = 16
 """What dynamic shared memory is aligned to at least. Source: ptxas 13.0."""
@@ -145,11 +145,6 @@ def size_of(variable: Variable) -> tuple[int, int]:
         raise DecodeError(f"variable '{variable.name}' has type .{variable.type}, which is not supported")
     count = 1 if variable.count is None else variable.count
     return element * count, variable.align or element
-
-
-def align(offset: int, alignment: int) -> int:
-    """The next multiple."""
-    return -(-offset // alignment) * alignment
 
 
 class KernelDecoder:

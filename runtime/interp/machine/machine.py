@@ -18,7 +18,7 @@ from ...numerics.floats import Array
 from .copies import ClusterBarrier, OperationGroups, SharedWindow, TensorMemory
 from .events import LEFT, BoundStep, CtaQueue, Geometry, Look, Selection
 from .flow import Flow, Replay, apart, parted, together
-from .kernel import Decoded, DecodedKernel, Observer, align
+from .kernel import Decoded, DecodedKernel, Observer
 from .mbarriers import MbarrierObjects
 from .memory import (
     LOCAL_WINDOW,
@@ -35,7 +35,7 @@ from .memory import (
     WarpOrder,
     Window,
 )
-from .state import RESERVED_BYTES, Prints, Sink, State
+from .state import RESERVED_BYTES, Prints, Sink, State, align
 
 # Launches in which every thread left goes round in a loop, or waits, and nothing changes any more.
 #

@@ -20,6 +20,15 @@ from .memory import STACK_BYTES, FaultError, MemorySpaces, Window
 
 # What a kernel needs of registers and memory.
 
+MIN = 16
+"""Bytes of the stack that a call takes at least; sizes are multiples of it."""
+
+
+def align(offset: int, alignment: int = MIN) -> int:
+    """The next multiple."""
+    return -(-offset // alignment) * alignment
+
+
 WORKSPACE, WORKSPACE_BYTES = "%envreg", 16
 """The name and the size of what the driver gives a cooperative launch; every launch is one here."""
 
@@ -64,7 +73,7 @@ class StorageLayout:
     @property
     def stack_base(self) -> int:
         """Where in local memory the stack begins."""
-        return -(-self.local // 16) * 16
+        return align(self.local)
 
     @property
     def local_bytes(self) -> int:
@@ -81,14 +90,6 @@ class StorageLayout:
 #
 # Registers and parameters of a function lie in one place for all its calls; a function that may be called while it
 # runs has them saved when it is called, and restored when it returns. Its local variables lie on the stack.
-
-MIN = 16
-"""Bytes of the stack that a call takes at least; sizes are multiples of it."""
-
-
-def align(size: int) -> int:
-    """The size of a stack slot for `size` bytes."""
-    return -(-size // MIN) * MIN
 
 
 @dataclass
@@ -107,7 +108,7 @@ class StackFrame:
 
     def place(self, size: int, alignment: int) -> int:
         """Room for a variable. Returns its offset."""
-        offset = -(-self.size // alignment) * alignment
+        offset = align(self.size, alignment)
         self.size = offset + size
         return offset
 
@@ -317,7 +318,7 @@ def arguments(pieces: Sequence[bytes | Spec]) -> Iterator[tuple[int, int, str]]:
     for piece in pieces:
         if isinstance(piece, Spec):
             for size, kind in [(4, "*")] * piece.stars + [(piece.size, piece.kind)]:
-                offset = -(-offset // size) * size
+                offset = align(offset, size)
                 yield offset, size, kind
                 offset += size
 
