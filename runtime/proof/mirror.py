@@ -130,7 +130,7 @@ class PlaneTensor(TensorMemory):
 
 class Mirror:
     """The planes of the CTAs in flight. `banks` are the planes of registers by their bits: (registers, planes,
-    threads), `tensor` those of tensor memory; `probe` is one more state, whose registers anything may use."""
+    threads), `tensor` those of tensor memory."""
 
     def __init__(self, real: State, layout: StorageLayout, memory: PlaneMemory) -> None:
         self.real = real
@@ -157,15 +157,6 @@ class Mirror:
             self.buffers[id(real.tensor.buffer)] = self.tensor.reshape(PLANES, -1).view(np.uint8)
         self.planes = [self._plane(k, copies.planes[k]) for k in range(PLANES)]
         objects.planes = self.landings
-        self.probe = self._state(real.memory, {bits: np.zeros((n, threads), kinds.get(bits, np.uint32))
-                                              for bits, n in slots})  # fmt: skip
-
-    def _state(self, memory: MemorySpaces, banks: dict[int, Array]) -> State:
-        state = State(self.real.geometry, {}, memory, self.real.addresses)
-        state.banks, state.flow = banks, self.real.flow
-        state.warpgroups, state.bulk_groups = OperationGroups(0), OperationGroups(state.threads)
-        state.prints = Prints()
-        return state
 
     def _plane(self, k: int, copies: OperationGroups) -> State:
         real = self.real.memory
@@ -181,7 +172,9 @@ class Mirror:
         memory = real.memory.mirrored(lambda buffer: Buffer(buffer.name, self._of(buffer)[k], buffer.writable))
         memory.windows.update({SHARED_WINDOW: cluster, LOCAL_WINDOW: local, PARAM_WINDOW: maps})
         spaces = MemorySpaces(memory, own, cluster, local, plain)
-        state = self._state(spaces, {bits: bank[:, k] for bits, bank in self.banks.items()})
+        state = State(geometry, {}, spaces, self.real.addresses)
+        state.banks, state.flow = {bits: bank[:, k] for bits, bank in self.banks.items()}, self.real.flow
+        state.bulk_groups, state.prints = OperationGroups(state.threads), Prints()
         state.copies, state.warpgroups = copies, self.products[k]
         state.mbarriers = self.landings[k]
         if self.tensors:

@@ -27,6 +27,7 @@ from ..interp.machine.memory import MachineLimitError
 from ..interp.machine.state import RegisterSlot, State
 from ..interp.meaning.bulk import one_by_one
 from ..interp.meaning.warps import shuffle_origin
+from ..interp.watch.bytes import Trials
 from ..numerics import floats
 from ..numerics.floats import Array
 from ..numerics.fused_sum import decoded as decoded_scale
@@ -92,6 +93,7 @@ class FieldShadow(Observer):
         observer, state.observer = state.observer, None
         self._decoded = {pc: self._decode(pc, d) for pc, d in enumerate(kernel.code) if moves(d)}
         self.mirror = Mirror(state, self.layout, self.memory)
+        self.trials = Trials(state, kernel.layout.slots)
         self.touched: set[RegisterSlot] = set()
         state.observer = observer
 

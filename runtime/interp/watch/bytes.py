@@ -157,10 +157,11 @@ class Trials:
         """The unwritten bytes of each result in the selected threads, if some bytes of the registers read are
         unwritten."""
         if is_bitwise(decoded) and len(lacking) <= _TRIED and all(slot.bits > 1 for slot in lacking):
-            if pc not in self._steps:
-                self._steps[pc] = decoded.action(self._probe)
-            combinations = product((0x00, 0xFF), repeat=len(lacking))
-            trials = [self._tried(pc, decoded, lacking, each, sel) for each in combinations]
+            where = [bad[:, None] >> np.arange(max(1, slot.bits // 8)) & 1 == 1 for slot, bad in lacking.items()]
+            trials = [
+                self.results(pc, decoded, sel, dict(zip(lacking, zip(where, tried, strict=True), strict=True)))
+                for tried in product((0x00, 0xFF), repeat=len(lacking))
+            ]
             return [_differing(results) for results in zip(*trials, strict=True)]
         every, types = reduce(np.bitwise_or, lacking.values()), decoded.traits.types
         if decoded.row.root in ("add", "sub") and types[-1] in _INTEGERS and not decoded.traits.bindings.get("CC"):
@@ -172,21 +173,22 @@ class Trials:
             made = np.where(every != 0, np.uint16(0xFFFF), np.uint16(0))
         return [made & np.uint16(all_bytes(slot.bits)) for slot in decoded.writes]
 
-    def _tried(
-        self, pc: int, decoded: Decoded, lacking: Mapping[RegisterSlot, Array], bytes_: Sequence[int], sel: Selection
+    def results(
+        self, pc: int, decoded: Decoded, sel: Selection, replaced: Mapping[RegisterSlot, tuple[Array, Array | int]]
     ) -> list[Array]:
-        """The results, (selected threads, bytes), with one of `bytes_` for every unwritten byte of each operand."""
-        probe, state, byte = self._probe.banks, self._state, dict(zip(lacking, bytes_, strict=True))
+        """The results, (selected threads, bytes), with the bytes of operands that masks (selected threads, bytes) name
+        replaced by others."""
+        if pc not in self._steps:
+            self._steps[pc] = decoded.action(self._probe)
         for slot in decoded.reads:
-            row = probe[slot.bits][slot.index]
-            row[...] = state.banks[slot.bits][slot.index]
-            if slot in lacking:
-                unwritten = np.zeros(state.threads, np.uint16)
-                sel.put(unwritten, lacking[slot])
-                parts = row.view(np.uint8).reshape(state.threads, -1)
-                parts[unwritten[:, None] >> np.arange(parts.shape[1]) & 1 == 1] = byte[slot]
+            row = self._probe.banks[slot.bits][slot.index]
+            row[...] = self._state.banks[slot.bits][slot.index]
+            if slot in replaced:
+                mask, bytes_ = replaced[slot]
+                parts = row.view(np.uint8).reshape(row.size, -1)
+                parts[sel.threads] = np.where(mask, bytes_, parts[sel.threads])
         self._steps[pc](sel)
-        results = (sel.pick(probe[slot.bits][slot.index]) for slot in decoded.writes)
+        results = (sel.pick(self._probe.banks[slot.bits][slot.index]) for slot in decoded.writes)
         return [result.copy().view(np.uint8).reshape(sel.count, -1) for result in results]
 
 
