@@ -276,9 +276,6 @@ class _Object:
 ClusterTimes: TypeAlias = "dict[int, Array]"
 """Of clusters of the grid, the times up to which the deeds of each of their warps are known. Never changed."""
 
-_TOGETHER = 64
-"""Words of one instruction beyond which all are taken to tell the same."""
-
 
 class GridClocks:
     """What CTAs know of each other through strong writes to words of global memory. PTX ISA 8.10.
@@ -290,82 +287,45 @@ class GridClocks:
     """
 
     def __init__(self) -> None:
-        self._messages: list[ClusterTimes] = [{}]
+        self._words: dict[tuple[int, int], ClusterTimes] = {}
         self._times: dict[int, ClusterTimes] = {}
-        self._learned: set[tuple[int, int]] = set()
-        self._joined: dict[frozenset[int], int] = {}
+        self._learned: dict[int, ClusterTimes] = {}
+        self._tells = False
 
     def begin(self, clocks: Clocks, first: int) -> None:
         """Other CTAs are in flight: their clocks, and the number of their first cluster."""
-        self._clocks, self._first, self._quiet = clocks, first, True
+        self._clocks, self._first = clocks, first
         self._fenced = np.zeros((clocks.warps // clocks.each, clocks.each), np.int32)
-        self._last: dict[int, tuple[Array, ClusterTimes | None, int]] = {}
-
-    @property
-    def silent(self) -> bool:
-        """Whether no word tells anything, and none will but by a release."""
-        return self._quiet and len(self._messages) == 1
 
     def fence(self, warps: Array) -> None:
         """These warps of those in flight execute a fence."""
-        clocks, self._quiet = self._clocks, False
+        clocks, self._tells = self._clocks, True
         np.maximum.at(self._fenced, warps // clocks.each, clocks.seen[warps])
         self._fenced[warps // clocks.each, warps % clocks.each] = clocks.now
 
-    def messages(self, warps: Array, ctas: Array, release: bool) -> Array:
-        """The numbers of what strong writes of warps, of these CTAs, tell; 0 for nothing."""
-        if self._quiet and not release:
-            return np.zeros(warps.size, np.int32)
-        warps, first, which = np.unique(warps, return_index=True, return_inverse=True)
-        ctas, numbers, clocks = ctas[first], np.zeros(warps.size, np.int32), self._clocks
-        rows = clocks.seen[warps]
-        rows[np.arange(warps.size), warps % clocks.each] = clocks.now
+    def exchange(self, buffer: int, start: Array, warps: Array, ctas: Array, kind: str, *, release: bool) -> None:
+        """Warps, of these CTAs, access words of a buffer strongly, one after the other."""
+        if not (self._tells or release):
+            return
+        self._tells, told = True, dict[int, ClusterTimes]()
+        for place, warp, cta in dict.fromkeys(zip(start.tolist(), warps.tolist(), ctas.tolist(), strict=True)):
+            word = self._words.get((buffer, place), {})
+            if kind != "store" and word and self._learned.get(cta) is not word:
+                self._learned[cta] = word
+                self._times[cta] = _merged(self._times.get(cta, {}), word)
+            if kind != "load":
+                if warp not in told:
+                    told[warp] = self._told(warp, cta, release)
+                self._words[buffer, place] = _merged(word, told[warp]) if kind == "atomic" else told[warp]
+
+    def _told(self, warp: int, cta: int, release: bool) -> ClusterTimes:
+        """What a strong write of a warp tells."""
+        cluster, column = divmod(warp, self._clocks.each)
+        row = self._clocks.seen[warp].copy()
+        row[column] = self._clocks.now
         if not release:
-            np.minimum(rows, self._fenced[warps // clocks.each], out=rows)
-        for i in np.flatnonzero(np.logical_or.reduce(rows, axis=1)).tolist():
-            numbers[i] = self._message(int(warps[i]), int(ctas[i]), rows[i])
-        return numbers[which]
-
-    def _message(self, warp: int, cta: int, row: Array) -> int:
-        others, last = self._times.get(cta), self._last.get(warp)
-        if last is None or last[1] is not others or not np.array_equal(last[0], row):
-            cluster = self._first + warp // self._clocks.each
-            self._messages.append(_merged(others or {}, {cluster: row}))
-            last = self._last[warp] = (row, others, len(self._messages) - 1)
-        return last[2]
-
-    def join(self, words: Array, before: Array, mine: Array) -> Array:
-        """The knowledge that atomic operations acquire from the words that they update. `mine` is what each thread
-        publishes; threads that update one word in the same step take turns."""
-        told = np.zeros(words.size, np.int32)
-        if not (before.any() or mine.any()):
-            return told
-        unique, which = np.unique(words, return_inverse=True)
-        if unique.size > _TOGETHER:
-            which = np.zeros_like(which)
-        for number in np.unique(which[(before > 0) | (mine > 0)]).tolist():
-            some = which == number
-            told[some] = self._join(frozenset(np.unique([before[some], mine[some]]).tolist()) - {0})
-        return told
-
-    def _join(self, numbers: frozenset[int]) -> int:
-        if len(numbers) == 1:
-            return next(iter(numbers))
-        if numbers not in self._joined:
-            joined: ClusterTimes = {}
-            for number in numbers:
-                joined = _merged(joined, self._messages[number])
-            self._messages.append(joined)
-            self._joined[numbers] = len(self._messages) - 1
-        return self._joined[numbers]
-
-    def learn(self, ctas: Array, told: Array) -> None:
-        """CTAs acquire what words publish."""
-        some = told > 0
-        pairs: set[tuple[int, int]] = set(zip(ctas[some].tolist(), told[some].tolist(), strict=True))
-        for cta, number in pairs - self._learned:
-            self._learned.add((cta, number))
-            self._times[cta] = _merged(self._times.get(cta, {}), self._messages[number])
+            np.minimum(row, self._fenced[cluster], out=row)
+        return _merged(self._times.get(cta, {}), {self._first + cluster: row}) if row.any() else {}
 
     def before(self, ctas: Array, warps: Array) -> Array:
         """The time up to which each CTA knows what a warp did; warps are numbered in the grid."""

@@ -120,17 +120,10 @@ class GlobalWriters(Check):
             self._hear(access, piece, flags, before, thread, self.heard, warp)
             self._hear(access, piece, flags, before // self.each, thread // self.each, self.told, thread // self.each)
         release = self.kernel.code[access.pc].traits.releases_to_cluster
-        if self.grid.silent and not release:
-            if access.kind != "load":
-                flags.put(piece, thread, self.now, 0, access.pc, True)
-            return
-        message = np.maximum(flags.clock(piece), 0)
+        warps, ctas = access.threads % self.state.warps, thread // self.each
+        self.grid.exchange(id(access.buffer), access.start, warps, ctas, access.kind, release=release)
         if access.kind != "load":
-            mine = self.grid.messages(access.threads % self.state.warps, thread // self.each, release)
-            message = self.grid.join(piece, message, mine) if access.kind == "atomic" else mine
-            flags.put(piece, thread, self.now, message, access.pc, True)
-        if access.kind != "store":
-            self.grid.learn(thread // self.each, message)
+            flags.put(piece, thread, self.now, 0, access.pc, True)
 
     def _hear(
         self,
