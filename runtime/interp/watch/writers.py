@@ -112,7 +112,8 @@ class GlobalWriters(Check):
     def _flag(self, access: MemoryAccess) -> None:
         """Handles a strong access: a read acquires what the last write published, and a write publishes."""
         told = self._flags.setdefault(id(access.buffer), BufferHistory(access.buffer.size))
-        piece, thread = told.pieces(access.start, access.width)[:, 0], self.who[access.threads]
+        piece, thread = told.pieces(access.start, access.width)[0], self.who[access.threads]
+        piece = piece[:: piece.size // thread.size]
         flags = told.stored
         if access.kind != "store":
             warp = access.threads % self.state.warps
@@ -149,8 +150,7 @@ class GlobalWriters(Check):
         if not access.buffer.writable:
             return
         history = self._history(access)
-        pieces = history.pieces(access.start, access.width)
-        piece, thread = pieces.reshape(-1), np.repeat(access.threads, pieces.shape[1])
+        piece, thread = history.pieces(access.start, access.width, access.threads)
         if not strong:
             self._after_store(access, history, piece, thread)
         history.put_read(piece, self.who[thread], self.now, self.shared.clocks.tick(), access.pc, strong)
@@ -187,10 +187,9 @@ class GlobalWriters(Check):
 
     def _store(self, access: MemoryAccess, strong: bool) -> None:
         history = self._history(access)
-        pieces = history.pieces(access.start, access.width)
-        thread = np.repeat(access.threads, pieces.shape[1])
+        piece, thread = history.pieces(access.start, access.width, access.threads)
         values = None if access.values is None else access.values.reshape(-1, history.width)
-        store = _Store(pieces.reshape(-1), thread, self.who[thread], values, history.width)
+        store = _Store(piece, thread, self.who[thread], values, history.width)
         clock = self.shared.clocks.tick()
         for last in (history.stored, history.read, history.other):
             race = self._races(last, store, strong)
@@ -295,8 +294,7 @@ class GlobalProxies(Check):
             return
         if (history := self.writers.history(access.buffer)) is None:
             return
-        pieces = history.pieces(access.start, access.width)
-        piece, thread = pieces.reshape(-1), np.repeat(access.threads, pieces.shape[1])
+        piece, thread = history.pieces(access.start, access.width, access.threads)
         last, each = history.stored, self.writers.each
         before = last.who(piece)
         ctas = np.maximum(before, 0) // each, self.writers.who[thread] // each
