@@ -21,7 +21,7 @@ from .shared import SharedMemory
 from .tensor_memory import tensor_checks
 from .warpgroups import WarpgroupRegisters
 from .wmma_fragments import WmmaFragments
-from .writers import GlobalProxies, GlobalWriters, TensorMaps
+from .writers import GlobalProxies, GlobalWriters
 
 if TYPE_CHECKING:
     from ..machine.memory import InterpreterError
@@ -86,7 +86,7 @@ class CheckObserver(Observers):
                 members += tensor_checks(self.findings, shared)
             if races:
                 writers = GlobalWriters(self.findings, shared)
-                members += (writers, GlobalProxies(self.findings, writers), TensorMaps(self.findings, writers))
+                members += (writers, GlobalProxies(self.findings, writers))
                 members += (
                     member(self.findings, shared) for member in (Proxies, InitialisedObjects, PendingReads, Departures)
                 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
@@ -55,14 +55,6 @@ class _Operation:
         return self.means in _MOVES
 
 
-@dataclass
-class _Fences:
-    """The times of the fences of one warp."""
-
-    before: list[int] = field(default_factory=list[int])
-    after: int = 0
-
-
 class TensorAccesses(SharedCheck):
     """For each 16 lanes of a column: the last writer, the last reader by a load, the last reader by a product, and
     which words have been written."""
@@ -79,7 +71,10 @@ class TensorAccesses(SharedCheck):
         self.written = np.zeros(words, np.bool_)
         self.operations: dict[int, _Operation] = {}
         self.last = {kind: np.zeros(words // _UNIT, np.int32) for kind in ("write", "load", "operand")}
-        self.fences = [_Fences() for _ in range(state.warps)]
+        self.before: list[list[int]] = [[] for _ in range(state.warps)]
+        """Of each warp, the times of its fences before what orders threads."""
+        self.after = np.zeros(state.warps, np.int32)
+        """And of the last behind it."""
         self.loading: dict[tuple[int, int], list[_Operation]] = {}
         self.descriptors = Descriptors(state.geometry, SharedDescriptor.decode)
         self.requests: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
@@ -103,12 +98,10 @@ class TensorAccesses(SharedCheck):
 
         def look(sel: Selection) -> None:
             now = self.shared.clocks.tick()
-            warps: list[int] = sel.warps.tolist()
-            for fences in (self.fences[warp] for warp in warps):
-                if before:
-                    fences.before.append(now)
-                else:
-                    fences.after = now
+            if not before:
+                self.after[sel.warps] = now
+            for warp in sel.warps.tolist() if before else ():
+                self.before[warp].append(now)
 
         return look
 
@@ -240,13 +233,13 @@ class TensorAccesses(SharedCheck):
             return None
         told = earlier.done
         if earlier.moves:
-            told = next((time for time in self.fences[other].before if time >= earlier.done), 0)
+            told = next((time for time in self.before[other] if time >= earlier.done), 0)
             if not 0 < told <= seen:
                 return "with no tcgen05.fence::before_thread_sync between its wait and what orders the threads"
         return self._fenced_after(warp, told)
 
     def _fenced_after(self, warp: int, time: int) -> str | None:
-        if self.fences[warp].after >= time:
+        if self.after[warp] >= time:
             return None
         return "with no tcgen05.fence::after_thread_sync behind what orders the threads"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -266,28 +268,42 @@ class GlobalWriters(Check):
 
 
 class GlobalProxies(Check):
-    """Follows proxy fences of global memory. `writers` has the stores and receives each event before this check
-    does."""
+    """Follows proxy fences of global memory: when each CTA last executed those of a kind, or of a place. `writers` has
+    the stores and receives each event before this check does."""
 
     name = "races"
 
     def __init__(self, findings: Findings, writers: GlobalWriters) -> None:
         super().__init__(findings)
         self.writers = writers
-        self.fenced: Array = np.zeros(0, np.int64)
+        self.fenced: defaultdict[Hashable, Array] = defaultdict(lambda: np.zeros(writers.ctas, np.int64))
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         self.asynchronous = np.array([d.traits.asynchronous for d in kernel.code])
-        if not self.fenced.size:
-            self.fenced = np.zeros(self.writers.ctas, np.int64)
+        self.copying = np.array([d.traits.copies_maps for d in kernel.code])
 
     def watch(self, pc: int) -> Look | None:
-        return self._fence if self.kernel.code[pc].traits.fences_asynchronous("global") else None
+        decoded = self.kernel.code[pc]
+        side = "async" if decoded.traits.fences_asynchronous("global") else decoded.traits.fences_maps
+        if side in ("async", "release"):
+            return lambda sel: self._fence(side, sel.threads)
+        place = next((o for o in decoded.source.operands if isinstance(o, Address if side else Indexed)), None)
+        base = place.items[0] if isinstance(place, Indexed) else place
+        if base is None:
+            return None
+        if side:
+            return lambda sel: self._acquire(decoded, base, sel)
+        return (lambda sel: self._use(pc, base, sel)) if decoded.traits.name.endswith(".tensor") else None
 
-    def _fence(self, sel: Selection) -> None:
-        threads = sel.threads
-        self.fenced[self.writers.who[threads] // self.writers.each] = self.writers.now
+    def _fence(self, what: Hashable, threads: Array) -> None:
+        self.fenced[what][self.writers.who[threads] // self.writers.each] = self.writers.now
+
+    def _acquire(self, decoded: Decoded, base: Operand, sel: Selection) -> None:
+        for buffer, start, threads in self._places(decoded, base, sel):
+            self._fence((id(buffer), start), threads)
+
+    # What copies read
 
     def access(self, access: MemoryAccess) -> None:
         if access.kind != "load" or not self.asynchronous[access.pc] or not access.start.size:
@@ -297,8 +313,8 @@ class GlobalProxies(Check):
         piece, thread = history.pieces(access.start, access.width, access.threads)
         last, each = history.stored, self.writers.each
         before = last.who(piece)
-        ctas = np.maximum(before, 0) // each, self.writers.who[thread] // each
-        fenced = np.maximum(self.fenced[ctas[0]], self.fenced[ctas[1]])
+        by_cta = self.fenced["async"]
+        fenced = np.maximum(by_cta[np.maximum(before, 0) // each], by_cta[self.writers.who[thread] // each])
         stored = np.flatnonzero((before >= 0) & (last.time(piece) > fenced))
         bad = stored[~self.asynchronous[last.pc(piece[stored])]]
         if bad.size:
@@ -310,47 +326,7 @@ class GlobalProxies(Check):
             )
             self.report(access.pc, text, int(thread[bad[0]]), about=("proxy", line), count=int(bad.size))
 
-
-class TensorMaps(Check):
-    """Follows the fences between stores to tensor maps and copies that use them; `writers` as above."""
-
-    name = "races"
-
-    def __init__(self, findings: Findings, writers: GlobalWriters) -> None:
-        super().__init__(findings)
-        self.writers = writers
-        self.released: Array = np.zeros(0, np.int64)
-        self.acquired: dict[tuple[int, int], Array] = {}
-
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        self.copying = np.array([d.traits.copies_maps for d in kernel.code])
-        if not self.released.size:
-            self.released = np.zeros(self.writers.ctas, np.int64)
-
-    def watch(self, pc: int) -> Look | None:
-        decoded = self.kernel.code[pc]
-        side = decoded.traits.fences_maps
-        if side == "release":
-            return self._release
-        place = next((o for o in decoded.source.operands if isinstance(o, Address if side else Indexed)), None)
-        base = place.items[0] if isinstance(place, Indexed) else place
-        if base is None:
-            return None
-        if side:
-            return lambda sel: self._acquire(decoded, base, sel)
-        return (lambda sel: self._use(pc, base, sel)) if decoded.traits.name.endswith(".tensor") else None
-
-    def _release(self, sel: Selection) -> None:
-        self.released[self._ctas(sel.threads)] = self.writers.now
-
-    def _acquire(self, decoded: Decoded, base: Operand, sel: Selection) -> None:
-        for buffer, start, threads in self._places(decoded, base, sel):
-            none = np.zeros(self.writers.ctas, np.int64)
-            self.acquired.setdefault((id(buffer), start), none)[self._ctas(threads)] = self.writers.now
-
-    def _ctas(self, threads: Array) -> Array:
-        return self.writers.who[threads] // self.writers.each
+    # The maps by which they read it
 
     def _places(self, decoded: Decoded, operand: Operand, sel: Selection) -> list[tuple[Buffer, int, Array]]:
         """The maps in global memory that threads name, each with these threads: the buffer and the first byte."""
@@ -382,9 +358,8 @@ class TensorMaps(Check):
             if not piece.size:
                 continue
             copied: Array = self.copying[last.pc(piece)]
-            none = np.zeros(self.writers.ctas, np.int64)
-            acquired = self.acquired.get((id(buffer), start), none)[self._ctas(threads)].min()
-            released = self.released[last.who(piece) // self.writers.each]
+            acquired = self.fenced[id(buffer), start][self.writers.who[threads] // self.writers.each].min()
+            released = self.fenced["release"][last.who(piece) // self.writers.each]
             for bad, side in (
                 (~copied & (last.time(piece) > released), "release"),
                 (last.time(piece) > acquired, "acquire"),
