@@ -32,23 +32,57 @@ from .shared import WRITING, SharedCheck
 # cluster sees an object only if a fence or a release followed the initialisation. `fence.mbarrier_init` does both.
 
 
+class _Object(NamedTuple):
+    """An mbarrier object: the instruction, thread and time of its initialisation."""
+
+    pc: int
+    thread: int
+    time: int
+
+
 class Proxies(SharedCheck):
-    """Compares what is read through the asynchronous proxy with the last writes there, and the fences behind them."""
+    """Compares what is read through the asynchronous proxy with the last writes there, and the fences behind them; and
+    follows the initialisation of mbarrier objects, by first byte, with the fences that show them to that proxy, and the
+    releases that show them to other CTAs."""
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
-        self.asynchronous = np.array([d.traits.asynchronous for d in kernel.code])
-        self.fences = Fences(self.shared.clocks)
+        traits = [d.traits for d in kernel.code]
+        self.asynchronous = np.array([t.asynchronous for t in traits])
+        self.creates = [t.name == "mbarrier.init" for t in traits]
+        self.releases = [t.fences_objects or t.releases_to_cluster for t in traits]
+        self.objects: dict[int, _Object] = {}
+        self.fences, self.shown, self.released = (Fences(self.shared.clocks) for _ in range(3))
 
     def watch(self, pc: int) -> Look | None:
-        if not self.kernel.code[pc].traits.fences_asynchronous("shared"):
-            return None
-        return lambda sel: self.fences.execute(sel.threads)
+        traits = self.kernel.code[pc].traits
+        fences = traits.fences_asynchronous("shared")
+        kinds = [self.fences] * fences + [self.shown] * (fences or traits.fences_objects)
+        kinds += [self.released] * (self.releases[pc] and not traits.on_mbarrier)
+
+        def look(sel: Selection) -> None:
+            for kind in kinds:
+                kind.execute(sel.threads)
+
+        return look if kinds else None
 
     def access(self, access: MemoryAccess) -> None:
-        reads = access.kind not in WRITING and self.asynchronous[access.pc]
-        if access.buffer is not self.shared.buffer or not reads or not access.start.size:
+        if access.buffer is not self.shared.buffer or not access.start.size:
             return
+        if access.kind not in WRITING:
+            if self.asynchronous[access.pc]:
+                self._read(access)
+            return
+        if self.creates[access.pc]:
+            now = self.shared.clocks.now
+            for start, thread in zip(access.start.tolist(), access.threads.tolist(), strict=True):
+                self.objects[start] = _Object(access.pc, thread, now)
+        elif access.kind == "atomic" and self.objects:
+            self._uses(access)
+        if self.releases[access.pc]:  # What it accesses itself, its own release does not show.
+            self.released.execute(access.threads)
+
+    def _read(self, access: MemoryAccess) -> None:
         shadow = self.shared.shadow
         pieces, threads = shadow.pieces(access.start, access.width, access.threads)
         time, generic = shadow.write_time[pieces], ~self.asynchronous[shadow.write_pc[pieces]]
@@ -64,52 +98,6 @@ class Proxies(SharedCheck):
         )
         address, count = piece * shadow.width % self.shared.stride, int(np.count_nonzero(unfenced))
         self.report(access.pc, text, thread, address, about=("proxy", source.line), count=count)
-
-
-class _Object(NamedTuple):
-    """An mbarrier object: the instruction, thread and time of its initialisation."""
-
-    pc: int
-    thread: int
-    time: int
-
-
-class InitialisedObjects(SharedCheck):
-    """Follows the initialisation of mbarrier objects, by first byte, and the fences behind it: those that show them to
-    the asynchronous proxy, and the releases that show them to other CTAs."""
-
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        self.objects: dict[int, _Object] = {}
-        traits = [d.traits for d in kernel.code]
-        self.creates = [t.name == "mbarrier.init" for t in traits]
-        self.asynchronous = [t.asynchronous for t in traits]
-        self.releases = [t.fences_objects or t.releases_to_cluster for t in traits]
-        self.any = any(self.creates)
-        self.fences, self.released = Fences(self.shared.clocks), Fences(self.shared.clocks)
-
-    def watch(self, pc: int) -> Look | None:
-        traits = self.kernel.code[pc].traits
-        kinds = [self.fences] * (traits.fences_objects or traits.fences_asynchronous("shared"))
-        kinds += [self.released] * (self.releases[pc] and not traits.on_mbarrier)
-
-        def look(sel: Selection) -> None:
-            for fences in kinds:
-                fences.execute(sel.threads)
-
-        return look if self.any and kinds else None
-
-    def access(self, access: MemoryAccess) -> None:
-        if not self.any or access.buffer is not self.shared.buffer or access.kind not in ("store", "atomic"):
-            return
-        if self.creates[access.pc]:
-            now = self.shared.clocks.now
-            for start, thread in zip(access.start.tolist(), access.threads.tolist(), strict=True):
-                self.objects[start] = _Object(access.pc, thread, now)
-        elif access.kind == "atomic":
-            self._uses(access)
-        if self.releases[access.pc]:  # What it accesses itself, its own release does not show.
-            self.released.execute(access.threads)
 
     def _uses(self, access: MemoryAccess) -> None:
         """Checks that copies, and other CTAs, see the objects that they name as initialised."""
@@ -138,7 +126,7 @@ class InitialisedObjects(SharedCheck):
         by, time = np.array([one.thread]), np.array([one.time])
         for lacks, what, fence in (
             (
-                self.asynchronous[pc] and not self.fences.cover(by, time)[0],
+                self.asynchronous[pc] and not self.shown.cover(by, time)[0],
                 "through the asynchronous proxy",
                 "fence.proxy.async or fence.mbarrier_init",
             ),

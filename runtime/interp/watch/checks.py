@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from ....dialect import plugins
 from ...base.errors import ArgumentError
 from ..machine.kernel import Observer, Observers
-from .accesses import Bounds, InitialisedObjects, PendingReads, Proxies
+from .accesses import Bounds, PendingReads, Proxies
 from .barriers import Barriers, Departures, RegisterPool, Transactions
 from .findings import CheckError, Findings
 from .registers import UninitialisedRegisters
@@ -87,9 +87,7 @@ class CheckObserver(Observers):
             if races:
                 writers = GlobalWriters(self.findings, shared)
                 members += (writers, GlobalProxies(self.findings, writers))
-                members += (
-                    member(self.findings, shared) for member in (Proxies, InitialisedObjects, PendingReads, Departures)
-                )
+                members += (member(self.findings, shared) for member in (Proxies, PendingReads, Departures))
         if "barriers" in wanted or ALL_ORDERS in wanted:
             members += (member(self.findings) for member in (Barriers, Transactions, RegisterPool))
         if "bounds" in wanted:
