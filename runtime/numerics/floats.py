@@ -12,9 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-# Arrays of whatever numpy has.
-
-
 Array: TypeAlias = NDArray[Any]
 
 

@@ -285,9 +285,6 @@ def _interval(plain: Array, exact: Array, trials: Sequence[Array]) -> Expected:
     return Expected(value, np.minimum(value - bound, own), np.maximum(value + bound, own), dtype)
 
 
-# References of files.
-
-
 def of_source(
     source: str | Callable[..., Any], inputs: Sequence[str], function: str | None, settings: Mapping[str, int],
     framework: str, draws: Callable[[int, Mapping[str, int]], Mapping[str, Any]] | None, seed: int,

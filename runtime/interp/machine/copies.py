@@ -15,8 +15,6 @@ from .events import LEFT, Geometry, Selection, mask_of
 from .flow import Flow
 from .memory import RANK_BITS, Buffer, FaultError, Window, thread_of
 
-# Asynchronous operations that are committed in groups and waited for by how many of those are left.
-
 
 @dataclass
 class _Operation:

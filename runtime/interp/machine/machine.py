@@ -143,8 +143,6 @@ def _word(state: State, decoded: Decoded, where: Address, thread: int) -> str:
     return f"byte {at} of {part.buffer.name}, where {value} is,"
 
 
-# Runs some CTAs of a decoded kernel, all of them in flight at once.
-
 TURN = 1 << 14
 """Steps after which a group of threads gives way to others that can run."""
 POLLS = 32

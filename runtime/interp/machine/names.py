@@ -118,9 +118,6 @@ SPECIALS: dict[str, Callable[[State], Array]] = {
 }
 
 
-# What the names of a kernel mean: registers, variables, labels, functions.
-
-
 @dataclass(frozen=True, slots=True)
 class VariablePlace:
     """A variable: its space, and its address once a state is known.

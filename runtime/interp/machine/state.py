@@ -18,8 +18,6 @@ from .flow import Clock, Flow
 from .mbarriers import MbarrierObjects
 from .memory import STACK_BYTES, FaultError, MemorySpaces, Window
 
-# What a kernel needs of registers and memory.
-
 MIN = 16
 """Bytes of the stack that a call takes at least; sizes are multiples of it."""
 
@@ -359,9 +357,6 @@ class Prints:
         self.lines.clear()
         if text:
             sink(text.encode("latin-1").decode(errors="replace"))
-
-
-# The CTAs in flight: registers of all their threads, memory, and which threads run.
 
 
 class State:

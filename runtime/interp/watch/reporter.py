@@ -93,8 +93,6 @@ def sectors(start: Array, width: Array, warps: Array) -> tuple[Array, Array]:
     return counts[asking], -(-wanted[asking] // SECTOR_BYTES)
 
 
-# The observer that counts what a launch does, for a `LaunchReport`.
-
 OPAQUE = "the ISA leaves open which lane accesses what"
 
 
@@ -340,9 +338,6 @@ def _products(done: Sequence[Executed]) -> tuple[MatrixProducts, ...]:
             before = products[item.opcode].warps if item.opcode in products else 0
             products[item.opcode] = MatrixProducts(item.opcode, Problem(*row.shape), row.products, before + item.warps)
     return tuple(products.values())
-
-
-# Who looks on while the launches of a call run: what makes reports, and what makes traces.
 
 
 class LaunchObservers:

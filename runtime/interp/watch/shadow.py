@@ -10,8 +10,6 @@ import numpy as np
 from ...numerics.floats import Array
 from ..machine.memory import Buffer
 
-# What is known of each piece of shared memory: who wrote and who read it last, and when.
-
 UNWAITED = np.iinfo(np.int32).max
 """The time of a write by an asynchronous copy that nobody has waited for."""
 
@@ -63,8 +61,6 @@ class Shadow(Pieces):
             if isinstance(old, np.ndarray):
                 setattr(self, name, np.repeat(old, times, axis=0))
 
-
-# Who accessed each piece of a buffer last: what the check of global memory remembers; and what stores change.
 
 NOBODY = -1
 

@@ -17,14 +17,9 @@ from ....dialect.ptx.text.syntax import Immediate
 from ....passes.schedule.model import RATES, SPARSE_RATE
 from ...base.launch import Dim3
 from ...numerics.floats import Array
-from ..machine import mbarriers
 from ..machine.events import LANES, Look, Selection
 from ..machine.kernel import DecodedKernel, Observer
 from ..machine.state import State
-
-# What the warps of an interpreted launch do over time, and the same in the Chrome trace format.
-#
-# Times are cycles of a model, `interp/traces/cycles.py`; nothing is measured.
 
 TraceKind: TypeAlias = Literal["tensor copy", "cp.async", "product", "wait", "store"]
 """What goes on: a bulk or tensor copy to shared memory, a group of `cp.async`, matrix products, a wait, stores."""
@@ -239,41 +234,6 @@ class Pipe:
             return
         self._starts.insert(at, start)
         self._ends.insert(at, end)
-
-
-# When the phases of mbarrier objects complete, in the time of a trace.
-
-_PHASES = 4
-"""Phases are counted modulo 4."""
-
-
-class PhaseTimes:
-    """For each object, by its first byte in shared memory, the last arrival at each of its latest phases."""
-
-    def __init__(self, words: Array) -> None:
-        self._words = words
-        self._times: dict[int, list[int]] = {}
-        self._current: dict[int, int] = {}
-
-    def begin(self, start: int) -> None:
-        """Begins to follow an initialised object."""
-        self._times[start], self._current[start] = [0] * _PHASES, 0
-
-    def arrive(self, start: int, time: int) -> None:
-        """Records an arrival at the current phase of an object, before it takes effect."""
-        if start not in self._times:
-            self.begin(start)
-        now, times = self._phase(start), self._times[start]
-        if now != self._current[start]:
-            self._current[start], times[now] = now, 0
-        times[now] = max(times[now], time)
-
-    def completed(self, start: int) -> int:
-        """When the phase before the current one was complete; 0 for one that none has arrived at."""
-        return self._times.get(start, [0] * _PHASES)[(self._phase(start) - 1) % _PHASES]
-
-    def _phase(self, start: int) -> int:
-        return int(mbarriers.phase(self._words[start // 8 : start // 8 + 1])[0])
 
 
 # The clocks of warps, and the events that are written down.

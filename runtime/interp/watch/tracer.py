@@ -18,6 +18,7 @@ from ...numerics.floats import Array
 from ..machine.copies import BARRIER, OperationGroups
 from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.kernel import DecodedKernel, Observer, Observers
+from ..machine.mbarriers import phase
 from ..machine.memory import Buffer
 from ..machine.state import State
 from .timeline import (
@@ -25,7 +26,6 @@ from .timeline import (
     SCHEDULERS,
     TENSOR_PRODUCT,
     LaunchTrace,
-    PhaseTimes,
     Pipe,
     Timeline,
     TraceEvent,
@@ -59,9 +59,6 @@ class Traced(Observer):
     def look(self, pc: int, traits: Traits) -> Look | None:
         """As `watch`."""
         return None
-
-
-# Asynchronous operations that warps, or warpgroups, commit in groups and wait for.
 
 
 class TracedGroups(Traced):
@@ -226,6 +223,9 @@ class TracedCopies(TracedGroups):
 
 # Waits for other warps: at barriers of a CTA and of a cluster, and at mbarrier objects.
 
+_PHASES = 4
+"""Phases are counted modulo 4."""
+
 POLLING = 64
 """Cycles between two tests of one object within which they are one wait."""
 
@@ -258,14 +258,18 @@ class TracedBarriers(Traced):
 
 
 class TracedMbarriers(Traced):
-    """Who tests a phase goes on when the last arrival has completed it: of a thread, of copies, or of products."""
+    """Who tests a phase goes on when the last arrival has completed it: of a thread, of copies, or of products.
+
+    For each object, by its first byte, `times` has the last arrival at its latest phases, `phases` the present one.
+    """
 
     def __init__(self, timeline: Timeline, copies: TracedCopies, products: TracedTensorProducts) -> None:
         super().__init__(timeline)
         self.copies, self.products = copies, products
 
     def begun(self) -> None:
-        self.phases = PhaseTimes(self.timeline.state.memory.shared.buffer.view(8))
+        self.times: defaultdict[int, list[int]] = defaultdict(lambda: [0] * _PHASES)
+        self.phases: dict[int, int] = {}
         self.deferred: dict[tuple[int, int], int] = {}
         self.polls: dict[int, tuple[int, int, int]] = {}
 
@@ -288,7 +292,7 @@ class TracedMbarriers(Traced):
         means = self.timeline.traits(access.pc).means
         if means == "mbarrier.init":
             for start in access.start.tolist():
-                self.phases.begin(start)
+                self.times[start], self.phases[start] = [0] * _PHASES, 0
         elif means == "cp.async.mbarrier.arrive":
             for i, warp in self.timeline.of_threads(access.threads):
                 self.deferred[int(access.start[i]), warp] = self.copies.arriving(warp)
@@ -304,7 +308,14 @@ class TracedMbarriers(Traced):
         immediate = self.timeline.traits(self.timeline.pc).means == "mbarrier.arrive"
         for object_, warp in self._objects(start, threads):
             later = self.timeline.now(warp) if immediate else self.deferred.get((object_, warp), 0)
-            self.phases.arrive(object_, later if landed is None else landed)
+            now, times = self._phase(object_), self.times[object_]
+            if now != self.phases.get(object_, 0):
+                times[now] = 0
+            self.phases[object_], times[now] = now, max(times[now], later if landed is None else landed)
+
+    def _phase(self, start: int) -> int:
+        words = self.timeline.state.memory.shared.buffer.view(8)
+        return int(phase(words[start // 8 : start // 8 + 1])[0])
 
     def _objects(self, start: Array, threads: Array) -> set[tuple[int, int]]:
         """Each object, by its first byte, with each warp that is followed."""
@@ -316,7 +327,7 @@ class TracedMbarriers(Traced):
                 pc, since, _ = self.polls.pop(warp)
                 self.timeline.clock[warp] = since  # how often a test fails is the interpreter's own matter
                 name = self.timeline.traits(pc).first(2)
-                self.timeline.wait(warp, pc, name, self.phases.completed(object_))
+                self.timeline.wait(warp, pc, name, self.times[object_][(self._phase(object_) - 1) % _PHASES])
 
 
 # Matrix products: those of warps, which a warp issues one after the other, and those of warpgroups.
@@ -451,9 +462,6 @@ class TracedStores(TracedGroups):
 
     def waiting(self, traits: Traits) -> str:
         return traits.opcode
-
-
-# The observer of which a `LaunchTrace` is made.
 
 
 class Tracer(Observers):
