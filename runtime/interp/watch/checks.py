@@ -18,7 +18,7 @@ from .barriers import Barriers, Departures, RegisterPool, Transactions
 from .findings import CheckError, Findings
 from .registers import UninitialisedRegisters
 from .shared import SharedMemory
-from .tensor_memory import tensor_checks
+from .tensor_memory import LoadedRegisters, TensorAccesses
 from .warpgroups import WarpgroupRegisters
 from .wmma_fragments import WmmaFragments
 from .writers import GlobalProxies, GlobalWriters
@@ -83,7 +83,8 @@ class CheckObserver(Observers):
             shared = SharedMemory(self.findings, races, registers)
             members.append(shared)
             if "tensor" in wanted:
-                members += tensor_checks(self.findings, shared)
+                tensor = TensorAccesses(self.findings, shared)
+                members += (tensor, LoadedRegisters(self.findings, tensor))
             if races:
                 writers = GlobalWriters(self.findings, shared)
                 members += (writers, GlobalProxies(self.findings, writers))

@@ -25,7 +25,7 @@ from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.state import RegisterSlot, State
 from .findings import Check, Findings
-from .shared import SharedCheck, SharedMemory
+from .shared import SharedCheck
 from .warpgroups import ALIGNMENT, Descriptors, RegistersInFlight
 
 _UNIT = 16
@@ -303,9 +303,3 @@ def _brought(decoded: Decoded) -> list[RegisterSlot]:
     written = [operand for name, operand in decoded.named().items() if name[0] == "d"]
     slots = (decoded.slot(item) for operand in written for item in members(operand))
     return [slot for slot in slots if slot is not None]
-
-
-def tensor_checks(findings: Findings, shared: SharedMemory) -> tuple[Check, ...]:
-    """The checks of tensor memory."""
-    accesses = TensorAccesses(findings, shared)
-    return accesses, LoadedRegisters(findings, accesses)
