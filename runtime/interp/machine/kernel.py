@@ -22,6 +22,7 @@ from ....dialect.ptx.text.syntax import (
     Scope,
     Statement,
     Variable,
+    members,
     statements,
 )
 from ....dialect.ptx.types import REGISTER_BITS
@@ -62,6 +63,10 @@ class Decoded:
         """The register of an operand, or of the base of an address; None for special registers and other operands."""
         name = operand.name if isinstance(operand, Register) else ""
         return next((slot for slot in (*self.reads, *self.writes) if slot.name == name), None) if name else None
+
+    def slots(self, operand: Operand) -> list[RegisterSlot]:
+        """The registers of an operand, or of its members."""
+        return [slot for member in members(operand) if (slot := self.slot(member)) is not None]
 
     def named(self) -> dict[str, Operand]:
         """The operands by the row's names; trailing optional ones may be missing."""

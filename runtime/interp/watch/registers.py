@@ -51,7 +51,6 @@ class UninitialisedRegisters(Check):
         self.local = np.zeros((state.threads, state.memory.local.buffer.size // state.threads), np.bool_)
         for offset, size in kernel.layout.arguments:  # Calls copy these without an access.
             self.local[:, offset : offset + size] = True
-        self._exchanges = {pc: _Exchange(self, pc) for pc, d in enumerate(kernel.code) if d.row.root == "shfl"}
 
     def issue(self, pc: int) -> Look | None:
         guard = self.kernel.code[pc].guard
@@ -68,8 +67,27 @@ class UninitialisedRegisters(Check):
         return kind(self, pc, reads, decoded.writes, decoded.traits.computes).look
 
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
-        if pc in self._exchanges:
-            self._exchanges[pc].look(threads, lanes)
+        if self.kernel.code[pc].row.root == "shfl":
+            self._exchange(pc, threads, lanes)
+
+    def _exchange(self, pc: int, sel: Selection, met: Array) -> None:
+        """`shfl`: its result is that of another lane."""
+        decoded = self.kernel.code[pc]
+        slot, line = decoded.slot(decoded.source.operands[1]), decoded.source.line
+        for other in decoded.reads:
+            if other != slot and other not in self.full:
+                bad = sel.pick(self.lacking(other))
+                if bad.any():
+                    self.use(pc, other, bad != 0, sel)
+        source, origins = shuffle_origin(self.state, decoded)
+        absent = sel.pick((met >> source.astype(np.uint32) & 1) == 0)
+        bad, origin = np.zeros(absent.shape, np.uint16), ("", line)
+        if slot is not None and slot not in self.full:
+            bad = np.where(absent, _NOTHING, sel.pick(self.lacking(slot)[origins]))
+            origin = self.origin.get(slot, (slot.name, line)) if bad.any() else origin
+        every = [np.uint16(all_bytes(d.bits)) for d in decoded.writes]
+        made = [np.where(absent, whole, bad & whole) for whole in every]
+        self.write(decoded.writes, sel, made if any(m.any() for m in made) else None, origin)
 
     def access(self, access: MemoryAccess) -> None:
         """Local memory. A load of unwritten bytes makes registers uninitialised."""
@@ -221,35 +239,6 @@ class _Product(_Registers):
         negated = isinstance(scale, Not)
         taken = words_of(self.check.state, decoded, scale.register if negated else scale) != 0
         return sel.pick(taken ^ negated)
-
-
-class _Exchange:
-    """`shfl`: its result is that of another lane."""
-
-    def __init__(self, check: UninitialisedRegisters, pc: int) -> None:
-        self.check = check
-        self.pc = pc
-        self.decoded = check.kernel.code[pc]
-
-    def look(self, sel: Selection, met: Array) -> None:
-        check, state = self.check, self.check.state
-        slot = self.decoded.slot(self.decoded.source.operands[1])
-        for other in self.decoded.reads:
-            if other != slot and other not in check.full:
-                bad = sel.pick(check.lacking(other))
-                if bad.any():
-                    check.use(self.pc, other, bad != 0, sel)
-        source, origins = shuffle_origin(state, self.decoded)
-        absent = sel.pick((met >> source.astype(np.uint32) & 1) == 0)
-        line = self.decoded.source.line
-        bad, origin = np.zeros(absent.shape, np.uint16), ("", line)
-        if slot is not None and slot not in check.full:
-            lacking = check.lacking(slot)[origins]
-            bad = np.where(absent, _NOTHING, sel.pick(lacking))
-            origin = check.origin.get(slot, (slot.name, line)) if bad.any() else origin
-        writes = self.decoded.writes
-        made = tuple(np.where(absent, np.uint16(all_bytes(d.bits)), bad & np.uint16(all_bytes(d.bits))) for d in writes)
-        check.write(writes, sel, made if any(m.any() for m in made) else None, origin)
 
 
 def _arranged(form: LoadMatrix, warps: int, threads: Array, unwritten: Array) -> Iterator[Array]:

@@ -18,11 +18,10 @@ import numpy as np
 
 from ....dialect.isa.tensor_product import SharedDescriptor
 from ....dialect.layouts.tensor_memory import COLUMNS, LANES
-from ....dialect.ptx.text.syntax import members
 from ...numerics.floats import Array
 from ..machine.events import LANES as WARP
 from ..machine.events import Look, MemoryAccess, Selection
-from ..machine.kernel import Decoded, DecodedKernel
+from ..machine.kernel import DecodedKernel
 from ..machine.state import RegisterSlot, State
 from .findings import Check, Findings
 from .shared import SharedCheck
@@ -261,7 +260,11 @@ class LoadedRegisters(Check):
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
-        loads = {pc: _brought(d) for pc, d in enumerate(kernel.code) if d.traits.means.startswith("tcgen05.ld")}
+        loads = {
+            pc: [slot for name, operand in d.named().items() if name[0] == "d" for slot in d.slots(operand)]
+            for pc, d in enumerate(kernel.code)
+            if d.traits.means.startswith("tcgen05.ld")
+        }
         self.flying = RegistersInFlight((slot for slots in loads.values() for slot in slots), state.warps)
         self.loads = {pc: self.flying.of(slots) for pc, slots in loads.items()}
 
@@ -296,10 +299,3 @@ class LoadedRegisters(Check):
             _, warp, by = found
             self.flying.count[self.loads[by], warp] = 0
             self.accesses.loaded(by, warp)
-
-
-def _brought(decoded: Decoded) -> list[RegisterSlot]:
-    """The destination registers of a `tcgen05.ld`."""
-    written = [operand for name, operand in decoded.named().items() if name[0] == "d"]
-    slots = (decoded.slot(item) for operand in written for item in members(operand))
-    return [slot for slot in slots if slot is not None]

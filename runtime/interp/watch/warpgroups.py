@@ -288,6 +288,5 @@ class WarpgroupRegisters(Check):
 def _taken(decoded: Decoded) -> tuple[list[RegisterSlot], ...]:
     """The registers of D, of A where it is in registers, and of the metadata of a sparse A."""
     named = decoded.named()
-    vectors = (named["d"], named["a"] if isinstance(named["a"], Vector) else None, named.get("e"))
-    items = (v.items if isinstance(v, Vector) else (v,) for v in vectors)
-    return tuple([slot for slot in map(decoded.slot, each) if slot is not None] for each in items)
+    operands = (named["d"], named["a"] if isinstance(named["a"], Vector) else None, named.get("e"))
+    return tuple([] if operand is None else decoded.slots(operand) for operand in operands)
