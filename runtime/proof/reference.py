@@ -88,7 +88,19 @@ def _negate(a: BodyElements) -> BodyElements:
     return BodyElements(field.negate(a.numbers), -a.shown)
 
 
-BodyOperation: TypeAlias = Callable[..., BodyElements]
+def _larger(a: BodyElements, b: BodyElements) -> BodyElements:
+    return _pick(a.shown >= b.shown, a, b)
+
+
+def _smaller(a: BodyElements, b: BodyElements) -> BodyElements:
+    return _pick(a.shown <= b.shown, a, b)
+
+
+BodyOperation: TypeAlias = (
+    Callable[[BodyElements], BodyElements]
+    | Callable[[BodyElements, BodyElements], BodyElements]
+    | Callable[[BodyElements, BodyElements, BodyElements], BodyElements]
+)
 
 COMPUTED: Mapping[str, BodyOperation] = {
     **dict.fromkeys(("arith.addf", "arith.addi"), _add),
@@ -98,8 +110,8 @@ COMPUTED: Mapping[str, BodyOperation] = {
     "math.fma": lambda a, b, c: _add(_multiply(a, b), c),
     "arith.negf": _negate,
     "math.absf": lambda a: _pick(a.shown >= 0, a, _negate(a)),
-    **dict.fromkeys(("arith.maximumf", "arith.maxnumf", "arith.maxsi"), lambda a, b: _pick(a.shown >= b.shown, a, b)),
-    **dict.fromkeys(("arith.minimumf", "arith.minnumf", "arith.minsi"), lambda a, b: _pick(a.shown <= b.shown, a, b)),
+    **dict.fromkeys(("arith.maximumf", "arith.maxnumf", "arith.maxsi"), _larger),
+    **dict.fromkeys(("arith.minimumf", "arith.minnumf", "arith.minsi"), _smaller),
     "arith.select": lambda condition, yes, no: _pick(condition.shown != 0, yes, no),
 }
 CHOICES = ("arith.select", *(name for name in COMPUTED if name.startswith(("arith.max", "arith.min"))))
@@ -410,7 +422,7 @@ class FieldEvaluation(Evaluation):
         return BodyElements(reduced, rows.shown.prod(axis=-1))
 
     def _joined(self, how: Combination, old: BodyElements, terms: BodyElements) -> Array:
-        made = COMPUTED[how.by.name](old, terms)
+        made = COMPUTED[how.by.name](*[old, terms])
         return self._kept(made, made.shown.shape)
 
 

@@ -214,10 +214,14 @@ def sums(shadow: FieldShadow, what: tuple[str, str], old: PlaneWords, come: Plan
 FieldFunction: TypeAlias = Callable[..., Residues]
 
 
+def _fused(a: Residues, b: Residues, c: Residues) -> Residues:
+    return field.add(field.multiply(a, b), c)
+
+
 ARITHMETIC: Mapping[str, FieldFunction] = {
     **dict.fromkeys(("add.float", "add.mixed"), field.add),
     **dict.fromkeys(("sub.float", "sub.mixed"), field.subtract),
-    **dict.fromkeys(("fma.float", "mad.float", "fma.mixed"), lambda a, b, c: field.add(field.multiply(a, b), c)),
+    **dict.fromkeys(("fma.float", "mad.float", "fma.mixed"), _fused),
     "mul.float": field.multiply,
     "div.float": field.divide,
     "rcp.float": field.reciprocal,

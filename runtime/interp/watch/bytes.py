@@ -195,7 +195,8 @@ class Trials:
 def _differing(results: Sequence[Array]) -> Array:
     """Which bytes differ between results, (threads, bytes) each: a set for each thread."""
     differ: Array = np.logical_or.reduce([result != results[0] for result in results])
-    return np.left_shift(differ, np.arange(differ.shape[1])).sum(axis=1).astype(np.uint16)
+    width: int = differ.shape[1]
+    return np.left_shift(differ, np.arange(width)).sum(axis=1).astype(np.uint16)
 
 
 def stored(decoded: Decoded) -> tuple[frozenset[str], int]:

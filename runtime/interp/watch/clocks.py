@@ -142,9 +142,8 @@ class Clocks:
                 if acquire:
                     np.maximum(self.seen[warp], self._due[warp], out=self.seen[warp])
             if kind != "load":
-                mine = told[warp].copy()
-                kept = kind == "atomic" and word is not None
-                self._words[place] = np.maximum(word, mine) if kept else mine
+                kept = told[warp] if word is None or kind != "atomic" else word
+                self._words[place] = np.maximum(kept, told[warp])
 
     # mbarrier objects
 

@@ -57,9 +57,9 @@ class Shadow(Pieces):
         self.read_strong = np.zeros((n, warps), np.bool_)
 
     def split(self, times: int) -> None:
-        for name, old in vars(self).items():
-            if isinstance(old, np.ndarray):
-                setattr(self, name, np.repeat(old, times, axis=0))
+        arrays: dict[str, Array] = {name: old for name, old in vars(self).items() if isinstance(old, np.ndarray)}
+        for name, old in arrays.items():
+            setattr(self, name, np.repeat(old, times, axis=0))
 
 
 NOBODY = -1

@@ -99,7 +99,8 @@ class TensorAccesses(SharedCheck):
             now = self.shared.clocks.tick()
             if not before:
                 self.after[sel.warps] = now
-            for warp in sel.warps.tolist() if before else ():
+            warps: list[int] = sel.warps.tolist() if before else []
+            for warp in warps:
                 self.before[warp].append(now)
 
         return look
