@@ -268,26 +268,16 @@ def operands_of(decoded: Decoded) -> Operands:
     means = decoded.row.means
     for number, operand in enumerate(decoded.source.operands):
         is_control = isinstance(operand, Address | Indexed) or number in CONTROL.get(means, ()) or means in ALL_CONTROL
-        for slot in _slots(decoded, operand):
+        for slot in decoded.slots(operand):
             if is_control or (slot.bits == 64 and means == "wgmma.mma_async") or slot.bits == 1:
                 control.append(slot)
             elif slot not in written or slot in decoded.reads:
                 data.append(slot)
     if means in ("mma", "wgmma.mma_async") and "e" in (named := decoded.named()):
-        metadata = _slots(decoded, named["e"])
+        metadata = decoded.slots(named["e"])
         control += metadata
         data = [slot for slot in data if slot not in metadata]
     return Operands(tuple(dict.fromkeys(control)), tuple(dict.fromkeys(data)), decoded.writes)
-
-
-def _slots(decoded: Decoded, operand: Operand) -> list[RegisterSlot]:
-    slots: list[RegisterSlot] = []
-    for member in members(operand):
-        base = member.base if isinstance(member, Address) else member
-        for item in member.items if isinstance(member, Indexed) else (base,):
-            inner = item.items if isinstance(item, Vector) else (item,)
-            slots += [slot for one in inner if (slot := decoded.slot(one)) is not None]
-    return slots
 
 
 @dataclass

@@ -12,8 +12,10 @@ from ....dialect.isa.row import NAMED, Row
 from ....dialect.ptx.instructions import TENSOR_CORES, Traits, traits
 from ....dialect.ptx.text.source_lines import SourceLines
 from ....dialect.ptx.text.syntax import (
+    Address,
     Directive,
     Function,
+    Indexed,
     Instruction,
     Label,
     Operand,
@@ -65,8 +67,14 @@ class Decoded:
         return next((slot for slot in (*self.reads, *self.writes) if slot.name == name), None) if name else None
 
     def slots(self, operand: Operand) -> list[RegisterSlot]:
-        """The registers of an operand, or of its members."""
-        return [slot for member in members(operand) if (slot := self.slot(member)) is not None]
+        """The registers of an operand: of its members, and of the base of an address."""
+        found: list[RegisterSlot | None] = []
+        for member in members(operand):
+            if isinstance(member, Indexed):
+                found += [slot for item in member.items for slot in self.slots(item)]
+            else:
+                found.append(self.slot(member.base if isinstance(member, Address) else member))
+        return [slot for slot in found if slot is not None]
 
     def named(self) -> dict[str, Operand]:
         """The operands by the row's names; trailing optional ones may be missing."""

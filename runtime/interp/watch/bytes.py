@@ -203,7 +203,5 @@ def stored(decoded: Decoded) -> tuple[frozenset[str], int]:
     """The registers of which a store takes only the low bytes, and the mask of these bytes."""
     if decoded.row.root != "st" or "T" not in decoded.traits.bindings:
         return frozenset(), 0
-    value = decoded.source.operands[1]
-    items = value.items if isinstance(value, Vector) else (value,)
-    names = frozenset(i.name for i in items if isinstance(i, Register))
+    names = frozenset(slot.name for slot in decoded.slots(decoded.source.operands[1]))
     return names, all_bytes(REGISTER_BITS[decoded.traits.bindings["T"]])
