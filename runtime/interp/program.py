@@ -19,7 +19,7 @@ from ..base.errors import ArgumentError
 from ..base.launch import BLOCK_LIMIT, GRID_LIMIT, THREADS_LIMIT, Dim3, Progress, cores
 from ..numerics.floats import Array
 from .machine.functions import Functions
-from .machine.kernel import DecodedKernel, KernelDecoder, Observer, Observers, align, size_of
+from .machine.kernel import DecodedKernel, KernelDecoder, Observer, Observers, size_of
 from .machine.machine import KernelRun, Machine, Stats, geometry_of, shared_bytes
 from .machine.memory import (
     Buffer,
@@ -33,7 +33,7 @@ from .machine.memory import (
     static_addresses,
 )
 from .machine.names import NameScope, VariablePlace
-from .machine.state import WORKSPACE, WORKSPACE_BYTES, Sink, State
+from .machine.state import WORKSPACE, WORKSPACE_BYTES, Sink, State, align
 from .parallel import independent, run_batches
 
 # Runs a decoded kernel over a grid, some CTAs at a time, one batch after the other or in several processes.

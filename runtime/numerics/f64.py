@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -12,8 +11,8 @@ from .floats import Array, two_sum
 
 # Directed rounding of f64, and results of division and roots rounded to odd.
 #
-# A result rounded to nearest says, with the sign of what it lacks, what every other rounding gives. The sign comes
-# from the error of a product that is computed exactly; where exponents are extreme, from fractions.
+# A result rounded to nearest says, with the sign of what it lacks, what every other rounding gives. The sign of a
+# remainder is that of a fused multiply-add, which is no zero where it is rounded away from that.
 
 _LOW, _HIGH = 2.0**-400, 2.0**400
 
@@ -52,7 +51,7 @@ def multiply(a: Array, b: Array, mode: str) -> Array:
 
 def divide(a: Array, b: Array, mode: str) -> Array:
     """a / b."""
-    return _finish(a / b, _quotient_lacks(a, b), [a, b], _quotient, mode)
+    return rounded(a / b, _quotient_lacks(a, b), mode)
 
 
 def reciprocal(a: Array, mode: str) -> Array:
@@ -62,7 +61,7 @@ def reciprocal(a: Array, mode: str) -> Array:
 
 def root(a: Array, mode: str) -> Array:
     """The square root of a."""
-    return _finish(np.sqrt(a), _root_lacks(a), [a], _root, mode)
+    return rounded(np.sqrt(a), _root_lacks(a), mode)
 
 
 def odd_quotient(a: Array, b: Array) -> Array:
@@ -79,54 +78,24 @@ def odd_root(a: Array) -> Array:
 
 
 def _quotient_lacks(a: Array, b: Array) -> Array:
-    product, error = floats.two_product(a / b, b)
-    return np.sign((a - product) - error) * np.sign(b)
+    return _remainder(a / b, b, a) * np.sign(b)
 
 
 def _root_lacks(a: Array) -> Array:
     near = np.sqrt(a)
-    product, error = floats.two_product(near, near)
-    return np.sign((a - product) - error)
+    return _remainder(near, near, a)
 
 
-def _finish(nearest: Array, lacking: Array, operands: list[Array], exact: Callable[..., int], mode: str) -> Array:
-    """Rounds. Where an operand is 0, infinite or a NaN, nothing is lacking; extreme exponents are looked at again."""
-    sizes = [np.abs(v) for v in (*operands, nearest)]
-    plain = np.logical_and.reduce([(s > _LOW) & (s < _HIGH) for s in sizes])
-    special = np.logical_or.reduce([~np.isfinite(v) | (v == 0) for v in operands]) | (nearest != nearest)
-    lacking = np.where(plain, lacking, 0.0)
-    extreme = _missing_sign(nearest, operands, ~plain & ~special, exact)
-    return rounded(nearest, lacking + extreme, mode)
-
-
-def _missing_sign(nearest: Array, operands: list[Array], chosen: Array, exact: Callable[..., int]) -> Array:
-    """The sign of what each chosen result lacks, by fractions."""
-    lacking = np.zeros(nearest.shape)
-    for i in np.flatnonzero(chosen):
-        lacking[i] = exact(float(nearest[i]), *(Fraction(float(v[i])) for v in operands))
-    return lacking
-
-
-def _compare(value: Fraction, near: float) -> int:
-    if np.isinf(near):
-        return -1 if near > 0 else 1
-    return (value > Fraction(near)) - (value < Fraction(near))
-
-
-def _quotient(near: float, a: Fraction, b: Fraction) -> int:
-    return _compare(a / b, near)
-
-
-def _root(near: float, a: Fraction) -> int:
-    square = Fraction(near) ** 2
-    return (a > square) - (a < square)
+def _remainder(a: Array, b: Array, c: Array) -> Array:
+    """The sign of c - a * b; 0 where that is NaN."""
+    return np.where(fused(-a, b, c, "rp") > 0, 1.0, np.where(fused(-a, b, c, "rm") < 0, -1.0, 0.0))
 
 
 # Fused multiply-adds in the four rounding modes, on arrays.
 #
 # numpy has no fused multiply-add. Here the significands of the operands are multiplied and added exactly, as sums of
 # two or three f64 that do not overlap, away from the ends of the exponent range; the exponents follow separately. What
-# that cannot do, because the result is subnormal or beyond the range, is computed in Python's integers.
+# that cannot do, because the result is subnormal or beyond the range, is computed in fractions.
 #
 # NaNs keep their words, made quiet: of several operands that are NaN, the result is that from B, else the sum so far,
 # else that from A. An invalid operation gives 0xFFF8000000000000. Both were found in an H200's words: of 3459 recorded
@@ -233,33 +202,13 @@ def _near(a: Array, b: Array, c: Array, mode: str) -> Array:
     return rounded(np.where(result == 0, -0.0, result) if mode == "rm" else result, np.sign(lacks), mode)
 
 
-_UNIT = 1074
-"""f64 are multiples of 2^-1074."""
-
-
 def _exactly(a: float, b: float, c: float, mode: str) -> float:
-    """The same in integers, for finite operands whose sum is not zero."""
-    (na, da), (nb, db), (nc, dc) = (v.as_integer_ratio() for v in (a, b, c))
-    denominator = da * db
-    numerator = na * nb * max(1, dc // denominator) + nc * max(1, denominator // dc)
-    shift = max(denominator, dc).bit_length() - 1
-    # numerator / 2^shift, in units of 2^-1074 or of the last place of a normal number
-    size = abs(numerator)
-    unit = max(size.bit_length() - 53 - shift, -_UNIT)
-    drop = unit + shift
-    kept, rest = (size >> drop, size & ((1 << drop) - 1)) if drop > 0 else (size << -drop, 0)
-    kept += _rounds_up(kept, rest, drop, mode, numerator < 0)
-    sign = -1.0 if numerator < 0 else 1.0
-    if kept.bit_length() + unit > 1024:
-        away = mode == "rn" or (mode == "rp" and sign > 0) or (mode == "rm" and sign < 0)
-        return sign * (float("inf") if away else float.fromhex("0x1.fffffffffffffp+1023"))
-    return sign * float(np.ldexp(np.float64(kept), unit))
-
-
-def _rounds_up(kept: int, rest: int, drop: int, mode: str, negative: bool) -> bool:
-    if not rest:
-        return False
-    if mode == "rn":
-        half = 1 << (drop - 1)
-        return rest > half or (rest == half and kept & 1 == 1)
-    return (mode == "rm" and negative) or (mode == "rp" and not negative)
+    """The same in fractions, for finite operands whose sum is not zero."""
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    try:
+        nearest = float(exact)
+        lacking = float(exact > nearest) - float(exact < nearest)
+    except OverflowError:
+        lacking = -1.0 if exact > 0 else 1.0
+        nearest = -lacking * np.inf
+    return nearest if mode == "rn" else float(rounded(np.array(nearest), np.array(lacking), mode))

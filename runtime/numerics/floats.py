@@ -12,9 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-# Arrays of whatever numpy has.
-
-
 Array: TypeAlias = NDArray[Any]
 
 
@@ -118,9 +115,8 @@ def odd(result: Array, error: Array) -> Array:
 
 def sum_odd(a: Array, b: Array, mode: str = "rn") -> Array:
     """a + b in f64, rounded to odd. An exact zero that is not +0 + +0 is -0 where the mode is "rm"."""
-    total = a + b
-    part = total - a
-    result = odd(total, (a - (total - part)) + (b - part))
+    total, error = two_sum(a, b)
+    result = odd(total, error)
     if mode == "rm":
         return np.where((total == 0) & (np.signbit(a) | np.signbit(b)), -0.0, result)
     return result

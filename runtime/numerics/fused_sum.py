@@ -142,9 +142,8 @@ def _is_single(exponent: Array) -> bool:
 # 2. E is the largest exponent among the block's products and D; a zero term has `zero_exponent`, which is a floor;
 # 3. each term is cut toward zero to F bits below 2^E, and the sum of the cut terms is exact;
 # 4. the sum becomes f32 toward zero with gradual underflow (of fewer mantissa bits, where the parameters say so), or
-# f16
-#    to nearest even. A sum that reaches 2^128 is an infinity, what is zero or rounds to zero is +0, NaN is 0x7FFFFFFF
-#    (f16: 0x7FFF), and inf * 0 and inf - inf are NaN.
+#    f16 to nearest even. A sum that reaches 2^128 is an infinity, what is zero or rounds to zero is +0, NaN is
+#    0x7FFFFFFF (f16: 0x7FFF), and inf * 0 and inf - inf are NaN.
 #
 # `fdp` works on many warps at once: the last axis of its operands runs over them, so that every numpy operation goes
 # over long rows. A product of two 11-bit significands is exact in f32, and 16 of them, each below 4 * 2^25 units, sum
@@ -300,13 +299,9 @@ def put_specials(words: Array, total: Array, d: str) -> None:
 #
 # **mxf4 and mxf4nvf4**: the exact dot of each group of 16 stored products, times the significands of its two scales,
 # has the sum of the scales' exponents, whatever its own size: also where its products cancel. It has that of a zero
-# only
-# if all of its products, or one of its scales, are zero. All groups and C make one sum, cut to F bits below the
-# largest
-# exponent and rounded as in `numerics`. A ue4m3 scale has no sign; its word 0x7F, like ue8m0's 0xFF, is a NaN.
+# only if all of its products, or one of its scales, are zero. All groups and C make one sum, cut to F bits below the
+# largest exponent and rounded as above. A ue4m3 scale has no sign; its word 0x7F, like ue8m0's 0xFF, is a NaN.
 # Source: MMA-Sim 2.1.1, `gst_fdpa`.
-
-_GROUP = 16
 
 
 def scales(row: BlockScale, role: str, words: Array, byte_id: int, thread_id: int) -> Array:

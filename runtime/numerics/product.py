@@ -66,8 +66,7 @@ def bits(a: Array, b: Array, c: Array, op: str) -> Array:
 #
 # **8-bit floats on sm_90 and sm_100** are widened to f16, exactly. P are the products with k mod 4 < 2, Q the others;
 # t = fused(P, 0), t = fused(Q, t), D = C + t, an ordinary addition to nearest, of f32 or f16. For `mma.sp` P and Q go
-# by
-# the place of an element among the stored ones. Read in machine code of ptxas 13.0, and replayed.
+# by the place of an element among the stored ones. Read in machine code of ptxas 13.0, and replayed.
 #
 # **m8n8k4 with f16 from sm_80 on** is made of scalar instructions, see `scalar_product`.
 

@@ -194,9 +194,6 @@ def number(text: str, sizes: Mapping[str, int]) -> Any:
     return kernel_argument(text, 0, 0)
 
 
-# Candidates of files.
-
-
 def of_file(
     source: str, launching: Launching | None, framework: str, settings: Mapping[str, int], how: Made
 ) -> Candidate:

@@ -223,7 +223,9 @@ class FunctionReference(JudgeReference):
         if result is None:
             after = dict(zip(made, to_arrays(list(made.values())), strict=True))
             if not self.written:
-                self.written = [n for n, v in after.items() if is_ndarray(v) and not _equal(v, values[n])]
+                self.written = [
+                    n for n, v in after.items() if is_ndarray(v) and v.tobytes() != np.asarray(values[n]).tobytes()
+                ]
             return [after[name] for name in self.written]
         return [as_reals(np.asarray(each)) for each in to_arrays(flat(result))]
 
@@ -250,10 +252,6 @@ def _as_torch(function: Callable[..., Any]) -> Callable[..., Any]:
 def _doubled(dtype: DType) -> DType:
     """The type of twice the precision, as far as there is one."""
     return np.dtype(np.complex128) if dtype.kind == "c" else FLOAT64 if is_float(dtype) else dtype
-
-
-def _equal(a: Array, b: Array) -> bool:
-    return a.tobytes() == np.asarray(b).tobytes()
 
 
 def _float64(array: Array) -> Array:
@@ -285,9 +283,6 @@ def _interval(plain: Array, exact: Array, trials: Sequence[Array]) -> Expected:
         if not (np.isfinite(value).all() and np.isfinite(bound).all() and np.isfinite(own).all()):
             raise NotComparedError("the reference has infinities or NaN")
     return Expected(value, np.minimum(value - bound, own), np.maximum(value + bound, own), dtype)
-
-
-# References of files.
 
 
 def of_source(

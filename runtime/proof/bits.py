@@ -11,17 +11,13 @@ from ...dialect.ptx.text.syntax import Immediate
 from ..interp.machine.events import Selection
 from ..interp.machine.kernel import Decoded
 from ..interp.machine.state import RegisterSlot
+from ..interp.watch.bytes import is_bitwise
 from ..numerics.floats import Array
 from . import field
 from .field import Residues
-from .mirror import action_of, context_of
 from .shadow import FieldShadow
 from .values import PLANES, byte_codes, codes_of, indices, planes_of, signature
 
-BITWISE = frozenset((
-    "mov", "and", "or", "xor", "not", "lop3", "shl", "shr", "shf", "prmt", "bfe", "bfi", "selp", "cvt",
-))  # fmt: skip
-"""First words of instructions of which each bit of a result is one of an operand, or depends on bits at one place."""
 _OPERANDS = 4
 """Operands of data of which all combinations are tried."""
 
@@ -32,12 +28,10 @@ class Bytes:
     and wherever bits may depend on each other, the result is an unknown function."""
 
     def __init__(self, shadow: FieldShadow, pc: int, decoded: Decoded) -> None:
-        self.shadow, self.decoded = shadow, decoded
-        context = context_of(decoded, pc, shadow.kernel, shadow.target, shadow.layout)
-        self.step = action_of(context, decoded)(shadow.mirror.probe)
+        self.shadow, self.pc, self.decoded = shadow, pc, decoded
         self.reads = tuple(dict.fromkeys(decoded.reads))
         self.results = tuple(dict.fromkeys(decoded.writes))
-        self.bitwise = decoded.row.root in BITWISE and decoded.row.means not in ("cvt.to_integer", "cvt.from_integer")
+        self.bitwise = is_bitwise(decoded)
 
     def look(self, sel: Selection) -> None:
         shadow = self.shadow
@@ -65,26 +59,26 @@ class Bytes:
         """For each result, the planes of its bytes, and a mask of the known ones."""
         combinations = list(product((0, 0xFF), repeat=len(data)))
         trials = [self._trial(data, sel, lambda i, _, each=each: each[i]) for each in combinations]
-        constant = [self._constant(number, trials, combinations, sel) for number in range(len(self.results))]
+        constant = [self._constant(number, trials, combinations) for number in range(len(self.results))]
         if not any(through.any() for _, through in constant):
             return [(np.zeros((PLANES, *same.shape), np.uint8), same) for same, _ in constant]
         planes = [self._trial(data, sel, lambda i, w, k=k: w[k]) for k in range(PLANES)]
         drawn = [self._trial(data, sel, lambda i, w, n=n: _drawn(byte_codes(w), n)) for n in range(2)]
         moved_: list[tuple[Array, Array]] = []
         for number, (same, through) in enumerate(constant):
-            moved = np.stack([_bytes_of(p[number], sel) for p in planes])
+            moved = np.stack([p[number] for p in planes])
             codes = byte_codes(moved)
-            agreed = [_bytes_of(d[number], sel) == _drawn(codes, n) for n, d in enumerate(drawn)]
+            agreed = [d[number] == _drawn(codes, n) for n, d in enumerate(drawn)]
             through = through & (codes > 0) & np.logical_and.reduce(agreed)
             # What is no data passes as itself: a byte of 0 in every plane.
             moved_.append((np.where(through, moved, np.uint8(0)), same | through))
         return moved_
 
     def _constant(
-        self, number: int, trials: Sequence[Sequence[Array]], combinations: Sequence[tuple[int, ...]], sel: Selection
+        self, number: int, trials: Sequence[Sequence[Array]], combinations: Sequence[tuple[int, ...]]
     ) -> tuple[Array, Array]:
         """Which bytes of a result are equal in all trials, and which of them equal a byte of one operand."""
-        made = [_bytes_of(trial[number], sel) for trial in trials]
+        made = [trial[number] for trial in trials]
         same: Array = np.logical_and.reduce([m == made[0] for m in made])
         through = np.zeros(same.shape, np.bool_)
         for each in zip(*combinations, strict=True):
@@ -94,19 +88,16 @@ class Bytes:
     def _trial(
         self, data: Sequence[RegisterSlot], sel: Selection, make: Callable[[int, Array], Array | int]
     ) -> list[Array]:
-        """The results with every byte of data replaced. `make` receives the number of an operand and its planes."""
-        mirror, banks = self.shadow.mirror, self.shadow.mirror.probe.banks
-        for slot in self.reads:
-            row = banks[slot.bits][slot.index]
-            row[...] = self.shadow.state.banks[slot.bits][slot.index]
-            if slot in data:
-                words = np.ascontiguousarray(mirror.words(slot)).view(np.uint8).reshape(PLANES, -1)
-                is_data = words.any(axis=0)
-                row.view(np.uint8)[is_data] = np.broadcast_to(
-                    np.asarray(make(data.index(slot), words), np.uint8), is_data.shape
-                )[is_data]
-        self.step(sel)
-        return [sel.pick(banks[slot.bits][slot.index]).copy() for slot in self.results]
+        """The bytes of the results with every byte of data replaced. `make` receives the number of an operand and its
+        planes."""
+        shadow, replaced = self.shadow, dict[RegisterSlot, tuple[Array, Array]]()
+        for number, slot in enumerate(data):
+            words = np.ascontiguousarray(shadow.mirror.words(slot)).view(np.uint8).reshape(PLANES, -1)
+            bytes_ = words.any(axis=0), np.broadcast_to(make(number, words), words.shape[1:])
+            mask, others = (part.reshape(shadow.state.threads, -1)[sel.threads] for part in bytes_)
+            replaced[slot] = mask, others
+        results = shadow.trials.results(self.pc, self.decoded, sel, replaced)
+        return list(dict(zip(self.decoded.writes, results, strict=True)).values())
 
     def _flag(self, slot: RegisterSlot, data: Sequence[RegisterSlot], sel: Selection) -> None:
         """A predicate depends on data in the threads where an operand is one of data."""
@@ -179,7 +170,8 @@ class Bytes:
         number, made = self.results.index(slot), np.zeros((root.size, 256), np.uint64)
         for byte in range(256):
             tried = [table.tried(each, byte) for each in codes]
-            made[:, byte] = self._trial(data, sel, lambda i, _, tried=tried: tried[i])[number][bad]
+            result = self._trial(data, sel, lambda i, _, tried=tried: tried[i])[number]
+            made[:, byte] = result.view(f"u{result.shape[1]}")[bad, 0]
         row, index = table.converted(made, root)
         planes = np.zeros((PLANES, root.size), mirror.words(slot).dtype)
         for width in (2, 4):
@@ -204,10 +196,6 @@ class Bytes:
             self.shadow.compared.add(self.decoded.source.line)
             turned = Residues(np.where(words >> 31 == 1, turned.residues, numbers.residues), numbers.exact)
         return turned, "f32", table.root[index]
-
-
-def _bytes_of(words: Array, sel: Selection) -> Array:
-    return np.ascontiguousarray(words).view(np.uint8).reshape(sel.count, -1)
 
 
 def _drawn(codes: Array, number: int) -> Array:

@@ -340,14 +340,10 @@ def unknown(name: str) -> Callable[[Residues], Residues]:
     return lambda a: hashed(name, a.key)
 
 
-def _one(a: Residues) -> Residues:
-    return Residues(np.ones(a.residues.shape, np.uint64), np.ones(a.exact.shape, np.bool_))
-
-
 def tanh(a: Residues) -> Residues:
     """2 / (1 + exp(-2 a)) - 1. Its value as an exponent is an unknown function, so that sums with it can be
     exponents."""
-    one, minus = _one(a), negate(a)
+    one, minus = Residues(np.ones_like(a.residues), np.ones_like(a.exact)), negate(a)
     inverse = reciprocal(add(one, exp(add(minus, minus))))
     result = subtract(add(inverse, inverse), one)
     return Residues(

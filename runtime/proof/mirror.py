@@ -17,7 +17,7 @@ from ..interp.machine.copies import OperationGroups, SharedWindow, TensorMemory
 from ..interp.machine.decode import Context, Multiply, meaning_of
 from ..interp.machine.events import BoundStep, Selection
 from ..interp.machine.flow import Flow
-from ..interp.machine.kernel import Decoded, DecodedKernel, align
+from ..interp.machine.kernel import Decoded, DecodedKernel
 from ..interp.machine.mbarriers import BulkCopy, MbarrierObjects
 from ..interp.machine.memory import (
     LOCAL_WINDOW,
@@ -30,7 +30,7 @@ from ..interp.machine.memory import (
     Window,
 )
 from ..interp.machine.names import NameScope
-from ..interp.machine.state import Action, Prints, RegisterSlot, State, StorageLayout
+from ..interp.machine.state import Action, Prints, RegisterSlot, State, StorageLayout, align
 from ..numerics.floats import Array
 from .values import PLANES
 
@@ -130,7 +130,7 @@ class PlaneTensor(TensorMemory):
 
 class Mirror:
     """The planes of the CTAs in flight. `banks` are the planes of registers by their bits: (registers, planes,
-    threads), `tensor` those of tensor memory; `probe` is one more state, whose registers anything may use."""
+    threads), `tensor` those of tensor memory."""
 
     def __init__(self, real: State, layout: StorageLayout, memory: PlaneMemory) -> None:
         self.real = real
@@ -157,15 +157,6 @@ class Mirror:
             self.buffers[id(real.tensor.buffer)] = self.tensor.reshape(PLANES, -1).view(np.uint8)
         self.planes = [self._plane(k, copies.planes[k]) for k in range(PLANES)]
         objects.planes = self.landings
-        self.probe = self._state(real.memory, {bits: np.zeros((n, threads), kinds.get(bits, np.uint32))
-                                              for bits, n in slots})  # fmt: skip
-
-    def _state(self, memory: MemorySpaces, banks: dict[int, Array]) -> State:
-        state = State(self.real.geometry, {}, memory, self.real.addresses)
-        state.banks, state.flow = banks, self.real.flow
-        state.warpgroups, state.bulk_groups = OperationGroups(0), OperationGroups(state.threads)
-        state.prints = Prints()
-        return state
 
     def _plane(self, k: int, copies: OperationGroups) -> State:
         real = self.real.memory
@@ -181,7 +172,9 @@ class Mirror:
         memory = real.memory.mirrored(lambda buffer: Buffer(buffer.name, self._of(buffer)[k], buffer.writable))
         memory.windows.update({SHARED_WINDOW: cluster, LOCAL_WINDOW: local, PARAM_WINDOW: maps})
         spaces = MemorySpaces(memory, own, cluster, local, plain)
-        state = self._state(spaces, {bits: bank[:, k] for bits, bank in self.banks.items()})
+        state = State(geometry, {}, spaces, self.real.addresses)
+        state.banks, state.flow = {bits: bank[:, k] for bits, bank in self.banks.items()}, self.real.flow
+        state.bulk_groups, state.prints = OperationGroups(state.threads), Prints()
         state.copies, state.warpgroups = copies, self.products[k]
         state.mbarriers = self.landings[k]
         if self.tensors:
@@ -275,26 +268,16 @@ def operands_of(decoded: Decoded) -> Operands:
     means = decoded.row.means
     for number, operand in enumerate(decoded.source.operands):
         is_control = isinstance(operand, Address | Indexed) or number in CONTROL.get(means, ()) or means in ALL_CONTROL
-        for slot in _slots(decoded, operand):
+        for slot in decoded.slots(operand):
             if is_control or (slot.bits == 64 and means == "wgmma.mma_async") or slot.bits == 1:
                 control.append(slot)
             elif slot not in written or slot in decoded.reads:
                 data.append(slot)
     if means in ("mma", "wgmma.mma_async") and "e" in (named := decoded.named()):
-        metadata = _slots(decoded, named["e"])
+        metadata = decoded.slots(named["e"])
         control += metadata
         data = [slot for slot in data if slot not in metadata]
     return Operands(tuple(dict.fromkeys(control)), tuple(dict.fromkeys(data)), decoded.writes)
-
-
-def _slots(decoded: Decoded, operand: Operand) -> list[RegisterSlot]:
-    slots: list[RegisterSlot] = []
-    for member in members(operand):
-        base = member.base if isinstance(member, Address) else member
-        for item in member.items if isinstance(member, Indexed) else (base,):
-            inner = item.items if isinstance(item, Vector) else (item,)
-            slots += [slot for one in inner if (slot := decoded.slot(one)) is not None]
-    return slots
 
 
 @dataclass

@@ -84,6 +84,10 @@ _add, _subtract = _both(field.add, np.add), _both(field.subtract, np.subtract)
 _multiply = _both(field.multiply, np.multiply)
 
 
+def _negate(a: BodyElements) -> BodyElements:
+    return BodyElements(field.negate(a.numbers), -a.shown)
+
+
 def _larger(a: BodyElements, b: BodyElements) -> BodyElements:
     return _pick(a.shown >= b.shown, a, b)
 
@@ -92,35 +96,23 @@ def _smaller(a: BodyElements, b: BodyElements) -> BodyElements:
     return _pick(a.shown <= b.shown, a, b)
 
 
-def _negate(a: BodyElements) -> BodyElements:
-    return BodyElements(field.negate(a.numbers), -a.shown)
-
-
-def _fused(a: BodyElements, b: BodyElements, c: BodyElements) -> BodyElements:
-    return _add(_multiply(a, b), c)
-
-
-def _absolute(a: BodyElements) -> BodyElements:
-    return _pick(a.shown >= 0, a, _negate(a))
-
-
-def _select(condition: BodyElements, yes: BodyElements, no: BodyElements) -> BodyElements:
-    return _pick(condition.shown != 0, yes, no)
-
-
-BodyOperation: TypeAlias = Callable[..., BodyElements]
+BodyOperation: TypeAlias = (
+    Callable[[BodyElements], BodyElements]
+    | Callable[[BodyElements, BodyElements], BodyElements]
+    | Callable[[BodyElements, BodyElements, BodyElements], BodyElements]
+)
 
 COMPUTED: Mapping[str, BodyOperation] = {
     **dict.fromkeys(("arith.addf", "arith.addi"), _add),
     **dict.fromkeys(("arith.subf", "arith.subi"), _subtract),
     **dict.fromkeys(("arith.mulf", "arith.muli"), _multiply),
     "arith.divf": _both(field.divide, np.divide),
-    "math.fma": _fused,
+    "math.fma": lambda a, b, c: _add(_multiply(a, b), c),
     "arith.negf": _negate,
-    "math.absf": _absolute,
+    "math.absf": lambda a: _pick(a.shown >= 0, a, _negate(a)),
     **dict.fromkeys(("arith.maximumf", "arith.maxnumf", "arith.maxsi"), _larger),
     **dict.fromkeys(("arith.minimumf", "arith.minnumf", "arith.minsi"), _smaller),
-    "arith.select": _select,
+    "arith.select": lambda condition, yes, no: _pick(condition.shown != 0, yes, no),
 }
 CHOICES = ("arith.select", *(name for name in COMPUTED if name.startswith(("arith.max", "arith.min"))))
 SAME = ("arith.extf", "arith.truncf")
@@ -430,7 +422,7 @@ class FieldEvaluation(Evaluation):
         return BodyElements(reduced, rows.shown.prod(axis=-1))
 
     def _joined(self, how: Combination, old: BodyElements, terms: BodyElements) -> Array:
-        made = COMPUTED[how.by.name](old, terms)
+        made = COMPUTED[how.by.name](*[old, terms])
         return self._kept(made, made.shown.shape)
 
 

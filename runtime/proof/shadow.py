@@ -27,6 +27,7 @@ from ..interp.machine.memory import MachineLimitError
 from ..interp.machine.state import RegisterSlot, State
 from ..interp.meaning.bulk import one_by_one
 from ..interp.meaning.warps import shuffle_origin
+from ..interp.watch.bytes import Trials
 from ..numerics import floats
 from ..numerics.floats import Array
 from ..numerics.fused_sum import decoded as decoded_scale
@@ -92,6 +93,7 @@ class FieldShadow(Observer):
         observer, state.observer = state.observer, None
         self._decoded = {pc: self._decode(pc, d) for pc, d in enumerate(kernel.code) if moves(d)}
         self.mirror = Mirror(state, self.layout, self.memory)
+        self.trials = Trials(state, kernel.layout.slots)
         self.touched: set[RegisterSlot] = set()
         state.observer = observer
 
@@ -354,7 +356,8 @@ class FieldProduct:
         if more.columns is not None:
             left = _spread(left, more.columns, len(b))
         left, right = (self._scaled(n, planes, more, side) for n, side in ((left, "a"), (right, "b")))
-        d = field.matmul(_matrix(left, False), _matrix(right, True), _stack(addend))
+        c_ = Residues(np.ascontiguousarray(np.moveaxis(addend.residues, -1, 1)), np.moveaxis(addend.exact, -1, 0))
+        d = field.matmul(_matrix(left, False), _matrix(right, True), c_)
         numbers = Residues(np.moveaxis(d.residues, 1, -1), np.moveaxis(d.exact, 0, -1))
         term = self._term(collected) if self.shadow.table.ordered else None
         index = self.shadow.table.add(
@@ -445,8 +448,3 @@ def _matrix(n: Residues, right: bool) -> Residues:
     order = (2, 0, 1) if right else (2, 1, 0)
     residues = n.residues.transpose(0, *(i + 1 for i in order))
     return Residues(np.ascontiguousarray(residues), n.exact.transpose(order))
-
-
-def _stack(n: Residues) -> Residues:
-    """(m, n, warps) as (warps, m, n)."""
-    return Residues(np.ascontiguousarray(np.moveaxis(n.residues, -1, 1)), np.moveaxis(n.exact, -1, 0))

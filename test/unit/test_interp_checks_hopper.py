@@ -167,7 +167,7 @@ def test_the_right_cluster_is_silent() -> None:
     [
         (" and.b32 %x, %x, 0x3FFFF;", "", "wgmma", "%da has the rank of its CTA in the cluster, 1"),
         ("[bars+8], 528", "[bars+8], 512", "barriers", "16 bytes more than were expected"),
-        ("fence.proxy.async.shared::cta;", "", "races", "reads through the asynchronous proxy what warp 0, lane 3"),
+        ("fence.proxy.async.shared::cta;", "", "races", "reads through the asynchronous proxy what warp 0, lane 0"),
         (
             "    @%first fence.mbarrier_init.release.cluster;",
             "",

@@ -234,10 +234,10 @@ ld.global.u32 %r3, [%rd2]; add.u32 %r3, %r3, %r2; mov.u32 %r4, 0; mov.u32 %r5, 0
 
 def test_random_accesses_against_a_count_of_each_sector() -> None:
     random = np.random.default_rng(3)
-    for span, width in product((64, 1 << 9, 1 << 14), (1, 4, 16)):
+    for span, width in product((64, 1 << 9, 1 << 14), (1, 4, 16, 32)):
         threads = np.flatnonzero(random.random(3 * 32) < 0.7)
         start, warps = random.integers(0, span // width, threads.size) * width, threads % 3
-        counted, ideal = sectors(start, np.full(threads.size, width), warps, threads // 3)
+        counted, ideal = sectors(start, np.full(threads.size, width), warps)
         bytes_ = [{int(s) + i for s in start[warps == w] for i in range(width)} for w in range(3)]
         assert counted.tolist() == [len({b // SECTOR_BYTES for b in mine}) for mine in bytes_]
         assert ideal.tolist() == [-(-len(mine) // SECTOR_BYTES) for mine in bytes_]
@@ -254,7 +254,7 @@ def test_several_accesses_of_a_lane_in_one_request(width: int) -> None:
         counted, ideal = wavefronts(start, width, warps, lanes, alone=alone)
         assert counted.tolist() == by_hand(start, width, warps, lanes, alone)
         assert (ideal <= counted).all()
-    counted, _ = sectors(start, np.full(threads.size, width), warps, lanes)
+    counted, _ = sectors(start, np.full(threads.size, width), warps)
     assert counted.tolist() == [len(set((start[warps == w] // SECTOR_BYTES).tolist())) for w in range(3)]
 
 

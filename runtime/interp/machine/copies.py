@@ -15,8 +15,6 @@ from .events import LEFT, Geometry, Selection, mask_of
 from .flow import Flow
 from .memory import RANK_BITS, Buffer, FaultError, Window, thread_of
 
-# Asynchronous operations that are committed in groups and waited for by how many of those are left.
-
 
 @dataclass
 class _Operation:
@@ -24,79 +22,63 @@ class _Operation:
     action, and how many were issued before."""
 
     agents: Array | None
-    group: int | Array
+    group: Array
     execute: Callable[[Array], None]
     serial: int
 
 
 class OperationGroups:
-    """The operations in flight of `count` agents: threads, warps or warpgroups. Groups count from 0 in each.
-
-    While all agents commit together, one number says which group is open; afterwards each has its own.
-    """
+    """The operations in flight of `count` agents: threads, warps or warpgroups. Groups count from 0 in each."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.pending: list[_Operation] = []
         self.issued = 0
-        self._open: int | Array = 0
+        self._open = np.zeros(count, np.int64)
+        """The number of the open group of each agent. Operations have this array, or part of it: it is not changed."""
         self._every = np.arange(count)
 
     def issue(self, agents: Array | None, execute: Callable[[Array], None]) -> None:
         """Issues an operation. `execute` is called with the agents for which it completes."""
-        group = self._open if isinstance(self._open, int) else self._open[... if agents is None else agents].copy()
+        group = self._open if agents is None else self._open[agents]
         self.pending.append(_Operation(agents, group, execute, self.issued))
         self.issued += 1
 
     def commit(self, agents: Array | None) -> None:
         """The operations that are in no group yet become one group, of each agent."""
-        if agents is None and isinstance(self._open, int):
-            self._open += 1
-        else:
-            self._separate()[... if agents is None else agents] += 1
+        self._open = self._open.copy()
+        self._open[... if agents is None else agents] += 1
 
     def committed(self, agent: int) -> int:
         """How many groups an agent has committed."""
-        return self._open if isinstance(self._open, int) else int(self._open[agent])
+        return int(self._open[agent])
 
     def wait(self, agents: Array | None, keep: int | None) -> None:
         """Completes all but the `keep` latest groups, in the order of issue; with None, even the open group."""
-        beyond = 1 if keep is None else -keep
         if not self.pending:
             return
-        if agents is None and isinstance(self._open, int):
-            limit = self._open + beyond
-            self._complete(lambda one, _: bool(np.all(one.group < limit)))
-            return
-        limits = np.full(self.count, -1, np.int64)
         chosen = ... if agents is None else agents
-        limits[chosen] = self._separate()[chosen] + beyond
-        self._complete(lambda one, mine: one.group < limits[mine])
+        limits = np.full(self.count, -1, np.int64)
+        limits[chosen] = self._open[chosen] + (1 if keep is None else -keep)
+        self._complete(lambda one: one.group < (limits if one.agents is None else limits[one.agents]))
 
     def complete(self, agents: Array | None, before: int) -> None:
         """Completes the operations of some agents that were issued before the one of a number."""
         chosen = mask_of(self._every if agents is None else agents, self.count)
-        self._complete(lambda one, mine: one.serial < before and chosen[mine])
+        self._complete(lambda one: (chosen if one.agents is None else chosen[one.agents]) & (one.serial < before))
 
-    def _separate(self) -> Array:
-        if isinstance(self._open, int):
-            self._open = np.full(self.count, self._open, np.int64)
-        return self._open
-
-    def _complete(self, done: Callable[[_Operation, Array], bool | Array]) -> None:
-        """Lets operations happen: of each, which of its agents are `done`, or whether all are."""
+    def _complete(self, done: Callable[[_Operation], Array]) -> None:
+        """Lets operations happen: of each, which of its agents are `done`."""
         left: list[_Operation] = []
         for one in self.pending:
-            agents = self._every if one.agents is None else one.agents
-            now = done(one, agents)
-            if np.all(now):
+            now, agents = done(one), self._every if one.agents is None else one.agents
+            if now.all():
                 one.execute(agents)
-            elif isinstance(now, bool) or not now.any():
+            elif not now.any():
                 left.append(one)
             else:
                 one.execute(agents[now])
-                group = one.group if isinstance(one.group, int) else one.group[~now]
-                left.append(_Operation(agents[~now], group, one.execute, one.serial))
+                left.append(_Operation(agents[~now], one.group[~now], one.execute, one.serial))
         self.pending = left
 
 

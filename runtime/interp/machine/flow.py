@@ -90,7 +90,12 @@ def _alike_in_warps(values: Array) -> bool:
     return bool((rows == rows[0]).all())
 
 
-def _rounds(mask: Array, values: Array) -> Iterator[Array]:
+def lane_bits(mask: Array) -> Array:
+    """For each thread the lanes of its warp that a mask has, as 32 bits."""
+    return np.tile((mask.reshape(LANES, -1) * _BIT).sum(axis=0, dtype=np.uint32), LANES)
+
+
+def rounds(mask: Array, values: Array) -> Iterator[Array]:
     """The threads of a mask in rounds: in each, those threads of every warp that have one value in common."""
     rows, left = values.reshape(LANES, -1), mask.reshape(LANES, -1).copy()
     warps = np.arange(rows.shape[1])
@@ -102,7 +107,7 @@ def _rounds(mask: Array, values: Array) -> Iterator[Array]:
 
 def _one_group_per_warp(sel: Selection, lanes: Array) -> Iterator[Selection]:
     mask = np.ones(sel.total, np.bool_) if sel.mask is None else sel.mask
-    return (Selection(group, sel.total) for group in _rounds(mask, lanes))
+    return (Selection(group, sel.total) for group in rounds(mask, lanes))
 
 
 @dataclass
@@ -251,8 +256,8 @@ class Flow:
         here = sel if before is None or sel.mask is None else Selection(sel.mask | before, sel.total)
         uniform = alike or _alike_in_warps(members)
         together = self.mask(here)
-        lanes = self._lane_bits(together) if uniform else self._groups(here, members)
-        late = together & ((members & self._lane_bits(self.live) & ~lanes) != 0)
+        lanes = lane_bits(together) if uniform else self._groups(here, members)
+        late = together & ((members & lane_bits(self.live) & ~lanes) != 0)
         if not late.any():
             return self._met(here, lanes, members, uniform, pc)
         self.park(pc, late, members)
@@ -270,7 +275,7 @@ class Flow:
             named = named if theirs is None else np.where(self.parked[other], theirs, named)
             everyone |= self.parked[other]
         lanes = self._groups(Selection(everyone, sel.total), named)
-        met = everyone & ((named & self._lane_bits(self.live) & ~lanes) == 0)
+        met = everyone & ((named & lane_bits(self.live) & ~lanes) == 0)
         if met.any():
             self._met(Selection(met, sel.total), lanes, named, False, pc)
         for other in elsewhere:
@@ -295,13 +300,9 @@ class Flow:
     def _groups(self, sel: Selection, members: Array) -> Array:
         """For each thread the lanes of its warp that are here and name the same members, as 32 bits."""
         lanes = np.zeros(sel.total, np.uint32)
-        for group in _rounds(self.mask(sel), members):
-            lanes = np.where(group, self._lane_bits(group), lanes)
+        for group in rounds(self.mask(sel), members):
+            lanes = np.where(group, lane_bits(group), lanes)
         return lanes
-
-    def _lane_bits(self, mask: Array) -> Array:
-        rows = mask.reshape(LANES, -1)
-        return np.tile((rows * _BIT).sum(axis=0, dtype=np.uint32), LANES)
 
     def assemble(self, sel: Selection, pc: int, warps: int = 1) -> Selection | None:
         """The threads of warps, or of groups of so many, whose lanes have all come to `pc` or exited; the others wait.

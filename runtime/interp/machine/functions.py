@@ -102,11 +102,6 @@ def parameter_word(place: VariablePlace | None, size: int) -> Source:
 # Memory
 
 
-def _words(state: State, addresses: Array, width: int, lanes: Array) -> Array:
-    """Words of `width` bytes at generic addresses of the threads `lanes`."""
-    return read_parts(state.memory.memory.parts(addresses, width, lanes), addresses.size, width)
-
-
 def _text(state: State, address: int, lane: int) -> bytes:
     """The bytes from a generic address to the first zero."""
     (part,) = state.memory.memory.parts(np.array([address], np.uint64), 1, np.array([lane]))
@@ -128,8 +123,7 @@ def _vprintf(state: State, sel: Selection, values: Sequence[Array]) -> Array:
         fields = list(arguments(pieces))
         counts[chosen] = len(fields)
         columns = [
-            _column(state, _words(state, places[chosen] + np.uint64(at), size, lanes[chosen]), kind, lanes[chosen])
-            for at, size, kind in fields
+            _column(state, places[chosen] + np.uint64(at), size, kind, lanes[chosen]) for at, size, kind in fields
         ]
         for i, thread in enumerate(lanes[chosen].tolist()):
             warp = thread % state.warps
@@ -139,8 +133,9 @@ def _vprintf(state: State, sel: Selection, values: Sequence[Array]) -> Array:
     return counts
 
 
-def _column(state: State, words: Array, kind: str, lanes: Array) -> list[PrintValue]:
-    """One argument of every thread: floats, integers, or the text that a pointer leads to."""
+def _column(state: State, addresses: Array, size: int, kind: str, lanes: Array) -> list[PrintValue]:
+    """One argument of `size` bytes of every thread: floats, integers, or the text that a pointer leads to."""
+    words = read_parts(state.memory.memory.parts(addresses, size, lanes), addresses.size, size)
     if kind in "eEfFgGaA":
         return words.view(np.float64).tolist()
     if kind == "s":

@@ -12,8 +12,10 @@ from ....dialect.isa.row import NAMED, Row
 from ....dialect.ptx.instructions import TENSOR_CORES, Traits, traits
 from ....dialect.ptx.text.source_lines import SourceLines
 from ....dialect.ptx.text.syntax import (
+    Address,
     Directive,
     Function,
+    Indexed,
     Instruction,
     Label,
     Operand,
@@ -22,6 +24,7 @@ from ....dialect.ptx.text.syntax import (
     Scope,
     Statement,
     Variable,
+    members,
     statements,
 )
 from ....dialect.ptx.types import REGISTER_BITS
@@ -33,7 +36,7 @@ from .flow import OF_WARPGROUPS
 from .functions import CallError, Functions, has_results
 from .memory import ARGUMENTS, DecodeError, Finding, InterpreterError
 from .names import Formal, Frame, NameScope, VariablePlace
-from .state import Action, RegisterSlot, StackFrame, State, StorageLayout
+from .state import Action, RegisterSlot, StackFrame, State, StorageLayout, align
 
 DYNAMIC_ALIGNMENT = 16
 """What dynamic shared memory is aligned to at least. Source: ptxas 13.0."""
@@ -62,6 +65,16 @@ class Decoded:
         """The register of an operand, or of the base of an address; None for special registers and other operands."""
         name = operand.name if isinstance(operand, Register) else ""
         return next((slot for slot in (*self.reads, *self.writes) if slot.name == name), None) if name else None
+
+    def slots(self, operand: Operand) -> list[RegisterSlot]:
+        """The registers of an operand: of its members, and of the base of an address."""
+        found: list[RegisterSlot | None] = []
+        for member in members(operand):
+            if isinstance(member, Indexed):
+                found += [slot for item in member.items for slot in self.slots(item)]
+            else:
+                found.append(self.slot(member.base if isinstance(member, Address) else member))
+        return [slot for slot in found if slot is not None]
 
     def named(self) -> dict[str, Operand]:
         """The operands by the row's names; trailing optional ones may be missing."""
@@ -147,11 +160,6 @@ def size_of(variable: Variable) -> tuple[int, int]:
     return element * count, variable.align or element
 
 
-def align(offset: int, alignment: int) -> int:
-    """The next multiple."""
-    return -(-offset // alignment) * alignment
-
-
 class KernelDecoder:
     """Decodes one kernel. Module-level shared variables take space when they are first declared to it."""
 
@@ -205,12 +213,16 @@ class KernelDecoder:
     def _lay_out(self, module: Mapping[str, Variable]) -> int:
         """Puts the kernel behind the functions it calls, and declares everything. Returns where it begins."""
         function, shared = self.function, NameScope(self.module_names)
-        callees, stacked = self._callees()
+        try:
+            callees, stacked = self.functions.in_order(self.function)
+        except CallError as error:
+            raise self.error(str(error), error.call.line, error.call.column) from error
         self._shared_memory(module)
         for variable in module.values():
             if id(variable) in self.shared:
                 self._variable(variable, shared)
-        if any(self._shares_results(callee, stacked) for callee in callees):
+        if any(callee.name in stacked | self.functions.taken for callee in callees):
+            # Callers find the results of recursive functions, and of those called by address, at one place.
             self.layout.results = align(self.layout.local, RESULT)
             self.layout.local = self.layout.results + RESULT_BYTES
         for callee in callees:
@@ -307,12 +319,6 @@ class KernelDecoder:
 
     # Functions
 
-    def _callees(self) -> tuple[list[Function], frozenset[str]]:
-        try:
-            return self.functions.in_order(self.function)
-        except CallError as error:
-            raise self.error(str(error), error.call.line, error.call.column) from error
-
     def _function(self, function: Function, names: NameScope, stacked: bool) -> None:
         """Appends the code of a function to the code decoded so far."""
         layout = self.layout
@@ -337,10 +343,6 @@ class KernelDecoder:
             own = [RegisterSlot(bits, i) for bits, n in layout.slots.items() for i in range(before.get(bits, 0), n)]
             self.stack.slots = [*dict.fromkeys([*own, *self.stack.slots])]
             self.stack.end, self.stack = layout.local, None
-
-    def _shares_results(self, function: Function, stacked: frozenset[str]) -> bool:
-        """Whether callers find results at one place: of recursive functions, and of those called by address."""
-        return function.name in stacked or function.name in self.functions.taken
 
     def _formal(self, variable: Variable, names: NameScope) -> Formal:
         if variable.space == "reg":

@@ -18,7 +18,7 @@ from ...numerics.floats import Array
 from .copies import ClusterBarrier, OperationGroups, SharedWindow, TensorMemory
 from .events import LEFT, BoundStep, CtaQueue, Geometry, Look, Selection
 from .flow import Flow, Replay, apart, parted, together
-from .kernel import Decoded, DecodedKernel, Observer, align
+from .kernel import Decoded, DecodedKernel, Observer
 from .mbarriers import MbarrierObjects
 from .memory import (
     LOCAL_WINDOW,
@@ -35,7 +35,7 @@ from .memory import (
     WarpOrder,
     Window,
 )
-from .state import RESERVED_BYTES, Prints, Sink, State
+from .state import RESERVED_BYTES, Prints, Sink, State, align
 
 # Launches in which every thread left goes round in a loop, or waits, and nothing changes any more.
 #
@@ -142,8 +142,6 @@ def _word(state: State, decoded: Decoded, where: Address, thread: int) -> str:
         return f"shared memory at {at % (part.buffer.size // state.geometry.ctas):#x}, where {value} is,"
     return f"byte {at} of {part.buffer.name}, where {value} is,"
 
-
-# Runs some CTAs of a decoded kernel, all of them in flight at once.
 
 TURN = 1 << 14
 """Steps after which a group of threads gives way to others that can run."""

@@ -200,34 +200,52 @@ class MbarrierObjects:
         phase must not end with it. `deferred` arrivals are those of operations that have ended.
         """
         before = self._objects(index, sel)
-        transactions = np.zeros_like(arrivals) if transactions is None else transactions
-        self._vain = 0
         objects, which = np.unique(index, return_inverse=True)
-        state = Phases.of(self.words[objects])
-        totals = _sums(which, arrivals, objects.size)
-        if np.any(totals > state.pending):
+        if np.any(_sums(which, arrivals, objects.size) > Phases.of(self.words[objects]).pending):
             return self._arrive_in_turns(index, sel, arrivals, transactions, drop, complete, deferred)
         if self.flow.observer is not None:
             self.flow.observer.arrive(index * 8, sel.threads)
+        self._count(index, sel, arrivals, transactions, drop=drop, complete=complete, deferred=deferred)
+        return before - _sums_before(which, arrivals).view(np.uint64)
+
+    def _count(
+        self,
+        index: Array,
+        sel: Selection,
+        arrivals: Array,
+        transactions: Array | None = None,
+        *,
+        drop: bool = False,
+        complete: bool = True,
+        deferred: bool = False,
+    ) -> None:
+        """Objects count `transactions` as missing, and `arrivals` as no longer so; as in `arrive`."""
+        self._vain = 0
+        transactions = np.zeros_like(arrivals) if transactions is None else transactions
+        if self.flow.observer is not None:
             self.flow.observer.count(index * 8, sel.threads, arrivals, transactions, deferred=deferred)
+        objects, which = np.unique(index, return_inverse=True)
+        state, totals = Phases.of(self.words[objects]), _sums(which, arrivals, objects.size)
         state.pending = state.pending - totals
         state.transactions = state.transactions + _sums(which, transactions, objects.size)
         if drop:
             state.expected = state.expected - totals
-        self._check_range(state, which, sel)
+        sel.refuse((state.pending > MAX)[which], f"more than {MAX} arrivals are missing")
+        beyond = np.abs(state.transactions) > MAX
+        sel.refuse(beyond[which], "takes the transaction count to {}", state.transactions[which])
+        done = state.complete()
         if not complete:
-            ends = (state.pending == 0) & (state.transactions == 0)
-            sel.refuse(ends[which], "with .noComplete completes the phase")
-        before = before - _sums_before(which, arrivals).view(np.uint64)
-        self._finish(objects, state)
-        return before
+            sel.refuse(done[which], "with .noComplete completes the phase")
+        self.words[objects] = state.words()
+        if self.sleepers and done.any():
+            self._wake(objects[done])
 
     def _arrive_in_turns(
         self,
         index: Array,
         sel: Selection,
         arrivals: Array,
-        transactions: Array,
+        transactions: Array | None,
         drop: bool,
         complete: bool,
         deferred: bool,
@@ -243,32 +261,19 @@ class MbarrierObjects:
                 message = f"takes {int(arrivals[one])} off the arrivals, of which the phase lacks only {missing}"
                 raise FaultError(message, int(threads[one]))
             part = slice(one, one + 1)
-            states[part] = self.arrive(at, single, arrivals[part], transactions[part], drop, complete, deferred)
+            expected = None if transactions is None else transactions[part]
+            states[part] = self.arrive(at, single, arrivals[part], expected, drop, complete, deferred)
         return states
 
     def transact(self, index: Array, sel: Selection, change: Array, deferred: bool = False) -> None:
         """Adds to the number of pending bytes; a negative change completes some. `deferred` is that of `arrive`."""
         self._objects(index, sel)
-        self._vain = 0
-        if self.flow.observer is not None:
-            self.flow.observer.count(index * 8, sel.threads, np.zeros_like(change), change, deferred=deferred)
-        objects, which = np.unique(index, return_inverse=True)
-        state = Phases.of(self.words[objects])
-        state.transactions = state.transactions + _sums(which, change, objects.size)
-        self._check_range(state, which, sel)
-        self._finish(objects, state)
+        self._count(index, sel, np.zeros_like(change), change, deferred=deferred)
 
     def expect_more(self, index: Array, sel: Selection) -> None:
         """One more arrival in the current phase for each thread."""
         self._objects(index, sel)
-        if self.flow.observer is not None:
-            ones = np.ones(sel.count, np.int64)
-            self.flow.observer.count(index * 8, sel.threads, -ones, 0 * ones, deferred=False)
-        objects, which = np.unique(index, return_inverse=True)
-        state = Phases.of(self.words[objects])
-        state.pending = state.pending + np.bincount(which, minlength=objects.size)
-        sel.refuse((state.pending > MAX)[which], f"more than {MAX} arrivals are missing")
-        self.words[objects] = state.words()
+        self._count(index, sel, np.full(sel.count, -1, np.int64))
 
     def arrive_later(self, index: Array, sel: Selection) -> None:
         """Arrivals when the copies that these threads have begun are complete.
@@ -293,12 +298,6 @@ class MbarrierObjects:
         if self.flow.observer is not None:
             self.flow.observer.defer(copy.index * 8, one.threads)
         self.bulk.append(copy)
-
-    def _finish(self, objects: Array, state: Phases) -> None:
-        done = state.complete()
-        self.words[objects] = state.words()
-        if self.sleepers and done.any():
-            self._wake(objects[done])
 
     # Waiting
 
@@ -420,17 +419,11 @@ class MbarrierObjects:
                 return f" for {arrivals} more arrivals" + (f", and {size}" if missing else "")
         return ""
 
-    # Checks
-
     def _objects(self, index: Array, sel: Selection) -> Array:
         """The words, if they are objects."""
         words = self.words[index]
         sel.refuse(~live(words), "finds no mbarrier object there; it was not initialised, or written over")
         return words
-
-    def _check_range(self, state: Phases, which: Array, sel: Selection) -> None:
-        beyond = np.abs(state.transactions) > MAX
-        sel.refuse(beyond[which], "takes the transaction count to {}", state.transactions[which])
 
 
 def _sums(which: Array, values: Array, count: int) -> Array:

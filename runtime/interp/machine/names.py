@@ -79,10 +79,6 @@ def _lane_mask(bits: Callable[[int], int]) -> Callable[[State], Array]:
     return lambda state: table[state.geometry.lane()]
 
 
-def _multiprocessor(state: State) -> Array:
-    return state.geometry.per_cta((state.geometry.first + np.arange(state.geometry.ctas)) % state.multiprocessors)
-
-
 SPECIALS: dict[str, Callable[[State], Array]] = {
     **{f"%tid.{a}": _thread(i) for i, a in enumerate("xyz")},
     **{f"%ntid.{a}": _constant(lambda s, i=i: s.geometry.block[i]) for i, a in enumerate("xyz")},
@@ -115,14 +111,11 @@ SPECIALS: dict[str, Callable[[State], Array]] = {
     "%reserved_smem_offset_1": _constant(lambda s: s.reserved),
     "%envreg1": _constant(lambda s: s.addresses[WORKSPACE] >> 32),
     "%envreg2": _constant(lambda s: s.addresses[WORKSPACE] & 0xFFFFFFFF),
-    "%smid": _multiprocessor,
+    "%smid": lambda s: s.geometry.per_cta((s.geometry.first + np.arange(s.geometry.ctas)) % s.multiprocessors),
     "%nsmid": _constant(lambda s: s.multiprocessors),
     "%gridid": _constant(lambda s: 1),
     **{name: lambda s, name=name: s.clock.values(name, np.int64) for name in CLOCKS},
 }
-
-
-# What the names of a kernel mean: registers, variables, labels, functions.
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,14 @@ from .flow import Clock, Flow
 from .mbarriers import MbarrierObjects
 from .memory import STACK_BYTES, FaultError, MemorySpaces, Window
 
-# What a kernel needs of registers and memory.
+MIN = 16
+"""Bytes of the stack that a call takes at least; sizes are multiples of it."""
+
+
+def align(offset: int, alignment: int = MIN) -> int:
+    """The next multiple."""
+    return -(-offset // alignment) * alignment
+
 
 WORKSPACE, WORKSPACE_BYTES = "%envreg", 16
 """The name and the size of what the driver gives a cooperative launch; every launch is one here."""
@@ -64,7 +71,7 @@ class StorageLayout:
     @property
     def stack_base(self) -> int:
         """Where in local memory the stack begins."""
-        return -(-self.local // 16) * 16
+        return align(self.local)
 
     @property
     def local_bytes(self) -> int:
@@ -81,14 +88,6 @@ class StorageLayout:
 #
 # Registers and parameters of a function lie in one place for all its calls; a function that may be called while it
 # runs has them saved when it is called, and restored when it returns. Its local variables lie on the stack.
-
-MIN = 16
-"""Bytes of the stack that a call takes at least; sizes are multiples of it."""
-
-
-def align(size: int) -> int:
-    """The size of a stack slot for `size` bytes."""
-    return -(-size // MIN) * MIN
 
 
 @dataclass
@@ -107,7 +106,7 @@ class StackFrame:
 
     def place(self, size: int, alignment: int) -> int:
         """Room for a variable. Returns its offset."""
-        offset = -(-self.size // alignment) * alignment
+        offset = align(self.size, alignment)
         self.size = offset + size
         return offset
 
@@ -126,7 +125,8 @@ class CallStack:
 
     def __init__(self, frame: StackFrame, banks: Mapping[int, Array], local: Window) -> None:
         self._frame = frame
-        self._banks = [(banks[bits], _indices(frame, bits)) for bits in sorted({s.bits for s in frame.slots})]
+        index = {bits: [s.index for s in frame.slots if s.bits == bits] for bits in {s.bits for s in frame.slots}}
+        self._banks = [(banks[bits], np.array(slots, np.int64)) for bits, slots in index.items()]
         self._parameters = local.buffer.data.reshape(local.base.size, -1)[:, frame.start : frame.end]
         self._pointer = stack_pointer(banks, frame.layout)
         self._addresses = [(banks[64][slot.index], offset) for slot, offset in frame.addresses]
@@ -167,10 +167,6 @@ class CallStack:
                 bank[np.ix_(index, some)] = saved[:, some]
             self._parameters[some] = parameters[some]
             self._pointer[some] = pointers[some]
-
-
-def _indices(frame: StackFrame, bits: int) -> Array:
-    return np.array([slot.index for slot in frame.slots if slot.bits == bits], np.int64)
 
 
 def stack_pointer(banks: Mapping[int, Array], layout: StorageLayout) -> Array:
@@ -320,7 +316,7 @@ def arguments(pieces: Sequence[bytes | Spec]) -> Iterator[tuple[int, int, str]]:
     for piece in pieces:
         if isinstance(piece, Spec):
             for size, kind in [(4, "*")] * piece.stars + [(piece.size, piece.kind)]:
-                offset = -(-offset // size) * size
+                offset = align(offset, size)
                 yield offset, size, kind
                 offset += size
 
@@ -361,9 +357,6 @@ class Prints:
         self.lines.clear()
         if text:
             sink(text.encode("latin-1").decode(errors="replace"))
-
-
-# The CTAs in flight: registers of all their threads, memory, and which threads run.
 
 
 class State:

@@ -20,9 +20,6 @@ from ..machine.memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_BITS, SHARED_WINDO
 from ..machine.names import DTYPES
 from ..machine.state import Action, Source, State, acting, all_of
 
-# Actions of instructions that compute each thread's result from that thread's operands alone.
-
-
 Computation: TypeAlias = Callable[[Context, Bindings], ArrayFunction]
 """What an instruction computes: a function of its operands, each as an array of the type that the row gives it."""
 

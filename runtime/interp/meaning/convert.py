@@ -203,7 +203,9 @@ def _packed(bound: Bindings, encode: Callable[[Array], Array], bits: int = 8) ->
             values = [floats.flush(value, half) for value in values]
         if last is not None:
             values = [v / s for v, s in zip(values, _scales(last, scale), strict=True)]
-        return encode(values[0]) << bits | encode(values[1])
+        exact = [value.astype(np.float64) for value in values]
+        upper, lower = (encode(floats.relu(value) if bound.get("RELU") else value) for value in exact)
+        return upper << bits | lower
 
     return pair
 
@@ -217,12 +219,11 @@ def _scales(factor: Array, qualifier: str) -> tuple[Array, Array]:
 @computes("cvt.narrow")
 def to_narrow(ctx: Context, bound: Bindings) -> ArrayFunction:
     """To a pair of floats of 8, 6 or 4 bits."""
-    element = _element(bound["D"])
+    element, above = _element(bound["D"]), _nearest if bound["ROUND"] == "rn" else _never
     sign = 1 << element.bits - 1
 
-    def encode(values: Array) -> Array:
-        exact = values.astype(np.float64)
-        codes = _encoded(floats.relu(exact) if bound.get("RELU") else exact, element, bound["ROUND"])
+    def encode(exact: Array) -> Array:
+        codes = _encoded(exact, element, above)
         return np.where(codes == sign, 0, codes) if bound.get("ZERO") else codes
 
     return _packed(bound, encode, _bits_in_pair(element))
@@ -233,10 +234,9 @@ def to_fixed(ctx: Context, bound: Bindings) -> ArrayFunction:
     """To a pair of signed numbers of 8 bits in units of 2^-6; a NaN becomes the largest."""
     rounding = np.rint if bound["ROUND"] == "rn" else np.trunc
 
-    def encode(values: Array) -> Array:
-        exact = values.astype(np.float64) * 64.0
-        exact = np.maximum(exact, 0.0) if bound.get("RELU") else exact
-        return np.clip(rounding(np.where(exact == exact, exact, 127.0)), -128, 127).astype(np.int64) & 255
+    def encode(exact: Array) -> Array:
+        units = np.where(exact == exact, exact * 64.0, 127.0)
+        return np.clip(rounding(units), -128, 127).astype(np.int64) & 255
 
     return _packed(bound, encode)
 
@@ -246,8 +246,8 @@ def to_scale(ctx: Context, bound: Bindings) -> ArrayFunction:
     """To a pair of powers of two, from 2^-127 on: of magnitudes, toward zero or up. Too large, and a NaN, is 255 or,
     with `.satfinite`, a magnitude 254."""
 
-    def encode(values: Array) -> Array:
-        size = np.abs(values.astype(np.float64))
+    def encode(exact: Array) -> Array:
+        size = np.abs(exact)
         fraction, exponent = np.frexp(np.where(np.isfinite(size), size, 1.0))
         code = exponent + (126 + ((fraction > 0.5) & (bound["ROUND"] == "rp")))
         code = np.where(np.isinf(size), 255, np.clip(np.where(size == 0, 0, code), 0, 255))
@@ -259,8 +259,9 @@ def to_scale(ctx: Context, bound: Bindings) -> ArrayFunction:
 
 @computes("cvt.four")
 def to_four(ctx: Context, bound: Bindings) -> ArrayFunction:
-    """Four f32 into one register, the first above. Each takes a byte of the random bits, the first the upper one: which
-    takes which is assumed, the text shows it in a figure alone."""
+    """Four f32 into one register, the first above. Each goes away from zero where what is cut off, in units of 2^-8 of
+    the step, and its byte of random bits make a whole step. The first takes the upper byte: which takes which is
+    assumed, the text shows it in a figure alone."""
     element = _element(bound["D"])
     width = _bits_in_pair(element)
 
@@ -268,40 +269,35 @@ def to_four(ctx: Context, bound: Bindings) -> ArrayFunction:
         *values, bits = operands
         word = np.zeros(bits.shape, np.uint32)
         for i, value in enumerate(values):
-            exact = value.astype(np.float64)
+            exact, byte = value.astype(np.float64), bits >> np.uint32(24 - 8 * i) & np.uint32(0xFF)
             exact = floats.relu(exact) if bound.get("RELU") else exact
-            code = _stochastic(exact, element, bits >> np.uint32(24 - 8 * i) & np.uint32(0xFF))
+            code = _encoded(exact, element, lambda f, _, byte=byte: np.floor(f * 256.0) + byte >= 256.0)
             word = word << np.uint32(width) | code.astype(np.uint32)
         return word
 
     return together
 
 
-def _stochastic(values: Array, element: ElementType, bits: Array) -> Array:
-    """Codes after stochastic rounding: the next value toward zero, or the next one away from it if the fraction between
-    them plus 8 random bits reaches one. Larger values become the largest one."""
+def _encoded(values: Array, element: ElementType, above: Callable[[Array, Array], Array]) -> Array:
+    """Codes of the next values toward zero or, where `above` says so of the fraction that is left of the step to the
+    next ones and of the codes, of those; beyond the largest, the largest. A NaN becomes the one there is, or the
+    largest value."""
     table, nan = _magnitudes(element)
     size = np.minimum(np.abs(np.where(values != values, 0.0, values)), table[-1])
-    below = np.searchsorted(table, size, side="right") - 1
-    above = np.minimum(below + 1, table.size - 1)
-    step = np.where(above > below, table[above] - table[below], 1.0)
-    codes = np.where(np.floor((size - table[below]) / step * 256.0) + bits >= 256.0, above, below)
+    codes = np.searchsorted(table, size, side="right") - 1
+    step = np.diff(table, append=np.inf)[codes]
+    codes += above((size - table[codes]) / step, codes)
     codes |= np.where(np.signbit(values), 1 << (element.bits - 1), 0)
     return np.where(values != values, nan, codes)
 
 
-def _encoded(values: Array, element: ElementType, mode: str) -> Array:
-    """Codes of the nearest values, ties to even, or with `rz` of those towards zero; beyond the largest, the largest. A
-    NaN becomes the one there is, or the largest value."""
-    table, nan = _magnitudes(element)
-    size = np.minimum(np.abs(values), table[-1])
-    above = np.minimum(np.searchsorted(table, size), table.size - 1)
-    below = np.maximum(above - 1, 0)
-    up, down = table[above] - size, size - table[below]
-    nearest = (up < down) | ((up == down) & (above % 2 == 0))
-    codes = np.where(up == 0 if mode == "rz" else nearest, above, below)
-    codes |= np.where(np.signbit(values), 1 << (element.bits - 1), 0)
-    return np.where(values != values, nan, codes)
+def _nearest(fraction: Array, codes: Array) -> Array:
+    """Ties to even."""
+    return (fraction > 0.5) | ((fraction == 0.5) & (codes % 2 == 1))
+
+
+def _never(fraction: Array, codes: Array) -> Array:
+    return np.zeros(codes.shape, np.bool_)
 
 
 @cache

@@ -105,34 +105,20 @@ def _difference(a: Array, b: Array, mode: str) -> Array:
     return floats.sum_odd(a, -b, mode)
 
 
-def _product(a: Array, b: Array, mode: str) -> Array:
-    return a * b
-
-
-def _quotient(a: Array, b: Array, mode: str) -> Array:
-    return f64.odd_quotient(a, b)
-
-
-def _reciprocal(a: Array, mode: str) -> Array:
-    return f64.odd_quotient(np.ones_like(a), a)
-
-
-def _root(a: Array, mode: str) -> Array:
-    return f64.odd_root(a)
-
-
-_Rounded: TypeAlias = Callable[..., Array]
+_Rounded: TypeAlias = (
+    Callable[[Array, str], Array] | Callable[[Array, Array, str], Array] | Callable[[Array, Array, Array, str], Array]
+)
 """Takes the operands, and a rounding mode behind them."""
 
 _ROUNDED: dict[str, tuple[Callable[..., Array], _Rounded, _Rounded]] = {
     "add": (np.add, floats.sum_odd, f64.add),
     "sub": (np.subtract, _difference, f64.subtract),
-    "mul": (np.multiply, _product, f64.multiply),
+    "mul": (np.multiply, lambda a, b, mode: a * b, f64.multiply),
     "fma": (_fma, floats.fma_odd, f64.fused),
     "mad": (_fma, floats.fma_odd, f64.fused),
-    "div": (np.divide, _quotient, f64.divide),
-    "rcp": (np.reciprocal, _reciprocal, f64.reciprocal),
-    "sqrt": (np.sqrt, _root, f64.root),
+    "div": (np.divide, lambda a, b, mode: f64.odd_quotient(a, b), f64.divide),
+    "rcp": (np.reciprocal, lambda a, mode: f64.odd_quotient(np.ones_like(a), a), f64.reciprocal),
+    "sqrt": (np.sqrt, lambda a, mode: f64.odd_root(a), f64.root),
 }
 """Correctly rounded operations: numpy's own to nearest, that on f64 values rounded to odd, that of f64 by mode."""
 
@@ -148,14 +134,14 @@ def rounded(ctx: Context, bound: Bindings) -> ArrayFunction:
     nearest, odd, directed = _ROUNDED[root]
     if format.is_native:
         return format.natively(nearest)
-    by_mode = partial(directed if format.type == "f64" else odd, mode=format.mode)
+    by_mode = partial(cast(Callable[..., Array], directed if format.type == "f64" else odd), mode=format.mode)
     return by_mode if format.type == "f64" else format.on_values(by_mode)
 
 
 @computes("add.mixed", "sub.mixed", "fma.mixed")
 def mixed(ctx: Context, bound: Bindings) -> ArrayFunction:
     """f32 with operands of 16 bits in front of the last, rounded once; of pairs, the first alone has 16 bits."""
-    function, mode = _ROUNDED[ctx.row.root][1], bound.get("ROUND") or "rn"
+    function, mode = cast(Callable[..., Array], _ROUNDED[ctx.row.root][1]), bound.get("ROUND") or "rn"
     narrow, packed, pairs = bound["T"].removesuffix("x2"), bound["T"].endswith("x2"), bound.get("B", bound["T"])
     types = (narrow, pairs.removesuffix("x2"), "f32") if function is floats.fma_odd else (narrow, "f32")
 
@@ -184,7 +170,8 @@ def _on_pairs(function: ArrayFunction, types: Sequence[str], result: str) -> Arr
 def narrowed(ctx: Context, bound: Bindings) -> ArrayFunction:
     """Converts pairs of f32 to a pair of halves, rounded towards zero. One rounding suffices, for the double rounding
     towards zero gives the same."""
-    function, to, ftz = _ROUNDED[ctx.row.root][1], bound["D"].removesuffix("x2"), bool(bound.get("FTZ"))
+    function = cast(Callable[..., Array], _ROUNDED[ctx.row.root][1])
+    to, ftz = bound["D"].removesuffix("x2"), bool(bound.get("FTZ"))
 
     def compute(*operands: Array) -> Array:
         values = [floats.value(word, "f32") for word in operands]

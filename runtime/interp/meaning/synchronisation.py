@@ -71,7 +71,7 @@ def _alike(sel: Selection, numbers: Array, counts: Array | None) -> Iterator[tup
     """Threads that name the same barrier and the same number of threads, with both."""
     for part, one in sel.by_value(numbers):
         if one > _MAX:
-            raise FaultError(f"expected a barrier from 0 to {_MAX}, got {one}", _first(part))
+            _fault(part, f"expected a barrier from 0 to {_MAX}, got {one}")
         for some, count in [(part, 0)] if counts is None else part.by_value(counts):
             if counts is not None:
                 _check_count(count, partial(_fault, some))
@@ -84,7 +84,7 @@ def _check_count(count: int, fail: Callable[[str], NoReturn]) -> None:
 
 
 def _fault(sel: Selection, message: str) -> NoReturn:
-    raise FaultError(message, _first(sel))
+    raise FaultError(message, thread_of(0, sel.lanes))
 
 
 @meaning("barrier.cluster.arrive", "barrier.cluster.wait")
@@ -97,10 +97,6 @@ def cluster_barrier(ctx: Context, bound: Bindings) -> Action:
         return lambda sel: act(sel, pc)
 
     return bind
-
-
-def _first(sel: Selection) -> int:
-    return thread_of(0, sel.lanes)
 
 
 # Barriers in shared memory: PTX ISA 9.7.13.15.
@@ -247,8 +243,7 @@ def trap(ctx: Context, bound: Bindings) -> Action:
     """Ends the launch with an error."""
 
     def step(state: State, sel: Selection) -> NoReturn:
-        thread = _first(sel)
-        raise FaultError(f"the kernel executed a trap, thread {state.geometry.thread_index(thread)}", thread)
+        _fault(sel, f"the kernel executed a trap, thread {state.geometry.thread_index(thread_of(0, sel.lanes))}")
 
     return acting(step)
 

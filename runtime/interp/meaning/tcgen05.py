@@ -18,7 +18,6 @@ from ....dialect.isa.form import IN_BYTES, ElementType
 from ....dialect.isa.row import Bindings
 from ....dialect.isa.tensor_product import (
     InstructionDescriptorError,
-    Opcode,
     SharedDescriptor,
     TensorProduct,
     opcode_of,
@@ -246,14 +245,7 @@ def _source(ctx: Context, name: str, operand: Operand) -> Callable[[State], Any]
     return source
 
 
-@lru_cache(512)
-def _decoded(opcode: Opcode, word: int) -> TensorProduct:
-    return TensorProduct.decode(opcode, word)
-
-
-@lru_cache(512)
-def _compute(target: str, product: TensorProduct) -> MatrixProduct:
-    return MatrixProduct.on(target, product)
+_decoded, _compute = lru_cache(512)(TensorProduct.decode), lru_cache(512)(MatrixProduct.on)
 
 
 class _Issued:
@@ -315,7 +307,7 @@ class _Issued:
             raise FaultError(
                 f"expected D at lane 0{' or 16' if halves else ''} of tensor memory, got lane {lane}", thread
             )
-        self.places = {role: self._places(role) for role in self._in_shared}
+        self.places = {role: self._places(role) for role in ("b" if self.instruction.in_memory else "ab")}
         for cta in self.ctas:
             for role in self.places:
                 padded = not self._packed and self.product.element(role).bits < 8
@@ -335,10 +327,6 @@ class _Issued:
             if (kept := self._kept(cta)) is not None:
                 lanes, places = lanes[kept], places[kept]
             tell(state, pc, "copy", cta, lanes, places, thread)
-
-    @property
-    def _in_shared(self) -> str:
-        return "b" if self.instruction.in_memory else "ab"
 
     # Operands
 

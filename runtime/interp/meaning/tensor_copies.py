@@ -196,9 +196,7 @@ def _of_rows(fields: TensorMapFields, rows: int, thread: int) -> TensorMapFields
     return replace(fields, box=(box[0], rows))
 
 
-@lru_cache(256)
-def _decoded(data: bytes) -> TensorMapFields:
-    return TensorMapFields.decode(data)
+_decoded = lru_cache(256)(TensorMapFields.decode)
 
 
 class Home:

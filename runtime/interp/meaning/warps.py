@@ -17,11 +17,10 @@ from ...numerics import floats
 from ...numerics.floats import Array
 from ..machine.decode import Context, meaning
 from ..machine.events import LANES, LEFT, Selection
+from ..machine.flow import lane_bits, rounds
 from ..machine.kernel import Decoded
 from ..machine.names import integer_range
 from ..machine.state import Action, State, absent, acting
-
-_BIT = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))[:, None]
 
 
 def _collective(
@@ -35,7 +34,7 @@ def _collective(
     if mask is None:
 
         def together(state: State, *operands: Any) -> None:
-            work(*operands, _spread(_lane_bits(state.flow.mask(operands[-1]))))
+            work(*operands, lane_bits(state.flow.mask(operands[-1])))
 
         return acting(together, *bound)
     members, alike, pc = ctx.source(mask, "u32"), isinstance(mask, Immediate), ctx.pc
@@ -69,15 +68,6 @@ def warp_barrier(ctx: Context, bound: Bindings) -> Action:
     return _collective(ctx, members, work, anywhere)
 
 
-def _lane_bits(flags: Array) -> Array:
-    """Flags (threads) as one word per warp."""
-    return (flags.reshape(LANES, -1) * _BIT).sum(axis=0, dtype=np.uint32)
-
-
-def _spread(per_warp: Array) -> Array:
-    return np.tile(per_warp, LANES)
-
-
 @meaning("activemask")
 def activemask(ctx: Context, bound: Bindings) -> Action:
     """`activemask`: the lanes of the warp that execute the instruction together."""
@@ -97,7 +87,7 @@ def vote(ctx: Context, bound: Bindings) -> Action:
     dest = ctx.dest(d, "u32" if mode == "ballot" else "pred")
 
     def work(out: Array, values: Array, sel: Selection, here: Array) -> None:
-        yes = _spread(_lane_bits(values ^ negated)) & here
+        yes = lane_bits(values ^ negated) & here
         answer = {"ballot": yes, "any": yes != 0, "all": yes == here, "uni": (yes == here) | (yes == 0)}[mode]
         sel.put(out, sel.pick(answer))
 
@@ -170,16 +160,11 @@ def redux(ctx: Context, bound: Bindings) -> Action:
     reduce = _floats(name, bound) if type == "f32" else _integers(name, type)
 
     def work(out: Array, values: Array, sel: Selection, here: Array) -> None:
-        rows, groups = values.reshape(LANES, -1), here.reshape(LANES, -1)
-        total, left = np.empty_like(rows), np.ones(rows.shape, np.bool_)
-        if sel.mask is not None:
-            left &= sel.mask.reshape(LANES, -1)
-        while left.any():
-            group = np.take_along_axis(groups, left.argmax(axis=0)[None], axis=0)
-            inside = (group & _BIT) != 0
-            np.copyto(total, reduce(rows, inside), where=inside)
-            left &= ~inside
-        sel.put(out, sel.pick(total.reshape(-1)))
+        rows, total = values.reshape(LANES, -1), np.empty_like(values)
+        for group in rounds(np.ones(sel.total, np.bool_) if sel.mask is None else sel.mask, here):
+            reduced = reduce(rows, group.reshape(LANES, -1))
+            np.copyto(total, np.tile(reduced, LANES), where=group)
+        sel.put(out, sel.pick(total))
 
     return _collective(ctx, mask, work, dest, source)
 
@@ -223,7 +208,7 @@ def match(ctx: Context, bound: Bindings) -> Action:
 
     def work(out: Array, every: Array | None, values: Array, sel: Selection, here: Array) -> None:
         rows = values.reshape(LANES, -1)
-        alike = np.stack([_lane_bits(rows == rows[lane]) for lane in range(LANES)]).reshape(-1) & here
+        alike = np.concatenate([lane_bits(rows == row)[: row.size] for row in rows]) & here
         sel.put(out, sel.pick(alike if mode == "any" else np.where(alike == here, here, np.uint32(0))))
         if every is not None:
             sel.put(every, sel.pick(alike == here))
@@ -250,4 +235,4 @@ def _lane(state: State) -> Array:
 
 
 def _warp(state: State) -> Array:
-    return _spread(np.arange(state.warps))
+    return np.tile(np.arange(state.warps), LANES)

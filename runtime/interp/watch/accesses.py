@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -13,11 +13,13 @@ from ....dialect.ptx.instructions import PRODUCTS, TENSOR_CORES
 from ....dialect.ptx.text.syntax import Address, Symbol
 from ...numerics.floats import Array
 from ..machine.copies import OperationGroups
-from ..machine.events import Look, MemoryAccess, Selection, mask_of
+from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.names import VariablePlace
 from ..machine.state import RegisterSlot, State
+from .clocks import Fences
 from .findings import Check
+from .shadow import UNWAITED
 from .shared import WRITING, SharedCheck
 
 # Shared memory that is written through the generic proxy and read through the asynchronous one.
@@ -29,139 +31,73 @@ from .shared import WRITING, SharedCheck
 # The same holds for the mbarrier objects at which copies complete: `mbarrier.init` writes them. And another CTA of the
 # cluster sees an object only if a fence or a release followed the initialisation. `fence.mbarrier_init` does both.
 
-UNIT = 16
-"""Bytes of which one writer is kept: as many as asynchronous operations move at once."""
 
-
-def units_of(access: MemoryAccess) -> tuple[Array, Array]:
-    """The units that accesses touch, with the thread of each."""
-    first, last = access.start // UNIT, (access.start + access.width - 1) // UNIT
-    each = int((last - first).max()) + 1
-    units = np.minimum(first[:, None] + np.arange(each), last[:, None])
-    return units.reshape(-1), np.repeat(access.threads, each)
-
-
-class AsynchronousCheck(SharedCheck):
-    """A check of accesses through the asynchronous proxy. `units` is 0 in a kernel without such instructions."""
-
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        self.buffer = state.memory.shared.buffer
-        self.asynchronous = [d.traits.asynchronous for d in kernel.code]
-        self.units = self.buffer.size // UNIT if any(self.asynchronous) else 0
-        self.pc = np.zeros(self.units, np.int32)
-
-
-class Proxies(AsynchronousCheck):
-    """Follows who wrote each unit of shared memory, and fences."""
-
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        self.unfenced = np.zeros(self.units, np.bool_)
-        self.writer = np.zeros(self.units, np.int32)
-        self.time = np.zeros(self.units, np.int32)
-
-    def watch(self, pc: int) -> Look | None:
-        return self._fence if self.kernel.code[pc].traits.fences_asynchronous("shared") else None
-
-    def _fence(self, sel: Selection) -> None:
-        """The asynchronous proxy sees what these threads wrote, and what happens before them."""
-        units = np.flatnonzero(self.unfenced)
-        if not units.size:
-            return
-        clocks, threads = self.shared.clocks, sel.threads
-        writer = self.writer[units]
-        fenced = mask_of(threads, self.state.threads)
-        times = np.zeros((self.state.warps // clocks.each, clocks.each), np.int32)
-        warps = np.unique(threads % clocks.warps)
-        np.maximum.at(times, warps // clocks.each, clocks.seen[warps])
-        other = writer % clocks.warps
-        ordered = self.time[units] <= times[other // clocks.each, other % clocks.each]
-        self.unfenced[units[fenced[writer] | ordered]] = False
-
-    def access(self, access: MemoryAccess) -> None:
-        if access.buffer is not self.buffer or not self.unfenced.size or not access.start.size:
-            return
-        units, threads = units_of(access)
-        if access.kind in WRITING:
-            generic = not self.asynchronous[access.pc]
-            self.unfenced[units] = generic
-            self.writer[units], self.time[units], self.pc[units] = threads, self.shared.clocks.now, access.pc
-        elif self.asynchronous[access.pc]:
-            self._look(access.pc, units, threads)
-
-    def _look(self, pc: int, units: Array, threads: Array) -> None:
-        bad = np.flatnonzero(self.unfenced[units])
-        if not bad.size:
-            return
-        unit, thread = int(units[bad[0]]), int(threads[bad[0]])
-        source = self.kernel.code[int(self.pc[unit])].source
-        _, warp, lane = self.state.geometry.place(int(self.writer[unit]))
-        text = (
-            f"reads through the asynchronous proxy what warp {warp}, lane {lane} writes at line {source.line} "
-            f"({source.opcode}), and no fence.proxy.async is between them"
-        )
-        address = unit * UNIT % self.shared.stride
-        self.report(pc, text, thread, address, about=("proxy", source.line), count=int(bad.size))
-
-
-@dataclass
-class _Object:
-    """An mbarrier object: the instruction, thread and time of its initialisation, whether the asynchronous proxy can
-    see it, and the time of the release behind which other CTAs can, -1 without one."""
+class _Object(NamedTuple):
+    """An mbarrier object: the instruction, thread and time of its initialisation."""
 
     pc: int
     thread: int
     time: int
-    fenced: bool = False
-    released: int = -1
 
 
-class InitialisedObjects(SharedCheck):
-    """Follows the initialisation of mbarrier objects, by first byte, and the fences behind it."""
+class Proxies(SharedCheck):
+    """Compares what is read through the asynchronous proxy with the last writes there, and the fences behind them; and
+    follows the initialisation of mbarrier objects, by first byte, with the fences that show them to that proxy, and the
+    releases that show them to other CTAs."""
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
-        self.buffer = state.memory.shared.buffer
-        self.objects: dict[int, _Object] = {}
         traits = [d.traits for d in kernel.code]
+        self.asynchronous = np.array([t.asynchronous for t in traits])
         self.creates = [t.name == "mbarrier.init" for t in traits]
-        self.asynchronous = [t.asynchronous for t in traits]
-        self.any = any(self.creates)
+        self.releases = [t.fences_objects or t.releases_to_cluster for t in traits]
+        self.objects: dict[int, _Object] = {}
+        self.fences, self.shown, self.released = (Fences(self.shared.clocks) for _ in range(3))
 
     def watch(self, pc: int) -> Look | None:
         traits = self.kernel.code[pc].traits
-        if not self.any:
-            return None
-        fences = traits.fences_objects or traits.fences_asynchronous("shared")
-        releases = traits.fences_objects or traits.releases_to_cluster
-        return (lambda sel: self._fence(pc, sel, fences, releases)) if fences or releases else None
+        fences = traits.fences_asynchronous("shared")
+        kinds = [self.fences] * fences + [self.shown] * (fences or traits.fences_objects)
+        kinds += [self.released] * (self.releases[pc] and not traits.on_mbarrier)
 
-    def _fence(self, pc: int, sel: Selection, fences: bool, releases: bool) -> None:
-        """Applies a fence of these threads to objects that they initialised, or whose initialisation happens before
-        it."""
-        waiting = [o for o in self.objects.values() if (fences and not o.fenced) or (o.released < 0 and releases)]
-        if not waiting:
-            return
-        clocks, threads = self.shared.clocks, sel.threads
-        own = set(threads.tolist())
-        warps = np.unique(threads % clocks.warps)
-        for one in waiting:
-            other = one.thread % clocks.warps
-            near = warps[warps // clocks.each == other // clocks.each]
-            if one.thread in own or bool((clocks.seen[near, other % clocks.each] >= one.time).any()):
-                one.fenced |= fences
-                one.released = pc if releases and one.released < 0 else one.released
+        def look(sel: Selection) -> None:
+            for kind in kinds:
+                kind.execute(sel.threads)
+
+        return look if kinds else None
 
     def access(self, access: MemoryAccess) -> None:
-        if not self.any or access.buffer is not self.buffer or access.kind not in ("store", "atomic"):
+        if access.buffer is not self.shared.buffer or not access.start.size:
+            return
+        if access.kind not in WRITING:
+            if self.asynchronous[access.pc]:
+                self._read(access)
             return
         if self.creates[access.pc]:
             now = self.shared.clocks.now
             for start, thread in zip(access.start.tolist(), access.threads.tolist(), strict=True):
                 self.objects[start] = _Object(access.pc, thread, now)
-        elif access.kind == "atomic":
+        elif access.kind == "atomic" and self.objects:
             self._uses(access)
+        if self.releases[access.pc]:  # What it accesses itself, its own release does not show.
+            self.released.execute(access.threads)
+
+    def _read(self, access: MemoryAccess) -> None:
+        shadow = self.shared.shadow
+        pieces, threads = shadow.pieces(access.start, access.width, access.threads)
+        time, generic = shadow.write_time[pieces], ~self.asynchronous[shadow.write_pc[pieces]]
+        unfenced = generic & (time != UNWAITED) & ~self.fences.cover(shadow.writer[pieces], time)
+        if not unfenced.any():
+            return
+        piece, thread = int(pieces[unfenced][0]), int(threads[unfenced][0])
+        source = self.kernel.code[int(shadow.write_pc[piece])].source
+        _, warp, lane = self.state.geometry.place(int(shadow.writer[piece]))
+        text = (
+            f"reads through the asynchronous proxy what warp {warp}, lane {lane} writes at line {source.line} "
+            f"({source.opcode}), and no fence.proxy.async is between them"
+        )
+        address, count = piece * shadow.width % self.shared.stride, int(np.count_nonzero(unfenced))
+        self.report(access.pc, text, thread, address, about=("proxy", source.line), count=count)
 
     def _uses(self, access: MemoryAccess) -> None:
         """Checks that copies, and other CTAs, see the objects that they name as initialised."""
@@ -172,28 +108,33 @@ class InitialisedObjects(SharedCheck):
             away = np.flatnonzero(start // self.shared.stride != self._cta(threads))
             start, threads = start[away], threads[away]
         for place, thread in zip(start.tolist(), threads.tolist(), strict=True):
-            if (one := self.objects.get(place)) is not None:
-                self._use(access.pc, place, thread, one)
+            self._use(access.pc, place, thread)
 
     def _cta(self, threads: Array) -> Array:
         return threads % self.state.warps // self.state.geometry.warps_per_cta
 
     def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
         """A copy to several CTAs arrives at objects that its instruction does not name."""
-        place = int(start[0])
-        if copy is not None and self.asynchronous[copy] and (one := self.objects.get(place)) is not None:
-            self._use(copy, place, int(threads[0]), one)
+        if copy is not None and self.asynchronous[copy]:
+            self._use(copy, int(start[0]), int(threads[0]))
 
-    def _use(self, pc: int, start: int, thread: int, one: _Object) -> None:
-        """A thread uses an object."""
+    def _use(self, pc: int, start: int, thread: int) -> None:
+        """A thread uses an object, if one begins there."""
+        if (one := self.objects.get(start)) is None:
+            return
         away = start // self.shared.stride != int(self._cta(np.array(thread)))
+        by, time = np.array([one.thread]), np.array([one.time])
         for lacks, what, fence in (
             (
-                self.asynchronous[pc] and not one.fenced,
+                self.asynchronous[pc] and not self.shown.cover(by, time)[0],
                 "through the asynchronous proxy",
                 "fence.proxy.async or fence.mbarrier_init",
             ),
-            (away and one.released in (-1, pc), "from another CTA", "fence.mbarrier_init or release for the cluster"),
+            (
+                away and not self.released.cover(by, time)[0],
+                "from another CTA",
+                "fence.mbarrier_init or release for the cluster",
+            ),
         ):
             if lacks:
                 line, who = self.line(one.pc), self.name_of(one.thread)
@@ -213,6 +154,18 @@ class InitialisedObjects(SharedCheck):
 # must be ordered behind one of those that waited. A product's operands are read by its warpgroup: any of its warps
 # will do. A thread that ends leaves nobody who could wait for its stores, and its CTA's shared memory goes with the
 # CTA.
+
+
+UNIT = 16
+"""Bytes of which one writer is kept: as many as asynchronous operations move at once."""
+
+
+def units_of(access: MemoryAccess) -> tuple[Array, Array]:
+    """The units that accesses touch, with the thread of each."""
+    first, last = access.start // UNIT, (access.start + access.width - 1) // UNIT
+    each = int((last - first).max()) + 1
+    units = np.minimum(first[:, None] + np.arange(each), last[:, None])
+    return units.reshape(-1), np.repeat(access.threads, each)
 
 
 @dataclass(eq=False)
@@ -236,11 +189,15 @@ class _Readers:
         """When each warpgroup, or warp, of a cluster last was done with a unit."""
 
 
-class PendingReads(AsynchronousCheck):
-    """Follows pending asynchronous reads, in the machine's own groups."""
+class PendingReads(SharedCheck):
+    """Follows pending asynchronous reads, in the machine's own groups. `units` is 0 in a kernel without any."""
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
+        self.buffer = state.memory.shared.buffer
+        self.asynchronous = [d.traits.asynchronous for d in kernel.code]
+        self.units = self.buffer.size // UNIT if any(self.asynchronous) else 0
+        self.pc = np.zeros(self.units, np.int32)
         each = self.shared.clocks.each
         self.pending = np.zeros(self.units, np.int16)
         self.reads: list[_Read] = []

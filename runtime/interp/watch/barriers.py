@@ -18,11 +18,10 @@ from ..machine.state import State
 from .findings import Check
 from .shared import SharedCheck
 
-# Bytes that arrive at mbarrier objects, and that nobody expects: a phase then completes before its data is there.
-
 
 class Transactions(Check):
-    """Looks, when CTAs are done or objects end, at the objects at which copies arrived."""
+    """Looks, when CTAs are done or objects end, at the objects at which copies arrived: where nobody expects bytes, a
+    phase completes before its data is there."""
 
     name = "barriers"
 

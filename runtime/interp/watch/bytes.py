@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Mapping, Sequence
+from functools import cached_property, reduce
+from itertools import product
 
 import numpy as np
 
 from ....dialect.isa.families import LoadMatrix, StoreMatrix
 from ....dialect.isa.mma import Mma
-from ....dialect.ptx.instructions import Traits
 from ....dialect.ptx.text.syntax import Address, Immediate, Operand, Register, Vector
-from ....dialect.ptx.types import PACKED_BITS, REGISTER_BITS
+from ....dialect.ptx.types import REGISTER_BITS
 from ...numerics.floats import Array
-from ..machine.events import LANES
+from ..machine.events import LANES, BoundStep, Selection
 from ..machine.kernel import Decoded
-from ..machine.state import RegisterSlot
+from ..machine.state import RegisterSlot, State
 
 # Which lanes of a warp an instruction reads its operands in, where that is not all; and through which instructions
 # lanes give values to each other.
@@ -119,12 +118,23 @@ def _closure(
 # Which bytes of a result are made of bytes that nobody has written.
 #
 # Compilers pack narrow numbers into registers of which they fill a part, and drop the rest again: Triton converts four
-# numbers to 8 bits where a thread has one. What moves bytes, or computes on packed numbers one by one, is followed
-# byte by byte; of every other instruction any byte that was not written makes the whole result count as unwritten.
+# numbers to 8 bits where a thread has one. An instruction that moves bits is tried: executed on registers of its own
+# with the unwritten bytes of each operand as zeros and as ones, it shows which bytes of its results depend on them.
+# Sums depend on the bytes below, packed numbers on those of their half, and every other result on any byte at all.
 #
 # A set of bytes is a number: bit i stands for byte i.
 
+_BITWISE = frozenset((
+    "mov", "and", "or", "xor", "not", "lop3", "shl", "shr", "shf", "prmt", "bfe", "bfi", "selp", "cvt",
+))  # fmt: skip
+_TRIED = 4
+"""Operands of which all combinations are tried."""
 _INTEGERS = tuple(f"{kind}{bits}" for kind in "bsu" for bits in (16, 32, 64))
+
+
+def is_bitwise(decoded: Decoded) -> bool:
+    """Whether each bit of a result is one of an operand, or depends on bits at one place."""
+    return decoded.row.root in _BITWISE and decoded.row.means not in ("cvt.to_integer", "cvt.from_integer")
 
 
 def all_bytes(bits: int) -> int:
@@ -132,159 +142,66 @@ def all_bytes(bits: int) -> int:
     return (1 << max(1, bits // 8)) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """An instruction, what it reads, and which bytes of the registers, by name, nobody has written."""
+class Trials:
+    """Executes instructions on registers that are no thread's, made when the first one is tried."""
 
-    traits: Traits
-    operands: Sequence[Operand]
-    lacking: Mapping[str, Array]
+    def __init__(self, state: State, slots: dict[int, int]) -> None:
+        self._state, self._slots = state, slots
+        self._steps: dict[int, BoundStep] = {}
 
-    @property
-    def types(self) -> tuple[str, ...]:
-        return self.traits.types
+    @cached_property
+    def _probe(self) -> State:
+        return State(self._state.geometry, self._slots, self._state.memory, self._state.addresses)
 
-    def of(self, operand: Operand) -> Array:
-        name = operand.name if isinstance(operand, Register) else ""
-        return self.lacking.get(name, np.zeros((), np.uint16))
+    def passed(self, pc: int, decoded: Decoded, lacking: Mapping[RegisterSlot, Array], sel: Selection) -> list[Array]:
+        """The unwritten bytes of each result in the selected threads, if some bytes of the registers read are
+        unwritten."""
+        if is_bitwise(decoded) and len(lacking) <= _TRIED and all(slot.bits > 1 for slot in lacking):
+            where = [bad[:, None] >> np.arange(max(1, slot.bits // 8)) & 1 == 1 for slot, bad in lacking.items()]
+            trials = [
+                self.results(pc, decoded, sel, dict(zip(lacking, zip(where, tried, strict=True), strict=True)))
+                for tried in product((0x00, 0xFF), repeat=len(lacking))
+            ]
+            return [_differing(results) for results in zip(*trials, strict=True)]
+        every, types = reduce(np.bitwise_or, lacking.values()), decoded.traits.types
+        if decoded.row.root in ("add", "sub") and types[-1] in _INTEGERS and not decoded.traits.bindings.get("CC"):
+            made = every | np.negative(every)
+        elif len(decoded.writes) == 1 and all(type.endswith("16x2") for type in types):
+            low, upper = (np.where(every & np.uint16(half), np.uint16(half), np.uint16(0)) for half in (3, 12))
+            made = low | upper
+        else:
+            made = np.where(every != 0, np.uint16(0xFFFF), np.uint16(0))
+        return [made & np.uint16(all_bytes(slot.bits)) for slot in decoded.writes]
 
-    @property
-    def all(self) -> list[Array]:
-        return [self.of(operand) for operand in self.operands]
+    def results(
+        self, pc: int, decoded: Decoded, sel: Selection, replaced: Mapping[RegisterSlot, tuple[Array, Array | int]]
+    ) -> list[Array]:
+        """The results, (selected threads, bytes), with the bytes of operands that masks (selected threads, bytes) name
+        replaced by others."""
+        if pc not in self._steps:
+            self._steps[pc] = decoded.action(self._probe)
+        for slot in decoded.reads:
+            row = self._probe.banks[slot.bits][slot.index]
+            row[...] = self._state.banks[slot.bits][slot.index]
+            if slot in replaced:
+                mask, bytes_ = replaced[slot]
+                parts = row.view(np.uint8).reshape(row.size, -1)
+                parts[sel.threads] = np.where(mask, bytes_, parts[sel.threads])
+        self._steps[pc](sel)
+        results = (sel.pick(self._probe.banks[slot.bits][slot.index]) for slot in decoded.writes)
+        return [result.copy().view(np.uint8).reshape(sel.count, -1) for result in results]
 
-    @property
-    def any(self) -> Array:
-        return reduce(np.bitwise_or, self.lacking.values())
 
-
-Rule = Callable[[_Made], "Array | None"]
-"""The bytes of the result, or None where it does not know."""
-
-
-def passed(decoded: Decoded, lacking: Mapping[str, Array], results: Sequence[int]) -> tuple[Array, ...]:
-    """The unwritten bytes of each result, if some bytes of the registers read are unwritten."""
-    d, *operands = decoded.source.operands
-    made = _Made(decoded.traits, operands, lacking)
-    if decoded.row.root == "mov" and isinstance(d, Vector):
-        each, parts = max(1, results[0] // 8), made.of(operands[0])
-        return tuple(parts >> np.uint16(i * each) & np.uint16(all_bytes(bits)) for i, bits in enumerate(results))
-    rule = _RULES.get(decoded.row.root) if len(results) == 1 else None
-    lacking_ = None if rule is None else rule(made)
-    if lacking_ is not None:
-        return (lacking_ & np.uint16(all_bytes(results[0])),)
-    return tuple(np.where(made.any != 0, np.uint16(all_bytes(bits)), np.uint16(0)) for bits in results)
+def _differing(results: Sequence[Array]) -> Array:
+    """Which bytes differ between results, (threads, bytes) each: a set for each thread."""
+    differ: Array = np.logical_or.reduce([result != results[0] for result in results])
+    width: int = differ.shape[1]
+    return np.left_shift(differ, np.arange(width)).sum(axis=1).astype(np.uint16)
 
 
 def stored(decoded: Decoded) -> tuple[frozenset[str], int]:
     """The registers of which a store takes only the low bytes, and the mask of these bytes."""
     if decoded.row.root != "st" or "T" not in decoded.traits.bindings:
         return frozenset(), 0
-    value = decoded.source.operands[1]
-    items = value.items if isinstance(value, Vector) else (value,)
-    names = frozenset(i.name for i in items if isinstance(i, Register))
+    names = frozenset(slot.name for slot in decoded.slots(decoded.source.operands[1]))
     return names, all_bytes(REGISTER_BITS[decoded.traits.bindings["T"]])
-
-
-def _moved(made: _Made) -> Array | None:
-    """`mov`, and of narrow registers into one."""
-    (operand,) = made.operands
-    if not isinstance(operand, Vector):
-        return made.of(operand)
-    each = max(1, REGISTER_BITS[made.types[-1]] // (8 * len(operand.items)))
-    parts = [made.of(item) << np.uint16(i * each) for i, item in enumerate(operand.items)]
-    return reduce(np.bitwise_or, parts)
-
-
-def _bitwise(made: _Made) -> Array | None:
-    """Byte by byte; where a literal of `and` has none but zeros the result is known."""
-    bytes_ = reduce(np.bitwise_or, made.all)
-    if made.traits.root == "and":
-        for operand in made.operands:
-            if isinstance(operand, Immediate):
-                bytes_ = bytes_ & np.uint16(sum(1 << i for i in range(8) if int(operand.value) >> 8 * i & 0xFF))
-    return bytes_
-
-
-def _shifted(made: _Made) -> Array | None:
-    amount = made.operands[1]
-    if not isinstance(amount, Immediate) or made.types[-1][0] == "s":
-        return None
-    by, rest = divmod(min(int(amount.value), 64), 8)
-    move = np.left_shift if made.traits.root == "shl" else np.right_shift
-    parts = made.of(made.operands[0])
-    return move(parts, np.uint16(by)) | (move(parts, np.uint16(by + 1)) if rest else np.uint16(0))
-
-
-def _carried(made: _Made) -> Array | None:
-    """Sums of integers depend on the bytes below; packed numbers on themselves."""
-    if made.traits.bindings.get("CC") or made.types[-1] not in _INTEGERS:
-        return _packed(made)
-    bytes_ = reduce(np.bitwise_or, made.all)
-    return bytes_ | np.negative(bytes_)
-
-
-def _packed(made: _Made) -> Array | None:
-    """Two numbers of 16 bits."""
-    if not all(type.endswith("16x2") for type in made.types):
-        return None
-    bytes_ = made.any
-    low, high = (np.where(bytes_ & np.uint16(part), np.uint16(part), np.uint16(0)) for part in (3, 12))
-    return low | high
-
-
-def _permuted(made: _Made) -> Array | None:
-    first, second, selector = made.operands
-    if made.traits.bindings["MODE"] or not isinstance(selector, Immediate):
-        return None
-    bytes_ = made.of(first) | made.of(second) << np.uint16(4)
-    places = [int(selector.value) >> 4 * i & 7 for i in range(4)]
-    parts = [(bytes_ >> np.uint16(place) & np.uint16(1)) << np.uint16(i) for i, place in enumerate(places)]
-    return reduce(np.bitwise_or, parts)
-
-
-def _chosen(made: _Made) -> Array | None:
-    """`selp`: what is not chosen has been left out."""
-    first, second, predicate = made.all
-    return np.where(predicate != 0, np.uint16(0xFFFF), first | second)
-
-
-def _converted(made: _Made) -> Array | None:
-    """Narrowing and zero-extension of integers, and packing conversions of two numbers."""
-    if len(made.types) != 2:
-        return None
-    to, of = made.types
-    if to in _INTEGERS and of in _INTEGERS and not made.traits.bindings.get("SAT"):
-        return made.of(made.operands[0]) & np.uint16(all_bytes(REGISTER_BITS[of])) if "s" not in to + of else None
-    if not to.endswith("x2") or _size(to) < 2:
-        return None
-    if of == "f32" and len(made.operands) == 2:
-        high, low = made.all
-        return _pair(low, high, _size(to) // 2)
-    if of.endswith("x2") and len(made.operands) == 1 and _size(of) > 1:
-        parts, each = made.of(made.operands[0]), _size(of) // 2
-        return _pair(parts & np.uint16(all_bytes(8 * each)), parts >> np.uint16(each), _size(to) // 2)
-    return None
-
-
-def _size(type: str) -> int:
-    """Bytes of a type."""
-    return (PACKED_BITS.get(type) or REGISTER_BITS[type]) // 8
-
-
-def _pair(low: Array, high: Array, each: int) -> Array:
-    """The unwritten bytes of two packed numbers. A number is unwritten as a whole if any byte that it depends on is."""
-    one = np.uint16(all_bytes(8 * each))
-    zero = np.uint16(0)
-    return np.where(low, one, zero) | np.where(high, one << np.uint16(each), zero)
-
-
-_RULES: dict[str, Rule] = {
-    "mov": _moved,
-    **dict.fromkeys(("and", "or", "xor", "not", "lop3"), _bitwise),
-    **dict.fromkeys(("shl", "shr"), _shifted),
-    **dict.fromkeys(("add", "sub"), _carried),
-    **dict.fromkeys(("mul", "fma", "min", "max", "abs", "neg", "set"), _packed),
-    "prmt": _permuted,
-    "selp": _chosen,
-    "cvt": _converted,
-}

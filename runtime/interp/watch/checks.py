@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, cast
 from ....dialect import plugins
 from ...base.errors import ArgumentError
 from ..machine.kernel import Observer, Observers
-from .accesses import Bounds, InitialisedObjects, PendingReads, Proxies
+from .accesses import Bounds, PendingReads, Proxies
 from .barriers import Barriers, Departures, RegisterPool, Transactions
 from .findings import CheckError, Findings
 from .registers import UninitialisedRegisters
 from .shared import SharedMemory
-from .tensor_memory import tensor_checks
+from .tensor_memory import LoadedRegisters, TensorAccesses
 from .warpgroups import WarpgroupRegisters
 from .wmma_fragments import WmmaFragments
-from .writers import GlobalProxies, GlobalWriters, TensorMaps
+from .writers import GlobalProxies, GlobalWriters
 
 if TYPE_CHECKING:
     from ..machine.memory import InterpreterError
@@ -83,13 +83,12 @@ class CheckObserver(Observers):
             shared = SharedMemory(self.findings, races, registers)
             members.append(shared)
             if "tensor" in wanted:
-                members += tensor_checks(self.findings, shared)
+                tensor = TensorAccesses(self.findings, shared)
+                members += (tensor, LoadedRegisters(self.findings, tensor))
             if races:
                 writers = GlobalWriters(self.findings, shared)
-                members += (writers, GlobalProxies(self.findings, writers), TensorMaps(self.findings, writers))
-                members += (
-                    member(self.findings, shared) for member in (Proxies, InitialisedObjects, PendingReads, Departures)
-                )
+                members += (writers, GlobalProxies(self.findings, writers))
+                members += (member(self.findings, shared) for member in (Proxies, PendingReads, Departures))
         if "barriers" in wanted or ALL_ORDERS in wanted:
             members += (member(self.findings) for member in (Barriers, Transactions, RegisterPool))
         if "bounds" in wanted:

@@ -36,8 +36,10 @@ class Clocks:
         self.seen = np.zeros((state.warps, self.each), np.int32)
         self.of_warps = np.zeros(state.warps, np.int32)
         self.lanes: Array | None = None
-        self._fenced = np.zeros(state.warps, np.int32)
-        self._due: Array | None = None
+        self._fenced = np.zeros_like(self.seen)
+        self._due = np.zeros_like(self.seen)
+        self._words: dict[int, Array] = {}
+        self._tells = False
         self._gathered: dict[int, Array] = {}
         self._at_barrier: dict[int, Array] = {}
         self._complete: dict[int, Array] = {}
@@ -120,31 +122,28 @@ class Clocks:
     # Fences, and words through which threads tell each other
 
     def fence(self, warps: Array) -> None:
-        """What these warps did is told by what they write next; what they read before becomes known."""
-        self._fenced[warps] = self.tick()
-        if self._due is not None:
-            self.seen[warps] = np.maximum(self.seen[warps], self._due[warps])
+        """What these warps did, and know, is told by what they write next; what they read before becomes known."""
+        self.tick()
+        self._tells = True
+        self.seen[warps] = np.maximum(self.seen[warps], self._due[warps])
+        self._fenced[warps] = self._published()[warps]
 
-    def published(self, warps: Array, release: bool) -> Array:
-        """The time up to which a strong write of these warps tells what they did."""
-        return np.full(warps.size, self.now, np.int32) if release else self._fenced[warps]
-
-    def learn(self, warps: Array, writers: Array, times: Array, updated: Array, acquire: bool) -> None:
-        """Warps read words that other warps wrote. They learn everything that those did up to `times`. If they
-        `updated` the words (read-modify-write), the words keep what they told before, as in observation order."""
-        others = (warps != writers) & (warps // self.each == writers // self.each)
-        theirs = others & (times > 0)
-        if not theirs.any() and (self._due is None or not (others & updated).any()):
+    def exchange(self, places: Array, warps: Array, kind: str, *, acquire: bool, release: bool) -> None:
+        """Warps access words strongly, one after the other. Who writes a word tells by it what a fence before covers,
+        or everything with `release`; an update goes on with what the word told, as in observation order. Who reads it
+        knows that behind a fence, or at once with `acquire`."""
+        if not (self._tells or release):
             return
-        if self._due is None:
-            self._due = np.zeros_like(self.seen)
-        passed = others & updated
-        np.maximum.at(self._due, warps[passed], self._due[writers[passed]])
-        np.maximum.at(self._due, (warps[theirs], writers[theirs] % self.each), times[theirs])
-        np.maximum.at(self._due, warps[theirs], self.seen[writers[theirs]])
-        if acquire:
-            warps = warps[theirs | passed]
-            self.seen[warps] = np.maximum(self.seen[warps], self._due[warps])
+        self._tells, told = True, self._published() if release else self._fenced
+        for place, warp in dict.fromkeys(zip(places.tolist(), warps.tolist(), strict=True)):
+            word = self._words.get(place)
+            if kind != "store" and word is not None:
+                np.maximum(self._due[warp], word, out=self._due[warp])
+                if acquire:
+                    np.maximum(self.seen[warp], self._due[warp], out=self.seen[warp])
+            if kind != "load":
+                kept = told[warp] if word is None or kind != "atomic" else word
+                self._words[place] = np.maximum(kept, told[warp])
 
     # mbarrier objects
 
@@ -196,12 +195,14 @@ class Clocks:
 
     # Questions
 
-    def before(self, warps: Array, others: Array) -> Array:
-        """The times up to which other warps' deeds are ordered before those of these warps."""
-        return self.seen[warps, others % self.each]
+    def ordered(self, threads: Array, others: Array, times: Array) -> Array:
+        """Whether what other threads did at some times is ordered before what these do now."""
+        warps, theirs = threads % self.warps, others % self.warps
+        within = self.before_lanes(threads // self.warps, warps, others // self.warps)
+        return times <= np.where(warps == theirs, within, self.seen[warps, theirs % self.each])
 
     def before_lanes(self, lanes: Array, warps: Array, others: Array) -> Array:
-        """The same for lanes of one warp."""
+        """The times up to which what other lanes of their warp did is ordered before what these lanes do."""
         if self.lanes is None:
             return self.of_warps[warps]
         return np.maximum(self.of_warps[warps], self.lanes[lanes, warps, others])
@@ -235,6 +236,27 @@ def _any_lane(threads: Array) -> Array:
     return np.logical_or.reduce(threads.reshape(LANES, -1), axis=0)
 
 
+class Fences:
+    """Up to when fences of one kind cover what each thread did: fences of its own, and those of warps of its cluster
+    that know what it did."""
+
+    def __init__(self, clocks: Clocks) -> None:
+        self._clocks = clocks
+        self._own = np.zeros(clocks.warps * LANES, np.int32)
+        self._known = np.zeros((clocks.warps // clocks.each, clocks.each), np.int32)
+
+    def execute(self, threads: Array) -> None:
+        """Threads execute such a fence."""
+        warps = np.unique(threads % self._clocks.warps)
+        self._own[threads] = self._clocks.now
+        np.maximum.at(self._known, warps // self._clocks.each, self._clocks.seen[warps])
+
+    def cover(self, threads: Array, times: Array) -> Array:
+        """Whether fences cover what threads did at some times."""
+        cluster, column = np.divmod(threads % self._clocks.warps, self._clocks.each)
+        return times <= np.maximum(self._own[threads], self._known[cluster, column])
+
+
 class _Object:
     """What arrivals brought to an mbarrier object: to phases that are complete, and to the one that is not."""
 
@@ -253,9 +275,6 @@ class _Object:
 ClusterTimes: TypeAlias = "dict[int, Array]"
 """Of clusters of the grid, the times up to which the deeds of each of their warps are known. Never changed."""
 
-_TOGETHER = 64
-"""Words of one instruction beyond which all are taken to tell the same."""
-
 
 class GridClocks:
     """What CTAs know of each other through strong writes to words of global memory. PTX ISA 8.10.
@@ -267,82 +286,45 @@ class GridClocks:
     """
 
     def __init__(self) -> None:
-        self._messages: list[ClusterTimes] = [{}]
+        self._words: dict[tuple[int, int], ClusterTimes] = {}
         self._times: dict[int, ClusterTimes] = {}
-        self._learned: set[tuple[int, int]] = set()
-        self._joined: dict[frozenset[int], int] = {}
+        self._learned: dict[int, ClusterTimes] = {}
+        self._tells = False
 
     def begin(self, clocks: Clocks, first: int) -> None:
         """Other CTAs are in flight: their clocks, and the number of their first cluster."""
-        self._clocks, self._first, self._quiet = clocks, first, True
+        self._clocks, self._first = clocks, first
         self._fenced = np.zeros((clocks.warps // clocks.each, clocks.each), np.int32)
-        self._last: dict[int, tuple[Array, ClusterTimes | None, int]] = {}
-
-    @property
-    def silent(self) -> bool:
-        """Whether no word tells anything, and none will but by a release."""
-        return self._quiet and len(self._messages) == 1
 
     def fence(self, warps: Array) -> None:
         """These warps of those in flight execute a fence."""
-        clocks, self._quiet = self._clocks, False
+        clocks, self._tells = self._clocks, True
         np.maximum.at(self._fenced, warps // clocks.each, clocks.seen[warps])
         self._fenced[warps // clocks.each, warps % clocks.each] = clocks.now
 
-    def messages(self, warps: Array, ctas: Array, release: bool) -> Array:
-        """The numbers of what strong writes of warps, of these CTAs, tell; 0 for nothing."""
-        if self._quiet and not release:
-            return np.zeros(warps.size, np.int32)
-        warps, first, which = np.unique(warps, return_index=True, return_inverse=True)
-        ctas, numbers, clocks = ctas[first], np.zeros(warps.size, np.int32), self._clocks
-        rows = clocks.seen[warps]
-        rows[np.arange(warps.size), warps % clocks.each] = clocks.now
+    def exchange(self, buffer: int, start: Array, warps: Array, ctas: Array, kind: str, *, release: bool) -> None:
+        """Warps, of these CTAs, access words of a buffer strongly, one after the other."""
+        if not (self._tells or release):
+            return
+        self._tells, told = True, dict[int, ClusterTimes]()
+        for place, warp, cta in dict.fromkeys(zip(start.tolist(), warps.tolist(), ctas.tolist(), strict=True)):
+            word = self._words.get((buffer, place), {})
+            if kind != "store" and word and self._learned.get(cta) is not word:
+                self._learned[cta] = word
+                self._times[cta] = _merged(self._times.get(cta, {}), word)
+            if kind != "load":
+                if warp not in told:
+                    told[warp] = self._told(warp, cta, release)
+                self._words[buffer, place] = _merged(word, told[warp]) if kind == "atomic" else told[warp]
+
+    def _told(self, warp: int, cta: int, release: bool) -> ClusterTimes:
+        """What a strong write of a warp tells."""
+        cluster, column = divmod(warp, self._clocks.each)
+        row = self._clocks.seen[warp].copy()
+        row[column] = self._clocks.now
         if not release:
-            np.minimum(rows, self._fenced[warps // clocks.each], out=rows)
-        for i in np.flatnonzero(np.logical_or.reduce(rows, axis=1)).tolist():
-            numbers[i] = self._message(int(warps[i]), int(ctas[i]), rows[i])
-        return numbers[which]
-
-    def _message(self, warp: int, cta: int, row: Array) -> int:
-        others, last = self._times.get(cta), self._last.get(warp)
-        if last is None or last[1] is not others or not np.array_equal(last[0], row):
-            cluster = self._first + warp // self._clocks.each
-            self._messages.append(_merged(others or {}, {cluster: row}))
-            last = self._last[warp] = (row, others, len(self._messages) - 1)
-        return last[2]
-
-    def join(self, words: Array, before: Array, mine: Array) -> Array:
-        """The knowledge that atomic operations acquire from the words that they update. `mine` is what each thread
-        publishes; threads that update one word in the same step take turns."""
-        told = np.zeros(words.size, np.int32)
-        if not (before.any() or mine.any()):
-            return told
-        unique, which = np.unique(words, return_inverse=True)
-        if unique.size > _TOGETHER:
-            which = np.zeros_like(which)
-        for number in np.unique(which[(before > 0) | (mine > 0)]).tolist():
-            some = which == number
-            told[some] = self._join(frozenset(np.unique([before[some], mine[some]]).tolist()) - {0})
-        return told
-
-    def _join(self, numbers: frozenset[int]) -> int:
-        if len(numbers) == 1:
-            return next(iter(numbers))
-        if numbers not in self._joined:
-            joined: ClusterTimes = {}
-            for number in numbers:
-                joined = _merged(joined, self._messages[number])
-            self._messages.append(joined)
-            self._joined[numbers] = len(self._messages) - 1
-        return self._joined[numbers]
-
-    def learn(self, ctas: Array, told: Array) -> None:
-        """CTAs acquire what words publish."""
-        some = told > 0
-        pairs: set[tuple[int, int]] = set(zip(ctas[some].tolist(), told[some].tolist(), strict=True))
-        for cta, number in pairs - self._learned:
-            self._learned.add((cta, number))
-            self._times[cta] = _merged(self._times.get(cta, {}), self._messages[number])
+            np.minimum(row, self._fenced[cluster], out=row)
+        return _merged(self._times.get(cta, {}), {self._first + cluster: row}) if row.any() else {}
 
     def before(self, ctas: Array, warps: Array) -> Array:
         """The time up to which each CTA knows what a warp did; warps are numbered in the grid."""

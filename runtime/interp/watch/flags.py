@@ -80,7 +80,6 @@ class Flags(Check):
         self.local = state.memory.local.buffer, state.memory.param.buffer
         self.buffers: dict[int, int] = {}
         self.records: list[tuple[int, _Record]] = []
-        self.deeds: list[_Deed] = []
         self.size = self.now = self.group = 0
         self.came: defaultdict[int, list[tuple[int, int, Array]]] = defaultdict(list)
 

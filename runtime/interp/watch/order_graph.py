@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from math import factorial, prod
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -232,10 +232,7 @@ def merged(pasts: Iterable[Array]) -> Array:
 #
 # The axioms and names are those of chapter 8 and of Lustig, Sahasrabuddhe and Giroux, A formal analysis of the NVIDIA
 # PTX memory consistency model (ASPLOS 2019). Every event is of one location, or of none; accesses of one location are
-# to the same bytes. A relation is a list of bit masks: bit j of row i stands for (i, j).
-
-
-Relation: TypeAlias = list[int]
+# to the same bytes. A relation is a square matrix of bools: element (i, j) says whether (i, j) is in it.
 
 
 class ThreadPlace(NamedTuple):
@@ -265,10 +262,6 @@ class MemoryEvent:
     chosen: tuple[int, ...] | None = None
     depends: frozenset[int] = frozenset()
 
-    @property
-    def is_fence(self) -> bool:
-        return self.location is None
-
     def includes(self, other: ThreadPlace) -> bool:
         """Whether the scope has a thread in it."""
         if self.scope == "cta":
@@ -284,45 +277,46 @@ class MemoryModel:
     def __init__(
         self,
         events: Sequence[MemoryEvent],
-        barriers: Sequence[tuple[int, int]] = (),
+        barriers: Iterable[tuple[int, int]] = (),
         settled: Mapping[int, Sequence[int]] | None = None,
     ) -> None:
         self.events = events
         self.settled = settled or {}
-        self._causes: dict[tuple[tuple[int, ...], tuple[int, ...]], Relation] = {}
-        numbers = range(len(events))
+        self._causes: dict[tuple[bytes, bytes], Array] = {}
         self.writers: dict[int, list[int]] = {}
         for i, event in enumerate(events):
             if event.writes and event.location is not None:
                 self.writers.setdefault(event.location, []).append(i)
-        self.readers = [i for i in numbers if events[i].reads]
-        self.order = self._relation((i, j) for i in numbers for j in range(i + 1, len(events)) if self._threaded(i, j))
-        self.local = self._relation(
-            (i, j)
-            for i in numbers
-            for j in members(self.order[i])
-            if events[i].location == events[j].location is not None
+        self.readers = [i for i, event in enumerate(events) if event.reads]
+        self.itself = np.eye(len(events), dtype=np.bool_)
+        thread = np.array([event.place.thread for event in events])
+        one_thread = (thread[:, None] == thread) & (thread >= 0)
+        self.order: Array = np.triu(one_thread, 1)
+        location = np.array([-1 if event.location is None else event.location for event in events])
+        same = (location[:, None] == location) & (location >= 0)
+        self.local = self.order & same
+        includes = np.array([[one.includes(other.place) for other in events] for one in events])
+        self.strong = includes & includes.T | one_thread | self.itself
+        """The pairs that are morally strong: both are strong, and the scope of each includes the other's thread. PTX
+        ISA 8.6."""
+        self.barriers = self._relation(barriers)
+        self.depends = self._relation((j, i) for i, event in enumerate(events) for j in event.depends)
+        reads, writes, scoped, acquires, releases = (
+            np.array([bool(getattr(event, name)) for event in events])
+            for name in ("reads", "writes", "scope", "acquires", "releases")
         )
-        self.strong = self._relation((i, j) for i in numbers for j in numbers if self._morally_strong(i, j))
-        self.barriers = self._relation(iter(barriers))
-        self.depends = self._relation((j, i) for i in numbers for j in events[i].depends)
+        self.updates = reads & writes
+        alone, among = self.itself & (location >= 0), scoped & (same | (location < 0)[:, None])
+        self.releases = releases[:, None] & writes & (alone | self.order & among)
+        self.acquires = acquires[:, None] & reads & (alone | self.order.T & among)
+        """The operation that a release, or acquire, pattern begins, or ends, with, and its strong write, or read. PTX
+        ISA 8.7."""
 
-    def _relation(self, pairs: Iterator[tuple[int, int]]) -> Relation:
-        rows = [0] * len(self.events)
-        for i, j in pairs:
-            rows[i] |= 1 << j
-        return rows
-
-    def _threaded(self, i: int, j: int) -> bool:
-        return self.events[i].place.thread == self.events[j].place.thread >= 0
-
-    def _morally_strong(self, i: int, j: int) -> bool:
-        """Whether two operations are morally strong: both are strong, and the scope of each includes the other's
-        thread. PTX ISA 8.6."""
-        one, other = self.events[i], self.events[j]
-        if i == j or self._threaded(i, j) or self._threaded(j, i):
-            return True
-        return one.includes(other.place) and other.includes(one.place)
+    def _relation(self, pairs: Iterable[tuple[int, int]]) -> Array:
+        relation = np.zeros_like(self.itself)
+        for pair in pairs:
+            relation[pair] = True
+        return relation
 
     # Executions
 
@@ -362,113 +356,47 @@ class MemoryModel:
         """Whether an execution satisfies the axioms of PTX ISA 8.10. `orders` are those of the writes of each location,
         of which the coherence order keeps what is morally strong or follows from causality."""
         rf = self._relation((w, r) for r, w in reads.items())
-        if cyclic(union(rf, self.depends)):
+        if _cyclic(rf | self.depends):
             return False
-        sc = intersection(self._relation((a, b) for n, a in enumerate(fences) for b in fences[n + 1 :]), self.strong)
-        cause = self._causality(tuple(intersection(rf, self.strong)), tuple(sc))
+        sc = self._relation(combinations(fences, 2)) & self.strong
+        cause = self._causality(rf & self.strong, sc)
         co = self._coherence(orders, cause)
-        fr = self._relation((r, x) for r, w in reads.items() for x in members(co[w]) if x != r)
-        if self._breaks_atomicity(reads, co):
+        fr = _composed(rf.T, co) & ~self.itself
+        if (fr.T & co & self.strong)[:, self.updates].any():  # A write comes between those of an atomic operation.
             return False
-        if cyclic(union(intersection(union(union(rf, co), fr), self.strong), self.local)):
+        if _cyclic((rf | co | fr) & self.strong | self.local):
             return False
-        contradictions = compose(union(union(union(rf, fr), co), sc), cause)
-        return not any(row >> i & 1 for i, row in enumerate(contradictions))
+        return not np.diagonal(_composed(rf | fr | co | sc, cause)).any()
 
-    def _causality(self, rf: tuple[int, ...], sc: tuple[int, ...]) -> Relation:
-        """Causality order by the strong reads and the order of fences. PTX ISA 8.9.5."""
-        if (rf, sc) not in self._causes:
-            observed = self._observation(list(rf))
-            met = union(union(self._synchronises(observed), list(sc)), self.barriers)
-            base = closure(union(compose(compose(reflexive(self.order), met), reflexive(self.order)), self.order))
-            self._causes[rf, sc] = union(base, compose(observed, base))
-        return self._causes[rf, sc]
+    def _causality(self, rf: Array, sc: Array) -> Array:
+        """Causality order by the strong reads and the order of fences. PTX ISA 8.9.4 and .5. A read observes a write
+        directly, or through atomic operations on its value."""
+        key = rf.tobytes(), sc.tobytes()
+        if key not in self._causes:
+            observed = rf | _composed(rf, _closure(rf & self.updates[:, None]))
+            synchronises = _composed(_composed(self.releases, observed), self.acquires.T) & self.strong
+            around = self.order | self.itself
+            met = _composed(_composed(around, synchronises | sc | self.barriers), around)
+            base = _closure(met | self.order)
+            self._causes[key] = base | _composed(observed, base)
+        return self._causes[key]
 
-    def _coherence(self, orders: Sequence[Sequence[int]], cause: Relation) -> Relation:
-        pairs = ((order[n], b) for order in orders for n in range(len(order)) for b in order[n + 1 :])
-        first = {order[0] for order in orders}
-        kept = ((a, b) for a, b in pairs if a in first or (self.strong[a] | cause[a]) >> b & 1 or cause[b] >> a & 1)
-        return closure(self._relation(kept))
-
-    def _breaks_atomicity(self, reads: dict[int, int], co: Relation) -> bool:
-        """Whether a write comes between what an atomic operation reads and what it writes."""
-        return any(
-            self.events[r].writes and any(co[x] >> r & self.strong[x] >> r & 1 for x in members(co[w]) if x != r)
-            for r, w in reads.items()
-        )
-
-    def _observation(self, rf: Relation) -> Relation:
-        """Pairs of a write and a read that observes it, directly or through atomic operations on its value."""
-        passing = [row if event.writes and event.reads else 0 for row, event in zip(rf, self.events, strict=True)]
-        return union(rf, compose(rf, closure(passing)))
-
-    def _synchronises(self, observed: Relation) -> Relation:
-        """Release patterns, and the acquire patterns that observe them. PTX ISA 8.7 and 8.9.4."""
-        releases, acquires = list(self._patterns(release=True)), list(self._patterns(release=False))
-        return self._relation(
-            (first, last)
-            for first, write in releases
-            for last, read in acquires
-            if observed[write] >> read & 1 and self.strong[first] >> last & 1
-        )
-
-    def _patterns(self, *, release: bool) -> Iterator[tuple[int, int]]:
-        """The operation that a pattern begins, or ends, with, and its strong write, or read."""
-        for i, one in enumerate(self.events):
-            if not (one.releases if release else one.acquires):
-                continue
-            if not one.is_fence and (one.writes if release else one.reads):
-                yield i, i
-            for j, other in enumerate(self.events):
-                ordered = self.order[i] >> j & 1 if release else self.order[j] >> i & 1
-                acts = other.writes if release else other.reads
-                if ordered and acts and other.scope and one.location in (None, other.location):
-                    yield i, j
+    def _coherence(self, orders: Sequence[Sequence[int]], cause: Array) -> Array:
+        kept = self.strong | cause | cause.T
+        kept[[order[0] for order in orders]] = True
+        return _closure(self._relation(pair for order in orders for pair in combinations(order, 2)) & kept)
 
 
-# Relations
-
-
-def members(row: int) -> Iterator[int]:
-    """The numbers of the bits that are set."""
-    while row:
-        low = row & -row
-        yield low.bit_length() - 1
-        row ^= low
-
-
-def union(one: Relation, other: Relation) -> Relation:
-    return [a | b for a, b in zip(one, other, strict=True)]
-
-
-def intersection(one: Relation, other: Relation) -> Relation:
-    return [a & b for a, b in zip(one, other, strict=True)]
-
-
-def reflexive(relation: Relation) -> Relation:
-    return [row | 1 << i for i, row in enumerate(relation)]
-
-
-def compose(one: Relation, other: Relation) -> Relation:
+def _composed(one: Array, other: Array) -> Array:
     """The composition of two relations."""
-    result: Relation = []
-    for row in one:
-        reached = 0
-        for j in members(row):
-            reached |= other[j]
-        result.append(reached)
-    return result
+    return one.astype(np.float32) @ other.astype(np.float32) > 0
 
 
-def closure(relation: Relation) -> Relation:
+def _closure(relation: Array) -> Array:
     """The pairs that one step or more lead to."""
-    rows = list(relation)
-    for k in range(len(rows)):
-        if further := rows[k]:
-            bit = 1 << k
-            rows = [row | further if row & bit else row for row in rows]
-    return rows
+    further = relation | _composed(relation, relation)
+    return relation if np.array_equal(further, relation) else _closure(further)
 
 
-def cyclic(relation: Relation) -> bool:
-    return any(row >> i & 1 for i, row in enumerate(closure(relation)))
+def _cyclic(relation: Array) -> bool:
+    return bool(np.diagonal(_closure(relation)).any())

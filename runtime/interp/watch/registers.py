@@ -9,19 +9,19 @@ memory. It is known byte by byte: see `bytes`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 import numpy as np
 
 from ....dialect.isa.families import LoadMatrix
-from ....dialect.ptx.text.syntax import Not, Register
+from ....dialect.ptx.text.syntax import Not
 from ...numerics.floats import Array
 from ..machine.events import LANES, Look, MemoryAccess, Selection
 from ..machine.kernel import DecodedKernel
 from ..machine.state import RegisterSlot, State
 from ..meaning.warps import shuffle_origin, words_of
-from .bytes import all_bytes, lanes_read, passed, stored
+from .bytes import Trials, all_bytes, lanes_read, stored
 from .findings import Check, Findings
 
 _NOTHING = np.zeros((), np.uint16)
@@ -47,10 +47,10 @@ class UninitialisedRegisters(Check):
         self.lacks = {bits: np.full((n, state.threads), all_bytes(bits), np.uint16) for bits, n in slots}
         self.full = set()
         self.origin = {}
+        self.trials = Trials(state, kernel.layout.slots)
         self.local = np.zeros((state.threads, state.memory.local.buffer.size // state.threads), np.bool_)
         for offset, size in kernel.layout.arguments:  # Calls copy these without an access.
             self.local[:, offset : offset + size] = True
-        self._exchanges = {pc: _Exchange(self, pc) for pc, d in enumerate(kernel.code) if d.row.root == "shfl"}
 
     def issue(self, pc: int) -> Look | None:
         guard = self.kernel.code[pc].guard
@@ -63,12 +63,31 @@ class UninitialisedRegisters(Check):
             return None
         some = lanes_read(decoded)
         reads = {slot: some.get(slot.name) for slot in decoded.reads}
-        kind = {"selp": _Choice, "wgmma": _Product}.get(root, _Registers)
+        kind = _Product if root == "wgmma" else _Registers
         return kind(self, pc, reads, decoded.writes, decoded.traits.computes).look
 
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
-        if pc in self._exchanges:
-            self._exchanges[pc].look(threads, lanes)
+        if self.kernel.code[pc].row.root == "shfl":
+            self._exchange(pc, threads, lanes)
+
+    def _exchange(self, pc: int, sel: Selection, met: Array) -> None:
+        """`shfl`: its result is that of another lane."""
+        decoded = self.kernel.code[pc]
+        slot, line = decoded.slot(decoded.source.operands[1]), decoded.source.line
+        for other in decoded.reads:
+            if other != slot and other not in self.full:
+                bad = sel.pick(self.lacking(other))
+                if bad.any():
+                    self.use(pc, other, bad != 0, sel)
+        source, origins = shuffle_origin(self.state, decoded)
+        absent = sel.pick((met >> source.astype(np.uint32) & 1) == 0)
+        bad, origin = np.zeros(absent.shape, np.uint16), ("", line)
+        if slot is not None and slot not in self.full:
+            bad = np.where(absent, _NOTHING, sel.pick(self.lacking(slot)[origins]))
+            origin = self.origin.get(slot, (slot.name, line)) if bad.any() else origin
+        every = [np.uint16(all_bytes(d.bits)) for d in decoded.writes]
+        made = [np.where(absent, whole, bad & whole) for whole in every]
+        self.write(decoded.writes, sel, made if any(m.any() for m in made) else None, origin)
 
     def access(self, access: MemoryAccess) -> None:
         """Local memory. A load of unwritten bytes makes registers uninitialised."""
@@ -128,7 +147,7 @@ class UninitialisedRegisters(Check):
         return f"{slot.name} comes from {name}, which is read at line {line} before it is written"
 
     def write(
-        self, slots: tuple[RegisterSlot, ...], sel: Selection, bad: tuple[Array, ...] | None,
+        self, slots: tuple[RegisterSlot, ...], sel: Selection, bad: Sequence[Array] | None,
         origin: tuple[str, int] | None,
     ) -> None:  # fmt: skip
         """The selected threads write registers. `bad` are the bytes of each that depend on uninitialised data, None for
@@ -180,11 +199,11 @@ class _Registers:
         lanes = self.all[0][slot]
         return None if lanes is None else sel.pick(np.repeat(lanes, sel.total // LANES))
 
-    def _read(self, sel: Selection) -> tuple[tuple[Array, ...] | None, tuple[str, int] | None]:
+    def _read(self, sel: Selection) -> tuple[Sequence[Array] | None, tuple[str, int] | None]:
         """The uninitialised bytes of each result in the selected threads, and where they originate. None if there are
         none."""
         check, origin = self.check, None
-        unwritten: dict[str, Array] = {}
+        unwritten: dict[RegisterSlot, Array] = {}
         for slot in self.reads:
             if slot in check.full:
                 continue
@@ -197,7 +216,7 @@ class _Registers:
             if not bad.any():
                 continue
             if self.computes:
-                unwritten[slot.name] = bad
+                unwritten[slot] = bad
                 origin = check.origin.get(slot, (slot.name, check.kernel.code[self.pc].source.line))
             else:
                 check.use(self.pc, slot, bad != 0, sel)
@@ -205,19 +224,8 @@ class _Registers:
             self.reads = {slot: lanes for slot, lanes in self.reads.items() if slot not in check.full}
         if not unwritten or not self.writes:
             return None, None
-        return passed(check.kernel.code[self.pc], unwritten, [slot.bits for slot in self.writes]), origin
-
-
-class _Choice(_Registers):
-    """`selp`: of two operands, the one that a predicate chooses."""
-
-    def counts(self, slot: RegisterSlot, sel: Selection) -> Array | None:
-        decoded = self.check.kernel.code[self.pc]
-        _, first, second, predicate = decoded.source.operands
-        if slot.bits == 1 or first == second:
-            return None
-        taken = sel.pick(words_of(self.check.state, decoded, predicate)) != 0
-        return taken if first == Register(slot.name) else ~taken
+        made = check.trials.passed(self.pc, check.kernel.code[self.pc], unwritten, sel)
+        return (made, origin) if any(bad.any() for bad in made) else (None, None)
 
 
 class _Product(_Registers):
@@ -231,35 +239,6 @@ class _Product(_Registers):
         negated = isinstance(scale, Not)
         taken = words_of(self.check.state, decoded, scale.register if negated else scale) != 0
         return sel.pick(taken ^ negated)
-
-
-class _Exchange:
-    """`shfl`: its result is that of another lane."""
-
-    def __init__(self, check: UninitialisedRegisters, pc: int) -> None:
-        self.check = check
-        self.pc = pc
-        self.decoded = check.kernel.code[pc]
-
-    def look(self, sel: Selection, met: Array) -> None:
-        check, state = self.check, self.check.state
-        slot = self.decoded.slot(self.decoded.source.operands[1])
-        for other in self.decoded.reads:
-            if other != slot and other not in check.full:
-                bad = sel.pick(check.lacking(other))
-                if bad.any():
-                    check.use(self.pc, other, bad != 0, sel)
-        source, origins = shuffle_origin(state, self.decoded)
-        absent = sel.pick((met >> source.astype(np.uint32) & 1) == 0)
-        line = self.decoded.source.line
-        bad, origin = np.zeros(absent.shape, np.uint16), ("", line)
-        if slot is not None and slot not in check.full:
-            lacking = check.lacking(slot)[origins]
-            bad = np.where(absent, _NOTHING, sel.pick(lacking))
-            origin = check.origin.get(slot, (slot.name, line)) if bad.any() else origin
-        writes = self.decoded.writes
-        made = tuple(np.where(absent, np.uint16(all_bytes(d.bits)), bad & np.uint16(all_bytes(d.bits))) for d in writes)
-        check.write(writes, sel, made if any(m.any() for m in made) else None, origin)
 
 
 def _arranged(form: LoadMatrix, warps: int, threads: Array, unwritten: Array) -> Iterator[Array]:

@@ -48,32 +48,28 @@ def wavefronts(start: Array, width: int, warps: Array, lanes: Array, alone: bool
     long and aligned. With `alone`, lanes that access the same word are served one after the other, as for atomic
     operations.
     """
-    together = min(LANES, WAVEFRONT_BYTES // width)
-    phases = LANES // together
-    if (rows := _rows(start // max(width, BANK_BYTES), warps, lanes)) is not None:
-        return _wavefronts(rows.reshape(-1, together), max(1, width // BANK_BYTES), phases, alone)
-    group = warps * phases + lanes // together
-    words = (start // BANK_BYTES)[:, None] + np.arange(max(1, width // BANK_BYTES))
-    span = int(words.max(initial=0)) + 1
-    wanted = (group[:, None] * span + words).reshape(-1)
-    if not alone:
-        wanted = np.unique(wanted)
-    group, word = np.divmod(wanted, span)
-    count = int(warps.max(initial=-1)) + 1
-    by_bank = np.bincount(group * BANKS + word % BANKS, minlength=count * phases * BANKS)
-    by_phase = by_bank.reshape(count, phases, BANKS).max(axis=-1)
+    together, banks = min(LANES, WAVEFRONT_BYTES // width), max(1, width // BANK_BYTES)
+    phases, places = LANES // together, BANKS // banks
+    count = (int(warps.max(initial=-1)) + 1) * phases
+    # Each access takes as many banks from a multiple of that on: two meet in all of them or in none.
+    rows = _rows(start // (banks * BANK_BYTES), warps * phases + lanes // together, count)
+    wanted = rows >= 0 if alone else _distinct(rows)
+    taken = (np.arange(count)[:, None] * places + rows % places)[wanted]
+    by_phase = np.bincount(taken, minlength=count * places).reshape(-1, phases, places).max(axis=-1)
     counts = by_phase.sum(axis=-1)
     asking = counts > 0
     return counts[asking], np.count_nonzero(by_phase[asking], axis=-1)
 
 
-def _rows(numbers: Array, warps: Array, lanes: Array) -> Array | None:
-    """Numbers of lanes as rows of warps, -1 where a lane has none; None if one has several."""
-    place = warps * LANES + lanes
-    rows = np.full((int(warps.max(initial=-1)) + 1) * LANES, -1, np.int64)
-    rows[place] = numbers
-    by_warp = rows.reshape(-1, LANES)
-    return by_warp if np.count_nonzero(by_warp >= 0) == place.size else None
+def _rows(numbers: Array, groups: Array, count: int) -> Array:
+    """Numbers as sorted rows of `count` groups, with -1 in front of those of groups that have fewer."""
+    order = np.lexsort((numbers, groups))
+    sizes = np.bincount(groups, minlength=count)
+    width, ends = int(sizes.max(initial=0)), np.cumsum(sizes)
+    rows = np.full((count, width), -1, np.int64)
+    of = groups[order]
+    rows[of, np.arange(order.size) - ends[of] + width] = numbers[order]
+    return rows
 
 
 def _distinct(rows: Array) -> Array:
@@ -83,44 +79,19 @@ def _distinct(rows: Array) -> Array:
     return new
 
 
-def _wavefronts(rows: Array, banks: int, phases: int, alone: bool) -> tuple[Array, Array]:
-    """Those of rows of accesses that are served together, `phases` of them for a warp. Each access, by its number in
-    units of its size, takes as many banks from a multiple of that on: two meet in all of them or in none."""
-    if not alone:
-        rows = np.sort(rows, axis=1)
-    wanted, groups = rows >= 0 if alone else _distinct(rows), BANKS // banks
-    places = (np.arange(len(rows))[:, None] * groups + rows % groups)[wanted]
-    by_group = np.bincount(places, minlength=len(rows) * groups)
-    by_phase = by_group.reshape(-1, phases, groups).max(axis=-1)
-    counts = by_phase.sum(axis=-1)
-    asking = counts > 0
-    return counts[asking], np.count_nonzero(by_phase[asking], axis=-1)
-
-
-def sectors(start: Array, width: Array, warps: Array, lanes: Array) -> tuple[Array, Array]:
+def sectors(start: Array, width: Array, warps: Array) -> tuple[Array, Array]:
     """The cost of accesses to global memory: for each warp with accesses, its sectors, and the smallest number of
     sectors that could hold its bytes.
 
     Each access is aligned to its width, and so lies in one sector.
     """
-    alike = width.size and int(width.min()) == int(width.max())
-    if alike and (rows := _rows(start, warps, lanes)) is not None:
-        rows = np.sort(rows, axis=1)
-        counts = np.count_nonzero(_distinct(rows // SECTOR_BYTES), axis=1)
-        wanted = np.count_nonzero(_distinct(rows), axis=1) * int(width[0])
-        asking = counts > 0
-        return counts[asking], -(-wanted[asking] // SECTOR_BYTES)
-    count = int(warps.max(initial=-1)) + 1
-    span = int(start.max(initial=0)) + 1
-    touched = np.unique(warps * span + start // SECTOR_BYTES) // span
-    accesses = np.unique(np.stack([warps, start, width]), axis=1)
-    wanted = np.bincount(accesses[0], weights=accesses[2], minlength=count).astype(np.int64)
-    counts = np.bincount(touched, minlength=count)
+    step = 2 * SECTOR_BYTES  # more than any width
+    rows = _rows(start * step + width, warps, int(warps.max(initial=-1)) + 1)
+    counts = np.count_nonzero(_distinct(rows // (step * SECTOR_BYTES)), axis=1)
+    wanted = np.where(_distinct(rows), rows % step, 0).sum(axis=1)
     asking = counts > 0
     return counts[asking], -(-wanted[asking] // SECTOR_BYTES)
 
-
-# The observer that counts what a launch does, for a `LaunchReport`.
 
 OPAQUE = "the ISA leaves open which lane accesses what"
 
@@ -313,8 +284,8 @@ class Reporter(Observer):
         buffers = list({id(a.buffer): a.buffer for a in accesses}.values())
         start = np.concatenate([a.start + (buffers.index(a.buffer) << SPAN_BITS) for a in accesses])
         widths = np.concatenate([np.full(a.start.size, a.width) for a in accesses])
-        lanes, warps = np.divmod(np.concatenate([a.threads for a in accesses]), self.state.warps)
-        return _Cost.of(*sectors(start, widths, warps, lanes))
+        warps = np.concatenate([a.threads for a in accesses]) % self.state.warps
+        return _Cost.of(*sectors(start, widths, warps))
 
     # What was found
 
@@ -328,27 +299,23 @@ class Reporter(Observer):
             raise ValueError("no launch was observed")
         self._settle()
         done = tuple(self._executed(self.kernel))
-        code = [(d.source, self.kernel.source_of(pc)) for pc, d in enumerate(self.kernel.code)]
+        shared, outside = (self._costs(self.kernel, costs) for costs in (self._shared, self._global))
         return LaunchReport(
             self.kernel.name,
             self._grid,
             self._block,
             done,
-            tuple(
-                SharedAccess(s.line, s.column, s.opcode, kind, cost.requests, cost.units, cost.ideal, cost.worst, place)
-                for (s, place), kind, cost in (
-                    (code[pc], kind, cost) for (pc, kind), cost in sorted(self._shared.items())
-                )
-            ),
-            tuple(
-                GlobalAccess(s.line, s.column, s.opcode, kind, cost.requests, cost.units, cost.ideal, place)
-                for (s, place), kind, cost in (
-                    (code[pc], kind, cost) for (pc, kind), cost in sorted(self._global.items())
-                )
-            ),
+            tuple(SharedAccess(*at, c.requests, c.units, c.ideal, c.worst, source) for at, c, source in shared),
+            tuple(GlobalAccess(*at, c.requests, c.units, c.ideal, source) for at, c, source in outside),
             _products(done),
             tuple(f"line {d.line}: {d.opcode}: {OPAQUE}" for d in done if traits(d.opcode).name in _OPAQUE),
         )
+
+    def _costs(self, kernel: DecodedKernel, costs: Costs) -> Iterator[tuple[tuple[int, int, str, str], _Cost, str]]:
+        """Costs in order, each with its line, column, opcode and kind before and its place in the source behind it."""
+        for (pc, kind), cost in sorted(costs.items(), key=lambda item: item[0]):
+            source = kernel.code[pc].source
+            yield (source.line, source.column, source.opcode, kind), cost, kernel.source_of(pc)
 
     def _executed(self, kernel: DecodedKernel) -> Iterator[Executed]:
         # The last instruction is the `ret` that every kernel gets, written or not.
@@ -371,9 +338,6 @@ def _products(done: Sequence[Executed]) -> tuple[MatrixProducts, ...]:
             before = products[item.opcode].warps if item.opcode in products else 0
             products[item.opcode] = MatrixProducts(item.opcode, Problem(*row.shape), row.products, before + item.warps)
     return tuple(products.values())
-
-
-# Who looks on while the launches of a call run: what makes reports, and what makes traces.
 
 
 class LaunchObservers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 import numpy as np
@@ -9,64 +10,57 @@ import numpy as np
 from ...numerics.floats import Array
 from ..machine.memory import Buffer
 
-# What is known of each piece of shared memory: who wrote and who read it last, and when.
-#
-# Pieces are as small as the smallest access so far, and split when a smaller one comes.
-
 UNWAITED = np.iinfo(np.int32).max
 """The time of a write by an asynchronous copy that nobody has waited for."""
 
 MANY = -1
 """The lane of several lanes."""
 
-_PIECES = (
-    *("written", "write_time", "writer", "write_pc", "write_strong", "tells"),
-    *("read_time", "reader", "read_pc", "read_strong"),
-)
+
+class Pieces(ABC):
+    """Memory in pieces of `width` bytes, which are as small as the smallest access so far."""
+
+    width = 16
+
+    def pieces(self, start: Array, width: int, *of_accesses: Array) -> tuple[Array, ...]:
+        """The pieces that accesses touch, and what is given of each access, once for each piece."""
+        if (smallest := width & -width) < self.width:
+            self.split(self.width // smallest)
+            self.width = smallest
+        each, first = width // self.width, start // self.width
+        if each == 1:
+            return first, *of_accesses
+        return (first[:, None] + np.arange(each)).reshape(-1), *(np.repeat(g, each) for g in of_accesses)
+
+    @abstractmethod
+    def split(self, times: int) -> None:
+        """Makes so many pieces of each."""
 
 
-class Shadow:
+class Shadow(Pieces):
     """Arrays with an entry for each piece of memory. Arrays of reads have one for each warp of the CTA too.
 
-    Of the last write: whether there was one (`written`), its time, thread and instruction, whether it was `strong`
-    (atomic or ordered), and up to which time it `tells` of its warp. Of the last read of each warp: time, lane,
-    instruction, and strength.
+    Of the last write: whether there was one (`written`), its time, thread and instruction, and whether it was `strong`
+    (atomic or ordered). Of the last read of each warp: time, lane, instruction, and strength.
     """
 
     def __init__(self, size: int, warps: int) -> None:
-        self.size = size
-        self.width = 16
         n = -(-size // self.width)
         self.written = np.zeros(n, np.bool_)
         self.write_time = np.zeros(n, np.int32)
         self.writer = np.zeros(n, np.int32)
         self.write_pc = np.zeros(n, np.int32)
         self.write_strong = np.zeros(n, np.bool_)
-        self.tells = np.zeros(n, np.int32)
         self.read_time = np.zeros((n, warps), np.int32)
         self.reader = np.zeros((n, warps), np.int8)
         self.read_pc = np.zeros((n, warps), np.int32)
         self.read_strong = np.zeros((n, warps), np.bool_)
 
-    def pieces(self, start: Array, width: int, *of_accesses: Array) -> tuple[Array, ...]:
-        """The pieces that accesses touch, and what is given of each access, once for each piece."""
-        if (smallest := width & -width) < self.width:
-            self._split(smallest)
-        each = width // self.width
-        first = start // self.width
-        if each == 1:
-            return first, *of_accesses
-        return (first[:, None] + np.arange(each)).reshape(-1), *(np.repeat(g, each) for g in of_accesses)
-
-    def _split(self, width: int) -> None:
-        times = self.width // width
-        for name in _PIECES:
-            old: Array = getattr(self, name)
+    def split(self, times: int) -> None:
+        arrays: dict[str, Array] = {name: old for name, old in vars(self).items() if isinstance(old, np.ndarray)}
+        for name, old in arrays.items():
             setattr(self, name, np.repeat(old, times, axis=0))
-        self.width = width
 
-
-# Who accessed each piece of a buffer last: what the check of global memory remembers; and what stores change.
 
 NOBODY = -1
 
@@ -130,24 +124,18 @@ class LastAccesses:
         return self._rows
 
 
-class BufferHistory:
+class BufferHistory(Pieces):
     """The last store to each piece of a buffer, and the last two threads that read it since then. Two are kept so that
     a thread that reads and then stores does not hide another reader; earlier readers are forgotten. Pieces are split
     when a smaller access comes."""
 
     def __init__(self, size: int) -> None:
-        self.width = 16
         pieces = -(-size // self.width)
         self.stored, self.read, self.other = (LastAccesses(pieces) for _ in range(3))
 
-    def pieces(self, start: Array, width: int) -> Array:
-        """The pieces of accesses: (accesses, pieces of each)."""
-        smallest = width & -width
-        if smallest < self.width:
-            for last in (self.stored, self.read, self.other):
-                last.split(self.width // smallest)
-            self.width = smallest
-        return (start // self.width)[:, None] + np.arange(width // self.width)
+    def split(self, times: int) -> None:
+        for last in (self.stored, self.read, self.other):
+            last.split(times)
 
     def put_read(self, piece: Array, who: Array, time: int, clock: int, pc: int, strong: bool) -> None:
         """Reads of one instruction."""

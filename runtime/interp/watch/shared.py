@@ -9,7 +9,7 @@ the value that is there already, or that others store with it, over theirs is a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,10 +40,6 @@ _BYTES_PER_PIECE = 16
 _BYTES_PER_READER = 10
 
 
-def _nowhere(touch: _Touch) -> Array:
-    return np.zeros(touch.piece.size, np.bool_)
-
-
 @dataclass
 class _Touch:
     """The pieces that one instruction accesses, with the thread, warp and lane of each, the strength and traits of the
@@ -57,20 +53,6 @@ class _Touch:
     strong: bool
     traits: Traits
     values: Array | None
-
-
-def _in_turn(piece: Array, warp: Array) -> Iterator[tuple[Array, Array]]:
-    """Accesses to one piece by two warps, as pairs of positions: the first of one, and a later one of the other."""
-    key = piece.astype(np.int64) << 32 | warp
-    _, first = np.unique(key, return_index=True)
-    last = key.size - 1 - np.unique(key[::-1], return_index=True)[1]
-    for apart in range(1, first.size):
-        low = np.flatnonzero(piece[first[apart:]] == piece[first[:-apart]])
-        if not low.size:
-            return
-        for one, other in ((low, low + apart), (low + apart, low)):
-            some = first[one] < last[other]
-            yield first[one[some]], last[other[some]]
 
 
 class SharedMemory(Check):
@@ -96,7 +78,6 @@ class SharedMemory(Check):
         if kernel.layout.reserves:  # The system fills its part with zeros.
             ctas = self.shadow.written.reshape(state.geometry.ctas, -1)
             ctas[:, state.reserved // self.shadow.width :] = True
-        self.updates = np.array([d.traits.updates for d in kernel.code])
         self.widths = [_data_bytes(d.row) for d in kernel.code]
 
     # What orders
@@ -168,10 +149,9 @@ class SharedMemory(Check):
             self._initialised(touch, access)
         if access.kind in WRITING:
             self._after_reads(touch, access.kind)
-        if strong and access.kind != "store" and not traits.on_mbarrier:
-            self._learn(touch)
-            if access.kind == "atomic":
-                self._learn_in_turn(touch)
+        if strong and not traits.on_mbarrier:
+            places = touch.piece * self.shadow.width
+            self.clocks.exchange(places, touch.warp, access.kind, acquire=traits.acquires, release=traits.releases)
         if access.kind in ("load", "atomic"):
             self._mark_read(touch)
         if access.kind in WRITING:
@@ -198,29 +178,28 @@ class SharedMemory(Check):
         time = shadow.write_time[touch.piece]
         if int(time.max()) <= clocks.floor:
             return
-        writer = shadow.writer[touch.piece]
-        other = writer % clocks.warps
-        lane = writer // clocks.warps
-        unwaited = time == UNWAITED
-        between = (other != touch.warp) & (time > clocks.before(touch.warp, other))
-        inside = (other == touch.warp) & (lane != touch.lane)
-        inside &= time > clocks.before_lanes(touch.lane, touch.warp, lane)
+        writer, unwaited = shadow.writer[touch.piece], time == UNWAITED
+        race = (writer != touch.thread) & ~clocks.ordered(touch.thread, writer, time) & ~unwaited
         if touch.traits.name == _INVALIDATES:  # libcu++ elects the lane that ends an object's life by match.sync alone.
-            inside &= time > clocks.before_gathered(touch.lane, touch.warp, lane)
-        race = (between | inside) & ~unwaited
+            gathered = clocks.before_gathered(touch.lane, touch.warp, writer // clocks.warps)
+            race &= (writer % clocks.warps != touch.warp) | (time > gathered)
         if touch.strong:
             race &= ~shadow.write_strong[touch.piece]
         self._tell_unwaited(touch, unwaited, kind)
         pcs = shadow.write_pc[touch.piece]
-        self._tell_race(touch, race, writer, pcs, f"{_DEED[kind]} what", "writes", self._unchanged)
+        self._tell_race(
+            touch, race, writer, pcs, f"{_DEED[kind]} what", "writes",
+            lambda: unchanged(self.buffer, touch.piece, touch.values),
+        )  # fmt: skip
 
     def _tell_unwaited(self, touch: _Touch, bad: Array, kind: str) -> None:
         """Reports accesses to data of a pending copy. Both checks report reads; writes are races."""
         if not bad.any() or not (self.races or (self.registers and kind not in ("store", "copy"))):
             return
-        line = self._line(self.shadow.write_pc, touch, bad)
+        decoded = self.kernel.code[int(self.shadow.write_pc[touch.piece[bad][0]])]
+        line, copy = decoded.source.line, decoded.traits.name if decoded.traits.asynchronous else "cp.async"
         name = "races" if self.races else "uninitialised"
-        copy = _copy_of(self.kernel.code[int(self.shadow.write_pc[touch.piece[bad][0]])].traits)
+        copy = copy.replace("cp.reduce.async", "cp.async")  # a reduction as the copy that it is like
         text = f"{_DEED[kind]} where the {copy} at line {line} writes, which has not been waited for"
         self._tell(touch, bad, name, text, line)
 
@@ -255,7 +234,7 @@ class SharedMemory(Check):
         lanes = shadow.reader[touch.piece, first].astype(np.int64)  # `MANY` makes the number negative.
         readers = lanes * clocks.warps + touch.warp - own + first
         pcs = shadow.read_pc[touch.piece, first]
-        self._tell_race(touch, race, readers, pcs, f"{_DEED[kind]} what", "reads", _nowhere)
+        self._tell_race(touch, race, readers, pcs, f"{_DEED[kind]} what", "reads")
 
     def _exchanged(self, touch: _Touch, late: Array, reader: Array) -> None:
         """Removes from the `late` reads those by lanes of the same warp whose values the written value depends on."""
@@ -267,25 +246,6 @@ class SharedMemory(Check):
                 some = at[pcs == pc]
                 ordered = clocks.before_gathered(touch.lane[some], touch.warp[some], reader[some], between)
                 late[some, own[some]] = shadow.read_time[touch.piece[some], own[some]] > ordered
-
-    def _learn(self, touch: _Touch) -> None:
-        shadow = self.shadow
-        told = shadow.write_strong[touch.piece]
-        if not told.any():
-            return
-        pieces = touch.piece[told]
-        writers = shadow.writer[pieces] % self.clocks.warps
-        updated = self.updates[shadow.write_pc[pieces]]
-        self.clocks.learn(touch.warp[told], writers, shadow.tells[pieces], updated, touch.traits.acquires)
-
-    def _learn_in_turn(self, touch: _Touch) -> None:
-        """Threads that update one word in one step take turns: each knows what those before it told."""
-        times = self.clocks.published(touch.warp, touch.traits.releases)
-        if not times.any():
-            return
-        for earlier, later in _in_turn(touch.piece, touch.warp):
-            updated = np.ones(earlier.size, np.bool_)
-            self.clocks.learn(touch.warp[later], touch.warp[earlier], times[earlier], updated, touch.traits.acquires)
 
     # Keeping
 
@@ -311,21 +271,14 @@ class SharedMemory(Check):
         if not touch.strong:
             writer = shadow.writer[touch.piece]
             race = np.not_equal(writer % clocks.warps, touch.warp)
-            self._tell_race(touch, race, writer, shadow.write_pc[touch.piece], "writes what", "writes", agreeing)
+            self._tell_race(
+                touch, race, writer, shadow.write_pc[touch.piece], "writes what", "writes", lambda: agreeing(touch)
+            )
         shadow.write_time[touch.piece] = UNWAITED if kind == "copy" else clocks.now
         shadow.written[touch.piece] = kind != "copy"
         shadow.write_strong[touch.piece] = touch.strong
-        if touch.strong and not touch.traits.on_mbarrier:
-            shadow.tells[touch.piece] = clocks.published(touch.warp, touch.traits.releases)
 
     # Telling
-
-    def _line(self, pcs: Array, touch: _Touch, bad: Array) -> int:
-        return self.kernel.code[int(pcs[touch.piece[bad][0]])].source.line
-
-    def _unchanged(self, touch: _Touch) -> Array:
-        """Of which pieces a store writes what is there."""
-        return unchanged(self.buffer, touch.piece, touch.values)
 
     def _tell_race(
         self,
@@ -335,13 +288,13 @@ class SharedMemory(Check):
         pcs: Array,
         deed: str,
         other_deed: str,
-        harmless: Callable[[_Touch], Array],
+        harmless: Callable[[], Array] | None = None,
     ) -> None:
         """Reports races on the pieces of a mask. `others` are the threads of the other accesses, `pcs` their
-        instructions. Races for which `harmless` holds are notes."""
+        instructions. Races of pieces for which `harmless` holds are notes."""
         if not self.races or not bad.any():
             return
-        same = bad & harmless(touch)
+        same = np.zeros_like(bad) if harmless is None else bad & harmless()
         for some, note in ((bad & ~same, False), (same, True)):
             if some.any():
                 line = self.kernel.code[int(pcs[some][0])].source.line
@@ -376,11 +329,6 @@ class SharedCheck(Check):
     def __init__(self, findings: Findings, shared: SharedMemory) -> None:
         super().__init__(findings)
         self.shared = shared
-
-
-def _copy_of(traits: Traits) -> str:
-    """What a copy is called, a reduction as the copy that it is like."""
-    return traits.name.replace("cp.reduce.async", "cp.async") if traits.asynchronous else "cp.async"
 
 
 def _data_bytes(form: Row) -> int:

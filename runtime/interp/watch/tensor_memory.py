@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
@@ -18,15 +18,14 @@ import numpy as np
 
 from ....dialect.isa.tensor_product import SharedDescriptor
 from ....dialect.layouts.tensor_memory import COLUMNS, LANES
-from ....dialect.ptx.text.syntax import members
 from ...numerics.floats import Array
 from ..machine.events import LANES as WARP
 from ..machine.events import Look, MemoryAccess, Selection
-from ..machine.kernel import Decoded, DecodedKernel
+from ..machine.kernel import DecodedKernel
 from ..machine.state import RegisterSlot, State
 from .findings import Check, Findings
-from .shared import SharedCheck, SharedMemory
-from .warpgroups import ALIGNMENT, Descriptors
+from .shared import SharedCheck
+from .warpgroups import ALIGNMENT, Descriptors, RegistersInFlight
 
 _UNIT = 16
 """Lanes of which one access is kept."""
@@ -55,14 +54,6 @@ class _Operation:
         return self.means in _MOVES
 
 
-@dataclass
-class _Fences:
-    """The times of the fences of one warp."""
-
-    before: list[int] = field(default_factory=list[int])
-    after: int = 0
-
-
 class TensorAccesses(SharedCheck):
     """For each 16 lanes of a column: the last writer, the last reader by a load, the last reader by a product, and
     which words have been written."""
@@ -79,7 +70,10 @@ class TensorAccesses(SharedCheck):
         self.written = np.zeros(words, np.bool_)
         self.operations: dict[int, _Operation] = {}
         self.last = {kind: np.zeros(words // _UNIT, np.int32) for kind in ("write", "load", "operand")}
-        self.fences = [_Fences() for _ in range(state.warps)]
+        self.before: list[list[int]] = [[] for _ in range(state.warps)]
+        """Of each warp, the times of its fences before what orders threads."""
+        self.after = np.zeros(state.warps, np.int32)
+        """And of the last behind it."""
         self.loading: dict[tuple[int, int], list[_Operation]] = {}
         self.descriptors = Descriptors(state.geometry, SharedDescriptor.decode)
         self.requests: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
@@ -103,12 +97,11 @@ class TensorAccesses(SharedCheck):
 
         def look(sel: Selection) -> None:
             now = self.shared.clocks.tick()
-            warps: list[int] = sel.warps.tolist()
-            for fences in (self.fences[warp] for warp in warps):
-                if before:
-                    fences.before.append(now)
-                else:
-                    fences.after = now
+            if not before:
+                self.after[sel.warps] = now
+            warps: list[int] = sel.warps.tolist() if before else []
+            for warp in warps:
+                self.before[warp].append(now)
 
         return look
 
@@ -240,13 +233,13 @@ class TensorAccesses(SharedCheck):
             return None
         told = earlier.done
         if earlier.moves:
-            told = next((time for time in self.fences[other].before if time >= earlier.done), 0)
+            told = next((time for time in self.before[other] if time >= earlier.done), 0)
             if not 0 < told <= seen:
                 return "with no tcgen05.fence::before_thread_sync between its wait and what orders the threads"
         return self._fenced_after(warp, told)
 
     def _fenced_after(self, warp: int, time: int) -> str | None:
-        if self.fences[warp].after >= time:
+        if self.after[warp] >= time:
             return None
         return "with no tcgen05.fence::after_thread_sync behind what orders the threads"
 
@@ -258,7 +251,7 @@ class TensorAccesses(SharedCheck):
 
 
 class LoadedRegisters(Check):
-    """For each register that loads from tensor memory bring, and each warp: how many have not been waited for."""
+    """Follows the registers that loads from tensor memory bring, until a warp has waited for them."""
 
     name = "tensor"
 
@@ -268,73 +261,42 @@ class LoadedRegisters(Check):
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
-        loads = {pc: _brought(d) for pc, d in enumerate(kernel.code) if d.traits.means.startswith("tcgen05.ld")}
-        self.slots = {slot: i for i, slot in enumerate(dict.fromkeys(s for slots in loads.values() for s in slots))}
-        self.names = [slot.name for slot in self.slots]
-        self.loads = {pc: np.array([self.slots[slot] for slot in slots], np.intp) for pc, slots in loads.items()}
-        self.pending = np.zeros((len(self.slots), state.warps), np.int32)
-        self.by = np.zeros((len(self.slots), state.warps), np.int32)
+        loads = {
+            pc: [slot for name, operand in d.named().items() if name[0] == "d" for slot in d.slots(operand)]
+            for pc, d in enumerate(kernel.code)
+            if d.traits.means.startswith("tcgen05.ld")
+        }
+        self.flying = RegistersInFlight((slot for slots in loads.values() for slot in slots), state.warps)
+        self.loads = {pc: self.flying.of(slots) for pc, slots in loads.items()}
 
     def watch(self, pc: int) -> Look | None:
-        if not self.slots:
-            return None
         decoded = self.kernel.code[pc]
         used = {s: deed for deed, slots in (("writes", decoded.writes), ("reads", decoded.reads)) for s in slots}
-        taken = [(self.slots[slot], deed) for slot, deed in used.items() if slot in self.slots]
-        if not taken:
+        deeds = {number: deed for slot, deed in used.items() for number in self.flying.of([slot]).tolist()}
+        if not deeds:
             return None
-        numbers, deeds = np.array([n for n, _ in taken], np.intp), [deed for _, deed in taken]
 
         def look(sel: Selection) -> None:
             warps = sel.warps
-            self._touch(pc, numbers, deeds, warps)
+            self._touch(pc, deeds, warps)
             if pc in self.loads:
-                self._begin(pc, self.loads[pc], warps)
+                self.flying.issue(pc, self.loads[pc], warps, self.state.tensor.moves["ld"])
 
         return look
 
-    def _touch(self, pc: int, numbers: Array, deeds: list[str], warps: Array) -> None:
-        bad = self.pending[np.ix_(numbers, warps)] > 0
-        if not bad.any():
+    def _touch(self, pc: int, deeds: dict[int, str], warps: Array) -> None:
+        registers = np.array(list(deeds), np.intp)
+        if (found := self.flying.find(registers, warps)) is None:
             return
-        number, at = (int(i[0]) for i in np.nonzero(bad))
-        register, warp = int(numbers[number]), int(warps[at])
-        line = self.line(int(self.by[register, warp]))
+        register, warp, by = found
+        line, note = self.line(by), deeds[register] == "reads"
         text = (
-            f"{deeds[number]} {self.names[register]}, which the tcgen05.ld at line {line} brings, with no "
+            f"{deeds[register]} {self.flying.names[register]}, which the tcgen05.ld at line {line} brings, with no "
             "tcgen05.wait::ld between them"
         )
-        # Compilers rely on the dependence of the registers where they read.
-        note = deeds[number] == "reads"
+        # Compilers rely on the dependence of the registers where they read: the load is over then.
         self.report(pc, text, warp, about=("loaded", line), note=note, together=note)
-        for i, at in np.argwhere(bad).tolist() if note else ():
-            self._depend(int(self.by[numbers[i], warps[at]]), int(warps[at]))
-
-    def _depend(self, pc: int, warp: int) -> None:
-        """A load of which a register has been read is over."""
-        self.pending[self.loads[pc], warp] = 0
-        self.accesses.loaded(pc, warp)
-
-    def _begin(self, pc: int, numbers: Array, warps: Array) -> None:
-        at = np.ix_(numbers, warps)
-        self.pending[at] += 1
-        self.by[at] = pc
-
-        def finish(warps: Array) -> None:
-            at = np.ix_(numbers, warps)
-            self.pending[at] = np.maximum(self.pending[at] - 1, 0)
-
-        self.state.tensor.moves["ld"].issue(warps, finish)
-
-
-def _brought(decoded: Decoded) -> list[RegisterSlot]:
-    """The destination registers of a `tcgen05.ld`."""
-    written = [operand for name, operand in decoded.named().items() if name[0] == "d"]
-    slots = (decoded.slot(item) for operand in written for item in members(operand))
-    return [slot for slot in slots if slot is not None]
-
-
-def tensor_checks(findings: Findings, shared: SharedMemory) -> tuple[Check, ...]:
-    """The checks of tensor memory."""
-    accesses = TensorAccesses(findings, shared)
-    return accesses, LoadedRegisters(findings, accesses)
+        while note and (found := self.flying.find(registers, warps)):
+            _, warp, by = found
+            self.flying.count[self.loads[by], warp] = 0
+            self.accesses.loaded(by, warp)

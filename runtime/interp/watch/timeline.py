@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
@@ -18,14 +17,9 @@ from ....dialect.ptx.text.syntax import Immediate
 from ....passes.schedule.model import RATES, SPARSE_RATE
 from ...base.launch import Dim3
 from ...numerics.floats import Array
-from ..machine import mbarriers
-from ..machine.events import LANES, Look, MemoryAccess, Selection
+from ..machine.events import LANES, Look, Selection
 from ..machine.kernel import DecodedKernel, Observer
 from ..machine.state import State
-
-# What the warps of an interpreted launch do over time, and the same in the Chrome trace format.
-#
-# Times are cycles of a model, `interp/traces/cycles.py`; nothing is measured.
 
 TraceKind: TypeAlias = Literal["tensor copy", "cp.async", "product", "wait", "store"]
 """What goes on: a bulk or tensor copy to shared memory, a group of `cp.async`, matrix products, a wait, stores."""
@@ -242,41 +236,6 @@ class Pipe:
         self._ends.insert(at, end)
 
 
-# When the phases of mbarrier objects complete, in the time of a trace.
-
-_PHASES = 4
-"""Phases are counted modulo 4."""
-
-
-class PhaseTimes:
-    """For each object, by its first byte in shared memory, the last arrival at each of its latest phases."""
-
-    def __init__(self, words: Array) -> None:
-        self._words = words
-        self._times: dict[int, list[int]] = {}
-        self._current: dict[int, int] = {}
-
-    def begin(self, start: int) -> None:
-        """Begins to follow an initialised object."""
-        self._times[start], self._current[start] = [0] * _PHASES, 0
-
-    def arrive(self, start: int, time: int) -> None:
-        """Records an arrival at the current phase of an object, before it takes effect."""
-        if start not in self._times:
-            self.begin(start)
-        now, times = self._phase(start), self._times[start]
-        if now != self._current[start]:
-            self._current[start], times[now] = now, 0
-        times[now] = max(times[now], time)
-
-    def completed(self, start: int) -> int:
-        """When the phase before the current one was complete; 0 for one that none has arrived at."""
-        return self._times.get(start, [0] * _PHASES)[(self._phase(start) - 1) % _PHASES]
-
-    def _phase(self, start: int) -> int:
-        return int(mbarriers.phase(self._words[start // 8 : start // 8 + 1])[0])
-
-
 # The clocks of warps, and the events that are written down.
 #
 # The interpreter runs warps in an order of its own. Each warp has a clock here, which its instructions advance; where
@@ -371,86 +330,35 @@ class Timeline(Observer):
         now = self.now(warp)
         if until > now:
             self._settle(warp)
-            self.record(warp, "wait", name, pc, now, until)
+            self.events.append(self.event(warp, "wait", name, pc, now, until))
             self.clock[warp] = until
 
     def run(self, warp: int, kind: TraceKind, name: str, pc: int, start: int, details: dict[str, int]) -> None:
         """A warp issues an instruction that joins those of its kind before it; `details` are added up."""
-        run = self._runs.get(warp)
+        run, event = self._runs.get(warp), self.event(warp, kind, name, pc, start, start + 1, details)
         if run is None or (run.kind, run.name) != (kind, name):
             self._settle(warp)
-            self._runs[warp] = self._event(warp, kind, name, pc, start, start + 1, details)
         else:
-            summed = {key: run.details[key] + value for key, value in details.items()}
-            self._runs[warp] = replace(run, end=start + 1, details=summed)
+            event = joined(run, event)
+        self._runs[warp] = event
 
     def _settle(self, warp: int) -> None:
         """The run of a warp is over."""
         if (run := self._runs.pop(warp, None)) is not None:
             self.events.append(run)
 
-    def record(
+    def event(
         self, warp: int, kind: TraceKind, name: str, pc: int, start: int, end: int,
         details: dict[str, int] | None = None, asynchronous: bool = False,
-    ) -> None:  # fmt: skip
-        """Writes an event down."""
-        self.events.append(self._event(warp, kind, name, pc, start, end, details or {}, asynchronous))
-
-    def _event(
-        self, warp: int, kind: TraceKind, name: str, pc: int, start: int, end: int, details: dict[str, int],
-        asynchronous: bool = False,
     ) -> TraceEvent:  # fmt: skip
+        """An event of a warp, which begins at an instruction."""
         cta, within = divmod(warp, self.per_cta)
         line = 0 if self.kernel is None else self.kernel.code[pc].source.line
         source = "" if self.kernel is None else self.kernel.source_of(pc)
-        return TraceEvent(self.first + cta, within, kind, name, line, start, end, asynchronous, details, source)
+        return TraceEvent(self.first + cta, within, kind, name, line, start, end, asynchronous, details or {}, source)
 
 
-class Traced(Observer):
-    """An observer that adds events to a timeline. `begun` and `look` receive the CTAs that are followed."""
-
-    def __init__(self, timeline: Timeline) -> None:
-        self.timeline = timeline
-
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        self.begun()
-
-    def begun(self) -> None:
-        """A batch of CTAs starts."""
-
-    def watch(self, pc: int) -> Look | None:
-        """Nothing is looked at where no CTA is followed."""
-        return self.look(pc, self.timeline.traits(pc)) if self.timeline.warps else None
-
-    def look(self, pc: int, traits: Traits) -> Look | None:
-        """As `watch`."""
-        return None
-
-
-class TracedTensorProducts(Traced):
-    """Follows products in tensor memory, which one thread issues. The products before a commit are one event."""
-
-    def begun(self) -> None:
-        self.cores: defaultdict[int, Pipe] = defaultdict(Pipe)
-        self.open: dict[int, list[tuple[int, int, int, int]]] = {}
-        self.done: dict[int, int] = {}
-
-    def access(self, access: MemoryAccess) -> None:
-        """What a product is about to write, in the tensor memory of one CTA."""
-        line = self.timeline
-        if not line.warps or access.kind != "copy" or line.traits(access.pc).means != "tcgen05.mma":
-            return
-        cta = int(access.start[0]) // (access.buffer.size // line.state.geometry.ctas)
-        for _, warp in line.of_threads(access.threads[:1]):
-            now, cycles = line.now(warp), max(1, access.start.size // TENSOR_PRODUCT)
-            end = self.cores[cta].take(now, cycles) + cycles
-            self.open.setdefault(warp, []).append((access.pc, now - 1, end, cycles))
-
-    def committed(self, warp: int) -> int:
-        """When all products that a warp has started are done."""
-        if products := self.open.pop(warp, []):
-            pc, start, *_ = products[0]
-            end = self.done[warp] = max(end for _, _, end, _ in products)
-            details = {"products": len(products), "busy": sum(cycles for *_, cycles in products), "done": end}
-            self.timeline.record(warp, "product", "tcgen05.mma", pc, start, end, details, asynchronous=True)
-        return max(self.timeline.now(warp), self.done.get(warp, 0))
+def joined(one: TraceEvent, other: TraceEvent) -> TraceEvent:
+    """An event and a later one of its kind as one."""
+    details = {key: one.details[key] + value for key, value in other.details.items()}
+    return replace(one, end=max(one.end, other.end), details=details)

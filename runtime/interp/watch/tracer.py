@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -18,87 +17,84 @@ from ....dialect.ptx.instructions import BULK, COPIES, PRODUCTS, Traits
 from ...numerics.floats import Array
 from ..machine.copies import BARRIER, OperationGroups
 from ..machine.events import Look, MemoryAccess, Selection
-from ..machine.kernel import Observers
+from ..machine.kernel import DecodedKernel, Observer, Observers
+from ..machine.mbarriers import phase
 from ..machine.memory import Buffer
+from ..machine.state import State
 from .timeline import (
     LATENCY,
     SCHEDULERS,
+    TENSOR_PRODUCT,
     LaunchTrace,
-    PhaseTimes,
     Pipe,
     Timeline,
-    Traced,
-    TracedTensorProducts,
+    TraceEvent,
+    TraceKind,
     WarpRow,
     copy_cycles,
+    joined,
     product_cycles,
 )
 
 TENSOR_MEMORY = "tcgen05."
 """The prefix of instructions that access tensor memory; they do not use the path of copies and stores."""
 
-# Asynchronous operations that warps, or warpgroups, commit in groups and wait for.
+
+class Traced(Observer):
+    """An observer that adds events to a timeline. `begun` and `look` receive the CTAs that are followed."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        self.begun()
+
+    def begun(self) -> None:
+        """A batch of CTAs starts."""
+
+    def watch(self, pc: int) -> Look | None:
+        """Nothing is looked at where no CTA is followed."""
+        return self.look(pc, self.timeline.traits(pc)) if self.timeline.warps else None
+
+    def look(self, pc: int, traits: Traits) -> Look | None:
+        """As `watch`."""
+        return None
 
 
-@dataclass
-class TracedGroup:
-    """Operations that are committed together, issued at `start` and completed at `end`.
-
-    `pc` is the first instruction, `amount` the bytes or instructions, `busy` the cycles of a unit. From `released` on
-    their sources in shared memory may be overwritten.
-    """
-
-    pc: int
-    start: int
-    end: int
-    amount: int
-    busy: int = 0
-    released: int = 0
-
-    def add(self, other: TracedGroup) -> None:
-        """One more operation."""
-        self.end, self.released = max(self.end, other.end), max(self.released, other.released)
-        self.amount, self.busy = self.amount + other.amount, self.busy + other.busy
-
-
-class TracedGroups(Traced, ABC):
-    """Groups of operations of one `kind`, the name in `Traits.commits`. `together` warps form the agent that
-    commits."""
+class TracedGroups(Traced):
+    """Groups of operations of one `kind`, the name in `Traits.commits`, each an event. `together` warps form the agent
+    that commits."""
 
     kind: ClassVar[str]
     together: ClassVar[int] = 1
 
-    def __init__(self, timeline: Timeline) -> None:
-        super().__init__(timeline)
-        self.begun()
-
     def begun(self) -> None:
         self.ways: defaultdict[int, Pipe] = defaultdict(Pipe)
         self.queue = OperationGroups(self.timeline.warps // self.together)
-        self.open: dict[tuple[int, int], TracedGroup] = {}
+        self.open: dict[tuple[int, int], TraceEvent] = {}
         """Groups that have operations, by their agent and number."""
-        self.done: list[TracedGroup] = []
+        self.done: list[TraceEvent] = []
 
-    def put_in_group(self, agent: int, operation: TracedGroup) -> None:
+    def put_in_group(self, agent: int, operation: TraceEvent) -> None:
         """An operation that joins the open group of an agent."""
         key = agent, self.queue.committed(agent)
         if key in self.open:
-            self.open[key].add(operation)
+            self.open[key] = joined(self.open[key], operation)
         else:
             self.open[key] = operation
             self.queue.issue(np.array([agent]), lambda _: self.done.append(self.open.pop(key)))
 
-    def finished(self, agent: int, keep: int | None) -> list[TracedGroup]:
+    def finished(self, agent: int, keep: int | None) -> list[TraceEvent]:
         """All groups but the latest `keep`; with None, the open one too."""
         self.done = []
         self.queue.wait(np.array([agent]), keep)
         return self.done
 
-    @abstractmethod
-    def record(self, agent: int, done: list[TracedGroup]) -> None:
+    def record(self, agent: int, done: list[TraceEvent]) -> None:
         """Records groups when they are waited for, or at the end."""
+        self.timeline.events += done
 
-    def until(self, done: TracedGroup, traits: Traits) -> int:
+    def until(self, done: TraceEvent, traits: Traits) -> int:
         """When an instruction with these traits no longer waits for a group."""
         return done.end
 
@@ -162,7 +158,7 @@ class TracedCopies(TracedGroups):
 
     def begun(self) -> None:
         super().begun()
-        self.flying: defaultdict[tuple[int, int], deque[TracedGroup]] = defaultdict(deque)
+        self.flying: defaultdict[tuple[int, int], deque[TraceEvent]] = defaultdict(deque)
         self.landed: int | None = None
         self.copied: dict[int, int] = {}
 
@@ -178,17 +174,17 @@ class TracedCopies(TracedGroups):
         elif not of_threads and access.kind == "copy":
             self._bulk_copy(access)
 
-    def _fly(self, warp: int, cta: int, pc: int, size: int) -> TracedGroup:
+    def _fly(self, warp: int, cta: int, kind: TraceKind, name: str, pc: int, size: int) -> TraceEvent:
         """A copy to a CTA is issued."""
         now, cycles = self.timeline.now(warp), copy_cycles(size)
-        start = self.ways[cta].take(now, cycles)
-        return TracedGroup(pc, now - 1, start + cycles + LATENCY, size)
+        end = self.ways[cta].take(now, cycles) + cycles + LATENCY
+        return self.timeline.event(warp, kind, name, pc, now - 1, end, {"bytes": size}, asynchronous=True)
 
     # Copies of threads
 
     def _copy(self, access: MemoryAccess) -> None:
         for warp, size in self.bytes_of_warps(access):
-            copy = self._fly(warp, self.timeline.cta(warp), access.pc, size)
+            copy = self._fly(warp, self.timeline.cta(warp), "cp.async", "cp.async", access.pc, size)
             self.put_in_group(warp, copy)
             self.copied[warp] = max(self.copied.get(warp, 0), copy.end)
 
@@ -197,24 +193,21 @@ class TracedCopies(TracedGroups):
         self.record(warp, self.finished(warp, None))
         return max(self.timeline.now(warp), self.copied.get(warp, 0))
 
-    def record(self, agent: int, done: list[TracedGroup]) -> None:
-        for one in done:
-            self.timeline.record(agent, "cp.async", "cp.async", one.pc, one.start, one.end, {"bytes": one.amount}, True)
-
     def end(self) -> None:
         """Copies that nobody waits for arrive as well."""
         super().end()
-        for (_, warp), copies in self.flying.items():
-            for copy in copies:
-                self._record_bulk(warp, copy)
+        for copies in self.flying.values():
+            self.timeline.events += copies
         self.flying.clear()
 
     # Bulk copies
 
     def _bulk_copy(self, access: MemoryAccess) -> None:
+        traits = self.timeline.traits(access.pc)
+        name = traits.first(5 if traits.name == "cp.async.bulk.tensor" else 3)
         for warp, start, size in self.bytes_of_threads(access):
             to = start // (access.buffer.size // self.timeline.state.geometry.ctas)
-            self.flying[start, warp].append(self._fly(warp, to, access.pc, size))
+            self.flying[start, warp].append(self._fly(warp, to, "tensor copy", name, access.pc, size))
 
     def land(self, buffer: Buffer, start: Array, width: int, threads: Array) -> None:
         """Completes the thread's oldest copy to this address."""
@@ -224,17 +217,14 @@ class TracedCopies(TracedGroups):
         warp = int(threads[0]) % self.timeline.state.warps
         copies = self.flying.get((int(start[0]), warp))
         if copies:
-            copy = copies.popleft()
-            self._record_bulk(warp, copy)
-            self.landed = copy.end
-
-    def _record_bulk(self, warp: int, copy: TracedGroup) -> None:
-        traits = self.timeline.traits(copy.pc)
-        name = traits.first(5 if traits.name == "cp.async.bulk.tensor" else 3)
-        self.timeline.record(warp, "tensor copy", name, copy.pc, copy.start, copy.end, {"bytes": copy.amount}, True)
+            self.timeline.events.append(copies.popleft())
+            self.landed = self.timeline.events[-1].end
 
 
 # Waits for other warps: at barriers of a CTA and of a cluster, and at mbarrier objects.
+
+_PHASES = 4
+"""Phases are counted modulo 4."""
 
 POLLING = 64
 """Cycles between two tests of one object within which they are one wait."""
@@ -268,14 +258,18 @@ class TracedBarriers(Traced):
 
 
 class TracedMbarriers(Traced):
-    """Who tests a phase goes on when the last arrival has completed it: of a thread, of copies, or of products."""
+    """Who tests a phase goes on when the last arrival has completed it: of a thread, of copies, or of products.
+
+    For each object, by its first byte, `times` has the last arrival at its latest phases, `phases` the present one.
+    """
 
     def __init__(self, timeline: Timeline, copies: TracedCopies, products: TracedTensorProducts) -> None:
         super().__init__(timeline)
         self.copies, self.products = copies, products
 
     def begun(self) -> None:
-        self.phases = PhaseTimes(self.timeline.state.memory.shared.buffer.view(8))
+        self.times: defaultdict[int, list[int]] = defaultdict(lambda: [0] * _PHASES)
+        self.phases: dict[int, int] = {}
         self.deferred: dict[tuple[int, int], int] = {}
         self.polls: dict[int, tuple[int, int, int]] = {}
 
@@ -298,7 +292,7 @@ class TracedMbarriers(Traced):
         means = self.timeline.traits(access.pc).means
         if means == "mbarrier.init":
             for start in access.start.tolist():
-                self.phases.begin(start)
+                self.times[start], self.phases[start] = [0] * _PHASES, 0
         elif means == "cp.async.mbarrier.arrive":
             for i, warp in self.timeline.of_threads(access.threads):
                 self.deferred[int(access.start[i]), warp] = self.copies.arriving(warp)
@@ -314,7 +308,14 @@ class TracedMbarriers(Traced):
         immediate = self.timeline.traits(self.timeline.pc).means == "mbarrier.arrive"
         for object_, warp in self._objects(start, threads):
             later = self.timeline.now(warp) if immediate else self.deferred.get((object_, warp), 0)
-            self.phases.arrive(object_, later if landed is None else landed)
+            now, times = self._phase(object_), self.times[object_]
+            if now != self.phases.get(object_, 0):
+                times[now] = 0
+            self.phases[object_], times[now] = now, max(times[now], later if landed is None else landed)
+
+    def _phase(self, start: int) -> int:
+        words = self.timeline.state.memory.shared.buffer.view(8)
+        return int(phase(words[start // 8 : start // 8 + 1])[0])
 
     def _objects(self, start: Array, threads: Array) -> set[tuple[int, int]]:
         """Each object, by its first byte, with each warp that is followed."""
@@ -326,7 +327,7 @@ class TracedMbarriers(Traced):
                 pc, since, _ = self.polls.pop(warp)
                 self.timeline.clock[warp] = since  # how often a test fails is the interpreter's own matter
                 name = self.timeline.traits(pc).first(2)
-                self.timeline.wait(warp, pc, name, self.phases.completed(object_))
+                self.timeline.wait(warp, pc, name, self.times[object_][(self._phase(object_) - 1) % _PHASES])
 
 
 # Matrix products: those of warps, which a warp issues one after the other, and those of warpgroups.
@@ -370,21 +371,50 @@ class TracedProducts(TracedGroups):
         def look(sel: Selection) -> None:
             for group in self.agents(sel):
                 now, cta = self.timeline.now(WARPS * group), self.timeline.cta(WARPS * group)
-                end = self.cores[cta, -1].take(now, cycles) + cycles
-                self.put_in_group(group, TracedGroup(pc, now - 1, end, 1, cycles))
+                end, details = self.cores[cta, -1].take(now, cycles) + cycles, {"products": 1, "busy": cycles}
+                name = f"wgmma {row.shape}"
+                event = self.timeline.event(WARPS * group, "product", name, pc, now - 1, end, details, True)
+                self.put_in_group(group, event)
 
         return look
 
-    def record(self, agent: int, done: list[TracedGroup]) -> None:
-        warp = WARPS * agent
-        for one in done:
-            name, end = self._name(one.pc), max(one.end, self.timeline.now(warp))
-            details = {"products": one.amount, "busy": one.busy, "done": one.end}
-            self.timeline.record(warp, "product", name, one.pc, one.start, end, details, True)
+    def record(self, agent: int, done: list[TraceEvent]) -> None:
+        now = self.timeline.now(WARPS * agent)
+        self.timeline.events += [_multiplied(one, now) for one in done]
 
-    def _name(self, pc: int) -> str:
-        row = self.timeline.traits(pc).row
-        return f"wgmma {row.shape}" if isinstance(row, Wgmma) else "wgmma"
+
+class TracedTensorProducts(TracedGroups):
+    """Follows products in tensor memory, which one thread issues. The products before a commit are one event."""
+
+    kind = TENSOR_MEMORY
+
+    def begun(self) -> None:
+        super().begun()
+        self.over: dict[int, int] = {}
+
+    def access(self, access: MemoryAccess) -> None:
+        """What a product is about to write, in the tensor memory of one CTA."""
+        line = self.timeline
+        if not line.warps or access.kind != "copy" or line.traits(access.pc).means != "tcgen05.mma":
+            return
+        cta = int(access.start[0]) // (access.buffer.size // line.state.geometry.ctas)
+        for _, warp in line.of_threads(access.threads[:1]):
+            now, cycles = line.now(warp), max(1, access.start.size // TENSOR_PRODUCT)
+            end, details = self.ways[cta].take(now, cycles) + cycles, {"products": 1, "busy": cycles}
+            event = line.event(warp, "product", "tcgen05.mma", access.pc, now - 1, end, details, asynchronous=True)
+            self.put_in_group(warp, event)
+
+    def committed(self, warp: int) -> int:
+        """When all products that a warp has started are done."""
+        for one in self.finished(warp, None):
+            self.over[warp] = one.end
+            self.timeline.events.append(_multiplied(one, one.end))
+        return max(self.timeline.now(warp), self.over.get(warp, 0))
+
+
+def _multiplied(products: TraceEvent, now: int) -> TraceEvent:
+    """Products that are waited for at a time, with when they were done."""
+    return replace(products, end=max(products.end, now), details={**products.details, "done": products.end})
 
 
 # Stores to global memory: those of threads, and bulk and tensor stores from shared memory.
@@ -420,24 +450,18 @@ class TracedStores(TracedGroups):
     # Bulk stores
 
     def _store_bulk(self, access: MemoryAccess) -> None:
+        line, name = self.timeline, self.timeline.traits(access.pc).first(5)
         for warp, _, size in self.bytes_of_threads(access):
-            now, cycles = self.timeline.now(warp), copy_cycles(size)
-            read = self.ways[self.timeline.cta(warp)].take(now, cycles) + cycles
-            self.put_in_group(warp, TracedGroup(access.pc, now - 1, read + LATENCY, size, released=read))
+            now, cycles = line.now(warp), copy_cycles(size)
+            end = self.ways[line.cta(warp)].take(now, cycles) + cycles + LATENCY
+            event = line.event(warp, "store", name, access.pc, now - 1, end, {"bytes": size}, asynchronous=True)
+            self.put_in_group(warp, event)
 
-    def until(self, done: TracedGroup, traits: Traits) -> int:
-        return done.released if traits.bindings["READ"] else done.end
+    def until(self, done: TraceEvent, traits: Traits) -> int:
+        return done.end - (LATENCY if traits.bindings["READ"] else 0)
 
     def waiting(self, traits: Traits) -> str:
         return traits.opcode
-
-    def record(self, agent: int, done: list[TracedGroup]) -> None:
-        for one in done:
-            name = self.timeline.traits(one.pc).first(5)
-            self.timeline.record(agent, "store", name, one.pc, one.start, one.end, {"bytes": one.amount}, True)
-
-
-# The observer of which a `LaunchTrace` is made.
 
 
 class Tracer(Observers):

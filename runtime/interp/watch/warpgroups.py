@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, MatrixDescriptor, Wgmma
 from ....dialect.ptx.text.syntax import Vector
 from ...numerics.floats import Array
+from ..machine.copies import OperationGroups
 from ..machine.events import Geometry, Look, Selection
 from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.memory import RANK_BITS
@@ -93,6 +94,40 @@ def _has_rank(fields: int, plain: int, rank: int) -> bool:
 _FENCED, _NEVER = 0, -1
 
 
+class RegistersInFlight:
+    """Which registers asynchronous operations have, for each agent: how many do, and the last one's instruction."""
+
+    def __init__(self, registers: Iterable[RegisterSlot], agents: int) -> None:
+        self.numbers = {slot: i for i, slot in enumerate(dict.fromkeys(registers))}
+        self.names = [slot.name for slot in self.numbers]
+        self.count = np.zeros((len(self.numbers), agents), np.int32)
+        self.by = np.zeros_like(self.count)
+
+    def of(self, slots: Iterable[RegisterSlot]) -> Array:
+        """The numbers of those registers that operations have at all."""
+        return np.array([self.numbers[slot] for slot in slots if slot in self.numbers], np.intp)
+
+    def issue(self, pc: int, registers: Array, agents: Array, queue: OperationGroups) -> None:
+        """An instruction begins an operation of agents, which ends as the queue says."""
+        at = np.ix_(registers, agents)
+        self.count[at] += 1
+        self.by[at] = pc
+
+        def finish(done: Array) -> None:
+            at = np.ix_(registers, done)
+            self.count[at] = np.maximum(self.count[at] - 1, 0)
+
+        queue.issue(agents, finish)
+
+    def find(self, registers: Array, agents: Array) -> tuple[int, int, int] | None:
+        """The first of some registers that is in flight, with its agent, and the instruction of the operation."""
+        bad = np.argwhere(self.count[np.ix_(registers, agents)] > 0)
+        if not bad.size:
+            return None
+        register, agent = int(registers[bad[0, 0]]), int(agents[bad[0, 1]])
+        return register, agent, int(self.by[register, agent])
+
+
 @dataclass(frozen=True)
 class _Product:
     """The registers of a product, by their numbers among the followed ones, and its shape."""
@@ -110,9 +145,9 @@ class _Product:
 
 
 class WarpgroupRegisters(Check):
-    """For each register and warpgroup: the products in flight that write it and that read it, the last access since the
-    last fence (`_FENCED`: none, `_NEVER`: no fence yet, else the instruction after the access), and the shape of the
-    products that accumulate in it since then."""
+    """For each register and warpgroup: the products in flight that write it, those that read it, the last access since
+    the last fence (`_FENCED`: none, `_NEVER`: no fence yet, else the instruction after the access), and the shape of
+    the products that accumulate in it since then."""
 
     name = "wgmma"
 
@@ -120,20 +155,19 @@ class WarpgroupRegisters(Check):
         super().begin(state, kernel)
         products = {pc: d for pc, d in enumerate(kernel.code) if isinstance(d.row, Wgmma)}
         taken = (slot for d in products.values() for slots in _taken(d) for slot in slots)
-        self.slots = {slot: i for i, slot in enumerate(dict.fromkeys(taken))}
-        self.names = [slot.name for slot in self.slots]
+        groups = -(-state.warps // WARPS)
+        self.writing = RegistersInFlight(taken, groups)
+        self.reading = RegistersInFlight(self.writing.numbers, groups)
+        self.names = self.writing.names
         self.products = {pc: self._product(d) for pc, d in products.items()}
-        shape = (len(self.slots), -(-state.warps // WARPS))
-        self.writing, self.reading = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        self.holder = np.zeros(shape, np.int32)
-        self.touched = np.full(shape, _NEVER, np.int32)
-        self.columns = np.zeros(shape, np.int32)
+        self.touched = np.full(self.writing.count.shape, _NEVER, np.int32)
+        self.columns = np.zeros_like(self.touched)
         self.flying: list[tuple[int, int]] = []
         self.descriptors = Descriptors(state.geometry)
 
     def _product(self, decoded: Decoded) -> _Product:
         row = decoded.row
-        d, a, e = (np.array([self.slots[slot] for slot in slots], np.intp) for slots in _taken(decoded))
+        d, a, e = map(self.writing.of, _taken(decoded))
         words = tuple(slot for slot in decoded.reads if slot.bits == 64)
         return _Product(d, a, e, row.shape.n if isinstance(row, Wgmma) else 0, words)
 
@@ -189,10 +223,9 @@ class WarpgroupRegisters(Check):
             (product.accumulators, self.reading, "writes", "reads"),
             (product.read, self.writing, "reads", "writes"),
         ):
-            bad = mine[others[mine, group] > 0]
-            if bad.size:
-                line = self.line(int(self.holder[bad[0], group]))
-                what = f"{deed} {self.names[bad[0]]}, which the product at line {line} {other} and is not waited for"
+            if found := others.find(mine, np.array([group])):
+                line = self.line(found[2])
+                what = f"{deed} {self.names[found[0]]}, which the product at line {line} {other} and is not waited for"
                 self._tell(pc, what, group, ("product", line))
 
     def _described(self, pc: int, product: _Product, group: int) -> None:
@@ -205,19 +238,12 @@ class WarpgroupRegisters(Check):
                 self._tell(pc, what, at, (kind, slot.name), note=kind == ALIGNMENT)
 
     def _begin(self, pc: int, product: _Product, group: int) -> None:
-        self.writing[product.accumulators, group] += 1
-        self.reading[product.read, group] += 1
-        for some in (product.accumulators, product.read):
-            self.holder[some, group] = pc
+        agents, queue = np.array([group]), self.state.warpgroups
+        self.writing.issue(pc, product.accumulators, agents, queue)
+        self.reading.issue(pc, product.read, agents, queue)
         self.columns[product.accumulators, group] = product.columns
         self.flying.append((pc, group))
-
-        def finish(_: Array) -> None:
-            self.writing[product.accumulators, group] -= 1
-            self.reading[product.read, group] -= 1
-            self.flying.remove((pc, group))
-
-        self.state.warpgroups.issue(np.array([group]), finish)
+        queue.issue(agents, lambda _: self.flying.remove((pc, group)))
 
     def end(self) -> None:
         """Products that the CTAs did not wait for before they ended."""
@@ -227,12 +253,9 @@ class WarpgroupRegisters(Check):
     # Accesses
 
     def _accesses(self, pc: int, decoded: Decoded) -> Look | None:
-        some = [
-            np.array([self.slots[s] for s in slots if s in self.slots]) for slots in (decoded.writes, decoded.reads)
-        ]
-        if not any(numbers.size for numbers in some):
+        writes, reads = self.writing.of(decoded.writes), self.writing.of(decoded.reads)
+        if not (writes.size or reads.size):
             return None
-        writes, reads = (numbers.astype(np.intp) for numbers in some)
 
         def look(sel: Selection) -> None:
             groups = self._groups(sel)
@@ -246,17 +269,14 @@ class WarpgroupRegisters(Check):
             return
         at = np.ix_(numbers, groups)
         self.touched[at] = np.where(self.touched[at] == _NEVER, _NEVER, pc + 1)
-        bad = self.writing[at] + self.reading[at] > 0
-        if not bad.any():
-            return
-        number, place = (int(i[0]) for i in np.nonzero(bad))
-        register, group = int(numbers[number]), int(groups[place])
-        threads = sel.threads
-        mine = threads[threads % self.state.warps // WARPS == group]
-        line = self.line(int(self.holder[register, group]))
-        other = "writes" if self.writing[register, group] else "reads"
-        what = f"{deed} {self.names[register]}, which the product at line {line} {other} and is not waited for"
-        self.report(pc, what, int(mine[0]), about=("flight", line, deed), count=int(mine.size))
+        for flying, other in ((self.writing, "writes"), (self.reading, "reads")):
+            if found := flying.find(numbers, groups):
+                register, group, by = found
+                mine = sel.threads[sel.threads % self.state.warps // WARPS == group]
+                line = self.line(by)
+                what = f"{deed} {self.names[register]}, which the product at line {line} {other} and is not waited for"
+                self.report(pc, what, int(mine[0]), about=("flight", line, deed), count=int(mine.size))
+                return
 
     # Telling
 
@@ -268,6 +288,5 @@ class WarpgroupRegisters(Check):
 def _taken(decoded: Decoded) -> tuple[list[RegisterSlot], ...]:
     """The registers of D, of A where it is in registers, and of the metadata of a sparse A."""
     named = decoded.named()
-    vectors = (named["d"], named["a"] if isinstance(named["a"], Vector) else None, named.get("e"))
-    items = (v.items if isinstance(v, Vector) else (v,) for v in vectors)
-    return tuple([slot for slot in map(decoded.slot, each) if slot is not None] for each in items)
+    operands = (named["d"], named["a"] if isinstance(named["a"], Vector) else None, named.get("e"))
+    return tuple([] if operand is None else decoded.slots(operand) for operand in operands)

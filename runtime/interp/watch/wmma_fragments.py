@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....dialect.isa.wmma import WmmaMma, WmmaMove
-from ....dialect.ptx.text.syntax import Operand, Register, Vector
+from ....dialect.ptx.text.syntax import Register, Vector
 from ...numerics.floats import Array
 from ..machine.events import LANES, Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded, DecodedKernel
@@ -138,7 +138,7 @@ class WmmaFragments(Check):
         uneven = complete & np.logical_or.reduce(steps != steps[0], axis=0)
         if not uneven.any():
             return
-        for slot in _slots(decoded, decoded.source.operands[1]):
+        for slot in decoded.slots(decoded.source.operands[1]):
             bad = uneven & (self.tag(slot) > PLACE)
             if bad.any():
                 warp = int(np.flatnonzero(bad)[0])
@@ -161,12 +161,6 @@ class WmmaFragments(Check):
         return np.logical_or.reduce(sel.mask.reshape(LANES, -1), axis=0)
 
 
-def _slots(decoded: Decoded, operand: Operand) -> list[RegisterSlot]:
-    """The registers of an operand; literals have none."""
-    items = operand.items if isinstance(operand, Vector) else (operand,)
-    return [slot for slot in map(decoded.slot, items) if slot is not None]
-
-
 class _Wmma:
     """`wmma.load` defines a fragment, `wmma.store` and `wmma.mma` use fragments."""
 
@@ -184,7 +178,7 @@ class _Wmma:
                 items = operand.items if isinstance(operand, Vector) else (operand,)
                 for item, part in zip(items, parts(row, role, len(items)), strict=True):
                     made = wanted.written
-                    for slot in _slots(decoded, item):
+                    for slot in decoded.slots(item):
                         (self.makes if made else self.takes).append((slot, check.number(part)))
 
     def look(self, sel: Selection) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,7 +114,8 @@ class GlobalWriters(Check):
     def _flag(self, access: MemoryAccess) -> None:
         """Handles a strong access: a read acquires what the last write published, and a write publishes."""
         told = self._flags.setdefault(id(access.buffer), BufferHistory(access.buffer.size))
-        piece, thread = told.pieces(access.start, access.width)[:, 0], self.who[access.threads]
+        piece, thread = told.pieces(access.start, access.width)[0], self.who[access.threads]
+        piece = piece[:: piece.size // thread.size]
         flags = told.stored
         if access.kind != "store":
             warp = access.threads % self.state.warps
@@ -120,17 +123,10 @@ class GlobalWriters(Check):
             self._hear(access, piece, flags, before, thread, self.heard, warp)
             self._hear(access, piece, flags, before // self.each, thread // self.each, self.told, thread // self.each)
         release = self.kernel.code[access.pc].traits.releases_to_cluster
-        if self.grid.silent and not release:
-            if access.kind != "load":
-                flags.put(piece, thread, self.now, 0, access.pc, True)
-            return
-        message = np.maximum(flags.clock(piece), 0)
+        warps, ctas = access.threads % self.state.warps, thread // self.each
+        self.grid.exchange(id(access.buffer), access.start, warps, ctas, access.kind, release=release)
         if access.kind != "load":
-            mine = self.grid.messages(access.threads % self.state.warps, thread // self.each, release)
-            message = self.grid.join(piece, message, mine) if access.kind == "atomic" else mine
-            flags.put(piece, thread, self.now, message, access.pc, True)
-        if access.kind != "store":
-            self.grid.learn(thread // self.each, message)
+            flags.put(piece, thread, self.now, 0, access.pc, True)
 
     def _hear(
         self,
@@ -156,8 +152,7 @@ class GlobalWriters(Check):
         if not access.buffer.writable:
             return
         history = self._history(access)
-        pieces = history.pieces(access.start, access.width)
-        piece, thread = pieces.reshape(-1), np.repeat(access.threads, pieces.shape[1])
+        piece, thread = history.pieces(access.start, access.width, access.threads)
         if not strong:
             self._after_store(access, history, piece, thread)
         history.put_read(piece, self.who[thread], self.now, self.shared.clocks.tick(), access.pc, strong)
@@ -194,10 +189,9 @@ class GlobalWriters(Check):
 
     def _store(self, access: MemoryAccess, strong: bool) -> None:
         history = self._history(access)
-        pieces = history.pieces(access.start, access.width)
-        thread = np.repeat(access.threads, pieces.shape[1])
+        piece, thread = history.pieces(access.start, access.width, access.threads)
         values = None if access.values is None else access.values.reshape(-1, history.width)
-        store = _Store(pieces.reshape(-1), thread, self.who[thread], values, history.width)
+        store = _Store(piece, thread, self.who[thread], values, history.width)
         clock = self.shared.clocks.tick()
         for last in (history.stored, history.read, history.other):
             race = self._races(last, store, strong)
@@ -229,12 +223,9 @@ class GlobalWriters(Check):
         ordered[far] = last.clock(piece[far]) <= self.grid.before(mine[far] // self.each, before[far] // LANES)
         near = np.flatnonzero(mine // self.cluster == before // self.cluster)
         if near.size:
-            clocks, state = self.shared.clocks, self.state
-            warp, lane = thread[near] % state.warps, thread[near] // state.warps
-            inside = before[near] - state.geometry.first * self.each
-            other, other_lane = inside // LANES, inside % LANES
-            between, within = clocks.before(warp, other), clocks.before_lanes(lane, warp, other_lane)
-            ordered[near] |= last.clock(piece[near]) <= np.where(other == warp, within, between)
+            inside = before[near] - self.state.geometry.first * self.each
+            other = inside % LANES * self.state.warps + inside // LANES
+            ordered[near] |= self.shared.clocks.ordered(thread[near], other, last.clock(piece[near]))
         return ordered
 
     # Telling
@@ -277,40 +268,53 @@ class GlobalWriters(Check):
 
 
 class GlobalProxies(Check):
-    """Follows proxy fences of global memory. `writers` has the stores and receives each event before this check
-    does."""
+    """Follows proxy fences of global memory: when each CTA last executed those of a kind, or of a place. `writers` has
+    the stores and receives each event before this check does."""
 
     name = "races"
 
     def __init__(self, findings: Findings, writers: GlobalWriters) -> None:
         super().__init__(findings)
         self.writers = writers
-        self.fenced: Array = np.zeros(0, np.int64)
+        self.fenced: defaultdict[Hashable, Array] = defaultdict(lambda: np.zeros(writers.ctas, np.int64))
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         self.asynchronous = np.array([d.traits.asynchronous for d in kernel.code])
-        if not self.fenced.size:
-            self.fenced = np.zeros(self.writers.ctas, np.int64)
+        self.copying = np.array([d.traits.copies_maps for d in kernel.code])
 
     def watch(self, pc: int) -> Look | None:
-        return self._fence if self.kernel.code[pc].traits.fences_asynchronous("global") else None
+        decoded = self.kernel.code[pc]
+        side = "async" if decoded.traits.fences_asynchronous("global") else decoded.traits.fences_maps
+        if side in ("async", "release"):
+            return lambda sel: self._fence(side, sel.threads)
+        place = next((o for o in decoded.source.operands if isinstance(o, Address if side else Indexed)), None)
+        base = place.items[0] if isinstance(place, Indexed) else place
+        if base is None:
+            return None
+        if side:
+            return lambda sel: self._acquire(decoded, base, sel)
+        return (lambda sel: self._use(pc, base, sel)) if decoded.traits.name.endswith(".tensor") else None
 
-    def _fence(self, sel: Selection) -> None:
-        threads = sel.threads
-        self.fenced[self.writers.who[threads] // self.writers.each] = self.writers.now
+    def _fence(self, what: Hashable, threads: Array) -> None:
+        self.fenced[what][self.writers.who[threads] // self.writers.each] = self.writers.now
+
+    def _acquire(self, decoded: Decoded, base: Operand, sel: Selection) -> None:
+        for buffer, start, threads in self._places(decoded, base, sel):
+            self._fence((id(buffer), start), threads)
+
+    # What copies read
 
     def access(self, access: MemoryAccess) -> None:
         if access.kind != "load" or not self.asynchronous[access.pc] or not access.start.size:
             return
         if (history := self.writers.history(access.buffer)) is None:
             return
-        pieces = history.pieces(access.start, access.width)
-        piece, thread = pieces.reshape(-1), np.repeat(access.threads, pieces.shape[1])
+        piece, thread = history.pieces(access.start, access.width, access.threads)
         last, each = history.stored, self.writers.each
         before = last.who(piece)
-        ctas = np.maximum(before, 0) // each, self.writers.who[thread] // each
-        fenced = np.maximum(self.fenced[ctas[0]], self.fenced[ctas[1]])
+        by_cta = self.fenced["async"]
+        fenced = np.maximum(by_cta[np.maximum(before, 0) // each], by_cta[self.writers.who[thread] // each])
         stored = np.flatnonzero((before >= 0) & (last.time(piece) > fenced))
         bad = stored[~self.asynchronous[last.pc(piece[stored])]]
         if bad.size:
@@ -322,47 +326,7 @@ class GlobalProxies(Check):
             )
             self.report(access.pc, text, int(thread[bad[0]]), about=("proxy", line), count=int(bad.size))
 
-
-class TensorMaps(Check):
-    """Follows the fences between stores to tensor maps and copies that use them; `writers` as above."""
-
-    name = "races"
-
-    def __init__(self, findings: Findings, writers: GlobalWriters) -> None:
-        super().__init__(findings)
-        self.writers = writers
-        self.released: Array = np.zeros(0, np.int64)
-        self.acquired: dict[tuple[int, int], Array] = {}
-
-    def begin(self, state: State, kernel: DecodedKernel) -> None:
-        super().begin(state, kernel)
-        self.copying = np.array([d.traits.copies_maps for d in kernel.code])
-        if not self.released.size:
-            self.released = np.zeros(self.writers.ctas, np.int64)
-
-    def watch(self, pc: int) -> Look | None:
-        decoded = self.kernel.code[pc]
-        side = decoded.traits.fences_maps
-        if side == "release":
-            return self._release
-        place = next((o for o in decoded.source.operands if isinstance(o, Address if side else Indexed)), None)
-        base = place.items[0] if isinstance(place, Indexed) else place
-        if base is None:
-            return None
-        if side:
-            return lambda sel: self._acquire(decoded, base, sel)
-        return (lambda sel: self._use(pc, base, sel)) if decoded.traits.name.endswith(".tensor") else None
-
-    def _release(self, sel: Selection) -> None:
-        self.released[self._ctas(sel.threads)] = self.writers.now
-
-    def _acquire(self, decoded: Decoded, base: Operand, sel: Selection) -> None:
-        for buffer, start, threads in self._places(decoded, base, sel):
-            none = np.zeros(self.writers.ctas, np.int64)
-            self.acquired.setdefault((id(buffer), start), none)[self._ctas(threads)] = self.writers.now
-
-    def _ctas(self, threads: Array) -> Array:
-        return self.writers.who[threads] // self.writers.each
+    # The maps by which they read it
 
     def _places(self, decoded: Decoded, operand: Operand, sel: Selection) -> list[tuple[Buffer, int, Array]]:
         """The maps in global memory that threads name, each with these threads: the buffer and the first byte."""
@@ -394,9 +358,8 @@ class TensorMaps(Check):
             if not piece.size:
                 continue
             copied: Array = self.copying[last.pc(piece)]
-            none = np.zeros(self.writers.ctas, np.int64)
-            acquired = self.acquired.get((id(buffer), start), none)[self._ctas(threads)].min()
-            released = self.released[last.who(piece) // self.writers.each]
+            acquired = self.fenced[id(buffer), start][self.writers.who[threads] // self.writers.each].min()
+            released = self.fenced["release"][last.who(piece) // self.writers.each]
             for bad, side in (
                 (~copied & (last.time(piece) > released), "release"),
                 (last.time(piece) > acquired, "acquire"),
