@@ -73,6 +73,12 @@ def declared(parent: type[Declared], name: str, text: str, summary: str = "", /,
     return defined(parent, name, summary or f"`{name}`.", assembly_format=text, **fields)
 
 
+def typed(*names: str, then: str = "") -> str:
+    """The text of operands, of what stands behind them, and of their types."""
+    operands, types = " `,` ".join(f"${name}" for name in names), " `,` ".join(f"type(${name})" for name in names)
+    return f"{operands} {then} attr-dict `:` {types}".replace("  ", " ")
+
+
 def parse_assignment(parser: Parser) -> tuple[Parser.UnresolvedArgument, UnresolvedOperand]:
     """Parses `%name = %operand`."""
     name = parser.parse_argument(expect_type=False)
