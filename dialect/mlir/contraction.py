@@ -19,7 +19,6 @@ from xdsl.dialects.builtin import (
     DictionaryAttr,
     IntegerType,
     MemRefType,
-    ShapedType,
     TensorType,
 )
 from xdsl.dialects.linalg import Linalg, ops
@@ -27,7 +26,7 @@ from xdsl.dialects.linalg.abstract_ops import ConvOperation, LinalgStructuredOpe
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.ir import Attribute, Dialect, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
-from xdsl.irdl import opt_prop_def, prop_def, region_def, var_operand_def, var_result_def
+from xdsl.irdl import opt_prop_def, prop_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -90,11 +89,6 @@ class ContractionOp(NamedOperation, ABC):
     OPERANDS: ClassVar[tuple[str, str, str]]
     MOVABLE: ClassVar[bool] = False
 
-    # Said again, because xDSL's own product, of which one of ours is a subclass, no longer has them as definitions.
-    inputs = var_operand_def()
-    outputs = var_operand_def(ShapedType)
-    res = var_result_def(TensorType)
-    body = region_def("single_block")
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
     cast = opt_prop_def(TYPE_FN)
 
@@ -310,13 +304,10 @@ class MatmulOp(ContractionOp, ops.MatmulOp):
     MOVABLE: ClassVar = True
 
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of("mnk", OPERANDS))
-    cast = opt_prop_def(TYPE_FN)
 
 
 class NamedContractionOp(ContractionOp, ABC):
     """A named product that xDSL does not have."""
-
-    cast = opt_prop_def(TYPE_FN)
 
     def get_indexing_maps(self) -> ArrayAttr[AffineMapAttr]:
         return self.indexing_maps
