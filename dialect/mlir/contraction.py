@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple, Self, TypeAlias, TypeGuard
+from typing import ClassVar, NamedTuple, Self, TypeAlias, cast
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -39,14 +39,13 @@ from .generic import (
     GenericOp,
     SoftmaxOp,
     parse_operands,
-    parse_results,
     print_operands,
     product_body,
     weighted,
 )
 from .packs import PackOp, UnPackOp
 from .pointwise import KIND, NAMED, ElementwiseOp, MapOp, ReduceOp
-from .upstream import extended
+from .upstream import extended, parse_results
 from .words import defined, irdl_op_definition
 
 OperandElement: TypeAlias = AnyFloat | IntegerType
@@ -110,13 +109,13 @@ class ContractionOp(NamedOperation, ABC):
         return self.cast == UNSIGNED
 
     def verify_(self) -> None:
-        for check in (self._types_problem, self.maps_problem, self._shape_problem, self._result_problem):
-            if (problem := check()) is not None:
-                raise VerifyException(problem)
+        problem = _operand_problem(_types(self.inputs), _types(self.outputs)) or self.maps_problem()
+        if problem := problem or self._shape_problem() or self._result_problem():
+            raise VerifyException(problem)
         if METADATA not in self.attributes:  # xDSL counts what is stored of A
             # Not super(): xDSL's own product, the next in line, knows no cast.
             LinalgStructuredOperation.verify_(self)
-        a, b, c = (_matrix(value.type).get_element_type() for value in (*self.inputs, *self.outputs))
+        a, b, c = (cast(OperandMatrix, value.type).get_element_type() for value in (*self.inputs, *self.outputs))
         if not all(kind == c or _widens(kind, c) for kind in (a, b)):
             return
         body = weighted(self.body.block)
@@ -137,9 +136,6 @@ class ContractionOp(NamedOperation, ABC):
         """Whether A is repeated along m, or B along n."""
         named = zip(self.OPERANDS[:2], self.indexing_maps, strict=False)
         return any(self.LOOPS.index(loop) not in loops_of(map_.data) for dims, map_ in named for loop in dims[-2:])
-
-    def _types_problem(self) -> str | None:
-        return _operand_problem(_types(self.inputs), _types(self.outputs))
 
     def maps_problem(self) -> str | None:
         """What is wrong with the indexing maps; None if nothing is."""
@@ -168,7 +164,7 @@ class ContractionOp(NamedOperation, ABC):
         """Every loop has one length, whichever operand it is read from."""
         seen: dict[int, tuple[str, int, int]] = {}
         for name, operand, attr in zip(_NAMES, self.operands, self.indexing_maps, strict=True):
-            shape, loops = _matrix(operand.type).get_shape(), loops_of(attr.data)
+            shape, loops = cast(OperandMatrix, operand.type).get_shape(), loops_of(attr.data)
             if len(shape) != len(loops):
                 return f"expected {name} to be of rank {len(loops)}, got rank {len(shape)} ({operand.type})"
             for axis, (loop, length) in enumerate(zip(loops, shape, strict=True)):
@@ -246,28 +242,14 @@ def _ordinal(axis: int) -> str:
     return ("first", "second", "third", "fourth", "fifth", "sixth")[min(axis, 5)]
 
 
-def _matrix(type_: Attribute) -> OperandMatrix:
-    """The type as a matrix or batch of matrices. Raises VerifyException, with the fix, if it is not one."""
-    if not _is_matrix(type_):
-        raise VerifyException(f"a memref or tensor of floats or integers, got {type_}")
-    return type_
-
-
-def _is_matrix(type_: Attribute) -> TypeGuard[OperandMatrix]:
-    """`isa` of `OperandMatrix` without building its constraint for each call."""
-    return isinstance(type_, MemRefType | TensorType) and isinstance(type_.get_element_type(), OperandElement)
-
-
 def _operand_problem(inputs: Sequence[Attribute], outputs: Sequence[Attribute]) -> str | None:
     """What is wrong with the operands' number, kinds, ranks or element types; None if nothing is."""
     if len(inputs) != 2 or len(outputs) != 1:
         return f"expected two operands in ins(...) and one in outs(...), got {len(inputs)} and {len(outputs)}"
-    types: list[OperandMatrix] = []
-    for name, type_ in zip(_NAMES, (*inputs, *outputs), strict=True):
-        try:
-            types.append(_matrix(type_))
-        except VerifyException as error:
-            return f"expected {name} to be {error}"
+    types = (*inputs, *outputs)
+    for name, type_ in zip(_NAMES, types, strict=True):
+        if not isinstance(type_, MemRefType | TensorType) or not isinstance(type_.get_element_type(), OperandElement):
+            return f"expected {name} to be a memref or tensor of floats or integers, got {type_}"
     if len({isinstance(type_, TensorType) for type_ in types}) > 1:
         return f"expected A, B and C to be all memrefs or all tensors, got {_listed(types)}"
     return None

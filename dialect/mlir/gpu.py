@@ -5,7 +5,6 @@ Operands, properties and text are those of MLIR 22 (`mlir/include/mlir/Dialect/G
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeVar, cast
 
 from xdsl.dialects import gpu
@@ -55,7 +54,7 @@ from .launch import (
     print_memory,
     print_typed,
 )
-from .upstream import declared
+from .upstream import declared, parse_results
 from .words import irdl_op_definition, words
 
 # Kernels.
@@ -95,7 +94,7 @@ class FuncOp(gpu.FuncOp):
             parser.Delimiter.PAREN, lambda: (parser.parse_argument(), parser.parse_optional_attr_dict())
         )
         arguments = [argument for argument, _ in pairs]
-        results = _parse_results(parser)
+        results = parse_results(parser)
         workgroup, private = (parse_memory(parser, keyword) for keyword in ("workgroup", "private"))
         kernel = parser.parse_optional_keyword("kernel") is not None
         attributes = parser.parse_optional_attr_dict_with_keyword(("sym_name", "function_type", "kernel"))
@@ -136,14 +135,6 @@ class FuncOp(gpu.FuncOp):
         printer.print_op_attributes(shown, reserved_attr_names=("sym_name", ATTRIBUTIONS), print_keyword=True)
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
-
-
-def _parse_results(parser: Parser) -> Sequence[Attribute]:
-    if parser.parse_optional_punctuation("->") is None:
-        return ()
-    return parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type) or (
-        parser.parse_type(),
-    )
 
 
 ReturnOp = declared(gpu.ReturnOp, "gpu.return", "attr-dict ($args^ `:` type($args))?", "The end of a function.")

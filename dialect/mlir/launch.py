@@ -36,7 +36,7 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from .upstream import BodyText, declared, parse_assignment
+from .upstream import BodyText, declared, parse_assignment, print_assignment
 from .words import irdl_op_definition
 
 
@@ -219,17 +219,12 @@ def _print_sizes(
 ) -> None:
     numbers, names, sizes = part
 
-    def print_size(size: tuple[SSAValue, SSAValue]) -> None:
-        printer.print_ssa_value(size[0])
-        printer.print_string(" = ")
-        printer.print_ssa_value(size[1])
-
     printer.print_string(f" {word}")
     with printer.in_parens():
         printer.print_list(numbers, printer.print_ssa_value)
     printer.print_string(" in ")
     with printer.in_parens():
-        printer.print_list(list(zip(names, sizes, strict=True)), print_size)
+        printer.print_list(list(zip(names, sizes, strict=True)), lambda pair: print_assignment(printer, pair))
 
 
 def print_typed(printer: Printer, value: SSAValue) -> None:

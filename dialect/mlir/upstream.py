@@ -30,7 +30,7 @@ from xdsl.dialects.builtin import (
     UnitAttr,
     i32,
 )
-from xdsl.ir import Attribute, Block, Dialect, Operation, Region
+from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -79,6 +79,21 @@ def parse_assignment(parser: Parser) -> tuple[Parser.UnresolvedArgument, Unresol
     name = parser.parse_argument(expect_type=False)
     parser.parse_punctuation("=")
     return name, parser.parse_unresolved_operand()
+
+
+def print_assignment(printer: Printer, pair: tuple[SSAValue, SSAValue]) -> None:
+    """Prints `%name = %operand`."""
+    printer.print_ssa_value(pair[0])
+    printer.print_string(" = ")
+    printer.print_ssa_value(pair[1])
+
+
+def parse_results(parser: Parser) -> Sequence[Attribute]:
+    """Parses `-> type`, `-> (type, type)` or nothing."""
+    if not parser.parse_optional_punctuation("->"):
+        return ()
+    types = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
+    return parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type) if types is None else types
 
 
 def extended(
