@@ -39,13 +39,14 @@ from .generic import (
     GenericOp,
     SoftmaxOp,
     parse_operands,
+    parse_results,
     print_operands,
     product_body,
     weighted,
 )
 from .packs import PackOp, UnPackOp
 from .pointwise import KIND, NAMED, ElementwiseOp, MapOp, ReduceOp
-from .upstream import extended, parse_results
+from .upstream import extended
 from .words import defined, irdl_op_definition
 
 OperandElement: TypeAlias = AnyFloat | IntegerType

@@ -37,7 +37,6 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from .upstream import parse_results
 from .words import irdl_op_definition, words
 
 # Attributes of `linalg` that xDSL does not have.
@@ -142,6 +141,14 @@ def parse_operands(parser: Parser, keyword: str, *, optional: bool = True) -> Se
     if len(values) != len(types):
         parser.raise_error(f"expected a type for each of {len(values)} operands, got {len(types)}", start)
     return parser.resolve_operands(values, types, start)
+
+
+def parse_results(parser: Parser) -> Sequence[Attribute]:
+    """Parses `-> type`, `-> (type, type)` or nothing."""
+    if not parser.parse_optional_punctuation("->"):
+        return ()
+    types = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
+    return parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type) if types is None else types
 
 
 def print_operands(op: LinalgStructuredOperation, printer: Printer, *, results: bool = True) -> None:

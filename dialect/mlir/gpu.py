@@ -5,6 +5,7 @@ Operands, properties and text are those of MLIR 22 (`mlir/include/mlir/Dialect/G
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar, cast
 
 from xdsl.dialects import gpu
@@ -54,7 +55,7 @@ from .launch import (
     print_memory,
     print_typed,
 )
-from .upstream import declared, parse_results
+from .upstream import declared
 from .words import irdl_op_definition, words
 
 # Kernels.
@@ -94,7 +95,10 @@ class FuncOp(gpu.FuncOp):
             parser.Delimiter.PAREN, lambda: (parser.parse_argument(), parser.parse_optional_attr_dict())
         )
         arguments = [argument for argument, _ in pairs]
-        results = parse_results(parser)
+        results: Sequence[Attribute] = ()
+        if parser.parse_optional_punctuation("->"):
+            types = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
+            results = types or (parser.parse_type(),)
         workgroup, private = (parse_memory(parser, keyword) for keyword in ("workgroup", "private"))
         kernel = parser.parse_optional_keyword("kernel") is not None
         attributes = parser.parse_optional_attr_dict_with_keyword(("sym_name", "function_type", "kernel"))

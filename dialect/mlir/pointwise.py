@@ -37,8 +37,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from .generic import ARITHMETIC, check_yield, converted, parse_operands, print_operands
-from .upstream import parse_results
+from .generic import ARITHMETIC, check_yield, converted, parse_operands, parse_results, print_operands
 from .words import defined, irdl_op_definition, words
 
 KIND = words(

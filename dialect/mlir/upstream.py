@@ -88,14 +88,6 @@ def print_assignment(printer: Printer, pair: tuple[SSAValue, SSAValue]) -> None:
     printer.print_ssa_value(pair[1])
 
 
-def parse_results(parser: Parser) -> Sequence[Attribute]:
-    """Parses `-> type`, `-> (type, type)` or nothing."""
-    if not parser.parse_optional_punctuation("->"):
-        return ()
-    types = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
-    return parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type) if types is None else types
-
-
 def extended(
     dialect: Dialect, operations: Sequence[type[Operation]], attributes: Sequence[type[Attribute]] = ()
 ) -> Dialect:

@@ -13,8 +13,7 @@ from xdsl.irdl import IRDLOperation
 from xdsl.utils.hints import isa
 
 from .affine import map_along
-from .generic import GenericOp, parse_operands
-from .upstream import parse_results
+from .generic import GenericOp, parse_operands, parse_results
 from .words import defined, irdl_op_definition
 
 if TYPE_CHECKING:
