@@ -195,11 +195,6 @@ class _Sizes:
         """Labels of rows as (middle in rows, text). Rows share a label where there is not enough space."""
         return _labels(self.panel.rows, self.together)
 
-    def column_labels(self) -> list[tuple[float, str]]:
-        """(middle in columns, text)."""
-        fits = self.column >= 4 + LETTER * len(str(self.panel.columns))
-        return _labels(self.panel.columns, 1 if fits else self.panel.width)
-
     @property
     def together(self) -> int:
         """The number of rows that share a label."""
@@ -254,7 +249,8 @@ def _panel(sizes: _Sizes, x: float, y: float) -> Iterator[str]:
     if panel.title:
         yield text(x, y + 14, panel.title, "p")
     left, top = x + sizes.left, y + sizes.top
-    for middle, label in sizes.column_labels():
+    fits = sizes.column >= 4 + LETTER * len(str(panel.columns))
+    for middle, label in _labels(panel.columns, 1 if fits else panel.width):
         yield text(left + middle * sizes.column, top - 5, label, "c", "")
     for middle, label in sizes.row_labels():
         yield text(left - 5, top + middle * sizes.row + 3.5, label, "r", "")
