@@ -104,20 +104,15 @@ class _Carried(NamedTuple):
         """
         riders: dict[int, int] = {i: i for i in range(min(low, top))}
         free = [bit for bit in self.to if bit >= low and bit != without]
-        for both in (True, False):
+        for are in (all, any):
             for i in range(low, top):
-                fits = (bit for bit in free if bit not in riders.values() and self._in_place(bit, i, both))
+                fits = (b for b in free if b not in riders.values() and are((b == i, self.to[b] == i)))
                 riders.setdefault(i, next(fits, -1))
                 if riders[i] < 0:
                     del riders[i]
         rest = iter([bit for bit in free if bit not in riders.values()])
         filled = [riders[i] if i in riders else next(rest, -1) for i in range(top)]
         return None if -1 in filled else filled
-
-    def _in_place(self, bit: int, place: int, both: bool) -> bool:
-        """Whether a bit comes from this place or goes to it; with `both`, whether it does both."""
-        fits = (bit == place, self.to[bit] == place)
-        return all(fits) if both else any(fits)
 
 
 class _Transport(NamedTuple):

@@ -184,8 +184,8 @@ class Form(Row):
 
     def since(self, target: Target) -> Version | None:
         """The first PTX version in which the target has it, no earlier than the target; None if it never has."""
-        introduced = self.introduced(target)
-        return None if introduced is None else max(introduced, target.ptx)
+        since = super().since(target)
+        return None if since is None else max(since, target.ptx)
 
     def match(self, opcode: str) -> Bindings | None:
         """Nothing is bound: each form has a row of its own."""

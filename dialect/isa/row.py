@@ -152,40 +152,6 @@ Gone = tuple[Version, int]
 """A PTX version and the lowest target number that no longer have a feature."""
 
 
-class Availability:
-    """The PTX version and the targets from which on an instruction is legal.
-
-    `ptx` is the first PTX version, and `sm` the lowest target number. With `only`, only those targets have it. With
-    `gone`, (version, sm), targets from that number on no longer have it from that PTX version on.
-    """
-
-    __slots__ = ()
-
-    ptx: Version
-    sm: int
-    only: Specific
-    gone: Gone | None = None
-
-    def runs_on(self, target: Target) -> bool:
-        """Whether the target has it, in a recent enough PTX version."""
-        return target.sm >= self.sm and (not self.only or specific_version(target, self.only) is not None)
-
-    def introduced(self, target: Target) -> Version | None:
-        """The first PTX version in which the target has it, regardless of the version that introduced the target; None
-        if the target never has it."""
-        if not self.runs_on(target):
-            return None
-        return max(self.ptx, specific_version(target, self.only) or self.ptx)
-
-    def removed(self, target: Target) -> Version | None:
-        """The first PTX version in which the target no longer has it; None if it always will."""
-        return None if self.gone is None or target.sm < self.gone[1] else self.gone[0]
-
-    def requirement(self) -> str:
-        """Where it runs, in words: "sm_80 or later"."""
-        return describe_specific(self.only, self.ptx) if self.only else f"sm_{self.sm} or later"
-
-
 class UnknownTargetError(ValueError):
     """A target name that no row has."""
 
@@ -314,14 +280,21 @@ class Slot:
         return replace(self, kind=self.kind if count else SCALAR, type=type, count=count or 1, size="", own=own)
 
 
-class Row(Availability):
+class Row:
     """One PTX instruction, with its variants, and where it is legal.
+
+    `ptx` is the first PTX version, and `sm` the lowest target number. With `only`, only those targets have it. With
+    `gone`, (version, sm), targets from that number on no longer have it from that PTX version on.
 
     `meaning` names what the interpreter does for it; the opcode's first word where nothing else is said. A `pure`
     instruction has no effects, and its result follows from what it reads alone.
     """
 
     section: str
+    ptx: Version
+    sm: int
+    only: Specific
+    gone: Gone | None = None
     meaning: str = ""
     pure: bool = False
     text: Version = (9, 0)
@@ -380,9 +353,23 @@ class Row(Availability):
         """The key of the instruction's meaning in the interpreter."""
         return self.meaning or self.root
 
+    def runs_on(self, target: Target) -> bool:
+        """Whether the target has it, in a recent enough PTX version."""
+        return target.sm >= self.sm and (not self.only or specific_version(target, self.only) is not None)
+
     def since(self, target: Target) -> Version | None:
         """The first PTX version in which the target has it; None if it never has."""
-        return self.introduced(target)
+        if not self.runs_on(target):
+            return None
+        return max(self.ptx, specific_version(target, self.only) or self.ptx)
+
+    def removed(self, target: Target) -> Version | None:
+        """The first PTX version in which the target no longer has it; None if it always will."""
+        return None if self.gone is None or target.sm < self.gone[1] else self.gone[0]
+
+    def requirement(self) -> str:
+        """Where it runs, in words: "sm_80 or later"."""
+        return describe_specific(self.only, self.ptx) if self.only else f"sm_{self.sm} or later"
 
     def unavailable(self, target: Target, version: Version) -> str | None:
         """Why the target does not have it in this PTX version, such as "needs PTX 7.0"; None if it has."""

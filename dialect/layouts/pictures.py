@@ -58,10 +58,10 @@ def bar(x: float, y: float, width: float, height: float, fill: str, title: str =
     return f'<rect x="{number(x)}" y="{number(y)}" {size} fill="{fill}"{shown}\n'
 
 
-def text(x: float, y: float, words: str, kind: str = "") -> str:
+def text(x: float, y: float, words: str, kind: str = "", end: str = "\n") -> str:
     """A line of text; `kind` is its class."""
     named = f' class="{kind}"' if kind else ""
-    return f'<text{named} x="{number(x)}" y="{number(y)}">{escape(words)}</text>\n'
+    return f'<text{named} x="{number(x)}" y="{number(y)}">{escape(words)}</text>{end}'
 
 
 def grid(x: float, y: float, width: float, height: float, across: float, down: float) -> Iterator[str]:
@@ -195,11 +195,6 @@ class _Sizes:
         """Labels of rows as (middle in rows, text). Rows share a label where there is not enough space."""
         return _labels(self.panel.rows, self.together)
 
-    def column_labels(self) -> list[tuple[float, str]]:
-        """(middle in columns, text)."""
-        fits = self.column >= 4 + LETTER * len(str(self.panel.columns))
-        return _labels(self.panel.columns, 1 if fits else self.panel.width)
-
     @property
     def together(self) -> int:
         """The number of rows that share a label."""
@@ -221,14 +216,14 @@ def svg(picture: Picture) -> str:
     placed, width, bottom = _placed([_Sizes(panel, letters) for panel in picture.panels])
     legend = _legend(MARGIN, bottom + 14) if picture.legend else ()
     below = bottom + (74 if picture.legend else 26)
-    notes = _notes(picture.notes, below)
+    notes = (text(MARGIN, below + 16 * i, note, "n") for i, note in enumerate(picture.notes))
     words = (len(picture.title) * TITLE_LETTER, *(len(note) * 5.6 for note in picture.notes))
     width = max(width, MARGIN + 16 * 30, *(MARGIN + word for word in words)) + MARGIN
     height = below + 16 * len(picture.notes)
     lanes = "".join(f".t{lane}{{fill:{colour(lane)}}}" for lane in range(LANES))
     body = "".join("".join(_panel(sizes, x, y)) for sizes, x, y in placed)
-    heading = f'<text class="h" x="{MARGIN}" y="{MARGIN + 12}">{escape(picture.title)}</text>\n'
-    return document(width, height, (heading, body, *legend, notes), f"{_CSS}{lanes}")
+    heading = text(MARGIN, MARGIN + 12, picture.title, "h")
+    return document(width, height, (heading, body, *legend, *notes), f"{_CSS}{lanes}")
 
 
 _CSS = (
@@ -252,25 +247,26 @@ def _placed(panels: Sequence[_Sizes]) -> tuple[list[tuple[_Sizes, float, float]]
 def _panel(sizes: _Sizes, x: float, y: float) -> Iterator[str]:
     panel = sizes.panel
     if panel.title:
-        yield f'<text class="p" x="{number(x)}" y="{number(y + 14)}">{escape(panel.title)}</text>\n'
+        yield text(x, y + 14, panel.title, "p")
     left, top = x + sizes.left, y + sizes.top
-    for middle, text in sizes.column_labels():
-        yield f'<text class="c" x="{number(left + middle * sizes.column)}" y="{number(top - 5)}">{text}</text>'
-    for middle, text in sizes.row_labels():
-        yield f'<text class="r" x="{number(left - 5)}" y="{number(top + middle * sizes.row + 3.5)}">{text}</text>'
+    fits = sizes.column >= 4 + LETTER * len(str(panel.columns))
+    for middle, label in _labels(panel.columns, 1 if fits else panel.width):
+        yield text(left + middle * sizes.column, top - 5, label, "c", "")
+    for middle, label in sizes.row_labels():
+        yield text(left - 5, top + middle * sizes.row + 3.5, label, "r", "")
     wide, high = sizes.column * panel.width, sizes.row * panel.height
     yield "\n"
     for lane in sorted({cell.lane for cell in panel.cells}):
         corners = ((left + c.column * sizes.column, top + c.row * sizes.row) for c in panel.cells if c.lane == lane)
         yield f'<path class="t{lane % LANES}" d="{_boxes(corners, wide, high)}"/>\n'
     for cell in panel.cells:
-        at = left + cell.column * sizes.column + wide / 2, top + cell.row * sizes.row + high / 2 + 3.5
-        yield f'<text x="{number(at[0])}" y="{number(at[1])}">{escape(cell.label)}</text>'
+        middle, down = left + cell.column * sizes.column + wide / 2, top + cell.row * sizes.row + high / 2
+        yield text(middle, down + 3.5, cell.label, end="")
     frame = _boxes([(left, top)], sizes.column * panel.columns, sizes.row * panel.rows)
     yield f'\n<path class="f" d="{frame}"/>\n'
     label_x = left + sizes.column * panel.columns + 6
-    for middle, text in sizes.side_notes():
-        yield f'<text class="l" x="{number(label_x)}" y="{number(top + middle * sizes.row + 3.5)}">{text}</text>\n'
+    for middle, note in sizes.side_notes():
+        yield text(label_x, top + middle * sizes.row + 3.5, note, "l")
 
 
 def _boxes(corners: Iterable[tuple[float, float]], wide: float, high: float) -> str:
@@ -282,31 +278,15 @@ def _legend(x: float, y: float) -> Iterator[str]:
     for lane in range(LANES):
         at = x + lane % 16 * 30, y + lane // 16 * 18
         yield f'<path class="t{lane}" d="{_boxes([at], 30, 18)}"/>'
-        yield f'<text x="{number(at[0] + 15)}" y="{number(at[1] + 12.5)}">T{lane}</text>'
+        yield text(at[0] + 15, at[1] + 12.5, f"T{lane}", end="")
     yield "\n"
-
-
-def _notes(notes: Sequence[str], y: float) -> str:
-    return "".join(
-        f'<text class="n" x="{MARGIN}" y="{number(y + 16 * i)}">{escape(note)}</text>\n' for i, note in enumerate(notes)
-    )
 
 
 # What there is to draw of a layout: its cells, and what they are called.
 
 
-class LayoutBit(Protocol):
-    """A bit of a layout: bit `number` of the place along an axis."""
-
-    @property
-    def axis(self) -> str: ...
-
-    @property
-    def number(self) -> int: ...
-
-
 class LaneLayout(Protocol):
-    """A layout, as far as a picture asks."""
+    """A layout, as far as a picture asks: a bit of an element is the axis and the number of a bit of its place."""
 
     @property
     def rows(self) -> Any: ...  # an int, which may be a cached property
@@ -315,7 +295,7 @@ class LaneLayout(Protocol):
     def columns(self) -> Any: ...
 
     @property
-    def element(self) -> Sequence[LayoutBit]: ...
+    def element(self) -> Sequence[tuple[str, int]]: ...
 
     def extent(self, axis: str) -> int: ...
 
@@ -336,9 +316,9 @@ def elements(letter: str) -> Label:
     return label
 
 
-def panels(layout: LaneLayout, label: Label, axes: dict[str, str], fixed: Sequence[str] = ()) -> tuple[Panel, ...]:
+def panels(layout: LaneLayout, label: Label, axes: dict[str, str]) -> tuple[Panel, ...]:
     """A panel for each value on the axes named; others but row and column stay at 0."""
-    used = [axis for axis in axes if layout.extent(axis) > 1 and axis not in fixed]
+    used = [axis for axis in axes if layout.extent(axis) > 1]
     return tuple(
         Panel(
             ", ".join(f"{axes[axis]} {value}" for axis, value in zip(used, values, strict=True)),
@@ -352,17 +332,11 @@ def panels(layout: LaneLayout, label: Label, axes: dict[str, str], fixed: Sequen
 
 def cells(layout: LaneLayout, label: Label, at: dict[str, int]) -> Iterator[Cell]:
     """The cells of a picture. Elements that are consecutive in a lane and in the matrix are one cell."""
-    axis = layout.element[0].axis if layout.element else "r"
-    together = 1
-    while axis in "rc" and layout.element[together.bit_length() - 1 :][:1] == (_bit(layout, axis, together),):
-        together *= 2
+    axis, bits = layout.element[0][0] if layout.element else "r", 0
+    while axis in "rc" and layout.element[bits : bits + 1] == ((axis, bits),):
+        bits += 1
+    together = 1 << bits
     height, width = (together, 1) if axis == "r" else (1, together)
     for r, c in product(range(0, layout.rows, height), range(0, layout.columns, width)):
         lane, first = layout.find(r=r, c=c, **at)
         yield Cell(r, c, height, width, lane, f"T{lane}:{label(first, together)}")
-
-
-def _bit(layout: LaneLayout, axis: str, together: int) -> object:
-    """The bit that doubles the number of consecutive elements."""
-    number = together.bit_length() - 1
-    return next((bit for bit in layout.element if (bit.axis, bit.number) == (axis, number)), None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple, Self, TypeAlias, TypeGuard
+from typing import ClassVar, NamedTuple, Self, TypeAlias, cast
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -19,7 +19,6 @@ from xdsl.dialects.builtin import (
     DictionaryAttr,
     IntegerType,
     MemRefType,
-    ShapedType,
     TensorType,
 )
 from xdsl.dialects.linalg import Linalg, ops
@@ -27,7 +26,7 @@ from xdsl.dialects.linalg.abstract_ops import ConvOperation, LinalgStructuredOpe
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.ir import Attribute, Dialect, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
-from xdsl.irdl import opt_prop_def, prop_def, region_def, var_operand_def, var_result_def
+from xdsl.irdl import opt_prop_def, prop_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -90,11 +89,6 @@ class ContractionOp(NamedOperation, ABC):
     OPERANDS: ClassVar[tuple[str, str, str]]
     MOVABLE: ClassVar[bool] = False
 
-    # Said again, because xDSL's own product, of which one of ours is a subclass, no longer has them as definitions.
-    inputs = var_operand_def()
-    outputs = var_operand_def(ShapedType)
-    res = var_result_def(TensorType)
-    body = region_def("single_block")
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
     cast = opt_prop_def(TYPE_FN)
 
@@ -116,13 +110,13 @@ class ContractionOp(NamedOperation, ABC):
         return self.cast == UNSIGNED
 
     def verify_(self) -> None:
-        for check in (self._types_problem, self.maps_problem, self._shape_problem, self._result_problem):
-            if (problem := check()) is not None:
-                raise VerifyException(problem)
+        problem = _operand_problem(_types(self.inputs), _types(self.outputs)) or self.maps_problem()
+        if problem := problem or self._shape_problem() or self._result_problem():
+            raise VerifyException(problem)
         if METADATA not in self.attributes:  # xDSL counts what is stored of A
             # Not super(): xDSL's own product, the next in line, knows no cast.
             LinalgStructuredOperation.verify_(self)
-        a, b, c = (_matrix(value.type).get_element_type() for value in (*self.inputs, *self.outputs))
+        a, b, c = (cast(OperandMatrix, value.type).get_element_type() for value in (*self.inputs, *self.outputs))
         if not all(kind == c or _widens(kind, c) for kind in (a, b)):
             return
         body = weighted(self.body.block)
@@ -143,9 +137,6 @@ class ContractionOp(NamedOperation, ABC):
         """Whether A is repeated along m, or B along n."""
         named = zip(self.OPERANDS[:2], self.indexing_maps, strict=False)
         return any(self.LOOPS.index(loop) not in loops_of(map_.data) for dims, map_ in named for loop in dims[-2:])
-
-    def _types_problem(self) -> str | None:
-        return _operand_problem(_types(self.inputs), _types(self.outputs))
 
     def maps_problem(self) -> str | None:
         """What is wrong with the indexing maps; None if nothing is."""
@@ -174,7 +165,7 @@ class ContractionOp(NamedOperation, ABC):
         """Every loop has one length, whichever operand it is read from."""
         seen: dict[int, tuple[str, int, int]] = {}
         for name, operand, attr in zip(_NAMES, self.operands, self.indexing_maps, strict=True):
-            shape, loops = _matrix(operand.type).get_shape(), loops_of(attr.data)
+            shape, loops = cast(OperandMatrix, operand.type).get_shape(), loops_of(attr.data)
             if len(shape) != len(loops):
                 return f"expected {name} to be of rank {len(loops)}, got rank {len(shape)} ({operand.type})"
             for axis, (loop, length) in enumerate(zip(loops, shape, strict=True)):
@@ -252,28 +243,14 @@ def _ordinal(axis: int) -> str:
     return ("first", "second", "third", "fourth", "fifth", "sixth")[min(axis, 5)]
 
 
-def _matrix(type_: Attribute) -> OperandMatrix:
-    """The type as a matrix or batch of matrices. Raises VerifyException, with the fix, if it is not one."""
-    if not _is_matrix(type_):
-        raise VerifyException(f"a memref or tensor of floats or integers, got {type_}")
-    return type_
-
-
-def _is_matrix(type_: Attribute) -> TypeGuard[OperandMatrix]:
-    """`isa` of `OperandMatrix` without building its constraint for each call."""
-    return isinstance(type_, MemRefType | TensorType) and isinstance(type_.get_element_type(), OperandElement)
-
-
 def _operand_problem(inputs: Sequence[Attribute], outputs: Sequence[Attribute]) -> str | None:
     """What is wrong with the operands' number, kinds, ranks or element types; None if nothing is."""
     if len(inputs) != 2 or len(outputs) != 1:
         return f"expected two operands in ins(...) and one in outs(...), got {len(inputs)} and {len(outputs)}"
-    types: list[OperandMatrix] = []
-    for name, type_ in zip(_NAMES, (*inputs, *outputs), strict=True):
-        try:
-            types.append(_matrix(type_))
-        except VerifyException as error:
-            return f"expected {name} to be {error}"
+    types = (*inputs, *outputs)
+    for name, type_ in zip(_NAMES, types, strict=True):
+        if not isinstance(type_, MemRefType | TensorType) or not isinstance(type_.get_element_type(), OperandElement):
+            return f"expected {name} to be a memref or tensor of floats or integers, got {type_}"
     if len({isinstance(type_, TensorType) for type_ in types}) > 1:
         return f"expected A, B and C to be all memrefs or all tensors, got {_listed(types)}"
     return None
@@ -310,13 +287,10 @@ class MatmulOp(ContractionOp, ops.MatmulOp):
     MOVABLE: ClassVar = True
 
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of("mnk", OPERANDS))
-    cast = opt_prop_def(TYPE_FN)
 
 
 class NamedContractionOp(ContractionOp, ABC):
     """A named product that xDSL does not have."""
-
-    cast = opt_prop_def(TYPE_FN)
 
     def get_indexing_maps(self) -> ArrayAttr[AffineMapAttr]:
         return self.indexing_maps

@@ -159,27 +159,21 @@ class WindowOp(ConvolutionOp, PoolingOp):
     @classmethod
     def _body(cls, types: Sequence[Attribute]) -> Region:
         how, block = cls.name.split("_", 3)[2:], Block(arg_types=types)
-        kinds = FLOAT_POOLINGS if isinstance(types[-1], AnyFloat) else INTEGER_POOLINGS
+        of_floats, of_integers = POOLED["_".join(how)]
         with ImplicitBuilder(block):
             element = converted(block.args[0], types[-1], unsigned=how[-1].endswith("unsigned"))
-            YieldOp(kinds["_".join(how)](block.args[-1], element))
+            YieldOp((of_floats if isinstance(types[-1], AnyFloat) else of_integers)(block.args[-1], element))
         return Region(block)
 
 
-FLOAT_POOLINGS = {
-    "sum": arith.AddfOp,
-    "max": arith.MaximumfOp,
-    "min": arith.MinimumfOp,
-    "max_unsigned": arith.MaximumfOp,
-    "min_unsigned": arith.MinimumfOp,
+POOLED = {
+    "sum": (arith.AddfOp, arith.AddiOp),
+    "max": (arith.MaximumfOp, arith.MaxSIOp),
+    "min": (arith.MinimumfOp, arith.MinSIOp),
+    "max_unsigned": (arith.MaximumfOp, arith.MaxUIOp),
+    "min_unsigned": (arith.MinimumfOp, arith.MinUIOp),
 }
-INTEGER_POOLINGS = {
-    "sum": arith.AddiOp,
-    "max": arith.MaxSIOp,
-    "min": arith.MinSIOp,
-    "max_unsigned": arith.MaxUIOp,
-    "min_unsigned": arith.MinUIOp,
-}
+"""Operations on two floats, and on two integers."""
 
 
 def _layout(name: str) -> ConvolutionDimensions:

@@ -32,7 +32,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from .upstream import extended, parse_assignment
+from .upstream import extended, parse_assignment, print_assignment
 from .words import irdl_op_definition
 
 
@@ -192,11 +192,8 @@ class ForallOp(IRDLOperation):
             )
         if shared:
             printer.print_string(" shared_outs(")
-            for number, (argument, output) in enumerate(zip(shared, self.outputs, strict=True)):
-                printer.print_string(", " if number else "")
-                printer.print_ssa_value(argument)
-                printer.print_string(" = ")
-                printer.print_ssa_value(output)
+            pairs = list(zip(shared, self.outputs, strict=True))
+            printer.print_list(pairs, lambda pair: print_assignment(printer, pair))
             printer.print_string(") -> (")
             printer.print_list(self.res.types, printer.print_attribute)
             printer.print_string(")")

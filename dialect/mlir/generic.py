@@ -15,7 +15,6 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     MemRefType,
-    ShapedType,
     StringAttr,
     TensorType,
     i64,
@@ -30,12 +29,8 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     operand_def,
-    opt_prop_def,
     opt_result_def,
     prop_def,
-    region_def,
-    var_operand_def,
-    var_result_def,
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -63,16 +58,6 @@ class GenericOp(ops.GenericOp):
     """
 
     name = "linalg.generic"
-
-    # Said again, because xDSL's own operation no longer has them as definitions.
-    inputs = var_operand_def()
-    outputs = var_operand_def(ShapedType)
-    res = var_result_def(TensorType)
-    body = region_def("single_block")
-    indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
-    iterator_types = prop_def(ArrayAttr[IteratorTypeAttr])
-    doc = opt_prop_def(StringAttr)
-    library_call = opt_prop_def(StringAttr)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -159,13 +144,11 @@ def parse_operands(parser: Parser, keyword: str, *, optional: bool = True) -> Se
 
 
 def parse_results(parser: Parser) -> Sequence[Attribute]:
-    """`-> type`, `-> (type, type)` or nothing."""
+    """Parses `-> type`, `-> (type, type)` or nothing."""
     if not parser.parse_optional_punctuation("->"):
         return ()
     types = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
-    if types is not None:
-        return types
-    return parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+    return parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type) if types is None else types
 
 
 def print_operands(op: LinalgStructuredOperation, printer: Printer, *, results: bool = True) -> None:

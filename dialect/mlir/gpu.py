@@ -11,14 +11,11 @@ from typing import TypeVar, cast
 from xdsl.dialects import gpu
 from xdsl.dialects.builtin import (
     ArrayAttr,
-    DenseArrayBase,
     DictionaryAttr,
     FunctionType,
     IndexType,
     IntegerAttr,
     MemRefType,
-    SymbolNameConstraint,
-    SymbolRefAttr,
     UnitAttr,
     i32,
     i64,
@@ -28,17 +25,12 @@ from xdsl.irdl import (
     AnyOf,
     IRDLOperation,
     VarConstraint,
-    attr_def,
     operand_def,
-    opt_attr_def,
     opt_operand_def,
     opt_prop_def,
-    opt_result_def,
     prop_def,
-    region_def,
     result_def,
     traits_def,
-    var_operand_def,
 )
 from xdsl.irdl.declarative_assembly_format import (
     CustomDirective,
@@ -82,13 +74,7 @@ class FuncOp(gpu.FuncOp):
 
     name = "gpu.func"
 
-    body = region_def()
-    sym_name = attr_def(SymbolNameConstraint())
-    function_type = prop_def(FunctionType)
-    kernel = opt_prop_def(UnitAttr)
     arg_attrs = opt_prop_def(ArrayAttr[DictionaryAttr])
-    known_block_size = opt_attr_def(DenseArrayBase.constr(i32), attr_name="gpu.known_block_size")
-    known_grid_size = opt_attr_def(DenseArrayBase.constr(i32), attr_name="gpu.known_grid_size")
 
     def verify_(self) -> None:
         if not self.body.blocks:
@@ -109,7 +95,10 @@ class FuncOp(gpu.FuncOp):
             parser.Delimiter.PAREN, lambda: (parser.parse_argument(), parser.parse_optional_attr_dict())
         )
         arguments = [argument for argument, _ in pairs]
-        results = _parse_results(parser)
+        results: Sequence[Attribute] = ()
+        if parser.parse_optional_punctuation("->"):
+            types = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
+            results = types or (parser.parse_type(),)
         workgroup, private = (parse_memory(parser, keyword) for keyword in ("workgroup", "private"))
         kernel = parser.parse_optional_keyword("kernel") is not None
         attributes = parser.parse_optional_attr_dict_with_keyword(("sym_name", "function_type", "kernel"))
@@ -152,17 +141,7 @@ class FuncOp(gpu.FuncOp):
         printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
 
 
-def _parse_results(parser: Parser) -> Sequence[Attribute]:
-    if parser.parse_optional_punctuation("->") is None:
-        return ()
-    return parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type) or (
-        parser.parse_type(),
-    )
-
-
-ReturnOp = declared(
-    gpu.ReturnOp, "gpu.return", "attr-dict ($args^ `:` type($args))?", "The end of a function.", args=var_operand_def()
-)
+ReturnOp = declared(gpu.ReturnOp, "gpu.return", "attr-dict ($args^ `:` type($args))?", "The end of a function.")
 
 
 @irdl_custom_directive
@@ -223,11 +202,9 @@ LaunchFuncOp = declared(
     What else may stand there: `async [%token]` and `<%stream : i64>` before the kernel, `clusters in (...)` behind it,
     `dynamic_shared_memory_size %bytes` before the arguments.
     """,
-    asyncDependencies=var_operand_def(gpu.AsyncTokenType),
     **{f"{what}Size{x}": operand_def(SIZE) for what in ("grid", "block") for x in "XYZ"},
-    **{f"clusterSize{x}": opt_operand_def(SIZE) for x in "XYZ"}, dynamicSharedMemorySize=opt_operand_def(i32),
-    kernelOperands=var_operand_def(), asyncObject=opt_operand_def(), asyncToken=opt_result_def(gpu.AsyncTokenType),
-    kernel=prop_def(SymbolRefAttr), custom_directives=(AsyncDependencies, SizeText, ArgumentsText),
+    **{f"clusterSize{x}": opt_operand_def(SIZE) for x in "XYZ"},
+    custom_directives=(AsyncDependencies, SizeText, ArgumentsText),
 )  # fmt: skip
 
 BarrierOp = declared(gpu.BarrierOp, "gpu.barrier", "attr-dict", "All threads of a CTA meet.")

@@ -55,7 +55,7 @@ from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from .launch import AsyncDependencies
-from .upstream import declared
+from .upstream import declared, typed
 from .words import BareWordAttr, WordText, carried, defined, words
 
 # What the threads of a warp do together: exchanges, reductions, and `subgroup_mma`.
@@ -246,15 +246,10 @@ def _row(name: str, text: str, summary: str, **results: object) -> type[IRDLOper
     )  # fmt: skip
 
 
-def _typed(*names: str) -> str:
-    """The assembly format of operands followed by their types."""
-    return f"{' `,` '.join(f'${n}' for n in names)} attr-dict `:` {' `,` '.join(f'type(${n})' for n in names)}"
-
-
 def _matrix(name: str, sizes: str, memory: str) -> type[IRDLOperation]:
     """An operation that creates a sparse matrix from sizes and memory."""
     operands = " `,` ".join(f"${n}" for n in sizes.split())
-    return _row(name, f"{operands} `,` {_typed(*memory.split())}", "A sparse matrix.", spmat=result_def(MATRIX()))
+    return _row(name, f"{operands} `,` {typed(*memory.split())}", "A sparse matrix.", spmat=result_def(MATRIX()))
 
 
 _MODES = "{} (` ` `{{` $modeA^ `}}`)? `,` {} (` ` `{{` $modeB^ `}}`)? `,` {}"
@@ -272,13 +267,13 @@ HOST = (
         " `:` type($result)",
         "Memory of the device.", result=result_def(MemRefType),
     ),
-    _row("dealloc", _typed("buffer"), "Frees memory of the device."),
-    _row("memcpy", _typed("dst", "src"), "Copies memory."),
-    _row("memset", _typed("dst", "value"), "Sets all elements of memory."),
+    _row("dealloc", typed("buffer"), "Frees memory of the device."),
+    _row("memcpy", typed("dst", "src"), "Copies memory."),
+    _row("memset", typed("dst", "value"), "Sets all elements of memory."),
     declared(IRDLOperation, "gpu.set_default_device", "attr-dict $devIndex", "The device of what follows.",
              devIndex=operand_def(i32)),
     *(
-        declared(IRDLOperation, f"gpu.host_{name}", _typed("value"), summary, value=operand_def())
+        declared(IRDLOperation, f"gpu.host_{name}", typed("value"), summary, value=operand_def())
         for name, summary in (("register", "Lets the device access memory of the host."), ("unregister", "Ends that."))
     ),
     declared(
@@ -350,7 +345,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     _row("spgemm_copy", f"{_SPGEMM} attr-dict `:` $computeType", "Takes such a product."),
     _row("spmat_get_size", "$spmat attr-dict", "The sizes of a sparse matrix.",
          **{name: result_def(IndexType()) for name in ("rows", "cols", "nnz")}),
-    _row("set_csr_pointers", f"$spmat `,` {_typed('positions', 'coordinates', 'values')}", "Gives it memory."),
+    _row("set_csr_pointers", f"$spmat `,` {typed('positions', 'coordinates', 'values')}", "Gives it memory."),
     declared(
         IRDLOperation, "gpu.rotate", "$value `,` $offset `,` $width attr-dict `:` type($value)",
         "Each lane takes the number of the lane `offset` further, of `width` lanes.", value=operand_def(_SAME),

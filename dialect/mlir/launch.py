@@ -9,12 +9,10 @@ from collections.abc import Sequence
 
 from xdsl.dialects import gpu
 from xdsl.dialects.builtin import (
-    I32,
     ArrayAttr,
     IndexType,
     IntegerAttr,
     MemRefType,
-    SymbolNameConstraint,
     SymbolRefAttr,
     i32,
     i64,
@@ -23,13 +21,7 @@ from xdsl.dialects.gpu import AsyncTokenType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
-    operand_def,
-    opt_operand_def,
     opt_prop_def,
-    opt_result_def,
-    prop_def,
-    region_def,
-    var_operand_def,
 )
 from xdsl.irdl.declarative_assembly_format import (
     AttributeVariable,
@@ -44,7 +36,7 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from .upstream import BodyText, declared, parse_assignment
+from .upstream import BodyText, declared, parse_assignment, print_assignment
 from .words import irdl_op_definition
 
 
@@ -74,8 +66,6 @@ class ModuleOp(gpu.ModuleOp):
         " attr-dict-with-keyword custom<BodyText>($body)"
     )
 
-    body = region_def("single_block")
-    sym_name = prop_def(SymbolNameConstraint())
     targets = opt_prop_def(ArrayAttr)
     offloadingHandler = opt_prop_def()  # noqa: N815
 
@@ -106,20 +96,6 @@ class LaunchOp(gpu.LaunchOp):
     """
 
     name = "gpu.launch"
-
-    asyncDependencies = var_operand_def(gpu.AsyncTokenType)  # noqa: N815
-    gridSizeX = operand_def(IndexType)  # noqa: N815
-    gridSizeY = operand_def(IndexType)  # noqa: N815
-    gridSizeZ = operand_def(IndexType)  # noqa: N815
-    blockSizeX = operand_def(IndexType)  # noqa: N815
-    blockSizeY = operand_def(IndexType)  # noqa: N815
-    blockSizeZ = operand_def(IndexType)  # noqa: N815
-    clusterSizeX = opt_operand_def(IndexType)  # noqa: N815
-    clusterSizeY = opt_operand_def(IndexType)  # noqa: N815
-    clusterSizeZ = opt_operand_def(IndexType)  # noqa: N815
-    dynamicSharedMemorySize = opt_operand_def(I32)  # noqa: N815
-    asyncToken = opt_result_def(gpu.AsyncTokenType)  # noqa: N815
-    body = region_def()
 
     @property
     def sizes(self) -> Sequence[SSAValue]:
@@ -243,17 +219,12 @@ def _print_sizes(
 ) -> None:
     numbers, names, sizes = part
 
-    def print_size(size: tuple[SSAValue, SSAValue]) -> None:
-        printer.print_ssa_value(size[0])
-        printer.print_string(" = ")
-        printer.print_ssa_value(size[1])
-
     printer.print_string(f" {word}")
     with printer.in_parens():
         printer.print_list(numbers, printer.print_ssa_value)
     printer.print_string(" in ")
     with printer.in_parens():
-        printer.print_list(list(zip(names, sizes, strict=True)), print_size)
+        printer.print_list(list(zip(names, sizes, strict=True)), lambda pair: print_assignment(printer, pair))
 
 
 def print_typed(printer: Printer, value: SSAValue) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from xdsl.dialects.builtin import BoolAttr, IntAttr, IntegerAttr, UnitAttr, VectorType, f32, i1, i8, i16, i32, i64
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr, VectorType, f32, i1, i8, i16, i32, i64
 from xdsl.dialects.llvm import LLVMPointerType, LLVMStructType
 from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
@@ -22,103 +22,61 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 
 from . import nvvm_types as types
-from .nvvm_emitted import REGISTER_ACTION, NvvmOp, operation
-from .nvvm_ops import COPIES, EXCHANGES, PLAIN, SPECIAL_OPERATIONS, Integer
+from .nvvm_emitted import REGISTER_ACTION, NvvmOp
+from .nvvm_ops import COPIES, EXCHANGES, PLAIN, SPECIAL_OPERATIONS, Integer, TensorPointer, row
 from .nvvm_types import ATTRIBUTES, MatrixShapeAttr, ShapeAttr
-from .upstream import SEGMENTS
+from .upstream import SEGMENTS, typed
 from .words import defined
 
 # Operations of `nvvm`: matrices, products of a warp and of a warpgroup, arithmetic.
 
 
-WMMA_SIZES = {size: prop_def(Integer) for size in "mnk"}
-
-WmmaMmaOp = operation(
-    "wmma.mma",
-    "D = A B + C of such matrices; `args` are the registers of A, B and C.",
-    "",
+WmmaMmaOp = row(
+    "wmma.mma", "D = A B + C of such matrices; `args` are the registers of A, B and C.", "",
     "$args attr-dict `:` functional-type($args, $res)",
-    args=var_operand_def(), layoutA=prop_def(types.MMA_LAYOUT), layoutB=prop_def(types.MMA_LAYOUT), **WMMA_SIZES,
-    eltypeA=prop_def(types.MMA_TYPE), eltypeB=prop_def(types.MMA_TYPE), res=result_def(LLVMStructType),
+    **{name: prop_def(types.MMA_LAYOUT) for name in ("layoutA", "layoutB")}, **dict.fromkeys("mnk", prop_def(Integer)),
+    **{name: prop_def(types.MMA_TYPE) for name in ("eltypeA", "eltypeB")}, res=result_def(LLVMStructType),
 )  # fmt: skip
 
 ROWS = (
     # Arithmetic.
     *(
-        operation(
-            f"dot.accumulate.{number}way",
-            f"The sum of `c` and {number} products of numbers of 8 or 16 bits.",
+        row(f"dot.accumulate.{number}way", f"The sum of `c` and {number} products of numbers of 8 or 16 bits.",
             f"{ptx}.{{a_type/signed=s32/unsigned=u32}}.{{b_type/signed=s32/unsigned=u32}} res, a, b, c",
             "$a $a_type `,` $b $b_type `,` $c attr-dict `:` type($a) `,` type($b)",
-            a=operand_def(VectorType), a_type=prop_def(types.DOT_TYPE), b=operand_def(VectorType(i8, [4])),
-            b_type=prop_def(types.DOT_TYPE), c=operand_def(i32), res=result_def(i32), traits=traits_def(Pure()), **high,
-        )
+            a=operand_def(VectorType), b=operand_def(VectorType(i8, [4])), a_type=prop_def(types.DOT_TYPE),
+            b_type=prop_def(types.DOT_TYPE), res=result_def(i32), traits=traits_def(Pure()), **high)
         for number, ptx, high in ((4, "dp4a", {}), (2, "dp2a.{b_hi/true=hi/false=lo}", {"b_hi": prop_def(BoolAttr)}))
     ),
-    operation(
-        "rcp.approx.ftz.f",
-        "1 / x, to one bit of the last place; what is subnormal is 0.",
-        "rcp.approx.ftz.f32 res, arg",
-        "$arg attr-dict `:` type($res)",
-        arg=operand_def(f32), res=result_def(f32), traits=traits_def(Pure()),
-    ),
-    operation(
-        "prmt",
-        "Bytes of two words, each chosen by a nibble.",
-        "prmt.b32{mode/default=} res, lo, hi, selector",
-        "$mode $selector `,` $lo (`,` $hi^)? attr-dict `:` type($res)",
-        lo=operand_def(i32), hi=opt_operand_def(i32), selector=operand_def(i32), mode=prop_def(types.PERMUTE_MODE),
-        res=result_def(i32), traits=traits_def(Pure()),
-    ),
+    row("rcp.approx.ftz.f", "1 / x, to one bit of the last place; what is subnormal is 0.",
+        "rcp.approx.ftz.f32 res, arg", "$arg attr-dict `:` type($res)", arg=operand_def(f32), res=result_def(f32),
+        traits=traits_def(Pure())),
+    row("prmt", "Bytes of two words, each chosen by a nibble.", "prmt.b32{mode/default=} res, lo, hi, selector",
+        "$mode $selector `,` $lo (`,` $hi^)? attr-dict `:` type($res)", lo=operand_def(i32), hi=opt_operand_def(i32),
+        mode=prop_def(types.PERMUTE_MODE), res=result_def(i32), traits=traits_def(Pure())),
 
     # Matrices.
-    operation(
-        "ldmatrix",
-        "Matrices of shared memory, each lane's row at its own address.",
+    row("ldmatrix", "Matrices of shared memory, each lane's row at its own address.",
         "ldmatrix.sync.aligned.{shape}.x{num}{layout/row=/col=.trans}.shared.{eltType} (res), [ptr@shared]",
-        "$ptr attr-dict `:` functional-type($ptr, $res)",
-        ptr=operand_def(LLVMPointerType), num=prop_def(Integer), layout=prop_def(types.MMA_LAYOUT),
-        shape=prop_def(MatrixShapeAttr), eltType=prop_def(types.MATRIX_TYPE), res=result_def(),
-    ),
-    operation(
-        "stmatrix",
-        "Stores matrices to shared memory, each lane's row at its own address.",
-        "stmatrix.sync.aligned.{shape}.x{#sources}{layout/row=/col=.trans}.shared.{eltType} [ptr@shared],"
-        " (sources)",
-        "$ptr `,` $sources attr-dict `:` type($ptr) `,` type($sources)",
-        ptr=operand_def(LLVMPointerType), sources=var_operand_def(i32), layout=prop_def(types.MMA_LAYOUT),
-        shape=prop_def(MatrixShapeAttr), eltType=prop_def(types.MATRIX_TYPE),
-    ),
-    operation(
-        "wmma.load",
-        "A matrix of memory whose rows or columns are `stride` elements apart, for `wmma.mma`.",
+        "$ptr attr-dict `:` functional-type($ptr, $res)", shape=prop_def(MatrixShapeAttr)),
+    row("stmatrix", "Stores matrices to shared memory, each lane's row at its own address.",
+        "stmatrix.sync.aligned.{shape}.x{#sources}{layout/row=/col=.trans}.shared.{eltType} [ptr@shared], (sources)",
+        typed("ptr", "sources"), shape=prop_def(MatrixShapeAttr)),
+    row("wmma.load", "A matrix of memory whose rows or columns are `stride` elements apart, for `wmma.mma`.",
         "wmma.load.{frag}.sync.aligned.{layout}.m{m}n{n}k{k}{@ptr}.{eltype} (res), [ptr], stride",
-        "$ptr `,` $stride attr-dict `:` functional-type($ptr, $res)",
-        ptr=operand_def(LLVMPointerType), stride=operand_def(i32), layout=prop_def(types.MMA_LAYOUT), **WMMA_SIZES,
-        eltype=prop_def(types.MMA_TYPE), frag=prop_def(types.MMA_FRAGMENT), res=result_def(),
-    ),
-    operation(
-        "wmma.store",
-        "Stores such a matrix.",
+        "$ptr `,` $stride attr-dict `:` functional-type($ptr, $res)"),
+    row("wmma.store", "Stores such a matrix.",
         "wmma.store.d.sync.aligned.{layout}.m{m}n{n}k{k}{@ptr}.{eltype} [ptr], (args), stride",
-        "$ptr `,` $stride `,` $args attr-dict `:` type($ptr) `,` type($args)",
-        ptr=operand_def(LLVMPointerType), layout=prop_def(types.MMA_LAYOUT), **WMMA_SIZES,
-        eltype=prop_def(types.MMA_TYPE), args=var_operand_def(), stride=operand_def(i32),
-    ),
+        "$ptr `,` $stride `,` $args attr-dict `:` type($ptr) `,` type($args)", ptr=operand_def(LLVMPointerType),
+        args=var_operand_def()),
     WmmaMmaOp,
-    operation(
-        "wgmma.wait.group.sync.aligned",
+    row("wgmma.wait.group.sync.aligned",
         "Waits until at most `group` groups of products of the warpgroup are under way.",
-        "wgmma.wait_group.sync.aligned {group}",
-        "$group attr-dict",
-        group=prop_def(IntegerAttr[i64]),
-    ),
+        "wgmma.wait_group.sync.aligned {group}", "$group attr-dict", group=prop_def(IntegerAttr[i64])),
 )  # fmt: skip
 
 
 # Tensor memory.
-
-TensorPointer = LLVMPointerType(IntAttr(6))
 
 
 def _defaulted(words: type[types.WordAttr], word: str) -> Any:
@@ -136,164 +94,98 @@ def _collected(matrix: str) -> str:
     return f"{{collectorOp?/{'/'.join(kept)}}}"
 
 
-GROUPED: dict[str, Any] = {"group": _defaulted(types.CTA_GROUP, "cta_1")}
+def _by_group(name: str, summary: str, ptx: str, text: str, **own: object) -> type[NvvmOp]:
+    """An operation of one CTA or of a pair, as the word behind the first ones of its opcode says."""
+    grouped = ptx.replace(".cta_group", ".cta_group::{group/cta_1=1/cta_2=2}", 1)
+    own["group"] = _defaulted(types.CTA_GROUP, "cta_1")
+    return row(f"tcgen05.{name}", summary, f"tcgen05.{grouped}", text, **own)
+
 
 TENSOR_MEMORY = (
-    operation(
-        "tcgen05.alloc",
-        "Allocates columns of tensor memory; their address is stored to shared memory.",
-        "tcgen05.alloc.cta_group::{group/cta_1=1/cta_2=2}.sync.aligned{@addr/shared=shared::cta}.b32 [addr], nCols",
-        "$addr `,` $nCols attr-dict `:` type(operands)",
-        addr=operand_def(LLVMPointerType), nCols=operand_def(i32), **GROUPED,
-    ),
-    operation(
-        "tcgen05.dealloc",
-        "Frees columns of tensor memory.",
-        "tcgen05.dealloc.cta_group::{group/cta_1=1/cta_2=2}.sync.aligned.b32 taddr@tensor, nCols",
-        "$taddr `,` $nCols attr-dict `:` type(operands)",
-        taddr=operand_def(TensorPointer), nCols=operand_def(i32), **GROUPED,
-    ),
-    operation(
-        "tcgen05.relinquish_alloc_permit",
-        "This CTA allocates no more tensor memory.",
-        "tcgen05.relinquish_alloc_permit.cta_group::{group/cta_1=1/cta_2=2}.sync.aligned",
-        "attr-dict",
-        **GROUPED,
-    ),
-    operation(
-        "tcgen05.fence",
-        "Orders operations on tensor memory before, or after, those that threads synchronise with.",
-        "tcgen05.fence::{kind/before=before_thread_sync/after=after_thread_sync}",
-        "$kind attr-dict",
-        kind=prop_def(types.TENSOR_FENCE),
-    ),
-    operation(
-        "tcgen05.wait",
-        "Waits for the loads, or the stores, of this thread.",
-        "tcgen05.wait::{kind/load=ld/store=st}.sync.aligned",
-        "$kind attr-dict",
-        kind=prop_def(types.TENSOR_WAIT),
-    ),
-    operation(
-        "tcgen05.commit",
-        "An arrival at an mbarrier, also in other CTAs, when what this thread began on tensor memory has ended.",
-        "tcgen05.commit.cta_group::{group/cta_1=1/cta_2=2}.mbarrier::arrive::one{@addr/shared=shared::cluster}"
-        "{multicastMask?=.multicast::cluster}.b64 [addr], multicastMask?",
-        "$addr (`,` `multicast_mask` `=` $multicastMask^)? attr-dict `:` type(operands)",
-        addr=operand_def(LLVMPointerType), multicastMask=opt_operand_def(i16), **GROUPED,
-    ),
-    operation(
-        "tcgen05.shift",
-        "Moves the rows of a matrix down by one.",
-        "tcgen05.shift.cta_group::{group/cta_1=1/cta_2=2}.down [taddr@tensor]",
-        "$taddr attr-dict `:` type(operands)",
-        taddr=operand_def(TensorPointer), **GROUPED,
-    ),
-    operation(
-        "tcgen05.cp",
-        "Copies a matrix of shared memory, by its descriptor, to tensor memory.",
-        f"tcgen05.cp.cta_group::{{group/cta_1=1/cta_2=2}}.{_sized(types.TENSOR_COPY_SHAPE)}"
-        "{multicast/none=/warpx2_02_13=.warpx2::02_13/warpx2_01_23=.warpx2::01_23/warpx4=.warpx4}"
-        "{srcFormat?/b6x16_p32=.b8x16.b6x16_p32/b4x16_p64=.b8x16.b4x16_p64} [taddr@tensor], smem_desc",
-        "$taddr `,` $smem_desc attr-dict",
-        taddr=operand_def(TensorPointer), smem_desc=operand_def(i64), shape=prop_def(types.TENSOR_COPY_SHAPE),
-        **GROUPED, multicast=_defaulted(types.TENSOR_COPY_MULTICAST, "none"),
-        srcFormat=opt_prop_def(types.TENSOR_COPY_FORMAT),
-    ),
-    operation(
-        "tcgen05.mma_smem_desc",
-        "The descriptor of a matrix in shared memory.",
-        "",
+    _by_group("alloc", "Allocates columns of tensor memory; their address is stored to shared memory.",
+              "alloc.cta_group.sync.aligned{@addr/shared=shared::cta}.b32 [addr], nCols", typed("addr", "nCols")),
+    _by_group("dealloc", "Frees columns of tensor memory.", "dealloc.cta_group.sync.aligned.b32 taddr@tensor, nCols",
+              typed("taddr", "nCols")),
+    _by_group("relinquish_alloc_permit", "This CTA allocates no more tensor memory.",
+              "relinquish_alloc_permit.cta_group.sync.aligned", "attr-dict"),
+    _by_group("commit",
+              "An arrival at an mbarrier, also in other CTAs, when what this thread began on tensor memory has ended.",
+              "commit.cta_group.mbarrier::arrive::one{@addr/shared=shared::cluster}"
+              "{multicastMask?=.multicast::cluster}.b64 [addr], multicastMask?",
+              "$addr (`,` `multicast_mask` `=` $multicastMask^)? attr-dict `:` type(operands)"),
+    _by_group("shift", "Moves the rows of a matrix down by one.", "shift.cta_group.down [taddr@tensor]",
+              typed("taddr")),
+    _by_group("cp", "Copies a matrix of shared memory, by its descriptor, to tensor memory.",
+              f"cp.cta_group.{_sized(types.TENSOR_COPY_SHAPE)}"
+              "{multicast/none=/warpx2_02_13=.warpx2::02_13/warpx2_01_23=.warpx2::01_23/warpx4=.warpx4}"
+              "{srcFormat?/b6x16_p32=.b8x16.b6x16_p32/b4x16_p64=.b8x16.b4x16_p64} [taddr@tensor], smem_desc",
+              "$taddr `,` $smem_desc attr-dict", shape=prop_def(types.TENSOR_COPY_SHAPE),
+              multicast=_defaulted(types.TENSOR_COPY_MULTICAST, "none")),
+    row("tcgen05.fence", "Orders operations on tensor memory before, or after, those that threads synchronise with.",
+        "tcgen05.fence::{kind/before=before_thread_sync/after=after_thread_sync}", "$kind attr-dict",
+        kind=prop_def(types.TENSOR_FENCE)),
+    row("tcgen05.wait", "Waits for the loads, or the stores, of this thread.",
+        "tcgen05.wait::{kind/load=ld/store=st}.sync.aligned", "$kind attr-dict", kind=prop_def(types.TENSOR_WAIT)),
+    row("tcgen05.mma_smem_desc", "The descriptor of a matrix in shared memory.", "",
         "`(` operands `)` attr-dict `:` `(` type(operands) `)` `->` type($res)",
         startAddr=operand_def(i32), leadingDimOffset=operand_def(i32), strideDimOffset=operand_def(i32),
         baseOffset=operand_def(i8), leadingDimMode=operand_def(i1), swizzleMode=operand_def(i8), res=result_def(i64),
-        traits=traits_def(Pure()),
-    ),
-    operation(
-        "tcgen05.ld",
-        "Loads what this warp may access of tensor memory.",
+        traits=traits_def(Pure())),
+    row("tcgen05.ld", "Loads what this warp may access of tensor memory.",
         f"tcgen05.ld.sync.aligned.{_sized(types.TENSOR_MOVE_SHAPE)}.x{{*res}}{{pack?/=.pack::16b}}.b32"
         " <res>, [tmemAddr@tensor], offset?",
         "$tmemAddr (`,` $offset^)? (`pack` $pack^)? attr-dict `:` type($res)",
-        tmemAddr=operand_def(TensorPointer), offset=opt_operand_def(i64), pack=opt_prop_def(UnitAttr),
-        shape=prop_def(types.TENSOR_MOVE_SHAPE), res=result_def(),
-    ),
-    operation(
-        "tcgen05.st",
-        "Stores to what this warp may access of tensor memory.",
+        tmemAddr=operand_def(TensorPointer), offset=opt_operand_def(i64), shape=prop_def(types.TENSOR_MOVE_SHAPE)),
+    row("tcgen05.st", "Stores to what this warp may access of tensor memory.",
         f"tcgen05.st.sync.aligned.{_sized(types.TENSOR_MOVE_SHAPE)}.x{{*val}}{{unpack?/=.unpack::16b}}.b32"
         " [tmemAddr@tensor], offset?, <val>",
         "$tmemAddr `,` $val (`,` $offset^)? (`unpack` $unpack^)? attr-dict `:` type($val)",
         tmemAddr=operand_def(TensorPointer), val=operand_def(), offset=opt_operand_def(i64),
-        unpack=opt_prop_def(UnitAttr), shape=prop_def(types.TENSOR_MOVE_SHAPE),
-    ),
+        shape=prop_def(types.TENSOR_MOVE_SHAPE)),
 )  # fmt: skip
 
 
-def _tensor_products(sparse: str, metadata: str, shown: str, more: dict[str, Any]) -> Iterator[type[NvvmOp]]:
+def _tensor_products(sparse: str, metadata: str, *more: str) -> Iterator[type[NvvmOp]]:
     """The products whose sums lie in tensor memory: plain, with scales of blocks, and with B in a buffer."""
     pair, does = "cta_group::{ctaGroup/cta_1=1/cta_2=2}", "D = A B + D in tensor memory, begun"
     factors = f"[matrixD@tensor], [matrixA@tensor|i64], matrixB,{metadata} idesc,"
-    text = f"$matrixD `,` $matrixA `,` $matrixB `,` $idesc `,` $enableInputD{shown}"
+    operands = ("matrixD", "matrixA", "matrixB", "idesc", "enableInputD", *more)
+    text, listed = (" `,` ".join(form.format(name) for name in operands) for form in ("${}", "type(${})"))
     types_of = "attr-dict `:` `(` type(operands) `)`"
-    operands = {
-        "matrixD": operand_def(TensorPointer), "matrixA": operand_def(), "matrixB": operand_def(i64),
-        "idesc": operand_def(i32), "enableInputD": operand_def(i1), **more,
-    }  # fmt: skip
     kind: dict[str, Any] = {
         "kind": prop_def(types.TENSOR_KIND), "collectorOp": _defaulted(types.TENSOR_COLLECTOR, "discard"),
     }  # fmt: skip
-    listed = " `,` ".join(f"type(${name})" for name in operands)
-    yield operation(
-        f"tcgen05.mma{sparse}",
-        f"{does}; D is scaled by a power of 2, rows of it may stay as they are.",
+    yield row(f"tcgen05.mma{sparse}", f"{does}; D is scaled by a power of 2, rows of it may stay as they are.",
         f"tcgen05.mma{sparse}.{pair}.kind::{{kind}}{{aShift?/=.ashift}}{_collected('a')}"
         f" {factors} <disableOutputLane>?, enableInputD, scaleInputD?",
         f"{text} (`scale` `=` $scaleInputD^)? (`mask` `=` $disableOutputLane^)? attr-dict `:` `(` {listed}"
-        " (`,` type($scaleInputD)^)? (`,` type($disableOutputLane)^)? `)`",
-        **operands, scaleInputD=opt_operand_def(i64), disableOutputLane=opt_operand_def(VectorType), **kind,
-        ctaGroup=prop_def(types.CTA_GROUP), aShift=opt_prop_def(UnitAttr), irdl_options=SEGMENTS,
-    )  # fmt: skip
-    yield operation(
-        f"tcgen05.mma{sparse}.block_scale",
-        f"{does}; blocks of A and B have scales.",
+        " (`,` type($scaleInputD)^)? (`,` type($disableOutputLane)^)? `)`", **kind, irdl_options=SEGMENTS)  # fmt: skip
+    yield row(f"tcgen05.mma{sparse}.block_scale", f"{does}; blocks of A and B have scales.",
         f"tcgen05.mma{sparse}.{pair}.kind::{{kind}}.block_scale{{blockScale/default=/block16=.block16/block32=.block32}}"
         f"{_collected('a')} {factors} [scaleA@tensor], [scaleB@tensor], enableInputD",
-        f"{text} `,` $scaleA `,` $scaleB {types_of}",
-        **operands, scaleA=operand_def(TensorPointer), scaleB=operand_def(TensorPointer),
-        **kind | {"kind": prop_def(types.SCALE_KIND)}, ctaGroup=prop_def(types.CTA_GROUP),
-        blockScale=_defaulted(types.TENSOR_SCALE, "default"),
-    )  # fmt: skip
-    yield operation(
-        f"tcgen05.mma.ws{sparse}",
-        f"{does}; B stays in a buffer, columns of it may count as zero.",
+        f"{text} `,` $scaleA `,` $scaleB {types_of}", **kind | {"kind": prop_def(types.SCALE_KIND)},
+        blockScale=_defaulted(types.TENSOR_SCALE, "default"))  # fmt: skip
+    yield row(f"tcgen05.mma.ws{sparse}", f"{does}; B stays in a buffer, columns of it may count as zero.",
         f"tcgen05.mma.ws{sparse}.cta_group::1.kind::{{kind}}.collector::{{collectorBBuffer}}::{{collectorOp}}"
-        f" {factors} enableInputD, zeroColMask?",
-        f"{text} (`,` $zeroColMask^)? {types_of}",
-        **operands, zeroColMask=opt_operand_def(i64), **kind,
-        collectorBBuffer=_defaulted(types.TENSOR_COLLECTOR_B, "b0"),
-    )  # fmt: skip
+        f" {factors} enableInputD, zeroColMask?", f"{text} (`,` $zeroColMask^)? {types_of}", **kind,
+        collectorBBuffer=_defaulted(types.TENSOR_COLLECTOR_B, "b0"))  # fmt: skip
 
 
 TENSOR_PRODUCTS = (
-    *_tensor_products("", "", "", {}),
-    *_tensor_products(
-        ".sp", " [sparseMetadata@tensor],", " `,` $sparseMetadata", {"sparseMetadata": operand_def(TensorPointer)}
-    ),
+    *_tensor_products("", ""),
+    *_tensor_products(".sp", " [sparseMetadata@tensor],", "sparseMetadata"),
 )
 
-
-WgmmaMmaAsyncOp = operation(
+WgmmaMmaAsyncOp = row(
     "wgmma.mma_async",
     "D = A B + D of a warpgroup, begun: A and B lie in shared memory, `inouts` are the sums in registers.",
     "",
     "$descriptorA `,` $descriptorB `,` $inouts `,` $shape `,` `D` `[` $typeD `,` $scaleD (`,` $satfinite^)? `]` `,`"
     " `A` `[` $typeA `,` $scaleA `,` $layoutA `]` `,` `B` `[` $typeB `,` $scaleB `,` $layoutB `]`"
     " attr-dict `:` type($inouts) `->` type($results_)",
-    inouts=operand_def(LLVMStructType), descriptorA=operand_def(i64), descriptorB=operand_def(i64),
-    shape=prop_def(ShapeAttr), **{f"type{x}": prop_def(types.WGMMA_TYPE) for x in "ABD"},
-    scaleD=prop_def(types.WGMMA_SCALE_OUT), **{f"scale{x}": prop_def(types.WGMMA_SCALE_IN) for x in "AB"},
-    **{f"layout{x}": prop_def(types.MMA_LAYOUT) for x in "AB"}, satfinite=opt_prop_def(types.MMA_OVERFLOW),
+    inouts=operand_def(LLVMStructType), shape=prop_def(ShapeAttr),
+    **{f"type{x}": prop_def(types.WGMMA_TYPE) for x in "ABD"}, scaleD=prop_def(types.WGMMA_SCALE_OUT),
+    **{f"scale{x}": prop_def(types.WGMMA_SCALE_IN) for x in "AB"}, satfinite=opt_prop_def(types.MMA_OVERFLOW),
     results_=result_def(LLVMStructType),
 )  # fmt: skip
 

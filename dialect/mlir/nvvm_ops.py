@@ -6,8 +6,13 @@ operation is its instruction, for both directions: see `nvvm_types`.
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr, i1, i16, i32, i64
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from xdsl.dialects.builtin import BoolAttr, IntAttr, IntegerAttr, UnitAttr, VectorType, i1, i16, i32, i64
 from xdsl.dialects.llvm import LLVMPointerType
+from xdsl.ir import Attribute
 from xdsl.irdl import (
     operand_def,
     opt_operand_def,
@@ -24,7 +29,7 @@ from ..isa.row import SPECIAL_REGISTERS
 from . import nvvm_types as types
 from .llvm import ConstantRangeAttr
 from .nvvm_emitted import ElectOp, NvvmOp, RegistersOp, operation
-from .upstream import SEGMENTS
+from .upstream import SEGMENTS, typed
 from .words import defined
 
 Integer = IntegerAttr[i32]
@@ -69,6 +74,69 @@ SPECIAL_OPERATIONS = {
 """The operation of each special register."""
 
 
+# What a field is by its name: an operand by its type, a property by its words.
+
+
+TensorPointer = LLVMPointerType(IntAttr(6))
+
+_OPERANDS: Mapping[Attribute | type[Attribute], str] = {
+    i32: "barrierId numberOfThreads reductionPredicate thread_mask offset mask_and_clamp count txcount phase ticks "
+    "coordinates b c nCols idesc stride sources selector lo hi",
+    i1: "pred predicate enableInputD",
+    i16: "multicastMask im2colOffsets",
+    i64: "l2CacheHint size smem_desc matrixB scaleInputD zeroColMask descriptorA descriptorB",
+    LLVMPointerType: "addr ptr dst src dstMem srcMem tmaDescriptor a",
+    TensorPointer: "taddr tmemAddr matrixD scaleA scaleB sparseMetadata",
+    VectorType: "disableOutputLane",
+    Attribute: "mask val stateOrPhase cpSize matrixA args",
+}
+
+_SEVERAL = ("coordinates", "im2colOffsets", "sources", "args")
+
+_PROPERTIES: Mapping[Any, str] = {
+    UnitAttr: "aligned read uniform in_param_space tensormap pack unpack aShift",
+    Integer: "num m n k",
+    types.MMA_LAYOUT: "layout layoutA layoutB",
+    types.MMA_TYPE: "eltype eltypeA eltypeB",
+    types.MMA_FRAGMENT: "frag",
+    types.MATRIX_TYPE: "eltType",
+    types.CTA_GROUP: "ctaGroup",
+    types.CACHE_LEVEL: "cacheLevel",
+    types.EVICTION: "evictPriority",
+    types.REDUCTION: "reductionOp",
+    types.TENSOR_COPY_FORMAT: "srcFormat",
+}
+
+_DEFINED: tuple[tuple[Mapping[Any, str], Any], ...] = (
+    (_OPERANDS, (operand_def, opt_operand_def)),
+    (_PROPERTIES, (prop_def, opt_prop_def)),
+    ({Attribute: "res"}, (result_def, opt_result_def)),
+)
+KINDS: Mapping[str, tuple[Any, Any]] = {
+    name: ((var_operand_def,) * 2 if name in _SEVERAL else definitions, kind)
+    for table, definitions in _DEFINED
+    for kind, names in table.items()
+    for name in names.split()
+}
+"""How a field is defined, how one that may be left out, and its type."""
+
+_OPTIONAL = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)\?")
+"""A part of a text that may be left out."""
+
+
+def row(name: str, summary: str, ptx: str, text: str, **own: object) -> type[NvvmOp]:
+    """An operation whose fields are what its text and its opcode name, as `KINDS` says, unless they are its `own`.
+
+    Operands are in the order of the text, behind those of `own`. May be left out what stands in an optional part of the
+    text, or in front of `?` in the opcode.
+    """
+    optional = {*re.findall(r"\$(\w+)", " ".join(_OPTIONAL.findall(text))), *re.findall(r"\{(\w+)\?", ptx)}
+    names = dict.fromkeys((*re.findall(r"\$(\w+)", text), *re.findall(r"\{(\w+)\??[/}]", ptx)))
+    kinds = {each: KINDS[each] for each in names if each not in own}
+    fields = {each: definitions[each in optional](kind) for each, (definitions, kind) in kinds.items()}
+    return operation(name, summary, ptx, text, **own, **fields)
+
+
 # Operations without operands.
 
 
@@ -90,99 +158,49 @@ PLAIN = tuple(
 
 EXCHANGES = (
     # Barriers and fences.
-    operation(
-        "barrier",
+    row("barrier",
         "All threads of a CTA, or some warps, wait for each other; `reductionOp` combines a predicate of each.",
         "bar.sync barrierId=0, numberOfThreads?",
         "(`id` `=` $barrierId^)? (`number_of_threads` `=` $numberOfThreads^)? (qualified($reductionOp)^"
-        " $reductionPredicate)? attr-dict (`->` type($res)^)?",
-        barrierId=opt_operand_def(i32), numberOfThreads=opt_operand_def(i32),
-        reductionPredicate=opt_operand_def(i32), reductionOp=opt_prop_def(types.REDUCTION), res=opt_result_def(i32),
-        irdl_options=SEGMENTS,
-    ),
-    operation(
-        "barrier.arrive",
-        "An arrival at a barrier for which others wait.",
-        "bar.arrive barrierId=0, numberOfThreads",
-        "(`id` `=` $barrierId^)? `number_of_threads` `=` $numberOfThreads attr-dict",
-        barrierId=opt_operand_def(i32), numberOfThreads=operand_def(i32),
-    ),
-    operation(
-        "bar.warp.sync",
-        "Lanes of a warp wait for each other.",
-        "bar.warp.sync mask",
-        "$mask attr-dict `:` type($mask)",
-        mask=operand_def(),
-    ),
+        " $reductionPredicate)? attr-dict (`->` type($res)^)?", res=opt_result_def(i32), irdl_options=SEGMENTS),
+    row("barrier.arrive", "An arrival at a barrier for which others wait.", "bar.arrive barrierId=0, numberOfThreads",
+        "(`id` `=` $barrierId^)? `number_of_threads` `=` $numberOfThreads attr-dict"),
+    row("bar.warp.sync", "Lanes of a warp wait for each other.", "bar.warp.sync mask", typed("mask")),
     *(
-        operation(
-            f"cluster.{name}", summary, f"barrier.cluster.{name}{{aligned?/=.aligned}}", "attr-dict",
-            aligned=opt_prop_def(UnitAttr),
-        )
+        row(f"cluster.{name}", summary, f"barrier.cluster.{name}{{aligned?/=.aligned}}", "attr-dict")
         for name, summary in (
             ("arrive", "An arrival at the barrier of the cluster."),
             ("arrive.relaxed", "An arrival at the barrier of the cluster that orders no memory."),
             ("wait", "Waits until all threads of the cluster have arrived."),
         )
     ),
-    operation(
-        "fence.proxy",
-        "Orders accesses by several proxies.",
+    row("fence.proxy", "Orders accesses by several proxies.",
         "fence.proxy.{kind/async=async/async.shared=async.shared/async.global=async.global/alias=alias}"
-        "{space?/cta=::cta/cluster=::cluster}",
-        "attr-dict",
-        kind=prop_def(types.PROXY), space=opt_prop_def(types.SHARED_SPACE),
-    ),
-    operation(
-        "memory.barrier",
-        "Orders memory for the threads of a scope.",
-        "membar.{scope/cta=cta/gpu=gl/sys=sys}",
-        "$scope attr-dict",
-        scope=prop_def(types.SCOPE),
-    ),
+        "{space?/cta=::cta/cluster=::cluster}", "attr-dict", kind=prop_def(types.PROXY),
+        space=opt_prop_def(types.SHARED_SPACE)),
+    row("memory.barrier", "Orders memory for the threads of a scope.", "membar.{scope/cta=cta/gpu=gl/sys=sys}",
+        "$scope attr-dict", scope=prop_def(types.SCOPE)),
     RegistersOp,
-    operation(
-        "griddepcontrol",
-        "Waits for the kernel before, or lets the one behind begin.",
-        "griddepcontrol.{kind}",
-        "$kind attr-dict",
-        kind=prop_def(types.GRID_ACTION),
-    ),
+    row("griddepcontrol", "Waits for the kernel before, or lets the one behind begin.", "griddepcontrol.{kind}",
+        "$kind attr-dict", kind=prop_def(types.GRID_ACTION)),
 
     # Lanes of a warp.
-    operation(
-        "shfl.sync",
-        "The value of another lane.",
+    row("shfl.sync", "The value of another lane.",
         "shfl.sync.{kind}.b32 res, val, offset, mask_and_clamp, thread_mask",
         "$kind $thread_mask `,` $val `,` $offset `,` $mask_and_clamp attr-dict `:` type($val) `->` type($res)",
-        thread_mask=operand_def(i32), val=operand_def(), offset=operand_def(i32), mask_and_clamp=operand_def(i32),
-        kind=prop_def(types.SHUFFLE), return_value_and_is_valid=opt_prop_def(UnitAttr), res=result_def(),
-    ),
-    operation(
-        "vote.sync",
-        "What the lanes say of a predicate.",
+        kind=prop_def(types.SHUFFLE), return_value_and_is_valid=opt_prop_def(UnitAttr)),
+    row("vote.sync", "What the lanes say of a predicate.",
         "vote.sync.{kind/ballot=ballot.b32/any=any.pred/all=all.pred/uni=uni.pred} res, pred, mask",
-        "$kind $mask `,` $pred attr-dict `->` type($res)",
-        mask=operand_def(i32), pred=operand_def(i1), kind=prop_def(types.VOTE), res=result_def(),
-    ),
-    operation(
-        "match.sync",
-        "The lanes that have the same value; of `all` also whether all have it.",
+        "$kind $mask `,` $pred attr-dict `->` type($res)", mask=operand_def(i32), kind=prop_def(types.VOTE)),
+    row("match.sync", "The lanes that have the same value; of `all` also whether all have it.",
         "match.{kind}.sync{val#i32=.b32/i64=.b64} res, val, thread_mask",
-        "$kind $thread_mask `,` $val attr-dict `:` type($val) `->` type($res)",
-        thread_mask=operand_def(i32), val=operand_def(), kind=prop_def(types.MATCH), res=result_def(),
-    ),
-    operation(
-        "redux.sync",
-        "A reduction over the lanes.",
+        "$kind $thread_mask `,` $val attr-dict `:` type($val) `->` type($res)", kind=prop_def(types.MATCH)),
+    row("redux.sync", "A reduction over the lanes.",
         "redux.sync.{kind/add=add.s32/min=min.s32/max=max.s32/umin=min.u32/umax=max.u32"
         "/and=and.b32/or=or.b32/xor=xor.b32/fmin=min/fmax=max}{abs/true=.abs/false=}{nan/true=.NaN/false=}{val#f32=.f32}"
         " res, val, mask_and_clamp",
-        "$kind $val `,` $mask_and_clamp attr-dict `:` type($val) `->` type($res)",
-        val=operand_def(), mask_and_clamp=operand_def(i32), kind=prop_def(types.REDUX), res=result_def(),
-        abs=prop_def(BoolAttr, default_value=BoolAttr.from_bool(False)),
-        nan=prop_def(BoolAttr, default_value=BoolAttr.from_bool(False)),
-    ),
+        "$kind $val `,` $mask_and_clamp attr-dict `:` type($val) `->` type($res)", kind=prop_def(types.REDUX),
+        **{name: prop_def(BoolAttr, default_value=BoolAttr.from_bool(False)) for name in ("abs", "nan")}),
     ElectOp,
 )  # fmt: skip
 
@@ -190,101 +208,52 @@ EXCHANGES = (
 # Operations of `nvvm`: copies, mbarriers, tensor copies, hints, addresses of a cluster.
 
 
+_ORDER = {"scope": opt_prop_def(types.SCOPE), "relaxed": opt_prop_def(IntegerAttr[i1])}
+"""How an access to an mbarrier is ordered, which stands in the dictionary of attributes."""
+
+_GUARD, _GUARD_TYPE = "(`,` `predicate` `=` $predicate^)?", "(`,` type($predicate)^)?"
+
 COPIES = (
     # Copies by `cp.async`, mbarriers.
-    operation(
-        "cp.async.shared.global",
-        "Copies 4, 8 or 16 bytes of global to shared memory; bytes behind `cpSize` are 0.",
+    row("cp.async.shared.global", "Copies 4, 8 or 16 bytes of global to shared memory; bytes behind `cpSize` are 0.",
         "cp.async.{modifier}.shared.global [dst@shared], [src@global], {size}, cpSize?",
         "$dst `,` $src `,` $size `,` `cache` `=` $modifier (`,` $cpSize^)? attr-dict `:` type($dst) `,`"
-        " type($src) (`,` type($cpSize)^)?",
-        dst=operand_def(LLVMPointerType), src=operand_def(LLVMPointerType), cpSize=opt_operand_def(),
-        size=prop_def(Integer), modifier=prop_def(types.CACHE_MODIFIER),
-    ),
-    operation(
-        "cp.async.wait.group",
-        "Waits until at most `n` groups of copies are under way.",
-        "cp.async.wait_group {n}",
-        "$n attr-dict",
-        n=prop_def(Integer),
-    ),
-    operation(
-        "cp.async.mbarrier.arrive",
-        "An arrival at an mbarrier when the copies of this thread have ended.",
-        "cp.async.mbarrier.arrive{noinc?/true=.noinc}{@addr}.b64 [addr]",
-        "$addr attr-dict `:` type($addr)",
-        addr=operand_def(LLVMPointerType), noinc=opt_prop_def(IntegerAttr[i1]),
-    ),
-    operation(
-        "mbarrier.init",
-        "Initialises an mbarrier for `count` arrivals a phase.",
-        "mbarrier.init{@addr}.b64 [addr], count",
-        "$addr `,` $count (`,` `predicate` `=` $predicate^)? attr-dict `:` type($addr) `,` type($count) (`,`"
-        " type($predicate)^)?",
-        addr=operand_def(LLVMPointerType), count=operand_def(i32), predicate=opt_operand_def(i1),
-    ),
-    operation(
-        "mbarrier.inval",
-        "Ends the life of an mbarrier.",
-        "mbarrier.inval{@addr}.b64 [addr]",
-        "$addr attr-dict `:` type($addr)",
-        addr=operand_def(LLVMPointerType),
-    ),
-    operation(
-        "mbarrier.arrive",
-        "An arrival at an mbarrier.",
-        "mbarrier.arrive{@addr}.b64 res=_, [addr], count?",
-        "$addr (`,` $count^)? attr-dict `:` type($addr) (`->` type($res)^)?",
-        addr=operand_def(LLVMPointerType), count=opt_operand_def(i32), scope=opt_prop_def(types.SCOPE),
-        relaxed=opt_prop_def(IntegerAttr[i1]), res=opt_result_def(i64),
-    ),
-    operation(
-        "mbarrier.arrive.nocomplete",
-        "`count` arrivals at an mbarrier that do not end its phase.",
-        "mbarrier.arrive.noComplete{@addr}.b64 res, [addr], count",
-        "$addr `,` $count attr-dict `:` type($addr) `,` type($count) `->` type($res)",
-        addr=operand_def(LLVMPointerType), count=operand_def(i32), res=result_def(i64),
-    ),
-    operation(
-        "mbarrier.arrive.expect_tx",
-        "An arrival at an mbarrier whose phase also waits for `txcount` bytes.",
+        " type($src) (`,` type($cpSize)^)?", size=prop_def(Integer), modifier=prop_def(types.CACHE_MODIFIER)),
+    row("cp.async.wait.group", "Waits until at most `n` groups of copies are under way.", "cp.async.wait_group {n}",
+        "$n attr-dict"),
+    row("cp.async.mbarrier.arrive", "An arrival at an mbarrier when the copies of this thread have ended.",
+        "cp.async.mbarrier.arrive{noinc?/true=.noinc}{@addr}.b64 [addr]", typed("addr"),
+        noinc=opt_prop_def(IntegerAttr[i1])),
+    row("mbarrier.init", "Initialises an mbarrier for `count` arrivals a phase.",
+        "mbarrier.init{@addr}.b64 [addr], count", f"{typed('addr', 'count', then=_GUARD)} {_GUARD_TYPE}"),
+    row("mbarrier.inval", "Ends the life of an mbarrier.", "mbarrier.inval{@addr}.b64 [addr]", typed("addr")),
+    row("mbarrier.arrive", "An arrival at an mbarrier.", "mbarrier.arrive{@addr}.b64 res=_, [addr], count?",
+        "$addr (`,` $count^)? attr-dict `:` type($addr) (`->` type($res)^)?", res=opt_result_def(i64), **_ORDER),
+    row("mbarrier.arrive.nocomplete", "`count` arrivals at an mbarrier that do not end its phase.",
+        "mbarrier.arrive.noComplete{@addr}.b64 res, [addr], count", f"{typed('addr', 'count')} `->` type($res)",
+        res=result_def(i64)),
+    row("mbarrier.arrive.expect_tx", "An arrival at an mbarrier whose phase also waits for `txcount` bytes.",
         "mbarrier.arrive.expect_tx{@addr}.b64 res=_, [addr], txcount",
-        "$addr `,` $txcount (`,` `predicate` `=` $predicate^)? attr-dict `:` type($addr) `,` type($txcount)"
-        " (`,` type($predicate)^)? (`->` type($res)^)?",
-        addr=operand_def(LLVMPointerType), txcount=operand_def(i32), predicate=opt_operand_def(i1),
-        scope=opt_prop_def(types.SCOPE), relaxed=opt_prop_def(IntegerAttr[i1]), res=opt_result_def(i64),
-    ),
+        f"{typed('addr', 'txcount', then=_GUARD)} {_GUARD_TYPE} (`->` type($res)^)?", res=opt_result_def(i64),
+        **_ORDER),
     *(
-        operation(
-            f"mbarrier.{name}", summary,
+        row(f"mbarrier.{name}", summary,
             f"mbarrier.{name.replace('.', '_')}{{stateOrPhase#i32=.parity}}{{@addr}}.b64 res, [addr], stateOrPhase",
-            "$addr `,` $stateOrPhase attr-dict `:` type($addr) `,` type($stateOrPhase) `->` type($res)",
-            addr=operand_def(LLVMPointerType), stateOrPhase=operand_def(), scope=opt_prop_def(types.SCOPE),
-            relaxed=opt_prop_def(IntegerAttr[i1]), res=result_def(i1),
-        )
+            f"{typed('addr', 'stateOrPhase')} `->` type($res)", res=result_def(i1), **_ORDER)
         for name, summary in (
             ("test.wait", "Whether the phase of a token, or of a parity, has ended."),
             ("try_wait", "As `test.wait`; may take a while."),
         )
     ),
-    operation(
-        "mbarrier.try_wait.parity",
-        "Waits until the phase of a parity has ended: a loop of tries, each at most `ticks` nanoseconds long.",
-        "",
-        "$addr `,` $phase `,` $ticks attr-dict `:` type($addr) `,` type($phase) `,` type($ticks)",
-        addr=operand_def(LLVMPointerType), phase=operand_def(i32), ticks=operand_def(i32),
-    ),
+    row("mbarrier.try_wait.parity",
+        "Waits until the phase of a parity has ended: a loop of tries, each at most `ticks` nanoseconds long.", "",
+        typed("addr", "phase", "ticks")),
 
     # Bulk and tensor copies, hints, addresses.
-    operation(
-        "cp.async.bulk.wait_group",
+    row("cp.async.bulk.wait_group",
         "Waits until at most `group` groups of bulk copies are under way, or have yet to be read.",
-        "cp.async.bulk.wait_group{read?/=.read} {group}",
-        "$group attr-dict",
-        group=prop_def(Integer), read=opt_prop_def(UnitAttr),
-    ),
-    operation(
-        "cp.async.bulk.tensor.shared.cluster.global",
+        "cp.async.bulk.wait_group{read?/=.read} {group}", "$group attr-dict", group=prop_def(Integer)),
+    row("cp.async.bulk.tensor.shared.cluster.global",
         "Copies a box of a tensor to shared memory; its bytes count at an mbarrier.",
         "cp.async.bulk.tensor.{#coordinates}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
         "{multicastMask?=.multicast::cluster}{group?/cta_1=.cta_group::1/cta_2=.cta_group::2}"
@@ -293,48 +262,26 @@ COPIES = (
         " `]`)? (`multicast_mask` `=` $multicastMask^)? (`l2_cache_hint` `=` $l2CacheHint^)? (`predicate` `=`"
         " $predicate^)? attr-dict `:` type($dstMem) `,` type($tmaDescriptor)",
         dstMem=operand_def(LLVMPointerType), tmaDescriptor=operand_def(LLVMPointerType),
-        coordinates=var_operand_def(i32), mbar=operand_def(LLVMPointerType(types.IntAttr(3))),
-        im2colOffsets=var_operand_def(i16), multicastMask=opt_operand_def(i16), l2CacheHint=opt_operand_def(i64),
-        predicate=opt_operand_def(i1), mode=opt_prop_def(types.TMA_LOAD_MODE),
-        isCTAOnly=opt_prop_def(IntegerAttr[i1]), group=opt_prop_def(types.CTA_GROUP), irdl_options=SEGMENTS,
-    ),
-    operation(
-        "cp.async.bulk.tensor.global.shared.cta",
-        "Copies shared memory to a box of a tensor.",
+        coordinates=var_operand_def(i32), mbar=operand_def(LLVMPointerType(IntAttr(3))),
+        mode=opt_prop_def(types.TMA_LOAD_MODE), isCTAOnly=opt_prop_def(IntegerAttr[i1]),
+        group=opt_prop_def(types.CTA_GROUP), irdl_options=SEGMENTS),
+    row("cp.async.bulk.tensor.global.shared.cta", "Copies shared memory to a box of a tensor.",
         "cp.async.bulk.tensor.{#coordinates}d.global.shared::cta.tile.bulk_group [tmaDescriptor,"
         " {coordinates}], [srcMem@shared]",
         "$tmaDescriptor `,` $srcMem `,` `box` `[` $coordinates `]` (`l2_cache_hint` `=` $l2CacheHint^)? (`,`"
         " `predicate` `=` $predicate^)? attr-dict `:` type($tmaDescriptor) `,` type($srcMem)",
-        tmaDescriptor=operand_def(LLVMPointerType), srcMem=operand_def(LLVMPointerType),
-        coordinates=var_operand_def(i32), l2CacheHint=opt_operand_def(i64), predicate=opt_operand_def(i1),
-        mode=opt_prop_def(types.TMA_STORE_MODE), irdl_options=SEGMENTS,
-    ),
-    operation(
-        "st.bulk",
-        "Sets `size` bytes of shared memory to `initVal`, which is 0.",
+        mode=opt_prop_def(types.TMA_STORE_MODE), irdl_options=SEGMENTS),
+    row("st.bulk", "Sets `size` bytes of shared memory to `initVal`, which is 0.",
         "st.bulk.weak{@addr/shared=shared::cta} [addr], size, {initVal}",
         "$addr `,` `size` `=` $size (`,` `init` `=` $initVal^)? attr-dict `:` type($addr)",
-        addr=operand_def(LLVMPointerType), size=operand_def(i64),
-        initVal=prop_def(IntegerAttr[i64], default_value=IntegerAttr(0, i64)),
-    ),
-    operation(
-        "prefetch",
-        "Brings memory into a cache.",
+        initVal=prop_def(IntegerAttr[i64], default_value=IntegerAttr(0, i64))),
+    row("prefetch", "Brings memory into a cache.",
         "prefetch{uniform?/=u}{in_param_space?/=.param}{@addr}{cacheLevel?/L1=.L1/L2=.L2}"
         "{evictPriority?/evict_last=::evict_last/evict_normal=::evict_normal}{tensormap?/=.tensormap} [addr]",
         "(`level` `=` $cacheLevel^ (`uniform` $uniform^)? `,`)? (`tensormap` $tensormap^ (`in_param_space`"
-        " $in_param_space^)? `,`)? (`evict_priority` `=` $evictPriority^ `,`)? $addr (`,` `predicate` `=`"
-        " $predicate^)? attr-dict `:` type($addr) (`,` type($predicate)^)?",
-        addr=operand_def(LLVMPointerType), predicate=opt_operand_def(i1), cacheLevel=opt_prop_def(types.CACHE_LEVEL),
-        evictPriority=opt_prop_def(types.EVICTION), tensormap=opt_prop_def(UnitAttr), uniform=opt_prop_def(UnitAttr),
-        in_param_space=opt_prop_def(UnitAttr),
-    ),
-    operation(
-        "mapa",
-        "The address of shared memory in another CTA of the cluster.",
+        " $in_param_space^)? `,`)? (`evict_priority` `=` $evictPriority^ `,`)?"
+        f" {typed('addr', then=_GUARD)} {_GUARD_TYPE}"),
+    row("mapa", "The address of shared memory in another CTA of the cluster.",
         "mapa{@a/shared=shared::cluster.u32/=u64} res@shared::cluster, a@shared, b",
-        "$a `,` $b attr-dict `:` type($a) `->` type($res)",
-        a=operand_def(LLVMPointerType), b=operand_def(i32), res=result_def(LLVMPointerType),
-        traits=traits_def(Pure()),
-    ),
+        "$a `,` $b attr-dict `:` type($a) `->` type($res)", res=result_def(LLVMPointerType), traits=traits_def(Pure())),
 )  # fmt: skip

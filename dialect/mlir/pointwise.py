@@ -19,7 +19,6 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     IntegerType,
     MemRefType,
-    ShapedType,
     TensorType,
     i64,
 )
@@ -31,12 +30,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    base,
-    operand_def,
     prop_def,
-    region_def,
-    var_operand_def,
-    var_result_def,
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -83,11 +77,6 @@ BINARY: Mapping[str, tuple[Callable[..., Operation] | None, Callable[..., Operat
 
 class PointwiseOp(LinalgStructuredOperation, ABC):
     """An operation all of whose loops are parallel."""
-
-    inputs = var_operand_def()
-    outputs = var_operand_def(ShapedType)
-    res = var_result_def(TensorType)
-    body = region_def("single_block")
 
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
@@ -262,12 +251,6 @@ class ReduceOp(ops.ReduceOp):
     """xDSL's, which is read in its short form too: `linalg.reduce {arith.addf} ins(...) outs(...) dimensions = [1]`."""
 
     name = "linalg.reduce"
-
-    input = operand_def(base(MemRefType) | base(TensorType))
-    init = operand_def(base(MemRefType) | base(TensorType))
-    result = var_result_def(TensorType)
-    region = region_def("single_block")
-    dimensions = prop_def(DenseArrayBase.constr(i64))
 
     @classmethod
     def parse(cls, parser: Parser) -> ops.ReduceOp:

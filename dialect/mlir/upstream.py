@@ -20,21 +20,17 @@ from xdsl.dialects.builtin import (
     DenseResourceAttr,
     FileLineColLoc,
     FusedLoc,
-    IndexType,
     IntegerAttr,
     MemRefType,
     ModuleOp,
     NameLoc,
     RankedStructure,
     StringAttr,
-    SymbolNameConstraint,
     TensorType,
     UnitAttr,
-    UnrankedMemRefType,
     i32,
-    i64,
 )
-from xdsl.ir import Attribute, Block, Dialect, Operation, Region
+from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -46,7 +42,6 @@ from xdsl.irdl import (
     prop_def,
     result_def,
     traits_def,
-    var_operand_def,
 )
 from xdsl.irdl.declarative_assembly_format import (
     AttributeVariable,
@@ -73,11 +68,24 @@ def declared(parent: type[Declared], name: str, text: str, summary: str = "", /,
     return defined(parent, name, summary or f"`{name}`.", assembly_format=text, **fields)
 
 
+def typed(*names: str, then: str = "") -> str:
+    """The text of operands, of what stands behind them, and of their types."""
+    operands, types = " `,` ".join(f"${name}" for name in names), " `,` ".join(f"type(${name})" for name in names)
+    return f"{operands} {then} attr-dict `:` {types}".replace("  ", " ")
+
+
 def parse_assignment(parser: Parser) -> tuple[Parser.UnresolvedArgument, UnresolvedOperand]:
     """Parses `%name = %operand`."""
     name = parser.parse_argument(expect_type=False)
     parser.parse_punctuation("=")
     return name, parser.parse_unresolved_operand()
+
+
+def print_assignment(printer: Printer, pair: tuple[SSAValue, SSAValue]) -> None:
+    """Prints `%name = %operand`."""
+    printer.print_ssa_value(pair[0])
+    printer.print_string(" = ")
+    printer.print_ssa_value(pair[1])
 
 
 def extended(
@@ -202,16 +210,12 @@ def parts_of(location: FusedLoc) -> tuple[Attribute, ...]:
 
 CopyOp = declared(
     memref.CopyOp, "memref.copy", "$source `,` $destination attr-dict `:` type($source) `to` type($destination)",
-    "Copies the elements of one memref to another of the same shape.", source=operand_def(MemRefType),
-    destination=operand_def(MemRefType),
+    "Copies the elements of one memref to another of the same shape.",
 )  # fmt: skip
-
-_ANY_RANK = base(MemRefType) | base(UnrankedMemRefType)
 
 CastOp = declared(
     memref.CastOp, "memref.cast", "$source attr-dict `:` type($source) `to` type($dest)",
-    "The same memory with a type that has more or fewer static sizes.", source=operand_def(_ANY_RANK),
-    dest=result_def(_ANY_RANK),
+    "The same memory with a type that has more or fewer static sizes.",
 )  # fmt: skip
 
 
@@ -273,12 +277,7 @@ class GlobalOp(memref.GlobalOp):
     )
     irdl_options = (ParsePropInAttrDict(),)
 
-    sym_name = prop_def(SymbolNameConstraint())
-    sym_visibility = prop_def(StringAttr)
-    type = prop_def(MemRefType)
     initial_value = opt_prop_def(base(UnitAttr) | base(DenseIntOrFPElementsAttr))  # pyright: ignore[reportAssignmentType]
-    constant = opt_prop_def(UnitAttr)
-    alignment = opt_prop_def(IntegerAttr[i64])
 
     def verify_(self) -> None:
         """Replaces xDSL's verifier, which rejects declarations."""
@@ -339,8 +338,7 @@ AtomicRMWOp = declared(
     "custom<AtomicKind>($kind) $value `,` $memref `[` $indices `]` attr-dict"
     " `:` `(` type($value) `,` type($memref) `)` `->` type($result)",
     "Changes an element at once: `memref.atomic_rmw addi %x, %m[%i] : (i32, memref<4xi32>) -> i32`.",
-    value=operand_def(), memref=operand_def(MemRefType), indices=var_operand_def(IndexType),
-    kind=prop_def(IntegerAttr[i64]), result=result_def(), custom_directives=(AtomicKind,),
+    value=operand_def(), memref=operand_def(MemRefType), result=result_def(), custom_directives=(AtomicKind,),
 )  # fmt: skip
 
 
@@ -368,8 +366,6 @@ class ExtFOp(OwnText, arith.ExtFOp):
     name = "arith.extf"
     assembly_format = f"$input {_FLAGS} `:` type($input) `to` type($result)"
 
-    input = operand_def(arith.floatingPointLike)
-    result = result_def(arith.floatingPointLike)
     fastmath = opt_prop_def(arith.FastMathFlagsAttr)
 
     traits = traits_def(Pure())
@@ -390,8 +386,6 @@ class TruncFOp(OwnText, arith.TruncFOp):
     custom_directives = (RoundingMode,)
     assembly_format = f"$input custom<RoundingMode>($roundingmode) {_FLAGS} `:` type($input) `to` type($result)"
 
-    input = operand_def(arith.floatingPointLike)
-    result = result_def(arith.floatingPointLike)
     roundingmode = opt_prop_def(IntegerAttr)
     fastmath = opt_prop_def(arith.FastMathFlagsAttr)
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, ClassVar, TypeVar, cast
 
 from xdsl.dialects.builtin import IntAttr, IntegerAttr, IntegerType, StringAttr, i32, i64
-from xdsl.ir import Attribute, ParametrizedAttribute, SpacedOpaqueSyntaxAttribute
+from xdsl.ir import Attribute, OpTraits, ParametrizedAttribute, SpacedOpaqueSyntaxAttribute
 from xdsl.irdl import IRDLOperation, OpDef, get_accessors_from_op_def, irdl_attr_definition
 from xdsl.irdl.declarative_assembly_format import (
     AttributeVariable,
@@ -25,11 +25,32 @@ DefinedT = TypeVar("DefinedT", bound=IRDLOperation | Attribute | CustomDirective
 OpT = TypeVar("OpT", bound=IRDLOperation)
 
 
+def _definition_of(kind: type[IRDLOperation]) -> OpDef:
+    """What the fields of a class and of its parents define. The decorator takes the fields out of a class; of a parent
+    without fields the definition is taken, and those of the classes in front of it are read without it."""
+    parent: Any = next(each for each in kind.__mro__ if "get_irdl_definition" in vars(each))
+    if parent is IRDLOperation:
+        return OpDef.from_pyrdl(kind)
+    front = [each for each in kind.__mro__ if issubclass(each, parent) and each is not parent]
+    behind = tuple(each for each in kind.__mro__ if not issubclass(each, parent))
+    members = {name: value for each in reversed(front) for name, value in vars(each).items() if name != "__dict__"}
+    own = OpDef.from_pyrdl(cast(Any, type(kind))(kind.__name__, behind, members))
+    theirs: OpDef = parent.get_irdl_definition()
+    for fields in ("operands", "results", "regions", "successors"):
+        setattr(own, fields, list({**dict(getattr(theirs, fields)), **dict(getattr(own, fields))}.items()))
+    for fields in ("properties", "attributes", "accessor_names"):
+        setattr(own, fields, {**getattr(theirs, fields), **getattr(own, fields)})
+    more = own.traits
+    own.traits = OpTraits(lambda: (*theirs.traits.gen_traits(), *more.gen_traits()))
+    own.options += [each for each in theirs.options if each not in own.options]
+    return own
+
+
 def irdl_op_definition(kind: type[OpT]) -> type[OpT]:
     """xDSL's decorator of an operation, but for its assembly format, which is parsed when the first operation is read
     or printed: that takes as long as all else, and a compilation reads and prints few of the operations that it makes.
     """
-    definition = OpDef.from_pyrdl(kind)
+    definition = _definition_of(kind)
     text, definition.assembly_format = definition.assembly_format, None
     members = get_accessors_from_op_def(definition, getattr(kind, "verify_", None))
     if text is not None:

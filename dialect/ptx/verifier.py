@@ -87,11 +87,6 @@ class TargetContext(NamedTuple):
                     return f"{why}, the module's target is {', '.join(self.targets)}"
                 later = "" if row.removed(target) else " or later"
                 return "{}{}, the module's version is {}.{}".format(why, later, *self.version)
-            end = row.removed(target)
-            if end is not None and self.version >= end:
-                return "needs a version before PTX {}.{} on {}, the module's is {}.{}".format(
-                    *end, target, *self.version
-                )
         return None
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -29,7 +30,7 @@ from ..interp.watch.timeline import LaunchTrace, chrome_trace
 from ..interp.watch.trace_picture import trace_svg
 from ..kernel.check import contractions
 from ..kernel.kernel import Kernel
-from ..kernel.lowering import parse, without_tensors
+from ..kernel.lowering import kernels, parse, without_tensors
 from ..kernel.module import LaunchPlace, PtxModule, choose_place, kernel_name
 from ..numerics.floats import Array
 from ..plan import host
@@ -259,20 +260,16 @@ def run_ptx(args: argparse.Namespace, text: str) -> int:
     report.launch(launch)
     place = choose_place("interp" if arch else report_device(args), module.target)
     report_resources(report, module.text, arch or module.target, place, (name,))
-    order = _counterexample(args, module, launch) if args.replay else None
+    run = partial(module.launch, name, launch.grid, launch.block, shared=shared, max_steps=args.max_steps)
+    order = _counterexample(args, run) if args.replay else None
     with _traced(args, report), report.timed("run"), progress_bar(name) as progress:
-        done = module.launch(
-            name,
-            launch.grid,
-            launch.block,
-            values,
-            shared,
+        done = run(
+            args=values,
             device="cuda" if place.gpu else "interp",
             progress=progress,
             arch=arch,
             checks=args.checks,
             report=args.report,
-            max_steps=args.max_steps,
             trace=bool(args.trace),
             order=order,
             output=(sys.stderr if args.json else sys.stdout).write,
@@ -303,7 +300,7 @@ def _traced(args: argparse.Namespace, report: Report) -> Generator[None]:
         raise
 
 
-def _counterexample(args: argparse.Namespace, module: PtxModule, launch: Launch) -> WarpOrder:
+def _counterexample(args: argparse.Namespace, run: Callable[..., LaunchPlace]) -> WarpOrder:
     """The first order of warps that leads to a different decision; prints what the check reports.
 
     Raises:
@@ -311,10 +308,7 @@ def _counterexample(args: argparse.Namespace, module: PtxModule, launch: Launch)
     """
     values = [inputs.kernel_argument(arg, args.seed, i) for i, arg in enumerate(args.arguments)]
     try:
-        module.launch(
-            launch.kernel, launch.grid, launch.block, values, launch.shared, device="interp", checks=(ALL_ORDERS,),
-            max_steps=args.max_steps, output=lambda text: None,
-        )  # fmt: skip
+        run(args=values, device="interp", checks=(ALL_ORDERS,), output=str)
     except InterpreterError as error:
         for finding in error.findings:
             if finding.order is not None:
@@ -327,8 +321,6 @@ def _module(args: argparse.Namespace, text: str) -> PtxModule:
     """The kernels of a file: of PTX, or of a `gpu.module`, compiled for the target asked for."""
     if is_ptx(args.file, text):
         return PtxModule(text, args.file)
-    from ..kernel.lowering import kernels, parse
-
     return kernels(parse(text, args.file), args.target, args.file, sizes_of("--block", args.block))
 
 

@@ -153,22 +153,24 @@ def _available(row: Row, target: Target | None, version: Version | None) -> bool
     return since is not None and (version is None or since <= version)
 
 
-def lines(forms_: Iterable[Form], target: str | None = None) -> tuple[Line, ...]:
-    """The forms as patterns, in the order of the manual; `ptx` is since when the target has them, if one is given."""
-    on = as_target(target)
-    groups: dict[tuple[str, str, str], list[Form]] = {}
-    for form in forms_:
-        groups.setdefault((form.section, _since(form, on), form.requirement()), []).append(form)
-    return tuple(
-        Line(*key, text, count)
-        for key, group in groups.items()
-        for text, count in patterns(form.spelling for form in group)
-    )
+def lines(rows_: Iterable[Row], target: str | None = None, every: bool = False) -> tuple[Line, ...]:
+    """The rows as patterns, or as a line for each spelling, in the order of the manual. Forms that differ in their
+    spellings alone share patterns. `ptx` is since when the target has them, if one is given."""
+    on, groups = as_target(target), dict[tuple[str, str, str, int], list[Row]]()
+    for number, row in enumerate(rows_):
+        own = number if every or isinstance(row, PatternRow) else -1
+        groups.setdefault((row.section, _since(row, on), row.requirement(), own), []).append(row)
+    return tuple(Line(*key[:3], text, count) for key, group in groups.items() for text, count in _texts(group, every))
 
 
-def expanded(forms_: Iterable[Form], target: str | None = None) -> tuple[Line, ...]:
-    """A line for each form."""
-    return tuple(line for form in forms_ for line in lines((form,), target))
+def _texts(group: Sequence[Row], every: bool) -> Sequence[tuple[str, int]]:
+    """What stands for the spellings of rows on the lines of a table, and how many each of these stands for."""
+    row = group[0]
+    if not isinstance(row, PatternRow):
+        return patterns(form.spelling for form in group)
+    operands = f"  {row.notation}" if row.notation else ""
+    texts = [(spelling, 1) for spelling in row.spellings()] if every else [(_shown(row), row.size)]
+    return [(f"{text}{operands}", count) for text, count in texts]
 
 
 def _since(row: Row, target: Target | None) -> str:
@@ -251,12 +253,18 @@ def _numbers(word: str) -> list[int]:
 
 
 def _show(pattern: Pattern) -> str:
-    shown: list[str] = []
-    for words in pattern:
-        named = sorted(words - {""}, key=lambda word: (_ORDER.get(word, len(_ORDER)), _numbers(word), word))
-        text = f".({'|'.join(named)})" if len(named) > 1 else f".{named[0]}"
-        shown.append(f"[{text}]" if "" in words else text)
-    return "".join(shown)[1:]
+    def rank(word: str) -> tuple[int, list[int], str]:
+        return _ORDER.get(word, len(_ORDER)), _numbers(word), word
+
+    return "".join(_choice([word and f".{word}" for word in sorted(words, key=rank)]) for words in pattern)[1:]
+
+
+def _choice(alternatives: Sequence[str]) -> str:
+    """One place of a spelling: `.a`, `.(a|b)`, or `(.a.b|.c)::d`; in brackets where nothing may stand there too."""
+    words = [word for word in alternatives if word]
+    dot = "." if words and all(word[0] == "." for word in words) else ""
+    text = f"{dot}({'|'.join(word[len(dot) :] for word in words)})" if len(words) > 1 else "".join(words)
+    return f"[{text}]" if words and "" in alternatives else text
 
 
 def by_section(lines_: Sequence[Line]) -> dict[str, list[Line]]:
@@ -271,8 +279,18 @@ _OF_ALL = ("section", "ptx", "sm", "only")
 _OF_SLOT = ("name", "kind", "type", "count", "optional", "values")
 
 
-def as_json(form: Form, target: str | None = None) -> dict[str, Json]:
-    """Every field of a form, its operands and layouts, and since when each target has it, or the one given."""
+def as_json(form: Form | PatternRow, target: str | None = None) -> dict[str, Json]:
+    """Every field of a form, its operands and layouts, and since when each target has it, or the one given; less of
+    other rows."""
+    if isinstance(form, PatternRow):
+        return {
+            "spelling": _shown(form),
+            "operands": form.notation,
+            "section": form.section,
+            "ptx": _since(form, as_target(target)),
+            "requirement": form.requirement(),
+            "interpreter": form.means,
+        }
     targets = TARGETS.values() if target is None else (target_row(target),)
     since = {row.name: version for row in targets if (version := form.since(row)) is not None}
     return {
@@ -309,66 +327,30 @@ def _plain(value: object) -> Json:
 # The support table of the other instructions, those that are no matrix instructions: a line for each row.
 
 
-def rows(query: Query) -> tuple[PatternRow, ...]:
-    """The rows of the instruction that a query names, in the order of the manual; none for a matrix instruction.
+def rows(query: Query) -> Sequence[Form | PatternRow]:
+    """The forms that match a query, or the rows of the other instruction that it names, in the order of the manual.
 
     Raises:
-        WarploomError: if the target or the version that is asked for has none of them; for a target or version that
-            there is not; for a type or shape, which these have not.
+        WarploomError: if the target or the version that is asked for has none of these rows; for a type or shape, which
+            they have not; for an unknown target, instruction, type, shape or PTX version.
     """
-    name = query.family or ""
-    if not name or any(f"{family}.".startswith(f"{name}.") for family in FAMILIES):
-        return ()
-    named = [row for row in ROWS if f"{row.samples()[0]}.".startswith(f"{name}.")]
-    if named and (query.type or query.shape):
+    name = query.family
+    matrix = name is None or any(f"{family}.".startswith(f"{name}.") for family in FAMILIES)
+    named = () if matrix else [row for row in ROWS if f"{row.samples()[0]}.".startswith(f"{name}.")]
+    if not named:
+        return forms(query)
+    if query.type or query.shape:
         raise WarploomError(f"only matrix instructions are asked for by type and shape, got {name}")
     target, version = as_target(query.target), as_version(query.ptx)
     available = [row for row in named if _available(row, target, version)]
-    if named and not available:
+    if not available:
         raise WarploomError(_nothing(query, named))
-    return tuple(available)
-
-
-def row_lines(rows_: Sequence[PatternRow], query: Query, every: bool = False) -> tuple[Line, ...]:
-    """The rows as patterns, or a line for each of their spellings."""
-    target = as_target(query.target)
-    table: list[Line] = []
-    for row in rows_:
-        for text, count in [(s, 1) for s in row.spellings()] if every else [(_shown(row), row.size)]:
-            operands = f"  {row.notation}" if row.notation else ""
-            table.append(Line(row.section, _since(row, target), row.requirement(), f"{text}{operands}", count))
-    return tuple(table)
-
-
-def row_objects(rows_: Sequence[PatternRow], query: Query) -> list[dict[str, Json]]:
-    """The fields of the rows, and since when the target has them."""
-    target = as_target(query.target)
-    return [
-        {
-            "spelling": _shown(row),
-            "operands": row.notation,
-            "section": row.section,
-            "ptx": _since(row, target),
-            "requirement": row.requirement(),
-            "interpreter": row.means,
-        }
-        for row in rows_
-    ]
+    return available
 
 
 def _shown(row: PatternRow) -> str:
     """A row's spelling as the table writes those of matrix instructions."""
-    text = ""
-    for piece in pieces(row.spelling):
-        words = [word for word in piece.alternatives if word]
-        if len(words) == 1:
-            one = words[0]
-        elif words and all(word[0] == "." for word in words):
-            one = f".({'|'.join(word[1:] for word in words)})"
-        else:
-            one = f"({'|'.join(words)})" if words else ""
-        text += f"[{one}]" if "" in piece.alternatives and words else one
-    return text
+    return "".join(_choice(piece.alternatives) for piece in pieces(row.spelling))
 
 
 # What `warploom isa` prints: tables on a terminal, plain lines elsewhere, or JSON.
@@ -380,16 +362,13 @@ def report(query: Query, every: bool = False, as_objects: bool = False) -> int:
     Raises:
         WarploomError: if there is no such form, or no such thing as is asked for.
     """
-    others = rows(query)
-    forms_ = () if others else forms(query)
+    found = rows(query)
     if as_objects:
-        objects = row_objects(others, query) if others else [as_json(form, query.target) for form in forms_]
-        print(json.dumps(objects, indent=1))
+        print(json.dumps([as_json(row, query.target) for row in found], indent=1))
         return 0
-    if not others and not forms_:
+    if not found:
         raise WarploomError(_nothing(query, forms(Query(family=query.family, type=query.type, shape=query.shape))))
-    every_form = expanded if every else lines
-    table = row_lines(others, query, every) if others else every_form(forms_, query.target)
+    table = lines(found, query.target, every)
     if sys.stdout.isatty():
         _tables(table, query)
     else:

@@ -16,7 +16,7 @@ from warploom.dialect.isa.families import FAMILIES, SECTIONS, order
 from warploom.dialect.isa.row import NEWEST, TARGETS, target
 from warploom.dialect.ptx.instructions import ROWS
 from warploom.runtime.cli.command import main
-from warploom.runtime.lookup.isa_table import Query, by_section, expanded, forms, lines, patterns
+from warploom.runtime.lookup.isa_table import Query, by_section, forms, lines, patterns
 
 
 def spellings(text: str) -> set[str]:
@@ -119,7 +119,7 @@ def test_a_line_for_each_form(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0
     shown = [line.split()[-1] for line in out.splitlines() if line.startswith("  ")]
     assert shown == [form.spelling for form in forms(Query(family="mma", type="b1"))]
-    assert len(expanded(forms(Query(family="mma", type="b1")))) == 6
+    assert len(lines(forms(Query(family="mma", type="b1")), every=True)) == 6
 
 
 def test_json_has_every_form_with_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
