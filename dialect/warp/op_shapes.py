@@ -221,6 +221,20 @@ class WarpOp(IRDLOperation):
             regions=[given[name] for name, _ in definition.regions],
         )
 
+    def like(self, **changes: Any) -> Self:
+        """The same operation with its attributes and location, except for the given fields."""
+        definition, (_, properties) = self.get_irdl_definition(), _fields(type(self))
+        said = {properties[field]: property_of(value) for field, value in changes.items() if field in properties}
+        made = self.build(
+            operands=[changes.get(name, getattr(self, name)) or () for name, _ in definition.operands],
+            result_types=[changes.get(name) or getattr(self, name).type for name, _ in definition.results],
+            properties={name: said.get(name, self.properties.get(name)) for name in properties.values()},
+            attributes=self.attributes,
+            regions=[changes.get(name) or getattr(self, name).clone() for name, _ in definition.regions],
+        )
+        made.location = self.location
+        return made
+
 
 @cache
 def _fields(kind: type[WarpOp]) -> tuple[Mapping[str, str], Mapping[str, str]]:

@@ -37,7 +37,6 @@ from .attributes import (
     SwizzleAttr,
     element_row,
     fragment_of,
-    in_place_of,
     memory_of,
     memory_space,
 )
@@ -141,19 +140,6 @@ class TileMmaOp(FactorsOp):
         own = {"transposed_a": transposed[0], "transposed_b": transposed[1], "lines": lines}
         scales = {} if groups is None else groups.fields()
         super().__init__(a, b, c, part, types=types, **word_properties(words), **own, **scales)
-
-    def of_warp(self, c: SSAValue, part: Sequence[SSAValue]) -> TileMmaOp:
-        """The same product of a part, [m, n, k], that a warp has as a fragment."""
-        turned = (self.transposed_a is not None, self.transposed_b is not None)
-        of_part = TileMmaOp(
-            *(self.a, self.b, c, self.multiplied),
-            words=self.words,
-            transposed=turned,
-            part=part,
-            groups=self.groups,
-            lines=self.lines,
-        )
-        return in_place_of(self, of_part)
 
     @property
     def groups(self) -> GroupScales | None:

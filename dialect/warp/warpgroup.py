@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
-    DenseArrayBase,
     IndexType,
     IntegerAttr,
     MemRefType,
     NoneAttr,
     StringAttr,
     UnitAttr,
-    i32,
 )
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
@@ -259,15 +257,6 @@ class WgmmaOp(WarpOp):
         "attr-dict `:` "
         "type($a) `,` type($b) `,` type($c) (`,` type($e)^)? (`with` type($side_operands)^)?"
     )
-
-    def move_to_stages(self, stages: Mapping[SSAValue, SSAValue]) -> None:
-        """Makes it read its tiles from the stages of rings, which `stages` maps them to."""
-        a, b = ([stages[tile]] if tile in stages else [] for tile in (self.a, self.b))
-        a, b = [*a, *self.a_indices], [*b, *self.b_indices]
-        more = [] if self.e is None else [self.e]
-        self.operands = [self.a, *a, self.b, *b, self.c, *more, *self.side_operands]
-        sizes = (1, len(a), 1, len(b), 1, len(more), len(self.side_operands))
-        self.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, sizes)
 
     @property
     def row(self) -> Wgmma:

@@ -345,9 +345,11 @@ class ConsumerLoop(NamedTuple):
     def _read(self, stages: Mapping[Ring, SSAValue]) -> None:
         """Lets products and loads of tiles read a stage of their ring."""
         at = {tile: stages[ring] for tile, ring in self.staged.items()}
-        for op in self.loop.body.block.ops:
+        of_products = {**at, **self.fixed}
+        for op in list(self.loop.body.block.ops):
             if isinstance(op, WgmmaOp):
-                op.move_to_stages({**at, **self.fixed})
+                a, b = ([of_products[tile]] if tile in of_products else [] for tile in (op.a, op.b))
+                Rewriter.replace_op(op, op.like(a_indices=[*a, *op.a_indices], b_indices=[*b, *op.b_indices]))
             elif is_load(op) and op.memory in self.staged:
                 op.operands = [op.memory, at[op.memory], *op.indices]
 

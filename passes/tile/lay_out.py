@@ -175,9 +175,8 @@ def _copy_blocks(copy: CopyOp, blocks: BlocksAttr, packed: SSAValue) -> None:
     for part in range(parts):
         block = index.add(index.mul(index.add(down, part), blocks.along), index.div(column, order.columns))
         where = index.values([index.mul(block, order.threads), 0])
-        index.insert(
-            CopyOp(packed, where, copy.destination, in_bounds=copy.in_bounds, part=TilePart(part, parts).property)
-        )
+        part_of = TilePart(part, parts).property
+        index.insert(copy.like(source=packed, indices=where, part=part_of, blocks=None))
     Rewriter.erase_op(copy)
     if isinstance(view, MatrixOp) and not view.matrix.uses:
         Rewriter.erase_op(view)

@@ -333,7 +333,7 @@ class Distribution:
                 Rewriter.replace_value_with_new_type(value, self.kind)
         part = self.index.values([self.warp[axis] for axis in "mnk"])
         for product in self.products:
-            Rewriter.replace_op(product, product.of_warp(product.c, part))
+            Rewriter.replace_op(product, product.like(part=part, d=self.kind))
         for end, m, n in ends:
             self._end(end, m, n)
         Rewriter.erase_op(self.start)
@@ -374,7 +374,7 @@ class Distribution:
             if isinstance(self.start, LoadOp) or self.start.value.value.data:
                 start = self._started(index, fragment_of(sums), down, across)
                 sums = index.insert(ElementwiseOp(Kind.Add, start, sums)).fragment
-        Rewriter.replace_op(end, end.of_warp(sums, index.values([m, n])))
+        Rewriter.replace_op(end, end.like(sums=sums, at=index.values([m, n])))
 
     def _some(self, index: IndexBuilder, end: EpilogueOp, parts: int) -> IndexBuilder:
         """Runs the end of a product only in the first `parts` slices, those that have a part. Returns the builder of
