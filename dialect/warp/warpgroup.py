@@ -42,7 +42,7 @@ from .attributes import (
     memory_space,
 )
 from .mma import verify_metadata
-from .op_shapes import SEGMENTS, WarpOp, verify_indices
+from .op_shapes import SEGMENTS, WarpOp, element_of, verify_indices
 from .operands import scale_type
 
 # The instruction of `warp.wgmma`: found by the types of its operands and N, and how its rows may be numbered.
@@ -262,9 +262,7 @@ class WgmmaOp(WarpOp):
     def row(self) -> Wgmma:
         """The instruction."""
         kind, sums = "" if self.kind is None else self.kind.data, self.sums
-        a, b = self._element_a(), element_row(memory_of(self.b).element_type)
-        if a is None or b is None:
-            raise VerifyException("expected operands of element types of the ISA")
+        a, b = map(element_of, (self.a, self.b))
         types = a if self.a_in_registers else multiplied(a, kind), multiplied(b, kind), sums.element
         rows, columns = sums.shape
         sparse = self.e is not None or len(self.side_operands) == 1
@@ -295,11 +293,6 @@ class WgmmaOp(WarpOp):
         if not self.a_in_registers:
             yield "a", self.a, self.a_indices
         yield "b", self.b, self.b_indices
-
-    def _element_a(self) -> ElementType | None:
-        if isinstance(self.a.type, FragmentType):
-            return self.a.type.element
-        return element_row(memory_of(self.a).element_type)
 
     def verify_(self) -> None:
         for role, value, indices in self.tiles():
