@@ -31,7 +31,7 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "warp-outline": ("passes.tile.outline", "OutlinePass"),
     "warp-stage": ("passes.tile.stage", "StagePass"),
     "warp-distribute": ("passes.tile.stage", "DistributePass"),
-    "warp-fragments": ("passes.tile.fragment_products", "FragmentsPass"),
+    "warp-fragments": ("passes.tile.stage", "FragmentsPass"),
     "warp-epilogue": ("passes.tile.store_epilogue", "EpiloguePass"),
     "warp-raise-gelu": ("passes.tile.fragment_math", "RaiseGeluPass"),
     "warp-pack": ("passes.tile.lay_out", "PackPass"),

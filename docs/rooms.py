@@ -58,7 +58,7 @@ ADDITIONS = (
         "an operand of products with data beside its memory, such as scales",
         "an operation in `dialect/warp/`, an `OperandForm`",
     ),
-    ("a way to multiply tiles in shared memory", "a class in `passes/tile/`, in the list of `fragment_products.py`"),
+    ("a way to multiply tiles in shared memory", "a class in `passes/tile/`, chosen in `stage.py`"),
     (
         "a way for warpgroups to multiply",
         "its schedules in `passes/schedule/`, in `warpgroup.py`; a class in `passes/tile/` as above",
@@ -277,7 +277,7 @@ in the lists of passes and operations.
 
 FEATURE_FILES = {
     "block scales": "dialect/isa/form.py dialect/warp/operands.py dialect/warp/mma.py "
-    "passes/linalg/product.py passes/tile/fragment_products.py passes/to_ptx/memory_ops.py",
+    "passes/linalg/product.py passes/tile/side_operands.py passes/to_ptx/memory_ops.py",
     "split-K": "dialect/schedule/schedule.py dialect/warp/tile_mma.py passes/tile/split.py passes/tile/expand.py",
     "epilogues": "dialect/warp/elements.py dialect/warp/matmul.py dialect/warp/epilogue.py "
     "passes/linalg/fuse_epilogue.py passes/tile/store_epilogue.py",
@@ -288,7 +288,7 @@ FEATURE_FILES = {
     "staging of the epilogue": "dialect/schedule/schedule.py dialect/warp/fragments.py passes/schedule/defaults.py "
     "passes/tile/store_epilogue.py passes/to_ptx/convert_layout.py",
     "sparsity": "dialect/isa/mma.py dialect/warp/mma.py dialect/warp/operands.py passes/linalg/product.py "
-    "passes/tile/fragment_products.py passes/to_ptx/products.py",
+    "passes/tile/side_operands.py passes/to_ptx/products.py",
     "products of warpgroups": "dialect/warp/warpgroup.py passes/schedule/warpgroup.py "
     "passes/schedule/validity.py passes/schedule/warpgroup_model.py passes/tile/operands.py "
     "passes/to_ptx/products.py",
@@ -312,7 +312,7 @@ FEATURE_FILES = {
     "passes/schedule/attention.py passes/tile/attention_gradient.py",
     "products of experts": "dialect/warp/operands.py passes/linalg/fuse_products.py passes/tile/outline.py",
     "scales of blocks of 8-bit floats": "dialect/warp/operands.py passes/linalg/dequantised.py "
-    "passes/tile/fragment_products.py",
+    "passes/tile/side_operands.py",
     "pages of K and V": "dialect/warp/views.py passes/linalg/pages.py passes/tile/attention.py",
     "keys of few queries shared by CTAs": "passes/schedule/attention.py passes/tile/attention.py "
     "passes/tile/outline_attention.py",

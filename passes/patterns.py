@@ -68,6 +68,15 @@ def operations_between(first: Operation, last: Operation) -> list[Operation] | N
     return None if op is None else between
 
 
+def dependences(op: Operation, between: Sequence[Operation]) -> list[Operation]:
+    """An operation and the operations in `between` that it depends on, in order."""
+    needed = {op}
+    for one in reversed(between):
+        if any(use.operation in needed for result in one.results for use in result.uses):
+            needed.add(one)
+    return [one for one in between if one in needed]
+
+
 def operations_of(root: Operation) -> list[Operation]:
     """An operation and those in its regions, in order, as `walk` yields them, which takes four times as long."""
     ops = [root]

@@ -24,7 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.affine import loops_of
 from ..mlir.words import irdl_op_definition
-from .attributes import FragmentType, fragment_of, in_place_of, memory_of
+from .attributes import FragmentType, fragment_of, memory_of
 from .elements import ElementRegion, LoopSizes, M, N, PointwiseOp, PointwiseType, pointwise_of, verify_elements
 from .fragments import alike, is_column_of
 from .memory import CtaTileType
@@ -115,11 +115,6 @@ class EpilogueOp(WithEpilogue):
         "$sums (`plus` $c^)? `into` $d `[` $at `]` (`through` $through^)? attr-dict"
         " `:` type($sums) `,` type($d) custom<TypeOfOptional>(`plus`, type($c))"
     )
-
-    def of_warp(self, sums: SSAValue, at: Sequence[SSAValue]) -> EpilogueOp:
-        """The same of a warp's part of the sums, a fragment, which begins elsewhere."""
-        of_part = EpilogueOp(sums, at, c=self.c, d=self.d, in_bounds=self.in_bounds, through=self.through)
-        return in_place_of(self, of_part)
 
     def matrices(self) -> list[SSAValue]:
         """The epilogue's operands that are matrices."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import (
@@ -45,7 +45,7 @@ from ..isa.form import ELEMENT_TYPES, KIND_F8F6F4
 from ..isa.mma import Variant
 from ..mlir.affine import loops_of
 from ..mlir.words import irdl_op_definition
-from .attributes import BYTE, in_place_of, memory_of
+from .attributes import BYTE, memory_of
 from .elements import DEFAULT_MAPS, OPERAND_LOOPS, K, LoopSizes, M, N, companion_loops, shape_of, verify_map
 from .epilogue import WithEpilogue
 from .op_shapes import SEGMENTS, WORDS, FieldValue, TypeOfOptional, WarpOp, word_properties
@@ -342,33 +342,13 @@ class MatmulOp(FactorsOp, WithEpilogue):
         """`words` are those of the syntax before the types."""
         super().__init__(a, b, d=d, types=types, indexing_maps=maps, **word_properties(words), **others)
 
-    def like(
-        self,
-        *,
-        a: SSAValue | None = None,
-        b: SSAValue | None = None,
-        d: SSAValue | None = None,
-        start: SSAValue | InitialValue | None = None,
-        maps: Sequence[AffineMap] | None = None,
-        through: SSAValue | None = None,
-    ) -> MatmulOp:
-        """The same product with its attributes and location, except for the given changes. `start` is C, or the number
+    def like(self, *, start: SSAValue | InitialValue | None = None, **changes: Any) -> Self:
+        """The same product with its attributes and location, except for the given fields. `start` is C, or the number
         that it starts from."""
-        if start is None:
-            start = self.init if self.c is None else self.c
-        made = MatmulOp(
-            a or self.a,
-            b or self.b,
-            d or self.d,
-            self.multiplied,
-            c=start if isinstance(start, SSAValue) else None,
-            init=None if isinstance(start, SSAValue) else start,
-            maps=self.maps if maps is None else maps,
-            through=through or self.through,
-            words=self.words,
-            ends=self.ends,
-        )
-        return in_place_of(self, made)
+        if start is not None:
+            c, init = (start, None) if isinstance(start, SSAValue) else (None, start)
+            changes = {"c": c, "init": init, **changes}
+        return super().like(**changes)
 
     @property
     def usual(self) -> dict[int, int]:

@@ -47,9 +47,18 @@ from xdsl.printer import Printer
 from xdsl.traits import EffectInstance, MemoryEffectKind, get_effects, is_side_effect_free
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, Form
+from ..isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, ElementType, Form
 from ..layouts.layout import Bit, Layout
-from .attributes import SHARED_SPACE, FragmentType, Memory, SwizzleAttr, element_row, target_of
+from .attributes import (
+    SHARED_SPACE,
+    FragmentType,
+    Memory,
+    SwizzleAttr,
+    element_row,
+    known_element,
+    memory_of,
+    target_of,
+)
 
 # What operations do to memory, with what xDSL 0.74 leaves unsaid of `arith`.
 
@@ -221,6 +230,22 @@ class WarpOp(IRDLOperation):
             regions=[given[name] for name, _ in definition.regions],
         )
 
+    def like(self, **changes: Any) -> Self:
+        """The same operation with its attributes and location, except for the given fields."""
+        definition, (fields, properties) = self.get_irdl_definition(), _fields(type(self))
+        if not changes.keys() <= fields.keys():
+            raise TypeError(f"{self.name} has the fields {', '.join(fields)}, got {', '.join(changes)}")
+        said = {properties[field]: property_of(value) for field, value in changes.items() if field in properties}
+        made = self.build(
+            operands=[changes.get(name, getattr(self, name)) or () for name, _ in definition.operands],
+            result_types=[changes.get(name) or getattr(self, name).type for name, _ in definition.results],
+            properties={name: said.get(name, self.properties.get(name)) for name in properties.values()},
+            attributes=self.attributes,
+            regions=[changes.get(name) or getattr(self, name).clone() for name, _ in definition.regions],
+        )
+        made.location = self.location
+        return made
+
 
 @cache
 def _fields(kind: type[WarpOp]) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -274,6 +299,16 @@ def bounds(in_bounds: ArrayAttr[BoolAttr] | None) -> tuple[bool, bool]:
 def bounds_attribute(rows: bool, columns: bool) -> ArrayAttr[BoolAttr] | None:
     """The property `in_bounds`; None if neither dimension is known to be in bounds."""
     return ArrayAttr([BoolAttr.from_bool(rows), BoolAttr.from_bool(columns)]) if rows or columns else None
+
+
+def element_of(value: SSAValue) -> ElementType:
+    """The ISA's element type of a fragment, or of memory.
+
+    Raises:
+        VerifyException: if it has none.
+    """
+    kind = value.type
+    return kind.element if isinstance(kind, FragmentType) else known_element(memory_of(value).element_type)
 
 
 def verify_one_warp(what: str, fragment: FragmentType) -> None:

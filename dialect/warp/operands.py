@@ -78,8 +78,9 @@ class OperandForm(WarpOp):
 
     def of(self, memory: SSAValue, side_operands: Sequence[SSAValue]) -> OperandForm:
         """The same form on other memory."""
-        kinds, properties = [OperandType(memory_of(memory))], dict(self.properties)
-        return self.create(operands=[memory, *side_operands], properties=properties, result_types=kinds)
+        names = [name for name, _ in self.get_irdl_definition().operands]
+        operands = dict.fromkeys(names) | dict(zip(names, (memory, *side_operands), strict=False))
+        return self.like(operand=OperandType(memory_of(memory)), **operands)
 
     def verify_multiplied(self, name: str) -> None:
         """Checks that a product can use the elements as an ISA type of that name.

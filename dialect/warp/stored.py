@@ -178,10 +178,6 @@ class StoredOp(OperandForm):
         zero = 0 if self.zero is None else self.zero.value.data
         return StoredIntegers(self.stored.data, zero, self.rounded is not None)
 
-    def of(self, memory: SSAValue, side_operands: Sequence[SSAValue]) -> StoredOp:
-        group = 0 if self.group is None else self.group.value.data
-        return StoredOp(memory, self.integers, *side_operands, packed=self.packed is not None, group=group)
-
     def verify_multiplied(self, name: str) -> None:
         self.integers.verify(name, element_row(memory_of(self.memory).element_type))
 

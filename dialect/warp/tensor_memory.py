@@ -22,7 +22,7 @@ from ..isa.form import SCALES_OF_WORD
 from ..layouts.layout import LANES
 from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, TENSOR_SPACE, Memory, element_row, memory_of, memory_space
-from .op_shapes import SEGMENTS, WarpOp, verify_target
+from .op_shapes import SEGMENTS, WarpOp, element_of, verify_target
 from .operands import scale_type
 from .synchronisation import in_pairs
 from .warpgroup import WgmmaOp, descriptor_of, find_row, multiplied, verify_tile
@@ -134,9 +134,7 @@ class TensorMmaOp(WarpOp):
         return 2 if row.a.bits == 8 else 1
 
     def _row_of_warpgroup(self) -> Wgmma:
-        a, b, d = (element_row(memory_of(value).element_type) for value in (self.a, self.b, self.d))
-        if a is None or b is None or d is None:
-            raise VerifyException("expected operands of element types of the ISA")
+        a, b, d = map(element_of, (self.a, self.b, self.d))
         *_, rows, columns = memory_of(self.d).get_shape()
         kind = "" if self.kind is None else self.kind.data
         sparse = len(self.side_operands) == 1

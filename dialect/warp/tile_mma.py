@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import (
@@ -13,7 +12,7 @@ from xdsl.dialects.builtin import (
     UnitAttr,
     i64,
 )
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.irdl import (
     VarConstraint,
     base,
@@ -37,13 +36,12 @@ from .attributes import (
     SwizzleAttr,
     element_row,
     fragment_of,
-    in_place_of,
     memory_of,
     memory_space,
 )
 from .matmul import FACTOR, FactorsOp
 from .memory import CtaTileType
-from .op_shapes import SEGMENTS, FieldValue, WarpOp, word_properties
+from .op_shapes import SEGMENTS, FieldValue, WarpOp, element_of
 
 SUMS = VarConstraint("Sums", base(CtaTileType) | base(FragmentType))
 """The type of C and D: what the CTA holds, or a warp."""
@@ -123,38 +121,6 @@ class TileMmaOp(FactorsOp):
         "(`and` $row_scales^ `:` type($row_scales))? (`lines` $lines^ `:` type($lines))?"
     )
 
-    def __init__(
-        self,
-        a: SSAValue,
-        b: SSAValue,
-        c: SSAValue,
-        types: Sequence[str],
-        *,
-        words: Sequence[str] = (),
-        transposed: tuple[bool, bool] = (False, False),
-        part: Sequence[SSAValue] = (),
-        groups: GroupScales | None = None,
-        lines: Sequence[SSAValue] = (),
-    ):
-        """`transposed` says whether A and B are transposed. `words` are those of the syntax of `warp.matmul` before the
-        types."""
-        own = {"transposed_a": transposed[0], "transposed_b": transposed[1], "lines": lines}
-        scales = {} if groups is None else groups.fields()
-        super().__init__(a, b, c, part, types=types, **word_properties(words), **own, **scales)
-
-    def of_warp(self, c: SSAValue, part: Sequence[SSAValue]) -> TileMmaOp:
-        """The same product of a part, [m, n, k], that a warp has as a fragment."""
-        turned = (self.transposed_a is not None, self.transposed_b is not None)
-        of_part = TileMmaOp(
-            *(self.a, self.b, c, self.multiplied),
-            words=self.words,
-            transposed=turned,
-            part=part,
-            groups=self.groups,
-            lines=self.lines,
-        )
-        return in_place_of(self, of_part)
-
     @property
     def groups(self) -> GroupScales | None:
         """The scales of groups along k, if there are any."""
@@ -192,10 +158,10 @@ class TileMmaOp(FactorsOp):
                 name = ("A", "B", "what is read beside A and B")[min(number, 2)]
                 raise VerifyException(f"expected {name} to be a tile in shared memory, got {tile.type}")
         for name, multiplied, tile in zip("AB", self.multiplied, self.matrices, strict=True):
-            stored, wanted = element_row(_element(tile)), ELEMENT_TYPES[multiplied]
+            stored, wanted = element_of(tile), ELEMENT_TYPES[multiplied]
             if name == "B" and self.b_stored is not None:
                 self.b_stored.verify(multiplied, stored)
-            elif stored is None or stored.memory_bits not in (wanted.memory_bits, BYTE):
+            elif stored.memory_bits not in (wanted.memory_bits, BYTE):
                 raise VerifyException(f"{name} cannot be multiplied as {multiplied}, got {tile.type}")
         self._verify_shape()
         self._verify_groups()
@@ -252,10 +218,6 @@ class TileMmaOp(FactorsOp):
 
 def _shape(tile: SSAValue) -> tuple[int, ...]:
     return tile.type.shape if isinstance(tile.type, FragmentType) else memory_of(tile).get_shape()
-
-
-def _element(tile: SSAValue) -> Attribute:
-    return tile.type.element_type if isinstance(tile.type, FragmentType) else memory_of(tile).element_type
 
 
 # Sums over warps that share a tile of a product: `warp.sum_sliced_k`.

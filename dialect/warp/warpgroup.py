@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
-    DenseArrayBase,
     IndexType,
     IntegerAttr,
     MemRefType,
     NoneAttr,
     StringAttr,
     UnitAttr,
-    i32,
 )
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
@@ -44,7 +42,7 @@ from .attributes import (
     memory_space,
 )
 from .mma import verify_metadata
-from .op_shapes import SEGMENTS, WarpOp, verify_indices
+from .op_shapes import SEGMENTS, WarpOp, element_of, verify_indices
 from .operands import scale_type
 
 # The instruction of `warp.wgmma`: found by the types of its operands and N, and how its rows may be numbered.
@@ -260,22 +258,11 @@ class WgmmaOp(WarpOp):
         "type($a) `,` type($b) `,` type($c) (`,` type($e)^)? (`with` type($side_operands)^)?"
     )
 
-    def move_to_stages(self, stages: Mapping[SSAValue, SSAValue]) -> None:
-        """Makes it read its tiles from the stages of rings, which `stages` maps them to."""
-        a, b = ([stages[tile]] if tile in stages else [] for tile in (self.a, self.b))
-        a, b = [*a, *self.a_indices], [*b, *self.b_indices]
-        more = [] if self.e is None else [self.e]
-        self.operands = [self.a, *a, self.b, *b, self.c, *more, *self.side_operands]
-        sizes = (1, len(a), 1, len(b), 1, len(more), len(self.side_operands))
-        self.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, sizes)
-
     @property
     def row(self) -> Wgmma:
         """The instruction."""
         kind, sums = "" if self.kind is None else self.kind.data, self.sums
-        a, b = self._element_a(), element_row(memory_of(self.b).element_type)
-        if a is None or b is None:
-            raise VerifyException("expected operands of element types of the ISA")
+        a, b = map(element_of, (self.a, self.b))
         types = a if self.a_in_registers else multiplied(a, kind), multiplied(b, kind), sums.element
         rows, columns = sums.shape
         sparse = self.e is not None or len(self.side_operands) == 1
@@ -306,11 +293,6 @@ class WgmmaOp(WarpOp):
         if not self.a_in_registers:
             yield "a", self.a, self.a_indices
         yield "b", self.b, self.b_indices
-
-    def _element_a(self) -> ElementType | None:
-        if isinstance(self.a.type, FragmentType):
-            return self.a.type.element
-        return element_row(memory_of(self.a).element_type)
 
     def verify_(self) -> None:
         for role, value, indices in self.tiles():

@@ -167,7 +167,7 @@ class Flattened:
         (a, of_a), (b, of_b) = (images, *sides) if self.side == 0 else (*sides, images)
         start = op.init if op.c is None else self.as_rows(op.c, map_d)
         maps = [self.along(loops) for loops in (of_a, of_b, map_d)]
-        return op.like(a=a, b=b, d=self._result(map_d), start=start, maps=maps, through=self.epilogue())
+        return op.like(a=a, b=b, d=self._result(map_d), start=start, indexing_maps=maps, through=self.epilogue())
 
     def _result(self, loops: Sequence[int]) -> SSAValue:
         """The result by rows. Where pixels have others between them, copies write the matrix of images, or the result

@@ -252,7 +252,7 @@ def fuse(matches: Sequence[Match], b: OperandForm | None = None) -> None:
     name_arguments(block, operands)
     epilogue = PointwiseOp(operands, Region(block))
     epilogue.function.name_hint, epilogue.location = "epilogue", products[0].location
-    operand = None if b is None else b.operand
+    operand = products[0].b if b is None else b.operand
     fused = products[0].like(b=operand, d=elementwise.output, through=epilogue.function)
     Rewriter.insert_op([*([] if b is None else [b]), *with_functions(fused)], InsertPoint.before(elementwise.op))
     for op in (elementwise.op, *products):

@@ -351,16 +351,15 @@ def grouped(loop: GroupLoop, product: MatmulOp) -> MatmulOp:
     if function is not None and any(isinstance(op, IndexOp) for op in function.walk()):
         decline("the epilogue asks where an element lies in its group")
     (a, map_a), (b, map_b), (c, _), (d, map_d), *others = [loop.along(value, map_) for value, map_ in operands]
-    made = MatmulOp(
-        *(a, b, d, product.multiplied),
+    return product.like(
+        a=a,
+        b=b,
+        d=d,
         c=None if product.c is None else c,
-        init=product.init,
-        maps=(map_a, map_b, map_d),
         through=None if function is None else function.moved(others, map_d.num_dims, -1).function,
-        words=product.words,
+        indexing_maps=(map_a, map_b, map_d),
         ends=loop.ends,
     )
-    return in_place_of(product, made)
 
 
 class GroupProducts(RewritePattern):

@@ -243,13 +243,13 @@ class Weights(MadeOperand):
         grouped = made.inputs[self.of_groups[0]] if self.of_groups else None
         if self.rounded:
             scales = self._of_columns() if grouped is None else grouped
-            return product.like(b=formed(product, StoredOp(integers, stored, scales)), maps=maps)
+            return product.like(b=formed(product, StoredOp(integers, stored, scales)), indexing_maps=maps)
         b = formed(product, StoredOp(integers, stored, grouped))
         if not self.scales and not self.how.factors:
-            return product.like(b=b, maps=maps)
+            return product.like(b=b, indexing_maps=maps)
         kind = element_type(made.output)
         remark(made.op, FuseWeightsPass.name, f"scaled weights are not rounded to {kind}: sums are scaled instead")
-        return with_scaled_sums(product, self.scales, self.how.factors, b=b, maps=maps)
+        return with_scaled_sums(product, self.scales, self.how.factors, b=b, indexing_maps=maps)
 
     def _of_packed(self, stored: StoredIntegers) -> MatmulOp:
         """The product of packed weights."""
@@ -262,7 +262,7 @@ class Weights(MadeOperand):
             lines, stored, *(_matrix(product, value, groups, n) for value in parameters), packed=True, group=k // groups
         )
         maps = [product.maps[0], map_along(product.maps[0].num_dims, (K, N)), product.maps[2]]
-        return product.like(b=formed(product, form), maps=maps)
+        return product.like(b=formed(product, form), indexing_maps=maps)
 
     def _of_columns(self) -> SSAValue:
         """The scales of the columns as those of one group along k, in the order of the dimensions of B."""
@@ -324,7 +324,7 @@ def merge_sums(product: MatmulOp) -> MatmulOp:
     a, b = (view.result for view in views)
     Rewriter.insert_op(views, InsertPoint.before(product))
     maps = [map_along(map_.num_dims - 1, (loop - 1 for loop in loops_of(map_) if loop)) for map_ in product.maps]
-    merged = product.like(a=a, b=b, maps=maps)
+    merged = product.like(a=a, b=b, indexing_maps=maps)
     Rewriter.replace_op(product, merged, [])
     return merged
 

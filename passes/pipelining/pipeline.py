@@ -335,16 +335,14 @@ class Pipeliner:
                 )
             ]
             inside[0] = inside[0] and copy.until is None
-            to, flags = index.values([stage]), bounds_attribute(*inside)
-            made = CopyOp(
-                *(memory, at, copy.destination, to),
-                is_async=True,
-                in_bounds=flags,
-                packed=copy.packed,
+            made = copy.like(
+                source=memory,
+                indices=at,
+                stage=index.values([stage]),
                 until=until,
-                part=copy.part,
                 at=[index.again(value, mapped, source.has) for value in copy.at],
-                padded=copy.padded,
+                is_async=True,
+                in_bounds=bounds_attribute(*inside),
             )
             index.insert(made)
 
@@ -352,10 +350,8 @@ class Pipeliner:
         """Loads the fragments of a product from a stage."""
         loaded: list[SSAValue] = []
         for load in step.loads:
-            staged = load.clone()
             at = [index.again(i, {}, self.source.has) for i in load.indices]
-            staged.operands = [load.memory, index.value(stage), *at]
-            loaded.append(index.insert(staged).fragment)
+            loaded.append(index.insert(load.like(indices=[index.value(stage), *at])).fragment)
         return loaded
 
     def _moved(self, index: IndexBuilder, tile: SSAValue, to: SSAValue) -> Moved:

@@ -21,7 +21,7 @@ from ...dialect.warp.memory import LoadOp, PrefetchOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.synchronisation import CTA, WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
-from ..patterns import Index, IndexBuilder, constant_value, operations_of
+from ..patterns import Index, IndexBuilder, constant_value, dependences, operations_of
 from .ring import Ring, is_load
 
 # What one role executes of a kernel: some operations, with the loops around them.
@@ -205,7 +205,7 @@ def load_ahead(wait: Operation) -> None:
     block = wait.parent
     between = list(takewhile(lambda op: not isinstance(op, MapOp) and (only_reads(op) or _arrives(op)), behind(wait)))
     for load in [one for one in between if isinstance(one, LoadOp) and one.move is None]:
-        needed = _needed(load, between)
+        needed = dependences(load, between)
         if block is not None and all(one is load or is_pure(one) for one in needed):
             for one in needed:
                 one.detach()
@@ -237,19 +237,10 @@ def behind(op: Operation) -> list[Operation]:
 
 def _is_early(load: LoadOp, after: Sequence[Operation], loop: scf.ForOp) -> bool:
     """Whether the operands of a load from global memory are defined before a loop."""
-    needed = _needed(load, after)
+    needed = dependences(load, after)
     movable = all(one is load or is_pure(one) for one in needed)
     late = any(operand.owner is loop for one in needed for operand in one.operands)
     return movable and not late and memory_space(memory_of(load.memory)) != SHARED_SPACE
-
-
-def _needed(op: Operation, between: Sequence[Operation]) -> list[Operation]:
-    """An operation and the operations in `between` that it depends on, in order."""
-    needed = {op}
-    for one in reversed(between):
-        if any(use.operation in needed for result in one.results for use in result.uses):
-            needed.add(one)
-    return [one for one in between if one in needed]
 
 
 def _arrives(op: Operation) -> bool:
@@ -345,9 +336,11 @@ class ConsumerLoop(NamedTuple):
     def _read(self, stages: Mapping[Ring, SSAValue]) -> None:
         """Lets products and loads of tiles read a stage of their ring."""
         at = {tile: stages[ring] for tile, ring in self.staged.items()}
-        for op in self.loop.body.block.ops:
+        of_products = {**at, **self.fixed}
+        for op in list(self.loop.body.block.ops):
             if isinstance(op, WgmmaOp):
-                op.move_to_stages({**at, **self.fixed})
+                a, b = ([of_products[tile]] if tile in of_products else [] for tile in (op.a, op.b))
+                Rewriter.replace_op(op, op.like(a_indices=[*a, *op.a_indices], b_indices=[*b, *op.b_indices]))
             elif is_load(op) and op.memory in self.staged:
                 op.operands = [op.memory, at[op.memory], *op.indices]
 

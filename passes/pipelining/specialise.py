@@ -182,6 +182,8 @@ class TensorLoop:
     def _ring_of_last(self) -> Ring | None:
         """The ring of what the last products of a turn read, if the loop is rotated: of tiles that only they read one
         of its own, in turns; that of all, where a turn has several products before. None if it is not."""
+        if not any(op.a_in_registers for op in self.products):
+            return None
         results = {op.d for op in self.products}
         first = [op for op in self.products if not op.a_in_registers and op.c not in results]
         last = [tile for tile in self.rings if tile not in [op.b for op in first]]
@@ -452,8 +454,10 @@ class SpecialisePass(PatternPass):
 
     name = "warp-specialise"
     needs: ClassVar = ("warp.wgmma",)
-    patterns = CopyByTensorMaps, GiveRoles, RotateProducts
+    patterns = CopyByTensorMaps, GiveRoles
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for pattern in self.patterns:
             apply_patterns([pattern()], op)
+        if any(isinstance(each, WgmmaOp) and each.a_in_registers for each in op.walk()):
+            apply_patterns([RotateProducts()], op)

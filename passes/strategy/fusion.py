@@ -99,14 +99,9 @@ def _part(producer: LinalgStructuredOperation, nest: Nest, of: Slice) -> Operati
         regions=[region.clone() for region in producer.regions],
     )
     part.location = producer.location
-    if producer.results:
-        builder.insert(part)
-        of.result.replace_all_uses_with(part.results[0])
-        Rewriter.erase_op(of)
-    else:
-        of.result.replace_all_uses_with(operands[-1])
-        builder.insert(part)
-        Rewriter.erase_op(of)
+    builder.insert(part)
+    of.result.replace_all_uses_with(part.results[0] if producer.results else operands[-1])
+    Rewriter.erase_op(of)
     return part
 
 

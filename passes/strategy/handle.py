@@ -323,9 +323,8 @@ class Handle:
             raise StepError(
                 "apply_registered_pass", f"expected the module, functions or kernels, got {other.name}", other
             )
-        aside = (
-            [] if ops == (module,) else [op for op in _functions(module) if op not in kept and _is_skipped(op, kept)]
-        )
+        functions = [op for op in module.walk() if isinstance(op, func.FuncOp | gpu.FuncOp)]
+        aside = [] if ops == (module,) else [op for op in functions if op not in kept and _is_skipped(op, kept)]
         places = [(op, op.parent, op.next_op) for op in aside]
         for op in aside:
             op.detach()
@@ -410,10 +409,6 @@ def pattern_named(name: str) -> RewritePattern:
         return cast("type[RewritePattern]", kind)()
     except TypeError as error:
         raise StepError("apply_patterns", f"{name} is no pattern that is made of nothing: {error}") from None
-
-
-def _functions(module: ModuleOp) -> list[Operation]:
-    return [op for op in module.walk() if isinstance(op, func.FuncOp | gpu.FuncOp)]
 
 
 def _is_skipped(op: Operation, kept: Sequence[Operation]) -> bool:

@@ -66,12 +66,9 @@ class Interpreter:
     sequences: dict[str, transform.NamedSequenceOp]
     values: dict[SSAValue, Value] = field(default_factory=dict[SSAValue, Value])
 
-    def call(self, sequence: transform.NamedSequenceOp, arguments: Sequence[Value]) -> Sequence[Value]:
-        """Applies a named sequence. Returns what it yields."""
-        return self.block(sequence.body.block, arguments)
-
     def block(self, block: Block, arguments: Sequence[Value]) -> Sequence[Value]:
-        """Applies the steps of a block. Raises a located diagnostic at the first that does not apply."""
+        """Applies the steps of a block, and returns what it yields. Raises a located diagnostic at the first that does
+        not apply."""
         self.values.update(zip(block.args, arguments, strict=True))
         for op in block.ops:
             operands = [self.values[operand] for operand in op.operands]
@@ -98,11 +95,11 @@ def _include(op: IncludeOp, interpreter: Interpreter, operands: Sequence[Value])
         raise StepError(op.name, f"there is no transform.named_sequence @{name}")
     if len(sequence.body.block.args) != len(operands):
         raise StepError(op.name, f"@{name} takes {len(sequence.body.block.args)} values, got {len(operands)}")
-    if op.failures.data == transform.FailurePropagationModeType.PROPAGATE:
-        return interpreter.call(sequence, operands)
     try:
-        return interpreter.call(sequence, operands)
+        return interpreter.block(sequence.body.block, operands)
     except DiagnosticException as error:
+        if op.failures.data == transform.FailurePropagationModeType.PROPAGATE:
+            raise
         remark(op, BY, f"@{name} stops: {error}")
         return [interpreter.strategy.root.of() for _ in op.results]
 
@@ -262,7 +259,7 @@ def apply_strategy(
     if main is None or len(main.body.block.args) != 1:
         names = ", ".join(f"@{name}" for name in sequences) or "none"
         fail(strategy, f"expected a transform.named_sequence @{MAIN} of one handle, the module; there is {names}")
-    Interpreter(running, sequences).call(main, [running.root])
+    Interpreter(running, sequences).block(main.body.block, [running.root])
     return running
 
 

@@ -98,9 +98,9 @@ def multiplied(
 ) -> SSAValue:
     """Sums with the product of tiles, or of a fragment and a tile, added; `part` is the warp's, [m, n, k]."""
     product = tiling.product
-    transposed = (product.a.transposed and isinstance(a.type, MemRefType), product.b.transposed)
-    at = index.values(part)
-    op = TileMmaOp(a, b, sums, product.op.multiplied, transposed=transposed, part=at)
+    transposed = product.a.transposed and isinstance(a.type, MemRefType)
+    said = {"types": product.op.types, "transposed_a": transposed, "transposed_b": product.b.transposed}
+    op = TileMmaOp(a, b, sums, index.values(part), **said)
     op.attributes[ScheduleAttr.name] = ScheduleAttr(tiling.schedule)
     op.location = product.op.location
     return index.insert(op).d

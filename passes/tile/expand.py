@@ -10,12 +10,13 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp, Z
-from ...dialect.warp.attributes import FragmentType, element_row, enclosing, fragment_of, memory_of
+from ...dialect.warp.attributes import BYTE, FragmentType, enclosing, fragment_of, memory_of
 from ...dialect.warp.cta import some_warps
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ElementwiseOp, Kind
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.op_shapes import element_of
 from ...dialect.warp.operands import FindGroupOp
 from ...dialect.warp.synchronisation import CLUSTER, ScopedBarrierOp
 from ...dialect.warp.tile_mma import SumSlicedKOp
@@ -132,8 +133,7 @@ class _Parts:
 
     def _place(self, index: IndexBuilder, receiver: Index, slot: Index) -> tuple[SSAValue, SSAValue]:
         """The row of the warp of slice `receiver`, and where part number `slot` lies in it."""
-        element = element_row(memory_of(self.op.scratch).element_type)
-        size = fragment_bytes(self.kind) * 8 // element.memory_bits if element is not None else 0
+        size = fragment_bytes(self.kind) * BYTE // element_of(self.op.scratch).memory_bits
         first = 0 if self.op.cluster is not None else index.mul(receiver, self.positions)
         row = index.add(first, self.position)
         return index.value(row), index.value(index.mul(slot, size))

@@ -35,12 +35,20 @@ from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
 from ...dialect.schedule import Schedule, roles
 from ...dialect.warp.attention import AttentionOp, E, N
-from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, element_row, fragment_of, memory_of, schedule_around
+from ...dialect.warp.attributes import (
+    BYTE,
+    Memory,
+    ScheduleAttr,
+    element_row,
+    fragment_of,
+    memory_of,
+    schedule_around,
+)
 from ...dialect.warp.cta import DENSE, CopyOp, PackOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.op_shapes import TilePart, bounds_attribute
+from ...dialect.warp.op_shapes import TilePart, bounds_attribute, element_of
 from ...dialect.warp.operands import drop_forms, of_form
 from ...dialect.warp.views import BlocksAttr, MatrixOp
 from ...dialect.warp.warpgroup import WgmmaOp
@@ -52,7 +60,7 @@ from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns, op_type
 from ..schedule.defaults import padded_type, transposed_type
 from ..schedule.warpgroup import PLAIN
 from .elementwise_kernel import traversal_of
-from .tiling import LaunchedKernel, LaunchPattern, kernel_body
+from .tiling import LaunchedKernel, LaunchPattern, kernel_body, memory_behind
 from .traversal import COLUMNS
 
 # `warp-fp8-as-f16`: products of 8-bit floats as products of f16, on operands that are converted in registers.
@@ -151,14 +159,9 @@ def _packed(launch: LaunchedKernel, copy: CopyOp, value: SSAValue) -> tuple[SSAV
     return host.scratch(kind, [] if is_known else [lines]), lines
 
 
-def _source(copy: CopyOp) -> SSAValue:
-    """The memory that a copy reads a matrix of."""
-    return copy.source.owner.memory if isinstance(copy.source.owner, MatrixOp) else copy.source
-
-
 def _others(copy: CopyOp) -> tuple[int, ...]:
     """The outer dimensions of memory, without those of the matrix that is copied."""
-    return memory_of(_source(copy)).get_shape()[:-2]
+    return memory_of(memory_behind(copy.source)).get_shape()[:-2]
 
 
 def _copy_blocks(copy: CopyOp, blocks: BlocksAttr, packed: SSAValue) -> None:
@@ -175,9 +178,8 @@ def _copy_blocks(copy: CopyOp, blocks: BlocksAttr, packed: SSAValue) -> None:
     for part in range(parts):
         block = index.add(index.mul(index.add(down, part), blocks.along), index.div(column, order.columns))
         where = index.values([index.mul(block, order.threads), 0])
-        index.insert(
-            CopyOp(packed, where, copy.destination, in_bounds=copy.in_bounds, part=TilePart(part, parts).property)
-        )
+        part_of = TilePart(part, parts).property
+        index.insert(copy.like(source=packed, indices=where, part=part_of, blocks=None))
     Rewriter.erase_op(copy)
     if isinstance(view, MatrixOp) and not view.matrix.uses:
         Rewriter.erase_op(view)
@@ -218,8 +220,7 @@ def _pack(launch: LaunchedKernel, sources: dict[CopyOp, BlockArgument]) -> None:
 
 
 def _bytes(memory: SSAValue) -> int:
-    kind, element = memory_of(memory), element_row(memory_of(memory).element_type)
-    return 0 if element is None else kind.element_count() * element.memory_bits // 8
+    return memory_of(memory).element_count() * element_of(memory).memory_bits // BYTE
 
 
 def _launch(launch: LaunchedKernel, packed: Sequence[_Packed]) -> gpu.FuncOp:
@@ -252,7 +253,7 @@ class PackOperands(LaunchPattern):
             sources = {}
         for op in launch.kernel.walk():
             if isinstance(op, CopyOp) and op.blocks is not None:
-                memory, view = _source(op), op.source.owner
+                memory, view = memory_behind(op.source), op.source.owner
                 last = memory_of(memory).get_num_dims() - 2, memory_of(memory).get_num_dims() - 1
                 if not isinstance(memory, BlockArgument) or (isinstance(view, MatrixOp) and view.dimensions != last):
                     fail(op, f"blocks are packed of matrices behind each other, of known size, got {op.source.type}")
@@ -301,11 +302,6 @@ def _aligned(rewriter: PatternRewriter, op: Operation, types: tuple[Memory, Memo
     return view
 
 
-def _number(op: MatmulOp, role: str) -> int:
-    """Which operand of the operation A, B or D is."""
-    return {"a": 0, "b": 1, "d": 2 + (op.c is not None)}[role]
-
-
 def _bits(memory: Memory) -> int:
     element = element_row(memory.element_type)
     return BYTE if element is None else element.memory_bits
@@ -325,7 +321,7 @@ class TransposeOperands(RewritePattern):
             transposed = _aligned(rewriter, op, transposed_type(kind, _bits(kind)), name)
             rewriter.insert(TransposeOp(value, transposed, DenseArrayBase.from_list(i64, [1, 0])))
             side_operands = () if form is None else form.side_operands
-            op.operands[_number(op, role)] = of_form(form, transposed, side_operands, rewriter.insert)
+            op.operands[at] = of_form(form, transposed, side_operands, rewriter.insert)
             maps[at] = AffineMap(maps[at].num_dims, 0, maps[at].results[::-1])
             op.indexing_maps = ArrayAttr([AffineMapAttr(each) for each in maps])
             drop_forms([] if form is None else [form.operand])
@@ -365,7 +361,7 @@ class PadResult(RewritePattern):
         if schedule is None or schedule.padded != "d":
             return
         made = _aligned(rewriter, op, padded_type(kind, _bits(kind)), f"{d.name_hint or 'D'}_padded")
-        op.operands[_number(op, "d")] = made
+        op.operands[2 + (op.c is not None)] = made
         Builder(InsertPoint.after(op)).insert(LinalgCopyOp([made], [d], []))
 
 

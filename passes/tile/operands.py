@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Generic, NamedTuple
 
-from xdsl.builder import Builder
-from xdsl.dialects import arith, memref, scf
+from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, MemRefType, i8, i64
-from xdsl.ir import Operation, SSAValue, TypeAttribute
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
-from xdsl.rewriter import InsertPoint
+from xdsl.ir import SSAValue, TypeAttribute
 
+from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, FragmentType, SwizzleAttr, memory_of
@@ -26,25 +24,23 @@ from ...dialect.warp.matrices import MatrixMove
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import TilePart, bounds, bounds_attribute, tile_type
-from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.operands import SparseOp
 from ...dialect.warp.stored import BLOCK_LINES, LINE, PACKED
 from ...dialect.warp.synchronisation import ASYNC_PROXY, FenceOp
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
-from ..linalg.product import MatrixFactor, Product, TileProduct, shared_bits
-from ..patterns import Index, IndexBuilder, op_type_rewrite_pattern
+from ..linalg.product import MatrixFactor, Product, TileProduct, block, shared_bits
+from ..patterns import Index, IndexBuilder
 from ..schedule.defaults import LANES as BY_LANES
 from ..schedule.defaults import PIECES, Delivery
 from ..schedule.needs import in_containers
 from ..schedule.warpgroup_model import held_columns
+from .side_operands import CHUNK, MetadataTiles, Place, ScaleTiles
 from .tiling import ProductT, Tiling, schedule_of
 
 # A and B on their way from memory to fragments: tiles in shared memory, copies, loads.
-
-CHUNK = 16
-"""Bytes that a swizzle moves together: the narrowest panel."""
 
 
 @dataclass(frozen=True)
@@ -85,21 +81,19 @@ class OperandTiles(Generic[ProductT]):
             return SPREAD
         return DENSE if self.tiling.schedule.together > 1 and in_containers(product, self.operand) else ""
 
-    def place(self, index: IndexBuilder, at: dict[str, Index]) -> list[SSAValue]:
+    def place(self, index: IndexBuilder, at: Place) -> list[SSAValue]:
         """The row and column in memory, or in the tile, of the element at `at`: of a sparse A among the stored ones."""
         stored = at if self.sparsity == 1 else at | {"k": index.div(at["k"], self.sparsity)}
         return index.values([stored[axis] for axis in self.in_memory])
 
-    def of_step(self, index: IndexBuilder, fragment: SSAValue, at: dict[str, Index]) -> SSAValue:
+    def of_step(self, index: IndexBuilder, fragment: SSAValue, at: Place) -> SSAValue:
         """The part at k of an A in registers, for one step of the instruction."""
         start, kind = at["k"], self.tiling.fragment(self.role)
         if not isinstance(start, int):
             fail(self.tiling.product.op, "expected the k of a fragment to be known")
         return index.insert(SubfragmentOp([fragment], (0, start), kind.shape)).fragment
 
-    def load(
-        self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index], scales: SSAValue | None = None
-    ) -> SSAValue:
+    def load(self, index: IndexBuilder, tile: SSAValue, at: Place, scales: SSAValue | None = None) -> SSAValue:
         """Loads the fragment whose first element is at `at`, from the tile in shared memory or from a larger fragment.
         Integers are multiplied by `scales`, if there are any.
 
@@ -164,7 +158,7 @@ class OperandTiles(Generic[ProductT]):
     def copy(
         self: OperandTiles[Product],
         index: IndexBuilder,
-        at: dict[str, Index],
+        at: Place,
         tile: SSAValue,
         until: SSAValue | None = None,
         source: SSAValue | None = None,
@@ -212,7 +206,7 @@ class OperandTiles(Generic[ProductT]):
             numbers += [by.get(row or 0, 0), by.get(column or 0, 0), around.together, size]
         return at, DenseArrayBase.from_list(i64, numbers)
 
-    def _copy_packed(self: OperandTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
+    def _copy_packed(self: OperandTiles[Product], index: IndexBuilder, at: Place, tile: SSAValue) -> None:
         """Copies the blocks of packed weights in a tile, those of each 64 columns at a time."""
         product, (_, columns, depth) = self.tiling.product, self.tiling.schedule.cta
         order, count = PACKED[product.b.memory_bits], columns // PACKED[product.b.memory_bits].rows
@@ -291,7 +285,7 @@ class KTurns(NamedTuple):
     def end(self, index: IndexBuilder) -> Index:
         return reduce(index.mul, self.sizes, self.span)
 
-    def place(self, index: IndexBuilder, turn: Index) -> dict[str, Index]:
+    def place(self, index: IndexBuilder, turn: Index) -> Place:
         """The k and the indices of the other loops of an iteration. If a loop is empty, which may be known only at the
         launch, k is beyond the end."""
         if not self.sizes:
@@ -304,7 +298,7 @@ class KTurns(NamedTuple):
         return {"k": k} | {axis(loop): at for loop, at in enumerate(index.unflattened(self.sizes, number))}
 
 
-def matrix_of(index: IndexBuilder, operand: MatrixOperand, at: dict[str, Index]) -> SSAValue:
+def matrix_of(index: IndexBuilder, operand: MatrixOperand, at: Place) -> SSAValue:
     """The matrix of an operand at the indices of the reduction loops other than k."""
     if not operand.batch:
         return operand.value
@@ -334,103 +328,55 @@ def slice_number(index: IndexBuilder, schedule: Schedule) -> Index:
     return index.div(index.insert(SubgroupIdOp()).result, schedule.warps // schedule.sliced_k)
 
 
-# `warp-fragments`: how a warp multiplies its part of the tiles in shared memory.
-#
-# Each way is a class with a file of its own: `DenseProduct`, `SparseProduct`, `ScaledProduct`, `WarpgroupProduct`.
+# How a warp multiplies its part of the tiles in shared memory.
 
 KEPT_REGISTERS = 32
 """Registers of the fragments of a tile that stays that a lane keeps; of more, they are loaded again in each turn."""
 
-Place = dict[str, Index]
-"""Where something begins, by the product's axes."""
 
+class Multiplication(ABC):
+    """The multiplication of a warp's part of `warp.tile_mma`. Loop-invariant code goes to `outside`, the rest to
+    `index`."""
 
-class Multiplication(RewritePattern):
-    """A way to multiply a warp's part of `warp.tile_mma`, if it applies."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: TileMmaOp, rewriter: PatternRewriter) -> None:
-        if not op.part or not self.multiplies(op):
-            return
-        self.begin(op)
-        outside = IndexBuilder(_loop_of(op))
-        warp: Place = {axis: outside.folded(at) for axis, at in zip("mnk", op.part, strict=True)}
-        warp = self.counted(_behind(list(warp.values())) or outside, warp)
-        index = outside.before(op)
-        factors = (op.a, op.b)
-        rewriter.replace(op, (), [self.multiply(outside, index, warp, op.c)])
-        drop_forms(factors)
-
-    def begin(self, op: TileMmaOp) -> None:
-        """Reads the product."""
-        self.op = op
+    def __init__(self, op: TileMmaOp, outside: IndexBuilder, index: IndexBuilder) -> None:
+        self.op, self.outside, self.index = op, outside, index
         self.tiling = Tiling(TileProduct.of(op), schedule_of(op))
         self.operands = OperandTiles(self.tiling, "a"), OperandTiles(self.tiling, "b")
         self.tiles = op.matrices
 
-    @staticmethod
     @abstractmethod
-    def multiplies(op: TileMmaOp) -> bool:
-        """Whether this is the way for a product with its schedule."""
-
-    def counted(self, index: IndexBuilder, at: Place) -> Place:
-        """A place of a tile, with the indices that are the same for all of K."""
-        return at
-
-    @abstractmethod
-    def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
-        """The accumulators of the part at `warp` after one K tile. Loop-invariant code goes to `outside`."""
-
-
-def _loop_of(op: TileMmaOp) -> Operation:
-    """The loop over K around a product, before which its part is computed; or the product itself."""
-    parent = op.parent_op()
-    inside = isinstance(parent, scf.ForOp) and not any(at.owner.parent is op.parent for at in op.part)
-    return parent if inside and parent is not None else op
-
-
-def _behind(place: Sequence[Index]) -> IndexBuilder | None:
-    """A builder behind the operation that computes the last of these indices; None if all are constants or
-    arguments."""
-    makers = {at.owner for at in place if not isinstance(at, int) and isinstance(at.owner, Operation)}
-    blocks = {maker.parent for maker in makers}
-    if len(blocks) != 1 or (block := blocks.pop()) is None:
-        return None
-    return IndexBuilder(Builder(InsertPoint.after([op for op in block.ops if op in makers][-1])))
+    def multiply(self, warp: Place, accumulator: SSAValue) -> SSAValue:
+        """The accumulators of the part at `warp` after one K tile."""
 
 
 class FragmentProduct(Multiplication):
-    """Products of fragments that a warp loads from shared memory, step by step of the instruction."""
+    """`warp.mma` of fragments that a warp loads from shared memory, step by step of the instruction."""
 
-    def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
+    def __init__(self, op: TileMmaOp, outside: IndexBuilder, index: IndexBuilder) -> None:
+        super().__init__(op, outside, index)
+        self._scales: dict[int, list[SSAValue]] = {}
+
+    def multiply(self, warp: Place, accumulator: SSAValue) -> SSAValue:
         schedule = self.tiling.schedule
         every = range(0, schedule.cta[2] // schedule.sliced_k, self.tiling.step)
-        return self.steps(outside, index, warp, accumulator, every)
+        return self.steps(warp, accumulator, every)
 
-    def steps(
-        self,
-        outside: IndexBuilder,
-        index: IndexBuilder,
-        warp: Place,
-        accumulator: SSAValue,
-        every: range,
-        scales: SSAValue | None = None,
-    ) -> SSAValue:
+    def steps(self, warp: Place, accumulator: SSAValue, every: range, scales: SSAValue | None = None) -> SSAValue:
         """The accumulators after steps of the instruction, those at `every` k of the warp's part; integers of B are
         multiplied by `scales`, if there are any."""
         for inner in every:
-            at = warp | {"k": outside.add(warp["k"], inner)}
+            at = warp | {"k": self.outside.add(warp["k"], inner)}
             own = warp | {"k": inner}  # A in registers is the warp's part
             a, b = (
                 o.load(
-                    outside if self._stays(tile) and self._fit(o) else index,
+                    self.outside if self._stays(tile) and self._fit(o) else self.index,
                     tile,
                     own if isinstance(tile.type, FragmentType) else at,
                     scales if o.role == "b" else None,
                 )
                 for o, tile in zip(self.operands, self.tiles, strict=True)
             )
-            accumulator = self.step(index, a, b, accumulator, at)
+            accumulator = self._step(a, b, accumulator, at, inner)
         return accumulator
 
     def _stays(self, tile: SSAValue) -> bool:
@@ -445,24 +391,23 @@ class FragmentProduct(Multiplication):
         steps = schedule.cta[2] // schedule.sliced_k // self.tiling.step
         return self.tiling.fragment(operand.role).registers * steps <= KEPT_REGISTERS
 
-    @abstractmethod
-    def step(self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: Place) -> SSAValue:
-        """One step of the instruction at `at` in the tiles: the new accumulators."""
-
-
-class DenseProduct(FragmentProduct):
-    """`warp.mma`."""
-
-    @staticmethod
-    def multiplies(op: TileMmaOp) -> bool:
-        return op.metadata is None and not op.scales and op.groups is None and schedule_of(op).together == 1
-
-    def step(self, index: IndexBuilder, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: Place) -> SSAValue:
-        words = self.op.variant.words
-        return index.insert(MmaOp(self.tiling.schedule.mma, a, b, accumulator, *words)).d
-
-
-# Products of warpgroups: four warps multiply tiles where they lie in shared memory, `warp.wgmma`.
+    def _step(self, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: Place, k: int) -> SSAValue:
+        """The accumulators after one step of the instruction, at `at` in the tiles, with what lies beside A and B."""
+        (sparse, _), shape, words = self.op.forms, self.tiling.schedule.mma, self.op.variant.words
+        if isinstance(sparse, SparseOp):
+            metadata = MetadataTiles(self.tiling)
+            chosen = metadata.load(self.index, sparse, at), metadata.selector(k)
+            return self.index.insert(MmaOp(shape, a, b, accumulator, "ordered", sparse=chosen)).d
+        if not self.op.scales:
+            return self.index.insert(MmaOp(shape, a, b, accumulator, *words)).d
+        word, byte = divmod(k // block(self.tiling.product), SCALES_OF_WORD)
+        if word not in self._scales:
+            pairs = zip("ab", self.op.scales, strict=True)
+            self._scales[word] = [
+                ScaleTiles(self.tiling, role).load(self.index, tile, at, word * SCALES_OF_WORD) for role, tile in pairs
+            ]
+        scales, selectors = self._scales[word], (byte, 0) * len(self.op.scales)
+        return self.index.insert(MmaOp(shape, a, b, accumulator, *words, scales=scales, selectors=selectors)).d
 
 
 # Groups of rows whose ends memory has.

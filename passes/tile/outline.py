@@ -18,7 +18,7 @@ from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.gpu import ReturnOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
-from ...dialect.warp.attributes import ScheduleAttr, in_place_of
+from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.elements import OPERAND_LOOPS, K, M
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import FindGroupOp
@@ -154,16 +154,16 @@ class TiledProduct(NamedTuple):
         ]
         op, outer = self.op, len(product.summed)
         a, b = (inside.factor(index, form, factor) for form, factor in zip(op.forms, product.factors, strict=True))
-        tile = MatmulOp(
-            *(a, b, inside.seen(product.d), op.multiplied),
+        return op.like(
+            a=a,
+            b=b,
+            d=inside.seen(product.d),
             c=None if product.c is None else inside.seen(product.c),
-            init=op.init,
-            maps=maps,
             through=inside.function(index, op.epilogue, product.epilogue_operands, outer, outer + len(OPERAND_LOOPS)),
-            words=op.words,
             tile=index.values(starts),
+            indexing_maps=maps,
+            ends=None,
         )
-        return in_place_of(op, tile)
 
     def _placed(
         self, index: IndexBuilder, number: SSAValue, arguments: Mapping[SSAValue, SSAValue]

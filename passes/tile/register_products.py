@@ -1,35 +1,37 @@
 """Products of warpgroups: of tiles in shared memory; with an operand in registers, which is changed on its way there
-(`in_registers`)."""
+(`in_registers`); with scales of blocks. And products of fragments with scales of groups."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, StringAttr, i64
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, Float32Type, IntegerAttr, StringAttr, i64
+from xdsl.dialects.math import FmaOp
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.wgmma import M as ROWS
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of, memory_space
-from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, is_zero
-from ...dialect.warp.memory import LoadOp
-from ...dialect.warp.op_shapes import TilePart, bounds_attribute, tile_type
-from ...dialect.warp.operands import form_of
+from ...dialect.warp.memory import POINT, LoadOp
+from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.operands import SparseOp, form_of
 from ...dialect.warp.stored import BLOCK_LINES, PACKED, StoredOp
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import WgmmaOp
+from ..diagnostics import fail
 from ..linalg.product import along_k
 from ..patterns import Index, IndexBuilder
 from ..schedule.defaults import LANES as BY_LANES
 from ..schedule.defaults import VECTORS
-from ..schedule.needs import ScaleLine
-from .operands import CHUNK, Multiplication, Place
+from ..schedule.needs import MIN_LINE, SCALE_BYTES
+from .fragment_math import mapped
+from .operands import FragmentProduct, Multiplication
+from .side_operands import SCALES_OF_UNIT, MetadataTiles, Place, group_scales, shape_of_scales
 from .store_epilogue import element_type_of
-from .tiling import schedule_of
 
 
 def stacked(index: IndexBuilder, parts: Sequence[SSAValue]) -> SSAValue:
@@ -38,16 +40,11 @@ def stacked(index: IndexBuilder, parts: Sequence[SSAValue]) -> SSAValue:
 
 
 class WarpgroupProduct(Multiplication):
-    """`warp.wgmma`: A and B are read from shared memory, and only accumulators are in registers."""
+    """`warp.wgmma`: A and B are read from shared memory, and only accumulators are in registers; of a sparse A words of
+    metadata too, which each lane loads before the products begin."""
 
-    @staticmethod
-    def multiplies(op: TileMmaOp) -> bool:
-        schedule = schedule_of(op)
-        in_registers = schedule.in_registers != "none" or (op.metadata is not None and schedule.mma.m <= ROWS)
-        return schedule.together > 1 and not in_registers and op.row_scales is None
-
-    def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
-        schedule = self.tiling.schedule
+    def multiply(self, warp: Place, accumulator: SSAValue) -> SSAValue:
+        schedule, index, outside = self.tiling.schedule, self.index, self.outside
         promoted, total = schedule.promote != "none", accumulator
         if promoted:
             accumulator = index.insert(ConstantOp.of(0.0, fragment_of(total))).fragment
@@ -56,13 +53,13 @@ class WarpgroupProduct(Multiplication):
             tops = range(0, rows, high)
             places = [warp | {"m": outside.add(warp["m"], top)} for top in tops]
             parts = [index.insert(SubfragmentOp([accumulator], (top, 0), (high, columns))).fragment for top in tops]
-        steps = [[at | {"k": k} for k in range(0, schedule.cta[2], schedule.mma.k)] for at in places]
-        sparse = self.sparse(index, steps[0])
-        of_a = [[self.a_of(outside, index, at) for at in of_part] for of_part in steps]
+        every = range(0, schedule.cta[2], schedule.mma.k)
+        sparse = self._metadata(warp, every)
+        of_a = [[self.a_of(at | {"k": k}) for k in every] for at in places]
         zero = is_zero(accumulator)
         index.insert(FenceOp(WGMMA))
-        of_parts = zip(parts, steps, of_a, strict=True)
-        done = [self._steps(outside, index, *each, sparse, first=zero and not promoted) for each in of_parts]
+        of_parts = zip(parts, places, of_a, strict=True)
+        done = [self._steps(*each, sparse, first=zero and not promoted) for each in of_parts]
         accumulator = stacked(index, done)
         index.insert(CommitOp(WGMMA))
         index.insert(WaitOp(WGMMA, 0))
@@ -70,83 +67,51 @@ class WarpgroupProduct(Multiplication):
 
     def _steps(
         self,
-        outside: IndexBuilder,
-        index: IndexBuilder,
         accumulator: SSAValue,
-        steps: Sequence[Place],
+        place: Place,
         of_a: Sequence[tuple[SSAValue, list[SSAValue]]],
-        sparse: Sequence[tuple[SSAValue, int] | None],
+        sparse: Sequence[Mapping[str, SSAValue | int]],
         *,
         first: bool,
     ) -> SSAValue:
         """The products of a K tile, of as many rows as the instruction has; the `first` one from zero."""
-        (a, b), exchanged = self.operands, self.tiling.schedule.exchanged
+        (a, b), exchanged, depth = self.operands, self.tiling.schedule.exchanged, self.tiling.schedule.mma.k
         side = self.op.factors[2:] if self.tiling.schedule.mma.m > ROWS else ()
-        for number, (at, (tile, where), chosen) in enumerate(zip(steps, of_a, sparse, strict=True)):
-            factors = [(tile, where), (self.tiles[1], b.place(outside, at))]
+        for number, ((tile, where), metadata) in enumerate(zip(of_a, sparse, strict=True)):
+            factors = [(tile, where), (self.tiles[1], b.place(self.outside, place | {"k": number * depth}))]
             along = [a.operand.transposed, not b.operand.transposed]
             if exchanged:
                 factors, along = factors[::-1], along[::-1]
             flags = {"mn_major_a": along[0], "mn_major_b": along[1], "transposed": exchanged}
             flags["overwrite"] = first and not number
-            metadata = {} if chosen is None else {"e": chosen[0], "selector": chosen[1]}
             op = WgmmaOp(*factors[0], *factors[1], accumulator, **flags, **metadata, side_operands=side)
             if side:
                 op.step = IntegerAttr(number, i64)
             if kind := self.op.variant.kind:
                 op.kind = StringAttr(kind)
-            accumulator = index.insert(op).d
+            accumulator = self.index.insert(op).d
         return accumulator
 
-    def a_of(self, outside: IndexBuilder, index: IndexBuilder, at: Place) -> tuple[SSAValue, list[SSAValue]]:
+    def a_of(self, at: Place) -> tuple[SSAValue, list[SSAValue]]:
         """A of a step: its tile and the place in it, or its registers."""
         tile, _ = self.tiles
         if isinstance(tile.type, FragmentType):
-            return self.operands[0].of_step(index, tile, at), []
-        return tile, self.operands[0].place(outside, at)
+            return self.operands[0].of_step(self.index, tile, at), []
+        return tile, self.operands[0].place(self.outside, at)
 
-    def sparse(self, index: IndexBuilder, steps: Sequence[Place]) -> Sequence[tuple[SSAValue, int] | None]:
-        """The metadata and the selector of each step; none of a dense A."""
-        del index
-        return [None] * len(steps)
+    def _metadata(self, warp: Place, every: range) -> Sequence[Mapping[str, SSAValue | int]]:
+        """The metadata and the selector of each step, where lanes have them; a word for several steps is loaded
+        once."""
+        form, _ = self.op.forms
+        if not isinstance(form, SparseOp) or self.tiling.schedule.mma.m > ROWS:
+            return [{} for _ in every]
+        tiles = MetadataTiles(self.tiling)
+        words = [tiles.load(self.index, form, warp | {"k": k}) for k in every if k % tiles.span < every.step]
+        return [{"e": words[k // tiles.span], "selector": tiles.selector(k)} for k in every]
 
 
 MAX_GROUPS = 8
 """Groups of products that a wait tells apart (PTX ISA 9.7.15.7)."""
-
-# Scales of groups and of blocks, and zero points, on their way to shared memory with each K tile.
-
-SCALES_OF_UNIT = 4
-"""Scales of f32 in the 16 bytes at a multiple of which a box begins."""
-
-
-@dataclass(frozen=True)
-class LineTiles:
-    """A line of scales in shared memory."""
-
-    line: ScaleLine
-
-    def shared_type(self) -> MemRefType:
-        """The line."""
-        shape, kind = [1, self.line.parts * self.line.columns], memory_of(self.line.scales).element_type
-        return tile_type(kind, shape, SwizzleAttr(CHUNK))
-
-    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
-        """Copies the scales of the K tile whose first element is at `at`."""
-        line, view, place = self.line, self.line.scales.owner, at[self.line.axis]
-        shared, first = line.block > 1, index.div(at["k"], line.size)
-        of_blocks = isinstance(view, MatrixOp)  # with k as its columns
-        source = index.insert(view.at((), *((0, 1) if shared else (1, 0)))).matrix if of_blocks else line.scales
-        for part in range(line.parts):
-            where = [index.add(first, part), place]
-            if shared:
-                begin = index.mul(index.div(first, SCALES_OF_UNIT), SCALES_OF_UNIT)
-                where = [index.add(index.div(place, line.block), part), begin]
-            into = TilePart(part, line.parts)
-            index.insert(
-                CopyOp(source, index.values(where), tile, in_bounds=bounds_attribute(False, False), part=into.property)
-            )
-
 
 # Products of warpgroups with an operand in registers, changed on its way there: `in_registers` of a schedule.
 #
@@ -160,23 +125,19 @@ class LineTiles:
 class RegisterProduct(Multiplication):
     """`warp.wgmma` of A in registers and B in shared memory, or of B^T and A^T."""
 
-    def begin(self, op: TileMmaOp) -> None:
-        super().begin(op)
+    def __init__(self, op: TileMmaOp, outside: IndexBuilder, index: IndexBuilder) -> None:
+        super().__init__(op, outside, index)
         self.exchanged = self.tiling.schedule.exchanged
         both = list(zip(self.operands, self.tiles, strict=True))
         (self.first, self.in_registers), (self.second, self.read) = both[::-1] if self.exchanged else both
 
-    @staticmethod
-    def multiplies(op: TileMmaOp) -> bool:
-        return schedule_of(op).in_registers != "none"
-
-    def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
+    def multiply(self, warp: Place, accumulator: SSAValue) -> SSAValue:
         depth, k = self.tiling.schedule.cta[2] // self.tiling.schedule.sliced_k, self.tiling.row.shape.k
-        steps = range(0, depth, k)
+        steps, index, outside = range(0, depth, k), self.index, self.outside
         changes = self.first.operand.stored is not None or self.first.delivery.how != BY_LANES
         # What is changed goes to other registers than it comes to: it is loaded at once, before all waits.
-        loaded = self._loaded(outside, index, warp, depth) if changes else None
-        parameters, run = self._parameters(outside, index, warp, depth)
+        loaded = self._loaded(warp, depth) if changes else None
+        parameters, run = self._parameters(warp, depth)
         promoted, total = self.tiling.schedule.promote != "none", accumulator
         if promoted:
             accumulator = index.insert(ConstantOp.of(0.0, fragment_of(total))).fragment
@@ -188,10 +149,10 @@ class RegisterProduct(Multiplication):
             firsts = list[SSAValue]()
             for at in group:
                 if loaded is None:
-                    first = self._loaded(outside, index, warp | {"k": outside.add(warp["k"], at)}, k)
+                    first = self._loaded(warp | {"k": outside.add(warp["k"], at)}, k)
                 else:
-                    first = self._changed(index, index.insert(SubfragmentOp([loaded], (0, at), (ROWS, k))).fragment)
-                    first = self._scaled(index, first, parameters[at // run])
+                    first = self._changed(index.insert(SubfragmentOp([loaded], (0, at), (ROWS, k))).fragment)
+                    first = self._scaled(first, parameters[at // run])
                 firsts.append(first)
             index.insert(FenceOp(WGMMA))
             for at, first in zip(group, firsts, strict=True):
@@ -207,9 +168,10 @@ class RegisterProduct(Multiplication):
         index.insert(WaitOp(WGMMA, 0))
         return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
 
-    def _loaded(self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int) -> SSAValue:
+    def _loaded(self, at: Place, depth: int) -> SSAValue:
         """The first operand as memory holds it, 64 rows of A or columns of B."""
         loading, swapped = self.first.delivery, not along_k(self.tiling.product, self.first.role)
+        index, outside = self.index, self.outside
         kind = FragmentType.of("a", ROWS, depth, element_type_of(self.in_registers), loading.delivered)
         if loading.how == VECTORS:
             blocks, columns = self.tiling.schedule.cta[2] // PACKED[kind.bits].columns, PACKED[kind.bits].columns
@@ -221,22 +183,20 @@ class RegisterProduct(Multiplication):
             return index.insert(LoadOp(self.in_registers, where, kind, swapped=swapped)).fragment
         return index.insert(LoadOp(self.in_registers, where, kind, matrices="x4.trans.b16", swapped=swapped)).fragment
 
-    def _changed(self, index: IndexBuilder, loaded: SSAValue) -> SSAValue:
+    def _changed(self, loaded: SSAValue) -> SSAValue:
         """Converts a loaded fragment to the element type and layout that the instruction multiplies."""
         stored, layout = self.first.operand.stored, self.first.delivery.layout
         if stored is None:
-            return index.insert(ConvertLayoutOp.to(loaded, layout)).fragment
-        return index.insert(ConvertOp(loaded, self.tiling.element_type(self.first.role), stored, layout)).fragment
+            return self.index.insert(ConvertLayoutOp.to(loaded, layout)).fragment
+        return self.index.insert(ConvertOp(loaded, self.tiling.element_type(self.first.role), stored, layout)).fragment
 
-    def _parameters(
-        self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int
-    ) -> tuple[Sequence[Sequence[SSAValue]], int]:
+    def _parameters(self, at: Place, depth: int) -> tuple[Sequence[Sequence[SSAValue]], int]:
         """The zero points and the scales that are applied before the product, as fragments of a step, and the number of
         elements along K that share them."""
-        form, lines = form_of(self.op.b), self.op.lines
+        form, lines, index = form_of(self.op.b), self.op.lines, self.index
         if (groups := self.op.groups) is not None:
             kind = self._step_of_weights()
-            return [[group_scales(self, outside, groups, at, 0, kind, "rows")]], depth
+            return [[group_scales(self.op, self.outside, groups, at, 0, kind, "rows")]], depth
         if not lines or not isinstance(form, StoredOp) or form.group is None:
             return [[]], depth
         group, kind = form.group.value.data, self._step_of_weights()
@@ -256,51 +216,143 @@ class RegisterProduct(Multiplication):
         kind = self.tiling.element_type(self.first.role)
         return FragmentType.of("a", ROWS, self.tiling.row.shape.k, kind, self.first.delivery.layout)
 
-    def _scaled(self, index: IndexBuilder, weights: SSAValue, parameters: Sequence[SSAValue]) -> SSAValue:
+    def _scaled(self, weights: SSAValue, parameters: Sequence[SSAValue]) -> SSAValue:
         """Weights less zero points, times scales, both rounded to the type that is multiplied."""
         kinds = (Kind.Sub, Kind.Mul)[-len(parameters) :] if parameters else ()
         for kind, other in zip(kinds, parameters, strict=True):
-            weights = index.insert(ElementwiseOp(kind, weights, other)).fragment
+            weights = self.index.insert(ElementwiseOp(kind, weights, other)).fragment
         return weights
 
 
-def group_scales(
-    product: Multiplication,
-    index: IndexBuilder,
-    groups: GroupScales,
-    warp: Place,
-    first: int,
-    kind: FragmentType,
-    along: str = "columns",
-) -> SSAValue:
-    """The scales of the columns of a warp, of the group that `first` of the warp's part of k is in; they run `along`
-    the columns of a fragment of this kind, or the rows of one of B^T."""
-    swapped, schedule, (count, columns) = (
-        product.op.transposed_b is not None,
-        product.tiling.schedule,
-        shape_of_scales(product, groups),
-    )
-    group: Index = 0
-    if count > 1:
-        k = index.add(index.add(index.folded(groups.k), warp["k"]), first)
-        group = index.div(k, groups.size)
-        if count * groups.size % schedule.cta[2]:
-            group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
-    kind = kind.with_element(element_type_of(groups.scales))
-    line, start = index.value(group), index.value(index.add(index.folded(groups.n), warp["n"]))
-    if memory_space(memory_of(groups.scales)) == SHARED_SPACE:
-        where = [start, line] if swapped else [line, start]
-        return index.insert(LoadOp(groups.scales, where, kind, swapped=swapped, along=along)).fragment
-    view = groups.scales.owner
-    row = view.at([line], None, 1) if isinstance(view, MatrixOp) else MatrixOp(groups.scales, [line], None, 1)
-    inside = columns % schedule.cta[1] == 0
-    bounds = bounds_attribute(inside and along == "rows", inside and along == "columns")
-    matrix, where = index.insert(row).matrix, [index.value(0), start]
-    return index.insert(LoadOp(matrix, where, kind, in_bounds=bounds, along=along)).fragment
+# Products of warpgroups whose blocks have scales of f32, `times` and `and` of `warp.tile_mma`.
+#
+# The products of a block along k are sums of their own, which the tensor cores add from zero. Those of all blocks of a
+# K tile are under way at a time: while the next ones are added, the last are multiplied with their scales.
 
 
-def shape_of_scales(product: Multiplication, groups: GroupScales) -> tuple[int, int]:
-    """Groups and columns of scales; in shared memory they lie as B does."""
-    scales, as_b = memory_of(groups.scales), product.op.transposed_b is not None
-    first, last = scales.get_shape()
-    return (last, first) if as_b and memory_space(scales) == SHARED_SPACE else (first, last)
+class BlockScaledProduct(WarpgroupProduct):
+    """`warp.wgmma` for each block along k, from zero."""
+
+    def multiply(self, warp: Place, accumulator: SSAValue) -> SSAValue:
+        (rows, columns), (_, _, depth), groups = self.tiling.schedule.warp, self.tiling.schedule.cta, self.op.groups
+        if groups is None:
+            raise ValueError("expected a product with scales of blocks")
+        index, outside = self.index, self.outside
+        high, kind, done = self.tiling.schedule.mma.m, fragment_of(accumulator), list[SSAValue]()
+        part = FragmentType.of("acc", high, columns, kind.element_type, kind.layout.data)
+        sums = [index.insert(ConstantOp.of(0.0, part)).fragment for _ in range(0, depth, groups.size)]
+        for top in range(0, rows, high):
+            total, at = accumulator, warp
+            if rows > high:
+                total = index.insert(SubfragmentOp([accumulator], (top, 0), (high, columns))).fragment
+                at = warp | {"m": outside.add(warp["m"], top)}
+            # In the registers of the sums above: with others ptxas 13.0 spills.
+            sums = self._sums(groups, at, sums)
+            # Behind the products: what waits for the scales would keep these from beginning.
+            scales = [self._scales(groups, at, part, number) for number in range(len(sums))]
+            for number, (sum_, pair) in enumerate(zip(sums, scales, strict=True)):
+                index.insert(WaitOp(WGMMA, len(sums) - 1 - number))
+                total = mapped(index, _rescaled, total, sum_, *pair)
+            done.append(total)
+        return stacked(index, done)
+
+    def _sums(self, groups: GroupScales, at: Place, starts: Sequence[SSAValue]) -> list[SSAValue]:
+        """The sums of each block along k, in the registers of `starts`, of as many rows as the instruction has."""
+        b, sums, index = self.operands[1], list[SSAValue](), self.index
+        index.insert(FenceOp(WGMMA))
+        for first, sum_ in zip(range(0, self.tiling.schedule.cta[2], groups.size), starts, strict=True):
+            for k in range(first, first + groups.size, self.tiling.schedule.mma.k):
+                of_step = at | {"k": k}
+                a, where = self.a_of(of_step)
+                op = WgmmaOp(a, where, self.tiles[1], b.place(self.outside, of_step), sum_, overwrite=k == first)
+                sum_ = index.insert(op).d
+            index.insert(CommitOp(WGMMA))
+            sums.append(sum_)
+        return sums
+
+    def _scales(self, groups: GroupScales, warp: Place, kind: FragmentType, number: int) -> list[SSAValue]:
+        """The scales of the rows and of the columns of a warpgroup, in the block of a number along k of this K tile."""
+        if self.op.lines:
+            return self._of_lines(groups, warp, kind, number)
+        index, fragments = self.index, list[SSAValue]()
+        group = index.add(index.div(groups.k, groups.size), number)
+        for side, axis in enumerate("mn"):
+            scales, start = ((groups.of_rows, groups.m), (groups.scales, groups.n))[side]
+            if scales is None or start is None or not isinstance(view := scales.owner, MatrixOp):
+                fail(self.op, f"expected scales of blocks as matrices of memory, got {groups.scales.type}")
+            count, size = memory_of(scales).get_shape()
+            if number and count * groups.size % self.tiling.schedule.cta[2]:
+                group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
+            first, where, inside = index.add(index.folded(start), warp[axis]), list[Index]([0, 0]), [True, True]
+            at, along = [index.value(group)], list[int | None]([None, None])
+            if (block := groups.blocks[side]) == 1:
+                along[side], where[side], inside[side] = 1, first, size % self.tiling.schedule.cta[side] == 0
+            else:
+                of_block, schedule = index.div(first, block), self.tiling.schedule
+                if size * block % (schedule.cta[side] * schedule.cluster[side]):
+                    of_block = index.minimum(of_block, size - 1)  # of a tile that makes a cluster whole
+                at.append(index.value(of_block))
+            matrix = index.insert(view.at(at, *along)).matrix
+            load = LoadOp(matrix, index.values(where), kind, in_bounds=bounds_attribute(*inside))
+            fragments.append(index.insert(load).fragment)
+        return fragments
+
+    def _of_lines(self, groups: GroupScales, warp: Place, kind: FragmentType, number: int) -> list[SSAValue]:
+        """The same, read from lines of scales of A and of B in shared memory."""
+        index, fragments = self.index, list[SSAValue]()
+        first = index.rem(index.div(groups.k, groups.size), SCALES_OF_UNIT)
+        for side, (line, axis, along) in enumerate(zip(self.op.lines, "mn", ("rows", "columns"), strict=True)):
+            if groups.blocks[side] == 1:
+                place = index.add(warp[axis], number * self.tiling.schedule.cta[side])
+            else:
+                block = index.div(warp[axis], groups.blocks[side])
+                line_of = index.mul(block, MIN_LINE // SCALE_BYTES)
+                place, along = index.add(index.add(first, number), line_of), POINT
+            fragments.append(index.insert(LoadOp(line, index.values([0, place]), kind, along=along)).fragment)
+        return fragments
+
+
+def _rescaled(elements: Sequence[SSAValue]) -> SSAValue:
+    """A total with a sum of products times two scales."""
+    total, part, of_row, of_column = elements
+    return FmaOp(part, arith.MulfOp(of_row, of_column).result, total).result
+
+
+# Products of integers whose groups along k have scales of floats, `times` of `warp.tile_mma`.
+#
+# The sum of a group's products, times the scales of the columns, is added to the rest in f32. Weights that are
+# `rounded` are multiplied by their scales in registers, before the product.
+
+
+class GroupedProduct(FragmentProduct):
+    """`warp.mma` for each group, from zero."""
+
+    def multiply(self, warp: Place, accumulator: SSAValue) -> SSAValue:
+        groups = self.op.groups
+        if groups is None:
+            raise ValueError("expected a product with scales of groups")
+        schedule = self.tiling.schedule
+        depth = schedule.cta[2] // schedule.sliced_k
+        runs, stored = range(0, depth, run := min(depth, groups.size)), self.op.b_stored
+        rounded = stored is not None and stored.rounded
+        of_b = self.tiling.fragment("b").with_layout(self.operands[1].delivery.layout)
+        kind = of_b if rounded else fragment_of(accumulator)
+        # Before the products, which hide how long memory takes to answer.
+        before = self.outside if shape_of_scales(self.op, groups)[0] == 1 else self.index
+        scales = [group_scales(self.op, before, groups, warp, first, kind) for first in runs]
+        for first, scale in zip(runs, scales, strict=True):
+            every = range(first, first + run, self.tiling.step)
+            if rounded:
+                accumulator = self.steps(warp, accumulator, every, scale)
+            else:
+                sums = self.outside.insert(ConstantOp.of(0.0, fragment_of(accumulator))).fragment
+                sums = self.steps(warp, sums, every)
+                accumulator = mapped(self.index, _added, accumulator, sums, scale)
+        return accumulator
+
+
+def _added(elements: Sequence[SSAValue]) -> SSAValue:
+    total, part, scale = elements
+    if isinstance(scale.type, AnyFloat) and not isinstance(scale.type, Float32Type):
+        scale = arith.ExtFOp(scale, part.type).result
+    return arith.AddfOp(total, arith.MulfOp(part, scale).result).result

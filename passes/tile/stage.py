@@ -1,4 +1,5 @@
-"""`warp-stage` and `warp-distribute`: the tile of a product that a CTA computes becomes a loop over K, then fragments.
+"""`warp-stage`, `warp-distribute` and `warp-fragments`: the tile of a product that a CTA computes becomes a loop over
+K, then fragments, then instructions.
 
 Per K tile the loop copies A and B to shared memory, waits, multiplies the tiles there, waits. It is the plain form:
 `warp-pipeline` overlaps copies and products.
@@ -10,11 +11,12 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from xdsl.builder import Builder
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr, f32, f64, i64
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
-from xdsl.rewriter import Rewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.layouts.layout import LANES
@@ -33,12 +35,12 @@ from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.pages import erase_pages
 from ..linalg.product import Product, TileProduct, read
-from ..patterns import Index, IndexBuilder, PatternPass, op_type_rewrite_pattern
+from ..patterns import Index, IndexBuilder, PatternPass, constant_value, op_type_rewrite_pattern
 from ..schedule.defaults import adds_last, stored
 from ..schedule.needs import group_scale_tile, scale_lines
-from .fragment_products import MetadataTiles, ScaleTiles
-from .operands import CHUNK, KTurns, OperandTiles, copies_done, slice_number, warp_origin
-from .register_products import LineTiles
+from .operands import FragmentProduct, KTurns, Multiplication, OperandTiles, copies_done, slice_number, warp_origin
+from .register_products import BlockScaledProduct, GroupedProduct, RegisterProduct, WarpgroupProduct
+from .side_operands import CHUNK, LineTiles, MetadataTiles, Place, ScaleTiles
 from .store_epilogue import converted, in_layout, load, placed
 from .tiling import Tiling, outermost, schedule_of
 
@@ -70,10 +72,9 @@ class StageBuilder:
     def build(self) -> None:
         """The start of the sums, all of K, the way to memory."""
         index, (rows, columns, depth) = self.index, self.tiling.schedule.cta
-        cta: dict[str, Index] = {"m": self.m, "n": self.n}
+        cta: Place = {"m": self.m, "n": self.n}
+        cta = cta if self.product.metadata is None else MetadataTiles.counted(index, cta)
         ways = copied(self.tiling)
-        for tiles in ways:
-            cta = tiles.counted(index, cta) if isinstance(tiles, MetadataTiles) else cta
         above = index.before(outermost(self.product.op))
         shared = [above.alloc(tiles.shared_type()) for tiles in ways]
         start = self._start(CtaTileType.of(rows, columns, self.tiling.element_type("acc")))
@@ -153,11 +154,14 @@ class StageBuilder:
         if isinstance(sparse := form_of(a), SparseOp) and (product.m % m or product.k % k):
             sparse.padded = UnitAttr()
         tile_mma = TileMmaOp(
-            *(a, b, sums, op.multiplied),
-            words=op.words,
-            transposed=(product.a.transposed, product.b.transposed),
-            groups=groups,
+            *(a, b, sums),
+            types=op.types,
+            bit_op=op.bit_op,
+            kind=op.kind,
+            transposed_a=product.a.transposed,
+            transposed_b=product.b.transposed,
             lines=lines,
+            **({} if groups is None else groups.fields()),
         )
         return in_place_of(op, tile_mma)
 
@@ -333,7 +337,7 @@ class Distribution:
                 Rewriter.replace_value_with_new_type(value, self.kind)
         part = self.index.values([self.warp[axis] for axis in "mnk"])
         for product in self.products:
-            Rewriter.replace_op(product, product.of_warp(product.c, part))
+            Rewriter.replace_op(product, product.like(part=part, d=self.kind))
         for end, m, n in ends:
             self._end(end, m, n)
         Rewriter.erase_op(self.start)
@@ -374,7 +378,7 @@ class Distribution:
             if isinstance(self.start, LoadOp) or self.start.value.value.data:
                 start = self._started(index, fragment_of(sums), down, across)
                 sums = index.insert(ElementwiseOp(Kind.Add, start, sums)).fragment
-        Rewriter.replace_op(end, end.of_warp(sums, index.values([m, n])))
+        Rewriter.replace_op(end, end.like(sums=sums, at=index.values([m, n])))
 
     def _some(self, index: IndexBuilder, end: EpilogueOp, parts: int) -> IndexBuilder:
         """Runs the end of a product only in the first `parts` slices, those that have a part. Returns the builder of
@@ -430,3 +434,58 @@ class DistributePass(PatternPass):
 
     name = "warp-distribute"
     patterns = (DistributeSums,)
+
+
+# `warp-fragments`: how a warp, or a warpgroup, multiplies its part of the tiles in shared memory.
+
+
+def _multiplication(op: TileMmaOp) -> type[Multiplication]:
+    """The way to multiply tiles, by the instruction that the schedule names and the scales that there are."""
+    schedule = schedule_of(op)
+    if schedule.together == 1:
+        return FragmentProduct if op.groups is None else GroupedProduct
+    if op.row_scales is not None:
+        return BlockScaledProduct
+    return WarpgroupProduct if schedule.in_registers == "none" else RegisterProduct
+
+
+class MultiplyTiles(RewritePattern):
+    """`warp.tile_mma` of a warp's part: products by an instruction, of operands that it loads or reads where they
+    lie."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: TileMmaOp, rewriter: PatternRewriter) -> None:
+        if op.part:
+            outside = IndexBuilder(_loop_of(op))
+            product = _multiplication(op)(op, outside, outside.before(op))
+            warp: Place = {axis: outside.folded(at) for axis, at in zip("mnk", op.part, strict=True)}
+            if op.metadata is not None:
+                warp = MetadataTiles.counted(_behind(op.part) or outside, warp)
+            factors = (op.a, op.b)
+            rewriter.replace(op, (), [product.multiply(warp, op.c)])
+            drop_forms(factors)
+
+
+def _loop_of(op: TileMmaOp) -> Operation:
+    """The loop over K around a product, before which its part is computed; or the product itself."""
+    parent = op.parent_op()
+    inside = isinstance(parent, scf.ForOp) and not any(at.owner.parent is op.parent for at in op.part)
+    return parent if inside and parent is not None else op
+
+
+def _behind(place: Sequence[SSAValue]) -> IndexBuilder | None:
+    """A builder behind the operation that computes the last of these indices; None if all are constants or
+    arguments."""
+    makers = {at.owner for at in place if constant_value(at) is None and isinstance(at.owner, Operation)}
+    blocks = {maker.parent for maker in makers}
+    if len(blocks) != 1 or (block := blocks.pop()) is None:
+        return None
+    return IndexBuilder(Builder(InsertPoint.after([op for op in block.ops if op in makers][-1])))
+
+
+class FragmentsPass(PatternPass):
+    """Multiplies a warp's part of the tiles in shared memory by the instruction that the schedule names. A warp loads
+    fragments and multiplies them step by step. A warpgroup multiplies tiles directly in shared memory."""
+
+    name = "warp-fragments"
+    patterns = (MultiplyTiles,)

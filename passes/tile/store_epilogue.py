@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TypeAlias
 
 from xdsl.context import Context
@@ -27,11 +28,11 @@ from ...dialect.warp.epilogue import EpilogueOp, MapOp, SubfragmentOp
 from ...dialect.warp.fragments import BANKS, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, in_lines
 from ...dialect.warp.matrices import AXES
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.op_shapes import tile_type
+from ...dialect.warp.op_shapes import element_of, tile_type
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.tile_mma import SumSlicedKOp
 from ..linalg.operand import KernelArgument, VectorOperand
-from ..patterns import Index, IndexBuilder, apply_patterns, op_type_rewrite_pattern
+from ..patterns import Index, IndexBuilder, apply_patterns, dependences, op_type_rewrite_pattern
 from ..schedule.defaults import changes_lanes_first, exchanged_rows, stored
 from ..schedule.needs import FUNCTIONS
 from ..schedule.warpgroup_model import panel_columns
@@ -224,8 +225,7 @@ def _has_registers_ahead(op: EpilogueOp) -> bool:
 
 def _bits(op: EpilogueOp) -> int:
     """Bits of what the epilogue's matrices hold for each element of D."""
-    rows = (element_row(memory_of(value).element_type) for value in op.matrices())
-    return sum(element.bits for element in rows if element is not None)
+    return sum(element_of(value).bits for value in op.matrices())
 
 
 class Ending:
@@ -252,13 +252,9 @@ class Ending:
         self.first = changes_lanes_first(self.schedule, loads=loads, bits=stored_part.bits)
         self.part = part.with_layout(in_lines(part)) if self.first else part
         self.early = _bits(op) <= EARLY_BITS
-        self.operands = self._operands()
+        self.operands = EpilogueOperands(index, op.placed_operands, self.part, self.m, self.n, op.in_bounds)
         self.scratch = self._scratch(part if self.first else stored_part, scratch)
         self.loaded = self._load(0)
-
-    def _operands(self) -> EpilogueOperands:
-        """The operands of the epilogue other than the sums."""
-        return EpilogueOperands(self.index, self.op.placed_operands, self.part, self.m, self.n, self.op.in_bounds)
 
     def _scratch(self, part: FragmentType, allocated: Scratch) -> SSAValue | None:
         """Shared memory in which each warp has room for a part, if elements change lanes."""
@@ -368,7 +364,8 @@ class LoadEarly(RewritePattern):
         sliced = any(isinstance(one, SumSlicedKOp) for one in before)
         if loop is None or not sliced or op.along is None or op.along.data != "columns" or not _converts(loop):
             return
-        for moved in _needed(op, loop):
+        behind = [*takewhile(lambda one: one is not loop, before)]
+        for moved in dependences(op, [*reversed(behind), op]):
             moved.detach()
             rewriter.insert(moved, InsertPoint.before(loop))
 
@@ -385,17 +382,6 @@ def _before(op: Operation) -> Iterator[Operation]:
         yield (op := previous)
     if (around := op.parent_op()) is not None and SOME_WARPS in around.attributes:
         yield from _before(around)
-
-
-def _needed(op: Operation, behind: Operation) -> list[Operation]:
-    """The operation, after the index arithmetic that it depends on and that follows `behind`."""
-    owners = [operand.owner for operand in op.operands if isinstance(operand.owner, Operation)]
-    late = [
-        owner
-        for owner in owners
-        if (behind.is_before_in_block(owner) if owner.parent is behind.parent else owner.parent is op.parent)
-    ]
-    return [*dict.fromkeys(each for owner in late for each in _needed(owner, behind)), op]
 
 
 class EpiloguePass(ModulePass):

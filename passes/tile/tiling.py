@@ -154,13 +154,12 @@ class Tiling(Generic[ProductT]):
         if self.schedule.shares_tail:
             return None  # whose sums are in another order than those of the whole tile that has the same elements
         along_rows = operand.transposed == (axis == "m")
-        read = [
-            _memory(o.value) for o in (product.a, product.b, product.c, *product.epilogue_operands) if o is not None
-        ]
+        operands = (product.a, product.b, product.c, *product.epilogue_operands)
+        read = [memory_behind(o.value) for o in operands if o is not None]
         packed = ("a" if axis == "m" else "b") in roles(self.schedule.pack)
         if along_rows and (operand.shape[1] != size or packed):
             return None
-        if size < step or self._fills(axis) or _memory(product.d.value) in read:
+        if size < step or self._fills(axis) or memory_behind(product.d.value) in read:
             return None
         if axis == "n" and (size - step) % WINDOW and depends_on_neighbours(product, target_of(product.op)):
             return None
@@ -180,7 +179,7 @@ class Tiling(Generic[ProductT]):
         return (self.product.m, self.product.n)["mn".index(axis)], self.schedule.cta["mn".index(axis)]
 
 
-def _memory(value: SSAValue) -> SSAValue:
+def memory_behind(value: SSAValue) -> SSAValue:
     """The memory that a matrix is of."""
     return value.owner.memory if isinstance(value.owner, MatrixOp) else value
 

@@ -234,3 +234,19 @@ def test_more_slices_than_parts() -> None:
     op = SumSlicedKOp(value(acc), scratch, 8)
     assert (op.parts, op.slices) == (2, 8)
     op.verify()
+
+
+def test_an_operation_like_another() -> None:
+    tile = MemRefType(Float16Type(), [2, 16, 32], NoneAttr(), SHARED)
+    memory, to, one, other = test.TestOp(
+        result_types=[MemRefType(Float16Type(), [64, 64]), tile, IndexType(), IndexType()]
+    ).results
+    copy = CopyOp(memory, [one, one], to, [one], in_bounds=bounds_attribute(True, False))
+    copy.attributes["kept"] = StringAttr("as it is")
+    like = copy.like(indices=[one, other], stage=[other], is_async=True, in_bounds=None)
+    like.verify()
+    assert list(like.operands) == [memory, one, other, to, other]
+    assert (like.is_async is None, like.in_bounds, like.attributes) == (False, None, copy.attributes)
+    assert list(copy.operands) == [memory, one, one, to, one]
+    with pytest.raises(TypeError, match=r"warp.copy has the fields source, .*, got stages"):
+        copy.like(stages=[other])
