@@ -106,6 +106,12 @@ def rope(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     return x * cosine + torch.cat((-b, a), -1) * sine
 
 
+def rope_part(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """The first half of each head, turned, and the second as it is."""
+    size = cosine.shape[-1]
+    return torch.cat((rope(x[..., :size], cosine, sine), x[..., size:]), -1)
+
+
 def rope_pairs(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """Neighbours of each head, turned."""
     a, b = x.float().unflatten(-1, (-1, 2)).unbind(-1)
@@ -135,8 +141,8 @@ def cast(x: Tensor) -> Tensor:
     return x.float()
 
 
-def concatenate(a: Tensor, b: Tensor) -> Tensor:
-    return torch.cat((a, b), -1)
+def concatenate(*tensors: Tensor) -> Tensor:
+    return torch.cat(tensors, -1)
 
 
 def transpose(x: Tensor) -> Tensor:
@@ -277,7 +283,9 @@ CASES = {
     ),
     "largest": Case(largest, lambda m, n: (rows(m, n),)),
     "concatenate": Case(concatenate, lambda m, n: (rows(m, n // 2), rows(m, n // 2))),
+    "concatenate_three": Case(concatenate, lambda m, n: (rows(m, n // 4), rows(m, n // 4), rows(m, n // 2))),
     "rope": Case(rope, lambda m, n: (rows(m, n // HEAD, HEAD), rows(m, 1, HEAD), rows(m, 1, HEAD))),
+    "rope_part": Case(rope_part, lambda m, n: (rows(m, n // HEAD, HEAD), *(rows(m, 1, HEAD // 2) for _ in range(2)))),
     "rope_pairs": Case(
         rope_pairs, lambda m, n: (rows(m, n // HEAD, HEAD), rows(m, 1, HEAD // 2), rows(m, 1, HEAD // 2))
     ),
@@ -301,6 +309,7 @@ ANY_LENGTH = frozenset(
         "batch_norm_gradients",
         "concatenate",
         "rope",
+        "rope_part",
         "rope_pairs",
         "quantise_blocks",
         "cast",

@@ -428,7 +428,29 @@ class ReadKnownSizes(RewritePattern):
                 rewriter.has_done_action = True
 
 
-PARTS = ConvertBehindReshape(), ConvertBeforeReshape(), ComputeParts(), ComputeSlice()
+class JoinConcatenations(RewritePattern):
+    """Makes a concatenation of concatenations along the same dimension one of their parts."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: tensor.ConcatOp, rewriter: PatternRewriter) -> None:
+        parts, inner = list[SSAValue](), list[tensor.ConcatOp]()
+        for value in op.inputs:
+            owner = value.owner
+            if isinstance(owner, tensor.ConcatOp) and owner.dim == op.dim and value.has_one_use():
+                parts.extend(owner.inputs)
+                inner.append(owner)
+            else:
+                parts.append(value)
+        if not inner:
+            return
+        made = tensor.ConcatOp(parts, op.dim.value.data, op.result.type)
+        made.location = op.location
+        rewriter.replace(op, made)
+        for each in inner:
+            rewriter.erase(each)
+
+
+PARTS = ConvertBehindReshape(), ConvertBeforeReshape(), ComputeParts(), ComputeSlice(), JoinConcatenations()
 
 
 def compute_parts(module: ModuleOp) -> None:

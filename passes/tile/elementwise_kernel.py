@@ -105,8 +105,9 @@ def over_elements(
         # Elements that are stored apart are stored by lanes side by side, whatever else is read together.
         beside = FIXED if output.neighbours is None and written < i32.bitwidth else columns
         layout = _layout(places, turned, output.size(rows), output.size(columns), beside, written)
-    times = max(1, ELEMENTS // layout.elements)
-    down = min(times, power_of_two(output.size(rows), layout.rows))
+    tall, wide = power_of_two(output.size(rows), layout.rows), power_of_two(output.size(columns), layout.columns)
+    times = max(1, min(ELEMENTS // layout.elements, tall * wide // WARPS))
+    down = min(times, tall)
     warp = layout.rows * down, layout.columns * (times // down)
     down = min(WARPS, power_of_two(output.size(rows), warp[0]))
     warps = down, WARPS // down

@@ -1,31 +1,36 @@
 """Launches that do not depend on each other: those of gradients overlap, and `warp-join` makes one of products of few
-rows.
+rows, and one of those that write parts of one memory.
 
 CTAs of one launch of gradients fill the SMs that the last CTAs of the other leave. H100, 128 columns, 4096: two
 launches of 2048 CTAs each, one for each SM, leave half of the last turns of both idle. Products of few rows read their
-weights in a few microseconds, to which each launch adds 3.5 (H100).
+weights in a few microseconds, to which each launch adds 3.5 (H100). Parts of a row may share sectors of 32 bytes: CTAs
+that write them run at the same time, so that the L2 cache writes whole sectors to memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain, product
+from math import gcd
 from typing import ClassVar, NamedTuple, cast
 
-from xdsl.dialects import memref
-from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects import memref, scf, vector
+from xdsl.dialects.builtin import MemRefType, StringAttr
 from xdsl.dialects.gpu import FuncOp, LaunchFuncOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import SymbolTable
 
-from ...dialect.mlir.gpu import BlockIdOp
+from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, SubgroupIdOp, ThreadIdOp
 from ...dialect.warp.attention import AttentionGradientOp
-from ...dialect.warp.attributes import ScheduleAttr
+from ...dialect.warp.attributes import COMPUTES, ScheduleAttr
+from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
-from ...dialect.warp.synchronisation import LAUNCHES, CommitOp, WaitOp
+from ...dialect.warp.synchronisation import CLUSTER_SIZE, LAUNCHES, MIN_CTAS, CommitOp, WaitOp
 from ..allocate import allocate
+from ..linalg.elementwise import may_share, roots_of
 from ..linalg.operand import divisor_of, root
 from ..patterns import IndexBuilder, PatternPass, constant_value, op_type_rewrite_pattern
 from .tiling import LaunchedKernel, schedule_of
@@ -33,14 +38,18 @@ from .tiling import LaunchedKernel, schedule_of
 SIZES = 6
 """Operands of a launch for its grid and its blocks, which come first."""
 
+STORES = StoreOp, memref.StoreOp, vector.StoreOp
+PLACES = BlockIdOp, SubgroupIdOp, ThreadIdOp, scf.IfOp, scf.YieldOp, ReturnOp
+"""Operations that tell what a thread does, of which it is not known that they have no effects."""
+
 
 class _Launch(NamedTuple):
-    """The launch of a kernel, and the memory that it reads or writes, and that it writes."""
+    """The launch of a kernel, and what it reads or writes, and what it writes, as views of memory."""
 
     launch: LaunchFuncOp
     kernel: FuncOp
-    memories: set[SSAValue]
-    written: set[SSAValue]
+    memories: Sequence[SSAValue]
+    written: Sequence[SSAValue]
 
     @staticmethod
     def of_gradients(launch: LaunchFuncOp, kernel: FuncOp) -> _Launch | None:
@@ -48,32 +57,54 @@ class _Launch(NamedTuple):
         op = next((op for op in kernel.body.block.ops if isinstance(op, AttentionGradientOp)), None)
         if op is None or schedule_of(op).together == 1 or not constant_value(launch.gridSizeX):
             return None
-        roots = [root(value) for value in launch.kernelOperands]
-        written = {of for of, argument in zip(roots, kernel.body.block.args, strict=True) if argument in op.outputs}
-        return _Launch(launch, kernel, set(roots), written)
+        operands = launch.kernelOperands
+        written = [of for of, argument in zip(operands, kernel.body.block.args, strict=True) if argument in op.outputs]
+        return _Launch(launch, kernel, operands, written)
 
     @staticmethod
-    def of_few_rows(launch: LaunchFuncOp) -> _Launch | None:
-        """None for another product than one by slices of K, and for all but known numbers of CTAs along x."""
-        kernel = cast("FuncOp", SymbolTable.lookup_symbol(launch, launch.kernel))
-        schedule, operands = kernel.attributes.get(ScheduleAttr.name), launch.kernelOperands
-        few = isinstance(schedule, ScheduleAttr) and schedule.data.shares_launch
+    def alone(launch: LaunchFuncOp) -> _Launch | None:
+        """None for a kernel that is launched several times, and for all but known numbers of CTAs along x."""
+        kernel, operands = cast("FuncOp", SymbolTable.lookup_symbol(launch, launch.kernel)), launch.kernelOperands
         plain = len(launch.operands) == SIZES + len(operands) and all(isinstance(x.type, MemRefType) for x in operands)
         sizes = list(map(constant_value, launch.operands[:SIZES]))
-        if not few or not plain or launch.results or None in sizes or sizes[1:3] != [1, 1]:
+        module = cast("Operation", launch.get_toplevel_object())
+        launched = [each.kernel for each in module.walk() if isinstance(each, LaunchFuncOp)]
+        if not plain or launch.results or None in sizes or sizes[1:3] != [1, 1] or launched.count(launch.kernel) > 1:
             return None
         pairs = zip(operands, kernel.body.block.args, strict=True)
-        written = {root(value) for value, of in pairs if not all(only_reads(use.operation, of) for use in of.uses)}
-        return _Launch(launch, kernel, set(map(root, operands)), written)
+        written = [value for value, of in pairs if not all(only_reads(use.operation, of) for use in of.uses)]
+        return _Launch(launch, kernel, operands, written)
+
+    @property
+    def is_of_few_rows(self) -> bool:
+        """Whether it is a product of few rows, by slices of K."""
+        schedule = self.kernel.attributes.get(ScheduleAttr.name)
+        return isinstance(schedule, ScheduleAttr) and schedule.data.shares_launch
+
+    @property
+    def is_of_elements(self) -> bool:
+        """Whether its threads do nothing but load, compute and store."""
+        body, asked = self.kernel.body.walk(), {ScheduleAttr.name, MIN_CTAS, CLUSTER_SIZE}
+        plain = asked.isdisjoint(self.kernel.attributes)
+        return plain and all(isinstance(op, (*STORES, *PLACES)) or only_reads(op) for op in body)
 
     def is_apart(self, other: _Launch) -> bool:
         """Whether neither writes what the other reads or writes."""
-        return self.written.isdisjoint(other.memories) and other.written.isdisjoint(self.memories)
+        pairs = chain(product(self.written, other.memories), product(other.written, self.memories))
+        return not any(root(one) is root(of) and may_share(one, of) for one, of in pairs)
+
+    def may_join(self, other: _Launch) -> bool:
+        """Whether one kernel may do what both do, and is faster."""
+        parts = not roots_of(self.written).isdisjoint(roots_of(other.written))
+        alike = self.is_of_few_rows and other.is_of_few_rows
+        alike = alike or (parts and self.is_of_elements and other.is_of_elements)
+        threads = ([constant_value(size) for size in each.launch.operands[3:SIZES]] for each in (self, other))
+        return alike and next(threads) == next(threads) and self.is_apart(other)
 
     def may_follow(self, launch: LaunchFuncOp, kernel: FuncOp) -> bool:
         """Whether another launch before it may as well come first: it only loads what both have."""
-        pairs = zip(map(root, launch.kernelOperands), kernel.body.block.args, strict=True)
-        uses = (use for of, argument in pairs if of in self.memories for use in argument.uses)
+        pairs, memories = zip(launch.kernelOperands, kernel.body.block.args, strict=True), roots_of(self.memories)
+        uses = (use for of, argument in pairs if root(of) in memories for use in argument.uses)
         return all(isinstance(use.operation, memref.LoadOp) for use in uses)
 
 
@@ -110,27 +141,23 @@ def _with(run: list[_Launch], launch: LaunchFuncOp, kernel: FuncOp) -> list[_Lau
 
 
 class JoinLaunches(RewritePattern):
-    """Two launches that follow each other and do not depend on each other, of products of few rows: one, whose CTAs
-    each run one of the kernels, in the same shared memory."""
+    """Two launches that follow each other and do not depend on each other, of products of few rows, or of what writes
+    parts of one memory: one, whose CTAs each run one of the kernels, in the same shared memory."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LaunchFuncOp, rewriter: PatternRewriter) -> None:
         ahead = op.prev_op
         while ahead is not None and is_pure(ahead):
             ahead = ahead.prev_op
-        first, second = _Launch.of_few_rows(ahead) if isinstance(ahead, LaunchFuncOp) else None, _Launch.of_few_rows(op)
-        if first is None or second is None or not first.is_apart(second):
-            return
-        threads = [[constant_value(size) for size in each.launch.operands[3:SIZES]] for each in (first, second)]
-        module = cast("Operation", op.get_toplevel_object())
-        launched = [each.kernel for each in module.walk() if isinstance(each, LaunchFuncOp)]
-        if threads[0] == threads[1] and launched.count(first.launch.kernel) == launched.count(op.kernel) == 1:
-            _join(first, LaunchedKernel(op, second.kernel, schedule_of(second.kernel)))
+        first, second = _Launch.alone(ahead) if isinstance(ahead, LaunchFuncOp) else None, _Launch.alone(op)
+        if first is not None and second is not None and first.may_join(second):
+            _join(first, LaunchedKernel(op, second.kernel), in_turns=second.is_of_elements)
             rewriter.has_done_action = True
 
 
-def _join(first: _Launch, second: LaunchedKernel) -> None:
-    """Puts the body of the first kernel into the second, for the CTAs behind those of its own."""
+def _join(first: _Launch, second: LaunchedKernel, *, in_turns: bool) -> None:
+    """Puts the body of the first kernel into the second, for the CTAs behind those of its own; `in_turns`, for those
+    behind as many of its own as keep both kernels level."""
     bodies = [second.body, first.kernel.body.block]
     for kernel in (second.kernel, first.kernel):
         allocate(kernel)
@@ -140,10 +167,17 @@ def _join(first: _Launch, second: LaunchedKernel) -> None:
     mine, others = (partial(_moved, ops=list(body.ops)[:-1]) for body in bodies)
     index = IndexBuilder(cast("Operation", second.body.last_op))
     own, more = (cast("int", constant_value(launch.gridSizeX)) for launch in (second.op, first.launch))
-    number = index.insert(BlockIdOp()).result
-    rest = index.value(index.sub(number, own))
-    index.either(index.compare("ult", number, own), partial(mine, number=number), partial(others, number=rest))
+    turns = gcd(own, more) if in_turns else 1
+    of_turn, number = own // turns, index.insert(BlockIdOp()).result
+    all_of_turn = (own + more) // turns
+    turn, place = (index.div(number, all_of_turn), index.rem(number, all_of_turn)) if turns > 1 else (0, number)
+    here = index.value(index.add(index.mul(turn, of_turn), place))
+    there = index.value(index.add(index.mul(turn, more // turns), index.sub(place, of_turn)))
+    index.either(index.compare("ult", place, of_turn), partial(mine, number=here), partial(others, number=there))
     second.grid[0] = own + more
+    said = (kernel.attributes.get(COMPUTES) for kernel in (second.kernel, first.kernel))
+    if texts := [text.data for text in said if isinstance(text, StringAttr)]:
+        second.kernel.attributes[COMPUTES] = StringAttr("; ".join(texts))
     second.finish()
     Rewriter.erase_op(first.launch)
     Rewriter.erase_op(first.kernel)
@@ -161,8 +195,8 @@ def _moved(index: IndexBuilder, ops: Sequence[Operation], number: SSAValue) -> S
 
 
 class JoinPass(PatternPass):
-    """Joins launches of products of few rows by slices of K that follow each other and do not depend on each other, by
-    a kernel in which each CTA runs one of theirs."""
+    """Joins launches that follow each other and do not depend on each other, of products of few rows by slices of K or
+    of what writes parts of one memory, by a kernel in which each CTA runs one of theirs."""
 
     name = "warp-join"
     needs: ClassVar = ("launches",)

@@ -318,15 +318,20 @@ class Outliner:
 
 
 class LaunchedKernel:
-    """A kernel with a schedule, and its launch. What changes of the launch is written by `finish`."""
+    """A kernel and its launch. What changes of the launch is written by `finish`."""
 
-    def __init__(self, op: gpu.LaunchFuncOp, kernel: gpu.FuncOp, schedule: Schedule) -> None:
-        self.op, self.kernel, self.schedule = op, kernel, schedule
+    def __init__(self, op: gpu.LaunchFuncOp, kernel: gpu.FuncOp) -> None:
+        self.op, self.kernel = op, kernel
         self.host = Outliner(op)
         self.grid: list[Index] = [op.gridSizeX, op.gridSizeY, op.gridSizeZ]
         self.operands = list(op.kernelOperands)
         self.threads: Index = self.host.index.folded(op.blockSizeX)
         self.divisors = list(map(divisor_of, kernel.body.block.args))
+
+    @property
+    def schedule(self) -> Schedule:
+        """The kernel's schedule."""
+        return schedule_of(self.kernel)
 
     @property
     def body(self) -> Block:
@@ -407,9 +412,8 @@ class LaunchPattern(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: gpu.LaunchFuncOp, rewriter: PatternRewriter) -> None:
         kernel = SymbolTable.lookup_symbol(op, op.kernel)
-        schedule = None if kernel is None else kernel.attributes.get(ScheduleAttr.name)
-        if isinstance(kernel, gpu.FuncOp) and isinstance(schedule, ScheduleAttr):
-            self.rewrite(LaunchedKernel(op, kernel, schedule.data))
+        if isinstance(kernel, gpu.FuncOp) and ScheduleAttr.name in kernel.attributes:
+            self.rewrite(LaunchedKernel(op, kernel))
 
     @abstractmethod
     def rewrite(self, launch: LaunchedKernel) -> None:
