@@ -8,7 +8,7 @@ many rows as fill a sector of 32 bytes of it, too, so that neither side reads or
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from xdsl.dialects import arith
@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import IntegerType, MemRefType, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from ...dialect.layouts.layout import Layout
+from ...dialect.layouts.layout import Bit, Layout, column, row
 from ...dialect.mlir.affine import FIXED, Nest, loops_of
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, is_memory, memory_of
 from ...dialect.warp.elements import IndexOp, YieldOp
@@ -28,6 +28,7 @@ from ..linalg.operand import VectorOperand
 from ..patterns import constant_number
 from .tiling import Outliner
 from .traversal import (
+    ACCESS_BITS,
     LANE_BITS,
     WARPS,
     Traversal,
@@ -42,13 +43,15 @@ from .traversal import (
 
 SECTOR_BITS = 256
 
-TRANSPOSED = {
-    16: (Layout.parse("c3 c4 r0 r3 r4 | c0 c1 c2 r1 r2"), Layout.parse("r3 r4 c0 c3 c4 | r0 r1 r2 c1 c2"), 8),
-    8: (Layout.parse("c4 c5 r2 r3 r4 | c0 c1 c2 c3 r0 r1"), Layout.parse("c4 c5 r2 r3 r4 | r0 r1 c0 c1 c2 c3"), 16),
-}
-"""By bits of all elements, how a warp's 32 rows lie where an input lies transposed, how they are loaded, and elements
-that must be together. `movmatrix` takes registers of 16-bit elements from one to the other, so that lanes move 16 bytes
-and four of them 64 on either side. Lanes load 4 bytes and move them within themselves, so that eight load a sector."""
+BYTES = Layout.parse("c4 c5 r2 r3 r4 | c0 c1 c2 c3 r0 r1"), Layout.parse("c4 c5 r2 r3 r4 | r0 r1 c0 c1 c2 c3")
+"""How a warp's 32 rows of bytes lie where an input lies transposed, and how they are loaded: 4 bytes a lane, that moves
+them within itself, so that eight load a sector."""
+
+BYTE, HALF_WORD = 8, 16
+WIDEST = ACCESS_BITS // HALF_WORD
+
+SIDE = 32
+"""Rows and columns of a warp's tile of elements of 16 bits that lie transposed."""
 
 ELEMENTS = 16
 """Elements of the output that a lane computes: loads enough in flight, and few CTAs that have little to do."""
@@ -97,11 +100,10 @@ def over_elements(
     others = (loop for loop in reversed(output.loops) if loop != columns)
     rows = turned[0].neighbours if turned else next(others, None)
     written = max(place.bits for place in outputs)
-    layout, loaded, together = TRANSPOSED.get(written, (None, None, 1))
     along: dict[SSAValue, Layout] = {}
-    if loaded and turned and all(p.bits == written and p.together() % together == 0 for p in (*turned, *outputs)):
-        along = {place.value: loaded for place in turned}
-    if layout is None or not along:
+    if lying := _transposed(turned, outputs, min(output.size(rows), output.size(columns))):
+        layout, along = lying[0], dict.fromkeys((place.value for place in turned), lying[1])
+    else:
         # Elements that are stored apart are stored by lanes side by side, whatever else is read together.
         beside = FIXED if output.neighbours is None and written < i32.bitwidth else columns
         layout = _layout(places, turned, output.size(rows), output.size(columns), beside, written)
@@ -180,6 +182,34 @@ def _layout(
     across = LANE_BITS if rows == 1 else across
     # Elements that fill no register are of other rows, where there are any.
     return lane_layout(least, elements, across, more_rows=across < LANE_BITS)
+
+
+def _transposed(
+    turned: Sequence[TraversedMemory], outputs: Sequence[TraversedMemory], least: int
+) -> tuple[Layout, Layout] | None:
+    """How a warp's rows lie where inputs lie transposed, and how these are loaded; None if lanes do not exchange them.
+    `least` is the smaller size of the matrix.
+
+    `movmatrix` takes registers of 16-bit elements from one layout to the other. Of the five bits of a row, and of a
+    column, two are lanes: those behind the bits that one access has, of 4 to 16 bytes.
+    """
+    written = max(place.bits for place in outputs)
+    if not turned or any(place.bits != written for place in turned):
+        return None
+    read, kept = (min(place.together() for place in side) for side in (turned, outputs))
+    whole = min(read, kept) * written >= ACCESS_BITS
+    if written == BYTE:
+        return BYTES if whole else None
+    if written != HALF_WORD or not (whole or least >= SIDE):
+        return None
+
+    def divided(axis: Callable[[int], Bit], together: int) -> tuple[list[Bit], list[Bit]]:
+        bits, first = [axis(i) for i in range(LANE_BITS)], max(1, min(together, WIDEST).bit_length() - 1)
+        return bits[first : first + 2], [*bits[:first], *bits[first + 2 :]]
+
+    (down, rows), (across, columns) = divided(row, read), divided(column, kept)
+    loaded = Layout((*down, column(0), *across), (*rows, *columns[1:]))
+    return Layout((*across, row(0), *down), (*columns, *rows[1:])), loaded
 
 
 def power_of_two(size: int, step: int) -> int:

@@ -74,8 +74,22 @@ def test_transposes_of_every_type(shape: tuple[int, int]) -> None:
         np.testing.assert_array_equal(x.T, y)
 
 
-@pytest.mark.parametrize(("shape", "movmatrix"), [((72, 104), 16), ((40, 36), 0)], ids=str)
-def test_elements_of_16_bits_are_transposed_in_registers(shape: tuple[int, int], movmatrix: int) -> None:
+@pytest.mark.parametrize(
+    ("shape", "movmatrix", "loads", "stores"),
+    [
+        ((72, 104), 16, "v4.b32", "v4.b32"),
+        ((66, 104), 16, "v4.b32", "b32"),
+        ((72, 66), 16, "b32", "v4.b32"),
+        ((68, 38), 16, "b32", "v2.b32"),
+        ((33, 41), 16, "b16", "b16"),
+        ((20, 64), 0, "b16", "v2.b32"),
+    ],
+    ids=str,
+)
+def test_elements_of_16_bits_are_transposed_in_registers(
+    shape: tuple[int, int], movmatrix: int, loads: str, stores: str
+) -> None:
+    """By accesses as wide as each side allows."""
     source, target = memref(shape, "f16"), memref(shape[::-1], "f16")
     x, y = draw(shape, "f16"), poisoned(shape[::-1], "f16")
     kernel = compile(f"""func.func @f(%X: {source}, %Y: {target}) {{
@@ -83,6 +97,8 @@ def test_elements_of_16_bits_are_transposed_in_registers(shape: tuple[int, int],
     kernel(x, y, device="interp", checks="all")
     np.testing.assert_array_equal(x.T, y)
     assert kernel.ptx.count("    movmatrix.sync") == movmatrix
+    accesses = re.findall(r"(ld|st)\.global\.(\S+)", kernel.ptx)
+    assert {*accesses} == {("ld", loads), ("st", stores)}
 
 
 @pytest.mark.parametrize("permutation", [(0, 2, 1), (1, 0, 2), (2, 0, 1), (2, 1, 0)], ids=str)
