@@ -34,7 +34,7 @@ from warploom.runtime.torch.importer import torch_to_linalg
 Tensor = torch.Tensor
 DEVICE = "cuda"
 EPSILON, BLOCK, HEAD, LARGEST = 1e-6, 128, 128, 448.0
-GROUPS, CHANNELS = 32, 256
+GROUPS, CHANNELS, NORMED = 32, 256, 8
 EXPERTS, CHOSEN = 128, 8
 SETS_BYTES, REPLAYS, SAMPLE, WHOLE = 300 << 20, 7, 8, 1 << 16
 
@@ -49,6 +49,13 @@ def layer_norm_statistics(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]
 
 def rms_norm(x: Tensor, w: Tensor) -> Tensor:
     return functional.rms_norm(x, x.shape[-1:], w, EPSILON)
+
+
+def gated_group_norm(x: Tensor, z: Tensor, w: Tensor) -> Tensor:
+    """What is gated, normed in groups of each row, as Mamba 2 does."""
+    y = (x.float() * functional.silu(z.float())).unflatten(-1, (NORMED, -1))
+    y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + EPSILON)
+    return w * y.flatten(-2).to(x.dtype)
 
 
 def add_rms_norm(x: Tensor, r: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
@@ -235,6 +242,7 @@ CASES = {
     "layer_norm_statistics": Case(layer_norm_statistics, lambda m, n: (rows(m, n), rows(n), rows(n))),
     "rms_norm": Case(rms_norm, lambda m, n: (rows(m, n), rows(n))),
     "add_rms_norm": Case(add_rms_norm, lambda m, n: (rows(m, n), rows(m, n), rows(n))),
+    "gated_group_norm": Case(gated_group_norm, lambda m, n: (rows(m, n), rows(m, n), rows(n))),
     "softmax": Case(softmax, lambda m, n: (rows(m, n),)),
     "log_softmax": Case(log_softmax, lambda m, n: (rows(m, n),)),
     "swiglu": Case(swiglu, lambda m, n: (rows(m, n), rows(m, n))),

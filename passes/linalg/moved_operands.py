@@ -244,8 +244,8 @@ class ReshapeUnits(RewritePattern):
 
 
 class CollapseBehind(RewritePattern):
-    """Moves a collapse of a product's result, such as of groups and channels, behind the elementwise operation that
-    reads it, so that the product can compute that too."""
+    """Moves a collapse of what follows a sum, such as of groups and channels, behind the elementwise operation that
+    reads it, so that the kernel of the sum can compute that too."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
@@ -291,10 +291,11 @@ def _is_of_product(value: SSAValue) -> bool:
     queue, visited = [made.src], set[SSAValue]()
     while queue:
         visited.add(source := queue.pop())
-        if isinstance(op := source.owner, LinalgStructuredOperation):
-            if Nest.of(op).summed:
-                return True
-            queue += [each for each in op.inputs if each not in visited]
+        op = source.owner
+        if isinstance(op, LinalgStructuredOperation) and Nest.of(op).summed:
+            return True
+        if isinstance(op, LinalgStructuredOperation | tensor.CollapseShapeOp | tensor.ExpandShapeOp):
+            queue += [each for each in op.operands if each not in visited]
     return False
 
 

@@ -34,6 +34,7 @@ OWN: dict[str, Callable[[], Any]] = {
         *(timed.scales(13) for _ in range(2)),
     ),
     "rope_pairs": lambda: (timed.rows(3, 5, 26), timed.rows(3, 1, 13), timed.rows(3, 1, 13)),
+    "gated_group_norm": lambda: (timed.rows(5, 296), timed.rows(5, 296), timed.rows(296)),
     "rope_part": lambda: (timed.rows(3, 5, 36), timed.rows(3, 1, 26), timed.rows(3, 1, 26)),
     "rope": lambda: (timed.rows(3, 5, 26), timed.rows(3, 1, 26), timed.rows(3, 1, 26)),
     "quantise_blocks": lambda: (timed.rows(5, 384),),
