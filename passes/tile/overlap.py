@@ -65,15 +65,18 @@ class _Launch(NamedTuple):
     def alone(launch: LaunchFuncOp) -> _Launch | None:
         """None for a kernel that is launched several times, and for all but known numbers of CTAs along x."""
         kernel, operands = cast("FuncOp", SymbolTable.lookup_symbol(launch, launch.kernel)), launch.kernelOperands
-        plain = len(launch.operands) == SIZES + len(operands) and all(isinstance(x.type, MemRefType) for x in operands)
-        sizes = list(map(constant_value, launch.operands[:SIZES]))
-        module = cast("Operation", launch.get_toplevel_object())
-        launched = [each.kernel for each in module.walk() if isinstance(each, LaunchFuncOp)]
-        if not plain or launch.results or None in sizes or sizes[1:3] != [1, 1] or launched.count(launch.kernel) > 1:
-            return None
         pairs = zip(operands, kernel.body.block.args, strict=True)
         written = [value for value, of in pairs if not all(only_reads(use.operation, of) for use in of.uses)]
-        return _Launch(launch, kernel, operands, written)
+        made, module = _Launch(launch, kernel, operands, written), cast("Operation", launch.get_toplevel_object())
+        launched = [each.kernel for each in module.walk() if isinstance(each, LaunchFuncOp)]
+        plain = len(launch.operands) == SIZES + len(operands) and all(isinstance(x.type, MemRefType) for x in operands)
+        known = None not in made.sizes and made.sizes[1:3] == [1, 1] and not launch.results
+        return made if plain and known and launched.count(launch.kernel) == 1 else None
+
+    @property
+    def sizes(self) -> list[int | None]:
+        """Of the grid and of its blocks, where they are known."""
+        return list(map(constant_value, self.launch.operands[:SIZES]))
 
     @property
     def is_of_few_rows(self) -> bool:
@@ -83,9 +86,9 @@ class _Launch(NamedTuple):
 
     @property
     def is_of_elements(self) -> bool:
-        """Whether its threads do nothing but load, compute and store."""
-        body, asked = self.kernel.body.walk(), {ScheduleAttr.name, MIN_CTAS, CLUSTER_SIZE}
-        plain = asked.isdisjoint(self.kernel.attributes)
+        """Whether it has no schedule, and its threads do nothing but load, compute and store."""
+        attributes, body = self.kernel.attributes, self.kernel.body.walk()
+        plain = COMPUTES in attributes and {MIN_CTAS, CLUSTER_SIZE}.isdisjoint(attributes)
         return plain and all(isinstance(op, (*STORES, *PLACES)) or only_reads(op) for op in body)
 
     def is_apart(self, other: _Launch) -> bool:
@@ -95,11 +98,9 @@ class _Launch(NamedTuple):
 
     def may_join(self, other: _Launch) -> bool:
         """Whether one kernel may do what both do, and is faster."""
-        parts = not roots_of(self.written).isdisjoint(roots_of(other.written))
-        alike = self.is_of_few_rows and other.is_of_few_rows
-        alike = alike or (parts and self.is_of_elements and other.is_of_elements)
-        threads = ([constant_value(size) for size in each.launch.operands[3:SIZES]] for each in (self, other))
-        return alike and next(threads) == next(threads) and self.is_apart(other)
+        few, of_elements = self.is_of_few_rows and other.is_of_few_rows, self.is_of_elements and other.is_of_elements
+        parts = of_elements and not roots_of(self.written).isdisjoint(roots_of(other.written))
+        return (few or parts) and self.sizes[3:] == other.sizes[3:] and self.is_apart(other)
 
     def may_follow(self, launch: LaunchFuncOp, kernel: FuncOp) -> bool:
         """Whether another launch before it may as well come first: it only loads what both have."""
@@ -175,8 +176,8 @@ def _join(first: _Launch, second: LaunchedKernel, *, in_turns: bool) -> None:
     there = index.value(index.add(index.mul(turn, more // turns), index.sub(place, of_turn)))
     index.either(index.compare("ult", place, of_turn), partial(mine, number=here), partial(others, number=there))
     second.grid[0] = own + more
-    said = (kernel.attributes.get(COMPUTES) for kernel in (second.kernel, first.kernel))
-    if texts := [text.data for text in said if isinstance(text, StringAttr)]:
+    if in_turns:
+        texts = (cast("StringAttr", kernel.attributes[COMPUTES]).data for kernel in (second.kernel, first.kernel))
         second.kernel.attributes[COMPUTES] = StringAttr("; ".join(texts))
     second.finish()
     Rewriter.erase_op(first.launch)
