@@ -114,6 +114,25 @@ def test_permutations(permutation: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(x.transpose(permutation), y)
 
 
+@pytest.mark.parametrize(("rows", "tile"), [(32, "8x32"), (64, "16x32")])
+def test_every_warp_has_elements_of_a_small_plane(rows: int, tile: str) -> None:
+    """Of 32 columns: lanes have less of a row before a warp has nothing."""
+    kernel = compile(f"""func.func @f(%X: memref<3x{rows}x32xf16>, %C: memref<3x32xf16>, %Y: memref<3x{rows}x32xf16>) {{
+      linalg.generic {{indexing_maps = [affine_map<(a, b, c) -> (a, b, c)>, affine_map<(a, b, c) -> (a, c)>,
+                                       affine_map<(a, b, c) -> (a, b, c)>],
+                      iterator_types = ["parallel", "parallel", "parallel"]}}
+      ins(%X, %C : memref<3x{rows}x32xf16>, memref<3x32xf16>) outs(%Y : memref<3x{rows}x32xf16>) {{
+      ^bb0(%x: f16, %c: f16, %y: f16):
+        %r = arith.addf %x, %c : f16
+        linalg.yield %r : f16
+      }}
+      return }}""")
+    assert f"tiles of {tile} for each warp" in kernel.ptx
+    x, c, y = draw((3, rows, 32), "f16"), draw((3, 32), "f16"), poisoned((3, rows, 32), "f16")
+    kernel(x, c, y, device="interp", checks="all")
+    np.testing.assert_array_equal(y, x + c[:, None])
+
+
 @pytest.mark.parametrize(("shape", "moved"), [((2, 48, 80), 48), ((1, 33, 32), 0), ((1, 160, 72), 0)], ids=str)
 def test_bytes_are_transposed_within_lanes(shape: tuple[int, int, int], moved: int) -> None:
     """Where rows of both sides are whole units of 16 bytes."""

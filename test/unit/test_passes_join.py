@@ -122,3 +122,36 @@ def test_parts_that_share_elements_stay_apart(copies: tuple[tuple[str, int, int,
         wanted["D"][:, at : at + size] = wanted[name][:, first : first + size]
     kernel(*memory.values(), device="interp")
     assert (memory["D"] == wanted["D"]).all()
+
+
+def test_kernels_that_a_user_launches_stay_apart() -> None:
+    """They have names that something else may ask for."""
+
+    def kernel_and_launch(name: str, start: int) -> tuple[str, str]:
+        kind = f"memref<32xf32, strided<[1], offset: {start}>>"
+        kernel = f"""
+  gpu.func @{name}(%D: {kind}) kernel attributes {{known_block_size = array<i32: 32, 1, 1>}} {{
+    %i = gpu.thread_id x
+    %x = arith.constant {start}.5 : f32
+    memref.store %x, %D[%i] : {kind}
+    gpu.return
+  }}"""
+        launch = f"""
+  %{name} = memref.subview %D[{start}] [32] [1] : memref<64xf32> to {kind}
+  gpu.launch_func @k::@{name} blocks in (%1, %1, %1) threads in (%32, %1, %1) args(%{name} : {kind})"""
+        return kernel, launch
+
+    kernels, launches = map("".join, zip(kernel_and_launch("low", 0), kernel_and_launch("high", 32), strict=True))
+    kernel = compile(f"""module attributes {{gpu.container_module}} {{
+func.func @f(%D: memref<64xf32>) {{
+  %1 = arith.constant 1 : index
+  %32 = arith.constant 32 : index{launches}
+  return
+}}
+gpu.module @k {{{kernels}
+}}
+}}""", target="sm_80", cache=False)  # fmt: skip
+    assert len(kernel.plan.launches) == 2
+    d = np.zeros(64, np.float32)
+    kernel(d, device="interp", checks="all")
+    assert (d == np.repeat(np.float32([0.5, 32.5]), 32)).all()
