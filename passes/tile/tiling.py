@@ -282,14 +282,9 @@ class Outliner:
             kernel.attributes[COMPUTES] = StringAttr(computes)
         promise(kernel, [operand.divisor for operand in operands])
         self.kernels.body.block.add_op(kernel)
-        self._builder.insert(
-            LaunchFuncOp(
-                SymbolRefAttr(self.kernels.sym_name.data, [name]),
-                self.index.values([ctas, 1, 1]),
-                self.index.values([threads, 1, 1]),
-                kernelOperands=[operand.value for operand in operands],
-            )
-        )
+        grid, block = self.index.values([ctas, 1, 1]), self.index.values([threads, 1, 1])
+        symbol, values = SymbolRefAttr(self.kernels.sym_name.data, [name]), [operand.value for operand in operands]
+        self._builder.insert(LaunchFuncOp(symbol, grid, block, kernelOperands=values))
         return kernel
 
     def finish(self) -> None:
@@ -400,9 +395,8 @@ class LaunchedKernel:
         promise(self.kernel, self.divisors)
         threads = (self.host.index.value(self.threads), self.op.blockSizeY, self.op.blockSizeZ)
         grid = self.host.index.values(self.grid)
-        new = LaunchFuncOp(self.op.kernel, grid, threads, kernelOperands=self.operands)
+        new = self.host.index.insert(LaunchFuncOp(self.op.kernel, grid, threads, kernelOperands=self.operands))
         new.location = self.op.location
-        self.host.index.insert(new)
         self.host.finish()
 
 
