@@ -8,7 +8,7 @@ many rows as fill a sector of 32 bytes of it, too, so that neither side reads or
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from xdsl.dialects import arith
@@ -190,8 +190,9 @@ def _transposed(
     """How a warp's rows lie where inputs lie transposed, and how these are loaded; None if lanes do not exchange them.
     `least` is the smaller size of the matrix.
 
-    `movmatrix` takes registers of 16-bit elements from one layout to the other. Of the five bits of a row, and of a
-    column, two are lanes: those behind the bits that one access has, of 4 to 16 bytes.
+    Of the five bits of a row, and of a column, those below the widest access are elements of a lane, and those above
+    are lanes side by side, of as many accesses as make 64 bytes. The rest of the lanes are other rows, or columns.
+    Where both sides have accesses of 16 bytes, `movmatrix` takes one layout to the other, else shuffles do.
     """
     written = max(place.bits for place in outputs)
     if not turned or any(place.bits != written for place in turned):
@@ -203,13 +204,15 @@ def _transposed(
     if written != HALF_WORD or not (whole or least >= SIDE):
         return None
 
-    def divided(axis: Callable[[int], Bit], together: int) -> tuple[list[Bit], list[Bit]]:
-        bits, first = [axis(i) for i in range(LANE_BITS)], max(1, min(together, WIDEST).bit_length() - 1)
-        return bits[first : first + 2], [*bits[:first], *bits[first + 2 :]]
+    rows, columns = ([axis(i) for i in range(LANE_BITS)] for axis in (row, column))
+    down, across = (max(1, min(together, WIDEST).bit_length() - 1) for together in (read, kept))
 
-    (down, rows), (across, columns) = divided(row, read), divided(column, kept)
-    loaded = Layout((*down, column(0), *across), (*rows, *columns[1:]))
-    return Layout((*across, row(0), *down), (*columns, *rows[1:])), loaded
+    def layout(own: list[Bit], first: int, other: list[Bit], of_other: int) -> Layout:
+        more = [*own[first + 2 :], *other[of_other : of_other + 2]]
+        lanes = *own[first : first + 2], other[0], *more[:2]
+        return Layout(lanes, tuple(bit for bit in (*own, *other) if bit not in lanes))
+
+    return layout(columns, across, rows, down), layout(rows, down, columns, across)
 
 
 def power_of_two(size: int, step: int) -> int:

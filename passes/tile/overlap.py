@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain, product
-from math import gcd
 from typing import ClassVar, NamedTuple, cast
 
 from xdsl.dialects import memref, scf, vector
@@ -152,13 +151,13 @@ class JoinLaunches(RewritePattern):
             ahead = ahead.prev_op
         first, second = _Launch.alone(ahead) if isinstance(ahead, LaunchFuncOp) else None, _Launch.alone(op)
         if first is not None and second is not None and first.may_join(second):
-            _join(first, LaunchedKernel(op, second.kernel), in_turns=second.is_of_elements)
+            _join(first, LaunchedKernel(op, second.kernel), turns=second.is_of_elements)
             rewriter.has_done_action = True
 
 
-def _join(first: _Launch, second: LaunchedKernel, *, in_turns: bool) -> None:
-    """Puts the body of the first kernel into the second, for the CTAs behind those of its own; `in_turns`, for those
-    behind as many of its own as keep both kernels level."""
+def _join(first: _Launch, second: LaunchedKernel, *, turns: bool) -> None:
+    """Puts the body of the first kernel into the second, for the CTAs behind those of its own; or in `turns`, each of
+    which has one CTA of the kernel that has fewer."""
     bodies = [second.body, first.kernel.body.block]
     for kernel in (second.kernel, first.kernel):
         allocate(kernel)
@@ -168,15 +167,17 @@ def _join(first: _Launch, second: LaunchedKernel, *, in_turns: bool) -> None:
     mine, others = (partial(_moved, ops=list(body.ops)[:-1]) for body in bodies)
     index = IndexBuilder(cast("Operation", second.body.last_op))
     own, more = (cast("int", constant_value(launch.gridSizeX)) for launch in (second.op, first.launch))
-    turns = gcd(own, more) if in_turns else 1
-    of_turn, number = own // turns, index.insert(BlockIdOp()).result
-    all_of_turn = (own + more) // turns
-    turn, place = (index.div(number, all_of_turn), index.rem(number, all_of_turn)) if turns > 1 else (0, number)
-    here = index.value(index.add(index.mul(turn, of_turn), place))
-    there = index.value(index.add(index.mul(turn, more // turns), index.sub(place, of_turn)))
-    index.either(index.compare("ult", place, of_turn), partial(mine, number=here), partial(others, number=there))
+    (few, rarely), (many, often) = (
+        ((more, others), (own, mine)) if turns and more < own else ((own, mine), (more, others))
+    )
+    step, number = 1 + many // few if turns else 1, index.insert(BlockIdOp()).result
+    turn, place = index.div(number, step), index.rem(number, step)
+    begun = index.minimum(index.add(turn, 1), few) if turns else few
+    first_of_turn = index.compare("ult", index.add(index.mul(place, few), turn), few)  # of which there are few
+    rest = index.value(index.sub(number, begun))
+    index.either(first_of_turn, partial(rarely, number=index.value(turn)), partial(often, number=rest))
     second.grid[0] = own + more
-    if in_turns:
+    if turns:
         texts = (cast("StringAttr", kernel.attributes[COMPUTES]).data for kernel in (second.kernel, first.kernel))
         second.kernel.attributes[COMPUTES] = StringAttr("; ".join(texts))
     second.finish()
