@@ -61,16 +61,17 @@ class _Launch(NamedTuple):
         return _Launch(launch, kernel, operands, written)
 
     @staticmethod
-    def alone(launch: LaunchFuncOp) -> _Launch | None:
-        """None for a kernel that is launched several times, and for all but known numbers of CTAs along x."""
+    def of_memory(launch: LaunchFuncOp) -> _Launch | None:
+        """None for a kernel of a user, for other operands than memory, and for all but known numbers of CTAs along
+        x."""
         kernel, operands = cast("FuncOp", SymbolTable.lookup_symbol(launch, launch.kernel)), launch.kernelOperands
+        plain = len(launch.operands) == SIZES + len(operands) and all(isinstance(x.type, MemRefType) for x in operands)
+        if not plain or launch.results or {ScheduleAttr.name, COMPUTES}.isdisjoint(kernel.attributes):
+            return None
         pairs = zip(operands, kernel.body.block.args, strict=True)
         written = [value for value, of in pairs if not all(only_reads(use.operation, of) for use in of.uses)]
-        made, module = _Launch(launch, kernel, operands, written), cast("Operation", launch.get_toplevel_object())
-        launched = [each.kernel for each in module.walk() if isinstance(each, LaunchFuncOp)]
-        plain = len(launch.operands) == SIZES + len(operands) and all(isinstance(x.type, MemRefType) for x in operands)
-        known = None not in made.sizes and made.sizes[1:3] == [1, 1] and not launch.results
-        return made if plain and known and launched.count(launch.kernel) == 1 else None
+        made = _Launch(launch, kernel, operands, written)
+        return None if None in made.sizes or made.sizes[1:3] != [1, 1] else made
 
     @property
     def sizes(self) -> list[int | None]:
@@ -86,9 +87,8 @@ class _Launch(NamedTuple):
     @property
     def is_of_elements(self) -> bool:
         """Whether it has no schedule, and its threads do nothing but load, compute and store."""
-        attributes, body = self.kernel.attributes, self.kernel.body.walk()
-        plain = COMPUTES in attributes and {MIN_CTAS, CLUSTER_SIZE}.isdisjoint(attributes)
-        return plain and all(isinstance(op, (*STORES, *PLACES)) or only_reads(op) for op in body)
+        plain = {ScheduleAttr.name, MIN_CTAS, CLUSTER_SIZE}.isdisjoint(self.kernel.attributes)
+        return plain and all(isinstance(op, (*STORES, *PLACES)) or only_reads(op) for op in self.kernel.body.walk())
 
     def is_apart(self, other: _Launch) -> bool:
         """Whether neither writes what the other reads or writes."""
@@ -97,9 +97,14 @@ class _Launch(NamedTuple):
 
     def may_join(self, other: _Launch) -> bool:
         """Whether one kernel may do what both do, and is faster."""
-        few, of_elements = self.is_of_few_rows and other.is_of_few_rows, self.is_of_elements and other.is_of_elements
-        parts = of_elements and not roots_of(self.written).isdisjoint(roots_of(other.written))
-        return (few or parts) and self.sizes[3:] == other.sizes[3:] and self.is_apart(other)
+        few = self.is_of_few_rows and other.is_of_few_rows
+        parts = not few and not roots_of(self.written).isdisjoint(roots_of(other.written))
+        parts = parts and self.is_of_elements and other.is_of_elements
+        if not (few or parts) or self.sizes[3:] != other.sizes[3:] or not self.is_apart(other):
+            return False
+        module = cast("Operation", self.launch.get_toplevel_object())
+        launched = [each.kernel for each in module.walk() if isinstance(each, LaunchFuncOp)]
+        return launched.count(self.launch.kernel) == launched.count(other.launch.kernel) == 1
 
     def may_follow(self, launch: LaunchFuncOp, kernel: FuncOp) -> bool:
         """Whether another launch before it may as well come first: it only loads what both have."""
@@ -149,7 +154,7 @@ class JoinLaunches(RewritePattern):
         ahead = op.prev_op
         while ahead is not None and is_pure(ahead):
             ahead = ahead.prev_op
-        first, second = _Launch.alone(ahead) if isinstance(ahead, LaunchFuncOp) else None, _Launch.alone(op)
+        first, second = map(_Launch.of_memory, (ahead, op)) if isinstance(ahead, LaunchFuncOp) else (None, None)
         if first is not None and second is not None and first.may_join(second):
             _join(first, LaunchedKernel(op, second.kernel), turns=second.is_of_elements)
             rewriter.has_done_action = True
