@@ -48,7 +48,6 @@ BYTES = Layout.parse("c4 c5 r2 r3 r4 | c0 c1 c2 c3 r0 r1"), Layout.parse("c4 c5 
 them within itself, so that eight load a sector."""
 
 BYTE, HALF_WORD = 8, 16
-WIDEST = ACCESS_BITS // HALF_WORD
 
 SIDE = 32
 """Rows and columns of a warp's tile of elements of 16 bits that lie transposed."""
@@ -111,7 +110,10 @@ def over_elements(
     times = max(1, min(ELEMENTS // layout.elements, tall * wide // WARPS))
     down = min(times, tall)
     warp = layout.rows * down, layout.columns * (times // down)
-    down = min(WARPS, power_of_two(output.size(rows), warp[0]))
+    # Rows that begin within units of 16 bytes share sectors: warps of a CTA lie side by side (H200: 95 us and 73).
+    ragged = any(p.together() * p.bits < ACCESS_BITS for p in places if p.neighbours in {rows, columns} - {None})
+    across = (2 if along else math.gcd(-(-output.size(columns) // warp[1]), WARPS)) if ragged else 1
+    down = min(WARPS // across, power_of_two(output.size(rows), warp[0]))
     warps = down, WARPS // down
     cta = warp[0] * warps[0], warp[1] * warps[1]
     fits = output.kind.get_shape()[columns] >= 0 and output.size(columns) % cta[1] == 0
@@ -205,7 +207,7 @@ def _transposed(
         return None
 
     rows, columns = ([axis(i) for i in range(LANE_BITS)] for axis in (row, column))
-    down, across = (max(1, min(together, WIDEST).bit_length() - 1) for together in (read, kept))
+    down, across = (max(1, min(together, ACCESS_BITS // written).bit_length() - 1) for together in (read, kept))
 
     def layout(own: list[Bit], first: int, other: list[Bit], of_other: int) -> Layout:
         more = [*own[first + 2 :], *other[of_other : of_other + 2]]

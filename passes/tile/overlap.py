@@ -62,8 +62,7 @@ class _Launch(NamedTuple):
 
     @staticmethod
     def of_memory(launch: LaunchFuncOp) -> _Launch | None:
-        """None for a kernel of a user, for other operands than memory, and for all but known numbers of CTAs along
-        x."""
+        """None for a kernel of a user, other operands than memory, and all but a known number of CTAs along x."""
         kernel, operands = cast("FuncOp", SymbolTable.lookup_symbol(launch, launch.kernel)), launch.kernelOperands
         plain = len(launch.operands) == SIZES + len(operands) and all(isinstance(x.type, MemRefType) for x in operands)
         if not plain or launch.results or {ScheduleAttr.name, COMPUTES}.isdisjoint(kernel.attributes):
