@@ -375,9 +375,7 @@ class GatherParts(RewritePattern):
         writers = [*fills, *(part.copy for part in parts)]
         between = operations_between(writers[0], op) if len(writers) > 1 and writers[-1] is op else None
         others = users_of(memory) - {*writers}
-        if between is None or any(inner in others for each in between for inner in each.walk()):
-            return
-        if len(fills) != 1:
+        if between is None or len(fills) != 1 or any(inner in others for each in between for inner in each.walk()):
             return
         rewriter.insert(_gathered(op, memory, fills[0].inputs[0], parts), InsertPoint.before(op))
         for writer in writers:

@@ -155,3 +155,13 @@ gpu.module @k {{{kernels}
     d = np.zeros(64, np.float32)
     kernel(d, device="interp", checks="all")
     assert (d == np.repeat(np.float32([0.5, 32.5]), 32)).all()
+
+
+@pytest.mark.parametrize(("columns", "ctas"), [(250, 5), (186, 6)])
+def test_warps_lie_side_by_side_along_rows_that_begin_anywhere(columns: int, ctas: int) -> None:
+    """Of tiles of 64 columns, four of them beside each other; where a row has three, none."""
+    kernel = compile(parts(("A", 2, columns, 2)), target="sm_90a", cache=False)
+    assert [launch.grid[0] for launch in kernel.plan.launches] == [ctas]
+    a, b, d = (drawn(37, 300) for _ in range(3))
+    kernel(a, b, d, device="interp", checks="all")
+    assert (d[:, 2 : 2 + columns] == a[:, 2 : 2 + columns]).all()
