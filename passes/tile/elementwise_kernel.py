@@ -112,7 +112,8 @@ def over_elements(
     warp = layout.rows * down, layout.columns * (times // down)
     # Rows that begin within units of 16 bytes share sectors: warps of a CTA lie side by side (H200: 95 us and 73).
     ragged = any(p.together() * p.bits < ACCESS_BITS for p in places if p.neighbours in {rows, columns} - {None})
-    across = (2 if along else math.gcd(-(-output.size(columns) // warp[1]), WARPS)) if ragged else 1
+    side_by_side = math.gcd(-(-output.size(columns) // warp[1]), WARPS) if not turned else 2 if along else 1
+    across = side_by_side if ragged else 1
     down = min(WARPS // across, power_of_two(output.size(rows), warp[0]))
     warps = down, WARPS // down
     cta = warp[0] * warps[0], warp[1] * warps[1]
