@@ -34,7 +34,7 @@ from warploom.runtime.torch.importer import torch_to_linalg
 Tensor = torch.Tensor
 DEVICE = "cuda"
 EPSILON, BLOCK, HEAD, LARGEST = 1e-6, 128, 128, 448.0
-GROUPS, CHANNELS = 32, 256
+GROUPS, CHANNELS, NORMED = 32, 256, 8
 EXPERTS, CHOSEN = 128, 8
 SETS_BYTES, REPLAYS, SAMPLE, WHOLE = 300 << 20, 7, 8, 1 << 16
 
@@ -49,6 +49,13 @@ def layer_norm_statistics(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]
 
 def rms_norm(x: Tensor, w: Tensor) -> Tensor:
     return functional.rms_norm(x, x.shape[-1:], w, EPSILON)
+
+
+def gated_group_norm(x: Tensor, z: Tensor, w: Tensor) -> Tensor:
+    """What is gated, normed in groups of each row, as Mamba 2 does."""
+    y = (x.float() * functional.silu(z.float())).unflatten(-1, (NORMED, -1))
+    y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + EPSILON)
+    return w * y.flatten(-2).to(x.dtype)
 
 
 def add_rms_norm(x: Tensor, r: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
@@ -106,6 +113,12 @@ def rope(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     return x * cosine + torch.cat((-b, a), -1) * sine
 
 
+def rope_part(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """The first half of each head, turned, and the second as it is."""
+    size = cosine.shape[-1]
+    return torch.cat((rope(x[..., :size], cosine, sine), x[..., size:]), -1)
+
+
 def rope_pairs(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """Neighbours of each head, turned."""
     a, b = x.float().unflatten(-1, (-1, 2)).unbind(-1)
@@ -135,8 +148,8 @@ def cast(x: Tensor) -> Tensor:
     return x.float()
 
 
-def concatenate(a: Tensor, b: Tensor) -> Tensor:
-    return torch.cat((a, b), -1)
+def concatenate(*tensors: Tensor) -> Tensor:
+    return torch.cat(tensors, -1)
 
 
 def transpose(x: Tensor) -> Tensor:
@@ -229,6 +242,7 @@ CASES = {
     "layer_norm_statistics": Case(layer_norm_statistics, lambda m, n: (rows(m, n), rows(n), rows(n))),
     "rms_norm": Case(rms_norm, lambda m, n: (rows(m, n), rows(n))),
     "add_rms_norm": Case(add_rms_norm, lambda m, n: (rows(m, n), rows(m, n), rows(n))),
+    "gated_group_norm": Case(gated_group_norm, lambda m, n: (rows(m, n), rows(m, n), rows(n))),
     "softmax": Case(softmax, lambda m, n: (rows(m, n),)),
     "log_softmax": Case(log_softmax, lambda m, n: (rows(m, n),)),
     "swiglu": Case(swiglu, lambda m, n: (rows(m, n), rows(m, n))),
@@ -277,7 +291,9 @@ CASES = {
     ),
     "largest": Case(largest, lambda m, n: (rows(m, n),)),
     "concatenate": Case(concatenate, lambda m, n: (rows(m, n // 2), rows(m, n // 2))),
+    "concatenate_three": Case(concatenate, lambda m, n: (rows(m, n // 4), rows(m, n // 4), rows(m, n // 2))),
     "rope": Case(rope, lambda m, n: (rows(m, n // HEAD, HEAD), rows(m, 1, HEAD), rows(m, 1, HEAD))),
+    "rope_part": Case(rope_part, lambda m, n: (rows(m, n // HEAD, HEAD), *(rows(m, 1, HEAD // 2) for _ in range(2)))),
     "rope_pairs": Case(
         rope_pairs, lambda m, n: (rows(m, n // HEAD, HEAD), rows(m, 1, HEAD // 2), rows(m, 1, HEAD // 2))
     ),
@@ -301,6 +317,7 @@ ANY_LENGTH = frozenset(
         "batch_norm_gradients",
         "concatenate",
         "rope",
+        "rope_part",
         "rope_pairs",
         "quantise_blocks",
         "cast",

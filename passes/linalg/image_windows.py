@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import combinations, pairwise
+from itertools import pairwise
 from math import prod
 from typing import NamedTuple, NoReturn
 
@@ -337,7 +337,7 @@ class WrittenView(NamedTuple):
         stays = plain and root(copy.inputs[0]) != root(view.source) and (copy is last or _stays(copy, last))
         return WrittenView(copy, view, offsets, sizes) if stays and len(sizes) == source.get_num_dims() else None
 
-    def put(self, index: IndexBuilder, loops: Sequence[SSAValue], element: SSAValue | None) -> SSAValue:
+    def put(self, index: IndexBuilder, loops: Sequence[SSAValue], element: SSAValue) -> SSAValue:
         """The element at these indices of the memory: that of the part, or else another one."""
         shape = memory_of(self.view.source).get_shape()
         inside: SSAValue | None = None
@@ -351,9 +351,7 @@ class WrittenView(NamedTuple):
             of_start = index.value(0)
             places = [index.insert(arith.SelectOp(inside, place, of_start)).result for place in places]
         loaded = index.insert(memref.LoadOp.get(self.copy.inputs[0], places)).res
-        if inside is None or element is None:
-            return loaded
-        return index.insert(arith.SelectOp(inside, loaded, element)).result
+        return loaded if inside is None else index.insert(arith.SelectOp(inside, loaded, element)).result
 
 
 def _bytes(memory: SSAValue) -> int:
@@ -362,19 +360,9 @@ def _bytes(memory: SSAValue) -> int:
     return min(1, *kind.get_shape()) * prod(map(abs, kind.get_shape())) * GATHERED.get(type_name(kind.element_type), 0)
 
 
-def _is_all(memory: SSAValue, parts: Sequence[WrittenView]) -> bool:
-    """Whether parts of memory are disjoint, and all of it."""
-    apart = (
-        any(max(a, b) >= min(a + m, b + n) for a, m, b, n in zip(
-            one.offsets, one.sizes, other.offsets, other.sizes, strict=True))
-        for one, other in combinations(parts, 2)
-    )  # fmt: skip
-    return sum(prod(part.sizes) for part in parts) == prod(memory_of(memory).get_shape()) and all(apart)
-
-
 class GatherParts(RewritePattern):
-    """Writes memory that consists of copied parts, and a number around them, at once: each thread computes the place of
-    its element in its part. The fill and the copies would be a launch each."""
+    """Writes memory of a number that has copied parts in it at once: each thread computes the place of its element in
+    its part. The fill and the copies would be launches that depend on each other."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: CopyOp, rewriter: PatternRewriter) -> None:
@@ -387,25 +375,22 @@ class GatherParts(RewritePattern):
         writers = [*fills, *(part.copy for part in parts)]
         between = operations_between(writers[0], op) if len(writers) > 1 and writers[-1] is op else None
         others = users_of(memory) - {*writers}
-        if between is None or any(inner in others for each in between for inner in each.walk()):
+        if between is None or len(fills) != 1 or any(inner in others for each in between for inner in each.walk()):
             return
-        if len(fills) > 1 or not (fills or _is_all(memory, parts)):
-            return
-        rewriter.insert(_gathered(op, memory, fills, parts), InsertPoint.before(op))
+        rewriter.insert(_gathered(op, memory, fills[0].inputs[0], parts), InsertPoint.before(op))
         for writer in writers:
             rewriter.erase(writer)
         for part in parts:
             drop_unused(part.view.result)
 
 
-def _gathered(op: CopyOp, memory: SSAValue, fills: Sequence[FillOp], parts: Sequence[WrittenView]) -> GenericOp:
-    """The operation that writes what a fill and copies did; the last of them counts."""
+def _gathered(op: CopyOp, memory: SSAValue, element: SSAValue, parts: Sequence[WrittenView]) -> GenericOp:
+    """The operation that writes what a fill of elements and copies did; the last of them counts."""
     kind = memory_of(memory)
     block = Block(arg_types=[kind.element_type])
     index = IndexBuilder(Builder(InsertPoint.at_end(block)))
     loops = [index.insert(IndexOp(dimension)).result for dimension in range(kind.get_num_dims())]
-    element = fills[0].inputs[0] if fills else None
     for part in parts:
         element = part.put(index, loops, element)
-    index.insert(YieldOp(*(each for each in (element,) if each is not None)))
+    index.insert(YieldOp(element))
     return generic(op, [], [memory], Region(block), [AffineMap.identity(len(loops))])

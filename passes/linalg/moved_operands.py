@@ -244,8 +244,8 @@ class ReshapeUnits(RewritePattern):
 
 
 class CollapseBehind(RewritePattern):
-    """Moves a collapse of a product's result, such as of groups and channels, behind the elementwise operation that
-    reads it, so that the product can compute that too."""
+    """Moves a collapse of what follows a sum, such as of groups and channels, or a concatenation, behind the operation
+    on elements that reads it, which their kernels can then compute too."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
@@ -285,16 +285,17 @@ class CollapseBehind(RewritePattern):
 
 
 def _is_of_product(value: SSAValue) -> bool:
-    """Whether a tensor is a collapse of the result of a sum, or of what follows one element by element."""
+    """Whether a tensor is a collapse of the result of a sum, or of a concatenation, or of what follows one."""
     if not isinstance(made := value.owner, tensor.CollapseShapeOp):
         return False
     queue, visited = [made.src], set[SSAValue]()
     while queue:
         visited.add(source := queue.pop())
-        if isinstance(op := source.owner, LinalgStructuredOperation):
-            if Nest.of(op).summed:
-                return True
-            queue += [each for each in op.inputs if each not in visited]
+        op = source.owner
+        if isinstance(op, tensor.ConcatOp) or (isinstance(op, LinalgStructuredOperation) and Nest.of(op).summed):
+            return True
+        if isinstance(op, LinalgStructuredOperation | tensor.CollapseShapeOp | tensor.ExpandShapeOp):
+            queue += [each for each in op.operands if each not in visited]
     return False
 
 

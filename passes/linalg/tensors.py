@@ -30,9 +30,9 @@ from ..diagnostics import remark
 from ..patterns import IndexBuilder, apply_patterns, op_type_rewrite_pattern
 from .constants import COVERED, number_for_input
 from .contraction import adds_products
-from .moved_operands import Movement
+from .moved_operands import CollapseBehind, Movement
 from .operand import groups_of
-from .reshapes import LinalgBuilder, collapse, element_of, expand
+from .reshapes import LinalgBuilder, element_of, expand
 
 
 def covers(op: tensor.InsertSliceOp) -> bool:
@@ -369,23 +369,6 @@ class ComputeParts(RewritePattern):
             return
 
 
-class ConvertBeforeReshape(RewritePattern):
-    """Converts what is concatenated before it is reshaped: `generic(collapse(x))` becomes `collapse(generic(x))`."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        seen = op.inputs[0].owner if len(op.inputs) == 1 else None
-        if not isinstance(seen, tensor.CollapseShapeOp) or not isinstance(seen.src.owner, tensor.ConcatOp):
-            return
-        shape = shape_of(seen.src)
-        if _elementwise(op) is None or op.indexing_maps.data[0] != op.indexing_maps.data[1] or min(shape) < 0:
-            return
-        made = LinalgBuilder(op).elementwise([seen.src], _with_shape(op, shape), op.body.clone())
-        rewriter.replace(op, collapse(made, groups_of(seen), shape_of(op.results[0])))
-        if not seen.result.uses:
-            rewriter.erase(seen)
-
-
 def _slice(value: SSAValue, dimension: int, start: int, size: int, rewriter: PatternRewriter) -> SSAValue:
     shape = shape_of(value)
     offsets = [start if d == dimension else 0 for d in range(len(shape))]
@@ -428,7 +411,23 @@ class ReadKnownSizes(RewritePattern):
                 rewriter.has_done_action = True
 
 
-PARTS = ConvertBehindReshape(), ConvertBeforeReshape(), ComputeParts(), ComputeSlice()
+class JoinConcatenations(RewritePattern):
+    """Makes the parts of a concatenation parts of another one along the same dimension, which alone reads it."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: tensor.ConcatOp, rewriter: PatternRewriter) -> None:
+        for number, value in enumerate(op.inputs):
+            inner = value.owner
+            if isinstance(inner, tensor.ConcatOp) and inner.dim == op.dim and value.has_one_use():
+                parts = [*op.inputs[:number], *inner.inputs, *op.inputs[number + 1 :]]
+                made = tensor.ConcatOp(parts, op.dim.value.data, op.result.type)
+                made.location = op.location
+                rewriter.replace(op, made)
+                rewriter.erase(inner)
+                return
+
+
+PARTS = ConvertBehindReshape(), CollapseBehind(), ComputeParts(), ComputeSlice(), JoinConcatenations()
 
 
 def compute_parts(module: ModuleOp) -> None:

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import IntegerType, MemRefType, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from ...dialect.layouts.layout import Layout
+from ...dialect.layouts.layout import Bit, Layout, column, row
 from ...dialect.mlir.affine import FIXED, Nest, loops_of
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, is_memory, memory_of
 from ...dialect.warp.elements import IndexOp, YieldOp
@@ -28,6 +28,7 @@ from ..linalg.operand import VectorOperand
 from ..patterns import constant_number
 from .tiling import Outliner
 from .traversal import (
+    ACCESS_BITS,
     LANE_BITS,
     WARPS,
     Traversal,
@@ -42,13 +43,14 @@ from .traversal import (
 
 SECTOR_BITS = 256
 
-TRANSPOSED = {
-    16: (Layout.parse("c3 c4 r0 r3 r4 | c0 c1 c2 r1 r2"), Layout.parse("r3 r4 c0 c3 c4 | r0 r1 r2 c1 c2"), 8),
-    8: (Layout.parse("c4 c5 r2 r3 r4 | c0 c1 c2 c3 r0 r1"), Layout.parse("c4 c5 r2 r3 r4 | r0 r1 c0 c1 c2 c3"), 16),
-}
-"""By bits of all elements, how a warp's 32 rows lie where an input lies transposed, how they are loaded, and elements
-that must be together. `movmatrix` takes registers of 16-bit elements from one to the other, so that lanes move 16 bytes
-and four of them 64 on either side. Lanes load 4 bytes and move them within themselves, so that eight load a sector."""
+BYTES = Layout.parse("c4 c5 r2 r3 r4 | c0 c1 c2 c3 r0 r1"), Layout.parse("c4 c5 r2 r3 r4 | r0 r1 c0 c1 c2 c3")
+"""How a warp's 32 rows of bytes lie where an input lies transposed, and how they are loaded: 4 bytes a lane, that moves
+them within itself, so that eight load a sector."""
+
+BYTE, HALF_WORD = 8, 16
+
+SIDE = 32
+"""Rows and columns of a warp's tile of elements of 16 bits that lie transposed."""
 
 ELEMENTS = 16
 """Elements of the output that a lane computes: loads enough in flight, and few CTAs that have little to do."""
@@ -97,18 +99,22 @@ def over_elements(
     others = (loop for loop in reversed(output.loops) if loop != columns)
     rows = turned[0].neighbours if turned else next(others, None)
     written = max(place.bits for place in outputs)
-    layout, loaded, together = TRANSPOSED.get(written, (None, None, 1))
     along: dict[SSAValue, Layout] = {}
-    if loaded and turned and all(p.bits == written and p.together() % together == 0 for p in (*turned, *outputs)):
-        along = {place.value: loaded for place in turned}
-    if layout is None or not along:
+    if lying := _transposed(turned, outputs, min(output.size(rows), output.size(columns))):
+        layout, along = lying[0], dict.fromkeys((place.value for place in turned), lying[1])
+    else:
         # Elements that are stored apart are stored by lanes side by side, whatever else is read together.
         beside = FIXED if output.neighbours is None and written < i32.bitwidth else columns
         layout = _layout(places, turned, output.size(rows), output.size(columns), beside, written)
-    times = max(1, ELEMENTS // layout.elements)
-    down = min(times, power_of_two(output.size(rows), layout.rows))
+    tall, wide = power_of_two(output.size(rows), layout.rows), power_of_two(output.size(columns), layout.columns)
+    times = max(1, min(ELEMENTS // layout.elements, tall * wide // WARPS))
+    down = min(times, tall)
     warp = layout.rows * down, layout.columns * (times // down)
-    down = min(WARPS, power_of_two(output.size(rows), warp[0]))
+    # Rows that begin within units of 16 bytes share sectors: warps of a CTA lie side by side (H200: 95 us and 73).
+    ragged = any(p.together() * p.bits < ACCESS_BITS for p in places if p.neighbours in {rows, columns} - {None})
+    side_by_side = math.gcd(-(-output.size(columns) // warp[1]), WARPS) if not turned else 2 if along else 1
+    across = side_by_side if ragged else 1
+    down = min(WARPS // across, power_of_two(output.size(rows), warp[0]))
     warps = down, WARPS // down
     cta = warp[0] * warps[0], warp[1] * warps[1]
     fits = output.kind.get_shape()[columns] >= 0 and output.size(columns) % cta[1] == 0
@@ -179,6 +185,37 @@ def _layout(
     across = LANE_BITS if rows == 1 else across
     # Elements that fill no register are of other rows, where there are any.
     return lane_layout(least, elements, across, more_rows=across < LANE_BITS)
+
+
+def _transposed(
+    turned: Sequence[TraversedMemory], outputs: Sequence[TraversedMemory], least: int
+) -> tuple[Layout, Layout] | None:
+    """How a warp's rows lie where inputs lie transposed, and how these are loaded; None if lanes do not exchange them.
+    `least` is the smaller size of the matrix.
+
+    Of the five bits of a row, and of a column, those below the widest access are elements of a lane, and those above
+    are lanes side by side, of as many accesses as make 64 bytes. The rest of the lanes are other rows, or columns.
+    Where both sides have accesses of 16 bytes, `movmatrix` takes one layout to the other, else shuffles do.
+    """
+    written = max(place.bits for place in outputs)
+    if not turned or any(place.bits != written for place in turned):
+        return None
+    read, kept = (min(place.together() for place in side) for side in (turned, outputs))
+    whole = min(read, kept) * written >= ACCESS_BITS
+    if written == BYTE:
+        return BYTES if whole else None
+    if written != HALF_WORD or not (whole or least >= SIDE):
+        return None
+
+    rows, columns = ([axis(i) for i in range(LANE_BITS)] for axis in (row, column))
+    down, across = (max(1, min(together, ACCESS_BITS // written).bit_length() - 1) for together in (read, kept))
+
+    def layout(own: list[Bit], first: int, other: list[Bit], of_other: int) -> Layout:
+        more = [*own[first + 2 :], *other[of_other : of_other + 2]]
+        lanes = *own[first : first + 2], other[0], *more[:2]
+        return Layout(lanes, tuple(bit for bit in (*own, *other) if bit not in lanes))
+
+    return layout(columns, across, rows, down), layout(rows, down, columns, across)
 
 
 def power_of_two(size: int, step: int) -> int:

@@ -1,31 +1,35 @@
 """Launches that do not depend on each other: those of gradients overlap, and `warp-join` makes one of products of few
-rows.
+rows, and one of those that write parts of one memory.
 
 CTAs of one launch of gradients fill the SMs that the last CTAs of the other leave. H100, 128 columns, 4096: two
 launches of 2048 CTAs each, one for each SM, leave half of the last turns of both idle. Products of few rows read their
-weights in a few microseconds, to which each launch adds 3.5 (H100).
+weights in a few microseconds, to which each launch adds 3.5 (H100). Parts of a row may share sectors of 32 bytes: CTAs
+that write them run at the same time, so that the L2 cache writes whole sectors to memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain, product
 from typing import ClassVar, NamedTuple, cast
 
-from xdsl.dialects import memref
-from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects import memref, scf, vector
+from xdsl.dialects.builtin import MemRefType, StringAttr
 from xdsl.dialects.gpu import FuncOp, LaunchFuncOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import SymbolTable
 
-from ...dialect.mlir.gpu import BlockIdOp
+from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, SubgroupIdOp, ThreadIdOp
 from ...dialect.warp.attention import AttentionGradientOp
-from ...dialect.warp.attributes import ScheduleAttr
+from ...dialect.warp.attributes import COMPUTES, ScheduleAttr
+from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
-from ...dialect.warp.synchronisation import LAUNCHES, CommitOp, WaitOp
+from ...dialect.warp.synchronisation import CLUSTER_SIZE, LAUNCHES, MIN_CTAS, CommitOp, WaitOp
 from ..allocate import allocate
+from ..linalg.elementwise import may_share, roots_of
 from ..linalg.operand import divisor_of, root
 from ..patterns import IndexBuilder, PatternPass, constant_value, op_type_rewrite_pattern
 from .tiling import LaunchedKernel, schedule_of
@@ -33,14 +37,18 @@ from .tiling import LaunchedKernel, schedule_of
 SIZES = 6
 """Operands of a launch for its grid and its blocks, which come first."""
 
+STORES = StoreOp, memref.StoreOp, vector.StoreOp
+PLACES = BlockIdOp, SubgroupIdOp, ThreadIdOp, scf.IfOp, scf.YieldOp, ReturnOp
+"""Operations that tell what a thread does, of which it is not known that they have no effects."""
+
 
 class _Launch(NamedTuple):
-    """The launch of a kernel, and the memory that it reads or writes, and that it writes."""
+    """The launch of a kernel, and what it reads or writes, and what it writes, as views of memory."""
 
     launch: LaunchFuncOp
     kernel: FuncOp
-    memories: set[SSAValue]
-    written: set[SSAValue]
+    memories: Sequence[SSAValue]
+    written: Sequence[SSAValue]
 
     @staticmethod
     def of_gradients(launch: LaunchFuncOp, kernel: FuncOp) -> _Launch | None:
@@ -48,32 +56,59 @@ class _Launch(NamedTuple):
         op = next((op for op in kernel.body.block.ops if isinstance(op, AttentionGradientOp)), None)
         if op is None or schedule_of(op).together == 1 or not constant_value(launch.gridSizeX):
             return None
-        roots = [root(value) for value in launch.kernelOperands]
-        written = {of for of, argument in zip(roots, kernel.body.block.args, strict=True) if argument in op.outputs}
-        return _Launch(launch, kernel, set(roots), written)
+        operands = launch.kernelOperands
+        written = [of for of, argument in zip(operands, kernel.body.block.args, strict=True) if argument in op.outputs]
+        return _Launch(launch, kernel, operands, written)
 
     @staticmethod
-    def of_few_rows(launch: LaunchFuncOp) -> _Launch | None:
-        """None for another product than one by slices of K, and for all but known numbers of CTAs along x."""
-        kernel = cast("FuncOp", SymbolTable.lookup_symbol(launch, launch.kernel))
-        schedule, operands = kernel.attributes.get(ScheduleAttr.name), launch.kernelOperands
-        few = isinstance(schedule, ScheduleAttr) and schedule.data.shares_launch
+    def of_memory(launch: LaunchFuncOp) -> _Launch | None:
+        """None for a kernel of a user, other operands than memory, and all but a known number of CTAs along x."""
+        kernel, operands = cast("FuncOp", SymbolTable.lookup_symbol(launch, launch.kernel)), launch.kernelOperands
         plain = len(launch.operands) == SIZES + len(operands) and all(isinstance(x.type, MemRefType) for x in operands)
-        sizes = list(map(constant_value, launch.operands[:SIZES]))
-        if not few or not plain or launch.results or None in sizes or sizes[1:3] != [1, 1]:
+        if not plain or launch.results or {ScheduleAttr.name, COMPUTES}.isdisjoint(kernel.attributes):
             return None
         pairs = zip(operands, kernel.body.block.args, strict=True)
-        written = {root(value) for value, of in pairs if not all(only_reads(use.operation, of) for use in of.uses)}
-        return _Launch(launch, kernel, set(map(root, operands)), written)
+        written = [value for value, of in pairs if not all(only_reads(use.operation, of) for use in of.uses)]
+        made = _Launch(launch, kernel, operands, written)
+        return None if None in made.sizes or made.sizes[1:3] != [1, 1] else made
+
+    @property
+    def sizes(self) -> list[int | None]:
+        """Of the grid and of its blocks, where they are known."""
+        return list(map(constant_value, self.launch.operands[:SIZES]))
+
+    @property
+    def is_of_few_rows(self) -> bool:
+        """Whether it is a product of few rows, by slices of K."""
+        schedule = self.kernel.attributes.get(ScheduleAttr.name)
+        return isinstance(schedule, ScheduleAttr) and schedule.data.shares_launch
+
+    @property
+    def is_of_elements(self) -> bool:
+        """Whether it has no schedule, and its threads do nothing but load, compute and store."""
+        plain = {ScheduleAttr.name, MIN_CTAS, CLUSTER_SIZE}.isdisjoint(self.kernel.attributes)
+        return plain and all(isinstance(op, (*STORES, *PLACES)) or only_reads(op) for op in self.kernel.body.walk())
 
     def is_apart(self, other: _Launch) -> bool:
         """Whether neither writes what the other reads or writes."""
-        return self.written.isdisjoint(other.memories) and other.written.isdisjoint(self.memories)
+        pairs = chain(product(self.written, other.memories), product(other.written, self.memories))
+        return not any(root(one) is root(of) and may_share(one, of) for one, of in pairs)
+
+    def may_join(self, other: _Launch) -> bool:
+        """Whether one kernel may do what both do, and is faster."""
+        few = self.is_of_few_rows and other.is_of_few_rows
+        parts = not few and not roots_of(self.written).isdisjoint(roots_of(other.written))
+        parts = parts and self.is_of_elements and other.is_of_elements
+        if not (few or parts) or self.sizes[3:] != other.sizes[3:] or not self.is_apart(other):
+            return False
+        module = cast("Operation", self.launch.get_toplevel_object())
+        launched = [each.kernel for each in module.walk() if isinstance(each, LaunchFuncOp)]
+        return launched.count(self.launch.kernel) == launched.count(other.launch.kernel) == 1
 
     def may_follow(self, launch: LaunchFuncOp, kernel: FuncOp) -> bool:
         """Whether another launch before it may as well come first: it only loads what both have."""
-        pairs = zip(map(root, launch.kernelOperands), kernel.body.block.args, strict=True)
-        uses = (use for of, argument in pairs if of in self.memories for use in argument.uses)
+        pairs, memories = zip(launch.kernelOperands, kernel.body.block.args, strict=True), roots_of(self.memories)
+        uses = (use for of, argument in pairs if root(of) in memories for use in argument.uses)
         return all(isinstance(use.operation, memref.LoadOp) for use in uses)
 
 
@@ -110,27 +145,23 @@ def _with(run: list[_Launch], launch: LaunchFuncOp, kernel: FuncOp) -> list[_Lau
 
 
 class JoinLaunches(RewritePattern):
-    """Two launches that follow each other and do not depend on each other, of products of few rows: one, whose CTAs
-    each run one of the kernels, in the same shared memory."""
+    """Two launches that follow each other and do not depend on each other, of products of few rows, or of what writes
+    parts of one memory: one, whose CTAs each run one of the kernels, in the same shared memory."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LaunchFuncOp, rewriter: PatternRewriter) -> None:
         ahead = op.prev_op
         while ahead is not None and is_pure(ahead):
             ahead = ahead.prev_op
-        first, second = _Launch.of_few_rows(ahead) if isinstance(ahead, LaunchFuncOp) else None, _Launch.of_few_rows(op)
-        if first is None or second is None or not first.is_apart(second):
-            return
-        threads = [[constant_value(size) for size in each.launch.operands[3:SIZES]] for each in (first, second)]
-        module = cast("Operation", op.get_toplevel_object())
-        launched = [each.kernel for each in module.walk() if isinstance(each, LaunchFuncOp)]
-        if threads[0] == threads[1] and launched.count(first.launch.kernel) == launched.count(op.kernel) == 1:
-            _join(first, LaunchedKernel(op, second.kernel, schedule_of(second.kernel)))
+        first, second = map(_Launch.of_memory, (ahead, op)) if isinstance(ahead, LaunchFuncOp) else (None, None)
+        if first is not None and second is not None and first.may_join(second):
+            _join(first, LaunchedKernel(op, second.kernel), turns=second.is_of_elements)
             rewriter.has_done_action = True
 
 
-def _join(first: _Launch, second: LaunchedKernel) -> None:
-    """Puts the body of the first kernel into the second, for the CTAs behind those of its own."""
+def _join(first: _Launch, second: LaunchedKernel, *, turns: bool) -> None:
+    """Puts the body of the first kernel into the second, for the CTAs behind those of its own; or in `turns`, each of
+    which has one CTA of the kernel that has fewer."""
     bodies = [second.body, first.kernel.body.block]
     for kernel in (second.kernel, first.kernel):
         allocate(kernel)
@@ -140,10 +171,19 @@ def _join(first: _Launch, second: LaunchedKernel) -> None:
     mine, others = (partial(_moved, ops=list(body.ops)[:-1]) for body in bodies)
     index = IndexBuilder(cast("Operation", second.body.last_op))
     own, more = (cast("int", constant_value(launch.gridSizeX)) for launch in (second.op, first.launch))
-    number = index.insert(BlockIdOp()).result
-    rest = index.value(index.sub(number, own))
-    index.either(index.compare("ult", number, own), partial(mine, number=number), partial(others, number=rest))
+    (few, rarely), (many, often) = (
+        ((more, others), (own, mine)) if turns and more < own else ((own, mine), (more, others))
+    )
+    step, number = 1 + many // few if turns else 1, index.insert(BlockIdOp()).result
+    turn, place = index.div(number, step), index.rem(number, step)
+    begun = index.minimum(index.add(turn, 1), few) if turns else few
+    first_of_turn = index.compare("ult", index.add(index.mul(place, few), turn), few)  # of which there are few
+    rest = index.value(index.sub(number, begun))
+    index.either(first_of_turn, partial(rarely, number=index.value(turn)), partial(often, number=rest))
     second.grid[0] = own + more
+    if turns:
+        texts = (cast("StringAttr", kernel.attributes[COMPUTES]).data for kernel in (second.kernel, first.kernel))
+        second.kernel.attributes[COMPUTES] = StringAttr("; ".join(texts))
     second.finish()
     Rewriter.erase_op(first.launch)
     Rewriter.erase_op(first.kernel)
@@ -161,8 +201,8 @@ def _moved(index: IndexBuilder, ops: Sequence[Operation], number: SSAValue) -> S
 
 
 class JoinPass(PatternPass):
-    """Joins launches of products of few rows by slices of K that follow each other and do not depend on each other, by
-    a kernel in which each CTA runs one of theirs."""
+    """Joins launches that follow each other and do not depend on each other, of products of few rows by slices of K or
+    of what writes parts of one memory, by a kernel in which each CTA runs one of theirs."""
 
     name = "warp-join"
     needs: ClassVar = ("launches",)

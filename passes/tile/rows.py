@@ -142,9 +142,9 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     layout, each, share, width = shares(narrow=0)
     accesses = layout.columns // LANES * max(place.bits for place in along) // ACCESS_BITS if along else 0
     if length is not None and layout.rows == 1 and (summed or accesses > 1):
-        # Half as many neighbours in a lane, where an eighth of a row is then no longer beyond its end; of sums a
-        # quarter too (H100, rows quantised to 8 bits, 8416: 70 us by half, 84 by a quarter; 18288: 71 and 86).
-        for halved in (1, 2) if summed else (1,):
+        # Half as many neighbours in a lane, where an eighth of a row is then no longer beyond its end; of sums and two
+        # inputs a quarter too (rows quantised, H100, 8416: 70 us by half, 84 by a quarter; halves, H200: 70 and 62).
+        for halved in (1, 2) if summed or len(along) > 1 else (1,):
             narrow = shares(narrow=halved)
             less = width * share.warps * share.ctas - narrow[3] * narrow[2].warps * narrow[2].ctas
             layout, each, share, width = narrow if 8 * less >= length else (layout, each, share, width)

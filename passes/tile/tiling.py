@@ -281,14 +281,9 @@ class Outliner:
             kernel.attributes[COMPUTES] = StringAttr(computes)
         promise(kernel, [operand.divisor for operand in operands])
         self.kernels.body.block.add_op(kernel)
-        self._builder.insert(
-            LaunchFuncOp(
-                SymbolRefAttr(self.kernels.sym_name.data, [name]),
-                self.index.values([ctas, 1, 1]),
-                self.index.values([threads, 1, 1]),
-                kernelOperands=[operand.value for operand in operands],
-            )
-        )
+        grid, block = self.index.values([ctas, 1, 1]), self.index.values([threads, 1, 1])
+        symbol, values = SymbolRefAttr(self.kernels.sym_name.data, [name]), [operand.value for operand in operands]
+        self._builder.insert(LaunchFuncOp(symbol, grid, block, kernelOperands=values))
         return kernel
 
     def finish(self) -> None:
@@ -317,15 +312,20 @@ class Outliner:
 
 
 class LaunchedKernel:
-    """A kernel with a schedule, and its launch. What changes of the launch is written by `finish`."""
+    """A kernel and its launch. What changes of the launch is written by `finish`."""
 
-    def __init__(self, op: gpu.LaunchFuncOp, kernel: gpu.FuncOp, schedule: Schedule) -> None:
-        self.op, self.kernel, self.schedule = op, kernel, schedule
+    def __init__(self, op: gpu.LaunchFuncOp, kernel: gpu.FuncOp) -> None:
+        self.op, self.kernel = op, kernel
         self.host = Outliner(op)
         self.grid: list[Index] = [op.gridSizeX, op.gridSizeY, op.gridSizeZ]
         self.operands = list(op.kernelOperands)
         self.threads: Index = self.host.index.folded(op.blockSizeX)
         self.divisors = list(map(divisor_of, kernel.body.block.args))
+
+    @property
+    def schedule(self) -> Schedule:
+        """The kernel's schedule."""
+        return schedule_of(self.kernel)
 
     @property
     def body(self) -> Block:
@@ -394,9 +394,8 @@ class LaunchedKernel:
         promise(self.kernel, self.divisors)
         threads = (self.host.index.value(self.threads), self.op.blockSizeY, self.op.blockSizeZ)
         grid = self.host.index.values(self.grid)
-        new = LaunchFuncOp(self.op.kernel, grid, threads, kernelOperands=self.operands)
+        new = self.host.index.insert(LaunchFuncOp(self.op.kernel, grid, threads, kernelOperands=self.operands))
         new.location = self.op.location
-        self.host.index.insert(new)
         self.host.finish()
 
 
@@ -406,9 +405,8 @@ class LaunchPattern(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: gpu.LaunchFuncOp, rewriter: PatternRewriter) -> None:
         kernel = SymbolTable.lookup_symbol(op, op.kernel)
-        schedule = None if kernel is None else kernel.attributes.get(ScheduleAttr.name)
-        if isinstance(kernel, gpu.FuncOp) and isinstance(schedule, ScheduleAttr):
-            self.rewrite(LaunchedKernel(op, kernel, schedule.data))
+        if isinstance(kernel, gpu.FuncOp) and ScheduleAttr.name in kernel.attributes:
+            self.rewrite(LaunchedKernel(op, kernel))
 
     @abstractmethod
     def rewrite(self, launch: LaunchedKernel) -> None:

@@ -74,15 +74,31 @@ def test_transposes_of_every_type(shape: tuple[int, int]) -> None:
         np.testing.assert_array_equal(x.T, y)
 
 
-@pytest.mark.parametrize(("shape", "movmatrix"), [((72, 104), 16), ((40, 36), 0)], ids=str)
-def test_elements_of_16_bits_are_transposed_in_registers(shape: tuple[int, int], movmatrix: int) -> None:
+@pytest.mark.parametrize(
+    ("shape", "exchanged", "loads", "stores"),
+    [
+        ((72, 104), 16, "v4.b32", "v4.b32"),
+        ((66, 104), 16, "v4.b32", "b32"),
+        ((72, 66), 16, "b32", "v4.b32"),
+        ((68, 38), 16, "b32", "v2.b32"),
+        ((33, 41), 31, "b16", "b16"),
+        ((20, 64), 0, "b16", "v2.b32"),
+    ],
+    ids=str,
+)
+def test_elements_of_16_bits_are_transposed_in_registers(
+    shape: tuple[int, int], exchanged: int, loads: str, stores: str
+) -> None:
+    """By accesses as wide as each side allows."""
     source, target = memref(shape, "f16"), memref(shape[::-1], "f16")
     x, y = draw(shape, "f16"), poisoned(shape[::-1], "f16")
     kernel = compile(f"""func.func @f(%X: {source}, %Y: {target}) {{
       linalg.transpose ins(%X : {source}) outs(%Y : {target}) permutation = [1, 0] return }}""")
     kernel(x, y, device="interp", checks="all")
     np.testing.assert_array_equal(x.T, y)
-    assert kernel.ptx.count("    movmatrix.sync") == movmatrix
+    assert len(re.findall(r"    (?:movmatrix|shfl)\.sync", kernel.ptx)) == exchanged
+    accesses = re.findall(r"(ld|st)\.global\.(\S+)", kernel.ptx)
+    assert {*accesses} == {("ld", loads), ("st", stores)}
 
 
 @pytest.mark.parametrize("permutation", [(0, 2, 1), (1, 0, 2), (2, 0, 1), (2, 1, 0)], ids=str)
@@ -96,6 +112,25 @@ def test_permutations(permutation: tuple[int, ...]) -> None:
         x, y, device="interp", checks="all"
     )
     np.testing.assert_array_equal(x.transpose(permutation), y)
+
+
+@pytest.mark.parametrize(("rows", "tile"), [(32, "8x32"), (64, "16x32")])
+def test_every_warp_has_elements_of_a_small_plane(rows: int, tile: str) -> None:
+    """Of 32 columns: lanes have less of a row before a warp has nothing."""
+    kernel = compile(f"""func.func @f(%X: memref<3x{rows}x32xf16>, %C: memref<3x32xf16>, %Y: memref<3x{rows}x32xf16>) {{
+      linalg.generic {{indexing_maps = [affine_map<(a, b, c) -> (a, b, c)>, affine_map<(a, b, c) -> (a, c)>,
+                                       affine_map<(a, b, c) -> (a, b, c)>],
+                      iterator_types = ["parallel", "parallel", "parallel"]}}
+      ins(%X, %C : memref<3x{rows}x32xf16>, memref<3x32xf16>) outs(%Y : memref<3x{rows}x32xf16>) {{
+      ^bb0(%x: f16, %c: f16, %y: f16):
+        %r = arith.addf %x, %c : f16
+        linalg.yield %r : f16
+      }}
+      return }}""")
+    assert f"tiles of {tile} for each warp" in kernel.ptx
+    x, c, y = draw((3, rows, 32), "f16"), draw((3, 32), "f16"), poisoned((3, rows, 32), "f16")
+    kernel(x, c, y, device="interp", checks="all")
+    np.testing.assert_array_equal(y, x + c[:, None])
 
 
 @pytest.mark.parametrize(("shape", "moved"), [((2, 48, 80), 48), ((1, 33, 32), 0), ((1, 160, 72), 0)], ids=str)

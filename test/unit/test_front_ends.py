@@ -439,6 +439,20 @@ def test_tensors_behind_one_another() -> None:
     np.testing.assert_array_equal(kernel(x, y, device="interp"), np.concatenate([x, y], 1))
 
 
+def test_a_concatenation_of_concatenations_is_one_launch() -> None:
+    """Parts are written where they are read, and not joined twice."""
+    kernel = compile("""
+func.func @f(%x: tensor<3x5xf32>, %y: tensor<3x2xf32>, %z: tensor<3x4xf32>) -> tensor<3x13xf32> {
+  %a = tensor.concat dim(1) %x, %y : (tensor<3x5xf32>, tensor<3x2xf32>) -> tensor<3x7xf32>
+  %b = tensor.concat dim(1) %z, %y : (tensor<3x4xf32>, tensor<3x2xf32>) -> tensor<3x6xf32>
+  %r = tensor.concat dim(1) %a, %b : (tensor<3x7xf32>, tensor<3x6xf32>) -> tensor<3x13xf32>
+  func.return %r : tensor<3x13xf32>
+}""", target="sm_80", cache=False)  # fmt: skip
+    assert len(kernel.plan.launches) == 1
+    x, y, z = (np.random.default_rng(n).standard_normal((3, n)).astype(np.float32) for n in (5, 2, 4))
+    np.testing.assert_array_equal(kernel(x, y, z, device="interp"), np.concatenate([x, y, z, y], 1))
+
+
 def test_parts_among_numbers_are_written_at_once() -> None:
     """Padding by infinities, and parts of what lies behind one another: a launch each, of elements kept as they are."""
     text = """func.func @main(%x: tensor<2x3x5xf16>, %y: tensor<2x2x5xf16>) -> (tensor<2x6x8xf16>, tensor<2x5x5xf16>) {

@@ -78,3 +78,90 @@ def test_blocks_of_other_sizes_stay_apart() -> None:
   return
 }"""
     assert len(compile(text, target="sm_80", cache=False).plan.launches) == 2
+
+
+def parts(*copies: tuple[str, int, int, int]) -> str:
+    """A function that copies rows of operands to columns of D: each by name, its first column, its columns of D and
+    the first of them."""
+    lines = list[str]()
+    for i, (name, first, size, at) in enumerate(copies):
+        whole, kind = "memref<37x300xf16>", f"memref<37x{size}xf16, strided<[300, 1], offset: "
+        for which, start, memory in (("X", first, name), ("Y", at, "D")):
+            cut = f"memref.subview %{memory}[0, {start}] [37, {size}] [1, 1]"
+            lines.append(f"  %{which}{i} = {cut} : {whole} to {kind}{start}>>")
+        lines.append(f"  linalg.copy ins(%X{i} : {kind}{first}>>) outs(%Y{i} : {kind}{at}>>)")
+    return function("\n" + "\n".join(lines), dict.fromkeys(("A", "B", "D"), (37, 300)))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("sizes", [(61, 25, 201), (64, 64, 128), (1, 299)], ids=str)
+def test_what_writes_parts_of_one_memory_is_one_launch(sizes: tuple[int, ...], target: str) -> None:
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    copies = [("AB"[i % 2], 3, size, start) for i, (size, start) in enumerate(zip(sizes, starts, strict=True))]
+    copies = [(name, min(first, 300 - size), size, at) for name, first, size, at in copies]
+    kernel = compile(parts(*copies), target=target, cache=False)
+    assert len(kernel.plan.launches) == 1
+    a, b, d = drawn(37, 300), drawn(37, 300), np.full((37, 300), 99, np.float16)
+    kernel(a, b, d, device="interp", checks="all")
+    wanted = [{"A": a, "B": b}[name][:, first : first + size] for name, first, size, _ in copies]
+    assert (d[:, : sum(sizes)] == np.concatenate(wanted, 1)).all()
+    assert (d[:, sum(sizes) :] == 99).all()
+
+
+@pytest.mark.parametrize(
+    "copies",
+    [(("A", 0, 64, 0), ("B", 0, 64, 63)), (("A", 0, 64, 0), ("D", 32, 64, 128)), (("D", 200, 64, 0), ("B", 9, 8, 256))],
+    ids=["writes what was written", "reads what was written", "writes what was read"],
+)
+def test_parts_that_share_elements_stay_apart(copies: tuple[tuple[str, int, int, int], ...]) -> None:
+    kernel = compile(parts(*copies), target="sm_90a", cache=False)
+    assert len(kernel.plan.launches) == 2
+    memory = {name: drawn(37, 300) for name in "ABD"}
+    wanted = {name: value.copy() for name, value in memory.items()}
+    for name, first, size, at in copies:
+        wanted["D"][:, at : at + size] = wanted[name][:, first : first + size]
+    kernel(*memory.values(), device="interp")
+    assert (memory["D"] == wanted["D"]).all()
+
+
+def test_kernels_that_a_user_launches_stay_apart() -> None:
+    """They have names that something else may ask for."""
+
+    def kernel_and_launch(name: str, start: int) -> tuple[str, str]:
+        kind = f"memref<32xf32, strided<[1], offset: {start}>>"
+        kernel = f"""
+  gpu.func @{name}(%D: {kind}) kernel attributes {{known_block_size = array<i32: 32, 1, 1>}} {{
+    %i = gpu.thread_id x
+    %x = arith.constant {start}.5 : f32
+    memref.store %x, %D[%i] : {kind}
+    gpu.return
+  }}"""
+        launch = f"""
+  %{name} = memref.subview %D[{start}] [32] [1] : memref<64xf32> to {kind}
+  gpu.launch_func @k::@{name} blocks in (%1, %1, %1) threads in (%32, %1, %1) args(%{name} : {kind})"""
+        return kernel, launch
+
+    kernels, launches = map("".join, zip(kernel_and_launch("low", 0), kernel_and_launch("high", 32), strict=True))
+    kernel = compile(f"""module attributes {{gpu.container_module}} {{
+func.func @f(%D: memref<64xf32>) {{
+  %1 = arith.constant 1 : index
+  %32 = arith.constant 32 : index{launches}
+  return
+}}
+gpu.module @k {{{kernels}
+}}
+}}""", target="sm_80", cache=False)  # fmt: skip
+    assert len(kernel.plan.launches) == 2
+    d = np.zeros(64, np.float32)
+    kernel(d, device="interp", checks="all")
+    assert (d == np.repeat(np.float32([0.5, 32.5]), 32)).all()
+
+
+@pytest.mark.parametrize(("columns", "ctas"), [(250, 5), (186, 6)])
+def test_warps_lie_side_by_side_along_rows_that_begin_anywhere(columns: int, ctas: int) -> None:
+    """Of tiles of 64 columns, four of them beside each other; where a row has three, none."""
+    kernel = compile(parts(("A", 2, columns, 2)), target="sm_90a", cache=False)
+    assert [launch.grid[0] for launch in kernel.plan.launches] == [ctas]
+    a, b, d = (drawn(37, 300) for _ in range(3))
+    kernel(a, b, d, device="interp", checks="all")
+    assert (d[:, 2 : 2 + columns] == a[:, 2 : 2 + columns]).all()

@@ -86,6 +86,12 @@ def smoothed_loss(x: Any, labels: Any) -> Any:
     return functional.cross_entropy(x, labels.long(), ignore_index=-1, label_smoothing=0.1)
 
 
+def groups_with_weights(x: Any, z: Any, w: Any) -> Any:
+    """Each of three groups of a row is normed, and a weight lies along the whole row."""
+    y = (x.float() * torch.sigmoid(z.float())).unflatten(-1, (3, -1))
+    return w * (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-5)).flatten(-2).to(x.dtype)
+
+
 def gated(x: Any) -> Any:
     """Halves of each row after its conversion, by the largest element of what they make."""
     a, b = (x if x.dtype == torch.float64 else x.float()).chunk(2, -1)
@@ -107,6 +113,7 @@ CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "router": (lambda x: torch.softmax(x, -1).topk(2), (draw(7, 40, kind=torch.float32),), 2**-20),
     "quantised_blocks": (quantised_blocks, (draw(3, 256, kind=torch.float32),), 2**-4),
     "gated": (gated, (draw(5, 78),), 2**-18),
+    "groups_with_weights": (groups_with_weights, (draw(5, 78), draw(5, 78), draw(78)), 2**-7),
 }
 
 
