@@ -207,6 +207,17 @@ def test_quotients_of_sizes_are_left() -> None:
     assert any("takes a number that depends on sizes" in reason for reason in compiled.reasons)
 
 
+def test_roots_of_sizes_that_turn_out_to_be_known() -> None:
+    """Flipping tells torch what the size is, so its root is a number."""
+    compiled = Compiled(lambda x: (torch.ops.aten.mul.Scalar(x, x.shape[-1] ** -0.5), x.flip(-1)), dynamic=True)
+    for columns in (17, 19):
+        x = torch.randn(5, columns)
+        scaled, flipped = compiled.call(x)
+        torch.testing.assert_close(scaled, x * columns**-0.5)
+        assert torch.equal(flipped, x.flip(-1))
+    assert not compiled.reasons
+
+
 def test_elements_are_picked_along_sizes_that_are_not_known() -> None:
     """Places are counted from the end, too, and integers of 64 bits take a size whole."""
     compiled = Compiled(lambda x, at, big: (x[at], x.shape[0] + big), dynamic=True)
