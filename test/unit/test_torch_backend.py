@@ -27,6 +27,7 @@ torch = pytest.importorskip("torch")
 
 from warploom.runtime import torch_load, torch_save  # noqa: E402
 from warploom.runtime.torch.attention import ATTENTIONS  # noqa: E402
+from warploom.runtime.torch.options import expression  # noqa: E402
 from warploom.runtime.torch.products import PRODUCTS  # noqa: E402
 
 functional: Any = torch.nn.functional
@@ -208,14 +209,26 @@ def test_quotients_of_sizes_are_left() -> None:
 
 
 def test_roots_of_sizes_that_turn_out_to_be_known() -> None:
-    """Flipping tells torch what the size is, so its root is a number."""
+    """A later operation may ask torch for a size."""
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+    symbolic: Any = import_module("torch.fx.experimental.symbolic_shapes")
+    context = symbolic.StatelessSymbolicContext([symbolic.DimDynamic.DYNAMIC])
+    x = fake.FakeTensorMode(shape_env=symbolic.ShapeEnv()).from_tensor(torch.empty(16), symbolic_context=context)
+    root, quotient = x.shape[0] ** -0.5, x.shape[0] / 3
+    assert expression(root) == root.node.expr
+    assert int(x.shape[0]) == 16
+    assert (expression(root), expression(quotient)) == (0.25, 16 / 3)
+
+
+def test_flips_of_sizes_that_are_not_known() -> None:
+    """One graph for all, with the roots of sizes."""
     compiled = Compiled(lambda x: (torch.ops.aten.mul.Scalar(x, x.shape[-1] ** -0.5), x.flip(-1)), dynamic=True)
-    for columns in (17, 19):
+    for columns in (17, 19, 3):
         x = torch.randn(5, columns)
         scaled, flipped = compiled.call(x)
         torch.testing.assert_close(scaled, x * columns**-0.5)
         assert torch.equal(flipped, x.flip(-1))
-    assert not compiled.reasons
+    assert len(compiled.explanations) == 1
 
 
 def test_elements_are_picked_along_sizes_that_are_not_known() -> None:
