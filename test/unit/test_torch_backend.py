@@ -1175,6 +1175,28 @@ def test_operands_are_measured_as_kernels_take_them() -> None:
     assert choice._lying(joined, part.row_major(4)) is joined
 
 
+def test_what_inductor_pads_is_copied_for_kernels() -> None:
+    """Rows of more than 1024 elements, where others read them, too."""
+    choice: Any = import_module("warploom.runtime.torch.inductor")
+    clusters: Any = import_module("warploom.runtime.torch.clusters")
+    tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
+    x = torch.empty(3, 1030, dtype=torch.bfloat16)
+    assert choice.padded(x) == [1088, 1]
+    assert choice.padded(x.t()) == [1, 1088]
+    assert choice.padded(x[:, 1:]) == [1030, 1]
+    assert choice.padded(x.t().contiguous()) == [3, 1]
+    assert choice.padded(torch.empty(2, 5, 1100).expand(2, 5, 1100)[:, :1].expand(2, 5, 1100)) == [5500, 0, 1]
+
+    def function(x: Any, y: Any) -> Any:
+        one, two = x.exp(), y.exp()
+        return one.permute(1, 0) @ x, two.permute(1, 0) @ y, two.sum(0)
+
+    graph = tracing.make_fx(function)(torch.randn(3, 5), torch.randn(3, 5)).graph
+    products = graph.find_nodes(op="call_function", target=torch.ops.aten.mm.default)
+    lie = [[choice._lies_already(n, clusters.Cluster((each,))) for n in each.all_input_nodes] for each in products]
+    assert lie == [[False, True], [True, True]]
+
+
 def test_pads_of_a_matrix_and_its_transpose_are_one() -> None:
     """Of however many transposes; pads of both sides of two dimensions, with a value."""
     views: Any = import_module("warploom.runtime.torch.views")
