@@ -106,7 +106,7 @@ class PassForward:
     - `refused`: why it is not recorded, as its pass backward found.
     """
 
-    recording: Recording | None
+    recording: Recording
     keep: Callable[[Recording], None]
     where: Any
     places: Mapping[int, Any]
@@ -121,7 +121,8 @@ class PassForward:
 
     def refuse(self, reason: str) -> None:
         """Lets go of its memory, for its call may be another thread's, and much later."""
-        self.refused, self.recording, self.places = reason, None, {}
+        self.refused = reason
+        del self.recording, self.places
 
 
 WAITING: WeakValueDictionary[int, PassForward] = WeakValueDictionary()
@@ -196,7 +197,8 @@ class RecordedGraph(local):
         key = tuple(here[i] for i in fixed)
         if (found := self.recordings.get(key)) or here[-1] < 0 or not before or self.as_compiled > MAX_AS_COMPILED:
             return found
-        waiting = set[Any]() if self.shown else {WAITING.get(_storage(x)) for x in inputs} - {None}
+        begun = (WAITING.get(_storage(x)) for x in inputs if not self.shown)
+        waiting = {x for x in begun if x and not x.refused}
         ready = len(waiting) == 1 or (self.shown and key == tuple(before[i] for i in fixed))
         if not ready or (self.begun and (self.begun.refused or not self.begun.is_freed)):
             return None
