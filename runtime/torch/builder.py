@@ -416,7 +416,7 @@ def _with_sizes(target: Any, args: Sequence[Given]) -> tuple[Any, list[Given]]:
         size: Any = sympy.sympify(expression(dims))
         size = size.args[0] if type(size).__name__ == "ToFloat" else size
         kind = torch.int64 if dtype == torch.int32 and operation_of(size)[0] in RULES else dtype
-        return TensorLike(kind, number, size) if size.is_integer else dims
+        return TensorLike(kind, number, size) if size.is_integer else float(size) if size.is_number else dims
 
     takes = ["Tensor" in str(each.type) for each in target._schema.arguments]
     return target, [like(x) if isinstance(x, SYMBOLIC) and fits else x for x, fits in zip(args, takes, strict=False)]

@@ -20,7 +20,7 @@ from .builder import CONVERSIONS, SYMBOLIC, is_pointwise, name_of, why_not
 from .importer import CONSTANTS, REDUCTIONS
 from .options import NO_FORM, aten, expression, is_operator, pytree, sympy
 from .products import PRODUCTS
-from .scalars import ELEMENTS, TYPE_NAMES, shape_of
+from .scalars import ELEMENTS, FACTORS, ROOTS, TYPE_NAMES, shape_of
 from .views import RESHAPES, SPLITS, VIEWS, has_no_gaps, input_of_size, is_row_major, is_tensor, unpacking
 
 NARROW = (torch.float8_e4m3fn, torch.float8_e5m2)
@@ -317,9 +317,16 @@ def _halves(product: Node) -> set[Node]:
 
 
 def follows(node: Node, product: Node) -> bool:
-    """Whether a node computes each element of its result where a product computes one."""
+    """Whether a node computes each element of its result where a product computes one, in f32: what is computed in f64
+    takes registers from the accumulators."""
     own = is_pointwise(node.target) and _is_lowered(node, product) and _like(node, product)
-    return own and is_row_major(node.meta["val"])
+    return own and is_row_major(node.meta["val"]) and not _is_wide(node)
+
+
+def _is_wide(node: Node) -> bool:
+    """Whether a function is computed in f64."""
+    name = name_of(node.target)
+    return name in ("sin", "cos") or (name == "pow" and node.args[1] not in (*ROOTS, *FACTORS))
 
 
 def why_left(node: Node, rest: str) -> str:

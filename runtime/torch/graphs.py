@@ -18,10 +18,15 @@ from ..arguments.arrays import stream_reader
 Model: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 """A compiled graph. It empties the list of its inputs."""
 
-MAX_COPIED, MAX_KEPT = {True: 4 << 20, False: 64 << 20}, 1 << 30
+MAX_COPIED, MAX_KEPT = {True: 4 << 20, False: 64 << 20}, 4 << 30
 """Bytes of inputs, and of results, that a call copies at most, in inference or not; and of results of training that it
 does not copy. The GPU works on more for longer than the host takes to enqueue it, and what is not copied stays in
 memory."""
+
+SMALL, MAX_PART = 1 << 30, 1.05
+"""Where the pass backward reads more bytes than this, the memory of both graphs is so much of their values at the peak,
+at most. torch makes blocks of the sizes that are asked for, so those that the pass forward frees may be too small for
+the pass backward."""
 
 DEVICE = "cuda"
 """Where graphs have memory."""
@@ -97,18 +102,27 @@ class PassForward:
     - `where`: the memory, and the stream that is captured.
     - `places`: by storages of the results of the first call, those that lie there.
     - `owned`: weak references to such storages.
+    - `values`: the bytes of its values at the peak, and of those that are left, where they are more than `SMALL`.
+    - `refused`: why it is not recorded, as its pass backward found.
     """
 
     recording: Recording
     keep: Callable[[Recording], None]
-    where: object
+    where: Any
     places: Mapping[int, Any]
     owned: Sequence[Any]
+    values: Sequence[int]
+    refused: str = ""
 
     @property
     def is_freed(self) -> bool:
         """Whether nobody has what the first call handed out."""
         return all(one.expired() for one in self.owned)
+
+    def refuse(self, reason: str) -> None:
+        """Lets go of its memory, for its call may be another thread's, and much later."""
+        self.refused = reason
+        del self.recording, self.places
 
 
 WAITING: WeakValueDictionary[int, PassForward] = WeakValueDictionary()
@@ -155,6 +169,7 @@ class RecordedGraph(local):
         self.recordings: dict[tuple[int, ...], Recording] = {}
         self.begun: PassForward | None = None
         self.as_compiled = 0
+        self.is_large = False
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any]:
         if self.other is not None:
@@ -182,9 +197,10 @@ class RecordedGraph(local):
         key = tuple(here[i] for i in fixed)
         if (found := self.recordings.get(key)) or here[-1] < 0 or not before or self.as_compiled > MAX_AS_COMPILED:
             return found
-        waiting = set[Any]() if self.shown else {WAITING.get(_storage(x)) for x in inputs} - {None}
+        begun = (WAITING.get(_storage(x)) for x in inputs if not self.shown)
+        waiting = {x for x in begun if x and not x.refused}
         ready = len(waiting) == 1 or (self.shown and key == tuple(before[i] for i in fixed))
-        if not ready or (self.begun and not self.begun.is_freed):
+        if not ready or (self.begun and (self.begun.refused or not self.begun.is_freed)):
             return None
         moving = [i for i in range(len(inputs)) if i not in self.static and not (self.inference and here == before)]
         if not self.inference:
@@ -203,6 +219,10 @@ class RecordedGraph(local):
         if kept and not reason:  # blocks of graphs do not fill their memory
             what = "what the pass backward reads" if self.shown else "gradients"
             reason = _over(what, kept, MAX_KEPT) or _over(what, kept, free_bytes() // 2)
+        self.is_large = kept > SMALL
+        if self.begun and self.begun.refused:
+            reason = self.begun.refused
+            torch.cuda.empty_cache()  # which has the memory of its graphs
         self.as_compiled += here[-1] >= 0
         if self.as_compiled > MAX_AS_COMPILED:
             reason = f"{MAX_AS_COMPILED} calls had inputs elsewhere, or while results of earlier ones were kept"
@@ -224,7 +244,10 @@ class RecordedGraph(local):
         if begun:
             inputs[:] = [x if i in moving else None for i, x in enumerate(inputs)]
         where = begun.where if begun else None if self.inference else _memory()
+        devices = [x.device for x in own[:1] if self.is_large or (begun and begun.values)]
+        held = [allocated_bytes(device)[1] for device in devices]
         launch, found = self._captured(own, where)
+        values = [x - held[0] for device in devices for x in allocated_bytes(device)]
         results = [None if x is None else numbers.get(id(x), x.data) for x in found]
         first = Recording(launch, results, self.shown, copies)
         self.say("recorded as a CUDA graph")
@@ -236,13 +259,19 @@ class RecordedGraph(local):
         later = first._replace(results=[_place(x, places[n]) if (n := _storage(x)) in places else x for x in results])
         if not begun:
             owned = [weak_reference(owners[number]) for number in owners.keys() - {there[i] for i in moving}]
-            self.begun = PassForward(later, partial(self.recordings.__setitem__, key), where, places, owned)
+            self.begun = PassForward(later, partial(self.recordings.__setitem__, key), where, places, owned, values)
             WAITING.update(dict.fromkeys(owners, self.begun))
             return first
+        reason = ""
         if not begun.is_freed or not apart.isdisjoint(map(_storage, results)):
-            self.as_compiled = MAX_AS_COMPILED + 1
-            self.say("not recorded: somebody has what the pass backward reads, or is given it back")
-            return first
+            reason = "somebody has what the pass backward reads, or is given it back"
+        elif values:
+            peak = max(begun.values[0], begun.values[1] + values[0])
+            reason = _over("memory of graphs", segment_bytes(begun.where), int(MAX_PART * peak))
+        if reason:
+            begun.refuse(reason)
+            self._left(reason)
+            return first._replace(shown=EVERY)
         kept = [(x._cdata, users(x._cdata), x) for x in (*before.values(), *places.values())]
         shown = set[int]()
         self.recordings[key] = later._replace(kept=kept, read=read, shown=shown)
@@ -282,6 +311,20 @@ def free_bytes() -> int:
     """The memory of the current GPU that holds no tensor."""
     cuda: Any = torch.cuda
     return cuda.mem_get_info()[0] + cuda.memory_reserved() - cuda.memory_allocated()
+
+
+def allocated_bytes(device: object) -> tuple[int, int]:
+    """The memory of a GPU that holds tensors: at the peak since the last call, and now."""
+    cuda: Any = torch.cuda
+    both = cuda.max_memory_allocated(device), cuda.memory_allocated(device)
+    cuda.reset_peak_memory_stats(device)
+    return both
+
+
+def segment_bytes(where: tuple[Any, Any]) -> int:
+    """What a memory of graphs has."""
+    cuda: Any = torch.cuda
+    return sum(x["total_size"] for x in cuda.memory_snapshot() if tuple(x["segment_pool_id"]) == tuple(where[0]))
 
 
 def _storage(x: Any) -> int:

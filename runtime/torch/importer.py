@@ -27,7 +27,7 @@ from .attention import Results, is_attention
 from .attention import lower as lower_attention
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
 from .decompositions import simpler
-from .options import NO_FORM, aten, prims, pytree
+from .options import NO_FORM, aten, expression, prims, pytree
 from .part import MemoryOrder, row_major
 from .products import PRODUCTS
 from .scalars import RULES, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, scalar_of, shape_of
@@ -72,11 +72,15 @@ def _reduction(rule: str, start: float) -> Lowering:
 
 
 def _iota(builder: FunctionBuilder, like: torch.Tensor, _: object, start: int, step: int, **__: object) -> Value:
-    """The numbers `start`, `start + step` and so on."""
+    """The numbers `start`, `start + step` and so on; the first may follow from sizes."""
+    first = expression(start)
 
     def body(inside: Body, _: Sequence[ElementValue]) -> ElementValue:
-        number = RULES["add"](inside, [RULES["mul"](inside, [inside.index(0), step]), start])
-        return inside.convert(number, like.dtype)
+        number = RULES["mul"](inside, [inside.index(0), step])
+        if isinstance(first, int):
+            return inside.convert(RULES["add"](inside, [number, first]), like.dtype)
+        both = [inside.convert(x, like.dtype) for x in (number, builder.number(inside, first))]
+        return RULES["add"](inside, both)
 
     return builder.generic([], shape_of(like), like.dtype, body)
 

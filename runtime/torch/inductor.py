@@ -29,7 +29,7 @@ from .options import aten, prims
 from .part import REGIONS, MemoryOrder, Region
 from .products import warploom
 from .region import assembled, load_on
-from .views import VIEWS, called, hint, is_tensor, replace_by, transpose_pads
+from .views import VIEWS, called, has_no_gaps, hint, is_tensor, order_of, replace_by, transpose_pads
 
 if find_spec("triton") is not None:  # before the first call, as torch.compile imports it for its own backend
     import_module("torch._inductor.compile_fx")
@@ -399,7 +399,7 @@ def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
         operands = [x for each in products for x in each.all_input_nodes if is_tensor(x)]
         nodes = list(dict.fromkeys([*cluster.inputs, *operands]))
         size = sum(map(_bytes, nodes))
-        computed = {n: _drawn(n.meta["val"]) for n in nodes if n.op != "placeholder"}
+        computed = {n: _drawn(n.meta["val"], padded(n.meta["val"])) for n in nodes if n.op != "placeholder"}
         if product.target is aten._grouped_mm.default:  # each row of any group, for equal ones have no half empty tiles
             (ends,) = (n for n in nodes if n.meta["val"].dtype == torch.int32)
             a, b = (n.meta["val"] for n in product.all_input_nodes[:2])
@@ -413,8 +413,28 @@ def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
         theirs = [[_call_of(each, tensors) for tensors in sets] for each in products]
         first, *others = _times([[partial(region, *operands) for operands in arguments], *theirs])
     operands = zip(cluster.inputs, arguments[0], strict=True)
-    copied = [n for n, x in operands if x is not sets[0][n] and n.op == "placeholder"]
+    copied = [n for n, x in operands if x is not sets[0][n] and _lies_already(n, cluster)]
     return first + sum(2 * _bytes(n) / BANDWIDTH + LAUNCH for n in copied), sum(others)
+
+
+PADDED, LINE = 1024, 128
+"""Strides of more elements than this are multiples of so many bytes in what inductor computes."""
+
+
+def padded(example: torch.Tensor) -> list[int]:
+    """The strides that inductor gives a tensor that it computes."""
+    strides, step, line = [hint(x) for x in example.stride()], 1, LINE // example.element_size()
+    for d in reversed(order_of(example).order if has_no_gaps(example) else ()):
+        strides[d] = -(-step // line) * line if step > PADDED else step
+        step = strides[d] * hint(example.shape[d])
+    return strides
+
+
+def _lies_already(node: Node, cluster: Cluster) -> bool:
+    """Whether inductor copies an operand that lies in another way, for it is an input or others read it, too."""
+    while node.target in VIEWS:
+        node = node.all_input_nodes[0]
+    return node.op == "placeholder" or not {*_users(node)}.issubset(cluster.nodes)
 
 
 def _call_of(node: Node, tensors: Mapping[Node, torch.Tensor]) -> Callable[[], object]:

@@ -152,8 +152,9 @@ def expression(size: Any) -> Any:
     """A size of torch as a number if it is constant, otherwise as an expression of sympy."""
     if isinstance(size, int):
         return size
-    number = size.node.maybe_as_int()
-    return size.node.expr if number is None else number
+    node = size.node
+    number = node.maybe_as_float() if isinstance(size, torch.SymFloat) else node.maybe_as_int()
+    return node.expr if number is None else number
 
 
 SPARSE_ELEMENTS = {

@@ -254,17 +254,21 @@ def _absolute(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     return value if value.unsigned else RULES["maximum"](body, [value, _negated(body, [value])])
 
 
+ROOTS, FACTORS = (0.5, -0.5, 1.5, -1.5), (1, 2, 3, 4, -1, -2)
+"""Exponents of powers that are roots, and products; others are computed in f64."""
+
+
 def _power(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     """Powers with a constant exponent: by products and roots where they are few."""
     base, exponent = operands
     if not isinstance(base, ElementValue) or isinstance(exponent, ElementValue) or not base.is_float:
         raise UnsupportedError("powers are lowered with exponents that are numbers")
-    if exponent in (0.5, -0.5, 1.5, -1.5):
+    if exponent in ROOTS:
         root = RULES["sqrt" if exponent > 0 else "rsqrt"](body, [base])
         if abs(exponent) == 0.5:
             return root
         return RULES["mul"](body, [root, base if exponent > 0 else RULES["mul"](body, [root, root])])
-    if exponent not in (1, 2, 3, 4, -1, -2):
+    if exponent not in FACTORS:
         return _arithmetic(math_ops.PowFOp)(body, operands)
     value = base
     for _ in range(abs(int(exponent)) - 1):

@@ -27,6 +27,7 @@ torch = pytest.importorskip("torch")
 
 from warploom.runtime import torch_load, torch_save  # noqa: E402
 from warploom.runtime.torch.attention import ATTENTIONS  # noqa: E402
+from warploom.runtime.torch.options import expression  # noqa: E402
 from warploom.runtime.torch.products import PRODUCTS  # noqa: E402
 
 pytestmark = pytest.mark.sampled(2)
@@ -208,6 +209,29 @@ def test_quotients_of_sizes_are_left() -> None:
         assert close(compiled.call(a, b), (a.double() @ b.double()) / m, 3)
     assert compiled.operators == [("mm",)]
     assert any("takes a number that depends on sizes" in reason for reason in compiled.reasons)
+
+
+def test_roots_of_sizes_that_turn_out_to_be_known() -> None:
+    """A later operation may ask torch for a size."""
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+    symbolic: Any = import_module("torch.fx.experimental.symbolic_shapes")
+    context = symbolic.StatelessSymbolicContext([symbolic.DimDynamic.DYNAMIC])
+    x = fake.FakeTensorMode(shape_env=symbolic.ShapeEnv()).from_tensor(torch.empty(16), symbolic_context=context)
+    root, quotient = x.shape[0] ** -0.5, x.shape[0] / 3
+    assert expression(root) == root.node.expr
+    assert int(x.shape[0]) == 16
+    assert (expression(root), expression(quotient)) == (0.25, 16 / 3)
+
+
+def test_flips_of_sizes_that_are_not_known() -> None:
+    """One graph for all, with the roots of sizes."""
+    compiled = Compiled(lambda x: (torch.ops.aten.mul.Scalar(x, x.shape[-1] ** -0.5), x.flip(-1)), dynamic=True)
+    for columns in (17, 19, 3):
+        x = torch.randn(5, columns)
+        scaled, flipped = compiled.call(x)
+        torch.testing.assert_close(scaled, x * columns**-0.5)
+        assert torch.equal(flipped, x.flip(-1))
+    assert len(compiled.explanations) == 1
 
 
 def test_elements_are_picked_along_sizes_that_are_not_known() -> None:
@@ -950,6 +974,18 @@ def test_gradients_of_moved_elements_and_normed_weights(name: str) -> None:
     assert not compiled.reasons
 
 
+@pytest.mark.parametrize("function", [torch.sin, torch.cos, lambda x: (x.abs() + 0.1) ** 0.3])
+def test_what_f64_computes_is_not_behind_a_product(function: Callable[[Any], Any]) -> None:
+    """Nor before a product in its kernel. Registers of f64 are taken from its accumulators."""
+    compiled, a, b = Compiled(lambda a, b, c: function(a @ b) * c + function(c)), drawn(35, 24), drawn(24, 17)
+    c = drawn(35, 17)
+    exact = function(a.double() @ b.double()) * c.double() + function(c.double())
+    assert close(compiled.call(a, b, c), exact, 6)
+    assert len(compiled.operators) == 1
+    assert {"sin", "cos", "pow"}.isdisjoint(compiled.operators[0])
+    assert not compiled.reasons
+
+
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_sines_of_large_angles(name: str) -> None:
     """Of every exponent up to that from which kernels have NaN."""
@@ -1153,6 +1189,28 @@ def test_operands_are_measured_as_kernels_take_them() -> None:
     assert choice._lying(q, part.MemoryOrder((1, 0, 2), 3)).stride() == (4, 20, 1)
     assert choice._lying(q, part.row_major(3)).stride() == (12, 4, 1)
     assert choice._lying(joined, part.row_major(4)) is joined
+
+
+def test_what_inductor_pads_is_copied_for_kernels() -> None:
+    """Rows of more than 1024 elements, where others read them, too."""
+    choice: Any = import_module("warploom.runtime.torch.inductor")
+    clusters: Any = import_module("warploom.runtime.torch.clusters")
+    tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
+    x = torch.empty(3, 1030, dtype=torch.bfloat16)
+    assert choice.padded(x) == [1088, 1]
+    assert choice.padded(x.t()) == [1, 1088]
+    assert choice.padded(x[:, 1:]) == [1030, 1]
+    assert choice.padded(x.t().contiguous()) == [3, 1]
+    assert choice.padded(torch.empty(2, 5, 1100).expand(2, 5, 1100)[:, :1].expand(2, 5, 1100)) == [5500, 0, 1]
+
+    def function(x: Any, y: Any) -> Any:
+        one, two = x.exp(), y.exp()
+        return one.permute(1, 0) @ x, two.permute(1, 0) @ y, two.sum(0)
+
+    graph = tracing.make_fx(function)(torch.randn(3, 5), torch.randn(3, 5)).graph
+    products = graph.find_nodes(op="call_function", target=torch.ops.aten.mm.default)
+    lie = [[choice._lies_already(n, clusters.Cluster((each,))) for n in each.all_input_nodes] for each in products]
+    assert lie == [[False, True], [True, True]]
 
 
 def test_pads_of_a_matrix_and_its_transpose_are_one() -> None:

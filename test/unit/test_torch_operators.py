@@ -346,7 +346,7 @@ def test_what_training_keeps_is_not_overwritten(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_pass_backward_that_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where its first call leaves others what it reads, or there is none: gradients are right, and no more is
-    recorded."""
+    recorded. Where it is refused, neither pass is replayed."""
     for kept in (True, False):
         replays: list[str] = []
         function = recorded_passes(monkeypatch, replays)
@@ -361,8 +361,35 @@ def test_a_pass_backward_that_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -
                     out.backward(grad, retain_graph=True)
                 assert torch.allclose(weight.grad, 2 * grad * x**3)
         assert replays.count("backward") == kept
-        assert 1 < replays.count("forward") < 9
+        assert replays.count("forward") == 1 if kept else 1 < replays.count("forward") < 9
         assert function.passes[0].other is not None
+
+
+@pytest.mark.parametrize("segments", [105, 106])
+def test_passes_whose_graphs_take_much_memory(monkeypatch: pytest.MonkeyPatch, segments: int) -> None:
+    """They take at most 1.05 of what their values do, which are 100 bytes at the peak: 80 and 20 more. Gradients of
+    what is refused are nobody else's."""
+    from warploom.runtime.torch import graphs
+
+    replays: list[str] = []
+    function = recorded_passes(monkeypatch, replays)
+    weight, used = torch.randn(5, requires_grad=True), [(1100, 1010), (0, 1080), (1090, 1080), (0, 1000)]
+    monkeypatch.setattr(graphs, "SMALL", 0)
+    monkeypatch.setattr(graphs, "allocated_bytes", lambda _: used.pop())
+    monkeypatch.setattr(graphs, "segment_bytes", lambda _: segments)
+    recorded, grads = segments == 105, list[Any]()
+    for _ in range(4):
+        x, grad = torch.randn(5), torch.randn(5)
+        weight.grad = None
+        function.apply(weight, x).backward(grad)
+        assert torch.allclose(weight.grad, grad * x**3)
+        grads.extend([] if recorded else [(weight.grad, weight.grad.clone())])
+    assert used == []
+    assert replays == ["forward", "backward"] * (3 if recorded else 1)
+    assert all(torch.equal(x, y) for x, y in grads)
+    said = "not recorded: memory of graphs: 0.0 MiB, of at most 0.0"
+    assert [texts.count(said) for texts in function.said] == [not recorded] * 2
+    assert [each.other is None for each in function.passes] == [recorded] * 2
 
 
 def test_scaled_matmul() -> None:
