@@ -115,8 +115,8 @@ def attention_schedule(op: AttentionOp | AttentionGradientOp, target: Target, fi
         schedule = completed(chosen, fields, _warp_of(chosen, fields), partial(asked.check, target=target))
     except ScheduleError as error:
         fail(op, f"schedule: {error}")
-    if isinstance(op, AttentionOp) and needs.adds_in_tensor_memory(target) and (reason := asked.objection(target)):
-        remark(op, "warp-schedule", f"{schedule.mma} by fragments, not in tensor memory: {reason}")
+    if schedule.together == 1 and not asked_of(fields) and (reason := asked.declined(target)):
+        remark(op, "warp-schedule", f"{schedule.mma} by fragments, not {reason}")
     return schedule
 
 
@@ -165,8 +165,17 @@ class ScheduledScores(ABC):
     def objection(self, target: Target) -> str:
         """Why warpgroups cannot multiply; "" if they can."""
         fits = all(64 <= width <= MAX_COLUMNS for width in self.steps)
-        heads = "" if fits else f"heads of {' and '.join(map(str, self.steps))} columns"
+        columns = " and ".join(map(str, self.steps))
+        heads = "" if fits else f"heads of {columns} columns; expected 33 to {MAX_COLUMNS}"
         return why_not(self.scores, target, packed=False) or self.own_objection(target) or heads
+
+    def declined(self, target: Target) -> str:
+        """Where warpgroups, which the target has, do not multiply, of rows enough for them, and why; "" if they do."""
+        few = self.scores.is_known("m") and self.scores.m <= LONGEST_FOR_FRAGMENTS
+        possible = any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(self.scores))
+        reason = "" if few or not possible else self.objection(target)
+        by = "in tensor memory" if needs.adds_in_tensor_memory(target) else "by warpgroups"
+        return f"{by}: {reason}" if reason else ""
 
     def chosen(self, target: Target, by: str, *, invariant: bool) -> Schedule:
         """The default: by warpgroups where they can, and have rows enough, or the bits of a row are to be those of any
@@ -252,15 +261,13 @@ class ForwardScores(ScheduledScores):
 
     def own_objection(self, target: Target) -> str:
         read, of_bytes = self.read, self.of_bytes
-        if read.paged:
-            return "K and V lie in pages"
         if of_bytes and needs.adds_in_tensor_memory(target):
             return "P of bytes lies otherwise in registers than in tensor memory"
         if of_bytes and not read.values.b.transposed:
             if read.values.dynamic or not read.scores.is_known("n"):
                 return "V of bytes with a row for each key is transposed before, where its size is known"
         elif reason := needs.not_copied(read.values.b):
-            return f"V {reason}"
+            return f"{read.values.b.name} {reason}"
         if of_bytes and max(self.steps) > MAX_OF_BYTES:
             return f"sums of bytes are added in f32, and a thread has no registers for {self.steps[-1]} columns twice"
         return ""

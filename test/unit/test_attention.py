@@ -11,6 +11,7 @@ from typing import Any
 import attention_grid
 import numpy as np
 import pytest
+from attention_gradients import AttentionGradient
 from attention_problems import Array, expected, latent, problem, wrong
 from attentions import SOFTMAXES, Attention
 
@@ -136,6 +137,42 @@ def test_loops_over_sequences_that_stay_say_why(asked: Attention, reason: str) -
     with remarks() as heard, pytest.raises(CompileError, match="carry no values"):
         asked.compile()
     assert any(reason in str(one) for one in heard)
+
+
+BY_FRAGMENTS = (
+    (Attention((70, 90, 32, 32)), "sm_90a", "not by warpgroups: heads of 32 and 32 columns"),
+    (Attention((70, 96, 64, 64), pages=32), "sm_90a", "not by warpgroups: K has rows where a table says"),
+    (Attention((70, 70, 576, 512), "bf16", (1,)), "sm_90a", "not by warpgroups: heads of 576 and 256 columns"),
+    (Attention((70, 90, 64, 36), "bf16"), "sm_90a", "not by warpgroups: V "),
+    (Attention((70, 90, 192, 192), "f8E4M3FN"), "sm_90a", "no registers for 192 columns twice"),
+    (Attention((70, 90, 32, 32), dynamic=True), "sm_90a", "not by warpgroups: heads of 32 and 32 columns"),
+    (Attention((70, 90, 32, 32)), "sm_100a", "not in tensor memory: heads of 32 and 32 columns"),
+    (AttentionGradient((1, 1, 70, 90, 32, 32), results=("dQ",)), "sm_90a", "not by warpgroups: heads of 32"),
+    (AttentionGradient((1, 1, 70, 90, 64, 64), results=("dQ",)), "sm_100a", "not in tensor memory: what is multiplied"),
+    (Attention((64, 90, 32, 32)), "sm_90a", ""),
+    (Attention((70, 90, 64, 64)), "sm_90a", ""),
+    (Attention((70, 90, 32, 32)), "sm_90", ""),
+)
+
+
+@pytest.mark.parametrize(("asked", "target", "reason"), BY_FRAGMENTS, ids=str)
+def test_rows_enough_for_warpgroups_that_fragments_multiply(
+    asked: Attention | AttentionGradient, target: str, reason: str
+) -> None:
+    """The remark is at the attention. No rows of few queries, and no target without warpgroups, has one."""
+    with remarks() as heard:
+        kernel = asked.compile(target)
+    said = [line for line in heard if "by fragments, not" in line]
+    assert len(said) == bool(reason)
+    assert all(re.match(r"\S+:\d+:\d+: remark: warp-schedule: m16n8k\d+ by fragments", line) for line in said)
+    assert all(reason in line for line in said)
+    assert "mma.sync" in kernel.ptx or not reason
+
+
+def test_fragments_that_are_asked_for_are_no_news() -> None:
+    with remarks() as heard:
+        Attention((70, 90, 32, 32)).compile("sm_90a", mma="m16n8k16")
+    assert not [line for line in heard if "by fragments" in line]
 
 
 @pytest.mark.parametrize("consumers", ["pingpong", "cooperative"])
