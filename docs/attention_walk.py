@@ -56,7 +56,7 @@ number of temporaries may vary:
 | f: softcap | may apply `arith` and `math` operations to the score |
 | types | Q, K and V are f16 or bf16, and O has the same type or f32; or they are [8-bit floats](#8-bit-floats) |
 | scales of O | O may be multiplied by numbers, or memory that the batch and the queries index |
-| pages | K and V may be gathered from pages by a table: `tensor.extract` of a cache, by that of a table of i32 |
+| pages | K and V may be gathered from pages by a table: `tensor.extract` of a cache, by that of a table of i32 or i64 |
 | lengths | the numbers of queries and keys may differ, and may be dynamic (`?`) |
 | sequences | of several lengths one behind the other: [a loop](#sequences-of-several-lengths), or `documents` |
 | columns of a head | of Q up to 640, of V up to 256 or an even part of them; the two may differ |

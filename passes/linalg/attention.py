@@ -36,6 +36,7 @@ from .element_expressions import (
 from .element_regions import region_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
+from .pages import ReadPages
 from .read_attention import PackHeads, SplitValues, ValuesOfKeys
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, loop_order, masked, scaled
 
@@ -374,7 +375,7 @@ class FuseAttentionPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_patterns([FoldDimension()], op)
         apply_patterns([FuseAttention(self.tf32)], op)
-        apply_patterns([PackHeads()], op)
+        apply_patterns([ReadPages(), PackHeads()], op)
         apply_patterns([SplitValues()], op)
         apply_patterns([ValuesOfKeys()], op)
         from .attention_gradient import fuse_gradients  # with operations that most functions do not have

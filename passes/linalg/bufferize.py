@@ -41,7 +41,6 @@ from ..patterns import IndexBuilder, constant_value
 from .constants import as_bytes, copy_before, global_of, hold_conditions, is_multiplied, number_of
 from .generalize import GENERALIZED, generalize
 from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
-from .pages import gather_of
 from .reshapes import is_collapsible, regroups_static_sizes
 
 
@@ -268,11 +267,6 @@ class TensorFunction:
         if not op.results:
             if any(value in self.buffers for value in op.operands):
                 fail(op, f"expected {op.name} on tensors to have a result for each output")
-            return
-        if (gather := gather_of(op)) is not None and self._destination(op.results[0], op) is None:
-            view = gather.view(self._read(op, gather.cache), self._read(op, gather.table))
-            self.buffers[op.results[0]] = Builder(InsertPoint.before(op)).insert(view).result
-            self.done.append(op)
             return
         builder, targets, first = Builder(InsertPoint.before(op)), list[SSAValue](), len(op.inputs)
         for number, (init, result) in enumerate(zip(op.outputs, op.results, strict=True)):

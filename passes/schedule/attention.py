@@ -37,6 +37,9 @@ LONGEST_FOR_FRAGMENTS = 64
 MAX_SLICED = 32
 """Queries, or heads that share K and V, up to which warps share keys: they hold all columns of O of each."""
 
+LANES_OF_ROW = 4
+"""Lanes of a warp that hold the number of a row, each for the columns that it has."""
+
 SLICES, SLICED_KEYS = 4, 16
 """Warps that share the keys of a tile, with 16 rows, and keys of each."""
 
@@ -91,11 +94,6 @@ def slices_of(schedule: Schedule) -> int:
     return schedule.cta[1] // schedule.warp[1]
 
 
-def state_elements(rows: int) -> int:
-    """Elements of a number for each row, as a warp holds it: four lanes have each."""
-    return 4 * rows
-
-
 def part_schedule(values: Schedule) -> Schedule:
     """The schedule of those columns of V that are summed and stored together."""
     (m, _, n), (_, columns) = values.cta, values.warp
@@ -111,7 +109,7 @@ def attention_schedule(op: AttentionOp | AttentionGradientOp, target: Target, fi
     try:
         chosen = asked.chosen(target, asked_of(fields), invariant=fields.get("batch_invariant") == "True")
         if named := [name for name in asked.fixed if name in fields and fields[name] != chosen[name]]:
-            raise ScheduleError(f"{asked.owner} no choice of {', '.join(named)}")
+            raise ScheduleError(f"{asked.kind} has no choice of {', '.join(named)}")
         schedule = completed(chosen, fields, _warp_of(chosen, fields), partial(asked.check, target=target))
     except ScheduleError as error:
         fail(op, f"schedule: {error}")
@@ -141,7 +139,6 @@ class ScheduledScores(ABC):
     results: Sequence[Product]
 
     fixed: ClassVar[Sequence[str]] = FIXED
-    owner: ClassVar[str]
     kind: ClassVar[str]
     shares_keys: ClassVar[bool] = False
 
@@ -182,7 +179,7 @@ class ScheduledScores(ABC):
         number of rows."""
         reason = self.objection(target)
         if by in ROLES and reason:
-            raise ScheduleError(f"warpgroups cannot multiply {self.kind}: {reason}")
+            raise ScheduleError(f"warpgroups cannot multiply {self.kind} like this: {reason}")
         few = self.scores.m if self.scores.is_known("m") and not invariant else LONGEST_FOR_FRAGMENTS + 1
         by_groups = not reason and by != "fragments" and (by or few > LONGEST_FOR_FRAGMENTS)
         return self.by_warpgroups(target) if by_groups else self.by_fragments(target, few)
@@ -234,7 +231,7 @@ class ScheduledScores(ABC):
         tiles = [m * width for width in self.stays] + [n * width for width in self.copied] * schedule.stages
         sizes = [needs.whole_swizzles(size * self.scores.a.element.bits // BYTE) for size in tiles]
         if slices_of(schedule) > 1:
-            sizes += [4 * warps * rows * self.steps[-1], 2 * 4 * warps * state_elements(rows)]
+            sizes += [4 * warps * rows * self.steps[-1], 2 * 4 * warps * LANES_OF_ROW * rows]
         for product in self.results:
             values = values_schedule(schedule, padded(product.n))
             sizes.append(needs.staging_bytes(product, values if schedule.together > 1 else part_schedule(values)))
@@ -247,8 +244,7 @@ class ForwardScores(ScheduledScores):
 
     read: Attention
 
-    owner = "an attention has"
-    kind = "this attention"
+    kind = "an attention"
     shares_keys = True
 
     @staticmethod
@@ -409,8 +405,7 @@ class GradientScores(ScheduledScores):
 
     read: AttentionGradient
 
-    owner = "the gradients of an attention have"
-    kind = "these gradients"
+    kind = "the gradient of an attention"
     fixed = (*FIXED, "split_k", "ctas")
 
     @staticmethod
@@ -423,6 +418,8 @@ class GradientScores(ScheduledScores):
             fail(op, f"{op.name} sums over heads that have documents of their own")
         results = tuple(read.sums.values())
         steps = padded(read.scores.k), padded(results[0].n if read.slopes is None else read.slopes.k)
+        if max(columns := sum(padded(product.n) for product in results), *steps) > MAX_COLUMNS:
+            fail(op, f"{op.name} has sums of up to {MAX_COLUMNS} columns, got {columns}; write dK and dV alone")
         return GradientScores(read.scores, steps[: 1 if read.slopes is None else 2], steps, steps, results, read)
 
     def own_objection(self, target: Target) -> str:
@@ -440,10 +437,7 @@ class GradientScores(ScheduledScores):
         tokens of 2048 columns, 4096 a sequence: dQ of 128 columns 1127 by 128 keys at a time, 1070 by 64, causal 639
         and 595; of 256 causal 692 by 48 keys, 753 by 64 and one warpgroup, 834 by 32; of 64 causal 724, by 128 840.
         """
-        width, columns = max(self.steps), sum(padded(product.n) for product in self.results)
-        if columns > MAX_COLUMNS:
-            raise ScheduleError(f"sums of {columns} columns take too many registers; write dK and dV alone")
-        groups, keys, stages = 2, 64, 3
+        width, groups, keys, stages = max(self.steps), 2, 64, 3
         if width <= 64:
             static, n = self.scores.is_known("n"), self.scores.n
             groups, stages = (1, 2) if static and n <= SHORT else (3, 3)
@@ -453,9 +447,6 @@ class GradientScores(ScheduledScores):
         return self.staged(self.of_groups(keys, groups, stages))
 
     def by_fragments(self, target: Target, rows: int) -> Schedule:
-        columns = sum(padded(product.n) for product in self.results)
-        if max(columns, *self.steps) > MAX_COLUMNS:
-            raise ScheduleError(f"sums have up to {MAX_COLUMNS} columns, got {columns}")
         return self.first_fitting([(4, 16, 32), (4, 16, 16), (2, 16, 16)], target)
 
     def check(self, schedule: Schedule, target: Target) -> None:

@@ -27,7 +27,7 @@ from ..linalg.operand import KernelArgument, VectorOperand
 from ..linalg.product import Product, padded
 from ..linalg.read_attention import FACTORS, Attention, AttentionGradient
 from ..patterns import Index, IndexBuilder
-from ..schedule.attention import slices_of, state_elements, values_schedule
+from ..schedule.attention import LANES_OF_ROW, slices_of, values_schedule
 from .fragment_math import below, mapped, until
 from .operands import batch_sizes, cta_number, in_matrix, rows_of_group
 from .tiling import Inside, Outliner, kernel_body, loops_in_tile
@@ -266,7 +266,7 @@ def _part_types(read: Attention, schedule: Schedule, tiles: int) -> tuple[MemRef
     (rows, width), slots = values_schedule(schedule, columns).warp, tiles * schedule.split_k
     count = 1 if slices_of(schedule) > 1 else columns // width
     sums = MemRefType(f32, [slots * count, schedule.warps * rows * width])
-    return sums, MemRefType(f32, [2 * slots, schedule.warps * state_elements(rows)])
+    return sums, MemRefType(f32, [2 * slots, schedule.warps * LANES_OF_ROW * rows])
 
 
 THREADS = 256

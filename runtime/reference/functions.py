@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects import arith, func, memref, scf
 from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, i1, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import FillOp
+from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 
 from ...dialect.isa.form import ELEMENT_TYPES
@@ -27,6 +27,7 @@ from ...dialect.warp.operands import OperandForm
 from ...dialect.warp.views import PagedOp
 from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import VIEWING, View, Viewing, seen
+from ...passes.linalg.pages import pages_of, rows_of
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..arguments.packed import packed_order
 from ..base.errors import HostError
@@ -214,7 +215,7 @@ class Evaluation:
             HostError: naming the first operation that has no meaning here.
         """
         for op in region.block.ops if region.blocks else ():
-            if not self.computes(op):
+            if not (self._gathers(op) or self.computes(op)):
                 self._arranges(op)
 
     def computes(self, op: Operation) -> bool:
@@ -269,6 +270,16 @@ class Evaluation:
             at[slot] = row % rows
         return tuple(at)
 
+    def _gathers(self, op: Operation) -> bool:
+        """Evaluates an operation that gathers sequences in pages, or rows. Returns False for any other operation."""
+        view = pages_of(op) or rows_of(op)
+        if view is None or not isinstance(op, GenericOp):
+            return False
+        matrix, at = self.scope[view.memory], self._rows_in_pages(view)
+        _store(op, replace(matrix, value=matrix.value[at], error=matrix.error[at]), self.scope)
+        view.erase()
+        return True
+
     def _arranges(self, op: Operation) -> None:
         """Sizes, views, and what is evaluated when."""
         scope = self.scope
@@ -277,9 +288,6 @@ class Evaluation:
                 scope[op.result] = _number(scope[op.source].value.shape[int(scope[op.index].value)])
             case _ if isinstance(op, VIEWING) and not isinstance(op, memref.ViewOp):
                 _view(op, scope)
-            case PagedOp():
-                matrix, at = scope[op.memory], self._rows_in_pages(op)
-                scope[op.result] = replace(matrix, value=matrix.value[at], error=matrix.error[at])
             case IsDivisibleOp():
                 scope[op.answer] = _number(1)  # both of what it chooses between compute the same
             case memref.DeallocOp() | DisjointOp() | OperandForm() | PointwiseOp() | scf.YieldOp():

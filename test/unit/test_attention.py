@@ -188,6 +188,82 @@ def test_a_sequence_may_have_no_keys(consumers: str) -> None:
     assert np.isnan(instance.arguments[-1][0].astype(np.float32)).all()
 
 
+GATHERED = """
+#place = affine_map<(b, n, d) -> (b, n, d)>
+func.func @f(%q: tensor<2x20x32xf16>, %cache: tensor<{pages}x{rows}x32xf16>, %table: tensor<2x3x{number}>)
+    -> (tensor<2x20x{n}xf32>{also}) {{
+  %zero = arith.constant 0.0 : f32
+  %rows = arith.constant {rows} : index
+  %new = tensor.empty() : tensor<2x{n}x32xf16>
+  %k = linalg.generic {{indexing_maps = [#place], iterator_types = ["parallel", "parallel", "parallel"]}}
+      outs(%new : tensor<2x{n}x32xf16>) {{
+  ^bb0(%old: f16):
+    %b = linalg.index 0 : index
+    %n = linalg.index 1 : index
+    %d = linalg.index 2 : index
+    %block = arith.divui %n, %rows : index
+    %slot = arith.remui %n, %rows : index
+    %number = tensor.extract %table[%b, %block] : tensor<2x3x{number}>
+    %page = arith.index_cast %number : {number} to index
+    %x = tensor.extract %cache[%page, %slot, %d] : tensor<{pages}x{rows}x32xf16>
+    linalg.yield %x : f16
+  }} -> tensor<2x{n}x32xf16>
+  %none = tensor.empty() : tensor<2x20x{n}xf32>
+  %start = linalg.fill ins(%zero : f32) outs(%none : tensor<2x20x{n}xf32>) -> tensor<2x20x{n}xf32>
+  %s = linalg.batch_matmul_transpose_b ins(%q, %k : tensor<2x20x32xf16>, tensor<2x{n}x32xf16>)
+      outs(%start : tensor<2x20x{n}xf32>) -> tensor<2x20x{n}xf32>
+  return %s{result} : tensor<2x20x{n}xf32>{also}
+}}"""
+
+
+@pytest.mark.parametrize(("pages", "rows", "number", "returned"), [("9", 16, "i32", False), ("?", 24, "i64", True)])
+def test_keys_in_pages_that_no_attention_reads_are_gathered(pages: str, rows: int, number: str, returned: bool) -> None:
+    """By an operation of its own, whatever the rows of a page, for a product, and as a result."""
+    n, random = 3 * rows, np.random.default_rng()
+    also, result = (f", tensor<2x{n}x32xf16>", ", %k") if returned else ("", "")
+    text = GATHERED.format(pages=pages, rows=rows, number=number, n=n, also=also, result=result)
+    q, cache = (random.standard_normal(shape).astype(np.float16) for shape in ((2, 20, 32), (9, rows, 32)))
+    table = random.permutation(9)[:6].reshape(2, 3).astype(number.replace("i", "int"))
+    s, k = np.full((2, 20, n), np.nan, np.float32), np.full((2, n, 32), np.nan, np.float16)
+    compile(text, "sm_80")(q, cache, table, s, *[k] * returned, device="interp", checks="all")
+    gathered = cache[table].reshape(2, n, 32)
+    x, y = q.astype(np.float64), np.swapaxes(gathered, 1, 2).astype(np.float64)
+    assert (np.abs(s - x @ y) <= 34 * 2.0**-23 * (np.abs(x) @ np.abs(y))).all()
+    assert not returned or (k == gathered).all()
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "launches"),
+    [("%pages: tensor<2x5xi32>", "%pages: tensor<2x5xi64>", 1), ("tensor<13x16x", "tensor<?x16x", 3)],
+)
+def test_pages_of_other_tables_and_caches(written: str, instead: str, launches: int) -> None:
+    """Numbers of 64 bits, and caches of unknown size, of which K and V are gathered before."""
+    asked = Attention((5, 80, 64, 64), "bf16", pages=16)
+    assert written in asked.mlir
+    text = asked.mlir.replace(written, instead).replace(written[-14:], instead[-14:])
+    wide = "i64" in instead
+    text = (
+        text.replace("%page = arith.index_cast %number : i32", "%page = arith.index_cast %number : i64")
+        if wide
+        else text
+    )
+    instance, kernel = problem(asked), compile(text, "sm_80")
+    arguments = [x.astype(np.int64) if wide and x.dtype == np.int32 else x for x in instance.arguments]
+    kernel(*arguments, device="interp", checks="all")
+    assert instance.wrong() == ""
+    assert len(kernel.launches) == launches
+
+
+def test_keys_that_ctas_share_are_cut() -> None:
+    """No remark says that they are not."""
+    with remarks() as heard:
+        kernel = Attention((1, 128, 64, 64), "bf16", (2,), pages=16).compile("sm_90a")
+    (launch,), (schedule,) = kernel.launches, kernel.schedule
+    assert schedule is not None
+    assert launch.grid == (2 * schedule.split_k, 1, 1) != (2, 1, 1)
+    assert heard == []
+
+
 def test_turns_with_one_stage_are_refused() -> None:
     """Every order of the warps is a deadlock, which the check of all orders finds."""
     with pytest.raises(CompileError, match="consumers = pingpong takes 2 stages or more"):
