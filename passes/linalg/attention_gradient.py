@@ -31,6 +31,7 @@ from .element_expressions import (
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
 from .product import padded
+from .read_attention import MAX_COLUMNS
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, loop_order, masked, scaled
 
 # As of attention, what counts is what the elements of a factor are, as expressions. With S a product of Q and K, X its
@@ -41,9 +42,6 @@ from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, loop_order, masked
 #
 # A mask may be added to the scaled scores. Each result is recognised alone. dK and dV become one kernel, where a thread
 # has registers for both.
-
-MAX_TOGETHER = 256
-"""Columns of dK and dV, padded, that one kernel makes."""
 
 NEAR = 1e-5
 """How far the factor of dS may be from the scale of scores, relative to it."""
@@ -122,6 +120,12 @@ class GradientMatch:
         expected = {"dV": None, "dK": self.softmax.q, "dQ": self.softmax.k}[self.name]
         if expected is not None and self.factor != expected:
             decline(f"what dS is multiplied with is not the {'Q' if self.name == 'dK' else 'K'} of its scores")
+        shapes = (
+            dict(zip(at, memory_of(value).get_shape(), strict=True)) for value, at in (self.softmax.q, self.result)
+        )
+        widest = max(shape.get(name, 0) for shape in shapes for name in (DEPTH, COLUMN))
+        if widest > MAX_COLUMNS:
+            decline(f"heads have up to {MAX_COLUMNS} columns, got {widest}")
         if not self.reader.starts_from(op, 0.0):
             decline("its result does not start from zero")
         if element_type(self.result[0]) == f32:
@@ -308,4 +312,4 @@ def _together(match: GradientMatch, other: GradientMatch) -> bool:
     columns = sum(padded(memory_of(each.result[0]).get_shape()[-1]) for each in (match, other))
     both = (match.name, other.name) == ("dK", "dV") and match.softmax == other.softmax and _do(match) == other.factor
     around = [{name for name in each.result[1] if isinstance(name, int)} for each in (match, other)]
-    return both and columns <= MAX_TOGETHER and around[0] == around[1] and match.op.parent is other.op.parent
+    return both and columns <= MAX_COLUMNS and around[0] == around[1] and match.op.parent is other.op.parent

@@ -375,16 +375,21 @@ class TensorFunction:
         return builder.insert(memref.AllocOp(self._sizes(kind, init, memory, op, builder), [], kind)).memref
 
     def _place(self, insert: tensor.InsertSliceOp, memory: SSAValue, op: Operation) -> SSAValue | None:
-        """The part of memory that a tensor is put into, where nothing else reads the tensor before: another use of it
-        has taken the same part, to write to."""
+        """The part of memory that a tensor is put into, where nothing else reads the tensor before: no other use of
+        what a loop hands on, or one that has taken the same part, to write to."""
         others = [use.operation for use in insert.dest.uses if use.operation is not insert]
-        part = others[0] if len(others) == 1 else None
-        if not isinstance(part, tensor.ExtractSliceOp) or list(part.operands)[1:] != list(insert.operands)[2:]:
+        part, block = others[0] if len(others) == 1 else None, op.parent
+        if not others and isinstance(insert.dest, BlockArgument) and insert.dest.owner is block is insert.parent:
+            makers = [each.owner for each in list(insert.operands)[2:] if isinstance(each.owner, Operation)]
+            if not all(maker.parent is not block or maker.is_before_in_block(op) for maker in makers):
+                return None
+        elif not isinstance(part, tensor.ExtractSliceOp) or list(part.operands)[1:] != list(insert.operands)[2:]:
             return None
-        names = ("static_offsets", "static_sizes", "static_strides")
-        written = all(isinstance(u.operation, FillOp) and u.index == 1 for u in part.result.uses)
-        if not written or any(part.properties[name] != insert.properties[name] for name in names):
-            return None
+        else:
+            names = ("static_offsets", "static_sizes", "static_strides")
+            written = all(isinstance(u.operation, FillOp) and u.index == 1 for u in part.result.uses)
+            if not written or any(part.properties[name] != insert.properties[name] for name in names):
+                return None
         if insert not in self.turned:
             view = _part(insert, memory, _memory(insert.source.type).get_shape())
             self.turned[insert] = Builder(InsertPoint.before(op)).insert(view).result

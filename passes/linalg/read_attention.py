@@ -249,9 +249,9 @@ class SplitValues(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
         columns, last = op.sizes[op.batch + E], op.batch + E
-        parts = -(-columns // MAX_TOGETHER)
+        parts = -(-columns // MAX_COLUMNS)
         along = () if op.function is None else (loop for _, map_ in op.function.placed for loop in loops_of(map_))
-        if op.tile or parts < 2 or columns % parts or op.lse is not None or isinstance(op.v.owner, PagedOp):
+        if op.tile or parts < 2 or columns % parts or op.lse is not None:
             return
         if last in along or not all(strides_of(memory_of(value)) for value in (op.v, op.o)):
             return
@@ -272,8 +272,8 @@ class SplitValues(RewritePattern):
         _renumber(op, matrices, maps, order, rewriter)
 
 
-MAX_TOGETHER = 256
-"""Columns of V that a kernel multiplies together."""
+MAX_COLUMNS, MAX_DEPTH = 256, 640
+"""Columns of V, padded, that a kernel multiplies together: a lane has registers for its part of O; of Q and K."""
 
 PANEL = 64
 """Columns of a tile that lie together in shared memory: a line of 16-bit elements."""

@@ -19,7 +19,7 @@ from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import BYTE
 from ..diagnostics import fail, remark
 from ..linalg.product import Product, padded
-from ..linalg.read_attention import Attention, AttentionGradient
+from ..linalg.read_attention import MAX_COLUMNS, MAX_DEPTH, Attention, AttentionGradient
 from . import needs
 from .defaults import check_epilogue, in_strips
 from .validity import asked_of, completed, why_no_attention
@@ -45,9 +45,6 @@ SLICES, SLICED_KEYS = 4, 16
 
 MAX_STAGES, MIN_TURNS = 8, 4
 """Stages of K and V; tiles of keys that each of several CTAs has at least."""
-
-MAX_COLUMNS, MAX_DEPTH = 256, 640
-"""Columns of V, padded: a lane has registers for its part of O; and of Q and K."""
 
 DEEP = 192
 """Columns of Q and K, padded, up to which there is shared memory for two stages of 128 keys with 128 columns of V."""

@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import attention_gradients
 import attention_grid
 import numpy as np
 import pytest
@@ -252,6 +253,24 @@ def test_pages_of_other_tables_and_caches(written: str, instead: str, launches: 
     kernel(*arguments, device="interp", checks="all")
     assert instance.wrong() == ""
     assert len(kernel.launches) == launches
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (Attention((9, 20, 704, 64), batch=()), "got 704 and 64"),
+        (Attention((9, 20, 64, 257), batch=(), on_memory=True), "got 64 and 257"),
+        (AttentionGradient((1, 1, 20, 20, 264, 32), "f16"), "heads have up to 256 columns, got 264"),
+    ],
+    ids=str,
+)
+def test_heads_of_more_columns_are_products(asked: Attention | AttentionGradient, reason: str) -> None:
+    """They say why they are no attention, and are right."""
+    instance = problem(asked) if isinstance(asked, Attention) else attention_gradients.problem(asked)
+    with remarks() as heard:
+        asked.compile("sm_80")(*instance.arguments, device="interp", checks="all")
+    assert instance.wrong() == ""
+    assert any(reason in line and "it is not fused" in line for line in heard)
 
 
 def test_keys_that_ctas_share_are_cut() -> None:
