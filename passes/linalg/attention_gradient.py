@@ -104,7 +104,7 @@ class GradientMatch:
         others = [loop for loop in self.of_b if loop in self.of_c and loop not in of_a]
         summed = {loop for loop in of_a if loop not in self.of_c}
         if len(others) != 1 or not summed & {query, key} or not summed <= {query, key, *self.of_b}:
-            decline("")
+            decline("it is no sum over queries or keys, and over loops that both of its factors have")
         inner: dict[int, Name] = {query: QUERY, key: KEY, others[0]: DEPTH if len(made) > 1 else COLUMN}
         (_, of_q), (_, of_k), _ = self._scores(made[0])
         listed = dict.fromkeys((*of_q, *of_k, *range(loops)))
@@ -171,11 +171,9 @@ class GradientMatch:
         """Q, K and lse of P. Q is the one that more loops of lse index."""
         (exponent,) = p.operands
         products = list(exponent.leaves("product"))
-        if not exponent.is_op("arith.subf") or len(products) != 1:
-            decline("")
-        lse = exponent.operands[1]
-        if lse.kind != "load":
-            decline("")
+        lse = exponent.operands[1] if exponent.is_op("arith.subf") else exponent
+        if len(products) != 1 or lse.kind != "load":
+            decline("P is no exponential of a score less a number of each query, in memory")
         a, b = sorted(self._pair(products[0]), key=lambda side: -len(set(lse.place) & set(side[1])))
         return a, b, lse
 
