@@ -169,8 +169,8 @@ class TiledAttention(TiledRows):
             [map_along(count, loops_in_tile(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)],
             scale=op.scale.value.data,
             keys=op.keys._replace(lengths=None, documents=documents, ends=None),
-            scores=inside.function(index, op.score, self.read.scores.epilogue_operands, 0, count),
-            through=self._through(index, inside, count),
+            scores=inside.function(index, op.score, self.read.scores.epilogue_operands, (M, N), count),
+            through=inside.function(index, op.function, self.read.values.epilogue_operands, (M, E), count),
             tile=index.values([row] if parts == 1 else [row, number, part]),
             first=first,
             until=until,
@@ -179,16 +179,6 @@ class TiledAttention(TiledRows):
             sinks=_vector(index, arguments, op.sinks, op.sinks_map, at, E),
         )
         return in_place_of(op, tiled)
-
-    def _through(self, index: IndexBuilder, inside: Inside, loops: int) -> SSAValue | None:
-        """The function on results, whose columns run along the last loop."""
-        if self.read.op.function is None:
-            return None
-        inputs = [
-            (inside.seen(operand), map_along(loops, ((0, loops - 1)[loop] for loop in loops_in_tile(operand))))
-            for operand in self.read.values.epilogue_operands
-        ]
-        return index.insert(self.read.op.function.moved(inputs, loops, inside.batch, inside.numbers)).function
 
     def _length(
         self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index], matrix: Index

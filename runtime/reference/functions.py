@@ -24,7 +24,6 @@ from ...dialect.warp.cta import DisjointOp, IsDivisibleOp
 from ...dialect.warp.elements import K, N, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
-from ...dialect.warp.views import PagedOp
 from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import VIEWING, View, Viewing, seen
 from ...passes.linalg.pages import pages_of, rows_of
@@ -255,11 +254,15 @@ class Evaluation:
         """The elements of an array of integers."""
         return self.scope[value].value
 
-    def _rows_in_pages(self, op: PagedOp) -> tuple[Array, ...]:
-        """Where each element of the sequences lies in the memory of pages."""
-        table, shape = self.integers(op.table).astype(np.int64), self.scope[op.memory].value.shape
-        along, of_table = op.along.get_values(), op.table_along.get_values()
-        (page, slot), rows = op.dimensions, 1 if op.dimensions[1] is None else shape[op.dimensions[1]]
+    def _gathers(self, op: Operation) -> bool:
+        """Evaluates an operation that gathers sequences in pages, or rows. Returns False for any other operation."""
+        view = pages_of(op) or rows_of(op)
+        if view is None or not isinstance(op, GenericOp):
+            return False
+        table, matrix = self.integers(view.table).astype(np.int64), self.scope[view.memory]
+        along, of_table, shape = view.loops, view.table_along.get_values(), matrix.value.shape
+        (page, slot), rows = view.dimensions, 1 if view.dimensions[1] is None else shape[view.dimensions[1]]
+        view.erase()
         sizes = dict(zip(along, shape, strict=True)) | dict(zip(of_table, table.shape, strict=False))
         sizes[along[page]] = table.shape[-1] * rows
         numbers = np.ogrid[tuple(slice(sizes[axis]) for axis in range(len(sizes)))]
@@ -268,16 +271,8 @@ class Evaluation:
         at[page] = table[(*(numbers[axis] for axis in of_table), row // rows)]
         if slot is not None:
             at[slot] = row % rows
-        return tuple(at)
-
-    def _gathers(self, op: Operation) -> bool:
-        """Evaluates an operation that gathers sequences in pages, or rows. Returns False for any other operation."""
-        view = pages_of(op) or rows_of(op)
-        if view is None or not isinstance(op, GenericOp):
-            return False
-        matrix, at = self.scope[view.memory], self._rows_in_pages(view)
-        _store(op, replace(matrix, value=matrix.value[at], error=matrix.error[at]), self.scope)
-        view.erase()
+        value, error = (array[tuple(at)] for array in (matrix.value, matrix.error))
+        _store(op, replace(matrix, value=value, error=error), self.scope)
         return True
 
     def _arranges(self, op: Operation) -> None:
