@@ -56,7 +56,7 @@ number of temporaries may vary:
 | f: softcap | may apply `arith` and `math` operations to the score |
 | types | Q, K and V are f16 or bf16, and O has the same type or f32; or they are [8-bit floats](#8-bit-floats) |
 | scales of O | O may be multiplied by numbers, or memory that the batch and the queries index |
-| pages | K and V may be gathered from pages by a table: `tensor.extract` of a cache, by that of a table of i32 |
+| pages | K and V may be gathered from pages by a table: `tensor.extract` of a cache, by that of a table of i32 or i64 |
 | lengths | the numbers of queries and keys may differ, and may be dynamic (`?`) |
 | sequences | of several lengths one behind the other: [a loop](#sequences-of-several-lengths), or `documents` |
 | columns of a head | of Q up to 640, of V up to 256 or an even part of them; the two may differ |
@@ -147,8 +147,8 @@ copies of K and V run ahead of the products, `warp-allocate` places tiles in sha
 emits the instructions of one thread. On sm_90a, attention with more than 64 queries uses `wgmma`, and
 [a producer warp](hopper.md) with tensor copies, if heads of Q have 33 to 256 columns, those of V more than 32, and
 tensor copies can read V. Other heads, as of 576 columns of Q and 512 of V, and pages of K and V are multiplied by
-`mma`. Elements of a byte have heads of at most 128 columns for `wgmma`. On sm_100a, scores, P and O are
-[in tensor memory](hopper.md#attention-in-tensor-memory).
+`mma`, and `--remarks` says why. Elements of a byte have heads of at most 128 columns for `wgmma`. On sm_100a, scores, P
+and O are [in tensor memory](hopper.md#attention-in-tensor-memory).
 """)
     yield block(
         "ptx",
@@ -183,7 +183,8 @@ A decoder has one query for each head. The kernel takes as long as K and V are r
 Merging is exact in the same sense as the loop: m' is the largest m, and each l and O is multiplied by 2^(c m - c m').
 
 K and V in pages are views of a cache, `warp.paged`. A tile of keys lies in one page: pages have a power of two of rows,
-16 or more, and with fewer than 64 of them a tile has fewer keys. Their attention is lowered to `mma.sync`.
+16 or more, and with fewer than 64 of them a tile has fewer keys. Their attention is lowered to `mma.sync`. Pages of
+other sizes, in a cache of unknown size, or that something else reads too, are gathered by a kernel before.
 """)
 
 

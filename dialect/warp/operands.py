@@ -165,9 +165,6 @@ def _holds(row: ElementType | None, multiplied: ElementType) -> bool:
 STORED_AS = {scaled: scale for scale, scaled in SCALES.items()}
 """The type of scales that memory of another type holds."""
 
-AXES = {"A": "row", "B": "column"}
-"""What of A and of B has blocks along k."""
-
 
 @irdl_op_definition
 class ScaledOp(OperandForm):
@@ -221,7 +218,8 @@ class ScaledOp(OperandForm):
         expected = (*rows, -(-k // block) if k >= 0 else -1)
         pairs = zip(shape, expected, strict=False)
         if len(shape) != len(expected) or any(length != size and min(length, size) >= 0 for length, size in pairs):
-            text, what = "x".join("?" if size < 0 else str(size) for size in expected), AXES[side]
+            text = "x".join("?" if size < 0 else str(size) for size in expected)
+            what = "row" if side == "A" else "column"
             raise VerifyException(
                 f"expected {text} scales of {side}, one for each {block} elements of a {what}, got {self.scales.type}"
             )

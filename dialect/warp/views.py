@@ -331,12 +331,12 @@ class PagedOp(WarpOp):
             : memref<512x64x8x128xbf16>, memref<16x32xi32> -> memref<16x2048x8x128xbf16, strided<[...]>>
 
     Of the memory, the dimension `page` counts pages, and `slot` the rows of a page; `along` has the dimension of the
-    result for each of them. The table has the dimensions `table_along` of the result, and behind them one that counts
-    the pages of a sequence. Along that of `slot` the rows of a sequence follow each other in the result. The strides of
-    the result are those of sequences whose pages follow each other, and say how rows are aligned. Only attention reads
-    such a view, as K or V, tile by tile, each of them in one page.
+    result for each of them. The table, of i32 or i64, has the dimensions `table_along` of the result, and behind them
+    one that counts the pages of a sequence. Along that of `slot` the rows of a sequence follow each other in the
+    result. The strides of the result are those of sequences whose pages follow each other, and say how rows are
+    aligned. Only attention reads such a view, as K or V, tile by tile, each of them in one page.
 
-    Without `slot` a page is one row, and the table may be of i64. Products of groups of rows read such an A.
+    Without `slot` a page is one row. Products of groups of rows read such an A.
     """
 
     name = "warp.paged"
@@ -400,10 +400,9 @@ def paged_type(
     fits = fits and sorted(named) == list(range(rank)) and along[page] == along[counted]
     if strides is None or None in strides or not fits:
         raise VerifyException(f"expected dimensions of the result for those of {memory} and of {table}, got {along}")
-    if slot is None and table.element_type in (i32, i64):
-        shape = [1 if i == page else size for i, size in enumerate(shape)]
-    elif table.element_type != i32 or min(*shape, *blocks) < 0:
-        raise VerifyException(f"expected known sizes, and a table of i32, got {memory} and {table}")
+    if table.element_type not in (i32, i64) or (slot is not None and min(*shape, *blocks) < 0):
+        raise VerifyException(f"expected known sizes, and a table of i32 or i64, got {memory} and {table}")
+    shape = [1 if slot is None and i == page else size for i, size in enumerate(shape)]
     sizes, steps = [0] * rank, [0] * rank
     for i, d in enumerate(along):
         if i != page or slot is None:

@@ -36,7 +36,8 @@ from .element_expressions import (
 from .element_regions import region_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
-from .read_attention import PackHeads, SplitValues, ValuesOfKeys
+from .pages import ReadPages
+from .read_attention import MAX_COLUMNS, MAX_DEPTH, PackHeads, SplitValues, ValuesOfKeys
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, loop_order, masked, scaled
 
 # `warp-fuse-attention`: two products with a softmax between them become one `warp.attention`.
@@ -121,6 +122,13 @@ class AttentionMatch:
             decline("its rows are 0 where something other than the largest score is minus infinity")
         self._read_factors()
         self.lse = self._logarithm(exponential, total)
+        columns = dict(zip(self.v[1], memory_of(self.v[0]).get_shape(), strict=True))[COLUMN]
+        depth = dict(zip(self.q[1], memory_of(self.q[0]).get_shape(), strict=True))[DEPTH]
+        if depth > MAX_DEPTH or (columns > MAX_COLUMNS and (columns % -(-columns // MAX_COLUMNS) or self.lse)):
+            decline(
+                f"heads have up to {MAX_DEPTH} columns of Q, and {MAX_COLUMNS} of V, or several times as many where no "
+                f"logarithms of sums are stored, got {depth} and {columns}"
+            )
 
     def _quotient(self, element: ElementExpression) -> tuple[ElementExpression, ElementExpression] | None:
         """E and L of E / L, or of E * (1 / L)."""
@@ -376,7 +384,7 @@ class FuseAttentionPass(ModulePass):
         apply_patterns([FuseAttention(self.tf32)], op)
         apply_patterns([PackHeads()], op)
         apply_patterns([SplitValues()], op)
-        apply_patterns([ValuesOfKeys()], op)
+        apply_patterns([ReadPages(), ValuesOfKeys()], op)
         from .attention_gradient import fuse_gradients  # with operations that most functions do not have
 
         fuse_gradients(op, self.name)

@@ -31,6 +31,7 @@ from .element_expressions import (
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
 from .product import padded
+from .read_attention import MAX_COLUMNS
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, loop_order, masked, scaled
 
 # As of attention, what counts is what the elements of a factor are, as expressions. With S a product of Q and K, X its
@@ -41,9 +42,6 @@ from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, loop_order, masked
 #
 # A mask may be added to the scaled scores. Each result is recognised alone. dK and dV become one kernel, where a thread
 # has registers for both.
-
-MAX_TOGETHER = 256
-"""Columns of dK and dV, padded, that one kernel makes."""
 
 NEAR = 1e-5
 """How far the factor of dS may be from the scale of scores, relative to it."""
@@ -106,7 +104,7 @@ class GradientMatch:
         others = [loop for loop in self.of_b if loop in self.of_c and loop not in of_a]
         summed = {loop for loop in of_a if loop not in self.of_c}
         if len(others) != 1 or not summed & {query, key} or not summed <= {query, key, *self.of_b}:
-            decline("")
+            decline("it is no sum over queries or keys, and over loops that both of its factors have")
         inner: dict[int, Name] = {query: QUERY, key: KEY, others[0]: DEPTH if len(made) > 1 else COLUMN}
         (_, of_q), (_, of_k), _ = self._scores(made[0])
         listed = dict.fromkeys((*of_q, *of_k, *range(loops)))
@@ -122,6 +120,12 @@ class GradientMatch:
         expected = {"dV": None, "dK": self.softmax.q, "dQ": self.softmax.k}[self.name]
         if expected is not None and self.factor != expected:
             decline(f"what dS is multiplied with is not the {'Q' if self.name == 'dK' else 'K'} of its scores")
+        shapes = (
+            dict(zip(at, memory_of(value).get_shape(), strict=True)) for value, at in (self.softmax.q, self.result)
+        )
+        widest = max(shape.get(name, 0) for shape in shapes for name in (DEPTH, COLUMN))
+        if widest > MAX_COLUMNS:
+            decline(f"heads have up to {MAX_COLUMNS} columns, got {widest}")
         if not self.reader.starts_from(op, 0.0):
             decline("its result does not start from zero")
         if element_type(self.result[0]) == f32:
@@ -167,11 +171,9 @@ class GradientMatch:
         """Q, K and lse of P. Q is the one that more loops of lse index."""
         (exponent,) = p.operands
         products = list(exponent.leaves("product"))
-        if not exponent.is_op("arith.subf") or len(products) != 1:
-            decline("")
-        lse = exponent.operands[1]
-        if lse.kind != "load":
-            decline("")
+        lse = exponent.operands[1] if exponent.is_op("arith.subf") else exponent
+        if len(products) != 1 or lse.kind != "load":
+            decline("P is no exponential of a score less a number of each query, in memory")
         a, b = sorted(self._pair(products[0]), key=lambda side: -len(set(lse.place) & set(side[1])))
         return a, b, lse
 
@@ -308,4 +310,4 @@ def _together(match: GradientMatch, other: GradientMatch) -> bool:
     columns = sum(padded(memory_of(each.result[0]).get_shape()[-1]) for each in (match, other))
     both = (match.name, other.name) == ("dK", "dV") and match.softmax == other.softmax and _do(match) == other.factor
     around = [{name for name in each.result[1] if isinstance(name, int)} for each in (match, other)]
-    return both and columns <= MAX_TOGETHER and around[0] == around[1] and match.op.parent is other.op.parent
+    return both and columns <= MAX_COLUMNS and around[0] == around[1] and match.op.parent is other.op.parent

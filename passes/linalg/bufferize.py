@@ -41,7 +41,6 @@ from ..patterns import IndexBuilder, constant_value
 from .constants import as_bytes, copy_before, global_of, hold_conditions, is_multiplied, number_of
 from .generalize import GENERALIZED, generalize
 from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
-from .pages import gather_of
 from .reshapes import is_collapsible, regroups_static_sizes
 
 
@@ -269,11 +268,6 @@ class TensorFunction:
             if any(value in self.buffers for value in op.operands):
                 fail(op, f"expected {op.name} on tensors to have a result for each output")
             return
-        if (gather := gather_of(op)) is not None and self._destination(op.results[0], op) is None:
-            view = gather.view(self._read(op, gather.cache), self._read(op, gather.table))
-            self.buffers[op.results[0]] = Builder(InsertPoint.before(op)).insert(view).result
-            self.done.append(op)
-            return
         builder, targets, first = Builder(InsertPoint.before(op)), list[SSAValue](), len(op.inputs)
         for number, (init, result) in enumerate(zip(op.outputs, op.results, strict=True)):
             start, target, read = self.buffers.get(init), self._target(result, init, op), _uses(op, first + number)
@@ -381,16 +375,21 @@ class TensorFunction:
         return builder.insert(memref.AllocOp(self._sizes(kind, init, memory, op, builder), [], kind)).memref
 
     def _place(self, insert: tensor.InsertSliceOp, memory: SSAValue, op: Operation) -> SSAValue | None:
-        """The part of memory that a tensor is put into, where nothing else reads the tensor before: another use of it
-        has taken the same part, to write to."""
+        """The part of memory that a tensor is put into, where nothing else reads the tensor before: no other use of
+        what a loop hands on, or one that has taken the same part, to write to."""
         others = [use.operation for use in insert.dest.uses if use.operation is not insert]
-        part = others[0] if len(others) == 1 else None
-        if not isinstance(part, tensor.ExtractSliceOp) or list(part.operands)[1:] != list(insert.operands)[2:]:
+        part, block = others[0] if len(others) == 1 else None, op.parent
+        if not others and isinstance(insert.dest, BlockArgument) and insert.dest.owner is block is insert.parent:
+            makers = [each.owner for each in list(insert.operands)[2:] if isinstance(each.owner, Operation)]
+            if not all(maker.parent is not block or maker.is_before_in_block(op) for maker in makers):
+                return None
+        elif not isinstance(part, tensor.ExtractSliceOp) or list(part.operands)[1:] != list(insert.operands)[2:]:
             return None
-        names = ("static_offsets", "static_sizes", "static_strides")
-        written = all(isinstance(u.operation, FillOp) and u.index == 1 for u in part.result.uses)
-        if not written or any(part.properties[name] != insert.properties[name] for name in names):
-            return None
+        else:
+            names = ("static_offsets", "static_sizes", "static_strides")
+            written = all(isinstance(u.operation, FillOp) and u.index == 1 for u in part.result.uses)
+            if not written or any(part.properties[name] != insert.properties[name] for name in names):
+                return None
         if insert not in self.turned:
             view = _part(insert, memory, _memory(insert.source.type).get_shape())
             self.turned[insert] = Builder(InsertPoint.before(op)).insert(view).result

@@ -425,7 +425,7 @@ class FuseBlockScales(RewritePattern):
         if any(of_rows) and (op.c is not None or (op.init is not None and op.init.value.data)):
             reasons.append("scales of rows are for sums that start from zero")
         if len(operands) < 2 or op.outer or op.epilogue is not None or op.a is op.b:
-            reasons.append("it takes a product of two such matrices")
+            reasons.append("it takes a product of two such matrices, with blocks that divide them")
         elif any(of_rows):
             if not all(of_rows) or target is None or target.sm < MIN_SM:
                 reasons.append(f"both operands have scales of rows, for sm_{MIN_SM} or later")

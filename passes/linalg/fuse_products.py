@@ -36,12 +36,12 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import PairedOp, lie_alike
 from ..diagnostics import chose, remark
-from ..patterns import apply_patterns, constant_value, mixed, op_type_rewrite_pattern, operations_between
+from ..patterns import apply_patterns, constant_value, mixed, op_type_rewrite_pattern
 from .element_expressions import NotFusedError, decline
-from .elementwise import check_unshared, read_elementwise, touched
+from .elementwise import check_unshared, read_elementwise
 from .fuse_epilogue import FUSE, FuseEpilogue, fuse, producers
-from .operand import drop_unused, kept_dimensions, root, users_of
-from .pages import rows_of
+from .operand import drop_unused, kept_dimensions, users_of
+from .pages import OVERWRITTEN, Gathered, rows_of
 from .product import read
 from .raise_matmul import raise_products
 
@@ -403,26 +403,22 @@ class NameRows(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
-        users, target = users_of(op.a) - {op}, target_of(op)
-        gather = users.pop() if op.grouped == M and len(users) == 1 and not any(op.forms) else None
-        if gather is None or not isinstance(op.a.owner, memref.AllocOp) or (view := rows_of(gather)) is None:
+        plain, target = op.grouped == M and not any(op.forms), target_of(op)
+        gathered = Gathered.of(op, op.a, rows_of) if plain else None
+        if gathered is None:
             return
-        between = operations_between(gather, op)
-        every = [None] if between is None else [touched(each) for each in (*between, op)]
-        sources = {root(view.memory), root(view.table)}
-        rows = _of_warpgroups(op)
+        rows, reason = _of_warpgroups(op), ""
         if target is None or any(row.runs_on(target) or in_tensor_memory(row, target) for row in rows):
-            remark(gather, GroupPass.name, f"an operation of its own gathers rows: {target} reads neighbouring ones")
-        elif not all(memory is not None and sources.isdisjoint(memory[1]) for memory in every):
-            remark(gather, GroupPass.name, "an operation of its own gathers rows: what it reads may be overwritten")
-        else:
-            old = op.a
-            chose(op, GroupPass.name, "it reads rows of A where a table says")
-            rewriter.insert(view, InsertPoint.before(op))
-            op.operands[0] = view.result
-            Rewriter.erase_op(gather)
-            drop_unused(old)
-            rewriter.has_done_action = True
+            reason = f"{target} reads neighbouring ones"
+        elif gathered.is_overwritten(op):
+            reason = OVERWRITTEN
+        if reason:
+            remark(gathered.gather, GroupPass.name, f"an operation of its own gathers rows: {reason}")
+            gathered.view.erase()
+            return
+        chose(op, GroupPass.name, "it reads rows of A where a table says")
+        gathered.replace(op, op.a)
+        rewriter.has_done_action = True
 
 
 class GroupPass(ModulePass):

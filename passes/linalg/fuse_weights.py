@@ -287,8 +287,14 @@ def _matrix(product: MatmulOp, value: SSAValue, rows: int, columns: int) -> SSAV
     return inserted(product, expanded(value, MemRefType(kind.element_type, [rows, columns]), [[0, 1]]))
 
 
+NOT_CONVERTED = "the product that reads it does not convert its integers"
+
+
 def _weights(product: MatmulOp) -> Weights | None:
     """The operation that converts B from integers for the product alone; None and a remark if it must stay."""
+    if (of_a := sole_writer(product, product.a)) is not None and dequantised(of_a) is not None:
+        reason = "they are A, and those of B are converted; write the product of the transposes"
+        remark(of_a.op, FuseWeightsPass.name, f"{NOT_CONVERTED}: {reason}")
     memory = root(product.matrices[1])
     made = sole_writer(product, product.matrices[1])
     how = None if made is None else dequantised(made)
@@ -303,8 +309,7 @@ def _weights(product: MatmulOp) -> Weights | None:
     else:
         reason = how.objection or weights.objection()
     if reason:
-        reason = f"the product that reads it does not convert its integers: {reason}"
-        remark(made.op, FuseWeightsPass.name, reason)
+        remark(made.op, FuseWeightsPass.name, f"{NOT_CONVERTED}: {reason}")
         return None
     return weights
 

@@ -1,47 +1,32 @@
-"""Reads of sequences in pages, as `linalg` has them: a table has the number of the page that an element is in."""
+"""Reads of sequences in pages, and of rows, as `linalg` has them: a table has the number of the page, or the row."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i32, i64
-from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import GenericOp, IndexOp
-from xdsl.dialects.memref import LoadOp
+from xdsl.dialects.memref import AllocOp, DeallocOp, LoadOp
 from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.mlir.affine import Nest, loops_of, strides_of
+from ...dialect.mlir.affine import Nest, strides_of
+from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import shape_of
 from ...dialect.warp.views import MatrixOp, PagedOp
-from ..patterns import constant_value
-
-if TYPE_CHECKING:
-    from xdsl.dialects.tensor import ExtractOp
+from ..diagnostics import remark
+from ..patterns import constant_value, op_type_rewrite_pattern, operations_between
+from .elementwise import roots_of, touched, uses_of
+from .operand import drop_unused, root
 
 MIN_ROWS = 16
 """Rows of a page, a power of two: what an instruction multiplies of K and V at once."""
 
 QUOTIENTS = (arith.DivUIOp, arith.DivSIOp, arith.FloorDivSIOp)
 REMAINDERS = (arith.RemUIOp, arith.RemSIOp)
-
-
-class Gather(NamedTuple):
-    """An operation that gathers all elements of sequences, `cache[table[..., n / rows], n % rows, ...]`, from a cache
-    and a table. The other fields are those of `warp.paged`."""
-
-    cache: SSAValue
-    table: SSAValue
-    along: list[int]
-    table_along: list[int]
-    page: int
-    slot: int
-
-    def view(self, cache: SSAValue, table: SSAValue) -> PagedOp:
-        """The sequences, of memory and of a table in memory."""
-        return PagedOp(cache, table, self.along, self.table_along, self.page, self.slot)
 
 
 class Quotient(NamedTuple):
@@ -51,18 +36,16 @@ class Quotient(NamedTuple):
     by: int
 
 
-def gather_of(op: LinalgStructuredOperation) -> Gather | None:
-    """The pages that an operation reads, if it does nothing else; else None."""
-    from xdsl.dialects.tensor import ExtractOp
-
-    nest = Nest.of(op)
-    in_order = loops_of(op.get_indexing_maps().data[-1].data) == tuple(range(nest.loops))
-    if nest.summed or not in_order or len(nest.yielded) != 1:
+def pages_of(op: Operation) -> PagedOp | None:
+    """The view that reads the sequences an operation gathers, `cache[table[..., n / rows], n % rows, ...]`, if it does
+    nothing else; else None. It is not inserted yet."""
+    nest = Nest.of(op) if isinstance(op, GenericOp) else None
+    if nest is None or nest.summed or len(nest.yielded) != 1 or nest.writes[0].loops != tuple(range(nest.loops)):
         return None
     read = nest.yielded[0].owner
-    if not isinstance(read, ExtractOp):
+    if not isinstance(read, LoadOp):
         return None
-    along, slots, pages = list[int](), dict[int, Quotient](), dict[int, tuple[ExtractOp, Quotient]]()
+    along, slots, pages = list[int](), dict[int, Quotient](), dict[int, tuple[LoadOp, Quotient]]()
     for place, index in enumerate(read.indices):
         if (loop := _loop(index)) is not None:
             along.append(loop)
@@ -78,12 +61,14 @@ def gather_of(op: LinalgStructuredOperation) -> Gather | None:
         return None
     ((slot, rows),), ((page, (table, block)),) = slots.items(), pages.items()
     others = [loop for index in table.indices[:-1] if (loop := _loop(index)) is not None]
-    size = shape_of(read.tensor)[slot]
-    if rows != block or rows.by != size or size < MIN_ROWS or size & size - 1:
+    every = sorted([*(loop for place, loop in enumerate(along) if place != page), *others])
+    kinds = memory_of(read.memref), memory_of(table.memref)
+    size, known = kinds[0].get_shape()[slot], min(each for kind in kinds for each in kind.get_shape()) >= 0
+    if not known or rows != block or rows.by != size or size < MIN_ROWS or size & size - 1:
         return None
-    if len(others) != len(table.indices) - 1:
+    if every != list(range(nest.loops)) or len(others) != len(table.indices) - 1:
         return None
-    return Gather(read.tensor, table.tensor, along, others, page, slot)
+    return PagedOp(read.memref, table.memref, along, others, page, slot)
 
 
 def rows_of(op: Operation) -> PagedOp | None:
@@ -105,6 +90,55 @@ def rows_of(op: Operation) -> PagedOp | None:
     return PagedOp(read.memref, tables[0].value, [0, 1], [], 0)
 
 
+class Gathered(NamedTuple):
+    """Memory that one operation gathers for another one alone: the first one, and the view that reads the same."""
+
+    gather: Operation
+    view: PagedOp
+
+    @staticmethod
+    def of(op: Operation, memory: SSAValue, read: Callable[[Operation], PagedOp | None]) -> Gathered | None:
+        """What an operand of `op` is gathered by, where `read` has a view for it."""
+        users = {use.operation for use in memory.uses if not isinstance(use.operation, DeallocOp)} - {op}
+        gather = users.pop() if isinstance(memory.owner, AllocOp) and len(users) == 1 else None
+        view = None if gather is None else read(gather)
+        return None if gather is None or view is None else Gathered(gather, view)
+
+    def is_overwritten(self, op: Operation) -> bool:
+        """Whether what the view reads may be overwritten before `op` has read it."""
+        between, sources = operations_between(self.gather, op), {root(self.view.memory), root(self.view.table)}
+        memories = [None] if between is None else [*map(touched, between)]
+        written = roots_of(use.value for use in (uses_of(op) or ([], []))[1])
+        apart = (memory is not None and sources.isdisjoint(memory[1]) for memory in memories)
+        return not sources.isdisjoint(written) or not all(apart)
+
+    def replace(self, op: Operation, memory: SSAValue) -> None:
+        """Lets `op` read the view in place of the memory."""
+        Rewriter.insert_op(self.view, InsertPoint.before(op))
+        Rewriter.erase_op(self.gather)
+        memory.replace_all_uses_with(self.view.result)
+        drop_unused(memory)
+
+
+class ReadPages(RewritePattern):
+    """Lets an attention read K and V in the pages that operations gather them from."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
+        for memory in dict.fromkeys((op.k, op.v)):
+            gathered = None if op.tile else Gathered.of(op, memory, pages_of)
+            if gathered is not None and gathered.is_overwritten(op):
+                remark(gathered.gather, "warp-fuse-attention", f"it gathers keys before: {OVERWRITTEN}")
+                gathered.view.erase()
+            elif gathered is not None:
+                gathered.replace(op, memory)
+                rewriter.has_done_action = True
+
+
+OVERWRITTEN = "what it reads may be overwritten"
+"""Why what is gathered is not read where it is."""
+
+
 def _loop(index: SSAValue) -> int | None:
     """The loop whose number an index is."""
     return index.owner.dim.value.data if isinstance(index.owner, IndexOp) else None
@@ -119,14 +153,12 @@ def _quotient(index: SSAValue, kinds: tuple[type, ...]) -> Quotient | None:
     return None if loop is None or by is None else Quotient(loop, by)
 
 
-def _page(index: SSAValue) -> tuple[ExtractOp, Quotient] | None:
+def _page(index: SSAValue) -> tuple[LoadOp, Quotient] | None:
     """The read of the table that an index is the result of, and the number of the page in its sequence."""
-    from xdsl.dialects.tensor import ExtractOp
-
     cast = index.owner
     read = cast.input.owner if isinstance(cast, arith.IndexCastOp) else None
-    block = _quotient(read.indices[-1], QUOTIENTS) if isinstance(read, ExtractOp) and read.indices else None
-    return (read, block) if isinstance(read, ExtractOp) and block is not None else None
+    block = _quotient(read.indices[-1], QUOTIENTS) if isinstance(read, LoadOp) and read.indices else None
+    return (read, block) if isinstance(read, LoadOp) and block is not None else None
 
 
 def erase_pages(values: Sequence[SSAValue]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, i64
@@ -63,19 +63,18 @@ class Attention(NamedTuple):
 
         inner, of_inner = [sizes[loop] for loop in (*outer, m, n)], (*outer, m, n)
         every, of_values = (*outer, m, n, d), (*outer, m, e, n)
-        scores = _product(op, (op.q, q), (op.k, k), (_nowhere(f32, inner), of_inner), every, moved(op.score, every))
-        values = _product(
-            op, (_nowhere(half, inner), of_inner), (op.v, v), (op.o, o), of_values, moved(op.function, of_values)
-        )
+        s, p = Along("S", _nowhere(f32, inner), of_inner), Along("P", _nowhere(half, inner), of_inner)
+        to, through = Along("O", op.o, o), moved(op.function, of_values)
+        scores = _product(op, Along("Q", op.q, q), Along("K", op.k, k), s, every, moved(op.score, every))
+        values = _product(op, p, Along("V", op.v, v), to, of_values, through)
         return Attention(op, scores, values)
 
     @property
     def operands(self) -> tuple[KernelArgument, ...]:
         """Q, K, V, O and the operands of the regions on scores and on results."""
         scores, values = self.scores, self.values
-        matrices = zip("QKVO", (scores.a, scores.b, values.b, values.d), strict=True)
-        named = (replace(operand, name=name) for name, operand in matrices)
-        return (*named, *scores.epilogue_operands, *values.epilogue_operands)
+        matrices = (scores.a, scores.b, values.b, values.d)
+        return (*matrices, *scores.epilogue_operands, *values.epilogue_operands)
 
     def tiles(self, rows: int) -> int:
         """The number of tiles of `rows` rows of O; its sizes must be known."""
@@ -138,19 +137,21 @@ class AttentionGradient(NamedTuple):
         gradients, batch = op.gradients, op.batch
         outer = tuple(sorted(loop for loop in loops_of(gradients[0].map) if loop < batch))
         around = (*outer, *(loop for loop in range(batch) if loop not in outer))
-        q, k, v, do = ((value, loops_of(map_)) for value, map_ in zip(op.inputs[:4], op.maps, strict=False))
+        every = zip(INPUTS, op.inputs[:4], map(loops_of, op.maps), strict=False)
+        q, k, v, do = (Along(*each) for each in every)
         m, n, d, e = (batch + loop for loop in (M, N, D, E))
         (r, c), factors = ((m, n), ((q, k), (do, v))) if op.rows == M else ((n, m), ((k, q), (v, do)))
         inner = (*around, r, c)
         shape = [sizes[loop] for loop in inner]
-        scores = _product(op, *factors[0], (_nowhere(f32, shape), inner), (*around, r, c, d))
+        in_f32, in_half = (Along("S", _nowhere(kind, shape), inner) for kind in (f32, half))
+        scores = _product(op, *factors[0], in_f32, (*around, r, c, d))
         slopes, sums = None, dict[str, Product]()
         if any(gradient.name != "dV" for gradient in gradients):
-            slopes = _product(op, *factors[1], (_nowhere(f32, shape), inner), (*around, r, c, e))
+            slopes = _product(op, *factors[1], in_f32, (*around, r, c, e))
         for name, memory, map_ in gradients:
             column, b = (e, do) if name == "dV" else (d, factors[0][1])
-            to = memory, loops_of(map_)
-            sums[name] = _product(op, (_nowhere(half, shape), inner), b, to, (*around, r, column, c))
+            to = Along(name, memory, loops_of(map_))
+            sums[name] = _product(op, in_half, b, to, (*around, r, column, c))
         return AttentionGradient(op, scores, slopes, sums, around, len(outer))
 
     @property
@@ -182,13 +183,10 @@ class AttentionGradient(NamedTuple):
         """The operands of the kernel: each memory once."""
         op, products = self.op, (self.scores, self.slopes, *self.sums.values())
         matrices = {each.value: each for product in products if product is not None for each in (product.a, product.b)}
-        names = INPUTS[: len(op.inputs)]
-        inputs = [
-            replace(matrices[value], name=name) if value in matrices else VectorOperand(name, value)
-            for name, value in zip(names, op.inputs, strict=True)
-        ]
+        named = zip(INPUTS, op.inputs, strict=False)
+        inputs = [matrices.get(value) or VectorOperand(name, value) for name, value in named]
         inputs += [VectorOperand(each.name, each.value) for each in self.documents]
-        return each_once((*inputs, *(replace(product.d, name=name) for name, product in self.sums.items())))
+        return each_once((*inputs, *(product.d for product in self.sums.values())))
 
 
 def _nowhere(kind: Attribute, shape: Sequence[int]) -> SSAValue:
@@ -196,8 +194,12 @@ def _nowhere(kind: Attribute, shape: Sequence[int]) -> SSAValue:
     return memref.AllocOp([], [], MemRefType(kind, shape)).memref
 
 
-Along: TypeAlias = tuple[SSAValue, Sequence[int]]
-"""Memory, and the loops that its dimensions run along."""
+class Along(NamedTuple):
+    """A matrix of a product: its name, its memory, and the loops that its dimensions run along."""
+
+    name: str
+    value: SSAValue
+    loops: Sequence[int]
 
 
 def _product(
@@ -207,10 +209,13 @@ def _product(
     """A product of an attention over these loops, m, n and k the last, of which the sums start from zero."""
     half = memory_of(op.v).element_type
     names = [element_name(half) or str(half)] * 2
-    maps = [map_along(len(loops), map(loops.index, along)) for _, along in (a, b, to)]
-    made = MatmulOp(a[0], b[0], to[0], names, init=FloatAttr(0.0, f32), maps=maps, through=through)
+    maps = [map_along(len(loops), map(loops.index, each.loops)) for each in (a, b, to)]
+    made = MatmulOp(a.value, b.value, to.value, names, init=FloatAttr(0.0, f32), maps=maps, through=through)
     made.location = op.location
-    return read(made)
+    product = read(made)
+    matrices = zip((product.a, product.b, product.d), (a, b, to), strict=True)
+    a_, b_, d_ = (replace(operand, name=each.name) for operand, each in matrices)
+    return replace(product, a=a_, b=b_, d=d_)
 
 
 class PackHeads(RewritePattern):
@@ -244,9 +249,9 @@ class SplitValues(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
         columns, last = op.sizes[op.batch + E], op.batch + E
-        parts = -(-columns // MAX_TOGETHER)
+        parts = -(-columns // MAX_COLUMNS)
         along = () if op.function is None else (loop for _, map_ in op.function.placed for loop in loops_of(map_))
-        if op.tile or parts < 2 or columns % parts or op.lse is not None or isinstance(op.v.owner, PagedOp):
+        if op.tile or parts < 2 or columns % parts or op.lse is not None:
             return
         if last in along or not all(strides_of(memory_of(value)) for value in (op.v, op.o)):
             return
@@ -267,8 +272,8 @@ class SplitValues(RewritePattern):
         _renumber(op, matrices, maps, order, rewriter)
 
 
-MAX_TOGETHER = 256
-"""Columns of V that a kernel multiplies together."""
+MAX_COLUMNS, MAX_DEPTH = 256, 640
+"""Columns of V, padded, that a kernel multiplies together: a lane has registers for its part of O; of Q and K."""
 
 PANEL = 64
 """Columns of a tile that lie together in shared memory: a line of 16-bit elements."""

@@ -19,7 +19,7 @@ from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import BYTE
 from ..diagnostics import fail, remark
 from ..linalg.product import Product, padded
-from ..linalg.read_attention import Attention, AttentionGradient
+from ..linalg.read_attention import MAX_COLUMNS, MAX_DEPTH, Attention, AttentionGradient
 from . import needs
 from .defaults import check_epilogue, in_strips
 from .validity import asked_of, completed, why_no_attention
@@ -37,14 +37,14 @@ LONGEST_FOR_FRAGMENTS = 64
 MAX_SLICED = 32
 """Queries, or heads that share K and V, up to which warps share keys: they hold all columns of O of each."""
 
+LANES_OF_ROW = 4
+"""Lanes of a warp that hold the number of a row, each for the columns that it has."""
+
 SLICES, SLICED_KEYS = 4, 16
 """Warps that share the keys of a tile, with 16 rows, and keys of each."""
 
 MAX_STAGES, MIN_TURNS = 8, 4
 """Stages of K and V; tiles of keys that each of several CTAs has at least."""
-
-MAX_COLUMNS, MAX_DEPTH = 256, 640
-"""Columns of V, padded: a lane has registers for its part of O; and of Q and K."""
 
 DEEP = 192
 """Columns of Q and K, padded, up to which there is shared memory for two stages of 128 keys with 128 columns of V."""
@@ -91,11 +91,6 @@ def slices_of(schedule: Schedule) -> int:
     return schedule.cta[1] // schedule.warp[1]
 
 
-def state_elements(rows: int) -> int:
-    """Elements of a number for each row, as a warp holds it: four lanes have each."""
-    return 4 * rows
-
-
 def part_schedule(values: Schedule) -> Schedule:
     """The schedule of those columns of V that are summed and stored together."""
     (m, _, n), (_, columns) = values.cta, values.warp
@@ -111,12 +106,12 @@ def attention_schedule(op: AttentionOp | AttentionGradientOp, target: Target, fi
     try:
         chosen = asked.chosen(target, asked_of(fields), invariant=fields.get("batch_invariant") == "True")
         if named := [name for name in asked.fixed if name in fields and fields[name] != chosen[name]]:
-            raise ScheduleError(f"{asked.owner} no choice of {', '.join(named)}")
+            raise ScheduleError(f"{asked.kind} has no choice of {', '.join(named)}")
         schedule = completed(chosen, fields, _warp_of(chosen, fields), partial(asked.check, target=target))
     except ScheduleError as error:
         fail(op, f"schedule: {error}")
-    if isinstance(op, AttentionOp) and needs.adds_in_tensor_memory(target) and (reason := asked.objection(target)):
-        remark(op, "warp-schedule", f"{schedule.mma} by fragments, not in tensor memory: {reason}")
+    if schedule.together == 1 and not asked_of(fields) and (reason := asked.declined(target)):
+        remark(op, "warp-schedule", f"{schedule.mma} by fragments, not {reason}")
     return schedule
 
 
@@ -141,7 +136,6 @@ class ScheduledScores(ABC):
     results: Sequence[Product]
 
     fixed: ClassVar[Sequence[str]] = FIXED
-    owner: ClassVar[str]
     kind: ClassVar[str]
     shares_keys: ClassVar[bool] = False
 
@@ -165,15 +159,24 @@ class ScheduledScores(ABC):
     def objection(self, target: Target) -> str:
         """Why warpgroups cannot multiply; "" if they can."""
         fits = all(64 <= width <= MAX_COLUMNS for width in self.steps)
-        heads = "" if fits else f"heads of {' and '.join(map(str, self.steps))} columns"
+        columns = " and ".join(map(str, self.steps))
+        heads = "" if fits else f"heads of {columns} columns; expected 33 to {MAX_COLUMNS}"
         return why_not(self.scores, target, packed=False) or self.own_objection(target) or heads
+
+    def declined(self, target: Target) -> str:
+        """Where warpgroups, which the target has, do not multiply, of rows enough for them, and why; "" if they do."""
+        few = self.scores.is_known("m") and self.scores.m <= LONGEST_FOR_FRAGMENTS
+        possible = any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(self.scores))
+        reason = "" if few or not possible else self.objection(target)
+        by = "in tensor memory" if needs.adds_in_tensor_memory(target) else "by warpgroups"
+        return f"{by}: {reason}" if reason else ""
 
     def chosen(self, target: Target, by: str, *, invariant: bool) -> Schedule:
         """The default: by warpgroups where they can, and have rows enough, or the bits of a row are to be those of any
         number of rows."""
         reason = self.objection(target)
         if by in ROLES and reason:
-            raise ScheduleError(f"warpgroups cannot multiply {self.kind}: {reason}")
+            raise ScheduleError(f"warpgroups cannot multiply {self.kind} like this: {reason}")
         few = self.scores.m if self.scores.is_known("m") and not invariant else LONGEST_FOR_FRAGMENTS + 1
         by_groups = not reason and by != "fragments" and (by or few > LONGEST_FOR_FRAGMENTS)
         return self.by_warpgroups(target) if by_groups else self.by_fragments(target, few)
@@ -225,7 +228,7 @@ class ScheduledScores(ABC):
         tiles = [m * width for width in self.stays] + [n * width for width in self.copied] * schedule.stages
         sizes = [needs.whole_swizzles(size * self.scores.a.element.bits // BYTE) for size in tiles]
         if slices_of(schedule) > 1:
-            sizes += [4 * warps * rows * self.steps[-1], 2 * 4 * warps * state_elements(rows)]
+            sizes += [4 * warps * rows * self.steps[-1], 2 * 4 * warps * LANES_OF_ROW * rows]
         for product in self.results:
             values = values_schedule(schedule, padded(product.n))
             sizes.append(needs.staging_bytes(product, values if schedule.together > 1 else part_schedule(values)))
@@ -238,8 +241,7 @@ class ForwardScores(ScheduledScores):
 
     read: Attention
 
-    owner = "an attention has"
-    kind = "this attention"
+    kind = "an attention"
     shares_keys = True
 
     @staticmethod
@@ -252,15 +254,13 @@ class ForwardScores(ScheduledScores):
 
     def own_objection(self, target: Target) -> str:
         read, of_bytes = self.read, self.of_bytes
-        if read.paged:
-            return "K and V lie in pages"
         if of_bytes and needs.adds_in_tensor_memory(target):
             return "P of bytes lies otherwise in registers than in tensor memory"
         if of_bytes and not read.values.b.transposed:
             if read.values.dynamic or not read.scores.is_known("n"):
                 return "V of bytes with a row for each key is transposed before, where its size is known"
         elif reason := needs.not_copied(read.values.b):
-            return f"V {reason}"
+            return f"{read.values.b.name} {reason}"
         if of_bytes and max(self.steps) > MAX_OF_BYTES:
             return f"sums of bytes are added in f32, and a thread has no registers for {self.steps[-1]} columns twice"
         return ""
@@ -402,8 +402,7 @@ class GradientScores(ScheduledScores):
 
     read: AttentionGradient
 
-    owner = "the gradients of an attention have"
-    kind = "these gradients"
+    kind = "the gradient of an attention"
     fixed = (*FIXED, "split_k", "ctas")
 
     @staticmethod
@@ -416,6 +415,8 @@ class GradientScores(ScheduledScores):
             fail(op, f"{op.name} sums over heads that have documents of their own")
         results = tuple(read.sums.values())
         steps = padded(read.scores.k), padded(results[0].n if read.slopes is None else read.slopes.k)
+        if max(columns := sum(padded(product.n) for product in results), *steps) > MAX_COLUMNS:
+            fail(op, f"{op.name} has sums of up to {MAX_COLUMNS} columns, got {columns}; write dK and dV alone")
         return GradientScores(read.scores, steps[: 1 if read.slopes is None else 2], steps, steps, results, read)
 
     def own_objection(self, target: Target) -> str:
@@ -433,10 +434,7 @@ class GradientScores(ScheduledScores):
         tokens of 2048 columns, 4096 a sequence: dQ of 128 columns 1127 by 128 keys at a time, 1070 by 64, causal 639
         and 595; of 256 causal 692 by 48 keys, 753 by 64 and one warpgroup, 834 by 32; of 64 causal 724, by 128 840.
         """
-        width, columns = max(self.steps), sum(padded(product.n) for product in self.results)
-        if columns > MAX_COLUMNS:
-            raise ScheduleError(f"sums of {columns} columns take too many registers; write dK and dV alone")
-        groups, keys, stages = 2, 64, 3
+        width, groups, keys, stages = max(self.steps), 2, 64, 3
         if width <= 64:
             static, n = self.scores.is_known("n"), self.scores.n
             groups, stages = (1, 2) if static and n <= SHORT else (3, 3)
@@ -446,9 +444,6 @@ class GradientScores(ScheduledScores):
         return self.staged(self.of_groups(keys, groups, stages))
 
     def by_fragments(self, target: Target, rows: int) -> Schedule:
-        columns = sum(padded(product.n) for product in self.results)
-        if max(columns, *self.steps) > MAX_COLUMNS:
-            raise ScheduleError(f"sums have up to {MAX_COLUMNS} columns, got {columns}")
         return self.first_fitting([(4, 16, 32), (4, 16, 16), (2, 16, 16)], target)
 
     def check(self, schedule: Schedule, target: Target) -> None:
@@ -475,9 +470,9 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
     matrices have a CTA (H200, 128 of 132 at 32 tiles of 256 columns: 622 TFLOP/s; with 132 568; with one each 580).
     """
     tiles = -(-read.scores.m // rows)
-    if read.keys_differ:
+    if read.keys_differ or read.values.dynamic:  # a loop over tiles of unknown size has no producer
         return 0
-    if not read.values.dynamic and tiles * math.prod(read.values.batch) <= target.sms:
+    if tiles * math.prod(read.values.batch) <= target.sms:
         return 0
     if read.op.diagonal is None:
         return target.sms

@@ -152,14 +152,14 @@ class TiledProduct(NamedTuple):
             self._map(loops_in_tile(operand, loops), operand)
             for operand, loops in zip((product.a, product.b, product.d), OPERAND_LOOPS, strict=True)
         ]
-        op, outer = self.op, len(product.summed)
+        op, outer, read = self.op, len(product.summed), product.epilogue_operands
         a, b = (inside.factor(index, form, factor) for form, factor in zip(op.forms, product.factors, strict=True))
         return op.like(
             a=a,
             b=b,
             d=inside.seen(product.d),
             c=None if product.c is None else inside.seen(product.c),
-            through=inside.function(index, op.epilogue, product.epilogue_operands, outer, outer + len(OPERAND_LOOPS)),
+            through=inside.function(index, op.epilogue, read, (outer, outer + 1), outer + len(OPERAND_LOOPS)),
             tile=index.values(starts),
             indexing_maps=maps,
             ends=None,

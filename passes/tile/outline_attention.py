@@ -27,7 +27,7 @@ from ..linalg.operand import KernelArgument, VectorOperand
 from ..linalg.product import Product, padded
 from ..linalg.read_attention import FACTORS, Attention, AttentionGradient
 from ..patterns import Index, IndexBuilder
-from ..schedule.attention import slices_of, state_elements, values_schedule
+from ..schedule.attention import LANES_OF_ROW, slices_of, values_schedule
 from .fragment_math import below, mapped, until
 from .operands import batch_sizes, cta_number, in_matrix, rows_of_group
 from .tiling import Inside, Outliner, kernel_body, loops_in_tile
@@ -169,8 +169,8 @@ class TiledAttention(TiledRows):
             [map_along(count, loops_in_tile(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)],
             scale=op.scale.value.data,
             keys=op.keys._replace(lengths=None, documents=documents, ends=None),
-            scores=inside.function(index, op.score, self.read.scores.epilogue_operands, 0, count),
-            through=self._through(index, inside, count),
+            scores=inside.function(index, op.score, self.read.scores.epilogue_operands, (M, N), count),
+            through=inside.function(index, op.function, self.read.values.epilogue_operands, (M, E), count),
             tile=index.values([row] if parts == 1 else [row, number, part]),
             first=first,
             until=until,
@@ -179,16 +179,6 @@ class TiledAttention(TiledRows):
             sinks=_vector(index, arguments, op.sinks, op.sinks_map, at, E),
         )
         return in_place_of(op, tiled)
-
-    def _through(self, index: IndexBuilder, inside: Inside, loops: int) -> SSAValue | None:
-        """The function on results, whose columns run along the last loop."""
-        if self.read.op.function is None:
-            return None
-        inputs = [
-            (inside.seen(operand), map_along(loops, ((0, loops - 1)[loop] for loop in loops_in_tile(operand))))
-            for operand in self.read.values.epilogue_operands
-        ]
-        return index.insert(self.read.op.function.moved(inputs, loops, inside.batch, inside.numbers)).function
 
     def _length(
         self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index], matrix: Index
@@ -266,7 +256,7 @@ def _part_types(read: Attention, schedule: Schedule, tiles: int) -> tuple[MemRef
     (rows, width), slots = values_schedule(schedule, columns).warp, tiles * schedule.split_k
     count = 1 if slices_of(schedule) > 1 else columns // width
     sums = MemRefType(f32, [slots * count, schedule.warps * rows * width])
-    return sums, MemRefType(f32, [2 * slots, schedule.warps * state_elements(rows)])
+    return sums, MemRefType(f32, [2 * slots, schedule.warps * LANES_OF_ROW * rows])
 
 
 THREADS = 256

@@ -438,7 +438,8 @@ class CutK(LaunchPattern):
     """Cuts the loop over K of a kernel, if the schedule says into how many parts."""
 
     def rewrite(self, launch: LaunchedKernel) -> None:
-        if launch.schedule.split_k > 1 and (split := _split(launch)) is not None:
+        shared = any(isinstance(op, ArriveLastOp) for op in launch.kernel.walk())  # as of an attention, by its own
+        if launch.schedule.split_k > 1 and not shared and (split := _split(launch)) is not None:
             split.rewrite()
 
 

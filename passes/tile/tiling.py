@@ -468,14 +468,14 @@ class Inside(NamedTuple):
         index: IndexBuilder,
         function: PointwiseOp | None,
         operands: Sequence[KernelArgument],
-        outer: int,
+        at: tuple[int, int],
         loops: int,
     ) -> SSAValue | None:
-        """The function of elements for a tile of `loops` loops, of which `outer` precede the rows; None without a
-        function."""
+        """The function of elements for a tile of `loops` loops, whose rows and columns run along those `at`; None
+        without a function."""
         if function is None:
             return None
-        maps = (map_along(loops, (outer + loop for loop in loops_in_tile(operand))) for operand in operands)
+        maps = (map_along(loops, loops_in_tile(operand, at)) for operand in operands)
         inputs = [*zip(map(self.seen, operands), maps, strict=True)]
         return index.insert(function.moved(inputs, loops, self.batch, self.numbers)).function
 

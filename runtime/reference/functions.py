@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects import arith, func, memref, scf
 from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, i1, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import FillOp
+from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 
 from ...dialect.isa.form import ELEMENT_TYPES
@@ -24,9 +24,9 @@ from ...dialect.warp.cta import DisjointOp, IsDivisibleOp
 from ...dialect.warp.elements import K, N, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
-from ...dialect.warp.views import PagedOp
 from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import VIEWING, View, Viewing, seen
+from ...passes.linalg.pages import pages_of, rows_of
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..arguments.packed import packed_order
 from ..base.errors import HostError
@@ -214,7 +214,7 @@ class Evaluation:
             HostError: naming the first operation that has no meaning here.
         """
         for op in region.block.ops if region.blocks else ():
-            if not self.computes(op):
+            if not (self._gathers(op) or self.computes(op)):
                 self._arranges(op)
 
     def computes(self, op: Operation) -> bool:
@@ -254,11 +254,15 @@ class Evaluation:
         """The elements of an array of integers."""
         return self.scope[value].value
 
-    def _rows_in_pages(self, op: PagedOp) -> tuple[Array, ...]:
-        """Where each element of the sequences lies in the memory of pages."""
-        table, shape = self.integers(op.table).astype(np.int64), self.scope[op.memory].value.shape
-        along, of_table = op.along.get_values(), op.table_along.get_values()
-        (page, slot), rows = op.dimensions, 1 if op.dimensions[1] is None else shape[op.dimensions[1]]
+    def _gathers(self, op: Operation) -> bool:
+        """Evaluates an operation that gathers sequences in pages, or rows. Returns False for any other operation."""
+        view = pages_of(op) or rows_of(op)
+        if view is None or not isinstance(op, GenericOp):
+            return False
+        table, matrix = self.integers(view.table).astype(np.int64), self.scope[view.memory]
+        along, of_table, shape = view.loops, view.table_along.get_values(), matrix.value.shape
+        (page, slot), rows = view.dimensions, 1 if view.dimensions[1] is None else shape[view.dimensions[1]]
+        view.erase()
         sizes = dict(zip(along, shape, strict=True)) | dict(zip(of_table, table.shape, strict=False))
         sizes[along[page]] = table.shape[-1] * rows
         numbers = np.ogrid[tuple(slice(sizes[axis]) for axis in range(len(sizes)))]
@@ -267,7 +271,9 @@ class Evaluation:
         at[page] = table[(*(numbers[axis] for axis in of_table), row // rows)]
         if slot is not None:
             at[slot] = row % rows
-        return tuple(at)
+        value, error = (array[tuple(at)] for array in (matrix.value, matrix.error))
+        _store(op, replace(matrix, value=value, error=error), self.scope)
+        return True
 
     def _arranges(self, op: Operation) -> None:
         """Sizes, views, and what is evaluated when."""
@@ -277,9 +283,6 @@ class Evaluation:
                 scope[op.result] = _number(scope[op.source].value.shape[int(scope[op.index].value)])
             case _ if isinstance(op, VIEWING) and not isinstance(op, memref.ViewOp):
                 _view(op, scope)
-            case PagedOp():
-                matrix, at = scope[op.memory], self._rows_in_pages(op)
-                scope[op.result] = replace(matrix, value=matrix.value[at], error=matrix.error[at])
             case IsDivisibleOp():
                 scope[op.answer] = _number(1)  # both of what it chooses between compute the same
             case memref.DeallocOp() | DisjointOp() | OperandForm() | PointwiseOp() | scf.YieldOp():

@@ -8,9 +8,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import attention_gradients
 import attention_grid
 import numpy as np
 import pytest
+from attention_gradients import AttentionGradient
 from attention_problems import Array, expected, latent, problem, wrong
 from attentions import SOFTMAXES, Attention
 
@@ -141,6 +143,42 @@ def test_loops_over_sequences_that_stay_say_why(asked: Attention, reason: str) -
     assert any(reason in str(one) for one in heard)
 
 
+BY_FRAGMENTS = (
+    (Attention((70, 90, 32, 32)), "sm_90a", "not by warpgroups: heads of 32 and 32 columns"),
+    (Attention((70, 96, 64, 64), pages=32), "sm_90a", "not by warpgroups: K has rows where a table says"),
+    (Attention((70, 70, 576, 512), "bf16", (1,)), "sm_90a", "not by warpgroups: heads of 576 and 256 columns"),
+    (Attention((70, 90, 64, 36), "bf16"), "sm_90a", "not by warpgroups: V "),
+    (Attention((70, 90, 192, 192), "f8E4M3FN"), "sm_90a", "no registers for 192 columns twice"),
+    (Attention((70, 90, 32, 32), dynamic=True), "sm_90a", "not by warpgroups: heads of 32 and 32 columns"),
+    (Attention((70, 90, 32, 32)), "sm_100a", "not in tensor memory: heads of 32 and 32 columns"),
+    (AttentionGradient((1, 1, 70, 90, 32, 32), results=("dQ",)), "sm_90a", "not by warpgroups: heads of 32"),
+    (AttentionGradient((1, 1, 70, 90, 64, 64), results=("dQ",)), "sm_100a", "not in tensor memory: what is multiplied"),
+    (Attention((64, 90, 32, 32)), "sm_90a", ""),
+    (Attention((70, 90, 64, 64)), "sm_90a", ""),
+    (Attention((70, 90, 32, 32)), "sm_90", ""),
+)
+
+
+@pytest.mark.parametrize(("asked", "target", "reason"), BY_FRAGMENTS, ids=str)
+def test_rows_enough_for_warpgroups_that_fragments_multiply(
+    asked: Attention | AttentionGradient, target: str, reason: str
+) -> None:
+    """The remark is at the attention. No rows of few queries, and no target without warpgroups, has one."""
+    with remarks() as heard:
+        kernel = asked.compile(target)
+    said = [line for line in heard if "by fragments, not" in line]
+    assert len(said) == bool(reason)
+    assert all(re.match(r"\S+:\d+:\d+: remark: warp-schedule: m16n8k\d+ by fragments", line) for line in said)
+    assert all(reason in line for line in said)
+    assert "mma.sync" in kernel.ptx or not reason
+
+
+def test_fragments_that_are_asked_for_are_no_news() -> None:
+    with remarks() as heard:
+        Attention((70, 90, 32, 32)).compile("sm_90a", mma="m16n8k16")
+    assert not [line for line in heard if "by fragments" in line]
+
+
 @pytest.mark.parametrize("consumers", ["pingpong", "cooperative"])
 def test_a_sequence_may_have_no_keys(consumers: str) -> None:
     """Warpgroups in turns have none then, and pass none on."""
@@ -152,6 +190,110 @@ def test_a_sequence_may_have_no_keys(consumers: str) -> None:
     kernel(*instance.arguments, device="interp", checks="all")
     assert instance.wrong() == ""
     assert np.isnan(instance.arguments[-1][0].astype(np.float32)).all()
+
+
+GATHERED = """
+#place = affine_map<(b, n, d) -> (b, n, d)>
+func.func @f(%q: tensor<2x20x32xf16>, %cache: tensor<{pages}x{rows}x32xf16>, %table: tensor<2x3x{number}>)
+    -> (tensor<2x20x{n}xf32>{also}) {{
+  %zero = arith.constant 0.0 : f32
+  %rows = arith.constant {rows} : index
+  %new = tensor.empty() : tensor<2x{n}x32xf16>
+  %k = linalg.generic {{indexing_maps = [#place], iterator_types = ["parallel", "parallel", "parallel"]}}
+      outs(%new : tensor<2x{n}x32xf16>) {{
+  ^bb0(%old: f16):
+    %b = linalg.index 0 : index
+    %n = linalg.index 1 : index
+    %d = linalg.index 2 : index
+    %block = arith.divui %n, %rows : index
+    %slot = arith.remui %n, %rows : index
+    %number = tensor.extract %table[%b, %block] : tensor<2x3x{number}>
+    %page = arith.index_cast %number : {number} to index
+    %x = tensor.extract %cache[%page, %slot, %d] : tensor<{pages}x{rows}x32xf16>
+    linalg.yield %x : f16
+  }} -> tensor<2x{n}x32xf16>
+  %none = tensor.empty() : tensor<2x20x{n}xf32>
+  %start = linalg.fill ins(%zero : f32) outs(%none : tensor<2x20x{n}xf32>) -> tensor<2x20x{n}xf32>
+  %s = linalg.batch_matmul_transpose_b ins(%q, %k : tensor<2x20x32xf16>, tensor<2x{n}x32xf16>)
+      outs(%start : tensor<2x20x{n}xf32>) -> tensor<2x20x{n}xf32>
+  return %s{result} : tensor<2x20x{n}xf32>{also}
+}}"""
+
+
+@pytest.mark.parametrize(("pages", "rows", "number", "returned"), [("9", 16, "i32", False), ("?", 24, "i64", True)])
+def test_keys_in_pages_that_no_attention_reads_are_gathered(pages: str, rows: int, number: str, returned: bool) -> None:
+    """By an operation of its own, whatever the rows of a page, for a product, and as a result."""
+    n, random = 3 * rows, np.random.default_rng()
+    also, result = (f", tensor<2x{n}x32xf16>", ", %k") if returned else ("", "")
+    text = GATHERED.format(pages=pages, rows=rows, number=number, n=n, also=also, result=result)
+    q, cache = (random.standard_normal(shape).astype(np.float16) for shape in ((2, 20, 32), (9, rows, 32)))
+    table = random.permutation(9)[:6].reshape(2, 3).astype(number.replace("i", "int"))
+    s, k = np.full((2, 20, n), np.nan, np.float32), np.full((2, n, 32), np.nan, np.float16)
+    compile(text, "sm_80")(q, cache, table, s, *[k] * returned, device="interp", checks="all")
+    gathered = cache[table].reshape(2, n, 32)
+    x, y = q.astype(np.float64), np.swapaxes(gathered, 1, 2).astype(np.float64)
+    assert (np.abs(s - x @ y) <= 34 * 2.0**-23 * (np.abs(x) @ np.abs(y))).all()
+    assert not returned or (k == gathered).all()
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "launches"),
+    [("%pages: tensor<2x5xi32>", "%pages: tensor<2x5xi64>", 1), ("tensor<13x16x", "tensor<?x16x", 3)],
+)
+def test_pages_of_other_tables_and_caches(written: str, instead: str, launches: int) -> None:
+    """Numbers of 64 bits, and caches of unknown size, of which K and V are gathered before."""
+    asked = Attention((5, 80, 64, 64), "bf16", pages=16)
+    assert written in asked.mlir
+    text = asked.mlir.replace(written, instead).replace(written[-14:], instead[-14:])
+    wide = "i64" in instead
+    text = (
+        text.replace("%page = arith.index_cast %number : i32", "%page = arith.index_cast %number : i64")
+        if wide
+        else text
+    )
+    instance, kernel = problem(asked), compile(text, "sm_80")
+    arguments = [x.astype(np.int64) if wide and x.dtype == np.int32 else x for x in instance.arguments]
+    kernel(*arguments, device="interp", checks="all")
+    assert instance.wrong() == ""
+    assert len(kernel.launches) == launches
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (Attention((9, 20, 704, 64), batch=()), "got 704 and 64"),
+        (Attention((9, 20, 64, 257), batch=(), on_memory=True), "got 64 and 257"),
+        (AttentionGradient((1, 1, 20, 20, 264, 32), "f16"), "heads have up to 256 columns, got 264"),
+    ],
+    ids=str,
+)
+def test_heads_of_more_columns_are_products(asked: Attention | AttentionGradient, reason: str) -> None:
+    """They say why they are no attention, and are right."""
+    instance = problem(asked) if isinstance(asked, Attention) else attention_gradients.problem(asked)
+    with remarks() as heard:
+        asked.compile("sm_80")(*instance.arguments, device="interp", checks="all")
+    assert instance.wrong() == ""
+    assert any(reason in line and "it is not fused" in line for line in heard)
+
+
+@pytest.mark.parametrize("causal", [None, 3])
+def test_a_producer_copies_keys_of_unknown_number(causal: int | None) -> None:
+    """One CTA for each tile: of a loop over tiles nobody would copy ahead."""
+    with remarks() as heard:
+        kernel = Attention((75, 93, 64, 64), "bf16", (2, 2), dynamic=True, causal=causal).compile("sm_90a")
+    assert heard == []
+    assert "cp.async.bulk.tensor" in kernel.ptx
+    assert "setmaxnreg" in kernel.ptx
+
+
+def test_keys_that_ctas_share_are_cut() -> None:
+    """No remark says that they are not."""
+    with remarks() as heard:
+        kernel = Attention((1, 128, 64, 64), "bf16", (2,), pages=16).compile("sm_90a")
+    (launch,), (schedule,) = kernel.launches, kernel.schedule
+    assert schedule is not None
+    assert launch.grid == (2 * schedule.split_k, 1, 1) != (2, 1, 1)
+    assert heard == []
 
 
 def test_turns_with_one_stage_are_refused() -> None:

@@ -222,6 +222,11 @@ DECLINED = (
     ("arith.mulf %x0, %scale : f32\n", "math.tanh %x0 : f32\n", "the gradient of what scores go through"),
     ("%2 = arith.mulf %1, %scale : f32", "%2 = arith.mulf %1, %1 : f32", "P is known"),
     ("= arith.subf %x1, %x2 : f32", "= arith.addf %x1, %x2 : f32", "P is known"),
+    (
+        "%p = arith.subf %s0, %x1 : f32",
+        "%p = arith.addf %s0, %x1 : f32",
+        "P is no exponential of a score less a number",
+    ),
 )
 
 

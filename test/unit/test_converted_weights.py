@@ -355,6 +355,28 @@ def test_integers_that_are_a_where_the_result_lies_column_by_column() -> None:
     np.testing.assert_allclose(c.T, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
+def test_integers_that_are_a_have_an_operation_of_their_own() -> None:
+    """As weights times columns of activations, which would be converted as B of the transposes: a remark says so."""
+    text = """func.func @f(%Q: memref<48x64xi8>, %B: memref<64x21xf16>, %C: memref<48x21xf32>) {
+  %W = memref.alloc() : memref<48x64xf16>
+  linalg.generic {indexing_maps = [affine_map<(m, k) -> (m, k)>, affine_map<(m, k) -> (m, k)>],
+                  iterator_types = ["parallel", "parallel"]}
+      ins(%Q : memref<48x64xi8>) outs(%W : memref<48x64xf16>) {
+  ^bb0(%q: i8, %old: f16):
+    %w = arith.sitofp %q : i8 to f16
+    linalg.yield %w : f16
+  }
+  linalg.matmul ins(%W, %B : memref<48x64xf16>, memref<64x21xf16>) outs(%C : memref<48x21xf32>)
+  return
+}"""
+    module = parse_mlir(make_context(), text, "f.mlir")
+    with remarks() as log:
+        FuseWeightsPass().apply(make_context(), module)
+    (said,) = log
+    assert said.startswith("f.mlir:3:3: remark: warp-fuse-weights: the product that reads it does not convert")
+    assert "they are A, and those of B are converted; write the product of the transposes" in said
+
+
 def test_tuned_schedules_are_not_those_of_floats() -> None:
     product = "linalg.matmul ins(%A, %B : memref<16x64xf16>, memref<64x32xi8>) outs(%C : memref<16x32xf32>)"
     text = f"func.func @f(%A: memref<16x64xf16>, %B: memref<64x32xi8>, %C: memref<16x32xf32>) {{ {product} return }}"

@@ -282,6 +282,65 @@ def test_a_loop_that_hands_on_a_tensor() -> None:
     np.testing.assert_allclose(d, c + 3 * (a.astype(np.float64) @ b.astype(np.float64)), rtol=1e-4, atol=1e-4)
 
 
+NEW = """func.func @experts(%A: tensor<100x72xbf16>, %B: tensor<{b}xbf16>, %ends: tensor<4xi32>) -> tensor<{d}xbf16> {{
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %zero = arith.constant 0.0 : f32
+  %all = tensor.empty() : tensor<{d}xbf16>
+  %end, %D = scf.for %e = %c0 to %c4 step %c1 iter_args(%start = %c0, %old = %all) -> (index, tensor<{d}xbf16>) {{
+    %last = tensor.extract %ends[%e] : tensor<4xi32>
+    %stop = arith.index_cast %last : i32 to index
+    %rows = arith.subi %stop, %start : index
+    %a = tensor.extract_slice %A[%start, 0] [%rows, 72] [1, 1] : tensor<100x72xbf16> to tensor<?x72xbf16>
+    %b = tensor.extract_slice %B{of_b} : tensor<{b}xbf16> to tensor<{seen_b}xbf16>
+    %none = tensor.empty({size}) : tensor<{seen_d}xf32>
+    %empty = linalg.fill ins(%zero : f32) outs(%none : tensor<{seen_d}xf32>) -> tensor<{seen_d}xf32>
+    %sums = linalg.matmul indexing_maps = [{a}, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+        ins(%a, %b : tensor<?x72xbf16>, tensor<{seen_b}xbf16>) outs(%empty : tensor<{seen_d}xf32>)
+        -> tensor<{seen_d}xf32>
+    %new = tensor.empty({size}) : tensor<{seen_d}xbf16>
+    %d = linalg.generic {{indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>],
+        iterator_types = ["parallel", "parallel"]}}
+        ins(%sums : tensor<{seen_d}xf32>) outs(%new : tensor<{seen_d}xbf16>) {{
+    ^bb0(%x: f32, %before: bf16):
+      %r = arith.truncf %x : f32 to bf16
+      linalg.yield %r : bf16
+    }} -> tensor<{seen_d}xbf16>
+    %next = tensor.insert_slice %d into %old{of_d} : tensor<{seen_d}xbf16> into tensor<{d}xbf16>
+    scf.yield %stop, %next : index, tensor<{d}xbf16>
+  }}
+  return %D : tensor<{d}xbf16>
+}}"""
+
+
+@pytest.mark.parametrize("of_weights", [False, True])
+def test_new_tensors_that_a_loop_puts_into_its_result(of_weights: bool) -> None:
+    """One kernel, of rows and of the gradient of weights: no part of the result is taken before it is written."""
+    row, one = "[%start, 0] [%rows, 136] [1, 1]", "[%e, 0, 0] [1, 72, 136] [1, 1, 1]"
+    d, b = ("4x72x136", "100x136") if of_weights else ("100x136", "4x72x136")
+    seen_d, seen_b = ("72x136", "?x136") if of_weights else ("?x136", "72x136")
+    of_d, of_b, size = (one, row, "") if of_weights else (row, one, "%rows")
+    a = f"affine_map<(m, n, k) -> ({'k, m' if of_weights else 'm, k'})>"
+    kernel = compile(
+        NEW.format(a=a, b=b, d=d, seen_b=seen_b, seen_d=seen_d, of_b=of_b, of_d=of_d, size=size), target="sm_80"
+    )
+    rng = np.random.default_rng()
+    ends = drawn(rng)
+    x, y = operands(rng, DTYPES["bf16"], ends, (T, K), (T, N) if of_weights else (E, K, N))
+    made = np.full((E, K, N) if of_weights else (T, N), np.nan, DTYPES["bf16"])
+    kernel(x, y, np.array(ends, np.int32), made, device="interp", checks="all")
+    for expert, rows in enumerate(spans(ends)):
+        p, q = x[rows].astype(np.float64), y[rows if of_weights else expert].astype(np.float64)
+        p, at = (p.T, expert) if of_weights else (p, rows)
+        exact, most = p @ q, np.abs(p) @ np.abs(q)
+        assert np.all(
+            np.abs(made[at].astype(np.float64) - exact) <= (T + 2) * 2.0**-23 * most + 2.0**-8 * np.abs(exact)
+        )
+    assert of_weights or np.isnan(made[ends[-1] :].astype(np.float32)).all()
+    assert len(kernel.launches) == 1
+
+
 NAMED = """#i = affine_map<(m, k) -> (m)>
 #ik = affine_map<(m, k) -> (m, k)>
 func.func @experts(%X: memref<{x}x72x{t}>, %places: memref<{rows}x{index}>, %B: memref<4x72x136x{t}>,

@@ -6,7 +6,7 @@
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-schedule" | filecheck %s --check-prefix=DEFAULT
 
 // DEEP:    error: schedule: a CTA tile is as deep as Q, 128, and a warp's or a warpgroup's tile as wide as a CTA tile; got cta = 32x16x64, warp = 16x16
-// FIELD:   error: schedule: the gradients of an attention have no choice of split_k, ctas
+// FIELD:   error: schedule: the gradient of an attention has no choice of split_k, ctas
 // SHARED:  error: schedule: the tiles that stay, 20 stages of the others and the results take {{[0-9]+}} bytes of shared memory, sm_90a has 232448 for a CTA; use fewer stages or a smaller tile
 // TURNS:   error: schedule: consumers = pingpong: warpgroups do not take turns for gradients
 // TARGET:  error: warp.attention_gradient is lowered for sm_80 and later; the target is sm_75
