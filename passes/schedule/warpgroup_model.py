@@ -432,7 +432,8 @@ def _arriving(product: Product, tile: GroupTile, packed: str, ctas: int) -> floa
         rows = size * LINE / wide
         lines = rows * (1 + max(0, wide - _pitch(operand, role, packed)) / LINE) / shared
         own += lines + rows * wide / LINE * (shared - 1) / shared
-        asked += lines * (1 if shared == 1 else MULTICAST if size * LINE >= SHARED_TILE else shared)
+        apart = shared == 1 or tile.joined
+        asked += lines * (1 if apart else MULTICAST if size * LINE >= SHARED_TILE else shared)
     in_shared = IN_SHARED_MEMORY * _in_shared_memory(product, tile, held_columns(product, tile.n))
     across = across_lines(product, packed)
     arriving = ARRIVING_JOINED[across] if tile.joined else ARRIVING if across else ARRIVING_IN_LINES
@@ -481,7 +482,8 @@ def group_of(product: Product, tile: GroupTile, target: Target) -> int:
         return MANY_GROUP
     if product.block_scales:
         return SCALED_GROUP
-    if tile.together == tile.parts == 1 and is_plain(product, "none") and tile_count(product, tile) <= target.sms:
+    plain = is_plain(product, "none")
+    if plain and tile.together == 1 and tile_count(product, tile) <= target.sms:
         return 1 << max(0, round(log2(NEIGHBOURS * tile.n / tile.m) / 2))
     if tile.transposed:
         return max(1, GROUP * GROUP_ROWS // max(GROUP_ROWS, tile.width))
