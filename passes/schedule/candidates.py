@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, zip_longest
 from itertools import product as combinations
 from operator import itemgetter
 from typing import Any, TypeGuard
@@ -197,9 +197,9 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
 
 def with_margin(product: Product, tile: Tile, target: Target, row: Row) -> float:
     """The cost of a tile of fragments, and more where the model is known to say too little."""
-    cost, stored = model.cost_of(product, tile, target, row), product.m * product.n
-    if tile.cta == model.TALL and stored > product.k * (product.m + product.n):
-        return cost * model.TALL_STORES
+    cost = model.cost_of(product, tile, target, row)
+    if product.m * product.n > product.k * (product.m + product.n):
+        cost *= model.TALL_STORES if tile.cta == model.TALL else model.SHORT_ROWS.get(tile.warp[1], 1.0)
     between = model.BETWEEN_MARGIN if tile in model.BETWEEN_TILES else 1.0
     return cost * model.WEIGHT_TILES.get(tile, between)
 
@@ -421,10 +421,5 @@ def spread(schedules: list[Schedule], limit: int) -> list[Schedule]:
     kinds: dict[object, list[Schedule]] = {}
     for schedule in schedules[1:]:
         kinds.setdefault((schedule.cta[:2], schedule.warp), []).append(schedule)
-    return [*schedules[:1], *_in_turn(list(kinds.values()))][:limit]
-
-
-def _in_turn(lists: list[list[Schedule]]) -> Iterator[Schedule]:
-    """First each list's first, then each one's second, and so on."""
-    for i in range(max(map(len, lists), default=0)):
-        yield from (kind[i] for kind in lists if i < len(kind))
+    in_turn = chain.from_iterable(zip_longest(*kinds.values()))
+    return [*schedules[:1], *(schedule for schedule in in_turn if schedule is not None)][:limit]

@@ -124,6 +124,15 @@ def test_parts_meet_in_a_cluster_where_few_tiles_have_a_long_k(size: tuple[int, 
     assert schedule.cluster_parts == parts
 
 
+@pytest.mark.parametrize("size", [(864, 184, 8312), (312, 464, 15056)])
+def test_parts_that_are_a_cluster_share_lines_with_another(size: tuple[int, int, int]) -> None:
+    """H100, four parts of 64x96, microseconds alone and by 2x1: 864x184x8312 17.1 and 12.6, 312x464x15056 22.3 and
+    17.7."""
+    schedule = Product(BF16, "cleared", "A Bt", size).compile("sm_90a").schedule[0]
+    assert schedule is not None
+    assert (schedule.cluster_parts, schedule.cluster) == (4, (2, 1))
+
+
 @pytest.mark.parametrize(("size", "parts"), [((768, 768, 8192), 2), ((128, 8192, 8192), 1), ((8, 112, 10864), 16)])
 def test_k_is_cut_where_products_take_longer_than_memory(size: tuple[int, int, int], parts: int) -> None:
     schedule = Product(BF16, "cleared", "A B", size).compile("sm_90a").schedule[0]
