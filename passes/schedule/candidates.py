@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, zip_longest
 from itertools import product as combinations
+from math import prod
 from operator import itemgetter
 from typing import Any, TypeGuard
 
@@ -156,7 +157,6 @@ def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Sched
 
 def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -> tuple[float, Schedule]:
     """The schedule of fragments that the model likes best, and its cost."""
-    m, n = product.m, product.n
     every = model.SPARSE_TILES if product.sparsity > 1 else (*model.TILES, *model.BETWEEN_TILES)
     every = every if product.b.stored is None else (*model.WEIGHT_TILES, *every)
     every = every if product.second is None else (*model.PAIRED_TILES, *every)
@@ -165,13 +165,14 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
     is_fitted = is_rated(product, PLAIN, target)
     costs = [(tile, with_margin(product, tile, target, row)) for tile in tiles]
+    covered = [product.tiles(*tile.cta) * prod(tile.cta) for tile in tiles]  # elements, those beyond the end of D, too
 
     def order(tile: Tile, cost: float) -> float:
         ns = model.nanoseconds(product, cost, staged=True)
         return rated(product, tile, ns, target) if is_fitted else model.rounded(cost)
 
     ways = [
-        (order(tile, cost + extra), _covered(m, n, tile), _width(product, tile, pack), i, cost + extra, tile, pack)
+        (order(tile, cost + extra), covered[i], _width(product, tile, pack), i, cost + extra, tile, pack)
         for i, (tile, cost) in enumerate(costs)
         for pack, extra in model.choices(product, tile.cta, target)
         if tile.warp != (64, 64) or not (model.through_registers(product, pack) or _apart(product, row))
@@ -209,12 +210,6 @@ def _free_bytes(product: Product, schedule: Schedule, tile: Tile, row: Row, targ
     alone = _resident(tile, row) == 1 or _alone(product, tile, target)
     used = needs.whole_swizzles(needs.shared_bytes(product, schedule))
     return (target.shared if alone else target.shared // 2) - used
-
-
-def _covered(m: int, n: int, tile: Tile) -> int:
-    """Elements that the tiles cover, including those outside of C. Fewer are better."""
-    rows, columns = tile.cta
-    return -(-m // rows) * rows * -(-n // columns) * columns
 
 
 def _width(product: Product, tile: Tile, pack: str) -> int:
