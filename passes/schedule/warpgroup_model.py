@@ -75,7 +75,7 @@ ARRIVING_IN_LINES = 7500
 MULTICAST, SHARED_TILE = 1.2, 16384
 """What a line costs that goes to two CTAs, of what one line costs; bytes of a tile from which on that is less than two
 lines (two that share 64 rows of A are no faster, whose neighbours ask L2 for the same at once). Beside parts of K that
-are a cluster others ask for other lines (H100, microseconds of four parts of 64x96 that share no line and by 2x1:
+are a cluster others ask for other lines (H200, microseconds of four parts of 64x96 that share no line and by 2x1:
 864x184x8312 15.2 and 11.3, 216x512x6616 12.0 and 9.3)."""
 
 CHANGED, TURN, PROMOTED = {True: 24, False: 8}, 40, 0.8
