@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, zip_longest
 from itertools import product as combinations
+from math import prod
 from operator import itemgetter
 from typing import Any, TypeGuard
 
@@ -156,7 +157,6 @@ def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Sched
 
 def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -> tuple[float, Schedule]:
     """The schedule of fragments that the model likes best, and its cost."""
-    m, n = product.m, product.n
     every = model.SPARSE_TILES if product.sparsity > 1 else (*model.TILES, *model.BETWEEN_TILES)
     every = every if product.b.stored is None else (*model.WEIGHT_TILES, *every)
     every = every if product.second is None else (*model.PAIRED_TILES, *every)
@@ -165,13 +165,14 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
     is_fitted = is_rated(product, PLAIN, target)
     costs = [(tile, with_margin(product, tile, target, row)) for tile in tiles]
+    covered = [product.tiles(*tile.cta) * prod(tile.cta) for tile in tiles]  # elements, those beyond the end of D, too
 
     def order(tile: Tile, cost: float) -> float:
         ns = model.nanoseconds(product, cost, staged=True)
         return rated(product, tile, ns, target) if is_fitted else model.rounded(cost)
 
     ways = [
-        (order(tile, cost + extra), _covered(m, n, tile), _width(product, tile, pack), i, cost + extra, tile, pack)
+        (order(tile, cost + extra), covered[i], _width(product, tile, pack), i, cost + extra, tile, pack)
         for i, (tile, cost) in enumerate(costs)
         for pack, extra in model.choices(product, tile.cta, target)
         if tile.warp != (64, 64) or not (model.through_registers(product, pack) or _apart(product, row))
@@ -197,9 +198,9 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
 
 def with_margin(product: Product, tile: Tile, target: Target, row: Row) -> float:
     """The cost of a tile of fragments, and more where the model is known to say too little."""
-    cost, stored = model.cost_of(product, tile, target, row), product.m * product.n
-    if tile.cta == model.TALL and stored > product.k * (product.m + product.n):
-        return cost * model.TALL_STORES
+    cost = model.cost_of(product, tile, target, row)
+    if product.m * product.n > product.k * (product.m + product.n):
+        cost *= model.TALL_STORES if tile.cta == model.TALL else model.SHORT_ROWS.get(tile.warp[1], 1.0)
     between = model.BETWEEN_MARGIN if tile in model.BETWEEN_TILES else 1.0
     return cost * model.WEIGHT_TILES.get(tile, between)
 
@@ -209,12 +210,6 @@ def _free_bytes(product: Product, schedule: Schedule, tile: Tile, row: Row, targ
     alone = _resident(tile, row) == 1 or _alone(product, tile, target)
     used = needs.whole_swizzles(needs.shared_bytes(product, schedule))
     return (target.shared if alone else target.shared // 2) - used
-
-
-def _covered(m: int, n: int, tile: Tile) -> int:
-    """Elements that the tiles cover, including those outside of C. Fewer are better."""
-    rows, columns = tile.cta
-    return -(-m // rows) * rows * -(-n // columns) * columns
 
 
 def _width(product: Product, tile: Tile, pack: str) -> int:
@@ -421,10 +416,5 @@ def spread(schedules: list[Schedule], limit: int) -> list[Schedule]:
     kinds: dict[object, list[Schedule]] = {}
     for schedule in schedules[1:]:
         kinds.setdefault((schedule.cta[:2], schedule.warp), []).append(schedule)
-    return [*schedules[:1], *_in_turn(list(kinds.values()))][:limit]
-
-
-def _in_turn(lists: list[list[Schedule]]) -> Iterator[Schedule]:
-    """First each list's first, then each one's second, and so on."""
-    for i in range(max(map(len, lists), default=0)):
-        yield from (kind[i] for kind in lists if i < len(kind))
+    in_turn = chain.from_iterable(zip_longest(*kinds.values()))
+    return [*schedules[:1], *(schedule for schedule in in_turn if schedule is not None)][:limit]

@@ -74,7 +74,9 @@ ARRIVING_IN_LINES = 7500
 
 MULTICAST, SHARED_TILE = 1.2, 16384
 """What a line costs that goes to two CTAs, of what one line costs; bytes of a tile from which on that is less than two
-lines (two that share 64 rows of A are no faster)."""
+lines (two that share 64 rows of A are no faster, whose neighbours ask L2 for the same at once). Beside parts of K that
+are a cluster others ask for other lines (H200, microseconds of four parts of 64x96 that share no line and by 2x1:
+864x184x8312 15.2 and 11.3, 216x512x6616 12.0 and 9.3)."""
 
 CHANGED, TURN, PROMOTED = {True: 24, False: 8}, 40, 0.8
 """Cycles that the tensor cores of an SM lose to the loads and changes of an instruction's operand, B which lies along K
@@ -432,7 +434,7 @@ def _arriving(product: Product, tile: GroupTile, packed: str, ctas: int) -> floa
         rows = size * LINE / wide
         lines = rows * (1 + max(0, wide - _pitch(operand, role, packed)) / LINE) / shared
         own += lines + rows * wide / LINE * (shared - 1) / shared
-        asked += lines * (1 if shared == 1 else MULTICAST if size * LINE >= SHARED_TILE else shared)
+        asked += lines * (1 if shared == 1 else MULTICAST if tile.joined or size * LINE >= SHARED_TILE else shared)
     in_shared = IN_SHARED_MEMORY * _in_shared_memory(product, tile, held_columns(product, tile.n))
     across = across_lines(product, packed)
     arriving = ARRIVING_JOINED[across] if tile.joined else ARRIVING if across else ARRIVING_IN_LINES
@@ -457,8 +459,9 @@ TFLOP/s with 4, 577 with 16; 4096x1280x1280 583 and 521; 12608x768x3072 746 and 
 
 NEIGHBOURS = 8
 """Tiles of a single wave that lie beside each other in a group as nearly a square, which the SMs that are neighbours
-ask L2 for once (H100, microseconds in groups of 1, 2, 4, 8, 16 rows: 2048x512x8192 in tiles of 128x64 27.0, 26.9, 28.9,
-42.6, 44.9; 1024x1024x4096 19.1, 14.8, 15.6, 18.6, 18.6, and of 64x128 19.4, 15.7, 14.5, 14.9, 17.5)."""
+ask L2 for once, in each part of K as well (H100, microseconds in groups of 1, 2, 4, 8, 16 rows: 2048x512x8192 in tiles
+of 128x64 27.0, 26.9, 28.9, 42.6, 44.9; 1024x1024x4096 19.1, 14.8, 15.6, 18.6, 18.6, and of 64x128 19.4, 15.7, 14.5,
+14.9, 17.5; 640x408x16000 in three parts of 128x64 22.7, 22.2, 23.0, 26.3, 26.4)."""
 
 GROUP_ROWS = 128
 """Rows of tiles of which as many are walked together as of those of other warpgroups, of higher ones fewer (H200, tiles
@@ -481,7 +484,7 @@ def group_of(product: Product, tile: GroupTile, target: Target) -> int:
         return MANY_GROUP
     if product.block_scales:
         return SCALED_GROUP
-    if tile.together == tile.parts == 1 and is_plain(product, "none") and tile_count(product, tile) <= target.sms:
+    if tile.together == 1 and is_plain(product, "none") and tile_count(product, tile) <= target.sms:
         return 1 << max(0, round(log2(NEIGHBOURS * tile.n / tile.m) / 2))
     if tile.transposed:
         return max(1, GROUP * GROUP_ROWS // max(GROUP_ROWS, tile.width))

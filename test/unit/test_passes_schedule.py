@@ -128,6 +128,12 @@ def test_wide_tiles_store_more_than_they_read(size: tuple[int, int, int]) -> Non
     assert default_schedule(product(*size), target("sm_90")).cta[:2] == (128, 256)
 
 
+@pytest.mark.parametrize("size", [(392, 4744, 32), (6664, 136, 48), (120, 12488, 48)])
+def test_warps_store_whole_lines_of_large_results(size: tuple[int, int, int]) -> None:
+    """H100, B along K, microseconds by warps of 48 columns and the best: 6.0 and 4.3, 4.5 and 3.7, 5.2 and 4.8."""
+    assert default_schedule(product(*size, "bf16", "bf16"), target("sm_90a"), by="fragments").warp[1] == 64
+
+
 def test_small_products_take_small_tiles() -> None:
     schedules = [default_schedule(product(size, size, size), target("sm_90")) for size in (16, 256, 1024, 8192)]
     areas = [s.cta[0] * s.cta[1] for s in schedules]
