@@ -200,7 +200,8 @@ def with_margin(product: Product, tile: Tile, target: Target, row: Row) -> float
     """The cost of a tile of fragments, and more where the model is known to say too little."""
     cost = model.cost_of(product, tile, target, row)
     if product.m * product.n > product.k * (product.m + product.n):
-        cost *= model.TALL_STORES if tile.cta == model.TALL else model.SHORT_ROWS.get(tile.warp[1], 1.0)
+        short = model.SHORT_ROWS.get(tile.warp[1], 1.0) if product.k <= model.STORING_K else 1.0
+        cost *= model.TALL_STORES if tile.cta == model.TALL else short
     between = model.BETWEEN_MARGIN if tile in model.BETWEEN_TILES else 1.0
     return cost * model.WEIGHT_TILES.get(tile, between)
 

@@ -45,9 +45,9 @@ TALL, TALL_STORES = (256, 128), 1.1
 longer rows (H100, microseconds by 128x256 and so: 10192x10696x32 90 and 108, 14456x9048x16 111 and 136, 6352x4784x16
 22.4 and 22.3)."""
 
-SHORT_ROWS = {48: 1.3, 56: 1.3}
-"""The same of tiles whose warps have so many columns, no whole lines of D (H100, microseconds so and by the next tile:
-2976x1048x32 10.8 and 7.1, 392x4744x32 6.0 and 4.3, 3336x2072x16 11.0 and 8.1)."""
+SHORT_ROWS, STORING_K = {48: 1.3, 56: 1.3}, 128
+"""The same of tiles whose warps have so many columns, no whole lines of D, and the K up to which it was measured (H100,
+microseconds so and by the next tile: 2976x1048x32 10.8 and 7.1, 392x4744x32 6.0 and 4.3, 3336x2072x16 11.0 and 8.1)."""
 
 COST_STEP = 40
 """Cycles by which tiles must differ for one of them to be better."""
