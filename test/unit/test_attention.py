@@ -276,16 +276,6 @@ def test_heads_of_more_columns_are_products(asked: Attention | AttentionGradient
     assert any(reason in line and "it is not fused" in line for line in heard)
 
 
-@pytest.mark.parametrize("causal", [None, 3])
-def test_a_producer_copies_keys_of_unknown_number(causal: int | None) -> None:
-    """One CTA for each tile: of a loop over tiles nobody would copy ahead."""
-    with remarks() as heard:
-        kernel = Attention((75, 93, 64, 64), "bf16", (2, 2), dynamic=True, causal=causal).compile("sm_90a")
-    assert heard == []
-    assert "cp.async.bulk.tensor" in kernel.ptx
-    assert "setmaxnreg" in kernel.ptx
-
-
 def test_keys_that_ctas_share_are_cut() -> None:
     """No remark says that they are not."""
     with remarks() as heard:
