@@ -154,7 +154,7 @@ gpu.module @k {{{kernels}
     assert len(kernel.plan.launches) == 2
     d = np.zeros(64, np.float32)
     kernel(d, device="interp", checks="all")
-    assert (d == np.repeat(np.float32([0.5, 32.5]), 32)).all()
+    assert (d == np.repeat(np.array([0.5, 32.5], np.float32), 32)).all()
 
 
 @pytest.mark.parametrize(("columns", "ctas"), [(250, 5), (186, 6)])
