@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -158,6 +158,27 @@ class BulkCopy:
         return starts, width
 
 
+@dataclass(frozen=True)
+class Arrivals:
+    """Arrivals of the threads of a selection, each at an object.
+
+    - `index`: the object of each thread.
+    - `counts`: arrivals that each takes off what is missing (int64).
+    - `transactions`: bytes that each expects before (int64); None for none.
+    - `drop`: whether later phases take as many arrivals fewer.
+    - `complete`: whether the phase may end with them.
+    - `deferred`: whether they are those of operations that have ended.
+    """
+
+    index: Array
+    sel: Selection
+    counts: Array
+    transactions: Array | None = None
+    drop: bool = False
+    complete: bool = True
+    deferred: bool = False
+
+
 class MbarrierObjects:
     """Objects are named by their number among the 64-bit words of shared memory."""
 
@@ -184,96 +205,66 @@ class MbarrierObjects:
         self._objects(index, sel)
         self.words[index] = 0
 
-    def arrive(
-        self,
-        index: Array,
-        sel: Selection,
-        arrivals: Array,
-        transactions: Array | None = None,
-        drop: bool = False,
-        complete: bool = True,
-        deferred: bool = False,
-    ) -> Array:
-        """First expects `transactions`, then takes `arrivals` (both int64, one per thread) off what is missing.
-
-        Returns the words that each thread found. `drop` lets later phases take as many fewer; without `complete` the
-        phase must not end with it. `deferred` arrivals are those of operations that have ended.
-        """
-        before = self._objects(index, sel)
-        objects, which = np.unique(index, return_inverse=True)
-        if np.any(_sums(which, arrivals, objects.size) > Phases.of(self.words[objects]).pending):
-            return self._arrive_in_turns(index, sel, arrivals, transactions, drop, complete, deferred)
+    def arrive(self, of: Arrivals) -> Array:
+        """First expects transactions, then takes arrivals off what is missing. Returns the words that each thread
+        found."""
+        before = self._objects(of.index, of.sel)
+        objects, which = np.unique(of.index, return_inverse=True)
+        if np.any(_sums(which, of.counts, objects.size) > Phases.of(self.words[objects]).pending):
+            return self._arrive_in_turns(of)
         if self.flow.observer is not None:
-            self.flow.observer.arrive(index * 8, sel.threads)
-        self._count(index, sel, arrivals, transactions, drop=drop, complete=complete, deferred=deferred)
-        return before - _sums_before(which, arrivals).view(np.uint64)
+            self.flow.observer.arrive(of.index * 8, of.sel.threads)
+        self._count(of)
+        return before - _sums_before(which, of.counts).view(np.uint64)
 
-    def _count(
-        self,
-        index: Array,
-        sel: Selection,
-        arrivals: Array,
-        transactions: Array | None = None,
-        *,
-        drop: bool = False,
-        complete: bool = True,
-        deferred: bool = False,
-    ) -> None:
-        """Objects count `transactions` as missing, and `arrivals` as no longer so; as in `arrive`."""
+    def _count(self, of: Arrivals) -> None:
+        """Objects count transactions as missing, and arrivals as no longer so."""
         self._vain = 0
-        transactions = np.zeros_like(arrivals) if transactions is None else transactions
+        counts, sel = of.counts, of.sel
+        transactions = np.zeros_like(counts) if of.transactions is None else of.transactions
         if self.flow.observer is not None:
-            self.flow.observer.count(index * 8, sel.threads, arrivals, transactions, deferred=deferred)
-        objects, which = np.unique(index, return_inverse=True)
-        state, totals = Phases.of(self.words[objects]), _sums(which, arrivals, objects.size)
+            self.flow.observer.count(of.index * 8, sel.threads, counts, transactions, deferred=of.deferred)
+        objects, which = np.unique(of.index, return_inverse=True)
+        state, totals = Phases.of(self.words[objects]), _sums(which, counts, objects.size)
         state.pending = state.pending - totals
         state.transactions = state.transactions + _sums(which, transactions, objects.size)
-        if drop:
+        if of.drop:
             state.expected = state.expected - totals
         sel.refuse((state.pending > MAX)[which], f"more than {MAX} arrivals are missing")
         beyond = np.abs(state.transactions) > MAX
         sel.refuse(beyond[which], "takes the transaction count to {}", state.transactions[which])
         done = state.complete()
-        if not complete:
+        if not of.complete:
             sel.refuse(done[which], "with .noComplete completes the phase")
         self.words[objects] = state.words()
         if self.sleepers and done.any():
             self._wake(objects[done])
 
-    def _arrive_in_turns(
-        self,
-        index: Array,
-        sel: Selection,
-        arrivals: Array,
-        transactions: Array | None,
-        drop: bool,
-        complete: bool,
-        deferred: bool,
-    ) -> Array:
+    def _arrive_in_turns(self, of: Arrivals) -> Array:
         """Threads of which some may complete a phase that others arrive after."""
-        states = np.empty(index.size, np.uint64)
-        threads = sel.threads
-        for one in range(index.size):
-            at = index[one : one + 1]
-            single = Selection.of(threads[one], sel.total)
-            missing = int(Phases.of(self.words[at]).pending[0])
-            if arrivals[one] > missing:
-                message = f"takes {int(arrivals[one])} off the arrivals, of which the phase lacks only {missing}"
-                raise FaultError(message, int(threads[one]))
+        states = np.empty(of.index.size, np.uint64)
+        threads = of.sel.threads
+        for one in range(of.index.size):
             part = slice(one, one + 1)
-            expected = None if transactions is None else transactions[part]
-            states[part] = self.arrive(at, single, arrivals[part], expected, drop, complete, deferred)
+            missing = int(Phases.of(self.words[of.index[part]]).pending[0])
+            if of.counts[one] > missing:
+                message = f"takes {int(of.counts[one])} off the arrivals, of which the phase lacks only {missing}"
+                raise FaultError(message, int(threads[one]))
+            expected = None if of.transactions is None else of.transactions[part]
+            single = Selection.of(threads[one], of.sel.total)
+            alone = replace(of, index=of.index[part], sel=single, counts=of.counts[part], transactions=expected)
+            states[part] = self.arrive(alone)
         return states
 
     def transact(self, index: Array, sel: Selection, change: Array, deferred: bool = False) -> None:
-        """Adds to the number of pending bytes; a negative change completes some. `deferred` is that of `arrive`."""
+        """Adds to the number of pending bytes; a negative change completes some. `deferred` is that of `Arrivals`."""
         self._objects(index, sel)
-        self._count(index, sel, np.zeros_like(change), change, deferred=deferred)
+        self._count(Arrivals(index, sel, np.zeros_like(change), change, deferred=deferred))
 
     def expect_more(self, index: Array, sel: Selection) -> None:
         """One more arrival in the current phase for each thread."""
         self._objects(index, sel)
-        self._count(index, sel, np.full(sel.count, -1, np.int64))
+        self._count(Arrivals(index, sel, np.full(sel.count, -1, np.int64)))
 
     def arrive_later(self, index: Array, sel: Selection) -> None:
         """Arrivals when the copies that these threads have begun are complete.
@@ -358,7 +349,7 @@ class MbarrierObjects:
             if now.any():
                 sel = Selection.of(one.threads[now], self.flow.live.size)
                 one.before(sel)
-                self.arrive(one.index[now], sel, np.ones(sel.count, np.int64), deferred=True)
+                self.arrive(Arrivals(one.index[now], sel, np.ones(sel.count, np.int64), deferred=True))
 
     def _land(self, index: Array) -> None:
         """Copies on their way to these objects."""

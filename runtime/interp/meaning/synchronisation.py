@@ -165,7 +165,7 @@ def arrive(ctx: Context, bound: Bindings) -> Action:
         ones = np.ones(sel.count, np.int64)
         number = ones if numbers is None else sel.pick(numbers).astype(np.int64)
         arrivals, transactions = (ones, number) if expects else (number, None)
-        before = state.mbarriers.arrive(find(sel), sel, arrivals, transactions, drop, complete)
+        before = state.mbarriers.arrive(mbarriers.Arrivals(find(sel), sel, arrivals, transactions, drop, complete))
         if out is not None:
             sel.put(out, before)
 
