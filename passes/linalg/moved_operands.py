@@ -252,7 +252,7 @@ class CollapseBehind(RewritePattern):
         if not (nest := Nest.of(op)).is_elementwise or len(op.results) != 1 or nest.indices:
             return
         order, shape = nest.writes[0].loops, shape_of(op.results[0])
-        merged = next((a for a in nest.reads if a.loops == order and _is_of_product(a.value)), None)
+        merged = next((a for a in nest.reads if a.loops == order and _follows_sum_or_parts(a.value)), None)
         every = [value for value in op.operands if isinstance(value.type, TensorType)]
         if (
             merged is None
@@ -284,7 +284,7 @@ class CollapseBehind(RewritePattern):
         rewriter.replace(op, _reshape(collapsed, made, groups, shape))
 
 
-def _is_of_product(value: SSAValue) -> bool:
+def _follows_sum_or_parts(value: SSAValue) -> bool:
     """Whether a tensor is a collapse of the result of a sum, or of a concatenation, or of what follows one."""
     if not isinstance(made := value.owner, tensor.CollapseShapeOp):
         return False

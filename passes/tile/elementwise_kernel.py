@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import Bit, Layout, column, row
 from ...dialect.mlir.affine import FIXED, Nest, loops_of
-from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, is_memory, memory_of
+from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of, is_memory, memory_of
 from ...dialect.warp.elements import IndexOp, YieldOp
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp
@@ -47,9 +47,9 @@ BYTES = Layout.parse("c4 c5 r2 r3 r4 | c0 c1 c2 c3 r0 r1"), Layout.parse("c4 c5 
 """How a warp's 32 rows of bytes lie where an input lies transposed, and how they are loaded: 4 bytes a lane, that moves
 them within itself, so that eight load a sector."""
 
-BYTE, HALF_WORD = 8, 16
+HALF_WORD = 16
 
-SIDE = 32
+SIDE = 1 << LANE_BITS
 """Rows and columns of a warp's tile of elements of 16 bits that lie transposed."""
 
 ELEMENTS = 16

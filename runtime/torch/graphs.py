@@ -245,9 +245,9 @@ class RecordedGraph(local):
             inputs[:] = [x if i in moving else None for i, x in enumerate(inputs)]
         where = begun.where if begun else None if self.inference else _memory()
         devices = [x.device for x in own[:1] if self.is_large or (begun and begun.values)]
-        held = [allocated_bytes(device)[1] for device in devices]
+        at_start = [allocated_bytes(device)[1] for device in devices]
         launch, found = self._captured(own, where)
-        values = [x - held[0] for device in devices for x in allocated_bytes(device)]
+        values = [x - at_start[0] for device in devices for x in allocated_bytes(device)]
         results = [None if x is None else numbers.get(id(x), x.data) for x in found]
         first = Recording(launch, results, self.shown, copies)
         self.say("recorded as a CUDA graph")

@@ -68,13 +68,13 @@ class Decoded:
 
     def slots(self, operand: Operand) -> list[RegisterSlot]:
         """The registers of an operand: of its members, and of the base of an address."""
-        found: list[RegisterSlot | None] = []
+        slots: list[RegisterSlot | None] = []
         for member in members(operand):
             if isinstance(member, Indexed):
-                found += [slot for item in member.items for slot in self.slots(item)]
+                slots += [slot for item in member.items for slot in self.slots(item)]
             else:
-                found.append(self.slot(member.base if isinstance(member, Address) else member))
-        return [slot for slot in found if slot is not None]
+                slots.append(self.slot(member.base if isinstance(member, Address) else member))
+        return [slot for slot in slots if slot is not None]
 
     def named(self) -> dict[str, Operand]:
         """The operands by the row's names; trailing optional ones may be missing."""

@@ -286,9 +286,9 @@ class LoadedRegisters(Check):
 
     def _touch(self, pc: int, deeds: dict[int, str], warps: Array) -> None:
         registers = np.array(list(deeds), np.intp)
-        if (found := self.flying.find(registers, warps)) is None:
+        if (conflict := self.flying.find(registers, warps)) is None:
             return
-        register, warp, by = found
+        register, warp, by = conflict
         line, note = self.line(by), deeds[register] == "reads"
         text = (
             f"{deeds[register]} {self.flying.names[register]}, which the tcgen05.ld at line {line} brings, with no "
@@ -296,7 +296,7 @@ class LoadedRegisters(Check):
         )
         # Compilers rely on the dependence of the registers where they read: the load is over then.
         self.report(pc, text, warp, about=("loaded", line), note=note, together=note)
-        while note and (found := self.flying.find(registers, warps)):
-            _, warp, by = found
+        while note and (conflict := self.flying.find(registers, warps)):
+            _, warp, by = conflict
             self.flying.count[self.loads[by], warp] = 0
             self.accesses.loaded(by, warp)

@@ -223,9 +223,11 @@ class WarpgroupRegisters(Check):
             (product.accumulators, self.reading, "writes", "reads"),
             (product.read, self.writing, "reads", "writes"),
         ):
-            if found := others.find(mine, np.array([group])):
-                line = self.line(found[2])
-                what = f"{deed} {self.names[found[0]]}, which the product at line {line} {other} and is not waited for"
+            if conflict := others.find(mine, np.array([group])):
+                line = self.line(conflict[2])
+                what = (
+                    f"{deed} {self.names[conflict[0]]}, which the product at line {line} {other} and is not waited for"
+                )
                 self._tell(pc, what, group, ("product", line))
 
     def _described(self, pc: int, product: _Product, group: int) -> None:
@@ -270,8 +272,8 @@ class WarpgroupRegisters(Check):
         at = np.ix_(numbers, groups)
         self.touched[at] = np.where(self.touched[at] == _NEVER, _NEVER, pc + 1)
         for flying, other in ((self.writing, "writes"), (self.reading, "reads")):
-            if found := flying.find(numbers, groups):
-                register, group, by = found
+            if conflict := flying.find(numbers, groups):
+                register, group, by = conflict
                 mine = sel.threads[sel.threads % self.state.warps // WARPS == group]
                 line = self.line(by)
                 what = f"{deed} {self.names[register]}, which the product at line {line} {other} and is not waited for"
