@@ -27,7 +27,11 @@ gc.set_threshold(200_000, 20, 100)
 
 # In CI the examples are the same each time: what it says of a change depends on the change alone.
 settings.register_profile(
-    "warploom", deadline=None, derandomize="CI" in os.environ, suppress_health_check=[HealthCheck.too_slow]
+    "warploom",
+    deadline=None,
+    max_examples=100 if FULL else 40,
+    derandomize="CI" in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("warploom")
 

@@ -103,7 +103,7 @@ def ptx_of(text: str, pipeline: str) -> str:
     return out.getvalue()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", every([*dict.fromkeys((*cases(), *wider_cases()))], 3), ids=str)
 def test_default_schedules_assemble_without_spills(case: Case) -> None:
     resources = ptxas.assemble(ptx_of(case.mlir, standard_pipeline(case.target, tf32=True)), case.target)
@@ -113,7 +113,7 @@ def test_default_schedules_assemble_without_spills(case: Case) -> None:
         assert 0 < used.registers <= 255
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_120a"])
 @pytest.mark.parametrize("size", [4096, 1000])
 def test_sparse_products_assemble_without_spills(target: str, size: int) -> None:
@@ -134,7 +134,7 @@ def hand_written(path: Path) -> str:
     return "\n".join(line for line in path.read_text().splitlines() if not line.lstrip().startswith("//"))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("name", "target"),
     [
@@ -172,7 +172,7 @@ FORMS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "target"), every([*product(FORMS, ("sm_80", "sm_90a", "sm_120a"))], 2))
 def test_other_forms_assemble_without_spills(name: str, target: str) -> None:
     resources = ptxas.assemble(ptx_of(FORMS[name], standard_pipeline(target)), target)

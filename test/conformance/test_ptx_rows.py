@@ -129,7 +129,7 @@ def problem(line: str) -> str | None:
 
 
 def test_every_spelling_assembles_where_its_row_claims() -> None:
-    for where, lines in every(sorted(grouped().items(), key=lambda group: str(group[0])), 8):
+    for where, lines in every(sorted(grouped().items(), key=lambda group: str(group[0])), 24):
         errors = rejected(lines, *where)
         assert not [(*where, lines[i], message) for i, message in errors.items()]
 
@@ -165,7 +165,7 @@ def test_rows_of_some_targets_alone() -> None:
     lines = [line for row in rows for line in instructions(row, row.samples()[:1])]
     wrong: list[tuple[str, Target, Version]] = []
     for number, target in enumerate(t for t in TARGETS.values() if t.sm >= 90):
-        for version in every(sorted({max(t.ptx, target.ptx) for t in TARGETS.values()}), 9, number):
+        for version in every(sorted({max(t.ptx, target.ptx) for t in TARGETS.values()}), 18, number):
             errors = rejected(lines, target, version)
             for i, row in enumerate(rows):
                 since = row.since(target)
@@ -228,7 +228,7 @@ FAMILIES = (
 )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("root", FAMILIES.split())
 def test_verdicts_near_the_rows(root: str) -> None:
     """A word left out, another of the family in its place, or one more: accepted and refused as ptxas does."""

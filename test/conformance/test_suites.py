@@ -201,6 +201,7 @@ def ended(suite: object, *arguments: str, monkeypatch: pytest.MonkeyPatch, folde
     return error.value.code
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(verdicts.PTXAS is None, reason="needs ptxas")
 @pytest.mark.parametrize(
     ("text", "status"),
@@ -226,6 +227,7 @@ define i32 @f(i32 %a) {
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(verdicts.PTXAS is None or llvm_suite.installed_llc() is None, reason="needs ptxas and llc")
 @pytest.mark.parametrize(
     ("text", "status"), [(LLVM, 0), (LLVM.replace("sm_80", "sm_none"), "not passed: nothing judged")]

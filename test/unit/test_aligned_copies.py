@@ -41,7 +41,7 @@ def bound(case: Case) -> float:
     return max(coarse, {"bf16": 2.0**-8, "f16": 2.0**-10, "f32": 2.0**-17, "f64": 2.0**-46, "i32": 0.0}[case.result])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_copies_give_the_product(case: Case) -> None:
     """Elements of four bytes and more gain by it only where warpgroups multiply; constants of `arith` have no sign."""

@@ -28,7 +28,7 @@ SIZE = (20, 70, 32, 32)
 PINS = Path(__file__).parents[1] / "data" / "pins"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("asked", "target"), list(attention_grid.cases(4, seed=12, limit=100)), ids=str)
 def test_results_are_those_of_float64(asked: Attention, target: str) -> None:
     assert wrong(asked, target) == ""
@@ -59,7 +59,7 @@ FORMS = (
 )
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(("asked", "target"), FORMS, ids=str)
 def test_kernels_are_silent_under_all_checks(asked: Attention, target: str) -> None:
     assert wrong(asked, target, checks="all") == ""
@@ -87,7 +87,7 @@ KEYS = (
 """Keys that warps and CTAs share, that do not count, and that lie in pages."""
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("asked", "target", "schedule"), KEYS, ids=str)
 def test_which_keys_count(asked: Attention, target: str, schedule: dict[str, Any]) -> None:
     assert wrong(asked, target, checks="all", **schedule) == ""
@@ -103,13 +103,14 @@ SEQUENCES = (
 )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("asked", "target"), SEQUENCES, ids=str)
 def test_sequences_of_several_lengths(asked: Attention, target: str) -> None:
     """A loop over them is one kernel, which reads their ends; some are empty, and rows of none are left alone."""
     assert wrong(asked, target, checks="all") == ""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("target", "rows"), [("sm_90a", "150"), ("sm_80", "?")])
 def test_sequences_leave_what_gradients_need(target: str, rows: str) -> None:
     """The logarithms of sums of each row, within 2^-20 as O is within 2^-6, from a loop on memory, of any size too."""
@@ -129,6 +130,7 @@ def test_sequences_leave_what_gradients_need(target: str, rows: str) -> None:
     assert len(kernel.launches) == 1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
@@ -179,6 +181,7 @@ def test_fragments_that_are_asked_for_are_no_news() -> None:
     assert not [line for line in heard if "by fragments" in line]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("consumers", ["pingpong", "cooperative"])
 def test_a_sequence_may_have_no_keys(consumers: str) -> None:
     """Warpgroups in turns have none then, and pass none on."""
@@ -297,6 +300,7 @@ STEP = re.compile(
 )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("columns", [128, 256])
 def test_products_of_the_last_keys_run_beside_scores(columns: int) -> None:
     """A turn starts S and P V, waits for S, and for P V once P is computed. Sums of O stay where the loop has them."""
@@ -311,7 +315,7 @@ def test_products_of_the_last_keys_run_beside_scores(columns: int) -> None:
     assert dict(turn)["O"] == dict(last)["O"] != dict(turn)["S"]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("element", "columns", "groups"), [("bf16", 64, 2), ("f8E4M3FN", 128, 3), ("bf16", 64, 3)])
 def test_a_turn_is_the_last_products_of_a_tile_and_the_first_of_the_next(
     element: str, columns: int, groups: int
@@ -331,6 +335,7 @@ def test_a_turn_is_the_last_products_of_a_tile_and_the_first_of_the_next(
     assert wrong(asked, "sm_90a", checks="all", **schedule) == ""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("keys", "exchanges"), [(304, False), (300, True)])
 def test_lanes_have_p_of_bytes_where_they_multiply_it(keys: int, exchanges: bool) -> None:
     """Keys of V are in the order of lanes where it is transposed before by rows of whole units."""
@@ -368,6 +373,7 @@ def test_keys_that_do_not_count_are_not_read() -> None:
     assert instance.wrong() == ""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("target", "first", "columns"), [("sm_90a", 0, 512), ("sm_80", 64, 192)])
 def test_values_may_be_columns_of_keys(target: str, first: int, columns: int) -> None:
     """One latent matrix: V is 512 of K's 576 columns, which CTAs of two parts of them share. They have no tile of V."""
@@ -406,6 +412,7 @@ def test_heads_that_share_keys_are_rows() -> None:
     assert asked.compile().launches[0].grid == (2, 1, 1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_scores_may_depend_on_numbers(target: str) -> None:
     """The scale is an argument of the function."""
@@ -454,6 +461,7 @@ def lowest(mask: Array) -> None:
     mask[3, :], mask[5, 1:] = np.finfo(np.float32).min, -np.inf
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("change", [at_infinity, large, lowest], ids=lambda change: change.__name__)
 def test_masks_may_hold_any_number(change: Callable[[Array], None]) -> None:
     """NaN where the formula gives NaN, and nowhere else."""
@@ -463,6 +471,7 @@ def test_masks_may_hold_any_number(change: Callable[[Array], None]) -> None:
     _check(asked, arguments)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_scores_far_apart_choose_values_exactly(target: str) -> None:
     """Where the other keys weigh nothing, a row is the value of its largest score, or the mean of two that are equal,
@@ -487,6 +496,7 @@ def test_rows_without_a_key_are_not_a_number() -> None:
     assert np.isfinite(result[:, 5:]).all()
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("operand", [0, 1, 2])
 def test_operands_may_hold_any_number(operand: int) -> None:
     asked = Attention((20, 30, 32, 32))
@@ -515,6 +525,7 @@ def test_what_is_wrong_is_found() -> None:
     assert instance.wrong().startswith("1 of 160 are wrong, first (1, 3, 5)")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("keys", "consumers"), [(8192, "cooperative"), (8320, "pingpong")])
 def test_long_causal_attention_of_bytes_is_in_turns(keys: int, consumers: str) -> None:
     kernel = Attention((keys, keys, 128, 128), "f8E4M3FN", (1,), causal=0).compile("sm_90a")

@@ -39,13 +39,14 @@ FORMS: tuple[tuple[AttentionGradient, str, dict[str, Any]], ...] = (
 )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("asked", "target", "schedule"), FORMS, ids=str)
 def test_gradients_are_those_of_float64(asked: AttentionGradient, target: str, schedule: dict[str, Any]) -> None:
     """Silent under all checks, too."""
     assert wrong(asked, target, checks="all", **schedule) == ""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_the_forward_pass_leaves_what_gradients_need(target: str) -> None:
     """One kernel makes O and the logarithms of sums, which are within 2^-20."""
@@ -59,6 +60,7 @@ def test_the_forward_pass_leaves_what_gradients_need(target: str) -> None:
     assert np.abs(o.astype(np.float64) - named["O"].astype(np.float64)).max() <= 2.0**-6
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("mask", "on_tensors"), [("", False), ("bgmn", False), ("n", False), ("", True)])
 @pytest.mark.parametrize(("width", "count"), [(64, 2), (128, 2), (256, 3)])
 def test_kernels(width: int, count: int, mask: str, on_tensors: bool) -> None:
@@ -67,6 +69,7 @@ def test_kernels(width: int, count: int, mask: str, on_tensors: bool) -> None:
     assert len(asked.compile("sm_90a").launches) == count
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize("on_tensors", [False, True])
 def test_sums_that_are_rounded_behind_are_rounded_by_the_kernels(heads: int, on_tensors: bool) -> None:
@@ -88,6 +91,7 @@ def test_sums_that_are_a_result_too_are_stored() -> None:
     assert (wide.astype(narrow.dtype) == narrow).all()
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("queries", "results", "rows", "ctas", "registers"),
     [(197, ("dQ",), (64, 64), 3, 136), (197, ("dK", "dV"), (64, 80), 2, 232), (256, ("dK", "dV"), (64, 64), 2, 232)],
@@ -117,6 +121,7 @@ def test_long_sequences_have_three_warpgroups() -> None:
 STEP = re.compile(r"wgmma\.(commit|wait_group)\S* ?(\d?)|ex2|wgmma\.mma_async\S+ \{%f\d+.*?\}, (\{%r)?")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("results", "stages", "rotated"), [(("dQ",), 3, True), (("dQ",), 2, False), (("dK", "dV"), 3, False)]
 )
@@ -132,6 +137,7 @@ def test_products_of_the_last_keys_run_beside_scores(results: tuple[str, ...], s
 CONTROLS = re.compile(r"\.entry (\w+)|griddepcontrol\.(\w+)")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("width", "documents", "controls"),
     [
@@ -230,7 +236,7 @@ DECLINED = (
 )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("written", "instead", "reason"), DECLINED)
 def test_what_is_not_a_gradient_is_said(written: str, instead: str, reason: str) -> None:
     text = AttentionGradient((1, 1, 20, 20, 16, 16), delta=True).mlir

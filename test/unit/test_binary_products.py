@@ -42,7 +42,7 @@ def count(op: str, a: Bits, b: Bits) -> NDArray[np.int64]:
     return np.bitwise_count(OPS[op](words[0][:, None], words[1][None])).sum(-1, dtype=np.int64)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_counts_are_exact(size: Size, op: str) -> None:
@@ -60,7 +60,7 @@ TILES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", TILES, ids=lambda s: s.get("mma", f"{s['stages']} stages"))
 def test_any_schedule_adds_to_what_c_holds(schedule: dict[str, Any]) -> None:
     size = (97, 75, 1000)

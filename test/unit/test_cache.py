@@ -57,7 +57,7 @@ def phases(*args: Any, **options: Any) -> list[str]:
 
 
 class TestKernels:
-    @pytest.mark.sampled(2)
+    @pytest.mark.sampled(4)
     @pytest.mark.parametrize("text", [PRODUCT, DYNAMIC, SPARSE, PACKED])
     def test_what_is_read_is_what_was_kept(self, store: Cache, text: str) -> None:
         made = compile(text)
@@ -83,6 +83,7 @@ class TestKernels:
         assert compile(text, mma="m64n64k16") == made
         assert phases(text, mma="m64n64k16") == ["cache"]
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("text", [PRODUCT, DYNAMIC])
     def test_a_kernel_that_was_kept_runs(self, store: Cache, text: str) -> None:
         random = np.random.default_rng(4)
@@ -105,6 +106,7 @@ class TestKernels:
         assert phases(module) == ["cache"]
         assert phases(parse_mlir(make_context(), PRODUCT.replace("20", "21"), "a.mlir")) != ["cache"]
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         "other",
         [

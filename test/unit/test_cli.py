@@ -99,6 +99,7 @@ def write(folder: Path, text: str, name: str = "bad.mlir") -> Path:
 # What it prints and writes
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fill", [False, True])
 @pytest.mark.parametrize(("ab", "c"), [("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("bf16", "bf16")])
 def test_check_passes(run: Run, tmp_path: Path, ab: str, c: str, fill: bool) -> None:
@@ -496,6 +497,7 @@ def test_rows_of_bf16_that_lie_apart_are_drawn(run: Run, tmp_path: Path) -> None
     assert (done.code, done.err) == (0, "")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("words", [["--help"], ["layout", "mma.m16n8k16.f16", "A"], ["isa", "--target", "sm_90a"]])
 def test_what_compiles_nothing_imports_no_compiler(words: list[str]) -> None:
     """xDSL and the passes take ten times as long to import as a look-up takes."""

@@ -30,6 +30,7 @@ def mlir(tmp_path: Path) -> str:
     return str(file)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("where", [0, 1])
 def test_check_alone_compares_wherever_it_stands(
     where: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -79,6 +79,7 @@ class TestCompile:
     def test_options(self, run: Compile, path: Path) -> None:
         assert run(path, "--target", "sm_80", "--schedule", "stages=2")[1] == compile(PRODUCT, "sm_80", stages=2).ptx
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("level", ["ptx", "json", "mlir"])
     def test_another_target_than_the_file_s_is_said(self, run: Compile, path: Path, level: str) -> None:
         path.write_text(f"builtin.module attributes {{warp.target = #warp.target<sm_80>}} {{\n{PRODUCT}}}\n")
@@ -87,6 +88,7 @@ class TestCompile:
         assert "sm_86" in text
         assert run(path, "--emit", level, "--target", "sm_80")[2] == ""
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("how", [lambda out: ["--emit", "json"], lambda out: ["-o", out]])
     def test_json(self, run: Compile, path: Path, tmp_path: Path, how: Any) -> None:
         out = tmp_path / "a.json"

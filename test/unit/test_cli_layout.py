@@ -26,7 +26,7 @@ MANY = 500
 """Of a family with more forms, every seventh is looked up: they differ in N alone, mostly."""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [name for name in FAMILIES if not name.startswith("wmma")])
 def test_every_form_is_found_by_its_spelling_and_by_its_short_name(name: str) -> None:
     forms = FAMILIES[name]()

@@ -37,7 +37,7 @@ def draw(stored: str, *shape: int) -> Array:
     return np.random.default_rng().integers(*LIMITS[stored], shape)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("by_columns", [True, False], ids=["nk", "kn"])
 @pytest.mark.parametrize(
     ("float_", "stored"), [("bf16", "s8"), ("f16", "u8"), ("f16", "s4"), ("f16", "u4"), ("bf16", "u4")]
@@ -163,6 +163,7 @@ def run(text: str, kernels: int = 1, c: Any = np.float32) -> tuple[Array, Array,
     return a, q, s, d - (before if "fill" not in text else 0), kernel
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("text", "dtype"), [(function(SCALED), np.float32), (function(SCALED, c="f16", start="none"), np.float16)]
 )
@@ -178,7 +179,7 @@ WIDE = """    %0 = arith.sitofp %q : i8 to f32
     %w = arith.truncf %2 : f32 to f16"""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("schedule", [{}, {"cta": (32, 48, 64), "sliced_k": 2}, {"mma": "m64n24k16"}], ids=str)
 @pytest.mark.parametrize("by_columns", [True, False])
 @pytest.mark.parametrize("float_", ["f16", "bf16"])
@@ -214,7 +215,7 @@ def test_scales_are_asked_for_before_the_loop() -> None:
     np.testing.assert_array_equal(d, a.astype(np.float64) @ q * s)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("start", ["fill", "none"])
 @pytest.mark.parametrize(("cta", "warp", "sliced_k"), [((16, 32, 64), (16, 16), 4), ((32, 32, 32), (16, 16), 2)])
 def test_slices_beyond_the_base_tiles_store_nothing(
@@ -426,6 +427,7 @@ WITHOUT_8 = """%e = arith.constant 8 : i8
 CONVERTED = "%w = arith.sitofp %q : i4 to f8E4M3FN"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("types", "body", "signed"),
     [(OF_INTEGERS, EXTENDED, True), (OF_INTEGERS, WITHOUT_8, False), (OF_FLOATS, CONVERTED, True)],

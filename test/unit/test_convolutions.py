@@ -94,7 +94,7 @@ def run(case: Case, target: str = "sm_80") -> None:
     assert (np.abs(c - wanted) <= error).all()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "name",
     [
@@ -117,6 +117,7 @@ def test_layouts(name: str, target: str) -> None:
     run(Case(name, (2, 1), (1, 2)), target)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("channels", "filters"), [(5, 9), (16, 9), (64, 1), (64, 9)])
 def test_filters_whose_rows_no_tensor_copy_takes(monkeypatch: pytest.MonkeyPatch, channels: int, filters: int) -> None:
     monkeypatch.setitem(SIZES, "c", channels)
@@ -297,7 +298,7 @@ func.func @f(%X: {x}, %K: tensor<{r}x{s}x{c}xbf16>, %bias: tensor<{c}xf32>, %sca
 """
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("image", "taps", "stride", "dilation", "around"),
     [
@@ -372,6 +373,7 @@ def test_windows_that_run_backwards_are_added_to_what_there_is() -> None:
     assert (np.abs(d - wanted) <= 10 * UNIT * size).all()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("start", ["1.5", "-2.0"])
 def test_channels_with_kernels_of_their_own_start_from_a_number(start: str) -> None:
     image, weights, result = "memref<1x9x17x8xbf16>", "memref<3x1x8xbf16>", "memref<1x7x17x8xbf16>"

@@ -50,6 +50,7 @@ def test_the_page_on_attention_shows_what_is_printed_now() -> None:
     assert (DOCS / "attention.md").read_text(encoding="utf-8") == text, "run `make docs`"
 
 
+@pytest.mark.slow
 def test_pictures_are_those_that_are_drawn_now() -> None:
     made, folder = script("draw").pictures(), DOCS / "pictures"
     assert {path.name for path in folder.glob("*")} == made.keys(), "run `make docs`"
@@ -97,6 +98,7 @@ LOWERED = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", LOWERED)
 def test_what_the_limits_say_is_lowered_is(case: str) -> None:
     arguments, body = LOWERED[case]

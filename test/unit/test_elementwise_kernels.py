@@ -50,7 +50,7 @@ def check(text: str, *arrays: Any, launches: int | None = None, **options: Any) 
     return kernel
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_copies_of_every_type(shape: tuple[int, ...]) -> None:
     for kind in TYPES:
@@ -61,7 +61,7 @@ def test_copies_of_every_type(shape: tuple[int, ...]) -> None:
         np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shape", [(33, 17), (64, 128), (1, 40), (40, 1)], ids=str)
 def test_transposes_of_every_type(shape: tuple[int, int]) -> None:
     for kind in TYPES:
@@ -133,6 +133,7 @@ def test_every_warp_has_elements_of_a_small_plane(rows: int, tile: str) -> None:
     np.testing.assert_array_equal(y, x + c[:, None])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("shape", "moved"), [((2, 48, 80), 48), ((1, 33, 32), 0), ((1, 160, 72), 0)], ids=str)
 def test_bytes_are_transposed_within_lanes(shape: tuple[int, int, int], moved: int) -> None:
     """Where rows of both sides are whole units of 16 bytes."""
@@ -184,6 +185,7 @@ def test_integers_keep_their_low_bits(extend: str, dtype: str) -> None:
     np.testing.assert_array_equal(y, x.astype(dtype) * x.astype(dtype))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("x", "y"), [("%E_0", "%E_1"), ("%E", "%E_size0"), ("%a.b", "%a-b")])
 def test_names_that_are_one_in_ptx(x: str, y: str) -> None:
     """MLIR's values may share a name but for the number behind it, may be called as a size is in PTX, and have `.`."""
@@ -251,7 +253,7 @@ SUM = """%0 = arith.mulf %e0, %e1 : f32
          linalg.yield %1 : f32"""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "maps",
     [
@@ -292,6 +294,7 @@ def test_types_meet() -> None:
         check(text, draw(shapes[0], "f16"), draw(shapes[1], "i8"), poisoned(shapes[2], "bf16"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "source", "kind", "values"),
     [
@@ -329,7 +332,7 @@ def nearest(value: Fraction | float, kind: str) -> float:
     return float(best) if abs(best) < beyond else float(np.copysign(np.inf, best))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("n", [40, 3])
 @pytest.mark.parametrize("kind", ["f8E4M3FN", "f8E5M2"])
 def test_every_number_of_eight_bits_is_read(kind: str, n: int) -> None:
@@ -379,6 +382,7 @@ def test_strides_of_all_kinds_and_nothing_beside_them() -> None:
     assert np.isnan(scratch).sum() == scratch.size - y.size
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("divisor", [1, 8])
 def test_sizes_that_only_the_caller_knows(divisor: int) -> None:
     attribute = f" {{warp.divisible = {divisor} : i64}}"

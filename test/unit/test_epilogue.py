@@ -98,7 +98,7 @@ BIAS_GELU = generic("#n, #mn", "%bias : memref<$nxf32>", "%T : memref<$mnxf32>",
     linalg.yield %9 : bf16""")  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_bias_and_gelu(size: tuple[int, int, int]) -> None:
     a, b, product = operands(size, ml_dtypes.bfloat16)
@@ -109,7 +109,7 @@ def test_bias_and_gelu(size: tuple[int, int, int]) -> None:
     np.testing.assert_allclose(got.astype(np.float64), expected, rtol=2.0**-8, atol=1e-5)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90a", "sm_120a"])
 @pytest.mark.parametrize("vector", ["f32", "f16"])
 def test_vectors_along_both_axes_a_residual_and_a_number(target: str, vector: str) -> None:
@@ -244,7 +244,7 @@ def test_what_is_not_fused_has_a_kernel_of_its_own() -> None:
     np.testing.assert_allclose(d, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "schedule",
     [
@@ -285,6 +285,7 @@ def test_parts_of_k_are_added_up_before_the_epilogue() -> None:
     np.testing.assert_allclose(d.astype(np.float64), expected, rtol=2.0**-8, atol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("types", "form"), [("f16 f16 f16 f16", "gelu by tanh"), ("bf16 bf16 f32", "gelu by erf")])
 def test_strips_with_functions_are_apart(types: str, form: str) -> None:
     """Each but the first of a warp's four strips of 16 rows is in a branch: ptxas would compute them all at once. The

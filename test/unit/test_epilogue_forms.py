@@ -94,6 +94,7 @@ def test_doubles() -> None:
     np.testing.assert_allclose(d, expected, rtol=1e-13, atol=1e-14)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["f8E4M3FN", "i8"])
 def test_doubles_with_a_result_of_eight_bits(kind: str) -> None:
     """Two neighbouring sums of a lane fill no register, so the epilogue is a kernel of its own."""
@@ -156,7 +157,7 @@ EXTRAS = (
 """The loops of D, and those that an epilogue operand's dimensions run along, with its type."""
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("loops", "along", "kind"), EXTRAS, ids=str)
 @pytest.mark.parametrize("n", [24, 21])
 def test_operands_that_lie_otherwise_than_the_result(loops: str, along: str, kind: str, n: int) -> None:

@@ -117,7 +117,7 @@ CASES = [
 DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("type", "target", "schedule"), CASES)
 def test_rows_of_experts(type: str, target: str, schedule: dict[str, Any]) -> None:
     rng = np.random.default_rng()
@@ -168,6 +168,7 @@ def test_clusters_are_of_tiles_of_one_group() -> None:
         compile(forward("bf16", transposed=False, epilogue=SCALED), target="sm_90a", cta="64x64x64", cluster="2x1")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("type", "target", "schedule"),
     [("f16", "sm_90a", {"ctas": 3}), ("bf16", "sm_80", {}), ("f16", "sm_90a", {"cta": "64x64x64", "cluster": "2x1"})],
@@ -210,6 +211,7 @@ def gated() -> str:
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
 def test_a_gate_is_in_the_product(target: str) -> None:
     """Both sums of an element are in one lane: sums of K products in f32, and a SiLU within 2e-6."""
@@ -229,7 +231,7 @@ def test_a_gate_is_in_the_product(target: str) -> None:
     assert np.isnan(d[ends[-1] :]).all()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("ctas", [5, 2, 3, 8])
 def test_parts_of_the_tiles_that_are_left(ctas: int) -> None:
     """As many parts of K as let all CTAs have one: K / 64 = 6 K tiles, up to four parts."""
@@ -370,7 +372,7 @@ def named(type: str, index: str, *, rows: str = "100", x: str = "50", epilogue: 
     return maps + head + body.partition("{\n")[2]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("target", "entries"), [("sm_80", 1), ("sm_120", 1), ("sm_90a", 2)])
 @pytest.mark.parametrize(("type", "index", "rows"), [("bf16", "i64", "100"), ("f16", "i32", "?")])
 def test_rows_that_a_table_names(target: str, entries: int, type: str, index: str, rows: str) -> None:
@@ -396,6 +398,7 @@ def test_rows_that_a_table_names(target: str, entries: int, type: str, index: st
 FILLED = "  %none = arith.constant 0.0 : bf16\n  linalg.fill ins(%none : bf16) outs(%X : memref<50x72xbf16>)\n"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("entries", [2, 3])
 def test_rows_that_are_overwritten_are_gathered_before(entries: int) -> None:
     """The product writes what they are read from, or a kernel before it."""

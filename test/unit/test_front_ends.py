@@ -162,7 +162,7 @@ def test_an_index_that_depends_on_the_maximum_so_far_is_computed_with_it() -> No
     np.testing.assert_array_equal(compile(text, target="sm_80", cache=False)(x, device="interp"), x.argmax(1))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "batch", "kind"), [("causal", 2, "f16"), ("masked", 2, "f16"), ("causal", 1, "f16"), ("causal", 2, "bf16")]
 )
@@ -361,6 +361,7 @@ def test_the_largest_of_windows() -> None:
     np.testing.assert_array_equal(kernel(x, device="interp"), windows.max((-2, -1)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "expected"),
     [("math.sin %a", np.sin), ("math.cos %a", np.cos), ("math.powf %a, %b", np.power)],
@@ -388,7 +389,7 @@ def test_functions_that_need_f64(name: str, expected: Any) -> None:
         np.testing.assert_allclose(z, wanted.astype(np.float32), rtol=2e-7, atol=2.0**-149)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -555,6 +556,7 @@ NORM = """func.func @f(%x: tensor<2x3x{h}x{w}xf32>) -> tensor<2x3x{h}x{w}xf32> {
 }}"""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("h", "w"), [(5, 7), (41, 73)])
 def test_a_mean_of_pixels_in_f64_and_what_reads_it_are_one_kernel(h: int, w: int) -> None:
     kernel = compile(NORM.format(h=h, w=w, count=h * w), target="sm_80", cache=False)
@@ -596,6 +598,7 @@ FUNCTIONS: dict[str, tuple[Callable[[Array], Array], float, float]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_that_no_instruction_computes(name: str) -> None:
     function, low, high = FUNCTIONS[name]
@@ -718,6 +721,7 @@ SCAN = """func.func @f(%x: tensor<5x7xf32>) -> (tensor<5x7xf32>, tensor<SIZExf32
 }"""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("along", "inclusive"), [(1, True), (0, False)])
 def test_what_rows_add_up_to_so_far(along: int, inclusive: bool) -> None:
     """A thread for each row goes along it, and writes a sum in each turn."""

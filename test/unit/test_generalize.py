@@ -156,6 +156,7 @@ PADDED = """func.func @f(%A: tensor<{m}x20xf16>, %B: tensor<24x12xf16>) -> tenso
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("m", "low", "high", "n"), [("13", "1", "5", "19"), ("?", "1", "5", "?"), ("13", "%c1", "%c1", "?")]
 )
@@ -185,6 +186,7 @@ def test_a_part_put_into_a_result() -> None:
     np.testing.assert_allclose(r, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("contents", ["() : tensor<6x5xf32>", "() copy(%C) : tensor<6x5xf32>"])
 def test_tensors_allocated(contents: str) -> None:
     fill = "" if "copy" in contents else "linalg.fill ins(%z : f32) outs(%e : tensor<6x5xf32>) -> tensor<6x5xf32>"

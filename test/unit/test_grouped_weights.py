@@ -87,7 +87,7 @@ def run(text: str, bits: int, by: str, group: int, *, dimensions: bool = False) 
     return kernel, c, a.astype(np.float64) @ scaled
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("q", "by", "group", "dimensions", "flags"),
     [("i4", "kn", 64, False, ""), ("i4", "nk", 32, True, ""), ("i8", "kn", 32, True, ""), ("i8", "nk", 64, False, ""),
@@ -101,6 +101,7 @@ def test_groups_are_scaled_within_the_product(q: str, by: str, group: int, dimen
     np.testing.assert_allclose(result, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("q", "by", "group"), [("i4", "kn", 64), ("i8", "nk", 64)])
 def test_a_scale_that_is_not_finite_stays_in_its_column(q: str, by: str, group: int) -> None:
     """It multiplies the sum of its group, of which no other warps have a part: infinity with the sum's sign, NaN where
@@ -237,7 +238,7 @@ func.func @f(%A: memref<{M}x192xf16>, %Q: memref<{q_shape}x{q}>, %S: memref<{few
 }}"""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("by", "z", "columns"), [("kn", "f16", 56), ("kn", "i4", 50), ("nk", "f16", 50), ("nk", "i8", 56)]
 )
@@ -278,7 +279,7 @@ def product(float_: str, stored: str, by: str, group: int, scale: str, k: int = 
 }}"""
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("float_", "stored", "by", "scale", "k", "schedule"),
     [

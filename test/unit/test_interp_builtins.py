@@ -32,7 +32,7 @@ INTEGERS = (0, 1, -1, 12345, -(2**31), 2**31 - 1, 0x7FFF8001)
 FLOATS = (0.0, -0.0, 1.5, -2.25, 1e10, 3.14159, 1e-7, float("inf"), float("-inf"), 123456789.0)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", list("diouxX"))
 def test_integers_are_printed_as_c_prints_them(kind: str) -> None:
     for flags, width, precision, length in product(

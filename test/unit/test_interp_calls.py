@@ -210,6 +210,7 @@ def permutations(items: list[int], left: int, weight: int) -> int:
 RECURSION = Path(__file__).parents[1] / "data/kernels/recursion.ptx"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("checks", [(), "all"])
 def test_functions_that_call_themselves_and_each_other(checks: Checks) -> None:
     """As nvcc compiles them: every call has local arrays of its own, and reads those of its caller."""

@@ -18,7 +18,7 @@ def test_the_right_kernel_is_silent() -> None:
     assert run_pipelined(pipelined()) == ()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("old", "new", "which", "at", "nth", "message"),
     [

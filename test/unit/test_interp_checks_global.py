@@ -291,6 +291,7 @@ st.global.u32 [%rd4], %r6;
 {fence} {meet} @%p2 bra END; {own} atom.global.exch.b32 %r5, [%rd3], 0; END:"""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("fence", "own"), [("membar.gl;", ""), ("", "membar.gl;"), ("fence.sc.gpu;", "membar.gl;")])
 def test_a_lock_around_what_all_threads_do(fence: str, own: str) -> None:
     assert run(LOCK.format(fence=fence, meet="bar.sync 0;", own=own), max_steps=100_000) == ()

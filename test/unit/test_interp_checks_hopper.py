@@ -25,6 +25,7 @@ def test_the_right_kernel_is_silent() -> None:
     assert run(text()) == ()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("old", "new", "check", "at", "nth", "message"),
     [
@@ -91,6 +92,7 @@ def test_objects_that_copies_do_not_see() -> None:
     assert run(text(), checks="strict") == ()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fence", ["fence.proxy.async;", "bar.sync 2; @%producer fence.proxy.async.shared::cta;"])
 def test_either_fence_shows_objects_to_copies(fence: str) -> None:
     """Of the thread that initialised them, or of one that is ordered behind it."""
@@ -162,6 +164,7 @@ def test_the_right_cluster_is_silent() -> None:
     assert run_clusters(cluster_text()) == ()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("old", "new", "check", "message"),
     [
@@ -193,6 +196,7 @@ FROM_REGISTERS = "{%a0, %a1, %a2, %a3}, %da, 1, -1"
 WRITTEN = "@%first st.shared.b32 [as], %y; bar.sync 0;"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("old", "new", "check", "at", "message"),
     [

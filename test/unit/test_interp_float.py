@@ -30,7 +30,7 @@ Array = NDArray[Any]
 random = np.random.default_rng(11)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", FORMATS, ids=lambda f: f.name)
 def test_to_nearest(form: Format) -> None:
     a, b, c = form.words(), form.words(), form.words()
@@ -122,6 +122,7 @@ def test_saturation_and_relu() -> None:
     compare("fma.rn.relu.f16", F16, lambda x, y, z: relu(fma(F16, x, y, z)), a, b, c)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", [F16, BF16], ids=lambda f: f.name)
 def test_packed(form: Format) -> None:
     low, upper = [form.words() for _ in range(3)], [form.words() for _ in range(3)]
@@ -216,6 +217,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", FORMATS, ids=lambda f: f.name)
 def test_setp(form: Format) -> None:
     a, b = form.words(300), form.words(300)

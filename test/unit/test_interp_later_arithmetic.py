@@ -114,7 +114,7 @@ def halved(words: Array, size: int) -> list[tuple[int, int]]:
     return [(w & (1 << size) - 1, w >> size) for w in words.tolist()]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("narrow", [F16, BF16], ids=lambda f: f.name)
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
 def test_pairs_of_f32_with_pairs_of_halves(narrow: Format, mode: str) -> None:
@@ -142,6 +142,7 @@ def test_pairs_of_f32_with_pairs_of_halves(narrow: Format, mode: str) -> None:
         assert seen > 100
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("to", "words"), [(F16, "rz.ftz"), (BF16, "rz")], ids=["f16", "bf16"])
 def test_pairs_of_halves_of_pairs_of_f32(to: Format, words: str) -> None:
     size = RANDOM.uniform(-2, 2, (2, 600)) * 2.0 ** RANDOM.integers(-20, 12, (2, 600))
@@ -166,7 +167,7 @@ def towards_zero(name: str, value: Fraction | float, sign: bool) -> int:
     return above - (table[above] != size) | sign << bits(name) - 1
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", ELEMENTS)
 @pytest.mark.parametrize("words", ["rz.satfinite", "rn.satfinite.pzo", "rz.satfinite.relu.pzo", "rn.satfinite.scaled"])
 def test_narrow_floats_of_sm_107(name: str, words: str) -> None:
@@ -203,7 +204,7 @@ def test_narrow_floats_of_sm_107(name: str, words: str) -> None:
         assert d == expected, (hex(x), hex(y), factor)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_narrow_floats_from_and_to_bf16(name: str) -> None:
     halves = np.concatenate([np.arange(0, 1 << 16, 7), [0x7F80, 0xFF80, 0x7FFF]]).astype(np.uint32)

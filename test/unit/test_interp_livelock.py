@@ -38,6 +38,7 @@ ODD: ld.volatile.global.u32 %r5, [%rd1+4];
 BOTH: setp.eq.u32 %p1, %r5, 0; @%p1 bra W;"""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("body", "grid", "message"),
     [
@@ -97,6 +98,7 @@ W: atom.global.add.u32 %r5, [%rd1], 1; setp.lt.u32 %p1, %r5, 9000; mov.u32 %r5, 
 END:"""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "body",
     [

@@ -105,6 +105,7 @@ def test_what_cannot_run_is_refused_at_load_time(statement: str, target: str, me
     assert str(caught.value).startswith("k.ptx:7:3: error: ")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("target", ["sm_70", "sm_75", "sm_120"])
 def test_every_product_decodes_where_the_target_has_it(target: str) -> None:
     rows = [r for r in wmma.mma_rows() if r.runs_on(TARGETS[target])]

@@ -88,6 +88,7 @@ def test_counts_drops_and_transactions() -> None:
 # Waiting
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("instruction", ["try_wait", "test_wait"])
 @pytest.mark.parametrize("ctas", [1, 5])
 def test_a_ring_of_stages_between_a_producer_and_consumers(instruction: str, ctas: int) -> None:
@@ -194,6 +195,7 @@ def test_sleepers_wake_when_the_copies_of_others_arrive() -> None:
     assert got.tolist() == [*data.tolist(), *[3] * 32]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("space", ["shared::cluster", "shared::cta"])
 def test_bulk_copies_complete_transactions(space: str) -> None:
     """Thread 0 copies two pieces to shared memory, all read them, and thread 0 copies one back."""

@@ -32,6 +32,7 @@ def test_pairs_of_narrow_floats_from_f32(name: str, relu: str) -> None:
     assert got.tolist() == expected
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["e4m3", "e5m2", "e2m1"])
 def test_pairs_of_narrow_floats_from_halves(name: str) -> None:
     words = np.concatenate([np.arange(0, 1 << 16, 7), [0x7C00, 0xFC00, 0x7FFF]]).astype(np.uint32)
@@ -72,7 +73,7 @@ def scale(value: Fraction | float, mode: str, satfinite: bool) -> int:
     return min(code, 254 if satfinite else 255)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("satfinite", ["", ".satfinite"])
 @pytest.mark.parametrize("mode", ["rz", "rp"])
 def test_scales(mode: str, satfinite: str) -> None:
@@ -93,7 +94,7 @@ def test_scales(mode: str, satfinite: str) -> None:
     assert got.tolist() == [wide[p >> 8] << 16 | wide[p & 255] for p in pairs.tolist()]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mode", ["", ".rn", ".rz", ".rm", ".rp"])
 def test_bf16_in_every_rounding(mode: str) -> None:
     for name, form, width in (("f32", F32, 4), ("f64", F64, 8), ("f16", F16, 2)):
@@ -123,6 +124,7 @@ def neighbours(form: Format, value: Fraction) -> tuple[int, int]:
     return form.word(value, "rz", sign), away
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", [F16, BF16], ids=lambda f: f.name)
 def test_random_bits_decide_between_two_neighbours(form: Format) -> None:
     """Nothing is cut off: the value itself. Else one neighbour for few bits, the other for many, and as often as it is
@@ -145,7 +147,7 @@ def test_random_bits_decide_between_two_neighbours(form: Format) -> None:
         assert np.all(np.diff((got & 0xFFFF) == away) <= 1)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("relu", ["", ".relu"])
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_four_with_random_bits(name: str, relu: str) -> None:

@@ -60,6 +60,7 @@ WRITE = "st.shared.u32 [%at], %i;"
 FILLED = "mbarrier.arrive.shared.b64 %state, [%full];"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("old", "new", "check", "at", "message"),
     [
@@ -118,6 +119,7 @@ LOAD = "cp.async.bulk.tensor.2d.shared::cluster"
 EXPECT = "mbarrier.arrive.expect_tx.shared::cta.b64"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("old", "new", "at", "nth", "message"),
     [
@@ -350,6 +352,7 @@ def drawn(source: random.Random) -> tuple[Program, Sequence[int]]:
     return warps, counts
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("right", [True, False])
 def test_one_run_says_what_all_interleavings_say(right: bool) -> None:
     source, tried = random.Random(), 0
@@ -363,7 +366,7 @@ def test_one_run_says_what_all_interleavings_say(right: bool) -> None:
 # Our own pipelines.
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("product", shared_by_ctas()[:9], ids=str)
 def test_own_pipelines_are_silent(product: Product) -> None:
     kernel, instance = product.compile("sm_90a"), problem(product, 5)

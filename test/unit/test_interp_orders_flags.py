@@ -114,6 +114,7 @@ def test_two_threads_write_the_halves_of_a_word(store: str) -> None:
         check_found(findings, "all-orders", line_of(ptx, READ), OLDER)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("schedule", [{"split_k": 2}, {"sync": "mbarrier", "stages": 3}], ids=str)
 def test_own_products_of_warps_are_silent(schedule: dict[str, object]) -> None:
     tile = {"cta": (32, 32, 32), "warp": (16, 16)}

@@ -103,7 +103,7 @@ def test_ctas_that_can_see_each_other_stay_in_order(body: str, batches: list[int
     assert np.array_equal(p, np.arange(p.size, dtype=np.uint32) ** 2)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "body",
     [

@@ -20,7 +20,7 @@ HEAD += DECLARATIONS + WIDE + SYMBOLS
 DECODED = [row for row in ROWS if row.means not in REFUSED]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("meaning", REFUSED)
 def test_what_is_refused_has_its_reason(meaning: str) -> None:
     for line in (line for row in ROWS if row.means == meaning for line in instructions(row, row.samples()[:1])):

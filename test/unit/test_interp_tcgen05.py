@@ -173,7 +173,7 @@ DENSE = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("product", DENSE, ids=lambda p: f"{p.spelling.removeprefix('tcgen05.')} {p.a.name} {p.b.name}")
 def test_dense_products(product: TensorProduct) -> None:
     case = Product(product)
@@ -191,12 +191,14 @@ def test_a_product_of_halves_rounds_to_halves() -> None:
     close(case.run("f16"), case.a, case.b, 2.0**-10)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("swizzle", [32, 64, 128])
 def test_swizzled_operands(swizzle: int) -> None:
     case = Product(of("f16", 128, 64, "f16", "f16"), swizzle=swizzle)
     close(case.run(), case.a, case.b)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kind", "a", "along_mn"),
     [("f16", "f16", (True, True)), ("f16", "bf16", (False, True)), ("tf32", "tf32", (True, True)),
@@ -207,7 +209,7 @@ def test_operands_along_m_and_n(kind: str, a: str, along_mn: tuple[bool, bool]) 
     close(case.run(), case.a, case.b)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "product",
     [of("f16", 128, 16, "bf16", "bf16"), of("f16", 64, 32, "f16", "f16"), of("tf32", 128, 24, "tf32", "tf32"),
@@ -242,7 +244,7 @@ def scale_rows(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return scales
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "product",
     [scaled("mxf8f6f4", 1, "e4m3", "e2m1", "ue8m0"), scaled("mxf8f6f4", 1, "e3m2", "e5m2", "ue8m0", n=128),
@@ -271,7 +273,7 @@ SPARSE = [("f16", "f16", 128, 1, False), ("tf32", "tf32", 128, 1, False), ("f8f6
           ("f16", "f16", 32, 1, True)]  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("kind", "a", "m", "group", "stationary"), SPARSE)
 def test_sparse_products(kind: str, a: str, m: int, group: int, stationary: bool) -> None:
     d = "s32" if kind == "i8" else "f32"
@@ -363,6 +365,7 @@ def test_steps_along_k_within_a_swizzle() -> None:
     close(result, a.astype(np.float64), b.astype(np.float64), 2.0**-20)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bug", ["C13", "C14"])
 def test_suspected_bugs_of_scales_are_wrong_numbers(bug: str) -> None:
     """https://github.com/tile-ai/tilelang/issues/2644: C13, scales of two steps of K lie side by side, and the

@@ -159,7 +159,7 @@ def expected(masks: Array, model: Model, second: int) -> tuple[Array, Array]:
     return want, counts
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", OPS)
 def test_lanes_with_different_masks_are_different_groups(name: str) -> None:
     instruction, model = OPS[name]

@@ -41,6 +41,7 @@ def test_functions(case: Case) -> None:
     assert not case.problem()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels(name: str, tmp_path: Path) -> None:
     (case,) = (c for c in (*kernels(tmp_path), *files(tmp_path)) if c.name == name)

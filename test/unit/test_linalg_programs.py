@@ -16,6 +16,7 @@ SEED = 20_000_000
 """Programs that the default run does not draw."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_programs_give_what_their_evaluator_allows(kind: str) -> None:
     outcomes = [outcome(number, [kind]) for number in range(SEED, SEED + 4)]

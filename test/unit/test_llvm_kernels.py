@@ -70,6 +70,7 @@ def test_a_product_out_and_back_has_the_same_words() -> None:
     assert (results(back, *arguments) == results(kernel, *arguments)).all()
 
 
+@pytest.mark.slow
 def test_a_product_of_hopper_out_and_back_has_the_same_words() -> None:
     kernel = compile(HOPPER, target="sm_90a", cta=(64, 64, 64), mma="m64n64k16", stages=3)
     arguments = half(96, 128), half(128, 72), half(96, 72)
@@ -78,6 +79,7 @@ def test_a_product_of_hopper_out_and_back_has_the_same_words() -> None:
     assert (results(back, *arguments) == results(kernel, *arguments)).all()
 
 
+@pytest.mark.slow
 def test_a_product_in_tensor_memory_out_and_back_has_the_same_words() -> None:
     kernel = compile(HOPPER, target="sm_100a", cta=(64, 64, 64), mma="m64n64k16")
     arguments = half(96, 128), half(128, 72), half(96, 72)

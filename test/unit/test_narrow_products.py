@@ -68,13 +68,13 @@ def within(kernel: Kernel, size: Size, a_kind: str, b_kind: str, lies: str = "A 
     return bool((np.abs(c - (z + x @ y)) <= bound).all())
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("a", "b"), PAIRS)
 def test_every_mix(a: str, b: str) -> None:
     check((37, 27, 77), a, b)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize(("a", "b"), [("f4E2M1FN", "f8E5M2"), ("f6E2M3FN", "f4E2M1FN"), ("f6E3M2FN", "f6E3M2FN")])
 def test_sizes(a: str, b: str, size: Size) -> None:
@@ -84,7 +84,7 @@ def test_sizes(a: str, b: str, size: Size) -> None:
 PAIRED = {"mma": "m128n64k32", "cta": (128, 128, 128), "cluster": (2, 1), "ctas": 2}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("a", "b", "size", "schedule"), [
     ("f4E2M1FN", "f6E3M2FN", (272, 144, 384), PAIRED),
     ("f6E2M3FN", "f8E4M3FN", (37, 53, 201), {}),
@@ -115,12 +115,13 @@ def test_tensor_copies_expand_whole_rows_of_128_elements_alone() -> None:
         assert planned(k).launches
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("lies", ["A B", "At Bt", "At B"])
 def test_floats_of_six_bits_lie_as_they_like(lies: str) -> None:
     check((37, 75, 53), "f6E3M2FN", "f8E4M3FN", lies)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("schedule", [
     {"cta": (64, 64, 128), "warp": (32, 32), "stages": 3},
     {"cta": (32, 16, 32), "warp": (16, 8), "stages": 1, "pack": "ab"},

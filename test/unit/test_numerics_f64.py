@@ -74,7 +74,7 @@ NEAR, TINY, HUGE = built(1000, 1050), built(0, 60), built(1980, 2046)
 ZEROS = st.sampled_from([0, 1 << 63, 1, (1 << 63) + 1, 0x7FF << 52, 0xFFF << 52, 0x7FF4 << 48, 0xFFF8 << 48 | 5])
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", MODES)
 @settings(max_examples=400 if FULL else 100, deadline=None)
 @given(data=st.data())
@@ -84,7 +84,7 @@ def test_one_multiply_add(mode: str, data: st.DataObject) -> None:
     assert hex(engine(a, b, c, mode)) == hex(model(a, b, c, mode))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", MODES)
 @settings(max_examples=200 if FULL else 50, deadline=None)
 @given(a=NEAR, b=NEAR, difference=st.integers(-3, 3))

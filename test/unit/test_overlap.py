@@ -72,6 +72,7 @@ PRODUCT = "linalg.matmul ins(%x, %b : $R, memref<64x64xf16>) outs(%y : $W)"
 EXP = "linalg.exp ins(%x : $R) outs(%y : $W)"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("where", "row", "column"), [("150, 0", 150, 0), ("0, 64", 0, 64), ("150, 64", 150, 64)])
 def test_a_product_beside_what_it_reads(where: str, row: int, column: int) -> None:
     """On several CTAs, which run in any order on a GPU and one after the other here."""
@@ -176,6 +177,7 @@ def test_a_chain_may_write_what_an_earlier_operation_read() -> None:
     np.testing.assert_allclose(a, expected, rtol=2e-3, atol=2e-2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", [0, 2])
 def test_batches_of_one_memory(first: int) -> None:
     """The product of matrices 0 and 1 into matrices 2 and 3; into those that are read, it is refused."""

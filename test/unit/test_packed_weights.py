@@ -50,7 +50,7 @@ def drawn(product: Any) -> tuple[list[Array], Array]:
 FEW = {"warp": "16x64", "mma": "m64n16k16", "in_registers": "b"}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("product", "schedule"),
     [
@@ -79,6 +79,7 @@ def test_packed_weights_are_multiplied_as_operations_round_them(product: Any, sc
     assert (np.abs(result - exact) <= bound).all()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("least", [0, 64, 128, 192])
 def test_every_float_of_4_bits_times_every_power_of_two_is_exact(least: int) -> None:
     """A picks one weight of each row. Where one of a row is infinite or NaN, its zeros times that are NaN."""
@@ -127,6 +128,7 @@ def test_packed_weights_are_converted_before_where_no_warpgroups_multiply() -> N
     assert any("packed weights are multiplied by warpgroups, which the target does not have" in one for one in said)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("written", ["S", "Z"])
 def test_packed_weights_are_converted_before_where_scales_or_points_change_then(written: str) -> None:
     """The product would read what an operation between them stores."""

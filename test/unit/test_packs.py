@@ -41,6 +41,7 @@ def packed_product(m: int, n: int, k: int, tile: tuple[int, int, int], *, padded
     }}"""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("size", "tile", "padded"),
     [((M, N, K), (8, 8, 16), True), ((M, N, K), (5, 7, 3), True), ((32, 48, 64), (16, 8, 16), False)],

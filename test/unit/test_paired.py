@@ -90,6 +90,7 @@ def check(kernel: Kernel, a: NDArray[Any], w: NDArray[Any], weights: list[NDArra
     assert (np.abs(out.astype(np.float64) - expected) <= bound).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("target", "schedule"),
     [
@@ -148,6 +149,7 @@ def test_where_it_is_not_one_a_remark_says_why() -> None:
     assert any("two products of one A that it reads are not one" in one and reason in one for one in said)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("schedule", "reason"),
     [
@@ -163,6 +165,7 @@ def test_schedules_that_part_the_two_products_are_refused(schedule: dict[str, An
         compile(two_products(70, 56, 72), target="sm_80", **schedule)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("target", "across", "schedule"),
     [

@@ -30,6 +30,7 @@ def literals(element: str, value: float) -> list[str]:
     return [op.spelling()[1].removeprefix("?, ") for op in ops]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("element", WORDS)
 @given(value=st.floats(-60000, 60000, width=32))
 def test_constants_round_to_nearest_even(element: str, value: float) -> None:

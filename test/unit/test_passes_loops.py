@@ -65,20 +65,21 @@ def check(
     np.testing.assert_allclose(z, expected, rtol=0, atol=2**-22 * max(k, 1) ** 0.5 * 16)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("loop", LOOPS, ids=str)
 def test_loops(loop: dict[str, Any]) -> None:
     for size in SIZES:
         check(size, **loop)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("loop", UNROLLED, ids=str)
 def test_unrolled(loop: dict[str, Any]) -> None:
     for size in ((72, 130, 256),):
         check(size, **loop)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "result", "depth"), [("i8", "i32", 64), ("f32", "f32", 16)])
 def test_other_types(kind: str, result: str, depth: int) -> None:
     """The loop of large products, with K tiles of two steps."""
@@ -88,6 +89,7 @@ def test_other_types(kind: str, result: str, depth: int) -> None:
     check((68, 140, 5 * depth + 4), kind=kind, result=result, cta=(64, 64, depth), **rolled)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("columns", [256, 192])
 def test_threads_that_copy_several_panels_at_once(columns: int) -> None:
     """Rows along n of 8 and 6 panels of 128 bytes, 16 of them, for 256 and 192 threads."""
@@ -128,6 +130,7 @@ def test_rows_that_no_copy_moves() -> None:
         check((64, 64, 127), stages=3, sync="mbarrier")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [(56, 176, 392), (33, 25, 70)])
 def test_sums_of_one_product_of_f64_are_awaited_before_the_next_turn(size: tuple[int, int, int]) -> None:
     """ptxas lets the first product of a turn read sums that the last one has not written: so the lane reads one."""
@@ -158,7 +161,7 @@ def test_sums_of_one_product_of_f64_are_awaited_before_the_next_turn(size: tuple
     assert (np.abs(z - x @ y) <= (k + 2) * 2.0**-52 * (np.abs(x) @ np.abs(y))).all()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("schedule", PLACES, ids=str)
 def test_places_of_a_tile(schedule: dict[str, Any]) -> None:
     """Rows of A that are equal and columns of B that are equal give elements that are equal: no rounding depends on
@@ -189,7 +192,7 @@ BATCHES = (
 )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("schedule", BATCHES, ids=str)
 def test_ctas_go_from_one_matrix_of_a_batch_to_the_next(schedule: dict[str, Any]) -> None:
     """Sizes of two loops around the product, one of which B does not have; more tiles than CTAs."""

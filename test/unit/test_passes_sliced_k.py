@@ -36,7 +36,7 @@ def check(m: int, n: int, k: int, start: float | None, out: str = "f32", **sched
     return kernel
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("start", [0.0, 1.5, None])
 @pytest.mark.parametrize(
     ("cta", "warp", "slices"),
@@ -81,7 +81,7 @@ def test_tiles_moved_inside_need_no_bounds() -> None:
     assert len(compared) <= 3, compared
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("size", [(33, 40, 40), (31, 40, 32), (100, 33, 40), (33, 33, 33), (64, 100, 7)])
 @pytest.mark.parametrize("start", [0.0, None])
 @pytest.mark.parametrize("pack", ["none", "ab"])
@@ -89,6 +89,7 @@ def test_any_edge(size: tuple[int, int, int], start: float | None, pack: str) ->
     check(*size, start, pack=pack, **TILE)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("transposed", ["a", "b"])
 def test_edges_of_transposed_operands(transposed: str) -> None:
     m, n, k = 72, 80, 40

@@ -33,7 +33,7 @@ def run(kernel: Kernel, m: int, n: int, k: int, start: float | None) -> tuple[An
     return c, expected
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("start", [0.0, 1.5, None])
 @pytest.mark.parametrize(
     ("size", "options"),
@@ -83,6 +83,7 @@ def test_the_counters_are_zero_again() -> None:
         assert not counters.any()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", [TILE, {"sliced_k": 2, "cta": (32, 32, 64), "warp": (32, 32), "stages": 2}])
 def test_checks_find_nothing(options: dict[str, Any]) -> None:
     kernel = product(40, 48, 128, 0.0, split_k=2, **options)
@@ -130,6 +131,7 @@ def test_a_batch_is_not_split() -> None:
         compile(text, split_k=2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("element", "result", "dtype"), [("i8", "i32", np.int32), ("f64", "f64", np.float64)])
 def test_integers_and_doubles_add_up(element: str, result: str, dtype: Any) -> None:
     kinds = f"memref<50x96x{element}>", f"memref<96x40x{element}>", f"memref<50x40x{result}>"

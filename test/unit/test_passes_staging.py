@@ -85,7 +85,7 @@ def check(size: tuple[int, int, int], types: str, **schedule: Any) -> Kernel:
 TILES = {"cta": (64, 64, 32), "warp": (32, 32), "stages": 2}
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("types", ["bf16 bf16", "bf16 f32", "f16 f16", "f32 f32", "f64 f64", "i8 i32"])
 @pytest.mark.parametrize("staging", [16, 32])
 def test_strips(types: str, staging: int) -> None:
@@ -102,14 +102,14 @@ SCHEDULES: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_strips_beside_other_choices(schedule: dict[str, Any]) -> None:
     for types in ("bf16 bf16", "f16 f32"):
         check((100, 136, 128), types, **schedule, staging=16)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("types", ["bf16 bf16", "bf16 f32", "f64 f64", "i8 i32"])
 def test_no_lanes_meet_at_a_bank(types: str) -> None:
     kernel = product((64, 64, 32), types, **TILES, staging=16)
@@ -172,6 +172,7 @@ def narrowed(schedule: dict[str, Any]) -> Kernel:
     return compile(text, **schedule)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("schedule", [TILES | {"staging": 16}, TILES | {"staging": 32}, {}], ids=str)
 def test_bytes_are_made_of_sums_that_changed_lanes(schedule: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)

@@ -72,7 +72,7 @@ LIES = ("A Bt", "A B", "At Bt", "At B")
 SIZES = ((1, 1, 1), (37, 75, 53))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("lies", LIES)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_integers_are_exact(size: tuple[int, int, int], lies: str) -> None:
@@ -80,7 +80,7 @@ def test_integers_are_exact(size: tuple[int, int, int], lies: str) -> None:
     np.testing.assert_array_equal(result, c + a.astype(np.int32) @ b.astype(np.int32))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("lies", LIES)
 def test_unsigned_integers_are_exact(lies: str) -> None:
     a, b, c, result = run((37, 41, 53), "i8 i8 i32", lies, attributes=UNSIGNED)
@@ -88,7 +88,7 @@ def test_unsigned_integers_are_exact(lies: str) -> None:
     np.testing.assert_array_equal(result, c + next(wide) @ next(wide))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("lies", LIES)
 def test_four_bits_are_exact(lies: str) -> None:
     """Two elements share a byte, so rows are even."""
@@ -96,7 +96,7 @@ def test_four_bits_are_exact(lies: str) -> None:
     np.testing.assert_array_equal(result, c + a.astype(np.int32) @ b.astype(np.int32))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("lies", LIES)
 def test_four_bits_are_packed_to_aligned_rows(lies: str) -> None:
     a, b, c, result = run((38, 66, 130), "i4 i4 i32", lies, pack="ab")
@@ -132,7 +132,7 @@ FLOATS = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("lies", LIES)
 @pytest.mark.parametrize(("types", "operand", "sum"), FLOATS, ids=[types for types, *_ in FLOATS])
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -146,7 +146,7 @@ def test_floats(size: tuple[int, int, int], types: str, operand: float, sum: flo
     assert (np.abs(result.astype(np.float64) - exact) <= bound).all()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("lies", LIES)
 @pytest.mark.parametrize(
     ("types", "schedule"),
@@ -196,7 +196,7 @@ TILES = [
 ]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("lies", LIES)
 @pytest.mark.parametrize(("types", "target", "cta", "warp", "mma"), TILES)
 def test_every_instruction(

@@ -103,7 +103,7 @@ def test_arguments_are_strided_and_global(kind: str) -> None:
         to_ptx("", f"%A: {GA}, %B: {GB}, %C: {kind}")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("swizzle", [16, 32, 64, 128])
 @pytest.mark.parametrize("tile", [((32, 48, 16), (32, 16)), ((16, 24, 16), (16, 24)), ((48, 40, 16), (16, 40))])
 def test_every_swizzle_multiplies_right(swizzle: int, tile: tuple[tuple[int, ...], tuple[int, ...]]) -> None:

@@ -26,6 +26,7 @@ def sample() -> list[pins.Pinned]:
     return [*complete, *others[::EACH]]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kernel", sample(), ids=str)
 def test_text_is_what_is_pinned(kernel: pins.Pinned) -> None:
     changed = pins.difference(kernel, pins.recorded())
@@ -40,6 +41,7 @@ def test_every_type_form_target_and_way_to_lie_is_pinned() -> None:
     assert {kernel.target for kernel in EVERY} >= set(pins.TARGETS)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kernel", pins.runnable(EVERY)[::RUN], ids=str)
 def test_results_are_what_is_pinned(kernel: pins.Pinned) -> None:
     changed = pins.difference_of_words(kernel, pins.recorded(pins.WORDS))

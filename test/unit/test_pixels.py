@@ -120,7 +120,7 @@ def run(case: Case, checks: str = "", **schedule: Any) -> str:
     return kernel.ptx
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "case",
     [
@@ -300,7 +300,7 @@ def test_every_second_pixel_is_stored_by_tensor_copies() -> None:
         compile(text, target="sm_90a", cache=False, mma="m64n24k16", staging=0)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("groups", "channels", "features", "launches"), [(3, 72, 72, 1), (4, 12, 8, 2), (2, 64, 16, 1), (32, 4, 4, 2)]
 )
@@ -317,6 +317,7 @@ def test_groups_of_channels(groups: int, channels: int, features: int, launches:
     assert len(kernel.launches) == launches
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("groups", "size", "parts"), [(2, 64, 2), (6, 8, 1)])
 def test_the_gradients_of_groups(groups: int, size: int, parts: int) -> None:
     """Of the filter of small groups, the products of all pairs of groups are computed, and some are copied. Parts of

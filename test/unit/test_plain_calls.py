@@ -253,6 +253,7 @@ class TestKernelsAsValues:
         )
         assert len(shown) < 300
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda k: pickle.loads(pickle.dumps(k))])
     def test_copies(self, kernel: Kernel, dynamic: Kernel, copied: Any) -> None:
         a, b = operands()

@@ -107,7 +107,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_products_are_right_and_silent(case: Case) -> None:
     (m, n, k), rng, kind = case.shape, np.random.default_rng(), FLOATS[case.out]
@@ -165,7 +165,7 @@ BOTH = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("product", "launches"), [*((product, 1) for product in TRANSPOSED), *((product, 2) for product in BOTH)], ids=str
 )
@@ -177,7 +177,7 @@ def test_an_operand_that_does_not_lie_along_k_is_transposed_in_registers(product
     assert instance.wrong() == ""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("lies", "size", "in_registers", "transpose"),
     [
@@ -239,7 +239,7 @@ def chosen(case: Case, **options: Any) -> Schedule:
     return schedule
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("case", "tile"),
     [
@@ -260,7 +260,7 @@ def test_what_the_model_chooses(case: Case, tile: tuple[int, int] | None) -> Non
     assert tile in (None, schedule.cta[:2])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("case", "reason"),
     [

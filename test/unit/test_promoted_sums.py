@@ -99,7 +99,7 @@ def text(m: int, n: int, k: int, kind: str = "f32", *, total: str = "", product:
     return BODY.format(m=m, n=n, k=k, kind=kind, total=total, product=product, attribute=attribute)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("options", "short"),
     [
@@ -155,6 +155,7 @@ def result(kernel: Kernel, a: Any, b: Any, kind: str) -> Any:
     return c
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["f32", "f16"])
 def test_the_check_tells_short_sums_from_those_in_f32(kind: str) -> None:
     """On sm_89, at K = 96: the default is within the bound of f32 sums, short sums are beyond it but within theirs."""
@@ -178,6 +179,7 @@ def test_the_check_tells_short_sums_from_those_in_f32(kind: str) -> None:
     assert checked(plain, default, [a, b, cut])[0].outside > (100 if kind == "f32" else 0)
 
 
+@pytest.mark.slow
 def test_the_bound_of_promoted_sums() -> None:
     """Sums of one K tile are short: many equal terms, whose cut sums drift, tell that from all of K."""
     random = np.random.default_rng(8)

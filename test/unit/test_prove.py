@@ -60,6 +60,7 @@ def test_codes_come_back_from_planes(width: int):
     assert not codes.mixed.any()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("t", "target"), [("f16", "sm_80"), ("bf16", "sm_80"), ("f8E4M3FN", "sm_89"), ("f16", "sm_90a")]
 )
@@ -302,6 +303,7 @@ ATTENTIONS = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("asked", ATTENTIONS, ids=str)
 def test_attentions_are_proven(asked: Attention):
     kernel = asked.compile("sm_80")
@@ -377,6 +379,7 @@ def test_functions_are_known_through_several_operations():
     assert prove(launch(body + "st.global.f32 [%rd2], %f3;"), text, ARRAYS, explain=False).outcome == "refuted"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("before", "after", "outcome"),
     [
@@ -434,6 +437,7 @@ BYTES = """func.func @f(%x: memref<128xf8E5M2>, %y: memref<32xf32>, %z: memref<3
 }"""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("steps", "proven"),
     [

@@ -94,7 +94,7 @@ def as_module(lines: Iterable[str], version: Version = (9, 5), target: str = "sm
     return f"{head}.visible .entry k()\n{{\n{registers}{body}}}\n\n"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_spelling_is_known_and_its_operands_fit(name: str) -> None:
     for form in FAMILIES[name]():
@@ -105,7 +105,7 @@ def test_every_spelling_is_known_and_its_operands_fit(name: str) -> None:
                 assert problem(form.spelling, operands(form, last=last, signature=signature)) is None
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_spelling_prints_as_it_was_parsed(name: str) -> None:
     target = "sm_90a" if name.startswith("wgmma") else "sm_120a"
@@ -115,7 +115,7 @@ def test_every_spelling_prints_as_it_was_parsed(name: str) -> None:
     assert print_ptx(module) == text
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_form_begins_with_its_version_and_its_targets(name: str) -> None:
     """The many targets that lack the many forms of `wgmma` are tried in turn; each with each by `make conformance`."""
@@ -133,7 +133,7 @@ def test_every_form_begins_with_its_version_and_its_targets(name: str) -> None:
             assert f"{form.unavailable(other, (9, 9))}, the module's target is {other}" in refused
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_register_more_or_of_another_type_is_refused(name: str) -> None:
     for form in FAMILIES[name]():

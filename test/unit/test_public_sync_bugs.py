@@ -268,6 +268,7 @@ def test_a_wait_leaves_the_group_that_is_read() -> None:
     check_bug(body, "races", "which has not been waited for", parameters=".param .u64 data", args=DATA)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "thread",
     [

@@ -122,6 +122,7 @@ def test_every_word_of_an_approximate_function_is_the_silicons(case: FunctionCas
     assert not wrong.any(), [hex(x) for x in captured_functions.arguments(case)[:, wrong].reshape(-1)[:8]]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["offsets", "further"])
 def test_every_word_of_later_warpgroups_is_the_silicons(name: str) -> None:
     sets = {"offsets": captured_warpgroups.offset_cases, "further": captured_warpgroups.further_cases}

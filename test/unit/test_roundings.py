@@ -96,7 +96,7 @@ ROUNDED = "%0 = arith.truncf %a : f32 to {kind}\n %r = arith.extf %0 : {kind} to
 STORED = "%r = arith.truncf %a : f32 to {kind}"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", NARROW)
 @pytest.mark.parametrize("stored", [False, True], ids=["extended", "stored"])
 def test_elements_and_epilogues_round_alike(kind: str, stored: bool) -> None:
@@ -138,7 +138,7 @@ def test_what_is_clamped_before_eight_bits_needs_no_comparison() -> None:
 # fastmath
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("first", "second", "dropped"),
     [
@@ -202,7 +202,7 @@ func.func @f(%A: memref<5x40x{kind}>, %B: memref<40x7x{kind}>, %C: memref<5x7xf3
 }}"""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 @pytest.mark.parametrize("by", ["addf", "subf"])
 def test_products_that_are_rounded_before_they_are_summed(kind: str, by: str) -> None:
@@ -239,6 +239,7 @@ def test_other_sums_of_products_say_why_they_use_no_tensor_core() -> None:
         assert reasons == wanted
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["f16", "bf16", "f32"])
 def test_a_product_in_16_bits_is_rounded_once_and_a_remark_says_so(kind: str) -> None:
     """300 * 300 - 300 * 300 is not a number where each product is rounded to f16."""
@@ -294,6 +295,7 @@ def test_scores_that_are_rounded_stay_rounded_in_an_attention() -> None:
     assert np.abs(unrounded - wanted).max() > 2 * off
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("exact", "rounded", "reason"),
     [
@@ -346,6 +348,7 @@ def test_an_infinite_bound_is_no_check(tmp_path: Path, capsys: pytest.CaptureFix
     assert "within" not in printed.partition("any result")[0].partition("check ")[2]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_a_softmax_of_16_bits_is_rounded_once(kind: str) -> None:
     memory = f"memref<6x65x{kind}>"
@@ -584,6 +587,7 @@ func.func @f(%A: memref<21x16xf16>, %Q: memref<16x48xi8>, %S: memref<48xf16>, %C
         assert compare(reference(text, a, q, s, c)[-1], c).ok == (not flag)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("body", [
     "%0 = arith.sitofp %q : i8 to f32\n %1 = arith.truncf %0 : f32 to f8E5M2\n %w = arith.extf %1 : f8E5M2 to f16",
     "%0 = arith.sitofp %q : i8 to f16\n %c = arith.constant 0.1 : f16\n %1 = arith.mulf %0, %c : f16\n"

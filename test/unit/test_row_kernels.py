@@ -172,7 +172,7 @@ def _on_memory(text: str) -> ModuleOp:
     return module
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("shape", "kind"),
     [
@@ -206,6 +206,7 @@ def test_row_reductions(by: str, start: str) -> None:
     check(reduced(37, 130, "f32", by, start), (37, 130), (37,))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("size", "mean", "dynamic"), [((20, 72), False, False), ((9, 33), True, False), ((5, 40), False, True)], ids=str
 )
@@ -407,6 +408,7 @@ def check_chosen(body: str, chosen: Callable[[Any], Any], number: int = 0) -> No
     assert np.all(np.abs(y - terms.sum(1)) <= 100 * 2.0**-24 * np.abs(terms).sum(1))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("predicate", "number"),
     [("eq", 5), ("ne", -1), ("sgt", 7), ("slt", -100), ("sle", 2**31 - 2), ("sge", 2**40), ("ult", 3), ("uge", 9)],
@@ -443,6 +445,7 @@ COMPUTED: dict[str, Callable[[Any, Any], Any]] = {
 """Operations on integers of 64 bits; a shift is by 0 to 63."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_integers_of_64_bits_are_computed_with_all_of_their_bits(seed: int) -> None:
     """Chains of operations on labels, indices, constants and a number, whose result is compared, or its low word."""
@@ -476,6 +479,7 @@ def test_integers_of_64_bits_are_computed_with_all_of_their_bits(seed: int) -> N
     check_chosen("\n".join((*lines, low)), lambda x: np.less(*(y.astype(np.int32) for y in made(x))), number)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_sum_of_one_element_is_added_to_what_was_there(times: int) -> None:
     """In rows of several warps, of which a register is compared with a label of 64 bits."""
@@ -559,6 +563,7 @@ func.func @f(%x: memref<7x70xf32>, %s: memref<7xf32>, %y: memref<7x70xf32>) {
 }"""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("length", [70, 5000])
 def test_what_a_reduction_starts_with_is_overwritten_and_read_along_the_rows(length: int) -> None:
     text = OVERWRITTEN.replace("7x70", f"7x{length}")

@@ -179,7 +179,7 @@ WIDER = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("types", "tf32", "bound"), WIDER)
 def test_check_knows_every_type(
     types: str, tf32: bool, bound: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -107,14 +107,14 @@ def name(form: Form) -> str:
     return f"{form.kind}-{form.a}-{form.b}-{form.scale}"
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("form", FORMS, ids=name)
 def test_sizes(form: Form, size: Size) -> None:
     form.check(size)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("schedule", [
     {"cta": (64, 64, 256), "warp": (32, 32), "stages": 2},
     {"cta": (48, 40, 128), "warp": (48, 40), "stages": 1, "pack": "ab"},
@@ -127,13 +127,14 @@ def test_any_schedule(form: Form, schedule: dict[str, Any]) -> None:
     form.check((70, 65, 530), checks="all" if schedule["stages"] == 3 else (), **schedule)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("size", [(1, 1, 32), (130, 150, 300), (16, 8, 0), (100, 76, 320)], ids=str)
 @pytest.mark.parametrize("form", FORMS, ids=name)
 def test_scales_are_copied_to_tensor_memory(form: Form, size: Size) -> None:
     form.check(size, target="sm_100a", checks="all")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("schedule", [
     {"cta": (128, 192, 256), "mma": "m128n96k64", "cluster": (2, 1), "ctas": 2, "target": "sm_103a"},
     {"cta": (128, 64, 256), "mma": "m128n32k32", "ctas": 2, "stages": 3, "target": "sm_100a"},
@@ -143,6 +144,7 @@ def test_scales_of_several_words_and_of_pairs(schedule: dict[str, Any]) -> None:
     form.check((200, 80, 336), checks="all", **schedule)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("form", "target"), [(FORMS[3], "sm_100a"), (FORMS[5], "sm_120a")], ids=str)
 def test_rows_of_any_number(form: Form, target: str) -> None:
     """A launch makes blocks of scales in memory whose size a call knows."""
@@ -155,6 +157,7 @@ def test_rows_of_any_number(form: Form, target: str) -> None:
         kernel(a, b, scales[:-1], others, np.zeros((130, 40), np.float32), device="interp")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", [FORMS[1], FORMS[5]], ids=name)
 def test_scales_take_no_registers(form: Form) -> None:
     kernel = compile(form.text((4096, 4096, 4096)), "sm_103a")
@@ -197,6 +200,7 @@ def test_an_epilogue_is_fused() -> None:
     assert (np.abs(d - np.maximum(x @ y.T, others)) <= bound).all()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("target", "m"), [("sm_120a", 20), ("sm_100a", 130)])
 def test_a_batch(target: str, m: int) -> None:
     """A and its scales differ from matrix to matrix, B and its scales do not."""

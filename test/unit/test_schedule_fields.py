@@ -27,7 +27,7 @@ def form(types: Types, name: str, size: tuple[int, int, int] = (70, 40, 48), **s
     return replace(fitted(types, name, "A B", size), schedule=tile | schedule)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("add_c", ["first", "last"])
 @pytest.mark.parametrize("staging", [0, 16])
 @pytest.mark.parametrize("types", [BF16, F64, S8, E4M3], ids=str)
@@ -35,13 +35,14 @@ def test_c_is_added_first_or_last(types: Types, staging: int, add_c: str) -> Non
     assert not wrong(form(types, "added", staging=staging, add_c=add_c), "sm_90a")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("add_c", ["first", "last"])
 @pytest.mark.parametrize("name", ["sparse, added", "dynamic", "tensors"])
 def test_c_is_added_in_any_form(name: str, add_c: str) -> None:
     assert not wrong(form(F16, name, staging=16, add_c=add_c), "sm_90a")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("schedule", [{"sliced_k": 2}, {"split_k": 2}], ids=str)
 def test_c_is_added_where_partial_sums_meet(schedule: dict[str, Any]) -> None:
     assert not wrong(form(F16, "cleared", add_c="last", **schedule), "sm_90a")
@@ -57,7 +58,7 @@ OTHERS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("schedule", OTHERS, ids=str)
 @pytest.mark.parametrize(("types", "name"), [(F16, "cleared"), (S8, "residual"), (F16, "sparse")], ids=str)
 def test_edges_order_and_access(types: Types, name: str, schedule: dict[str, Any]) -> None:

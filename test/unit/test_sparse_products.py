@@ -47,7 +47,7 @@ def check(c: Array, a: Array, b: Array, start: Array | float = 0.0) -> None:
     assert np.all(np.abs(c - (start + a @ b)) <= bound)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("element", DTYPES)
 @pytest.mark.parametrize(("m", "n", "k"), SIZES)
 def test_any_size(m: int, n: int, k: int, element: str) -> None:
@@ -59,7 +59,7 @@ def test_any_size(m: int, n: int, k: int, element: str) -> None:
     check(c, a, b)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "schedule",
     [
@@ -79,7 +79,7 @@ def test_any_schedule_and_what_c_holds(schedule: dict[str, Any]) -> None:
     check(c, a, b, start.astype(np.float64))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("element", "result", "words"),
     [
@@ -195,6 +195,7 @@ def test_words_that_are_no_ordered_metadata_are_found_at_run_time() -> None:
         kernel.binary.launch(launch.kernel, launch.grid, launch.block, args, launch.shared, device="interp")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("m", "k"), [(64, 128), (33, 68), (17, 60)])
 def test_metadata_that_was_never_filled_is_an_error(m: int, k: int) -> None:
     """Also where rows or columns of a tile lie outside of A, whose words the kernel makes up."""

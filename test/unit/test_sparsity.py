@@ -151,7 +151,7 @@ def test_codes_place_different_units(pattern: Granularity) -> None:
     assert all(len({*sparse.positions(pattern, code)}) == pattern.slots for code in pattern.codes(ordered=False))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @KEYS
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
@@ -169,7 +169,7 @@ def test_expand_undoes_compress(key: tuple[str, str], data: st.DataObject) -> No
         assert same.all()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @KEYS
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
@@ -255,7 +255,7 @@ def test_matrices_need_not_be_contiguous() -> None:
         assert (pruned(view, TWO_OF_FOUR) == base).all()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @KEYS
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())

@@ -140,7 +140,7 @@ def test_modules_of_ptx_are_shown_and_pickled() -> None:
     assert pickle.loads(pickle.dumps(module)).text == module.text
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("words", "file", "start"),
     [
@@ -194,6 +194,7 @@ def test_a_cache_that_is_no_folder(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "nothing is kept: this is no folder\n" in capsys.readouterr().out
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("module", ["warploom", "warploom.passes"])
 def test_a_closed_standard_output_is_an_error(module: str) -> None:
     words = ["cache"] if module == "warploom" else [str(MATMUL)]

@@ -210,6 +210,7 @@ def test_fused_layers() -> None:
     assert (np.abs(y - exact) <= 2**-9 * np.abs(v).astype(np.float64).max() * 4).all()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

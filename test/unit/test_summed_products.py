@@ -104,7 +104,7 @@ FORMS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", FORMS)
 def test_forms(name: str) -> None:
     form, shapes = FORMS[name]
@@ -129,7 +129,7 @@ def test_unknown_sizes() -> None:
     check(CONVOLUTION, IMAGE_SIZES, IMAGES, [("?", "?", "?", 5), (3, 2, 5, 6), ("?", "?", "?", 6)])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("operand", [True, False])
 @pytest.mark.parametrize(("batch", "k"), [(0, 7), (3, 0), (0, 0)])
 def test_no_terms(*, batch: int, k: int, operand: bool) -> None:
@@ -147,6 +147,7 @@ def test_vectors_that_begin_anywhere() -> None:
     np.testing.assert_array_equal(c[5:14], np.full(9, x[3:10].sum(dtype=np.float32)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fields", [{"sync": "mbarrier", "prefetch": 2, "unroll": 3, "ctas": 2}, {"stages": 1}])
 def test_loops_over_all_k_tiles(fields: dict[str, object]) -> None:
     form, sizes = FORMS["batch-reduce"][0], {"b": 3, "m": 40, "n": 24, "k": 32}

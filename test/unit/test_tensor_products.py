@@ -29,12 +29,13 @@ def sample() -> list[Case]:
     return [case for name, each in groups.items() for case in each[1 :: EACH[name]]]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("case", sample(), ids=lambda case: case.name)
 def test_products_are_right_and_silent(case: Case) -> None:
     assert wrong(case) == ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("types", "lies", "form", "ctas"),
     [("bf16 bf16 f32", "A B", "added", 4), ("f8E4M3FN f8E5M2 bf16", "A Bt", "residual", 0)],
@@ -50,7 +51,7 @@ def test_pairs_of_ctas_multiply_together(types: str, lies: str, form: str, ctas:
     assert instance.wrong() == ""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("types", "lies", "tile"),
     [
@@ -76,7 +77,7 @@ def test_large_sparse_products_are_those_of_tensor_memory() -> None:
     assert not any(resources.spills for resources in ptxas.assemble(kernel.ptx, TARGET).values())
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("asked", "schedule"), ATTENTIONS, ids=str)
 def test_attention_is_right_and_silent(asked: Attention, schedule: dict[str, object]) -> None:
     kernel, instance = asked.compile(TARGET, **schedule), problem_of(asked)
@@ -159,12 +160,14 @@ def chosen(mlir: str, **options: object) -> Schedule:
     return next(schedule for schedule in kernel.schedule if schedule is not None)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["bf16", "f8E4M3FN"])
 def test_a_large_product_is_one_of_tensor_memory(kind: str) -> None:
     schedule = chosen(text(4096, 4096, 4096, kind))
     assert (schedule.together, schedule.mma.m, schedule.cluster, schedule.promote) == (4, 128, (2, 1), "none")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cluster", [(1, 1), (2, 1)])
 def test_persistent_kernels_assemble_without_spills(cluster: tuple[int, int]) -> None:
     kernel = compile(text(4096, 4096, 4096), TARGET, cta=(128, 256, 64), mma="m128n128k16", ctas=148, cluster=cluster)

@@ -126,6 +126,7 @@ def test_a_gate_is_computed_in_the_kernel_of_its_two_products() -> None:
     assert not explanation.left
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("function", "part"),
     [
@@ -170,6 +171,7 @@ def test_products_of_sizes_may_pass_32_bits() -> None:
     assert not compiled.reasons
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "function",
     [
@@ -187,6 +189,7 @@ def test_means_and_masks_along_sizes_that_are_not_known(function: Callable[[Any]
     assert not compiled.reasons
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "function",
     [
@@ -245,6 +248,7 @@ def test_elements_are_picked_along_sizes_that_are_not_known() -> None:
     assert not compiled.reasons
 
 
+@pytest.mark.slow
 def test_attention_of_a_joint_projection_of_sizes_that_are_not_known() -> None:
     """The rows of the projection are those of all sequences: how many there are in one, an input of the graph says."""
 
@@ -276,7 +280,7 @@ def test_elements_that_kernels_lack_are_left() -> None:
     assert "elements of torch.complex64 are not lowered" in compiled.reasons
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("function", "shapes", "part"),
     [
@@ -316,7 +320,7 @@ def eight_bits(*shape: int, dtype: Any = torch.int8) -> Any:
     return torch.randint(0, 256, shape, dtype=torch.uint8).view(dtype)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(
     ("function", "exact", "weights", "part"),
@@ -364,6 +368,7 @@ def four_bits(group: int) -> Callable[..., Any]:
     return function
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("rest", ["eager", "inductor"])
 def test_weights_of_4_bits_are_unpacked_by_the_product(rest: str) -> None:
     """Two in a byte, the lower bits first, with a scale for each group of a row."""
@@ -376,6 +381,7 @@ def test_weights_of_4_bits_are_unpacked_by_the_product(rest: str) -> None:
     assert not compiled.reasons
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("rest", ["eager", "inductor"])
 @pytest.mark.parametrize("group", [32, 128])
 def test_products_of_one_a_are_one_part(group: int, rest: str) -> None:
@@ -409,6 +415,7 @@ def test_products_of_one_a_with_biases_are_one_part() -> None:
     assert compiled.operators == [("addmm", "addmm")]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", [{}, {"cta": (16, 16, 128), "warp": (16, 16), "sliced_k": 2}])
 def test_products_beside_a_gate_of_the_same_a(schedule: Any) -> None:
     """As in layers whose attention and MLP read one norm: the second product that the gate takes is one of them."""
@@ -516,6 +523,7 @@ def test_what_is_left_names_the_line_of_the_model() -> None:
     assert "products of torch.int64 are not lowered" in compiled.reasons
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -623,6 +631,7 @@ def _positive(x: Any, number: Any) -> Any:
     return columns.softmax(-1).float().sum(0), functional.silu(columns.t() @ x) * number.item()
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("rest", ["eager", "inductor"])
 @pytest.mark.parametrize(("function", "trains"), [(_columns, False), (_columns, True), (_positive, False)])
 def test_sizes_that_depend_on_data(function: Callable[..., Any], trains: bool, rest: str) -> None:
@@ -674,6 +683,7 @@ def test_a_mean_is_rounded_once() -> None:
     assert torch.all((result - exact).abs() <= BF16 * exact.abs() + 2.0**-20)
 
 
+@pytest.mark.slow
 def test_a_graph_whose_values_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where values cancel, or a gradient reads a value that is rounded one way or the other, a rounding may be all that
     is left, and is no fault; a fiftieth of a value is one."""
@@ -729,6 +739,7 @@ def test_inductor_calls_our_kernels() -> None:
     assert "| calls" in compiled.explanations[0].table
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("function", "options", "reason"),
     [
@@ -914,7 +925,7 @@ PICKS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PICKS)
 def test_elements_at_places(name: str) -> None:
     compiled = Compiled(PICKS[name])
@@ -939,7 +950,7 @@ MOVED: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", MOVED)
 def test_elements_that_are_moved(name: str) -> None:
     compiled = Compiled(MOVED[name])
@@ -960,7 +971,7 @@ DERIVED: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", DERIVED)
 def test_gradients_of_moved_elements_and_normed_weights(name: str) -> None:
     compiled = Compiled(DERIVED[name])
@@ -986,6 +997,7 @@ def test_what_f64_computes_is_not_behind_a_product(function: Callable[[Any], Any
     assert not compiled.reasons
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_sines_of_large_angles(name: str) -> None:
     """Of every exponent up to that from which kernels have NaN."""
@@ -1000,6 +1012,7 @@ def test_sines_of_large_angles(name: str) -> None:
     )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("exponent", [1.5, -1.5, 0.25, -0.7, 2.2, 7])
 def test_powers_by_a_number(exponent: float) -> None:
     x = torch.rand(301) * 2.0 ** torch.randint(-20, 9, (301,))
@@ -1019,7 +1032,7 @@ AT_ENDS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", AT_ENDS)
 def test_parts_are_put_at_known_distances_from_ends(name: str) -> None:
     compiled = Compiled(AT_ENDS[name], dynamic=True)
@@ -1030,6 +1043,7 @@ def test_parts_are_put_at_known_distances_from_ends(name: str) -> None:
     assert not compiled.reasons
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_what_is_written_in_another_order_lies_in_it(dynamic: bool) -> None:
     def written(x: Any, y: Any, at: Any) -> Any:
@@ -1046,6 +1060,7 @@ def test_what_is_written_in_another_order_lies_in_it(dynamic: bool) -> None:
         assert all(map(torch.equal, compiled.call(x, y, at), written(x, y, at)))
 
 
+@pytest.mark.slow
 def test_means_along_two_dimensions_of_one_unknown_size() -> None:
     def spread(x: Any) -> Any:
         x = x[:, ::2, ::2]
@@ -1071,7 +1086,7 @@ LOSSES: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_and_activations_with_their_gradients(name: str) -> None:
     x, y = (drawn(5, 5, 7).requires_grad_() for _ in range(2))
@@ -1099,7 +1114,7 @@ INTEGERS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", INTEGERS)
 def test_integers_with_and_without_a_sign(name: str) -> None:
     compiled = Compiled(INTEGERS[name])
@@ -1118,7 +1133,7 @@ PUT: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PUT)
 def test_elements_put_at_places(name: str) -> None:
     compiled = Compiled(PUT[name])
@@ -1330,6 +1345,7 @@ def test_slower_kernels_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled.reasons == ["measured 9.9 us, torch's kernel 10.0 us"]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("shapes", "options"),
     [
@@ -1383,6 +1399,7 @@ def test_attention_of_sequences_that_follow_each_other() -> None:
     assert close(other, exact(own, few, few, of_keys, False), 2.0)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("causal", [False, True])
 def test_gradients_of_sequences_that_follow_each_other(causal: bool) -> None:
     """As those of each sequence alone, in kernels."""
@@ -1414,6 +1431,7 @@ def test_gradients_of_sequences_that_follow_each_other(causal: bool) -> None:
         assert (ours.double() - true).norm() <= 2.0**-7 * true.norm()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("shapes", "options", "rest"),
     [
@@ -1451,6 +1469,7 @@ def test_attention_in_training(shapes: tuple[tuple[int, ...], ...], options: dic
     assert backward.label == f"model: attention gradients bf16 {'x'.join(map(str, (k[0], k[2], k[1], k[3])))}"
 
 
+@pytest.mark.slow
 def test_gradients_of_scores_far_apart() -> None:
     """Those of Q and K are differences of equal numbers, times scores of 10^5."""
     heads = [[249, 456, 184], [160, 184, 249]], [[159, 568, 213], [352, 213, 676]], [[458, 362, 111], [171, 110.5, 131]]
@@ -1481,6 +1500,7 @@ def test_attention_of_any_number_of_queries() -> None:
     assert close(result, function(q.double(), k.double(), k.double()), 2.0)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "function",
     [
@@ -1550,6 +1570,7 @@ def test_a_saved_program_is_called_without_the_compiler(tmp_path: Path, monkeypa
     subprocess.run([sys.executable, "-c", imported], check=True)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("shape", [(2, 4, 21, 37), (21, 37), (2, 1, 1, 37)])
 @pytest.mark.parametrize("kind", ["added", "chosen"])
 def test_gradients_of_attention_with_a_mask_are_compiled(shape: tuple[int, ...], kind: str) -> None:
@@ -1611,6 +1632,7 @@ def test_attention_as_it_is_on_a_gpu() -> None:
     assert not any(target in decomposed and target not in lowered for target in left), "inductor compiles no such call"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("heads", [1, 2])
 def test_gradients_of_attention_of_one_batch_are_compiled(heads: int) -> None:
     """Keys without the dimension of the batch are one value, that of scores and of the gradient of queries."""
@@ -1624,6 +1646,7 @@ def test_gradients_of_attention_of_one_batch_are_compiled(heads: int) -> None:
     assert not compiled.reasons
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("of_mask", [False, True])
 def test_gradients_with_a_mask_as_they_are_on_a_gpu(of_mask: bool) -> None:
     """Those of Q, K and V are compiled, unless the mask's is used too, which one operation computes with them."""
@@ -1669,6 +1692,7 @@ class Pixels(torch.nn.Module):
         return torch.relu(self.convolution(x) * self.scale + residual)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("taps", "groups"), [(1, 1), (3, 1), (3, 2), (3, 8)])
 def test_what_follows_a_convolution_is_computed_with_it(taps: int, groups: int) -> None:
     operators = (("addmm",) if taps == 1 else ("convolution", "permute")) + ("mul", "add", "relu")
@@ -1685,6 +1709,7 @@ def test_what_follows_a_convolution_is_computed_with_it(taps: int, groups: int) 
     assert compiled.operators == [operators]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("features", "step", "groups", "padding"), [(16, 2, 1, 1), (8, 1, 8, 1), (16, 1, 1, "valid")])
 def test_gradients_of_a_convolution(features: int, step: int, groups: int, padding: Any) -> None:
     """Of images, filter and bias each a kernel, where the channels are last in memory."""
@@ -1731,6 +1756,7 @@ def test_reasons_are_counted() -> None:
     assert "the product of two vectors is one number, which no kernel here returns" in explanation.reasons
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_semi_structured_tensors_of_torch(dtype: Any) -> None:
     conversions: Any = import_module("torch.sparse._semi_structured_conversions")
@@ -1855,6 +1881,7 @@ def test_attention_whose_result_lies_in_another_order() -> None:
     assert not compiled.reasons
 
 
+@pytest.mark.slow
 def test_a_split_of_a_size_that_changes() -> None:
     """The sizes add up to that of the tensor, which only torch knows."""
 
@@ -1897,6 +1924,7 @@ OF_NUMBERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", OF_NUMBERS)
 def test_tensors_without_dimensions(name: str) -> None:
     """They have one, which is counted from either end, wherever an operation asks for a dimension."""
@@ -1910,6 +1938,7 @@ def test_tensors_without_dimensions(name: str) -> None:
     assert torch.equal(x.grad, y.grad)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("function", [
     lambda x: torch.empty_like(x).copy_(x),
     lambda x: torch.zeros(3, 5).index_fill_(0, torch.tensor([0]), 1).copy_(x[0]),

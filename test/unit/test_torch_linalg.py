@@ -85,7 +85,7 @@ def halves(a: Any, b: Any) -> Any:
     return a[:, 3:9] @ b[1].unsqueeze(1).squeeze()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("function", "shapes"),
     [
@@ -126,7 +126,7 @@ def test_products_of_groups() -> None:
         assert torch.all((result - exact).abs() <= 2.0**-8 * (1 + exact.abs()))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("groups", "step", "last"), [(1, 2, True), (8, 3, True), (16, 1, True), (4, 1, False), (16, 2, False)]
 )
@@ -173,6 +173,7 @@ def test_gradients_of_a_convolution() -> None:
     assert_close(function, drawn(1, 3, 3, 16), drawn(1, 5, 6, 16), drawn(16, 3, 3, 8))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("shape", "taps", "step"), [((2, 6, 30, 8), 3, 1), ((3, 7, 9, 12), 5, 2)])
 def test_gradients_of_filters_for_each_channel(shape: tuple[int, ...], taps: int, step: int) -> None:
     """The filter's in parts of the pixels, a row of 30 in parts of its own; that of the images backwards."""
@@ -244,7 +245,7 @@ def test_fast_accumulation_is_asked_for() -> None:
         assert schedule.fp8_as == converted
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "function",
     [
@@ -316,6 +317,7 @@ def summed(x: Any, *, along: int = 0) -> Any:
     return y.cumsum(along)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
 @pytest.mark.parametrize(
     ("model", "code"),

@@ -58,7 +58,7 @@ def test_matmul(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     assert_same(torch_operators.matmul, torch.matmul, drawn(*shapes[0]), drawn(*shapes[1]))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_linear(activation: str) -> None:
     def exact(x: Any, w: Any, b: Any) -> Any:
@@ -405,6 +405,7 @@ def test_scaled_matmul() -> None:
     assert_same(lambda x, y, *rest: torch_operators.scaled_matmul(x, y.t(), *rest), exact, a, b, row, column, bias)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_sparse_matmul(dtype: Any) -> None:
     a, b = pattern(24, 64, dtype), torch.randn(9, 64).to(dtype).t()
@@ -429,7 +430,7 @@ CHECKED: dict[str, Callable[[], tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CHECKED)
 def test_torch_finds_nothing_wrong(name: str) -> None:
     # torch cannot compare 8-bit floats, with which its check of the signature starts
@@ -469,6 +470,7 @@ def test_errors() -> None:
         torch_operators.matmul(torch.ones(4, 4).bfloat16(), torch.ones(4, 4).half())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["matmul", "linear"])
 def test_autocast_converts_operands(name: str) -> None:
     """As it does for torch's own products; a call outside keeps their types."""

@@ -129,11 +129,13 @@ IN_TWO: dict[str, tuple[Callable[..., Any], Any, float]] = {
 with them; what is summed of each row and then of all."""
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", IN_TWO)
 def test_a_function_is_two_kernels(name: str) -> None:
     run(*IN_TWO[name], 2)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("columns", "words"), [(46, "b32"), (45, "b16")])
 def test_lanes_have_columns_side_by_side(monkeypatch: pytest.MonkeyPatch, columns: int, words: str) -> None:
     monkeypatch.setattr("warploom.passes.tile.rows.MIN_WARPS", 1)
@@ -167,6 +169,7 @@ def share_rows_in_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warploom.passes.tile.rows.LONG_ROW", 2)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("rows", "columns", "rms"),
     [((67,), 259, False), ((41,), 600, False), ((7, 5), 1027, False), ((3, 11), 520, True), ((23,), 2055, False)],
@@ -190,6 +193,7 @@ def test_columns_are_summed_by_the_kernel_of_their_rows(
         assert (result.double() - wanted).abs().max() <= 2**-7 * wanted.abs().max()
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("columns", [1000, 2600, 3000, 5000])
 def test_ctas_that_sum_columns_run_at_once(columns: int) -> None:
     """Also where the length of a row is no power of two of what a warp holds: an SM has registers for 16 warps."""
@@ -209,6 +213,7 @@ def norm(x: Any, w: Any, b: Any, kind: Any = torch.float32) -> Any:
     return functional.layer_norm(x.to(kind), x.shape[-1:], w.to(kind), b.to(kind))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("function", [loss, norm])
 def test_clusters_take_rows_in_turns(monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any]) -> None:
     """Those with vectors along them; others have a cluster each. Of a loss a register is compared with the label."""
@@ -246,6 +251,7 @@ def test_rows_that_clusters_take_in_turns_may_be_written_in_place(monkeypatch: p
     assert [launch.grid[0] for launch in kernel.launches] == [12]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("columns", "width"), [(40, 8), (36, 4), (35, 1)])
 def test_rows_of_a_table_are_read_by_wide_accesses(columns: int, width: int) -> None:
     tokens = torch.tensor([3, 36, 0, 3, -1])
@@ -258,6 +264,7 @@ def test_rows_of_a_table_are_read_by_wide_accesses(columns: int, width: int) -> 
     assert f"{width} neighbours" in kernel.ptx or width == 1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("ctas", [1, 4])
 def test_warps_meet_once_for_the_largest_element_and_the_sum_below_it(
     monkeypatch: pytest.MonkeyPatch, ctas: int
@@ -282,6 +289,7 @@ def test_few_columns_are_shared_by_lanes() -> None:
     assert "shfl.sync" in run(lambda x: x.float().sum(0), (draw(67, 37),), 2**-8, 1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("images", [21, 6])
 def test_channels_of_images_are_summed_in_two(images: int) -> None:
     """Over the pixels of each image, which are rows, and over images; as many images as pixels do not make rows."""
@@ -322,6 +330,7 @@ def group_norm_gradients(g: Any, x: Any, w: Any, mean: Any, scale: Any) -> Any:
     return torch.ops.aten.native_group_norm_backward(g, x, mean, scale, w, n, c, math.prod(pixels), 3, [True] * 3)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("shape", "launches"), [((192, 37), 3), ((21, 5, 3, 7), 4)])
 def test_gradients_of_batch_norm_read_their_operands_twice(shape: tuple[int, ...], launches: int) -> None:
     """For the sums of channels, all of them in one kernel, and for the gradient of what was normalised."""
@@ -339,6 +348,7 @@ def test_gradients_of_group_norm_read_their_operands_twice() -> None:
 INF, NAN = torch.inf, torch.nan
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("function", "launches"),
     [
@@ -365,13 +375,14 @@ def test_the_first_place_of_an_extreme(function: Callable[..., Any], launches: i
         assert torch.equal(result.float().nan_to_num(7), wanted.float().nan_to_num(7))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", [torch.int32, torch.float64])
 def test_places_in_rows_of_other_types_have_no_form(kind: Any) -> None:
     with pytest.raises(CompileError, match=r"argmax.*no form|not lowered"):
         torch_to_linalg(lambda x: x.argmax(-1), torch.ones(3, 5, dtype=kind))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", CASES)
 def test_a_function_is_one_kernel(name: str) -> None:
     run(*CASES[name], 1)
@@ -391,6 +402,7 @@ def run(function: Callable[..., Any], operands: Any, bound: float, launches: int
     return kernel.ptx
 
 
+@pytest.mark.slow
 def test_the_first_of_equal_elements_is_chosen_and_nan_before_numbers() -> None:
     inf = torch.inf
     x = torch.tensor([[1.0, 2, 2, -1], [-inf, -inf, 0, -inf], [torch.nan, 1, inf, 3]]).bfloat16()
@@ -403,6 +415,7 @@ def test_the_first_of_equal_elements_is_chosen_and_nan_before_numbers() -> None:
     assert torch.equal(values.nan_to_num(7), x.gather(1, places).nan_to_num(7))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("columns", "compared", "inside"), [(1536, 0, 0), (1560, 4, 2), (1556, 7, 5), (1557, 28, 20)])
 def test_neighbours_are_beyond_the_end_of_a_row_together(columns: int, compared: int, inside: int) -> None:
     """Neighbours that divide the length are compared with it once; those that all warps have inside are not. Lanes have
@@ -438,6 +451,7 @@ def edges(*shape: int) -> Any:
     return x
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("function", [quantised_rows, lambda x: (x / x.abs().amax(-1, keepdim=True),)])
 def test_elements_are_divided_by_a_value_of_their_row_as_f32_divides(function: Callable[..., Any]) -> None:
     """By its inverse in two parts, once a row; f32 may be off by one in the last place."""
@@ -463,6 +477,7 @@ def gated_norm(x: Any, z: Any) -> Any:
     return functional.rms_norm(y, y.shape[-1:], None, 1e-6).to(x.dtype)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("function", "exponentials", "quotients"), [(gated, 0, 32), (gated_norm, 32, 0)])
 def test_what_is_reduced_and_used_again_is_computed_once(
     function: Callable[..., Any], exponentials: int, quotients: int

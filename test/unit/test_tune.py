@@ -116,6 +116,7 @@ ANY = """func.func @f(%A: memref<?x200xf16>, %B: memref<200x300xf16, strided<[30
 }"""
 
 
+@pytest.mark.slow
 def test_unknown_sizes_are_given(tmp_path: Path) -> None:
     """They are part of what the file is keyed by; a compiler that does not know them takes what was found with some."""
     file = tmp_path / "tuned.json"

@@ -175,6 +175,7 @@ def ptx_of(module: ModuleOp, ctx: Context, passes: Sequence[str]) -> str:
     return print_ptx(ptx_module(module))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("example", "target"), [("block_scaled_matmul", "sm_120a"), ("batch_matmul", "sm_90a")])
 def test_the_same_ptx_comes_of_what_is_given_back_after_each_pass(example: str, target: str) -> None:
     """By `mlir-opt`, or without one by this compiler's own reader alone."""

@@ -52,6 +52,7 @@ def through_nvvm(name: str, arch: str) -> PtxModule:
     return load_ptx(to_ptx(text, arch))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("load", [loaded, through_nvvm])
 def test_opaque_matrices_exchanges_and_reductions(load: Callable[[str, str], PtxModule]) -> None:
     a, b, d = drawn(16, 16), drawn(16, 16), poisoned(16, 16)
@@ -282,6 +283,7 @@ PLAIN = {
 TURNED = "permutation_map = #turned"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("more", "swapped"),
     [

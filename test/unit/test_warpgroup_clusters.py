@@ -44,7 +44,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("product", CASES, ids=str)
 def test_products_are_right_and_silent(product: Product) -> None:
     kernel, instance = product.compile("sm_90a"), problem(product, 6)
@@ -65,7 +65,7 @@ def test_a_warpgroup_tells_each_cta_once_that_its_products_are_done() -> None:
     assert len(set(re.findall(r"@(%p\d+) mbarrier.arrive", of_loop))) == 3
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("size", "tile", "cluster"),
     [
@@ -83,6 +83,7 @@ def test_clusters_that_the_model_chooses_where_rows_begin_within_lines(
     assert (schedule.cta[:2], schedule.cluster) == (tile, cluster)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("size", "cluster"), [((1504, 520, 1992), (4, 1)), ((4120, 240, 2424), (4, 2))])
 def test_larger_clusters_where_one_wave_has_all_tiles(size: tuple[int, int, int], cluster: tuple[int, int]) -> None:
     """H100: 4120x240x2424 14.2 microseconds for 17.0. They were measured where both operands lie along K."""
@@ -133,6 +134,7 @@ def test_an_attention_makes_no_cluster() -> None:
         Attention((128, 128, 64, 64)).compile("sm_90a", cluster="2x1")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("columns", "needed"), [(256, 154), (224, 138), (208, 130)])
 def test_sums_that_three_warpgroups_have_no_registers_for_are_refused(columns: int, needed: int) -> None:
     """ptxas refuses them as well (C7602): 512 threads have 128 registers each."""

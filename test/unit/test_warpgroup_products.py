@@ -21,7 +21,7 @@ SPARSE = [product for product in of_warpgroups() if product.sparse]
 PLAIN = [product for product in of_warpgroups() if not product.sparse]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("product", [*PLAIN[::EACH], *SPARSE[::EACH_SPARSE], *packed_for_warpgroups()[::4]], ids=str)
 def test_products_are_right_and_silent(product: Product) -> None:
     kernel, instance = product.compile("sm_90a"), problem(product, 3)
@@ -30,6 +30,7 @@ def test_products_are_right_and_silent(product: Product) -> None:
     assert instance.wrong() == ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", ["minus, cast", "residual"])
 def test_columns_of_an_epilogue_are_no_constants_of_the_producer(form: str) -> None:
     """64 is a column that consumers store to, in their loop over tiles, and a row that the producer copies before."""
@@ -61,7 +62,7 @@ EXCHANGED = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("product", EXCHANGED, ids=str)
 def test_transposes_are_multiplied(product: Product) -> None:
     kernel, instance = product.compile("sm_90a"), problem(product, 3)
@@ -84,7 +85,7 @@ def chosen(mlir: str, **options: object) -> Schedule:
     return next(schedule for schedule in kernel.schedule if schedule is not None)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("mlir", "together"),
     [
@@ -107,7 +108,7 @@ def test_warpgroups_multiply_where_they_can_and_it_pays(mlir: str, together: int
     assert chosen(mlir).together == together
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("mlir", "parts", "cluster"),
     [

@@ -50,7 +50,7 @@ IN_CLUSTERS = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("product", IN_CLUSTERS, ids=str)
 def test_parts_that_meet_in_a_cluster_are_right_and_silent(product: Product) -> None:
     kernel, instance = product.compile("sm_90a"), problem(product, 5)
@@ -60,6 +60,7 @@ def test_parts_that_meet_in_a_cluster_are_right_and_silent(product: Product) -> 
     assert instance.wrong() == ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "fields", [{"split_k": 3}, {"split_k": 8, "cluster": "2x1"}, {"split_k": 2, "ctas": 2}, {"split_k": 1}]
 )
@@ -74,7 +75,7 @@ def test_parts_in_tensor_memory_do_not_meet_in_a_cluster() -> None:
         Product(BF16, "cleared", "A Bt", (128, 128, 1024), fields).compile("sm_100a")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("product", CASES, ids=str)
 def test_parts_are_right_and_silent(product: Product) -> None:
     kernel, instance = product.compile("sm_90a"), problem(product, 5)
@@ -101,6 +102,7 @@ def test_giving_parts_alone_keeps_warpgroups() -> None:
     assert (schedule.split_k, schedule.together) == (2, 4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("form", "message"),
     [
@@ -114,6 +116,7 @@ def test_what_is_not_split(form: str, message: str) -> None:
         Product(BF16, form, "A B", (128, 128, 512), asked).compile("sm_90a")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("size", "parts"), [((104, 248, 2392), 4), ((320, 1080, 4880), 2), ((512, 1024, 8192), 1), ((128, 512, 256), 1)]
 )
@@ -144,6 +147,7 @@ def test_tiles_of_a_part_are_nearly_a_square() -> None:
     assert (schedule.cta[:2], schedule.split_k, schedule.group) == ((128, 64), 3, 2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("size", "parts"), [((768, 768, 8192), 2), ((128, 8192, 8192), 1), ((8, 112, 10864), 16)])
 def test_k_is_cut_where_products_take_longer_than_memory(size: tuple[int, int, int], parts: int) -> None:
     schedule = Product(BF16, "cleared", "A B", size).compile("sm_90a").schedule[0]
