@@ -252,7 +252,9 @@ def _as_bf16(value: float) -> float:
 
 # Elements that change places within a lane, a register at a time.
 
-REGISTER_BITS = 32
+REGISTER_BITS, HALF = 32, 16
+"""Bits of a register, and of the pieces that two of make one."""
+
 
 AND_OR = word(0xEA, 2)
 """The truth table of a & b | c."""
@@ -268,6 +270,17 @@ def gather(emitter: Emitter, tile: Fragment, places: Sequence[tuple[int, int]], 
         elements = [(tile[register], number * parts + i) for register, number in places for i in range(parts)]
         return _bytes(emitter, elements)
     return _result_bits(emitter, [(tile[register], number * bits) for register, number in places], bits)
+
+
+def put_together(emitter: Emitter, pieces: Fragment, into: Fragment) -> None:
+    """Makes registers of halves, or of bytes in registers of their own, each of neighbours."""
+    each = len(pieces) // len(into)
+    for number, register in enumerate(into):
+        own = pieces[number * each :][:each]
+        if each == 2:
+            emitter.emit("mov.b32", register, own)
+        else:
+            emitter.move(register, gather(emitter, own, [(i, 0) for i in range(each)], REGISTER_BITS // each))
 
 
 def _bytes(emitter: Emitter, wanted: Sequence[tuple[VirtualRegister, int]]) -> VirtualRegister:
