@@ -40,7 +40,7 @@ from ..mlir.affine import loops_of
 from ..mlir.words import irdl_op_definition
 from .attributes import memory_of
 from .elements import LoopSizes, PointwiseOp, PointwiseType, loops_around, pointwise_of, verify_along
-from .op_shapes import SEGMENTS, FieldValue, WarpOp
+from .op_shapes import FieldValue, WarpOp
 from .operands import verify_ends
 
 M, N, D, E = 0, 1, 2, 3
@@ -112,7 +112,6 @@ class OverKeys(WarpOp):
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = SEGMENTS
 
     @property
     def maps(self) -> tuple[AffineMap, ...]:

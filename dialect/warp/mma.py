@@ -28,7 +28,7 @@ from ..isa.mma import Mma
 from ..layouts.layout import Labels, Layout, disagreement, labels, origins
 from ..mlir.words import irdl_op_definition
 from .attributes import SCALES, FragmentType, fragment_of, type_of_element
-from .op_shapes import FLAGS, SEGMENTS, WORDS, WarpOp, parse_words, verify_target, word_of, word_properties
+from .op_shapes import FLAGS, WORDS, WarpOp, parse_words, verify_target, word_of, word_properties
 
 
 class Key(NamedTuple):
@@ -159,7 +159,6 @@ class MmaOp(WarpOp):
     d = result_def(FragmentType)
 
     traits = traits_def(Pure())
-    irdl_options = SEGMENTS
     ROLES: ClassVar = (("a", "A", "a"), ("b", "B", "b"), ("c", "C", "acc"))
 
     def __init__(
