@@ -17,7 +17,6 @@ from xdsl.dialects.utils.dynamic_index_list import (
 )
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
     IRDLOperation,
     operand_def,
     opt_prop_def,
@@ -79,7 +78,6 @@ class ParallelInsertSliceOp(IRDLOperation):
     static_sizes = prop_def(DenseArrayBase.constr(i64))
     static_strides = prop_def(DenseArrayBase.constr(i64))
 
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$source `into` $dest ``"
         "custom<DynamicIndexList>($offsets, $static_offsets)"
@@ -125,7 +123,6 @@ class ForallOp(IRDLOperation):
     res = var_result_def(TensorType)
     region = region_def("single_block")
 
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
     LISTS: ClassVar = {name: f"static{name.capitalize()}{'' if name == 'step' else 'Bound'}" for name in BOUNDS}
 
     def bound(self, name: str) -> list[int | SSAValue]:

@@ -29,7 +29,6 @@ from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
     prop_def,
 )
 from xdsl.parser import Parser
@@ -77,8 +76,6 @@ BINARY: Mapping[str, tuple[Callable[..., Operation] | None, Callable[..., Operat
 
 class PointwiseOp(LinalgStructuredOperation, ABC):
     """An operation all of whose loops are parallel."""
-
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     @property
     def rank(self) -> int:

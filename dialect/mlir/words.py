@@ -7,9 +7,18 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, TypeVar, cast
 
-from xdsl.dialects.builtin import IntAttr, IntegerAttr, IntegerType, StringAttr, i32, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntAttr, IntegerAttr, IntegerType, StringAttr, i32, i64
 from xdsl.ir import Attribute, OpTraits, ParametrizedAttribute, SpacedOpaqueSyntaxAttribute
-from xdsl.irdl import IRDLOperation, OpDef, get_accessors_from_op_def, irdl_attr_definition
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    OpDef,
+    PropertyDef,
+    VariadicDef,
+    get_accessors_from_op_def,
+    irdl_attr_definition,
+    irdl_to_attr_constraint,
+)
 from xdsl.irdl.declarative_assembly_format import (
     AttributeVariable,
     CustomDirective,
@@ -49,8 +58,14 @@ def _definition_of(kind: type[IRDLOperation]) -> OpDef:
 def irdl_op_definition(kind: type[OpT]) -> type[OpT]:
     """xDSL's decorator of an operation, but for its assembly format, which is parsed when the first operation is read
     or printed: that takes as long as all else, and a compilation reads and prints few of the operations that it makes.
+    One with several operands that may be missing, or be many, has a property with the number of each.
     """
     definition = _definition_of(kind)
+    several = sum(isinstance(operand, VariadicDef) for _, operand in definition.operands) > 1
+    if several and not any(isinstance(option, AttrSizedOperandSegments) for option in definition.options):
+        definition.options.append(AttrSizedOperandSegments(as_property=True))
+        counts = PropertyDef(irdl_to_attr_constraint(DenseArrayBase))
+        definition.properties[AttrSizedOperandSegments.attribute_name] = counts
     text, definition.assembly_format = definition.assembly_format, None
     members = get_accessors_from_op_def(definition, getattr(kind, "verify_", None))
     if text is not None:

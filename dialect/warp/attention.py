@@ -40,7 +40,7 @@ from ..mlir.affine import loops_of
 from ..mlir.words import irdl_op_definition
 from .attributes import memory_of
 from .elements import LoopSizes, PointwiseOp, PointwiseType, loops_around, pointwise_of, verify_along
-from .op_shapes import SEGMENTS, FieldValue, WarpOp
+from .op_shapes import FieldValue, WarpOp
 from .operands import verify_ends
 
 M, N, D, E = 0, 1, 2, 3
@@ -97,36 +97,13 @@ class Gradient(NamedTuple):
     map: AffineMap
 
 
-def documents_of(
-    memories: Sequence[SSAValue], maps: ArrayAttr[AffineMapAttr] | None
-) -> tuple[tuple[SSAValue, AffineMap], ...]:
-    """The numbers of the documents of queries and of keys, each with its map."""
-    return tuple(zip(memories, () if maps is None else (map_.data for map_ in maps), strict=True))
-
-
-def verify_documents(
-    memories: Sequence[SSAValue], maps: ArrayAttr[AffineMapAttr] | None, batch: int, *, of_tile: bool
-) -> None:
-    """Verifies the numbers of documents of an operation with so many loops of a batch.
-
-    Raises:
-        VerifyException: if there are not two memories of i32 with maps, along queries and along keys.
-    """
-    count = 0 if maps is None else len(maps)
-    if len(memories) != count or count not in (0, 2):
-        raise VerifyException(
-            f"expected documents of queries and of keys, with a map each, got {len(memories)} and {count}"
-        )
-    for (memory, map_), loop in zip(documents_of(memories, maps), (batch + M, batch + N), strict=False):
-        loops = loops_of(map_)
-        if memory_of(memory).element_type != i32 or loop not in loops or len(set(loops)) != len(loops):
-            raise VerifyException(f"expected documents in memory of i32 along d{loop}, got {memory.type}")
-        if not of_tile and not set(loops) <= {*range(batch), loop}:
-            raise VerifyException(f"expected documents to be indexed by the batch and d{loop}, got {list(loops)}")
-
-
 class OverKeys(WarpOp):
     """What an attention and its gradients have in common: maps, the scale of scores, and the keys that count."""
+
+    tile = var_operand_def(IndexType())
+    first = opt_operand_def(IndexType())
+    until = opt_operand_def(IndexType())
+    documents = var_operand_def(MemRefType)
 
     scale = prop_def(FloatAttr)
     diagonal = opt_prop_def(IntegerAttr)
@@ -135,7 +112,6 @@ class OverKeys(WarpOp):
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = SEGMENTS
 
     @property
     def maps(self) -> tuple[AffineMap, ...]:
@@ -154,10 +130,30 @@ class OverKeys(WarpOp):
             sizes.add(name, memory, loops_of(map_))
         return sizes
 
-    def keys_with(self, documents: Sequence[SSAValue]) -> Keys:
-        """The range of keys, with the numbers of documents in these memories."""
+    @property
+    def keys(self) -> Keys:
+        """The range of keys."""
         diagonal, window = (None if bound is None else bound.value.data for bound in (self.diagonal, self.window))
-        return Keys(diagonal, window, documents=documents_of(documents, self.documents_maps))
+        maps = () if self.documents_maps is None else (map_.data for map_ in self.documents_maps)
+        return Keys(diagonal, window, documents=tuple(zip(self.documents, maps, strict=True)))
+
+    def verify_documents(self, *, of_tile: bool) -> None:
+        """Verifies the numbers of documents.
+
+        Raises:
+            VerifyException: if there are not two memories of i32 with maps, along queries and along keys.
+        """
+        count, batch = len(self.documents_maps or ()), self.batch
+        if len(self.documents) != count or count not in (0, 2):
+            raise VerifyException(
+                f"expected documents of queries and of keys, with a map each, got {len(self.documents)} and {count}"
+            )
+        for (memory, map_), loop in zip(self.keys.documents, (batch + M, batch + N), strict=False):
+            loops = loops_of(map_)
+            if memory_of(memory).element_type != i32 or loop not in loops or len(set(loops)) != len(loops):
+                raise VerifyException(f"expected documents in memory of i32 along d{loop}, got {memory.type}")
+            if not of_tile and not set(loops) <= {*range(batch), loop}:
+                raise VerifyException(f"expected documents to be indexed by the batch and d{loop}, got {list(loops)}")
 
 
 @irdl_op_definition
@@ -214,14 +210,10 @@ class AttentionOp(OverKeys):
     o = operand_def(MemRefType)
     scores = opt_operand_def(PointwiseType())
     through = opt_operand_def(PointwiseType())
-    tile = var_operand_def(IndexType())
-    first = opt_operand_def(IndexType())
-    until = opt_operand_def(IndexType())
     lengths = opt_operand_def(MemRefType)
     parts = var_operand_def(MemRefType)
     lse = opt_operand_def(MemRefType)
     sinks = opt_operand_def(MemRefType)
-    documents = var_operand_def(MemRefType)
     ends = opt_operand_def(MemRefType)
     lengths_map = opt_prop_def(AffineMapAttr)
     lse_map = opt_prop_def(AffineMapAttr)
@@ -267,7 +259,7 @@ class AttentionOp(OverKeys):
         """The range of keys."""
         map_ = self.lengths_map
         lengths = None if self.lengths is None or map_ is None else (self.lengths, map_.data)
-        return self.keys_with(self.documents)._replace(lengths=lengths, ends=self.ends)
+        return super().keys._replace(lengths=lengths, ends=self.ends)
 
     @property
     def score(self) -> PointwiseOp | None:
@@ -299,7 +291,7 @@ class AttentionOp(OverKeys):
             )
         self._verify_types()
         self._verify_row_operands()
-        verify_documents(self.documents, self.documents_maps, self.batch, of_tile=bool(self.tile))
+        self.verify_documents(of_tile=bool(self.tile))
         for name, loops, map_ in zip("QKVO", LOOPS, self.maps, strict=False):
             around = loops_around(name, loops, map_, self.batch, len(LOOPS))
             if name == "O" and len(around) != self.batch:
@@ -396,10 +388,6 @@ class AttentionGradientOp(OverKeys):
     delta = operand_def(MemRefType)
     mask = opt_operand_def(MemRefType)
     outputs = var_operand_def(MemRefType)
-    tile = var_operand_def(IndexType())
-    first = opt_operand_def(IndexType())
-    until = opt_operand_def(IndexType())
-    documents = var_operand_def(MemRefType)
 
     assembly_format = (
         "$q `,` $k `,` $v `,` $do `,` $lse `,` $delta (`,` $mask^)? `into` $outputs (`tile` $tile^)? (`from` $first^)?"
@@ -419,20 +407,14 @@ class AttentionGradientOp(OverKeys):
     ):
         """`inputs` are Q, K, V, dO, lse, delta and a mask, if there is one; `maps` are theirs, then those of the
         outputs."""
-        count, fields = len(MATRICES) + len(ROWS), (keys or Keys()).fields(scale)
-        read = [*inputs[:count], list(inputs[count:])]
-        super().__init__(*read, outputs, indexing_maps=maps, **fields, **others)
+        fields = (keys or Keys()).fields(scale) | dict(zip(map(str.lower, INPUTS), inputs, strict=False)) | others
+        super().__init__(outputs=outputs, indexing_maps=maps, **fields)
 
     @property
     def inputs(self) -> tuple[SSAValue, ...]:
         """Q, K, V, dO, lse, delta and a mask, if there is one."""
         mask = () if self.mask is None else (self.mask,)
         return self.q, self.k, self.v, self.do, self.lse, self.delta, *mask
-
-    @property
-    def keys(self) -> Keys:
-        """The range of keys."""
-        return self.keys_with(self.documents)
 
     @property
     def gradients(self) -> list[Gradient]:
@@ -476,7 +458,7 @@ class AttentionGradientOp(OverKeys):
             raise VerifyException("expected dK and dV to be indexed by the same loops of the batch")
         if len(self.tile) not in (0, 1 + len(around[0])):
             raise VerifyException(f"expected a row and {len(around[0])} indices of the batch, got {len(self.tile)}")
-        verify_documents(self.documents, self.documents_maps, self.batch, of_tile=False)
+        self.verify_documents(of_tile=False)
         self._verify_types()
         _ = self.sizes
 

@@ -374,7 +374,7 @@ class ScheduleAttr(Shown[Schedule]):
 
 
 @irdl_attr_definition
-class TargetAttr(Data[Target]):
+class TargetAttr(Shown[Target]):
     """The GPU that a module is compiled for. It is an attribute of the module: `warp.target = #warp.target<sm_90a>`."""
 
     name = "warp.target"
@@ -387,10 +387,6 @@ class TargetAttr(Data[Target]):
                 return target(name)
             except UnknownTargetError as e:
                 parser.raise_error(str(e), position)
-
-    def print_parameter(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(self.data.name)
 
     def set_on(self, module: ModuleOp) -> None:
         module.attributes[self.name] = self

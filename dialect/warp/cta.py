@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import ClassVar, cast
+from typing import cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -34,7 +34,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.words import irdl_op_definition
 from .attributes import SHARED_SPACE, TENSOR_SPACE, Memory, element_row, enclosing, memory_of, memory_space
-from .op_shapes import SEGMENTS, WHOLE_TILE, BareWord, CountedType, TilePart, WarpOp, bounds, same_words, verify_indices
+from .op_shapes import WHOLE_TILE, CountedType, TilePart, WarpOp, bounds, same_words, verify_indices
 from .views import BlocksAttr
 
 # Copies by all threads of a CTA: tiles from global to shared memory, and whole matrices to aligned rows.
@@ -101,7 +101,6 @@ class CopyOp(WarpOp):
     padded = opt_prop_def(DenseArrayBase.constr(i64))
 
     traits = traits_def(CopyEffects())
-    irdl_options = SEGMENTS
     assembly_format = (
         "$source `[` $indices `]` `to` $destination `[` $stage `]` (`until` $until^)? (`at` `[` $at^ `]`)? attr-dict"
         " `:` type($source) `to` type($destination)"
@@ -306,8 +305,6 @@ class PipelineOp(WarpOp):
     number = opt_result_def(IndexType())
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = SEGMENTS
-    custom_directives: ClassVar = (BareWord,)
     assembly_format = (
         "custom<BareWord>($step) $ring (`[` $stage^ `]`)? (`parity` $parity^)? (`by` $by^)? attr-dict"
         " `:` type($ring) (`->` type($number)^)?"

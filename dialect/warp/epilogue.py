@@ -28,7 +28,7 @@ from .attributes import FragmentType, fragment_of, memory_of
 from .elements import ElementRegion, LoopSizes, M, N, PointwiseOp, PointwiseType, pointwise_of, verify_elements
 from .fragments import alike, is_column_of
 from .memory import CtaTileType
-from .op_shapes import SEGMENTS, TypeOfOptional, WarpOp, bounds, verify_indices
+from .op_shapes import WarpOp, bounds, verify_indices
 
 # What `warp.matmul` and `warp.epilogue` share: C, D, and the epilogue that makes the elements of D.
 
@@ -109,8 +109,6 @@ class EpilogueOp(WithEpilogue):
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = SEGMENTS
-    custom_directives: ClassVar = (TypeOfOptional,)
     assembly_format = (
         "$sums (`plus` $c^)? `into` $d `[` $at `]` (`through` $through^)? attr-dict"
         " `:` type($sums) `,` type($d) custom<TypeOfOptional>(`plus`, type($c))"

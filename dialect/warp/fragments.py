@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from enum import auto
 from itertools import count
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, MemRefType, StringAttr, f32, f64, i64
 from xdsl.dialects.utils import EnumAttribute
@@ -43,7 +43,7 @@ from .attributes import (
     memory_space,
 )
 from .memory import CtaTileType
-from .op_shapes import TypeOfOptional, WarpOp, verify_one_warp
+from .op_shapes import WarpOp, verify_one_warp
 from .stored import StoredIntegers
 
 if TYPE_CHECKING:
@@ -350,7 +350,6 @@ class ConvertLayoutOp(WarpOp):
     columns = opt_prop_def(DenseArrayBase.constr(i64))
 
     traits = traits_def(ScratchEffects())
-    custom_directives: ClassVar = (TypeOfOptional,)
     assembly_format = (
         "$input (`via` $scratch^)? attr-dict `:` type($input) custom<TypeOfOptional>(`via`, type($scratch))"
         " `to` type($fragment)"

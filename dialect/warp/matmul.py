@@ -48,7 +48,7 @@ from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, memory_of
 from .elements import DEFAULT_MAPS, OPERAND_LOOPS, K, LoopSizes, M, N, companion_loops, shape_of, verify_map
 from .epilogue import WithEpilogue
-from .op_shapes import SEGMENTS, WORDS, FieldValue, TypeOfOptional, WarpOp, word_properties
+from .op_shapes import WORDS, FieldValue, TypeOfOptional, WarpOp, word_properties
 from .operands import (
     OperandForm,
     OperandType,
@@ -319,7 +319,6 @@ class MatmulOp(FactorsOp, WithEpilogue):
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=ArrayAttr(map(AffineMapAttr, DEFAULT_MAPS)))
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = SEGMENTS
     custom_directives: ClassVar = (FactorTypes, TypeOfOptional)
     assembly_format = (
         "custom<FactorTypes>($types, $bit_op, $kind) $a `,` $b (`init` $init^)? (`plus` $c^)? `into` $d"

@@ -54,7 +54,6 @@ from .matrices import (
     verify_registers,
 )
 from .op_shapes import (
-    SEGMENTS,
     WarpOp,
     bounds,
     in_memory,
@@ -361,7 +360,6 @@ class StoreOp(_FragmentAccess):
     number = opt_operand_def(IndexType())
 
     traits = traits_def(MemoryWriteEffect())
-    irdl_options = SEGMENTS
     assembly_format = (
         "$fragment `,` $memory `[` $indices `]` (`if` $taken^)? (`at` $cta^)? (`counted` $barriers^ `[` $number `]`)? "
         "attr-dict `:` type($fragment) `,` type($memory) (`,` type($barriers)^)?"

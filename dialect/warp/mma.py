@@ -28,7 +28,7 @@ from ..isa.mma import Mma
 from ..layouts.layout import Labels, Layout, disagreement, labels, origins
 from ..mlir.words import irdl_op_definition
 from .attributes import SCALES, FragmentType, fragment_of, type_of_element
-from .op_shapes import FLAGS, SEGMENTS, WORDS, WarpOp, parse_words, verify_target, word_of, word_properties
+from .op_shapes import FLAGS, WORDS, WarpOp, parse_words, verify_target, word_of, word_properties
 
 
 class Key(NamedTuple):
@@ -100,20 +100,10 @@ def verify_metadata(
 
 
 def _key(row: Mma) -> Key:
-    layouts = f"{row.a_layout}.{row.b_layout}"
-    return Key(
-        row.shape,
-        *(row.element(role).name for role in "abcd"),
-        layouts="" if layouts == "row.col" else layouts,
-        sparse=row.sparse,
-        ordered=row.ordered,
-        satfinite=row.satfinite,
-        rounding=row.rounding,
-        bit_op=row.bit_op,
-        kind=row.kind,
-        scales=row.scale.vector if row.scale else 0,
-        scale_type=row.scale.type.name if row.scale else "",
-    )
+    layouts, types = f"{row.a_layout}.{row.b_layout}", (row.element(role).name for role in "abcd")
+    words = row.sparse, row.ordered, row.satfinite, row.rounding, row.bit_op, row.kind
+    scales = (row.scale.vector, row.scale.type.name) if row.scale else (0, "")
+    return Key(row.shape, *types, "" if layouts == "row.col" else layouts, *words, *scales)
 
 
 @irdl_op_definition
@@ -159,7 +149,6 @@ class MmaOp(WarpOp):
     d = result_def(FragmentType)
 
     traits = traits_def(Pure())
-    irdl_options = SEGMENTS
     ROLES: ClassVar = (("a", "A", "a"), ("b", "B", "b"), ("c", "C", "acc"))
 
     def __init__(

@@ -24,7 +24,6 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute, Region, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
     IRDLOperation,
     OpDef,
     OptionalDef,
@@ -204,16 +203,13 @@ def property_of(value: FieldValue) -> Attribute | None:
             return None
 
 
-SEGMENTS = (AttrSizedOperandSegments(as_property=True),)
-"""Of an operation with more than one operand that may be missing, or be several."""
-
-
 class WarpOp(IRDLOperation):
     """An operation that is made of its fields: operands, results, properties and regions, in the order in which its
     class has them, or by name. An operand or a property that may be missing may be left out, and a result of the only
     type that it can have."""
 
     irdl_options = (ParsePropInAttrDict(),)
+    custom_directives: ClassVar = (BareWord, TypeOfOptional)
 
     def __init__(self, *values: FieldValue, **named: FieldValue) -> None:
         definition, (fields, properties) = self.get_irdl_definition(), _fields(type(self))

@@ -17,7 +17,7 @@ from ..mlir.affine import FIXED, loops_of
 from ..mlir.words import irdl_op_definition
 from .attributes import element_row
 from .elements import LoopSizes, element_type, shape_of, verify_along, verify_elements
-from .op_shapes import SEGMENTS, WarpOp
+from .op_shapes import WarpOp
 
 
 def apart(parts: int) -> AffineMap:
@@ -60,7 +60,6 @@ class RowsOp(WarpOp):
     body = region_def("single_block")
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), IsolatedFromAbove())
-    irdl_options = SEGMENTS
     assembly_format = "$inputs `into` $outputs attr-dict `:` type($inputs) `into` type($outputs) $body"
 
     @property

@@ -20,7 +20,6 @@ from ..isa.mma import Variant
 from ..layouts.layout import Layout
 from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, element_row, memory_of
-from .op_shapes import SEGMENTS, BareWord, TypeOfOptional
 from .operands import MEMORY, OperandForm
 
 INTEGERS = ("s8", "u8", "s4", "u4")
@@ -151,8 +150,6 @@ class StoredOp(OperandForm):
     group = opt_prop_def(IntegerAttr[i64])
 
     SIDES: ClassVar = "B"
-    irdl_options = SEGMENTS
-    custom_directives: ClassVar = (BareWord, TypeOfOptional)
     assembly_format = (
         "$memory `as` custom<BareWord>($stored) (`minus` $zero^)? (`rounded` $rounded^)? (`times` $scales^)?"
         " (`less` $points^)? attr-dict"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i1, i32, i64
 from xdsl.ir import Operation
 from xdsl.irdl import (
@@ -21,7 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..layouts.layout import LANES
 from ..mlir.words import irdl_op_definition
 from .attributes import SHARED_SPACE, enclosing, memory_of, memory_space, target_of
-from .op_shapes import BareWord, CountedType, WarpOp
+from .op_shapes import CountedType, WarpOp
 
 # Where warps meet without all stopping at one place: mbarrier objects in shared memory.
 #
@@ -173,8 +171,6 @@ class _OfGroup(_Synchronises):
     by = opt_prop_def(IntegerAttr)
     each_warpgroup = opt_prop_def(UnitAttr)
 
-    custom_directives: ClassVar = (BareWord,)
-
     def verify_(self) -> None:
         group = self.group.data
         if group not in GROUPS:
@@ -255,7 +251,6 @@ class FenceOp(_Synchronises):
 
     before = prop_def(StringAttr)
 
-    custom_directives: ClassVar = (BareWord,)
     assembly_format = "custom<BareWord>($before) attr-dict"
 
     def verify_(self) -> None:
@@ -332,7 +327,6 @@ class ScopedBarrierOp(_Synchronises):
     wait = opt_prop_def(UnitAttr)
     mbarriers = opt_prop_def(UnitAttr)
 
-    custom_directives: ClassVar = (BareWord,)
     assembly_format = "custom<BareWord>($scope) (`[` $number^ `]`)? attr-dict"
 
     def verify_(self) -> None:

@@ -41,7 +41,7 @@ from ..isa.wgmma import UNIT
 from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, Memory, element_row, memory_of
 from .cta import RingType
-from .op_shapes import SEGMENTS, WarpOp, same_words
+from .op_shapes import WarpOp, same_words
 from .synchronisation import BarriersType
 from .views import im2col_type
 from .warpgroup import box_bytes, panel_of, verify_tile
@@ -379,7 +379,6 @@ class TensorLoadOp(WarpOp):
     by = opt_prop_def(IntegerAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = SEGMENTS
 
     assembly_format = (
         "$map `[` $coordinates `]` (`offsets` `[` $offsets^ `]`)? "
@@ -417,7 +416,6 @@ class TensorStoreOp(WarpOp):
     each_warpgroup = opt_prop_def(UnitAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = SEGMENTS
     assembly_format = "$tile `[` $indices `]` `to` $map `[` $coordinates `]` attr-dict `:` type($tile) `to` type($map)"
 
     def verify_(self) -> None:

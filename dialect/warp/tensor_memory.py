@@ -22,7 +22,7 @@ from ..isa.form import SCALES_OF_WORD
 from ..layouts.layout import LANES
 from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, TENSOR_SPACE, Memory, element_row, memory_of, memory_space
-from .op_shapes import SEGMENTS, WarpOp, element_of, verify_target
+from .op_shapes import WarpOp, element_of, verify_target
 from .operands import scale_type
 from .synchronisation import in_pairs
 from .warpgroup import WgmmaOp, descriptor_of, find_row, multiplied, verify_tile
@@ -75,7 +75,6 @@ class TensorMmaOp(WarpOp):
     step = opt_prop_def(IntegerAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = SEGMENTS
     assembly_format = (
         "$a `[` $a_indices `]` `,` $b `[` $b_indices `]` `,` $d `[` $number `]` "
         "(`with` $side_operands^ `[` $stage `]`)? (`adds` $adds^)? attr-dict `:` "

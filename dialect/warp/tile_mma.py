@@ -41,7 +41,7 @@ from .attributes import (
 )
 from .matmul import FACTOR, FactorsOp
 from .memory import CtaTileType
-from .op_shapes import SEGMENTS, FieldValue, WarpOp, element_of
+from .op_shapes import FieldValue, WarpOp, element_of
 
 SUMS = VarConstraint("Sums", base(CtaTileType) | base(FragmentType))
 """The type of C and D: what the CTA holds, or a warp."""
@@ -114,7 +114,6 @@ class TileMmaOp(FactorsOp):
     d = result_def(SUMS)
 
     traits = traits_def(MemoryReadEffect())
-    irdl_options = SEGMENTS
     assembly_format = (
         "$a `,` $b `,` $c (`part` `[` $part^ `]`)? attr-dict `:` type($a) `,` type($b) `,` type($c) "
         "(`times` $group_scales^ `[` $group_at `]` `:` type($group_scales))? "

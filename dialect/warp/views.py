@@ -47,7 +47,7 @@ from ..layouts.layout import Layout
 from ..mlir.affine import passed, steps_of, strides_of, windows
 from ..mlir.words import irdl_op_definition
 from .attributes import Memory, memory_of, parse_layout
-from .op_shapes import SEGMENTS, WarpOp
+from .op_shapes import WarpOp
 
 # Views of memory: `warp.matrix`, `warp.window`, and integers that are multiplied as floats, `warp.stored`.
 
@@ -167,7 +167,6 @@ class MatrixOp(WarpOp):
     matrix = result_def(MemRefType)
 
     traits = traits_def(NoMemoryEffect())
-    irdl_options = SEGMENTS
     custom_directives: ClassVar = (MatrixPlaces,)
     assembly_format = (
         "$memory custom<MatrixPlaces>($indices, $row, $column, $kept) (`part` `[` $part^ `]`)? attr-dict"

@@ -42,7 +42,7 @@ from .attributes import (
     memory_space,
 )
 from .mma import verify_metadata
-from .op_shapes import SEGMENTS, WarpOp, element_of, verify_indices
+from .op_shapes import WarpOp, element_of, verify_indices
 from .operands import scale_type
 
 # The instruction of `warp.wgmma`: found by the types of its operands and N, and how its rows may be numbered.
@@ -251,7 +251,6 @@ class WgmmaOp(WarpOp):
     selector = opt_prop_def(IntegerAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = SEGMENTS
     assembly_format = (
         "$a (`[` $a_indices^ `]`)? `,` $b `[` $b_indices `]` `,` $c (`sparse` $e^)? (`with` $side_operands^)? "
         "attr-dict `:` "

@@ -387,7 +387,7 @@ def _loop(lowering: KernelLowering, op: scf.ForOp) -> None:
         emitter.comment(f"{_what(block)} loop" + (f", step {step}" if isinstance(step, int) else ""))
         lowering.values |= dict(zip(block.args, (counter, *variables), strict=True))
         lowering.block(block)
-        emitter.move_all(_moves(variables, [_yielded(lowering, value) for value in _yielded_values(block)]))
+        emitter.move_all(_moves(variables, [value_of(lowering, value) for value in _yielded_values(block)]))
         emitter.emit("add.s32", counter, counter, step)
         emitter.branch(stem, guard=emitter.compute("setp.lt.s32", counter, upper))
         emitter.label(f"{stem}_end")
@@ -415,14 +415,9 @@ def _moves(
     return [(variable, value) for variable, value in moves if variable is not value]
 
 
-def _yielded(lowering: KernelLowering, value: SSAValue) -> Fragment | IndexValue:
-    registers = lowering.values[value]
-    return registers if isinstance(registers, list) else lowering.scalar(value)
-
-
 def _loop_variable(lowering: KernelLowering, value: SSAValue, loop: scf.ForOp) -> Fragment | IndexValue:
     """The initial value; of a fragment, registers that the loop may overwrite."""
-    registers = _yielded(lowering, value)
+    registers = value_of(lowering, value)
     if isinstance(registers, list) and not only_use_is_here(value, loop):
         fresh = lowering.fresh(value.type)
         lowering.fragments.copy(registers, fresh)

@@ -212,19 +212,14 @@ class ScratchRow:
         mine, start = self.lowering.addressing.shared_bytes_at(
             self.tile.offset, s.sum(self.base, self._lane(kind.layout.data))
         )
-        for moved, (row, along) in self._groups(kind, registers):
-            low, high = self.places.offset(row, along)
-            # Each warp's part starts at a multiple of the banks, so that bits can be turned in the address itself.
-            turned = low & lane_bits
-            address = self.lowering.emitter.pure("xor.b32", mine, turned) if turned else mine
-            yield moved, At(address, start + high + (low & ~lane_bits))
-
-    def _groups(self, kind: FragmentType, registers: Fragment) -> Iterator[tuple[Fragment, tuple[int, int]]]:
-        """The registers that one access moves, and the row and column that it adds to those of the lane."""
         places = list(offsets(kind, self.places.together(kind)))
         each = len(registers) // len(places)
         for number, place in enumerate(places):
-            yield registers[number * each :][:each], place
+            low, high = self.places.offset(*place)
+            # Each warp's part starts at a multiple of the banks, so that bits can be turned in the address itself.
+            turned = low & lane_bits
+            address = self.lowering.emitter.pure("xor.b32", mine, turned) if turned else mine
+            yield registers[number * each :][:each], At(address, start + high + (low & ~lane_bits))
 
     def _lane(self, layout: Layout) -> IndexValue:
         """The offset of a lane's first element."""

@@ -12,7 +12,7 @@ from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.op_shapes import WHOLE_TILE, TilePart, in_memory
 from .addressing import CHUNK, Addressing, GlobalMatrix, GlobalPlace, Position, SharedPlace, SharedTile
 from .emitter import At, Condition, Emitter, IndexValue, VirtualRegister
-from .fragments import Fragment, gather, per_register
+from .fragments import HALF, REGISTER_BITS, Fragment, per_register, put_together
 from .memory import side_by_side
 from .scalars import divisor_of
 
@@ -198,9 +198,6 @@ class TileCopies:
 # `ldmatrix` moves rows of 16 bytes among lanes in pieces of 16 bits, and so cannot transpose wider elements. For those
 # each lane reads neighbours of a row of memory at once, and the fragment's layout sends them to different registers.
 
-REGISTER_BITS, HALF = 32, 16
-"""Bits of a register, and of the pieces that two of make one."""
-
 
 class SharedFragments:
     """Emits loads and stores of the widest vectors that a fragment's layout has."""
@@ -216,21 +213,10 @@ class SharedFragments:
                 self.emitter.load("shared", registers, at)
             return
         bits = min(HALF, together * type.bits)
-        kind, each = "b16" if bits == HALF else "b32", REGISTER_BITS // bits
-        pieces = self.emitter.registers(kind, each * len(into))
+        pieces = self.emitter.registers("b16" if bits == HALF else "b32", REGISTER_BITS // bits * len(into))
         for registers, at in self._accesses(type, swapped, place, pieces, bits // type.bits):
             self.emitter.load("shared", registers, at, f"b{bits}")
-        self._put_together(pieces, bits, into)
-
-    def _put_together(self, pieces: Fragment, bits: int, into: Fragment) -> None:
-        """Makes registers of halves or bytes, each of neighbours in memory."""
-        each = REGISTER_BITS // bits
-        for number, register in enumerate(into):
-            own = pieces[number * each :][:each]
-            if each == 2:
-                self.emitter.emit("mov.b32", register, own)
-            else:
-                self.emitter.move(register, gather(self.emitter, own, [(i, 0) for i in range(each)], bits))
+        put_together(self.emitter, pieces, into)
 
     def store(
         self, type: FragmentType, place: SharedPlace, source: Fragment, rank: IndexValue | None = None,

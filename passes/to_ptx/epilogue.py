@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import IntegerType
@@ -11,57 +10,56 @@ from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from ...dialect.isa.form import ElementType
 from ...dialect.layouts.layout import Layout, column
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, memory_space
+from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ROW_BITS, ReduceOp, alike
 from ...dialect.warp.memory import EXPONENT, POINT, LoadOp
-from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
-from .addressing import GlobalMatrix, Position, SharedPlace
+from .addressing import Position, SharedPlace
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, ptx_type_of
-from .emitter import WARP, IndexValue, VirtualRegister, single, word
+from .emitter import WARP, VirtualRegister, single, word
 from .fragments import PAIRED, Fragment, carried_into, elementwise_opcode, per_register, register_type
 from .functions import TOGETHER
 from .kernel import KernelLowering, lowers
 from .memory import offsets
 from .products import multiplies_by_powers, own
-from .scalars import common_divisor, divisor_of
+from .scalars import common_divisor
 
-# Vectors in memory: `along` of `warp.load`.
+# Vectors in shared memory: `along` of `warp.load`.
 
 
-def load_vector(lowering: KernelLowering, op: LoadOp, axis: str) -> None:
-    """Reads a fragment whose rows, or columns, are all the same, from a vector along `axis`."""
-    kind, indices = fragment_of(op.fragment), lowering.indices(op.indices)
+def load_line(lowering: KernelLowering, op: LoadOp, axis: str) -> None:
+    """Reads a fragment whose rows, or columns, are all the same, from a line of a tile along `axis`."""
+    kind = fragment_of(op.fragment)
     if kind.bits not in (16, 32, 64):
         fail(op, f"{op.name} of a vector of {kind.element.name} is not lowered; elements of 16, 32 and 64 bits are")
-    if memory_space(memory_of(op.memory)) == SHARED_SPACE:
-        place = lowering.shared_place(op, op.memory, op.indices)
-        vector = _Line(lowering, kind.layout.data, axis, place, swapped=op.swapped is not None)
-    else:
-        matrix, inside = lowering.matrix(op, op.memory, steps=True), bounds(op.in_bounds)[axis == "c"]
-        vector = _Vector(lowering, kind.layout.data, axis, indices[-1], matrix, inside)
+    place = lowering.shared_place(op, op.memory, op.indices)
+    line = _Line(lowering, kind.layout.data, axis, place, swapped=op.swapped is not None)
     along = [0 if axis == POINT[0] else place[axis == "c"] for place in offsets(kind, 1)]
     if memory_of(op.memory).element_type == EXPONENT:
         if not all(multiplies_by_powers(use.operation) for use in op.fragment.uses):
             fail(op, "a vector of powers of two is lowered where only floats of 4 bits are multiplied by it")
-        registers = vector.words(along[::2], "b32")
+        registers = line.words(along[::2], "b32")
     else:
-        registers = vector.halves(along) if kind.bits == 16 else vector.words(along, register_type(kind.element))
+        registers = line.halves(along) if kind.bits == 16 else line.words(along, register_type(kind.element))
     lowering.values[op.fragment] = own(lowering, op.fragment, registers)
 
 
-class _Elements(ABC):
-    """Loads elements of a vector, each once, by their offset from the lane's own position."""
+class _Line:
+    """Loads elements of a row of a tile in shared memory, or of a column if the tile is transposed: each once, by their
+    offset from the lane's own position."""
 
-    def __init__(self, lowering: KernelLowering, layout: Layout, axis: str, start: IndexValue) -> None:
-        self.lowering, self.start = lowering, start
+    def __init__(
+        self, lowering: KernelLowering, layout: Layout, axis: str, place: SharedPlace, *, swapped: bool
+    ) -> None:
+        self.lowering, self.place, self.swapped = lowering, place, swapped
+        self.start = place.row if swapped else place.column
         holder = lowering.addressing.holder(layout)
         self.lane = lowering.addressing.from_bits(holder, layout.lane + layout.warp, axis)
         even = axis == "c" and layout.element[:1] == (column(0),)
-        self.pairs = even and common_divisor((self.lane, start)) % 2 == 0
+        self.pairs = even and common_divisor((self.lane, self.start)) % 2 == 0 and not swapped
         """Whether elements at even offsets move together with the next ones."""
 
     def words(self, along: Sequence[int], type: str) -> Fragment:
@@ -87,43 +85,8 @@ class _Elements(ABC):
                 by_offsets[two] = emitter.compute("mov.b32", [single[offset] for offset in two])
         return [by_offsets[two] for two in twos]
 
-    @abstractmethod
     def _load(self, registers: Fragment, offset: int, type: str) -> None:
         """Loads elements from an offset on, side by side."""
-
-
-class _Vector(_Elements):
-    """Loads elements of a vector in global memory."""
-
-    def __init__(self, lowering: KernelLowering, layout: Layout, axis: str, start: IndexValue,
-                 matrix: GlobalMatrix, is_inside: bool) -> None:  # fmt: skip
-        super().__init__(lowering, layout, axis, start)
-        self.matrix, self.is_inside = matrix, is_inside
-        self.extent = layout.extent(axis)
-        aligned = matrix.alignment % (2 * matrix.element_bytes) == 0
-        even = self.pairs and (is_inside or divisor_of(matrix.columns) % 2 == 0)
-        self.pairs = even and aligned and matrix.step is None
-
-    def _load(self, registers: Fragment, offset: int, type: str) -> None:
-        lowering, size = self.lowering, self.matrix.column_bytes
-        inside = self.is_inside or lowering.addressing.inside(
-            Position.of(self.lane, self.start, offset), self.extent, self.matrix.columns
-        )
-        place = lowering.scalars.address(self.matrix.base, [(self.lane, size), (self.start, size), (offset, size)])
-        lowering.globals.load_one(registers, place, inside, type)
-
-
-class _Line(_Elements):
-    """Loads elements of a row of a tile in shared memory, or of a column if the tile is transposed."""
-
-    def __init__(
-        self, lowering: KernelLowering, layout: Layout, axis: str, place: SharedPlace, *, swapped: bool
-    ) -> None:
-        super().__init__(lowering, layout, axis, place.row if swapped else place.column)
-        self.place, self.swapped = place, swapped
-        self.pairs = self.pairs and not swapped
-
-    def _load(self, registers: Fragment, offset: int, type: str) -> None:
         tile, stage, *place = self.place
         along = Position.of(self.lane, self.start, offset)
         row, column = (Position.of(0, at, 0) for at in place)

@@ -109,11 +109,6 @@ class FragmentEmitter:
                     )
         return last
 
-    def narrowing(self, element: ElementType) -> str:
-        """The instruction that rounds f32 to a 16-bit type on this target; the one for two numbers, if there is one."""
-        paired = f"cvt.rn.{element.name}{PAIRED}.f32"
-        return paired if self.emitter.has(paired) else f"cvt.rn.{element.name}.f32"
-
     def elementwise(self, kind: Kind, element: ElementType, inputs: list[Fragment], into: Fragment) -> None:
         """Computes elementwise into registers, which may be those of an input."""
         opcode = elementwise_opcode(kind, element)
@@ -150,20 +145,21 @@ class FragmentEmitter:
             pairs = self.emitter.registers("b16", 2)
             for i, into in enumerate(wide := self.emitter.registers("b32", 2)):
                 both = "mov.b32", (pairs, packed)
-                self.emitter.defer(into, both, (widening(element), (into, pairs[i])))
+                self.emitter.defer(into, both, (f"cvt.rn.f16x2.{element.name}{PAIRED}", (into, pairs[i])))
             result += wide
         return result
 
     def _narrow(self, source: Fragment, element: ElementType) -> Fragment:
         result: Fragment = []
         if element.bits == BYTE:
-            pairs = [self.emitter.compute(narrowing_bytes(element), b, a) for a, b in pairwise_of(source)]
+            opcode = f"cvt.rn.satfinite.{element.name}{PAIRED}.f32"
+            pairs = [self.emitter.compute(opcode, b, a) for a, b in pairwise_of(source)]
             return [self.emitter.compute("mov.b32", [low, high]) for low, high in pairwise_of(pairs)]
-        for low, high in zip(source[::2], source[1::2], strict=True):
-            if PAIRED in (opcode := self.narrowing(element)):
-                result.append(self.emitter.compute(opcode, high, low))
+        for low, high in pairwise_of(source):
+            if self.emitter.has(paired := f"cvt.rn.{element.name}{PAIRED}.f32"):
+                result.append(self.emitter.compute(paired, high, low))
             else:
-                halves = [self.emitter.compute(opcode, value) for value in (low, high)]
+                halves = [self.emitter.compute(f"cvt.rn.{element.name}.f32", value) for value in (low, high)]
                 result.append(self.emitter.compute("mov.b32", halves))
         return result
 
@@ -171,16 +167,6 @@ class FragmentEmitter:
 def pairwise_of(registers: Sequence[VirtualRegister]) -> Iterator[tuple[VirtualRegister, VirtualRegister]]:
     """The first and the second of each two."""
     return zip(registers[::2], registers[1::2], strict=True)
-
-
-def narrowing_bytes(element: ElementType) -> str:
-    """The instruction that converts two f32 to two 8-bit floats, with saturation."""
-    return f"cvt.rn.satfinite.{element.name}x2.f32"
-
-
-def widening(element: ElementType) -> str:
-    """The instruction that converts two 8-bit floats to f16."""
-    return f"cvt.rn.f16x2.{element.name}{PAIRED}"
 
 
 SPELLINGS = {Kind.Maximum: "max.NaN", Kind.Minimum: "min.NaN"}
@@ -252,7 +238,9 @@ def _as_bf16(value: float) -> float:
 
 # Elements that change places within a lane, a register at a time.
 
-REGISTER_BITS = 32
+REGISTER_BITS, HALF = 32, 16
+"""Bits of a register, and of the pieces that two of make one."""
+
 
 AND_OR = word(0xEA, 2)
 """The truth table of a & b | c."""
@@ -268,6 +256,17 @@ def gather(emitter: Emitter, tile: Fragment, places: Sequence[tuple[int, int]], 
         elements = [(tile[register], number * parts + i) for register, number in places for i in range(parts)]
         return _bytes(emitter, elements)
     return _result_bits(emitter, [(tile[register], number * bits) for register, number in places], bits)
+
+
+def put_together(emitter: Emitter, pieces: Fragment, into: Fragment) -> None:
+    """Makes registers of halves, or of bytes in registers of their own, each of neighbours."""
+    each = len(pieces) // len(into)
+    for number, register in enumerate(into):
+        own = pieces[number * each :][:each]
+        if each == 2:
+            emitter.emit("mov.b32", register, own)
+        else:
+            emitter.move(register, gather(emitter, own, [(i, 0) for i in range(each)], REGISTER_BITS // each))
 
 
 def _bytes(emitter: Emitter, wanted: Sequence[tuple[VirtualRegister, int]]) -> VirtualRegister:

@@ -17,7 +17,7 @@ from ...dialect.warp.matrices import Matrix, MoveRow, matrices, unit
 from ...dialect.warp.op_shapes import in_memory
 from .addressing import Addressing, GlobalMatrix, GlobalPlace, Position, SharedPlace
 from .emitter import At, Condition, IndexValue, VirtualRegister, word
-from .fragments import Fragment, register_type
+from .fragments import HALF, REGISTER_BITS, Fragment, put_together, register_type
 from .scalars import common_divisor
 
 # Stores of accumulators to rows of an odd number of elements.
@@ -209,17 +209,13 @@ class GlobalFragments:
                 self.emitter.emit("prefetch.global.L2", access.address, guard=access.inside)
 
     def _load_parts(self, into: VirtualRegister, accesses: Sequence[ElementAccess]) -> None:
-        """Puts a register together from halves, or from bytes."""
-        parts = self.emitter.registers("b16", len(accesses))
-        for part, access in zip(parts, accesses, strict=True):
-            self.load_one([part], access.address, access.inside, f"b{32 // len(accesses)}")
-        while len(parts) > 2:
-            parts = [self._joined(low, high) for low, high in zip(parts[::2], parts[1::2], strict=True)]
-        self.emitter.emit("mov.b32", into, parts)
-
-    def _joined(self, low: VirtualRegister, high: VirtualRegister) -> VirtualRegister:
-        """Two bytes as a half."""
-        return self.emitter.compute("or.b16", low, self.emitter.compute("shl.b16", high, 8))
+        """Puts a register together from halves, or from bytes, of which each address is loaded once."""
+        parts, bits = dict[At, VirtualRegister](), REGISTER_BITS // len(accesses)
+        for access in accesses:
+            if access.address not in parts:
+                parts[access.address] = part = self.emitter.register("b16" if bits == HALF else "b32")
+                self.load_one([part], access.address, access.inside, f"b{bits}")
+        put_together(self.emitter, [parts[access.address] for access in accesses], [into])
 
     def load_one(self, registers: Fragment, address: At, inside: Condition, type: str) -> None:
         """Reads registers side by side in memory, or zero where that is not inside."""

@@ -26,7 +26,7 @@ from ...dialect.warp.attributes import (
     memory_space,
 )
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.matrices import register_bytes, together, words_of
+from ...dialect.warp.matrices import AXES, register_bytes, together, words_of
 from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.views import Dimensions, MatrixOp, PagedOp
@@ -74,10 +74,6 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
     kind = fragment_of(op.fragment)
     if op.order:
         return _load_registers(lowering, op)
-    if op.along is not None:
-        from .epilogue import load_vector
-
-        return load_vector(lowering, op, op.along.data[0])
     if memory_space(memory_of(op.memory)) == TENSOR_SPACE:
         from .tensor_memory import load
 
@@ -85,7 +81,10 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:
         return _load_shared(lowering, op, kind)
     matrix = lowering.matrix(op, op.memory, bits=kind.bits == PACKED_BITS, steps=True)
-    row, column = lowering.indices(op.indices)
+    row, column = (0, *lowering.indices(op.indices))[-2:]
+    if op.along is not None and op.along.data == AXES[0]:  # whose columns are all the same
+        matrix = replace(matrix, rows=matrix.columns, columns=1, pitch=matrix.column_bytes, step=0)
+        row, column = column, row
     if matrix.packed > 1:
         kind, column = _as_bytes(op, kind), lowering.whole_bytes(op, column, matrix.packed)
     into = lowering.fresh(op.fragment.type) if matrix.repeats else lowering.result(op.fragment)
@@ -145,6 +144,10 @@ STAGED = 3
 
 def _load_shared(lowering: KernelLowering, op: LoadOp, kind: FragmentType) -> None:
     """Reads a fragment from a tile: matrices by `ldmatrix`, or each lane its own elements."""
+    if op.along is not None:
+        from .epilogue import load_line
+
+        return load_line(lowering, op, op.along.data[0])
     place = lowering.shared_place(op, op.memory, op.indices)
     into, swapped = lowering.result(op.fragment), op.swapped is not None
     if op.move is not None:

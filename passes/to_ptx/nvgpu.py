@@ -16,7 +16,7 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.mlir import nvgpu
 from ...dialect.mlir.nvgpu import TensorMapDescriptorType, WarpgroupAccumulatorType, WarpgroupDescriptorType
 from ...dialect.mlir.nvvm import NVVM
-from ...dialect.mlir.nvvm_emitted import ElectOp, NvvmOp, RegistersOp
+from ...dialect.mlir.nvvm_emitted import ElectOp, RegistersOp
 from ...dialect.mlir.nvvm_ops import EXCHANGES, PLAIN
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import SHARED_SPACE, Memory, memory_of, type_name
@@ -43,7 +43,10 @@ def _element(kind: Attribute, tf32: bool) -> str:
 # Products of a warp.
 
 
-def _product(lowering: KernelLowering, op: Any, name: str) -> None:
+@lowers(nvgpu.MmaSyncOp)
+@lowers(nvgpu.MmaSparseSyncOp)
+def _product(lowering: KernelLowering, op: Any) -> None:
+    name: str = op.name.removeprefix("nvgpu.").removesuffix(".sync")
     m, n, k = (size.value.data for size in op.mmaShape)
     tf32 = op.tf32Enabled is not None
     a, b, c = (_element(value.type, tf32 and i < 2) for i, value in enumerate(op.operands[:3]))
@@ -64,16 +67,6 @@ def _product(lowering: KernelLowering, op: Any, name: str) -> None:
 def _words(lowering: KernelLowering, value: SSAValue) -> Fragment:
     """The bits of numbers of f32, as products take tf32."""
     return [lowering.emitter.compute("mov.b32", register, type="b32") for register in lowering.fragment(value)]
-
-
-@lowers(nvgpu.MmaSyncOp)
-def _mma(lowering: KernelLowering, op: Any) -> None:
-    _product(lowering, op, "mma")
-
-
-@lowers(nvgpu.MmaSparseSyncOp)
-def _mma_sparse(lowering: KernelLowering, op: Any) -> None:
-    _product(lowering, op, "mma.sp")
 
 
 @lowers(nvgpu.LdmatrixOp)
@@ -323,12 +316,6 @@ def _warpgroup_mma(lowering: KernelLowering, op: Any) -> None:
     lowering.values[op.matrixD] = result
 
 
-@lowers(next(op for op in NVVM.operations if op.name == "nvvm.wgmma.wait.group.sync.aligned"))
-def _wait_group(lowering: KernelLowering, op: Operation) -> None:
-    group = op.properties["group"]
-    lowering.emitter.emit("wgmma.wait_group.sync.aligned", group.value.data if isinstance(group, IntegerAttr) else 0)
-
-
 class _Lines:
     """Takes instructions of operations of `nvvm` into a kernel of `gpu`."""
 
@@ -355,7 +342,8 @@ class _Lines:
         self.lowering.values[op.results[0]] = words[0] if op.results[0].type in (i1, i32) else [*words]
 
 
-def _line(lowering: KernelLowering, op: NvvmOp) -> None:
+@lowers(next(op for op in NVVM.operations if op.name == "nvvm.wgmma.wait.group.sync.aligned"))
+def _line(lowering: KernelLowering, op: Any) -> None:
     """An operation of `nvvm` that has no pointers."""
     InstructionLine(_Lines(lowering), op).emit()
 

@@ -135,8 +135,7 @@ def descriptors(
 ) -> dict[str, VirtualRegister]:
     """The matrix descriptors of operands "a" and "b" in shared memory, as `encode` writes them."""
     return {
-        role: _descriptor(lowering, op, memory, indices, encode, along_mn=op.major(role))
-        for role, memory, indices in op.tiles()
+        role: _descriptor(lowering, op, memory, indices, encode, op.major(role)) for role, memory, indices in op.tiles()
     }
 
 
@@ -146,7 +145,6 @@ def _descriptor(
     memory: SSAValue,
     indices: Sequence[SSAValue],
     encode: Callable[[MatrixDescriptor], int],
-    *,
     along_mn: bool,
 ) -> VirtualRegister:
     """The matrix descriptor of the operand that begins where indices say."""

@@ -256,7 +256,7 @@ class Scalars:
                 offset += constant * scale
             elif constant:
                 parts.append((scale, constant))
-            if register is not None:
+            if register is not None and scale != 0:
                 parts.append((register, scale))
         parts.sort(key=lambda part: max(p.level for p in part if isinstance(p, VirtualRegister)))
         address = reduce(lambda at, part: self.offset64(at, *part), parts, base)

@@ -57,6 +57,26 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     "gpu.return"() : () -> ()
   }) {sym_name = "rows", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 
+  // Two elements of a row are the same half of the vector, and two rows the same pair of bytes: each is loaded once.
+  // CHECK-LABEL: .visible .entry halves(
+  // CHECK-NOT:     mul.wide.s32 %rd{{[0-9]+}}, %r{{[0-9]+}}, 0;
+  // CHECK:         ld.global.b16 %[[H0:h[0-9]+]], [%[[V:rd[0-9]+]]];
+  // CHECK-NEXT:    mov.b32 %r{{[0-9]+}}, {%[[H0]], %[[H0]]};
+  // CHECK-NEXT:    ld.global.b16 %[[H1:h[0-9]+]], [%[[V]]+16];
+  // CHECK-NEXT:    mov.b32 %r{{[0-9]+}}, {%[[H1]], %[[H1]]};
+  // CHECK:         ld.global.b16 %[[B:h[0-9]+]], [%rd{{[0-9]+}}];
+  // CHECK-NEXT:    mov.b32 %r{{[0-9]+}}, {%[[B]], %[[B]]};
+  // CHECK-NOT:     ld.global
+  "gpu.func"() <{function_type = (memref<16x8xf16>, memref<16xf16>, memref<16x8xi8>, memref<8xi8>) -> (), kernel}> ({
+  ^bb0(%Y: memref<16x8xf16>, %V: memref<16xf16>, %Z: memref<16x8xi8>, %W: memref<8xi8>):
+    %c0 = arith.constant 0 : index
+    %b = warp.load %V[%c0] {in_bounds = [true, true], along = "rows"} : memref<16xf16> -> !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+    %w = warp.load %W[%c0] {in_bounds = [true, true], along = "columns"} : memref<8xi8> -> !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>
+    warp.store %b, %Y[%c0, %c0] {in_bounds = [true, true]} : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xf16>
+    warp.store %w, %Z[%c0, %c0] {in_bounds = [true, true]} : !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xi8>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "halves", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+
   // Functions may be approximated where the operation says so.
   // CHECK-LABEL: .visible .entry fast(
   // CHECK:         tanh.approx.f32
