@@ -162,10 +162,22 @@ class AttentionGradient(NamedTuple):
         return lse, delta
 
     @property
-    def mask(self) -> Spread | None:
-        """What is added to scores."""
-        op = self.op
-        return None if op.mask is None else self._spread("mask", op.mask, op.maps[len(op.inputs) - 1])
+    def functions(self) -> dict[str, PointwiseOp]:
+        """The functions that make "scores" and "slopes", whose rows and columns are those of scores."""
+        op, order = self.op, list(range(self.op.maps[0].num_dims))
+        if op.rows == N:
+            order[op.batch + M], order[op.batch + N] = op.batch + N, op.batch + M
+        return {name: _exchanged(function, order) for name, function in op.functions.items()}
+
+    def operands(self, name: str) -> list[Spread | VectorOperand]:
+        """What the function of this name reads: numbers, and memory along rows, columns and the batch."""
+        placed = enumerate(self.op.functions[name].placed)
+        return [
+            self._spread(f"{name}{i}", value, map_)
+            if isinstance(value.type, MemRefType)
+            else VectorOperand(f"{name}{i}", value, "")
+            for i, (value, map_) in placed
+        ]
 
     @property
     def documents(self) -> list[Spread]:
@@ -186,6 +198,7 @@ class AttentionGradient(NamedTuple):
         named = zip(INPUTS, op.inputs, strict=False)
         inputs = [matrices.get(value) or VectorOperand(name, value) for name, value in named]
         inputs += [VectorOperand(each.name, each.value) for each in self.documents]
+        inputs += [each for name in op.functions for each in self.operands(name)]
         return each_once((*inputs, *(product.d for product in self.sums.values())))
 
 
