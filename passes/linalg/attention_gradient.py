@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import chain, count
 from typing import NamedTuple
 
@@ -74,14 +75,6 @@ class Slope(NamedTuple):
     slopes: ElementExpression
 
 
-class Factor(NamedTuple):
-    """P, dP - delta, and dS as an expression of both; P alone where a factor is that."""
-
-    p: ElementExpression
-    slope: ElementExpression | None
-    whole: ElementExpression
-
-
 class GradientReader(ElementReader):
     """Reads elements up to products and to memory that sums were stored to: delta may be computed before."""
 
@@ -120,15 +113,14 @@ class GradientMatch:
         summed = {loop for loop in of_a if loop not in self.of_c}
         if len(others) != 1 or not summed & {query, key} or not summed <= {query, key, *self.of_b}:
             decline("it is no sum over queries or keys, and over loops that both of its factors have")
-        inner: dict[int, Name] = {query: QUERY, key: KEY, others[0]: COLUMN if made.slope is None else DEPTH}
-        (_, of_q), (_, of_k), _ = self._scores(made.p)
+        inner: dict[int, Name] = {query: QUERY, key: KEY, others[0]: DEPTH if len(made) > 1 else COLUMN}
+        (_, of_q), (_, of_k), _ = self._scores(made[0])
         listed = dict.fromkeys((*of_q, *of_k, *range(loops)))
         batch = [name for name in listed if isinstance(name, int) and name not in inner]
         names = {**{loop: place for place, loop in enumerate(batch)}, **inner}
-        if (made := self._factors(of_a, names)) is None:
-            decline("")
-        self.softmax = self._softmax(made.p)
-        self.slope = None if made.slope is None else self._slope(made)
+        p, *others = self._factors(of_a, names)
+        self.softmax = self._softmax(p)
+        self.slope = self._slope(p, *others) if others else None
         self.name = "dV" if self.slope is None else "dQ" if query in self.of_c else "dK"
         self.batch = len(batch)
         self.factor = self.reader.source(self.b, names_of(self.of_b, names), op)
@@ -155,26 +147,26 @@ class GradientMatch:
             self.last, self.result = following, behind[2]
             self.reader.used |= reader.used
 
-    def _factors(self, of_a: Sequence[int], names: Mapping[int, Name]) -> Factor | None:
-        """What A is; None for something else."""
+    def _factors(self, of_a: Sequence[int], names: Mapping[int, Name]) -> Sequence[ElementExpression]:
+        """P; or P, dP - delta and dS as a function of their product; nothing of something else."""
         self.reader = GradientReader()
         half = memory_of(self.b).element_type
         element = self.reader.element(self.a, names_of(of_a, names), self.op).unrounded(half)
-        if _is_weight(element):
-            return Factor(element, None, element)
+        if element.is_op("math.exp") and any(element.leaves("product")):
+            return [element]
         if scaled(element)[0].is_op("math.exp") and any(element.leaves("product")):
             decline("P is scaled")
         return _weighed(element)
 
-    def _loops(self, made: Factor, loops: int) -> tuple[int, int]:
+    def _loops(self, made: Sequence[ElementExpression], loops: int) -> tuple[int, int]:
         """The loops over queries and over keys."""
-        *sides, lse = self._scores(made.p)
+        *sides, lse = self._scores(made[0])
         of_q, of_k = ({name for name in place if isinstance(name, int)} for _, place in sides)
         queries = [name for name in lse.place if name in of_q - of_k]
         keys = of_k - of_q
         if not queries or len(keys) != 1 or max(*keys, *of_q) >= loops:
             decline("it is not clear which of its loops run over queries and keys")
-        compared = {leaf.name for leaf in made.p.leaves("index")}
+        compared = {leaf.name for leaf in made[0].leaves("index")}
         query = next((name for name in queries if name in compared), queries[-1])
         return int(str(query)), keys.pop()
 
@@ -202,17 +194,16 @@ class GradientMatch:
         (product,) = p.leaves("product")
         return Softmax(q, k, (lse.value, lse.place), _with(rest, product, SCORE), scale, keys)
 
-    def _slope(self, made: Factor) -> Slope:
-        product, delta = () if made.slope is None else made.slope.operands
+    def _slope(self, p: ElementExpression, slope: ElementExpression, whole: ElementExpression) -> Slope:
+        product, delta = slope.operands
         if product.kind != "product" or delta.kind != "load" or delta.value is None:
             decline("P is multiplied with something else than a product less a number of each query")
-        (score,) = made.p.leaves("product")
-        whole = _with(made.whole, score, SCORE)
+        whole = _with(whole, next(iter(p.leaves("product"))), SCORE)
         if any(whole.leaves("product")):
             decline("dS is a function of another product than P and dP are")
         inner, factor = scaled(whole)
-        if inner == WEIGHED and abs(factor - self.softmax.scale) <= NEAR * self.softmax.scale:
-            whole = inner if self.softmax.scores == SCORE else whole
+        near = abs(factor - self.softmax.scale) <= NEAR * self.softmax.scale
+        whole = inner if inner == WEIGHED and near and self.softmax.scores == SCORE else whole
         a, b = self._pair(product, COLUMN)
         do, v = (a, b) if QUERY in a[1] else (b, a)
         if QUERY not in do[1] or KEY not in v[1] or KEY in do[1] or QUERY in v[1]:
@@ -246,39 +237,32 @@ def _with(element: ElementExpression, old: ElementExpression, new: ElementExpres
     return element if operands == element.operands else replace(element, operands=operands)
 
 
-def _is_weight(element: ElementExpression) -> bool:
-    """Whether an element is the exponential of something made of one product, as P is."""
-    return element.is_op("math.exp") and any(element.leaves("product"))
+def _weighed(element: ElementExpression) -> Sequence[ElementExpression]:
+    """P, dP - delta, and an element as a function of their product, in which it is linear; nothing for another one."""
+    factors = _multiplied(element)
+    p = [factor for factor in factors if factor.is_op("math.exp") and any(factor.leaves("product"))]
+    slopes = [factor for factor in factors if factor.is_op("arith.subf") and factor.operands[0].kind == "product"]
+    if p and slopes:
+        for each in (p[0], slopes[0]):
+            factors.remove(each)
+        return p[0], slopes[0], reduce(lambda made, other: replace(element, operands=(made, other)), factors, WEIGHED)
+    linear = LINEAR.get(str(element.name), ()) if element.kind == "op" else ()
+    parts = {at: made for at in linear if (made := _weighed(element.operands[at]))}
+    others = [element.operands[at].number for at in linear if at not in parts]
+    if len({made[:2] for made in parts.values()}) != 1 or (element.is_op("arith.mulf") == (len(parts) > 1)):
+        return ()
+    if not element.is_op("arith.mulf") and any(number != 0 for number in others):
+        return ()
+    operands = (parts[at][2] if at in parts else operand for at, operand in enumerate(element.operands))
+    return *next(iter(parts.values()))[:2], replace(element, operands=tuple(operands))
 
 
-def _is_slope(element: ElementExpression) -> bool:
-    """Whether an element is a product less something, as dP - delta is."""
-    return element.is_op("arith.subf") and element.operands[0].kind == "product"
-
-
-def _weighed(element: ElementExpression) -> Factor | None:
-    """An element that is linear in P * (dP - delta); None for another."""
-    if element.is_op("arith.mulf"):
-        factors = _multiplied(element)
-        found = [next(filter(test, factors), None) for test in (_is_weight, _is_slope)]
-        if found[0] is not None and found[1] is not None:
-            whole = WEIGHED
-            for factor in (factor for factor in factors if factor not in found):
-                whole = replace(element, operands=(whole, factor))
-            return Factor(found[0], found[1], whole)
-    taken = {"arith.divf": (0,), "arith.negf": (0,), "arith.select": (1, 2)}.get(str(element.name), (0, 1))
-    if not element.is_op("arith.mulf", "arith.addf", "arith.subf", "arith.divf", "arith.negf", "arith.select"):
-        return None
-    parts = {at: made for at in taken if (made := _weighed(element.operands[at])) is not None}
-    others = [element.operands[at] for at in taken if at not in parts]
-    plain = element.is_op("arith.mulf") or all(other.number == 0 for other in others)
-    if not parts or not plain or len({made[:2] for made in parts.values()}) > 1:
-        return None
-    if element.is_op("arith.mulf") and len(parts) > 1:
-        return None
-    operands = (parts[at].whole if at in parts else operand for at, operand in enumerate(element.operands))
-    (p, slope, _), *_ = parts.values()
-    return Factor(p, slope, replace(element, operands=tuple(operands)))
+LINEAR = {
+    **dict.fromkeys(("arith.mulf", "arith.addf", "arith.subf"), (0, 1)),
+    **dict.fromkeys(("arith.divf", "arith.negf"), (0,)),
+    "arith.select": (1, 2),
+}
+"""Operations that are linear in these operands: in one of a product, in all of others."""
 
 
 def _multiplied(element: ElementExpression) -> list[ElementExpression]:
