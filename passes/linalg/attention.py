@@ -33,7 +33,7 @@ from .element_expressions import (
     names_of,
     read_product,
 )
-from .element_regions import function_of, operands_of
+from .element_regions import function_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
 from .pages import ReadPages
@@ -272,7 +272,7 @@ class AttentionMatch:
         score, through = (self.scores.rest, product), self.result or (product, product)
         placed = filter(None, (self.q, self.k, self.v, keys.lengths, self.sinks, *keys.documents))
         read = {root(value) for value, _ in placed}
-        read |= {root(value) for element, of in (score, through) for value in operands_of(element, [of]).values()}
+        read |= {root(value) for element, of in (score, through) for value in element.memories([of]).values()}
         used = frozenset({*self.reader.used, self.values, self.last})
         results, last = [self.o[0]], self.last
         if self.lse is not None:
@@ -287,13 +287,18 @@ class AttentionMatch:
 
         def made() -> AttentionOp:
             matrices = (self.q, self.k, self.v, self.o)
+            every = ("scores", "score", *score, f32), ("through", "result", *through, element_type(self.o[0]))
+            functions = {
+                key: function_of(name, element, [taken], order, kind)
+                for key, name, element, taken, kind in every
+                if element != taken
+            }
             op = AttentionOp(
                 [value for value, _ in matrices],
                 [map_of(at, order) for _, at in matrices],
                 scale=self.scores.scale,
                 keys=keys,
-                scores=function_of("score", score[0], score[1:], order),
-                through=function_of("result", through[0], through[1:], order, element_type(self.o[0])),
+                **functions,
                 lse=None if self.lse is None else (self.lse[1], map_of(self.lse[2], order)),
                 sinks=None if self.sinks is None else (self.sinks[0], map_of(self.sinks[1], order)),
             )

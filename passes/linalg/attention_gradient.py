@@ -29,7 +29,7 @@ from .element_expressions import (
     map_of,
     names_of,
 )
-from .element_regions import function_of, operands_of
+from .element_regions import function_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
 from .product import padded
@@ -298,7 +298,7 @@ def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
     results, left = frozenset(value for value, _ in written), {op for match in matches for op in match.reader.left}
     read_from = {root(value) for value, _ in (*inputs, *keys.documents)}
     for element in (softmax.scores, slope.slopes):
-        read_from |= {root(value) for value in operands_of(element, [SCORE, WEIGHED]).values()}
+        read_from |= {root(value) for value in element.memories([SCORE, WEIGHED]).values()}
     Replacement(used, last, results, read_from, left).replace(made)
 
 

@@ -144,20 +144,12 @@ def function_of(
     Loops have the numbers in `order`."""
     if element in taken:
         return None
-    operands = operands_of(element, taken)
+    operands = element.memories(taken)
     types = {**dict.fromkeys(taken, f32), **{leaf: element_type(value) for leaf, value in operands.items()}}
     inputs = [(value, map_of(leaf.place, order)) for leaf, value in operands.items()]
     function = PointwiseOp(inputs, region_of([element], types, [stored], indices=order)).function
     function.name_hint = name
     return function
-
-
-def operands_of(element: ElementExpression, taken: Sequence[ElementExpression]) -> dict[ElementExpression, SSAValue]:
-    """The memory and scalars that an element is computed from, without those of the elements that are taken."""
-    if element in taken:
-        return {}
-    leaf = {element: element.value} if element.kind in ("load", "outside") and element.value is not None else {}
-    return {**leaf, **{k: v for operand in element.operands for k, v in operands_of(operand, taken).items()}}
 
 
 MODULAR = (arith.AddiOp, arith.SubiOp, arith.MuliOp, arith.AndIOp, arith.OrIOp, arith.XOrIOp, arith.SelectOp)

@@ -14,12 +14,11 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
-from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attention import HALVES, INPUTS, ROWS, AttentionGradientOp, AttentionOp, D, E, M, N
 from ...dialect.warp.attributes import element_name, in_place_of, memory_of
-from ...dialect.warp.elements import IndexOp, PointwiseOp
+from ...dialect.warp.elements import PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.views import PagedOp
@@ -161,22 +160,12 @@ class AttentionGradient(NamedTuple):
         lse, delta = (self._spread(*each) for each in zip(ROWS, op.inputs[4:], op.maps[4:], strict=False))
         return lse, delta
 
-    @property
-    def functions(self) -> dict[str, PointwiseOp]:
-        """The functions that make "scores" and "slopes", whose rows and columns are those of scores."""
-        op, order = self.op, list(range(self.op.maps[0].num_dims))
-        if op.rows == N:
-            order[op.batch + M], order[op.batch + N] = op.batch + N, op.batch + M
-        return {name: _exchanged(function, order) for name, function in op.functions.items()}
-
     def operands(self, name: str) -> list[Spread | VectorOperand]:
         """What the function of this name reads: numbers, and memory along rows, columns and the batch."""
-        placed = enumerate(self.op.functions[name].placed)
+        placed = [(f"{name}{i}", *each) for i, each in enumerate(self.op.functions[name].placed)]
         return [
-            self._spread(f"{name}{i}", value, map_)
-            if isinstance(value.type, MemRefType)
-            else VectorOperand(f"{name}{i}", value, "")
-            for i, (value, map_) in placed
+            self._spread(*each) if isinstance(each[1].type, MemRefType) else VectorOperand(*each[:2], "")
+            for each in placed
         ]
 
     @property
@@ -351,9 +340,6 @@ def _renumber(
 
 def _exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:
     """A function of elements with its loops renumbered by `order`."""
-    body = score.body.clone()
-    for index in [op for op in body.block.ops if isinstance(op, IndexOp)]:
-        Rewriter.replace_op(index, IndexOp(order[index.number]))
     loops = max(order) + 1
     placed = [(value, map_along(loops, (order[loop] for loop in loops_of(map_)))) for value, map_ in score.placed]
-    return PointwiseOp(placed, body)
+    return score.moved(placed, loops, order)

@@ -71,7 +71,7 @@ class GradientBuilder:
         if not 0 < scale < math.inf:
             fail(op, f"expected a scale above 0, got {scale:g}")
         # Where p is not needed alone, its exponent has the scale of ds. A power of two may as well scale the sums.
-        self.functions = read.functions
+        self.functions = op.functions
         self.scale, self.scales_p = scale, "dV" not in self.sums and not self.functions
         self.scales_sums = not self.scales_p and not self.functions and math.frexp(scale)[0] == POWER_OF_TWO
         # Of two warpgroups, whose threads have registers for delta until then: H100, dK and dV of 128 columns, 16384
@@ -180,13 +180,14 @@ class GradientBuilder:
         used = {op.number for op in function.body.block.ops if isinstance(op, IndexOp)}
         of_batch = ((loop, place[axis(self.read.around.index(loop))]) for loop in sorted(used) if loop < batch)
         numbers = {loop: index.insert(arith.IndexCastOp(index.value(i), i32)).result for loop, i in of_batch}
+        order = [*range(batch), *((M, N) if self.op.rows == M else (N, M))]
         inputs = [
             (self._matrix(index, each, place), map_along(2, (M, N)))
             if isinstance(each, Spread)
             else (each.value, map_along(2, ()))
             for each in self.read.operands(name)
         ]
-        moved = function.moved(inputs, 2, batch, numbers)
+        moved = function.moved(inputs, 2, order, numbers)
         bounds = bounds_attribute(self.scores.inside("m"), self.scores.inside("n"))
         operands = EpilogueOperands(index, moved.placed, fragment_of(parts[0]), self.row, at, bounds)
         return operands.map(parts, operands.load(0), moved, f32, 0)
