@@ -363,7 +363,7 @@ class AttentionOp(OverKeys):
 class AttentionGradientOp(OverKeys):
     """Gradients of O = softmax(scale * f(Q K^T)) V, from that of O::
 
-        S = Q K^T                       P = exp(scale * f(S) - lse)
+        S = h(Q K^T)                    P = exp(scale * f(S) - lse)
         dS = g(S, P * (dO V^T - delta))
         dQ = dS K                       dK = dS^T Q                        dV = P^T dO
 
@@ -379,9 +379,9 @@ class AttentionGradientOp(OverKeys):
 
     With `diagonal = c`, scores with n > m + c count as minus infinity, with `window = w` those with n < m - w, with two
     `documents` those of queries and keys whose numbers differ, as in `warp.attention`. A `warp.pointwise`, given as
-    `scores %f`, is f: it takes a score, and yields one, both in f32. Another, given as `slopes %g`, is g: it takes a
-    score and P * (dO V^T - delta), and yields dS, all in f32, and 0 where the second is 0. Their operands are indexed
-    by m, n and the batch. Without them f(S) is S, and g(S, x) is scale * x.
+    `products %h`, is h, another, given as `scores %f`, is f: each takes an element of f32 and yields one. A third,
+    given as `slopes %g`, is g: it takes two elements, and yields dS of the product, all in f32, and 0 where the second
+    is 0. Their operands are indexed by m, n and the batch. Without them h(S) and f(S) are S, and g(S, x) is scale * x.
 
     P and dS are computed in f32, and rounded to the type of the matrices that they are multiplied with. Sums are f32.
 
@@ -399,6 +399,7 @@ class AttentionGradientOp(OverKeys):
     lse = operand_def(MemRefType)
     delta = operand_def(MemRefType)
     outputs = var_operand_def(MemRefType)
+    products = opt_operand_def(PointwiseType())
     scores = opt_operand_def(PointwiseType())
     slopes = opt_operand_def(PointwiseType())
     tile = var_operand_def(IndexType())
@@ -407,8 +408,8 @@ class AttentionGradientOp(OverKeys):
     documents = var_operand_def(MemRefType)
 
     assembly_format = (
-        "$q `,` $k `,` $v `,` $do `,` $lse `,` $delta `into` $outputs (`scores` $scores^)? (`slopes` $slopes^)?"
-        " (`tile` $tile^)? (`from` $first^)? (`until` $until^)? attr-dict"
+        "$q `,` $k `,` $v `,` $do `,` $lse `,` $delta `into` $outputs (`products` $products^)?"
+        " (`scores` $scores^)? (`slopes` $slopes^)? (`tile` $tile^)? (`from` $first^)? (`until` $until^)? attr-dict"
         " `:` type($q) `,` type($k) `,` type($v) `,` type($do) `,` type($lse) `,` type($delta) `into` type($outputs)"
         " (`documents` $documents^ `:` type($documents))?"
     )
@@ -435,7 +436,8 @@ class AttentionGradientOp(OverKeys):
     @property
     def functions(self) -> dict[str, PointwiseOp]:
         """The functions of elements by their names, those that there are."""
-        made = {"scores": pointwise_of(self.scores), "slopes": pointwise_of(self.slopes)}
+        named = {"products": self.products, "scores": self.scores, "slopes": self.slopes}
+        made = {name: pointwise_of(value) for name, value in named.items()}
         return {name: function for name, function in made.items() if function is not None}
 
     @property

@@ -152,9 +152,11 @@ class GradientMatch:
         self.reader = GradientReader()
         half = memory_of(self.b).element_type
         element = self.reader.element(self.a, names_of(of_a, names), self.op).unrounded(half)
-        if element.is_op("math.exp") and any(element.leaves("product")):
+        if not any(element.leaves("product")):
+            return []
+        if element.is_op("math.exp"):
             return [element]
-        if scaled(element)[0].is_op("math.exp") and any(element.leaves("product")):
+        if scaled(element)[0].is_op("math.exp"):
             decline("P is scaled")
         return _weighed(element)
 
@@ -237,6 +239,14 @@ def _with(element: ElementExpression, old: ElementExpression, new: ElementExpres
     return element if operands == element.operands else replace(element, operands=operands)
 
 
+def _shared(element: ElementExpression, other: ElementExpression) -> ElementExpression:
+    """What an element and another one are both functions of, in place of S, so that it is computed once."""
+    parts = [operand for operand in element.operands if SCORE in operand.leaves("outside")]
+    if len(parts) == 0 or SCORE not in _with(other, element, WEIGHED).leaves("outside"):
+        return element
+    return _shared(parts[0], other) if len(parts) == 1 else SCORE
+
+
 def _weighed(element: ElementExpression) -> Sequence[ElementExpression]:
     """P, dP - delta, and an element as a function of their product, in which it is linear; nothing for another one."""
     factors = _multiplied(element)
@@ -288,9 +298,13 @@ def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
     def made() -> AttentionGradientOp:
         maps = [map_of(place, order) for _, place in (*inputs, *written)]
         read_, outputs = ([value for value, _ in each] for each in (inputs, written))
-        scores = function_of("scores", softmax.scores, [SCORE], order)
-        slopes = None if names == ["dV"] else function_of("slopes", slope.slopes, [SCORE, WEIGHED], order)
-        functions = {"scores": scores, "slopes": slopes}
+        shared = _shared(softmax.scores, slope.slopes)
+        scores, slopes = (_with(element, shared, SCORE) for element in (softmax.scores, slope.slopes))
+        functions = {
+            "products": function_of("products", shared, [SCORE], order),
+            "scores": function_of("scores", scores, [SCORE], order),
+            "slopes": None if names == ["dV"] else function_of("slopes", slopes, [SCORE, WEIGHED], order),
+        }
         return AttentionGradientOp(read_, outputs, maps, scale=softmax.scale, keys=keys, **functions)
 
     used = frozenset({op for match in matches for op in (*match.reader.used, match.op, match.last)})
@@ -349,6 +363,7 @@ def _together(match: GradientMatch, other: GradientMatch) -> bool:
     columns = sum(padded(memory_of(each.result[0]).get_shape()[-1]) for each in (match, other))
     both = (match.name, other.name) == ("dK", "dV") and match.softmax == other.softmax and _do(match) == other.factor
     around = [{name for name in each.result[1] if isinstance(name, int)} for each in (match, other)]
-    # Functions of scores take registers: both of 128 columns would spill 500 bytes with a soft cap, 144 without.
-    most = MAX_COLUMNS if match.softmax.scores == SCORE else MAX_COLUMNS // 2
+    # Slopes of scores take registers: both of 128 columns would spill 500 bytes with a soft cap (ptxas).
+    kept = match.slope is not None and SCORE in match.slope.slopes.leaves("outside")
+    most = MAX_COLUMNS // 2 if kept else MAX_COLUMNS
     return both and columns <= most and around[0] == around[1] and match.op.parent is other.op.parent

@@ -1,7 +1,8 @@
 """`warp.attention_gradient`: the tiles of CTAs, and a loop that makes scores again from what the forward pass keeps.
 
 With rows r and columns c of the scores, queries and keys for dQ, keys and queries for dK and dV, and k the scale times
-log2(e), each turn computes for a tile of columns, where f(s) = s and g(s, x) = scale x if no others are given::
+log2(e), each turn computes for a tile of columns, where f(s) = s and g(s, x) = scale x if no others are given, and
+s a function of the product if there is one::
 
     p = 2^(k (f(s) - lse / scale))    ds = g(s, p (dp - delta))    sums += p dO, ds Q, or ds K
 
@@ -220,6 +221,8 @@ class GradientBuilder:
             multiplied(index, tiling, a, b, start, part)
             for tiling, a, b, start in zip(filter(None, (self.scores, self.slopes)), stays, moves, starts, strict=False)
         )
+        if "products" in self.functions:
+            scores = self._through(index, "products", [scores], where)
         products = scores
         if "scores" in self.functions:
             scores = self._through(index, "scores", [scores], where)

@@ -6,7 +6,7 @@
 
 // expected-error @+2 {{warp.attention_gradient: expected maps of dQ, dK, dV, or of dK and dV, got those of dK, dK}}
 func.func @twice(%q: memref<8x16xf16>, %r: memref<8xf32>) {
-  "warp.attention_gradient"(%q, %q, %q, %q, %r, %r, %q, %q) <{scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, #row, #row, #k, #k], operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 2, 0, 0, 0, 0, 0, 0>}> : (memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32>, memref<8x16xf16>, memref<8x16xf16>) -> ()
+  "warp.attention_gradient"(%q, %q, %q, %q, %r, %r, %q, %q) <{scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, #row, #row, #k, #k], operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 2, 0, 0, 0, 0, 0, 0, 0>}> : (memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32>, memref<8x16xf16>, memref<8x16xf16>) -> ()
   return
 }
 
