@@ -8,7 +8,7 @@ from functools import reduce
 from itertools import chain, count
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.dialects.builtin import ModuleOp, bf16, f16, f32, i8, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
@@ -311,8 +311,10 @@ def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
     last = max((match.last for match in matches), key=place_in_block)
     results, left = frozenset(value for value, _ in written), {op for match in matches for op in match.reader.left}
     read_from = {root(value) for value, _ in (*inputs, *keys.documents)}
-    for element in (softmax.scores, slope.slopes):
-        read_from |= {root(value) for value in element.memories([SCORE, WEIGHED]).values()}
+    beside = [value for each in (softmax.scores, slope.slopes) for value in each.memories([SCORE, WEIGHED]).values()]
+    if other := next((kind for kind in map(element_type, beside) if kind not in (f32, f16, bf16, i32, i8)), None):
+        decline(f"its scores are a function of elements of {other}; of f32, f16, bf16, i32 and i8 they may be")
+    read_from.update(map(root, beside))
     Replacement(used, last, results, read_from, left).replace(made)
 
 

@@ -252,6 +252,17 @@ def test_what_is_not_a_gradient_is_said(written: str, instead: str, reason: str)
     assert any(reason in str(one) for one in heard)
 
 
+def test_functions_of_elements_that_have_no_registers_are_said() -> None:
+    """Numbers of f64 in memory, beside scores of f32."""
+    text = AttentionGradient((1, 2, 20, 30, 32, 32), "f16", mask="mn").mlir
+    text = text.replace("memref<20x30xf16>", "memref<20x30xf64>").replace("%x2: f16", "%x2: f64")
+    text = text.replace("%wide = arith.extf %x2 : f16 to f32", "%wide = arith.truncf %x2 : f64 to f32")
+    with remarks() as heard:
+        kernel = compile(text, "sm_80")
+    assert len(kernel.launches) > 3
+    assert any("its scores are a function of elements of f64" in str(one) for one in heard)
+
+
 def test_a_product_whose_result_has_no_dimensions_is_no_gradient() -> None:
     text = """
     func.func @f(%Q: memref<37x16xf16>, %K: memref<16x43xf16>, %S: memref<37x43xf32>, %x: memref<29xf16>,
