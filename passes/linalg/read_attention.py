@@ -53,12 +53,8 @@ class Attention(NamedTuple):
 
         def moved(function: PointwiseOp | None, every: Sequence[int]) -> SSAValue | None:
             """A function, in a product over these loops."""
-            if function is None:
-                return None
-            inputs = [
-                (value, map_along(len(every), map(every.index, loops_of(map_)))) for value, map_ in function.placed
-            ]
-            return function.moved(inputs, len(every), 0).function
+            order = [every.index(loop) if loop in every else 0 for loop in range(op.maps[0].num_dims)]
+            return None if function is None else _exchanged(function, order).function
 
         inner, of_inner = [sizes[loop] for loop in (*outer, m, n)], (*outer, m, n)
         every, of_values = (*outer, m, n, d), (*outer, m, e, n)
