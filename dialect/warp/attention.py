@@ -162,8 +162,7 @@ class OverKeys(WarpOp):
     @property
     def function_operands(self) -> list[SSAValue]:
         """The operands of the functions of elements that it takes."""
-        made = (value.owner for value in self.operands if isinstance(value.type, PointwiseType))
-        return [value for function in made if isinstance(function, PointwiseOp) for value in function.inputs]
+        return [value for each in self.operands if isinstance(each.owner, PointwiseOp) for value in each.owner.inputs]
 
     def _verify_function(
         self, what: str, function: PointwiseOp | None, made: Attribute, column: int, sizes: LoopSizes, takes: int = 1
@@ -172,8 +171,8 @@ class OverKeys(WarpOp):
         if function is None:
             return
         if function.argument_type != f32 or function.products != takes:
-            kind, count = function.argument_type, function.products
-            raise VerifyException(f"expected {what} of f32 to be taken, {takes}, got {kind}, {count}")
+            kinds = ", ".join([str(function.argument_type)] * function.products)
+            raise VerifyException(f"expected {what} of f32 to be taken, got {kinds}")
         along = (*range(self.batch), self.batch + M, self.batch + column)
         function.verify_use(f"{what.removesuffix('s')} operand", made, self.maps[0].num_dims, along, sizes)
 
@@ -437,8 +436,7 @@ class AttentionGradientOp(OverKeys):
     def functions(self) -> dict[str, PointwiseOp]:
         """The functions of elements by their names, those that there are."""
         named = {"products": self.products, "scores": self.scores, "slopes": self.slopes}
-        made = {name: pointwise_of(value) for name, value in named.items()}
-        return {name: function for name, function in made.items() if function is not None}
+        return {name: made for name, value in named.items() if (made := pointwise_of(value)) is not None}
 
     @property
     def keys(self) -> Keys:
@@ -464,8 +462,7 @@ class AttentionGradientOp(OverKeys):
     @property
     def sizes(self) -> LoopSizes:
         """The sizes of all loops. Raises VerifyException if operands disagree."""
-        names = (*INPUTS, *(gradient.name for gradient in self.gradients))
-        return self.sizes_of(names, (*self.inputs, *self.outputs))
+        return self.sizes_of([*INPUTS, *(each.name for each in self.gradients)], [*self.inputs, *self.outputs])
 
     def verify_(self) -> None:
         operands = len(self.inputs) + len(self.outputs)
