@@ -154,11 +154,7 @@ class GradientMatch:
         element = self.reader.element(self.a, names_of(of_a, names), self.op).unrounded(half)
         if not any(element.leaves("product")):
             return []
-        if element.is_op("math.exp"):
-            return [element]
-        if scaled(element)[0].is_op("math.exp"):
-            decline("P is scaled")
-        return _weighed(element)
+        return [element] if element.is_op("math.exp") else _weighed(element)
 
     def _loops(self, made: Sequence[ElementExpression], loops: int) -> tuple[int, int]:
         """The loops over queries and over keys."""
@@ -252,6 +248,8 @@ def _weighed(element: ElementExpression) -> Sequence[ElementExpression]:
     factors = _multiplied(element)
     p = [factor for factor in factors if factor.is_op("math.exp") and any(factor.leaves("product"))]
     slopes = [factor for factor in factors if factor.is_op("arith.subf") and factor.operands[0].kind == "product"]
+    if p and len(factors) > 1 and all(factor.number is not None for factor in factors if factor != p[0]):
+        decline("P is scaled")
     if p and slopes:
         for each in (p[0], slopes[0]):
             factors.remove(each)
