@@ -234,6 +234,7 @@ DECLINED = (
     ("%2 = arith.mulf %1, %scale : f32", "%2 = arith.addf %1, %scale : f32", "P is known"),
     ("%2 = arith.mulf %1, %scale : f32", "%2 = arith.mulf %1, %1 : f32", "P is known"),
     ("= arith.subf %x1, %x2 : f32", "= arith.addf %x1, %x2 : f32", "P is known"),
+    ("%r = arith.truncf %x0 :", "%z = arith.mulf %x0, %scale : f32\n%r = arith.truncf %z :", "P is scaled"),
     (
         "%p = arith.subf %s0, %x1 : f32",
         "%p = arith.addf %s0, %x1 : f32",
