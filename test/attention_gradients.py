@@ -14,14 +14,14 @@ from warploom.runtime.arguments.dtypes import DTYPES
 
 LOOPS = {
     "Q": "bgmd", "K": "bnd", "V": "bne", "O": "bgme", "dO": "bgme", "lse": "bgm", "delta": "bgm",
-    "dQ": "bgmd", "dK": "bnd", "dV": "bne", "of_m": "bm", "of_n": "bn",
+    "dQ": "bgmd", "dK": "bnd", "dV": "bne", "of_m": "bm", "of_n": "bn", "slopes": "g",
 }  # fmt: skip
 """Batch b, heads g that share K and V, queries m, keys n, columns d and e."""
 
 NUMBERS = ("of_m", "of_n")
 """Numbers of the documents of queries and keys."""
 
-KINDS = {"lse": "f32", "delta": "f32", **dict.fromkeys(NUMBERS, "i32")}
+KINDS = {"lse": "f32", "delta": "f32", "slopes": "f32", "chosen": "i8", **dict.fromkeys(NUMBERS, "i32")}
 
 
 @dataclass(frozen=True)
@@ -42,22 +42,30 @@ class AttentionGradient:
     """The loops of a mask that is added to scores; none without one."""
     rounded: bool = False
     """Whether the products store f32, which operations behind them round."""
+    cap: float = 0.0
+    """What scaled scores x are limited to, as cap * tanh(x / cap); none if it is 0."""
+    slopes: bool = False
+    """Whether scores have the distance of key and query times a number of each head added, as ALiBi has."""
+    chosen: str = ""
+    """The loops of memory of i8 that is 0 where scores do not count; none without it."""
 
     def __str__(self) -> str:
         masks = [f"{name} {at}" for name, at in (("causal", self.causal), ("window", self.window)) if at is not None]
         flags = ["tensors"] * self.on_tensors + ["documents"] * self.documents + [f"mask {self.mask}"] * bool(self.mask)
-        flags += ["rounded"] * self.rounded
+        flags += ["rounded"] * self.rounded + [f"cap {self.cap}"] * bool(self.cap) + ["slopes"] * self.slopes
+        flags += [f"chosen {self.chosen}"] * bool(self.chosen)
         return ", ".join([self.element, "x".join(map(str, self.size)), *masks, *self.results, *flags])
 
     @property
     def inputs(self) -> tuple[str, ...]:
         optional = (*(NUMBERS if self.documents else ()), *["mask"] * bool(self.mask))
+        optional += (*["slopes"] * self.slopes, *["chosen"] * bool(self.chosen))
         return ("Q", "K", "V", "dO", "lse", "delta" if self.delta else "O", *optional)
 
     @property
     def loops(self) -> dict[str, str]:
         """The loops of each matrix."""
-        return {**LOOPS, "mask": self.mask}
+        return {**LOOPS, "mask": self.mask, "chosen": self.chosen}
 
     @property
     def scale(self) -> float:
@@ -87,12 +95,18 @@ class AttentionGradient:
         text.temporary("P", "bgmn", "f32")
         scores, last = self._scores()
         read = ["S", "lse", *(NUMBERS if self.documents else ()), *["mask"] * bool(self.mask)]
+        read += [*["slopes"] * self.slopes, *["chosen"] * bool(self.chosen)]
         text.generic(read, "P", "", [*scores, f"%p = arith.subf {last}, %x1 : f32", "%r = math.exp %p : f32"])
         text.temporary("P16", "bgmn", half)
         text.generic(["P"], "P16", "", [f"%r = arith.truncf %x0 : f32 to {half}"])
         text.temporary("dS", "bgmn", half)
         body = ["%0 = arith.subf %x1, %x2 : f32", "%1 = arith.mulf %x0, %0 : f32", "%2 = arith.mulf %1, %scale : f32"]
-        text.generic(["P", "dP", "delta"], "dS", "", [*body, f"%r = arith.truncf %2 : f32 to {half}"])
+        if self.cap:
+            body = [line.replace("%2 =", "%w =") for line in body]
+            body += ["%3 = arith.mulf %x3, %scale : f32", "%4 = arith.divf %3, %cap : f32", "%5 = math.tanh %4 : f32"]
+            body += ["%6 = arith.mulf %5, %5 : f32", "%7 = arith.subf %one, %6 : f32", "%2 = arith.mulf %w, %7 : f32"]
+        read = ["P", "dP", "delta", *["S"] * bool(self.cap)]
+        text.generic(read, "dS", "", [*body, f"%r = arith.truncf %2 : f32 to {half}"])
         for name, a, b, over in (("dQ", "dS", "K", "n"), ("dK", "dS", "Q", "gm"), ("dV", "P16", "dO", "gm")):
             if name in self.results and not self.rounded:
                 text.product(a, b, name, over)
@@ -127,11 +141,25 @@ class AttentionGradient:
     def _scores(self) -> tuple[list[str], str]:
         """Lines that scale and mask a score %x0, and the name of the last."""
         body, last = ["%s0 = arith.mulf %x0, %scale : f32"], "%s0"
+        if self.cap:
+            body += [f"%t0 = arith.divf {last}, %cap : f32", "%t1 = math.tanh %t0 : f32"]
+            body += ["%t2 = arith.mulf %t1, %cap : f32"]
+            last = "%t2"
+        place = 2 + 2 * self.documents + bool(self.mask)
+        if self.slopes:
+            body += ["%away = arith.subi %j, %i : index", "%a0 = arith.index_cast %away : index to i32"]
+            body += ["%a1 = arith.sitofp %a0 : i32 to f32", f"%a2 = arith.mulf %a1, %x{place} : f32"]
+            body += [f"%a3 = arith.addf {last}, %a2 : f32"]
+            last = "%a3"
+        if self.chosen:
+            body += [f"%c0 = arith.cmpi ne, %x{place + self.slopes}, %none : i8"]
+            body += [f"%c1 = arith.select %c0, {last}, %low : f32"]
+            last = "%c1"
         if self.mask:
             body += [f"%wide = arith.extf %x{2 + 2 * self.documents} : {self.element} to f32"]
-            body += ["%s4 = arith.addf %s0, %wide : f32"]
+            body += [f"%s4 = arith.addf {last}, %wide : f32"]
             last = "%s4"
-        if (self.causal, self.window) != (None, None):
+        if (self.causal, self.window) != (None, None) or self.slopes:
             body = ["%i = linalg.index 2 : index", "%j = linalg.index 3 : index", *body]
         if self.causal is not None:
             body += ["%e = arith.addi %i, %right : index", "%c = arith.cmpi sgt, %j, %e : index"]
@@ -164,6 +192,9 @@ class _Text:
             "%low = arith.constant 0xFF800000 : f32",
             f"%right = arith.constant {asked.causal or 0} : index",
             f"%left = arith.constant {asked.window or 0} : index",
+            f"%cap = arith.constant {asked.cap:.6e} : f32",
+            "%one = arith.constant 1.0 : f32",
+            "%none = arith.constant 0 : i8",
         ]
 
     def function(self, name: str) -> str:
@@ -280,27 +311,38 @@ def problem(asked: AttentionGradient, seed: int = 0) -> Problem:
     mask = mask.astype(kind)
     added = np.expand_dims(mask.astype(np.float64), [i for i, loop in enumerate("bgmn") if loop not in asked.mask])
     added = added if asked.mask else np.zeros(())
-    scores = np.where(keep, asked.scale * (q @ t(k)) + added, -np.inf)
+    chosen = np.asarray(random.random((*asked.shape(asked.chosen), 1))[..., 0] > 0.2).astype(np.int8)
+    if asked.chosen:
+        chosen[..., 0] = 1  # each query has a key
+        keep = keep & (np.expand_dims(chosen, [i for i, x in enumerate("bgmn") if x not in asked.chosen]) != 0)
+    slopes = (0.5 ** (1 + np.arange(asked.size[1]))).astype(np.float32)
+    plain, derivative = asked.scale * (q @ t(k)), np.ones(())
+    if asked.cap:
+        plain = asked.cap * np.tanh(plain / asked.cap)
+        derivative = 1 - (plain / asked.cap) ** 2
+    if asked.slopes:
+        added = added + slopes.astype(np.float64)[:, None, None] * (j - i)
+    scores = np.where(keep, plain + added, -np.inf)
     lse = np.logaddexp.reduce(scores, -1)[..., None]
     p = np.where(keep, np.exp(scores - lse), 0.0)
     o = (p @ v).astype(kind)
     delta = ((p @ v if asked.delta else o.astype(np.float64)) * do).sum(-1, keepdims=True)
     dp = do @ t(v)
-    ds = asked.scale * p * (dp - delta)
+    ds = asked.scale * p * (dp - delta) * derivative
     x = asked.scale * (d + 8) * 2.0**-23 * (np.abs(q) @ t(np.abs(k))) + 2.0**-21 * (1 + np.abs(lse))
-    x += 2.0**-22 * np.where(np.isfinite(added), np.abs(added), 0.0)
+    x += 2.0**-22 * np.where(np.isfinite(added), np.abs(added), 0.0) + 2.0**-20 * asked.cap
     y = np.abs(do) @ t(np.abs(v)) + (np.abs(do) * np.abs(o.astype(np.float64))).sum(-1, keepdims=True)
     y *= (e + 8) * 2.0**-23
-    off = asked.scale * p * (2 * x * np.abs(dp - delta) + y + np.abs(dp - delta) * unit)
+    off = least + asked.scale * p * ((2 * x + 2.0**-20 + derivative * unit) * np.abs(dp - delta) + derivative * y)
     rounding = 2.0**-23 * (max(m * asked.size[1], n) + 16)
     exact = {"dQ": ds @ k, "dK": (t(ds) @ q).sum(1), "dV": (t(p) @ do).sum(1)}
     near = {
         "dQ": (off + np.abs(ds) * rounding) @ np.abs(k),
         "dK": (t(off + np.abs(ds) * rounding) @ np.abs(q)).sum(1),
-        "dV": (t(p * (2 * x + unit + rounding)) @ np.abs(do)).sum(1),
+        "dV": (t(p * (2 * x + unit + rounding) + least) @ np.abs(do)).sum(1),
     }
     rows = {name: row[..., 0].astype(np.float32) for name, row in (("lse", lse), ("delta", delta))}
-    inputs: dict[str, Array] = {**halves, **rows, **numbers, "O": o, "mask": mask}
+    inputs: dict[str, Array] = {**halves, **rows, **numbers, "O": o, "mask": mask, "slopes": slopes, "chosen": chosen}
     poison = [np.full(exact[name].shape, 12345.0).astype(kind) for name in asked.results]
     bounds = [near[name] * 1.01 + unit * np.abs(exact[name]) * (1 + unit) + least for name in asked.results]
     values = [exact[name] for name in asked.results]

@@ -60,8 +60,8 @@ MATRICES = {"Q": (M, D), "K": (N, D), "V": (N, E), "dO": (M, E)}
 ROWS = ("lse", "delta")
 """What is read for each query."""
 
-INPUTS = (*MATRICES, *ROWS, "mask")
-"""What is read; the mask if there is one."""
+INPUTS = (*MATRICES, *ROWS)
+"""What is read."""
 
 GRADIENTS = {"dQ": (M, D), "dK": (N, D), "dV": (N, E)}
 """The loops of the matrices that may be written."""
@@ -154,6 +154,23 @@ class OverKeys(WarpOp):
                 raise VerifyException(f"expected documents in memory of i32 along d{loop}, got {memory.type}")
             if not of_tile and not set(loops) <= {*range(batch), loop}:
                 raise VerifyException(f"expected documents to be indexed by the batch and d{loop}, got {list(loops)}")
+
+    @property
+    def function_operands(self) -> list[SSAValue]:
+        """The operands of the functions of elements that it takes."""
+        return [value for each in self.operands if isinstance(each.owner, PointwiseOp) for value in each.owner.inputs]
+
+    def _verify_function(
+        self, what: str, function: PointwiseOp | None, made: Attribute, column: int, sizes: LoopSizes, takes: int = 1
+    ) -> None:
+        """Verifies a function of so many elements that run along the batch, m and a further loop."""
+        if function is None:
+            return
+        if function.argument_type != f32 or function.products != takes:
+            kinds = ", ".join([str(function.argument_type)] * function.products)
+            raise VerifyException(f"expected {what} of f32 to be taken, got {kinds}")
+        along = (*range(self.batch), self.batch + M, self.batch + column)
+        function.verify_use(f"{what.removesuffix('s')} operand", made, self.maps[0].num_dims, along, sizes)
 
 
 @irdl_op_definition
@@ -272,11 +289,6 @@ class AttentionOp(OverKeys):
         return pointwise_of(self.through)
 
     @property
-    def function_operands(self) -> list[SSAValue]:
-        """The operands of both functions."""
-        return [value for made in (self.score, self.function) if made is not None for value in made.inputs]
-
-    @property
     def sizes(self) -> LoopSizes:
         """The sizes of all loops. Raises VerifyException if operands disagree."""
         return self.sizes_of("QKVO", self.matrices)
@@ -301,17 +313,6 @@ class AttentionOp(OverKeys):
         sizes = self.sizes
         self._verify_function("scores", self.score, f32, N, sizes)
         self._verify_function("results", self.function, memory_of(self.o).element_type, E, sizes)
-
-    def _verify_function(
-        self, what: str, function: PointwiseOp | None, made: Attribute, column: int, sizes: LoopSizes
-    ) -> None:
-        """Verifies a function of elements that run along the batch, m and a further loop."""
-        if function is None:
-            return
-        if function.argument_type != f32:
-            raise VerifyException(f"expected {what} of f32 to be taken, got {function.argument_type}")
-        along = (*range(self.batch), self.batch + M, self.batch + column)
-        function.verify_use(f"{what.removesuffix('s')} operand", made, self.maps[0].num_dims, along, sizes)
 
     def _verify_row_operands(self) -> None:
         """Verifies `lengths`, `lse` and `sinks`: those of a tile are matrices, whose columns are all the same."""
@@ -351,10 +352,10 @@ class AttentionOp(OverKeys):
 
 @irdl_op_definition
 class AttentionGradientOp(OverKeys):
-    """Gradients of O = softmax(scale * Q K^T + mask) V, from that of O::
+    """Gradients of O = softmax(scale * f(Q K^T)) V, from that of O::
 
-        P = exp(scale * Q K^T + mask - lse)
-        dS = scale * P * (dO V^T - delta)
+        S = h(Q K^T)                    P = exp(scale * f(S) - lse)
+        dS = g(S, P * (dO V^T - delta))
         dQ = dS K                       dK = dS^T Q                        dV = P^T dO
 
         warp.attention_gradient %Q, %K, %V, %dO, %lse, %delta into %dK, %dV {
@@ -368,8 +369,10 @@ class AttentionGradientOp(OverKeys):
     are dK and dV the sums over these heads.
 
     With `diagonal = c`, scores with n > m + c count as minus infinity, with `window = w` those with n < m - w, with two
-    `documents` those of queries and keys whose numbers differ, as in `warp.attention`. A mask, the last input where
-    there is one, of f16, bf16 or f32, is along queries, keys or both, and loops of the batch.
+    `documents` those of queries and keys whose numbers differ, as in `warp.attention`. A `warp.pointwise`, given as
+    `products %h`, is h, another, given as `scores %f`, is f: each takes an element of f32 and yields one. A third,
+    given as `slopes %g`, is g: it takes two elements, and yields dS of the product, all in f32, and 0 where the second
+    is 0. Their operands are indexed by m, n and the batch. Without them h(S) and f(S) are S, and g(S, x) is scale * x.
 
     P and dS are computed in f32, and rounded to the type of the matrices that they are multiplied with. Sums are f32.
 
@@ -386,13 +389,16 @@ class AttentionGradientOp(OverKeys):
     do = operand_def(MemRefType)
     lse = operand_def(MemRefType)
     delta = operand_def(MemRefType)
-    mask = opt_operand_def(MemRefType)
     outputs = var_operand_def(MemRefType)
+    products = opt_operand_def(PointwiseType())
+    scores = opt_operand_def(PointwiseType())
+    slopes = opt_operand_def(PointwiseType())
 
     assembly_format = (
-        "$q `,` $k `,` $v `,` $do `,` $lse `,` $delta (`,` $mask^)? `into` $outputs (`tile` $tile^)? (`from` $first^)?"
-        " (`until` $until^)? attr-dict `:` type($q) `,` type($k) `,` type($v) `,` type($do) `,` type($lse) `,`"
-        " type($delta) (`,` type($mask)^)? `into` type($outputs) (`documents` $documents^ `:` type($documents))?"
+        "$q `,` $k `,` $v `,` $do `,` $lse `,` $delta `into` $outputs (`products` $products^)?"
+        " (`scores` $scores^)? (`slopes` $slopes^)? (`tile` $tile^)? (`from` $first^)? (`until` $until^)? attr-dict"
+        " `:` type($q) `,` type($k) `,` type($v) `,` type($do) `,` type($lse) `,` type($delta) `into` type($outputs)"
+        " (`documents` $documents^ `:` type($documents))?"
     )
 
     def __init__(
@@ -405,16 +411,20 @@ class AttentionGradientOp(OverKeys):
         keys: Keys | None = None,
         **others: FieldValue,
     ):
-        """`inputs` are Q, K, V, dO, lse, delta and a mask, if there is one; `maps` are theirs, then those of the
-        outputs."""
-        fields = (keys or Keys()).fields(scale) | dict(zip(map(str.lower, INPUTS), inputs, strict=False)) | others
+        """`inputs` are Q, K, V, dO, lse and delta; `maps` are theirs, then those of the outputs."""
+        fields = (keys or Keys()).fields(scale) | dict(zip(map(str.lower, INPUTS), inputs, strict=True)) | others
         super().__init__(outputs=outputs, indexing_maps=maps, **fields)
 
     @property
     def inputs(self) -> tuple[SSAValue, ...]:
-        """Q, K, V, dO, lse, delta and a mask, if there is one."""
-        mask = () if self.mask is None else (self.mask,)
-        return self.q, self.k, self.v, self.do, self.lse, self.delta, *mask
+        """Q, K, V, dO, lse and delta."""
+        return self.q, self.k, self.v, self.do, self.lse, self.delta
+
+    @property
+    def functions(self) -> dict[str, PointwiseOp]:
+        """The functions of elements by their names, those that there are."""
+        named = {"products": self.products, "scores": self.scores, "slopes": self.slopes}
+        return {name: made for name, value in named.items() if (made := pointwise_of(value)) is not None}
 
     @property
     def gradients(self) -> list[Gradient]:
@@ -435,8 +445,7 @@ class AttentionGradientOp(OverKeys):
     @property
     def sizes(self) -> LoopSizes:
         """The sizes of all loops. Raises VerifyException if operands disagree."""
-        names = (*INPUTS[: len(self.inputs)], *(gradient.name for gradient in self.gradients))
-        return self.sizes_of(names, (*self.inputs, *self.outputs))
+        return self.sizes_of([*INPUTS, *(each.name for each in self.gradients)], [*self.inputs, *self.outputs])
 
     def verify_(self) -> None:
         operands = len(self.inputs) + len(self.outputs)
@@ -451,8 +460,6 @@ class AttentionGradientOp(OverKeys):
             verify_along(name, map_, self.batch + len(LOOPS), range(self.batch + 1))
             if self.batch + M not in loops_of(map_):
                 raise VerifyException(f"expected {name} to be indexed by d{self.batch + M}, got {map_}")
-        for map_ in self.maps[len(MATRICES) + len(ROWS) : len(self.inputs)]:
-            verify_along("the mask", map_, self.batch + len(LOOPS), range(self.batch + N + 1))
         around = [loops_around(name, GRADIENTS[name], map_, self.batch, len(LOOPS)) for name, _, map_ in self.gradients]
         if any(sorted(loops) != sorted(around[0]) for loops in around):
             raise VerifyException("expected dK and dV to be indexed by the same loops of the batch")
@@ -460,7 +467,8 @@ class AttentionGradientOp(OverKeys):
             raise VerifyException(f"expected a row and {len(around[0])} indices of the batch, got {len(self.tile)}")
         self.verify_documents(of_tile=False)
         self._verify_types()
-        _ = self.sizes
+        for name, function in self.functions.items():
+            self._verify_function(name, function, f32, N, self.sizes, takes=1 + (name == "slopes"))
 
     def _verify_types(self) -> None:
         kinds = [memory_of(value).element_type for value in self.inputs]
@@ -468,8 +476,6 @@ class AttentionGradientOp(OverKeys):
             raise VerifyException(f"expected Q, K, V and dO of f16, or of bf16, got {', '.join(map(str, kinds[:4]))}")
         if any(not isinstance(kind, Float32Type) for kind in kinds[len(MATRICES) :][: len(ROWS)]):
             raise VerifyException(f"expected lse and delta of f32, got {kinds[4]} and {kinds[5]}")
-        if not all(isinstance(kind, (*HALVES, Float32Type)) for kind in kinds):
-            raise VerifyException(f"expected a mask of f16, bf16 or f32, got {kinds[-1]}")
         for gradient in self.gradients:
             if (kind := memory_of(gradient.memory).element_type) not in (kinds[0], Float32Type()):
                 raise VerifyException(f"expected {gradient.name} of {kinds[0]} or f32, got {kind}")

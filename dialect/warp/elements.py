@@ -415,11 +415,11 @@ class PointwiseOp(WarpOp):
         self,
         inputs: Sequence[tuple[SSAValue, AffineMap]],
         loops: int,
-        outer: int,
+        outer: int | Sequence[int],
         numbers: Mapping[int, SSAValue] | None = None,
     ) -> PointwiseOp:
         """The same function of other operands, for an operation of so many loops. The first `outer` loops are
-        removed.
+        removed; or `outer` has the new number of each.
 
         `numbers` are the indices of the removed loops, which become operands.
         """
@@ -429,7 +429,7 @@ class PointwiseOp(WarpOp):
             if op.number in arguments:
                 Rewriter.replace_op(op, [], [arguments[op.number]])
             else:
-                Rewriter.replace_op(op, IndexOp(op.number - outer))
+                Rewriter.replace_op(op, IndexOp(op.number - outer if isinstance(outer, int) else outer[op.number]))
         moved_op = PointwiseOp([*inputs, *((value, AffineMap(loops, 0, ())) for value in indices.values())], body)
         moved_op.function.name_hint, moved_op.location = self.function.name_hint, self.location
         return moved_op

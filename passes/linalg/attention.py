@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations
 from typing import ClassVar, NamedTuple
@@ -11,14 +11,14 @@ from typing import ClassVar, NamedTuple
 from xdsl.context import Context
 from xdsl.dialects.builtin import MemRefType, ModuleOp, UnitAttr, bf16, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from ...dialect.mlir.affine import loops_of
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import PointwiseOp, element_type
+from ...dialect.warp.elements import element_type
 from ..diagnostics import chose, remark
 from ..patterns import FoldDimension, apply_patterns, op_type_rewrite_pattern
 from .element_expressions import (
@@ -33,7 +33,7 @@ from .element_expressions import (
     names_of,
     read_product,
 )
-from .element_regions import region_of
+from .element_regions import function_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
 from .pages import ReadPages
@@ -272,7 +272,7 @@ class AttentionMatch:
         score, through = (self.scores.rest, product), self.result or (product, product)
         placed = filter(None, (self.q, self.k, self.v, keys.lengths, self.sinks, *keys.documents))
         read = {root(value) for value, _ in placed}
-        read |= {root(value) for pair in (score, through) for value in _operands(*pair).values()}
+        read |= {root(value) for element, of in (score, through) for value in element.memories([of]).values()}
         used = frozenset({*self.reader.used, self.values, self.last})
         results, last = [self.o[0]], self.last
         if self.lse is not None:
@@ -287,13 +287,18 @@ class AttentionMatch:
 
         def made() -> AttentionOp:
             matrices = (self.q, self.k, self.v, self.o)
+            every = ("scores", "score", *score, f32), ("through", "result", *through, element_type(self.o[0]))
+            functions = {
+                key: function_of(name, element, [taken], order, kind)
+                for key, name, element, taken, kind in every
+                if element != taken
+            }
             op = AttentionOp(
                 [value for value, _ in matrices],
                 [map_of(at, order) for _, at in matrices],
                 scale=self.scores.scale,
                 keys=keys,
-                scores=self._function("score", *score, order),
-                through=self._function("result", *through, order, element_type(self.o[0])),
+                **functions,
                 lse=None if self.lse is None else (self.lse[1], map_of(self.lse[2], order)),
                 sinks=None if self.sinks is None else (self.sinks[0], map_of(self.sinks[1], order)),
             )
@@ -301,32 +306,6 @@ class AttentionMatch:
             return op
 
         replacement.replace(made)
-
-    @staticmethod
-    def _function(
-        name: str,
-        element: ElementExpression,
-        taken: ElementExpression,
-        order: Mapping[Name, int],
-        stored: Attribute = f32,
-    ) -> SSAValue | None:
-        """The function that makes an element of the one that is taken; None where they are the same."""
-        if element == taken:
-            return None
-        operands = _operands(element, taken)
-        types = {taken: f32, **{leaf: element_type(value) for leaf, value in operands.items()}}
-        inputs = [(value, map_of(leaf.place, order)) for leaf, value in operands.items()]
-        function = PointwiseOp(inputs, region_of([element], types, [stored], indices=order)).function
-        function.name_hint = name
-        return function
-
-
-def _operands(element: ElementExpression, inner: ElementExpression) -> dict[ElementExpression, SSAValue]:
-    """The memory and scalars that an element is computed from, without those of `inner`."""
-    if element == inner:
-        return {}
-    leaf = {element: element.value} if element.kind in ("load", "outside") and element.value is not None else {}
-    return {**leaf, **{k: v for operand in element.operands for k, v in _operands(operand, inner).items()}}
 
 
 def _without_empty_rows(element: ElementExpression) -> tuple[ElementExpression, ElementExpression | None]:

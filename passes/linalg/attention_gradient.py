@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
 from itertools import chain, count
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.dialects.builtin import ModuleOp, bf16, f16, f32, i8, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
@@ -28,43 +29,50 @@ from .element_expressions import (
     map_of,
     names_of,
 )
+from .element_regions import function_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
 from .product import padded
 from .read_attention import MAX_COLUMNS
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, loop_order, masked, scaled
 
-# As of attention, what counts is what the elements of a factor are, as expressions. With S a product of Q and K, X its
-# scores, scaled and masked, dP a product of dO and V, lse and delta memory with a number for each query::
+# As of attention, what counts is what the elements of a factor are, as expressions. With S a product of Q and K, X a
+# function of it, masked, dP a product of dO and V, lse and delta memory with a number for each query::
 #
 #     dV = sum over m of P dO      dK = sum over m of dS Q      dQ = sum over n of dS K
-#     P = exp(X - lse)             dS = scale * P * (dP - delta)
+#     P = exp(X - lse)             dS = g(S, P * (dP - delta))
 #
-# A mask may be added to the scaled scores. Each result is recognised alone. dK and dV become one kernel, where a thread
-# has registers for both.
+# g is linear in its second argument: the chain rule multiplies by what X says of S, whatever that is, and kernels
+# compute it as it is written. Each result is recognised alone. dK and dV become one kernel, where a thread has
+# registers for both.
 
 NEAR = 1e-5
-"""How far the factor of dS may be from the scale of scores, relative to it."""
+"""How far the factor of dS may be from the scale of scores, relative to it, to be taken for that."""
+
+SCORE, WEIGHED = (ElementExpression("outside", name) for name in ("S", "P * (dP - delta)"))
+"""What stands for S and for P * (dP - delta) in functions of them."""
 
 
 class Softmax(NamedTuple):
-    """P as an expression: Q, K, lse and the mask that is added, if any, with their places, the scale of the scores, and
-    the range of keys."""
+    """P as an expression: Q, K and lse with their places, the scores as `scale` times an expression of S, and the range
+    of keys."""
 
     q: tuple[SSAValue, Subscripts]
     k: tuple[SSAValue, Subscripts]
     lse: tuple[SSAValue, Subscripts]
-    mask: tuple[tuple[SSAValue, Subscripts], ...]
+    scores: ElementExpression
     scale: float
     keys: KeyRange
 
 
 class Slope(NamedTuple):
-    """The factors of dS besides P: dO, V and delta, with their places."""
+    """dO, V and delta, with their places, and dS as an expression of S and of P * (dP - delta); that alone where dS is
+    so much times the scale of scores."""
 
     do: tuple[SSAValue, Subscripts]
     v: tuple[SSAValue, Subscripts]
     delta: tuple[SSAValue, Subscripts]
+    slopes: ElementExpression
 
 
 class GradientReader(ElementReader):
@@ -110,9 +118,9 @@ class GradientMatch:
         listed = dict.fromkeys((*of_q, *of_k, *range(loops)))
         batch = [name for name in listed if isinstance(name, int) and name not in inner]
         names = {**{loop: place for place, loop in enumerate(batch)}, **inner}
-        p, *slopes = self._factors(of_a, names)
+        p, *others = self._factors(of_a, names)
         self.softmax = self._softmax(p)
-        self.slope = self._slope(slopes[0]) if slopes else None
+        self.slope = self._slope(p, *others) if others else None
         self.name = "dV" if self.slope is None else "dQ" if query in self.of_c else "dK"
         self.batch = len(batch)
         self.factor = self.reader.source(self.b, names_of(self.of_b, names), op)
@@ -139,19 +147,14 @@ class GradientMatch:
             self.last, self.result = following, behind[2]
             self.reader.used |= reader.used
 
-    def _factors(self, of_a: Sequence[int], names: Mapping[int, Name]) -> list[ElementExpression]:
-        """P; or P and dP - delta, if A is scale * P * (dP - delta); nothing of something else."""
+    def _factors(self, of_a: Sequence[int], names: Mapping[int, Name]) -> Sequence[ElementExpression]:
+        """P; or P, dP - delta and dS as a function of their product; nothing of something else."""
         self.reader = GradientReader()
         half = memory_of(self.b).element_type
         element = self.reader.element(self.a, names_of(of_a, names), self.op).unrounded(half)
-        every, self.factor_of_slope = _multiplied(element)
-        p = [factor for factor in every if factor.is_op("math.exp")]
-        slopes = [factor for factor in every if factor.is_op("arith.subf")]
-        if len(p) != 1 or len(slopes) > 1 or len(every) != len(p) + len(slopes) or not any(p[0].leaves("product")):
+        if not any(element.leaves("product")):
             return []
-        if not slopes and self.factor_of_slope != 1.0:
-            decline("P is scaled")
-        return [*p, *slopes]
+        return [element] if element.is_op("math.exp") else _weighed(element)
 
     def _loops(self, made: Sequence[ElementExpression], loops: int) -> tuple[int, int]:
         """The loops over queries and over keys."""
@@ -181,26 +184,29 @@ class GradientMatch:
         """The softmax of which P is the result."""
         q, k, lse = self._scores(p)
         inner, keys = masked(p.operands[0].operands[0], single=False)
-        inner, mask = _unmasked(inner)
         rest, scale = scaled(inner)
-        if lse.value is None or rest.kind != "product" or scale <= 0 or keys.lengths:
-            decline(
-                "the gradient of what scores go through is not lowered, beside scales, masks by place or document, "
-                "and a mask in memory that is added"
-            )
-        return Softmax(q, k, (lse.value, lse.place), mask, scale, keys)
+        if scale <= 0:
+            rest, scale = inner, 1.0
+        if lse.value is None or keys.lengths:
+            decline("the gradients of sequences with lengths of their own are not lowered; documents and indices are")
+        (product,) = p.leaves("product")
+        return Softmax(q, k, (lse.value, lse.place), _with(rest, product, SCORE), scale, keys)
 
-    def _slope(self, slope: ElementExpression) -> Slope:
+    def _slope(self, p: ElementExpression, slope: ElementExpression, whole: ElementExpression) -> Slope:
         product, delta = slope.operands
         if product.kind != "product" or delta.kind != "load" or delta.value is None:
             decline("P is multiplied with something else than a product less a number of each query")
-        if abs(self.factor_of_slope - self.softmax.scale) > NEAR * self.softmax.scale:
-            decline(f"dS is scaled by {self.factor_of_slope:g}, scores by {self.softmax.scale:g}")
+        whole = _with(whole, next(iter(p.leaves("product"))), SCORE)
+        if any(whole.leaves("product")):
+            decline("dS is a function of another product than P and dP are")
+        inner, factor = scaled(whole)
+        near = abs(factor - self.softmax.scale) <= NEAR * self.softmax.scale
+        whole = inner if inner == WEIGHED and near and self.softmax.scores == SCORE else whole
         a, b = self._pair(product, COLUMN)
         do, v = (a, b) if QUERY in a[1] else (b, a)
         if QUERY not in do[1] or KEY not in v[1] or KEY in do[1] or QUERY in v[1]:
             decline("dP is no product of one matrix with a row for each query and one with a row for each key")
-        return Slope(do, v, (delta.value, delta.place))
+        return Slope(do, v, (delta.value, delta.place), whole)
 
     def _pair(self, element: ElementExpression, over: Name = DEPTH) -> list[tuple[SSAValue, Subscripts]]:
         """The memories that an element of a product is of, and their places."""
@@ -221,22 +227,57 @@ def _loops_along(value: SSAValue, map_: AffineMap) -> tuple[int, ...]:
     return tuple(next(behind) if loop == FIXED else loop for loop in loops)
 
 
-def _unmasked(x: ElementExpression) -> tuple[ElementExpression, tuple[tuple[SSAValue, Subscripts], ...]]:
-    """Scores without a mask in memory that is added, and the mask."""
-    for rest, mask in (x.operands, x.operands[::-1]) if x.is_op("arith.addf") else ():
-        if mask.kind == "load" and mask.value is not None:
-            return rest, ((mask.value, mask.place),)
-    return x, ()
+def _with(element: ElementExpression, old: ElementExpression, new: ElementExpression) -> ElementExpression:
+    """An expression with one of its elements replaced."""
+    if element == old:
+        return new
+    operands = tuple(_with(operand, old, new) for operand in element.operands)
+    return element if operands == element.operands else replace(element, operands=operands)
 
 
-def _multiplied(element: ElementExpression) -> tuple[list[ElementExpression], float]:
-    """The variable factors of an element, and the product of its constant factors."""
-    if element.kind == "constant" and element.number is not None:
-        return [], float(element.number)
+def _shared(element: ElementExpression, other: ElementExpression) -> ElementExpression:
+    """What an element and another one are both functions of, in place of S, so that it is computed once."""
+    parts = [operand for operand in element.operands if SCORE in operand.leaves("outside")]
+    if len(parts) == 0 or SCORE not in _with(other, element, WEIGHED).leaves("outside"):
+        return element
+    return _shared(parts[0], other) if len(parts) == 1 else SCORE
+
+
+def _weighed(element: ElementExpression) -> Sequence[ElementExpression]:
+    """P, dP - delta, and an element as a function of their product, in which it is linear; nothing for another one."""
+    factors = _multiplied(element)
+    p = [factor for factor in factors if factor.is_op("math.exp") and any(factor.leaves("product"))]
+    slopes = [factor for factor in factors if factor.is_op("arith.subf") and factor.operands[0].kind == "product"]
+    if p and len(factors) > 1 and all(factor.number is not None for factor in factors if factor != p[0]):
+        decline("P is scaled")
+    if p and slopes:
+        for each in (p[0], slopes[0]):
+            factors.remove(each)
+        return p[0], slopes[0], reduce(lambda made, other: replace(element, operands=(made, other)), factors, WEIGHED)
+    linear = LINEAR.get(str(element.name), ()) if element.kind == "op" else ()
+    parts = {at: made for at in linear if (made := _weighed(element.operands[at]))}
+    others = [element.operands[at].number for at in linear if at not in parts]
+    if len({made[:2] for made in parts.values()}) != 1 or (element.is_op("arith.mulf") == (len(parts) > 1)):
+        return ()
+    if not element.is_op("arith.mulf") and any(number != 0 for number in others):
+        return ()
+    operands = (parts[at][2] if at in parts else operand for at, operand in enumerate(element.operands))
+    return *next(iter(parts.values()))[:2], replace(element, operands=tuple(operands))
+
+
+LINEAR = {
+    **dict.fromkeys(("arith.mulf", "arith.addf", "arith.subf"), (0, 1)),
+    **dict.fromkeys(("arith.divf", "arith.negf"), (0,)),
+    "arith.select": (1, 2),
+}
+"""Operations that are linear in these operands: in one of a product, in all of others."""
+
+
+def _multiplied(element: ElementExpression) -> list[ElementExpression]:
+    """The factors of an element."""
     if not element.is_op("arith.mulf"):
-        return [element], 1.0
-    sides = [_multiplied(side) for side in element.operands]
-    return [factor for every, _ in sides for factor in every], math.prod(number for _, number in sides)
+        return [element]
+    return [factor for side in element.operands for factor in _multiplied(side)]
 
 
 def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
@@ -247,19 +288,31 @@ def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
     """
     matches = sorted(matches, key=lambda match: match.name)
     softmax, written = matches[0].softmax, [match.result for match in matches]
-    inputs = [softmax.q, softmax.k, slope.v, slope.do, softmax.lse, slope.delta, *softmax.mask]
+    names = [match.name for match in matches]
+    inputs = [softmax.q, softmax.k, slope.v, slope.do, softmax.lse, slope.delta]
     order = loop_order(matches[0].batch)
     keys = softmax.keys.placed(order)
 
     def made() -> AttentionGradientOp:
         maps = [map_of(place, order) for _, place in (*inputs, *written)]
         read_, outputs = ([value for value, _ in each] for each in (inputs, written))
-        return AttentionGradientOp(read_, outputs, maps, scale=softmax.scale, keys=keys)
+        shared = _shared(softmax.scores, slope.slopes)
+        scores, slopes = (_with(element, shared, SCORE) for element in (softmax.scores, slope.slopes))
+        functions = {
+            "products": function_of("products", shared, [SCORE], order),
+            "scores": function_of("scores", scores, [SCORE], order),
+            "slopes": None if names == ["dV"] else function_of("slopes", slopes, [SCORE, WEIGHED], order),
+        }
+        return AttentionGradientOp(read_, outputs, maps, scale=softmax.scale, keys=keys, **functions)
 
     used = frozenset({op for match in matches for op in (*match.reader.used, match.op, match.last)})
     last = max((match.last for match in matches), key=place_in_block)
     results, left = frozenset(value for value, _ in written), {op for match in matches for op in match.reader.left}
     read_from = {root(value) for value, _ in (*inputs, *keys.documents)}
+    beside = [value for each in (softmax.scores, slope.slopes) for value in each.memories([SCORE, WEIGHED]).values()]
+    if other := next((kind for kind in map(element_type, beside) if kind not in (f32, f16, bf16, i32, i8)), None):
+        decline(f"its scores are a function of elements of {other}; of f32, f16, bf16, i32 and i8 they may be")
+    read_from.update(map(root, beside))
     Replacement(used, last, results, read_from, left).replace(made)
 
 
@@ -310,4 +363,7 @@ def _together(match: GradientMatch, other: GradientMatch) -> bool:
     columns = sum(padded(memory_of(each.result[0]).get_shape()[-1]) for each in (match, other))
     both = (match.name, other.name) == ("dK", "dV") and match.softmax == other.softmax and _do(match) == other.factor
     around = [{name for name in each.result[1] if isinstance(name, int)} for each in (match, other)]
-    return both and columns <= MAX_COLUMNS and around[0] == around[1] and match.op.parent is other.op.parent
+    # Slopes of scores take registers: both of 128 columns would spill 500 bytes with a soft cap (ptxas).
+    kept = match.slope is not None and SCORE in match.slope.slopes.leaves("outside")
+    most = MAX_COLUMNS // 2 if kept else MAX_COLUMNS
+    return both and columns <= most and around[0] == around[1] and match.op.parent is other.op.parent

@@ -86,6 +86,13 @@ class ElementExpression:
         """The leaves of a kind, each once."""
         return {node: None for node in self._nodes if node.kind == kind}
 
+    def memories(self, taken: Sequence[ElementExpression]) -> dict[ElementExpression, SSAValue]:
+        """The memory and scalars that it is computed from, without those of the elements that are taken."""
+        if self in taken:
+            return {}
+        leaf = {self: self.value} if self.kind in ("load", "outside") and self.value is not None else {}
+        return {**leaf, **{k: v for operand in self.operands for k, v in operand.memories(taken).items()}}
+
     @cached_property
     def _nodes(self) -> dict[ElementExpression, None]:
         """It and what it is computed from, each once."""

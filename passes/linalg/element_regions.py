@@ -26,11 +26,11 @@ from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED
 from ...dialect.warp.elements import IndexOp as ElementIndexOp
+from ...dialect.warp.elements import PointwiseOp, element_type, shape_of
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
-from ...dialect.warp.elements import shape_of
 from ...dialect.warp.fragments import Kind, ReduceOp
 from ..patterns import constant_value
-from .element_expressions import ROUNDED, ElementExpression, Name, Subscripts, decline
+from .element_expressions import ROUNDED, ElementExpression, Name, Subscripts, decline, map_of
 from .elementwise import CASTS, fits, is_long
 from .operand import groups_of
 
@@ -131,6 +131,25 @@ def region_of(
     results = [builder.narrowed(value, kind) for value, kind in zip(built, kinds, strict=True)]
     block.add_op(ElementYieldOp(*results))
     return Region(block)
+
+
+def function_of(
+    name: str,
+    element: ElementExpression,
+    taken: Sequence[ElementExpression],
+    order: Mapping[Name, int],
+    stored: Attribute = f32,
+) -> SSAValue | None:
+    """The function of this name that makes an element of those that are taken, of f32; None where it is one of them.
+    Loops have the numbers in `order`."""
+    if element in taken:
+        return None
+    operands = element.memories(taken)
+    types = {**dict.fromkeys(taken, f32), **{leaf: element_type(value) for leaf, value in operands.items()}}
+    inputs = [(value, map_of(leaf.place, order)) for leaf, value in operands.items()]
+    function = PointwiseOp(inputs, region_of([element], types, [stored], indices=order)).function
+    function.name_hint = name
+    return function
 
 
 MODULAR = (arith.AddiOp, arith.SubiOp, arith.MuliOp, arith.AndIOp, arith.OrIOp, arith.XOrIOp, arith.SelectOp)

@@ -341,7 +341,7 @@ def uses_of(op: Operation) -> tuple[list[MemoryUse], list[MemoryUse]] | None:
                 writes.append(MemoryUse("lse", op.lse, op.lse_map.data))
         case AttentionGradientOp():
             reads = [*map(MemoryUse, INPUTS, op.inputs)]
-            reads += [MemoryUse("numbers of documents", value) for value in op.documents]
+            reads += [MemoryUse("numbers beside scores", value) for value in (*op.function_operands, *op.documents)]
             writes = [MemoryUse(*gradient) for gradient in op.gradients]
         case RowsOp():
             reads = [MemoryUse("an input", value, map_) for value, map_ in zip(op.inputs, op.maps, strict=False)]

@@ -14,12 +14,11 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
-from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attention import HALVES, INPUTS, ROWS, AttentionGradientOp, AttentionOp, D, E, M, N
 from ...dialect.warp.attributes import element_name, in_place_of, memory_of
-from ...dialect.warp.elements import IndexOp, PointwiseOp
+from ...dialect.warp.elements import PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.views import PagedOp
@@ -54,12 +53,8 @@ class Attention(NamedTuple):
 
         def moved(function: PointwiseOp | None, every: Sequence[int]) -> SSAValue | None:
             """A function, in a product over these loops."""
-            if function is None:
-                return None
-            inputs = [
-                (value, map_along(len(every), map(every.index, loops_of(map_)))) for value, map_ in function.placed
-            ]
-            return function.moved(inputs, len(every), 0).function
+            order = [every.index(loop) if loop in every else 0 for loop in range(op.maps[0].num_dims)]
+            return None if function is None else _exchanged(function, order).function
 
         inner, of_inner = [sizes[loop] for loop in (*outer, m, n)], (*outer, m, n)
         every, of_values = (*outer, m, n, d), (*outer, m, e, n)
@@ -161,11 +156,13 @@ class AttentionGradient(NamedTuple):
         lse, delta = (self._spread(*each) for each in zip(ROWS, op.inputs[4:], op.maps[4:], strict=False))
         return lse, delta
 
-    @property
-    def mask(self) -> Spread | None:
-        """What is added to scores."""
-        op = self.op
-        return None if op.mask is None else self._spread("mask", op.mask, op.maps[len(op.inputs) - 1])
+    def operands(self, name: str) -> list[Spread | VectorOperand]:
+        """What the function of this name reads: numbers, and memory along rows, columns and the batch."""
+        placed = [(f"{name}{i}", *each) for i, each in enumerate(self.op.functions[name].placed)]
+        return [
+            self._spread(*each) if isinstance(each[1].type, MemRefType) else VectorOperand(*each[:2], "")
+            for each in placed
+        ]
 
     @property
     def documents(self) -> list[Spread]:
@@ -186,6 +183,7 @@ class AttentionGradient(NamedTuple):
         named = zip(INPUTS, op.inputs, strict=False)
         inputs = [matrices.get(value) or VectorOperand(name, value) for name, value in named]
         inputs += [VectorOperand(each.name, each.value) for each in self.documents]
+        inputs += [each for name in op.functions for each in self.operands(name)]
         return each_once((*inputs, *(product.d for product in self.sums.values())))
 
 
@@ -338,9 +336,6 @@ def _renumber(
 
 def _exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:
     """A function of elements with its loops renumbered by `order`."""
-    body = score.body.clone()
-    for index in [op for op in body.block.ops if isinstance(op, IndexOp)]:
-        Rewriter.replace_op(index, IndexOp(order[index.number]))
     loops = max(order) + 1
     placed = [(value, map_along(loops, (order[loop] for loop in loops_of(map_)))) for value, map_ in score.placed]
-    return PointwiseOp(placed, body)
+    return score.moved(placed, loops, order)

@@ -1,9 +1,10 @@
 """`warp.attention_gradient`: the tiles of CTAs, and a loop that makes scores again from what the forward pass keeps.
 
 With rows r and columns c of the scores, queries and keys for dQ, keys and queries for dK and dV, and k the scale times
-log2(e), each turn computes for a tile of columns::
+log2(e), each turn computes for a tile of columns, where f(s) = s and g(s, x) = scale x if no others are given, and
+s a function of the product if there is one::
 
-    p = 2^(k (s + (mask - lse) / scale))    ds = scale p (dp - delta)    sums += p dO, ds Q, or ds K
+    p = 2^(k (f(s) - lse / scale))    ds = g(s, p (dp - delta))    sums += p dO, ds Q, or ds K
 
 s and dp are products of tiles that stay, one row of them for each row of the results, with those of the turn. p and ds
 lie in registers as operand A of the products of sums. Nothing is added by several CTAs, so all orders of CTAs give the
@@ -16,13 +17,15 @@ import math
 from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import f32, i32
 from xdsl.ir import SSAValue
 
+from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attention import AttentionGradientOp, M
+from ...dialect.warp.attention import AttentionGradientOp, M, N
 from ...dialect.warp.attributes import ScheduleAttr, fragment_of
+from ...dialect.warp.elements import IndexOp
 from ...dialect.warp.epilogue import EpilogueOp
 from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import LoadOp
@@ -38,7 +41,7 @@ from .attention import LOWEST_OF_F32, as_operand, multiplied
 from .fragment_math import fma, mapped, number, of_same_document, power
 from .operands import KTurns, OperandTiles, Place, axis, copies_done, matrix_of, warp_origin
 from .outline_attention import Band
-from .store_epilogue import converted, element_type_of, load
+from .store_epilogue import EpilogueOperands, element_type_of
 from .tiling import Tiling
 
 POWER_OF_TWO = 0.5
@@ -69,8 +72,9 @@ class GradientBuilder:
         if not 0 < scale < math.inf:
             fail(op, f"expected a scale above 0, got {scale:g}")
         # Where p is not needed alone, its exponent has the scale of ds. A power of two may as well scale the sums.
-        self.scale, self.scales_p = scale, "dV" not in self.sums
-        self.scales_sums = not self.scales_p and math.frexp(scale)[0] == POWER_OF_TWO
+        self.functions = op.functions
+        self.scale, self.scales_p = scale, "dV" not in self.sums and not self.functions
+        self.scales_sums = not self.scales_p and not self.functions and math.frexp(scale)[0] == POWER_OF_TWO
         # Of two warpgroups, whose threads have registers for delta until then: H100, dK and dV of 128 columns, 16384
         # causal 2854 microseconds for 3118, 4096 causal 830 for 906, full 1511 for 1543.
         self.subtracts = len(self.sums) > 1 and schedule.together > 1 and schedule.warps <= 2 * schedule.together
@@ -169,11 +173,25 @@ class GradientBuilder:
         indices = index.values([place[axis(loop)] for loop in spread.batch])
         return index.insert(MatrixOp(spread.value, indices, *spread.dimensions)).matrix
 
-    def _mask(self, index: IndexBuilder, mask: Spread, place: Place, at: Index) -> SSAValue:
-        """The mask of scores whose columns begin at `at`."""
-        memory = self._matrix(index, mask, place)
+    def _through(
+        self, index: IndexBuilder, name: str, parts: Sequence[SSAValue], where: tuple[SSAValue, Place]
+    ) -> SSAValue:
+        """What the function of this name makes of elements whose columns begin at `where`."""
+        (at, place), function, batch = where, self.functions[name], self.op.batch
+        used = {op.number for op in function.body.block.ops if isinstance(op, IndexOp)}
+        of_batch = ((loop, place[axis(self.read.around.index(loop))]) for loop in sorted(used) if loop < batch)
+        numbers = {loop: index.insert(arith.IndexCastOp(index.value(i), i32)).result for loop, i in of_batch}
+        order = [*range(batch), *((M, N) if self.op.rows == M else (N, M))]
+        inputs = [
+            (self._matrix(index, each, place), map_along(2, (M, N)))
+            if isinstance(each, Spread)
+            else (each.value, map_along(2, ()))
+            for each in self.read.operands(name)
+        ]
+        moved = function.moved(inputs, 2, order, numbers)
         bounds = bounds_attribute(self.scores.inside("m"), self.scores.inside("n"))
-        return load(index, memory, self.scores.fragment("acc"), self.row, at, bounds)
+        operands = EpilogueOperands(index, moved.placed, fragment_of(parts[0]), self.row, at, bounds)
+        return operands.map(parts, operands.load(0), moved, f32, 0)
 
     def _turn(
         self,
@@ -194,27 +212,30 @@ class GradientBuilder:
         starts = [_scaled(index, start, factor) for start, factor in zip(early, factors, strict=False)]
         zero = ConstantOp.of(0.0, self.scores.fragment("acc"))
         starts += [index.insert(zero.clone()).fragment for _ in range(len(of_queries) - len(starts))]
-        mask, shift = self.read.mask, math.log(self.scale) / self.scale if self.scales_p else 0.0
-        if mask is not None:
+        if self.functions:
             starts[0] = index.insert(zero).fragment
         elif self.scales_p:
+            shift = math.log(self.scale) / self.scale
             starts[0] = mapped(index, lambda x: fma(x[0], number(factors[0]), number(shift)), of_queries[0])
         scores, *slopes = (
             multiplied(index, tiling, a, b, start, part)
             for tiling, a, b, start in zip(filter(None, (self.scores, self.slopes)), stays, moves, starts, strict=False)
         )
-        if mask is not None:  # which may be as low as f32 is, and lse with it
-            added = converted(index, self._mask(index, mask, place, at), f32)
+        if "products" in self.functions:
+            scores = self._through(index, "products", [scores], where)
+        products = scores
+        if "scores" in self.functions:
+            scores = self._through(index, "scores", [scores], where)
+        if self.functions:  # of scores that may be as low as f32 is, and lse with them
 
-            def masked(x: Sequence[SSAValue]) -> SSAValue:
-                lse = arith.MaximumfOp(x[2], number(LOWEST_OF_F32)).result  # of no key, so that p is 0
-                exponent = arith.SubfOp(fma(x[0], number(self.scale), x[1]), lse).result
-                return fma(exponent, number(-factors[0]), number(shift))
+            def exponent(x: Sequence[SSAValue]) -> SSAValue:
+                lse = arith.MaximumfOp(x[1], number(LOWEST_OF_F32 * min(1.0, self.scale))).result  # of no key: p is 0
+                return fma(lse, number(factors[0]), x[0])
 
-            scores = mapped(index, masked, scores, added, of_queries[0])
-        # Behind the last query, lse and the rows of dO are zero, and so is all that is added. Behind the last key, p
-        # would be as large as lse is low.
-        columns = self.columns if self.op.rows == M else 0
+            scores = mapped(index, exponent, scores, of_queries[0])
+        # Behind the last query, lse and the rows of dO are zero, and so is all that is added, where p is finite. Behind
+        # the last key, p would be as large as lse is low.
+        columns = self.columns if self.op.rows == M or self.functions else 0
         if documents := self.read.documents:
             rows = [at if vector.dimensions[0] is None else self.row for vector in documents]
             numbers = (self._loaded(index, vector, place, row) for vector, row in zip(documents, rows, strict=True))
@@ -226,6 +247,8 @@ class GradientBuilder:
         for name in sorted(self.sums, reverse=True):
             tiling, b = self.sums[name], moves[1 if name == "dV" else 0]
             a = p if name == "dV" else mapped(index, self._slope, p, slopes[0], *of_queries[len(early) :])
+            if name != "dV" and "slopes" in self.functions:
+                a = self._through(index, "slopes", [products, a], where)
             a, lefts = as_operand(index, tiling, a), self._widths(tiling)
             if len(results) == len(self.sums) - 1 and self.op.rows != M:
                 after, of_turn = self._place(index, index.add(turn, self.schedule.cta[1]))
@@ -243,9 +266,9 @@ class GradientBuilder:
 
     def _slope(self, x: Sequence[SSAValue]) -> SSAValue:
         """scale * p * (dp - delta). The scale is left out where a later step multiplies by it without another
-        rounding. If delta is given, dp does not start from it."""
+        rounding, or a function does. If delta is given, dp does not start from it."""
         slope = x[1] if len(x) == 2 else arith.SubfOp(x[1], x[2]).result
-        plain = self.scales_p or self.scales_sums
+        plain = self.scales_p or self.scales_sums or "slopes" in self.functions
         return arith.MulfOp(x[0] if plain else arith.MulfOp(x[0], number(self.scale)).result, slope).result
 
     # Results

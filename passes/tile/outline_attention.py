@@ -236,6 +236,10 @@ class TiledGradient(TiledRows):
         if self.spans is not None:
             first, until = self.spans.read(index, scratch[0], dict(zip(self.read.around, at, strict=False)), tile)
         documents = tuple((arguments[memory], map_) for memory, map_ in op.keys.documents)
+        functions = dict[str, SSAValue]()
+        for name, function in op.functions.items():
+            inputs = [(arguments[value], map_) for value, map_ in function.placed]
+            functions[name] = index.insert(function.moved(inputs, op.maps[0].num_dims, 0)).function
         made = AttentionGradientOp(
             [arguments[value] for value in op.inputs],
             [arguments[value] for value in op.outputs],
@@ -245,6 +249,7 @@ class TiledGradient(TiledRows):
             tile=index.values([row, *at]),
             first=first,
             until=until,
+            **functions,
         )
         return in_place_of(op, made)
 

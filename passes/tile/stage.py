@@ -230,7 +230,9 @@ class StageAttentionGradient(RewritePattern):
             from .attention_gradient import GradientBuilder  # with operations that a product does not need
 
             GradientBuilder(op, IndexBuilder(op), schedule_of(op)).build()
+            functions = [op.products, op.scores, op.slopes]
             rewriter.erase(op)
+            drop_forms(functions)
 
 
 class StagePass(PatternPass):

@@ -36,6 +36,12 @@ FORMS: tuple[tuple[AttentionGradient, str, dict[str, Any]], ...] = (
     (AttentionGradient((1, 2, 200, 70, 64, 64), causal=9), "sm_90a", {"cta": (192, 64, 64), "mma": "m64n64k16"}),
     (AttentionGradient((2, 3, 37, 50, 24, 40), causal=15, rounded=True), "sm_80", {}),
     (AttentionGradient((2, 1, 70, 50, 64, 64), "f16", on_tensors=True, rounded=True), "sm_90a", {}),
+    (AttentionGradient((1, 2, 45, 43, 64, 64), "f16", cap=2.0, slopes=True, causal=3), "sm_80", {}),
+    (AttentionGradient((2, 2, 45, 70, 24, 40), "f16", slopes=True), "sm_80", {}),
+    (AttentionGradient((1, 2, 45, 70, 24, 40), "f16", chosen="bmn", window=20, causal=30), "sm_80", {}),
+    (AttentionGradient((1, 2, 70, 140, 64, 64), cap=2.0, slopes=True, causal=80), "sm_90a", {}),
+    (AttentionGradient((1, 2, 70, 140, 128, 128), cap=2.0, documents=True), "sm_90a", {}),
+    (AttentionGradient((1, 1, 70, 90, 64, 64), cap=2.0, mask="bn", chosen="mn", delta=False), "sm_120a", {}),
 )
 
 
@@ -61,12 +67,18 @@ def test_the_forward_pass_leaves_what_gradients_need(target: str) -> None:
 
 
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize(("mask", "on_tensors"), [("", False), ("bgmn", False), ("n", False), ("", True)])
-@pytest.mark.parametrize(("width", "count"), [(64, 2), (128, 2), (256, 3)])
-def test_kernels(width: int, count: int, mask: str, on_tensors: bool) -> None:
-    """One for dQ, one for dK and dV where a thread has registers for both."""
-    asked = AttentionGradient((2, 2, 300, 200, width, width), mask=mask, on_tensors=on_tensors)
-    assert len(asked.compile("sm_90a").launches) == count
+@pytest.mark.parametrize(
+    "fields", [{}, {"on_tensors": True}, {"mask": "bgmn"}, {"mask": "n"}, {"cap": 9.0}, {"slopes": True, "chosen": "m"}]
+)
+@pytest.mark.parametrize("width", [64, 128, 256])
+def test_kernels(width: int, fields: dict[str, Any]) -> None:
+    """One for dQ, one for dK and dV where a thread has registers for both, and for what slopes are computed of."""
+    asked = AttentionGradient((2, 2, 300, 200, width, width), **fields)
+    with remarks() as heard:
+        kernel = asked.compile("sm_90a")
+    together = width <= 64 or (width == 128 and "cap" not in fields)
+    assert len(kernel.launches) == (2 if together else 3)
+    assert not [str(one) for one in heard if "not fused" in str(one)]
 
 
 @pytest.mark.sampled(6)
@@ -224,10 +236,11 @@ def test_heads_that_are_summed_over_have_the_same_documents() -> None:
 
 
 DECLINED = (
-    ("%2 = arith.mulf %1, %scale : f32", "%2 = arith.mulf %1, %x0 : f32", "it is not fused"),
-    ("arith.mulf %x0, %scale : f32\n", "math.tanh %x0 : f32\n", "the gradient of what scores go through"),
+    ("%2 = arith.mulf %1, %scale : f32", "%2 = arith.mulf %1, %x1 : f32", "dS is a function of another product"),
+    ("%2 = arith.mulf %1, %scale : f32", "%2 = arith.addf %1, %scale : f32", "P is known"),
     ("%2 = arith.mulf %1, %scale : f32", "%2 = arith.mulf %1, %1 : f32", "P is known"),
     ("= arith.subf %x1, %x2 : f32", "= arith.addf %x1, %x2 : f32", "P is known"),
+    ("%r = arith.truncf %x0 :", "%z = arith.mulf %x0, %scale : f32\n%r = arith.truncf %z :", "P is scaled"),
     (
         "%p = arith.subf %s0, %x1 : f32",
         "%p = arith.addf %s0, %x1 : f32",
@@ -244,6 +257,17 @@ def test_what_is_not_a_gradient_is_said(written: str, instead: str, reason: str)
     with remarks() as heard:
         compile(text.replace(written, instead), "sm_80")
     assert any(reason in str(one) for one in heard)
+
+
+def test_functions_of_elements_that_have_no_registers_are_said() -> None:
+    """Numbers of f64 in memory, beside scores of f32."""
+    text = AttentionGradient((1, 2, 20, 30, 32, 32), "f16", mask="mn").mlir
+    text = text.replace("memref<20x30xf16>", "memref<20x30xf64>").replace("%x2: f16", "%x2: f64")
+    text = text.replace("%wide = arith.extf %x2 : f16 to f32", "%wide = arith.truncf %x2 : f64 to f32")
+    with remarks() as heard:
+        kernel = compile(text, "sm_80")
+    assert len(kernel.launches) > 3
+    assert any("its scores are a function of elements of f64" in str(one) for one in heard)
 
 
 def test_a_product_whose_result_has_no_dimensions_is_no_gradient() -> None:

@@ -23,10 +23,19 @@ func.func @documents(%q: memref<8x16xf16>, %r: memref<8xf32>, %m: memref<8xi32>,
   return
 }
 
-// With a mask along keys.
-// CHECK: warp.attention_gradient %q, %q, %q, %q, %r, %r, %mask into %dq {scale = 5.000000e-01 : f32, indexing_maps = [{{.*}}, affine_map<(d0, d1, d2, d3) -> (d1)>, {{.*}}]} : memref<8x16xf16>, {{.*}}, memref<8xf32>, memref<8xbf16> into memref<8x16xf16>
-func.func @mask(%q: memref<8x16xf16>, %r: memref<8xf32>, %mask: memref<8xbf16>, %dq: memref<8x16xf16>) {
-  warp.attention_gradient %q, %q, %q, %q, %r, %r, %mask into %dq {scale = 0.5 : f32, indexing_maps = [affine_map<(m, n, d, e) -> (m, d)>, affine_map<(m, n, d, e) -> (n, d)>, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, affine_map<(m, n, d, e) -> (m)>, affine_map<(m, n, d, e) -> (m)>, affine_map<(m, n, d, e) -> (n)>, affine_map<(m, n, d, e) -> (m, d)>]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32>, memref<8xbf16> into memref<8x16xf16>
+// With a mask along keys that is added to scores, and a function that makes dS of them.
+// CHECK: warp.attention_gradient %q, %q, %q, %q, %r, %r into %dq scores %f slopes %g {scale = 1.000000e+00 : f32, indexing_maps = [{{.*}}]} : memref<8x16xf16>, {{.*}}, memref<8xf32> into memref<8x16xf16>
+func.func @functions(%q: memref<8x16xf16>, %r: memref<8xf32>, %mask: memref<8xbf16>, %dq: memref<8x16xf16>) {
+  %f = warp.pointwise %mask maps [affine_map<(m, n, d, e) -> (n)>] : memref<8xbf16> (%s: f32, %x: bf16) {
+    %wide = arith.extf %x : bf16 to f32
+    %y = arith.addf %s, %wide : f32
+    warp.yield %y : f32
+  }
+  %g = warp.pointwise (%s: f32, %x: f32) {
+    %y = arith.mulf %s, %x : f32
+    warp.yield %y : f32
+  }
+  warp.attention_gradient %q, %q, %q, %q, %r, %r into %dq scores %f slopes %g {scale = 1.0 : f32, indexing_maps = [affine_map<(m, n, d, e) -> (m, d)>, affine_map<(m, n, d, e) -> (n, d)>, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, affine_map<(m, n, d, e) -> (m)>, affine_map<(m, n, d, e) -> (m)>, affine_map<(m, n, d, e) -> (m, d)>]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32> into memref<8x16xf16>
   return
 }
 

@@ -62,9 +62,12 @@ func.func @documents(%q: memref<8x16xf16>, %r: memref<8xf32>, %n: memref<8xi32>)
 #k = affine_map<(m, n, d, e) -> (n, d)>
 #row = affine_map<(m, n, d, e) -> (m)>
 
-// expected-error @+2 {{warp.attention_gradient: expected a mask of f16, bf16 or f32, got i8}}
-func.func @mask_of_bytes(%q: memref<8x16xf16>, %r: memref<8xf32>, %mask: memref<8x8xi8>) {
-  warp.attention_gradient %q, %q, %q, %q, %r, %r, %mask into %q {scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, #row, #row, affine_map<(m, n, d, e) -> (m, n)>, #q]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32>, memref<8x8xi8> into memref<8x16xf16>
+// expected-error @+5 {{warp.attention_gradient: expected slopes of f32 to be taken, got f32}}
+func.func @slopes_of_scores(%q: memref<8x16xf16>, %r: memref<8xf32>) {
+  %f = warp.pointwise (%s: f32) {
+    warp.yield %s : f32
+  }
+  warp.attention_gradient %q, %q, %q, %q, %r, %r into %q slopes %f {scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, #row, #row, #q]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32> into memref<8x16xf16>
   return
 }
 
@@ -74,8 +77,12 @@ func.func @mask_of_bytes(%q: memref<8x16xf16>, %r: memref<8xf32>, %mask: memref<
 #k = affine_map<(m, n, d, e) -> (n, d)>
 #row = affine_map<(m, n, d, e) -> (m)>
 
-// expected-error @+2 {{warp.attention_gradient: expected the mask to be indexed by some of d0, d1, got (d0, d1, d2, d3) -> (d0, d2)}}
-func.func @mask_of_columns(%q: memref<8x16xf16>, %r: memref<8xf32>, %mask: memref<8x16xf16>) {
-  warp.attention_gradient %q, %q, %q, %q, %r, %r, %mask into %q {scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, #row, #row, #q, #q]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32>, memref<8x16xf16> into memref<8x16xf16>
+// expected-error @+6 {{warp.attention_gradient: expected score operand 0 to be indexed by some of d0, d1, got (d0, d1, d2, d3) -> (d0, d2)}}
+func.func @mask_of_columns(%q: memref<8x16xf16>, %r: memref<8xf32>, %mask: memref<8x16xf32>) {
+  %f = warp.pointwise %mask maps [affine_map<(m, n, d, e) -> (m, d)>] : memref<8x16xf32> (%s: f32, %x: f32) {
+    %y = arith.addf %s, %x : f32
+    warp.yield %y : f32
+  }
+  warp.attention_gradient %q, %q, %q, %q, %r, %r into %q scores %f {scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, #row, #row, #q]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32> into memref<8x16xf16>
   return
 }
