@@ -19,16 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..mlir.affine import FIXED, loops_of
 from ..mlir.words import irdl_op_definition
 from .attributes import element_row
-from .elements import (
-    IndexOp,
-    LoopSizes,
-    all_yielded,
-    element_type,
-    listed_types,
-    shape_of,
-    verify_along,
-    verify_elements,
-)
+from .elements import IndexOp, LoopSizes, all_yielded, element_type, shape_of, verify_along, verify_elements
 from .op_shapes import SEGMENTS, WarpOp
 
 
@@ -63,16 +54,8 @@ class RowsOp(WarpOp):
     or f64.
     `warp.index` is the index along a loop.
 
-    A symbol in the map of an input is a number of the row, which the region computes of inputs that are not indexed by
-    the last loop, and yields behind the outputs, such as that of the row of a table::
-
-        warp.rows %tokens, %table into %y {indexing_maps = [affine_map<(m, n) -> (m)>, affine_map<(m, n)[s] -> (s, n)>,
-                                                            affine_map<(m, n) -> (m, n)>]}
-            : memref<64xi32>, memref<500x100xf16> into memref<64x100xf16> {
-        ^bb0(%token: i32, %a: f16):
-          ...
-          warp.yield %r, %token : f16, i32
-        }
+    A symbol in the map of an input, `(m, n)[s] -> (s, n)`, is a number of the row, such as that of the row of a table.
+    The region computes it of inputs that are not indexed by the last loop, and yields it behind the outputs.
     """
 
     name = "warp.rows"
@@ -151,6 +134,6 @@ class RowsOp(WarpOp):
             if row is None or row.bits not in (8, 16, 32) or (number >= count and not row.is_float and kind != i32):
                 raise VerifyException(f"expected elements of f16, bf16 or f32, got {kind}")
         numbers = [value.type for value in self.numbers]
-        if any(kind not in (i32, i64) for kind in numbers):
-            raise VerifyException(f"expected numbers of rows of i32 or i64, got {listed_types(numbers)}")
+        if other := [kind for kind in numbers if kind not in (i32, i64)]:
+            raise VerifyException(f"expected numbers of rows of i32 or i64, got {other[0]}")
         verify_elements(self.body, kinds[:count], *kinds[count:], *numbers)

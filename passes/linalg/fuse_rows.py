@@ -259,13 +259,15 @@ class RowsMatch:
         order |= {number: FIXED - 1 - at for at, number in enumerate(numbers)}
         types = {leaf: element_type(value) for leaf, value in inputs.items()}
         stored = [memory_of(value).element_type for value in self.places]
-        elements = list(self.elements.values())
         indices = {ALONG: self.rows} if self.elementwise else order
-        region = region_of(elements, types, stored, indices=indices, across=True, numbers=numbers)
+        region = region_of([*self.elements.values()], types, stored, indices=indices, across=True, numbers=numbers)
         seen = {end: self._seen(*end, views) for end in dict.fromkeys(ends)}  # what is updated in place is one value
         maps = [map_of(seen[end][1], order) for end in ends]
         if self.elementwise and any(list(loops) != sorted(loops) for loops in map(loops_of, maps)):
             decline("an operand is transposed")
+        indexed = numbers or any(leaf.name != ALONG for leaf in self._leaves("index"))
+        if indexed and any(self.rows in loops_of(map_)[:-1] for map_ in maps):
+            decline("it computes with numbers of rows, which lie across memory")
         of_rows = {root(value): number for number, (value, at) in enumerate(self.places.items()) if ALONG not in at}
         own = [(i, of_rows[root(value)]) for i, value in enumerate(inputs.values()) if root(value) in of_rows]
         if any(is_of_elements(region.block.args[i], number) for i, number in own):
