@@ -31,8 +31,8 @@ FIXED = -1
 
 def loops_of(map_: AffineMap) -> tuple[int, ...]:
     """The loops that a map's results run along; `FIXED` for anything but a loop or a symbol alone."""
-    symbol = {e: FIXED - 1 - e.position for e in map_.results if isinstance(e, AffineSymExpr)}.get
-    return tuple(e.position if isinstance(e, AffineDimExpr) else symbol(e, FIXED) for e in map_.results)
+    symbols: dict[AffineExpr, int] = {e: FIXED - 1 - e.position for e in map_.results if isinstance(e, AffineSymExpr)}
+    return tuple(e.position if isinstance(e, AffineDimExpr) else symbols.get(e, FIXED) for e in map_.results)
 
 
 def map_along(loops: int, along: Iterable[int]) -> AffineMap:

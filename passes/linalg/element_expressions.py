@@ -72,8 +72,8 @@ class ElementExpression:
     `kind` is "op" (`name`, with its properties), "constant" (`number`), "outside" (`value`), "index" (of the loop
     `name`), "load" (from `value` at `place`), "reduce" (by `name`, one of `REDUCTIONS`, of its only operand over the
     reader's loop), or "product" (the element at `place` of what `product` makes). The operands of a load are indices in
-    `place` that are computed. `op` is an operation for it. `type`
-    is what an `arith.truncf` rounds to, f64 of what is computed in it, or that of a constant integer.
+    `place` that are computed. `op` is an operation for it. `type` is what an `arith.truncf` rounds to, f64 of what is
+    computed in it, or that of a constant integer.
     """
 
     kind: str
@@ -198,8 +198,7 @@ def nearest(number: float, kind: Attribute) -> float | None:
 
 
 def _constant(number: float | int, op: Operation) -> ElementExpression:
-    """A number. Zeros of either sign are two, though they are equal: a quotient by them has either sign. All NaN are
-    one."""
+    """A number. Zeros of either sign are two, for a quotient by them has either sign; all NaN are one."""
     number = math.nan if math.isnan(number) else number
     sign = (("sign", "-"),) if number == 0 and math.copysign(1, number) < 0 else ()
     return ElementExpression("constant", number=number, properties=sign, op=op)
@@ -308,14 +307,14 @@ class ElementReader:
         self, op: LinalgStructuredOperation, load: LoadOp, names: Mapping[int, Name]
     ) -> ElementExpression | None:
         """An element of a row of memory whose number is computed of what is the same along the row."""
-        indices = [self._value(op, index, names) for index in load.indices]
-        place = tuple(each.name if each is not None and each.kind == "index" else each for each in indices)
-        numbers = [each for each in place if isinstance(each, ElementExpression)]
+        indices = [each for index in load.indices if (each := self._value(op, index, names)) is not None]
+        place = tuple(each.name if each.kind == "index" else each for each in indices)
+        numbers = tuple(each for each in place if isinstance(each, ElementExpression))
         leaves = [leaf for each in numbers for kind in ("load", "index", "reduce") for leaf in each.leaves(kind)]
         of_row = all(leaf.kind != "reduce" and self.over not in (leaf.name, *leaf.place) for leaf in leaves)
-        if None in place or not numbers or self.over not in place or not of_row or element_type(load.memref) == f64:
+        if len(place) < len(load.indices) or not (numbers and of_row and self.over in place) or is_wide(load):
             return None
-        return ElementExpression("load", value=load.memref, place=place, operands=tuple(numbers))
+        return ElementExpression("load", value=load.memref, place=place, operands=numbers)
 
     def _from_outside(self, value: SSAValue) -> ElementExpression:
         owner = value.owner

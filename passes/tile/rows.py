@@ -248,12 +248,8 @@ def _layout(
 def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     """Computes and stores a warp's rows."""
     index, traversal = kernel.index, kernel.traversal
-    arguments = dict(zip(op.body.block.args, op.inputs, strict=True))
-    numbers: dict[SSAValue, SSAValue] = {
-        argument: kernel.arguments[value]
-        for argument, value in arguments.items()
-        if not isinstance(value.type, MemRefType)
-    }
+    pairs = zip(op.body.block.args, op.inputs, strict=True)
+    numbers: dict[SSAValue, SSAValue] = {a: kernel.arguments[x] for a, x in pairs if not isinstance(x.type, MemRefType)}
     for each in op.row_indices:
         numbers[each.result] = index.insert(arith.IndexCastOp(index.value(kernel.at[each.number]), i32)).result
     for loop, value in enumerate(op.numbers, 1 - FIXED):
