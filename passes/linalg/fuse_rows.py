@@ -319,8 +319,7 @@ def _is_read_as_well(element: ElementExpression, memory: SSAValue) -> bool:
         element_row(element_type(value)) for value in (memory, *(load.value for load in loads)) if value is not None
     ]
     stored, *read = [0 if kind is None else kind.bits for kind in kinds]
-    gathered = any(load.operands for load in loads)
-    return not element.leaves("reduce") and not gathered and sum(read) <= stored
+    return not (element.leaves("reduce") or any(load.operands for load in loads)) and sum(read) <= stored
 
 
 def _check_length(along: Sequence[tuple[SSAValue, int]], last: Operation) -> None:
