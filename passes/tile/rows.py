@@ -226,7 +226,6 @@ def _layout(
     columns = len(output.loops) - 1
     least = min(place.bits for place in places)
     wide = [place.together() for place in sizes.long if place.neighbours == columns]
-    wide += [1 for place in sizes.long if place.kind.element_type == i64]  # words apart, which lanes side by side load
     written = [place.bits for place in sizes.long if place.value in outputs]
     within, across = lanes_along(max(written, default=least), wide, sizes.length or extents.USUAL)
     across = LANE_BITS if rows is None or output.size(rows) == 1 else across

@@ -426,13 +426,6 @@ def test_tokens_beyond_a_table_are_nan_and_negative_ones_count_from_its_end() ->
     assert (normed[[0, 1, 3]].double() - exact).abs().max() <= 2**-7 * exact.abs().max()
 
 
-def test_lanes_side_by_side_load_words_of_integers_along_rows() -> None:
-    kept = lambda x, labels: torch.where(labels != 3, x, 0.0).sum(-1)  # noqa: E731
-    ptx = run(kept, (draw(3, 512, kind=torch.float32), torch.randint(5, (3, 512))), 2**-18, 1)
-    assert "ld.global.b32" in ptx
-    assert "ld.global.v" not in ptx
-
-
 def test_the_first_of_equal_elements_is_chosen_and_nan_before_numbers() -> None:
     inf = torch.inf
     x = torch.tensor([[1.0, 2, 2, -1], [-inf, -inf, 0, -inf], [torch.nan, 1, inf, 3]]).bfloat16()
