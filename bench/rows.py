@@ -189,6 +189,12 @@ def embedding(table: Tensor, tokens: Tensor) -> Tensor:
     return functional.embedding(tokens, table)
 
 
+def embedding_norm(table: Tensor, tokens: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows of a table, and their norm."""
+    h = functional.embedding(tokens, table)
+    return h, functional.rms_norm(h, h.shape[-1:], w, EPSILON)
+
+
 def batch_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     """As in training, by the statistics of these images."""
     return functional.batch_norm(x, None, None, w, b, training=True)
@@ -270,6 +276,7 @@ CASES = {
     "mean_square": Case(mean_square, lambda m, n: (rows(m, n),)),
     "router": Case(router, lambda m, n: (rows(m * n // (64 * EXPERTS), EXPERTS),)),
     "embedding": Case(embedding, lambda m, n: (rows(m, n), torch.randperm(m, device=DEVICE))),
+    "embedding_norm": Case(embedding_norm, lambda m, n: (rows(m, n), torch.randperm(m, device=DEVICE), rows(n))),
     "group_norm": Case(group_norm, lambda m, n: (images(m, n), rows(CHANNELS), rows(CHANNELS))),
     "group_norm_gradients": Case(
         group_norm_gradients,
@@ -420,6 +427,7 @@ def errors(case: Case, operands: Sequence[Tensor], results: Sequence[Tensor], ow
         group_norm_gradients,
         mean_square,
         embedding,
+        embedding_norm,
     )
     wide = [(x[:SAMPLE] if x.dim() > 1 and not sums else x) for x in operands]
     wide = [x.double() if x.is_floating_point() else x for x in wide]

@@ -20,17 +20,19 @@ from xdsl.ir.affine import (
     AffineDimExpr,
     AffineExpr,
     AffineMap,
+    AffineSymExpr,
 )
 
 # Maps each of whose results is a loop, or is always 0.
 
 FIXED = -1
-"""Where `loops_of` has no loop."""
+"""Where `loops_of` has no loop. Symbols are the numbers below it."""
 
 
 def loops_of(map_: AffineMap) -> tuple[int, ...]:
-    """The loops that a map's results run along; `FIXED` for anything but a loop alone."""
-    return tuple(e.position if isinstance(e, AffineDimExpr) else FIXED for e in map_.results)
+    """The loops that a map's results run along; `FIXED` for anything but a loop or a symbol alone."""
+    symbols: dict[AffineExpr, int] = {e: FIXED - 1 - e.position for e in map_.results if isinstance(e, AffineSymExpr)}
+    return tuple(e.position if isinstance(e, AffineDimExpr) else symbols.get(e, FIXED) for e in map_.results)
 
 
 def map_along(loops: int, along: Iterable[int]) -> AffineMap:

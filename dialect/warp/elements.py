@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.arith import FastMathFlagsAttr
@@ -93,7 +93,7 @@ class LoopSizes:
         sizes = shape_of(operand) if shape is None else shape
         if len(sizes) != len(along):
             raise VerifyException(f"expected {name} of rank {len(along)}, got {operand.type}")
-        for loop, size in zip(along, sizes, strict=True):
+        for loop, size in ((loop, size) for loop, size in zip(along, sizes, strict=True) if loop >= 0):
             other, size_before = self._loop_sizes.get(loop, (name, -1))
             if size_before != size and min(size_before, size) >= 0:
                 axis = self._names.get(loop, f"d{loop}")
@@ -105,14 +105,14 @@ class LoopSizes:
         return self._loop_sizes[loop][1]
 
 
-def verify_along(name: str, map_: AffineMap, loops: int, along: Sequence[int]) -> None:
-    """Checks that the map of an operand runs along some of the loops in `along`.
+def verify_along(name: str, map_: AffineMap, loops: int, along: Sequence[int], symbols: Collection[int] = ()) -> None:
+    """Checks that the map of an operand runs along some of the loops in `along`, and some of the `symbols`.
 
     Raises:
         VerifyException: if it has other loops, or one twice.
     """
     loops_ = loops_of(map_)
-    if map_.num_dims != loops or len(set(loops_)) != len(loops_) or not set(loops_) <= set(along):
+    if map_.num_dims != loops or len(set(loops_)) != len(loops_) or not set(loops_) <= {*along, *symbols}:
         listed = ", ".join(f"d{loop}" for loop in sorted(along))
         listed += ", each once" * (len(set(loops_)) != len(loops_))
         raise VerifyException(f"expected {name} to be indexed by some of {listed}, got {map_}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, i32, i64
+from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.irdl import (
     prop_def,
@@ -16,7 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..mlir.affine import FIXED, loops_of
 from ..mlir.words import irdl_op_definition
 from .attributes import element_row
-from .elements import LoopSizes, element_type, shape_of, verify_along, verify_elements
+from .elements import IndexOp, LoopSizes, all_yielded, element_type, shape_of, verify_along, verify_elements
 from .op_shapes import WarpOp
 
 
@@ -50,6 +53,9 @@ class RowsOp(WarpOp):
     of each input; it yields one element of each output, for integers of 64 bits one of 32, and computes floats in f32
     or f64.
     `warp.index` is the index along a loop.
+
+    A symbol in the map of an input, `(m, n)[s] -> (s, n)`, is a number of the row, such as that of the row of a table.
+    The region computes it of inputs that are not indexed by the last loop, and yields it behind the outputs.
     """
 
     name = "warp.rows"
@@ -77,6 +83,21 @@ class RowsOp(WarpOp):
         """The maps of the outputs."""
         return self.maps[len(self.inputs) :]
 
+    @property
+    def numbers(self) -> Sequence[SSAValue]:
+        """The numbers of a row that the region yields for the symbols of maps."""
+        return all_yielded(self.body)[len(self.outputs) :]
+
+    @property
+    def row_indices(self) -> list[IndexOp]:
+        """The indices along loops over rows that the region uses."""
+        return [op for op in self.body.block.ops if isinstance(op, IndexOp) and op.number < self.loops - 1]
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether it computes with numbers that differ from row to row: indices, or those that it yields."""
+        return bool(self.numbers or self.row_indices)
+
     def is_of_rows(self, output: int) -> bool:
         """Whether an output has one element for each row."""
         return len(self.written[output].results) < self.loops
@@ -100,7 +121,8 @@ class RowsOp(WarpOp):
         for number, (value, map_) in enumerate(zip(values, self.maps, strict=True)):
             name = f"input {number}" if number < count else "the output"
             if number < count or not self.is_summed(number - count):
-                verify_along(name, map_, self.loops, every)
+                symbols = range(FIXED - len(self.numbers), FIXED) if number < count else ()
+                verify_along(name, map_, self.loops, every, symbols)
             sizes.add(name, value, loops_of(map_))
         if not any(every[-1] in loops_of(map_) for map_ in self.maps):
             raise VerifyException(f"expected an input that is indexed by d{every[-1]}")
@@ -110,4 +132,7 @@ class RowsOp(WarpOp):
             row = element_row(i32 if kind == i64 else kind)
             if row is None or row.bits not in (8, 16, 32) or (number >= count and not row.is_float and kind != i32):
                 raise VerifyException(f"expected elements of f16, bf16 or f32, got {kind}")
-        verify_elements(self.body, kinds[:count], *kinds[count:])
+        numbers = [value.type for value in self.numbers]
+        if other := [kind for kind in numbers if kind not in (i32, i64)]:
+            raise VerifyException(f"expected numbers of rows of i32 or i64, got {other[0]}")
+        verify_elements(self.body, kinds[:count], *kinds[count:], *numbers)

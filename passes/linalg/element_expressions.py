@@ -10,16 +10,16 @@ from functools import cached_property
 from typing import NoReturn, TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, MemRefType, bf16, f16, f32, f64, i1
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, IntegerAttr, MemRefType, bf16, f16, f32, f64, i1
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp
 from xdsl.dialects.math import FmaOp
-from xdsl.dialects.memref import AllocOp
+from xdsl.dialects.memref import AllocOp, LoadOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir.affine import AffineDimExpr, AffineMap, AffineSymExpr
 from xdsl.utils.exceptions import DiagnosticException
 
-from ...dialect.mlir.affine import FIXED, Nest, loops_of, map_along
+from ...dialect.mlir.affine import FIXED, Nest, loops_of
 from ...dialect.mlir.generic import contracted, weighted
 from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import element_type, only_computes, shape_of
@@ -35,8 +35,8 @@ from .operand import SIZE_LIMIT, root, users_of
 # written so. An `arith.truncf` is a rounding to its `type`; so is arithmetic in a narrower type, which is arithmetic in
 # f32 rounded once more. An extension to f32 changes nothing, and neither does rounding what has the type already.
 
-Name: TypeAlias = "int | str | tuple[tuple[Name, int], ...]"
-"""A loop; or several that a dimension runs along, slowest first, with their sizes."""
+Name: TypeAlias = "int | str | tuple[tuple[Name, int], ...] | ElementExpression"
+"""A loop; or several that a dimension runs along, slowest first, with their sizes; or a number that is computed."""
 
 Subscripts: TypeAlias = tuple[Name, ...]
 """Where in memory an element lies: a loop for each dimension, `FIXED` for one that is always at 0."""
@@ -61,14 +61,19 @@ WIDE_REDUCTIONS = (Kind.Add, Kind.Mul, Kind.Max, Kind.Min)
 """Those of f64: PTX has no maximum of f64 that is NaN where one number is."""
 
 
+FIRST = arith.ConstantOp(IntegerAttr(0, IndexType()))
+"""The index along a loop of one turn."""
+
+
 @dataclass(frozen=True)
 class ElementExpression:
     """One element: an operation on others, or a leaf.
 
     `kind` is "op" (`name`, with its properties), "constant" (`number`), "outside" (`value`), "index" (of the loop
     `name`), "load" (from `value` at `place`), "reduce" (by `name`, one of `REDUCTIONS`, of its only operand over the
-    reader's loop), or "product" (the element at `place` of what `product` makes). `op` is an operation for it. `type`
-    is what an `arith.truncf` rounds to, f64 of what is computed in it, or that of a constant integer.
+    reader's loop), or "product" (the element at `place` of what `product` makes). The operands of a load are indices in
+    `place` that are computed. `op` is an operation for it. `type` is what an `arith.truncf` rounds to, f64 of what is
+    computed in it, or that of a constant integer.
     """
 
     kind: str
@@ -137,7 +142,7 @@ class ElementExpression:
         if self.kind in ("load", "outside"):
             return self.value is not None and element_type(self.value) == kind
         if self.kind == "constant":
-            return self.number is not None and nearest(self.number, kind) == self.number
+            return self.number is not None and (math.isnan(self.number) or nearest(self.number, kind) == self.number)
         if self.is_op(ROUNDED):
             return self.type == kind
         if self.kind == "reduce":
@@ -200,7 +205,8 @@ def nearest(number: float, kind: Attribute) -> float | None:
 
 
 def _constant(number: float | int, op: Operation) -> ElementExpression:
-    """A number. Zeros of either sign are two, though they are equal: a quotient by them has either sign."""
+    """A number. Zeros of either sign are two, for a quotient by them has either sign; all NaN are one."""
+    number = math.nan if math.isnan(number) else number
     sign = (("sign", "-"),) if number == 0 and math.copysign(1, number) < 0 else ()
     return ElementExpression("constant", number=number, properties=sign, op=op)
 
@@ -211,6 +217,9 @@ class ElementReader:
 
     wide = False
     """Whether expressions may be computed in f64."""
+
+    gathers = False
+    """Whether rows of memory may have computed numbers."""
 
     beyond = 6e4
     """A maximum that is subtracted from all scores, whatever it is, may start from minus this, or below: f16 has
@@ -274,7 +283,10 @@ class ElementReader:
         if owner.parent is not body or isinstance(owner, arith.ConstantOp):
             return self._from_outside(value)
         if isinstance(owner, IndexOp):
-            return ElementExpression("index", names[owner.dim.value.data])
+            name = names.get(owner.dim.value.data, FIXED)
+            return self._from_outside(FIRST.result) if name == FIXED else ElementExpression("index", name)
+        if isinstance(owner, LoadOp) and self.gathers:
+            return self._gathered(op, owner, names)
         if not owner.operands or not only_computes(owner):
             return None
         if not is_computed_in_f32(owner) and not (self.wide and is_wide(owner)):
@@ -297,6 +309,19 @@ class ElementReader:
         properties = tuple(sorted((name, str(v)) for name, v in owner.properties.items() if name != "fastmath"))
         made = ElementExpression("op", owner.name, operands, properties=properties, op=owner, type=wide_kind)
         return made.rounded(kind)
+
+    def _gathered(
+        self, op: LinalgStructuredOperation, load: LoadOp, names: Mapping[int, Name]
+    ) -> ElementExpression | None:
+        """An element of a row of memory whose number is computed of what is the same along the row."""
+        indices = [each for index in load.indices if (each := self._value(op, index, names)) is not None]
+        place = tuple(each.name if each.kind == "index" else each for each in indices)
+        numbers = tuple(each for each in place if isinstance(each, ElementExpression))
+        leaves = [leaf for each in numbers for kind in ("load", "index", "reduce") for leaf in each.leaves(kind)]
+        of_row = all(leaf.kind != "reduce" and self.over not in (leaf.name, *leaf.place) for leaf in leaves)
+        if len(place) < len(load.indices) or not (numbers and of_row and self.over in place) or is_wide(load):
+            return None
+        return ElementExpression("load", value=load.memref, place=place, operands=numbers)
 
     def _from_outside(self, value: SSAValue) -> ElementExpression:
         owner = value.owner
@@ -469,25 +494,10 @@ def decline(reason: str) -> NoReturn:
     raise NotFusedError(reason)
 
 
-def is_of_products(element: ElementExpression, op: Operation) -> bool:
-    """Whether an element is computed, before an operation, of results of products, whose epilogues may do that."""
-    writers = (writer_before(load.value, op) for load in element.leaves("load") if load.value is not None)
-    return any(writer is not None and multiplies(writer) for writer in writers)
-
-
-def is_read_as_well(element: ElementExpression, memory: SSAValue) -> bool:
-    """Whether computing an element again takes no more bits of memory than reading it: no reduction, and loads for each
-    element that are no wider together."""
-    loads = [load for load in element.leaves("load") if len(load.place) == len(shape_of(memory))]
-    kinds = [
-        element_row(element_type(value)) for value in (memory, *(load.value for load in loads)) if value is not None
-    ]
-    stored, *read = [0 if kind is None else kind.bits for kind in kinds]
-    return not element.leaves("reduce") and sum(read) <= stored
-
-
 def map_of(place: Subscripts, order: Mapping[Name, int]) -> AffineMap:
-    """The map of memory that is read, or written, at a place, where loops have this order."""
+    """The map of memory that is read, or written, at a place; numbers are below `FIXED` in the order of loops."""
     if any(name not in order for name in place):
         decline("an operand is read at one place along a dimension")
-    return map_along(len(order), (order[name] for name in place))
+    numbers = [order[name] for name in place]
+    exprs = (AffineDimExpr(n) if n > FIXED else AffineSymExpr(FIXED - 1 - n) for n in numbers)
+    return AffineMap(sum(n > FIXED for n in order.values()), FIXED - min((FIXED, *numbers)), tuple(exprs))

@@ -110,9 +110,10 @@ def region_of(
     *,
     indices: Mapping[Name, int] | None = None,
     across: bool = False,
+    numbers: Sequence[ElementExpression] = (),
 ) -> Region:
     """A region that computes elements. Its arguments are the leaves in `types`, of these types. It yields each element,
-    converted to the type in memory.
+    converted to the type in memory, and then the integers `numbers`.
 
     It may use the loop indices that have a number in `indices`.
     """
@@ -123,13 +124,14 @@ def region_of(
     for leaf in dict.fromkeys(leaf for element in elements for leaf in element.leaves("index")):
         if indices is not None and leaf.name in indices:
             builder.values[leaf] = builder.added(ElementIndexOp(indices[leaf.name]))
+    made = [builder.built(number) for number in numbers]
     built = [builder.built(element) for element in elements]
     for element, kind in zip(elements, stored, strict=True):
         if kind == i64 and not element.is_op("arith.extsi"):
             decline("it is stored as i64, and no integer of 32 bits that is extended")
     kinds = [i32 if kind == i64 else kind for kind in stored]
     results = [builder.narrowed(value, kind) for value, kind in zip(built, kinds, strict=True)]
-    block.add_op(ElementYieldOp(*results))
+    block.add_op(ElementYieldOp(*results, *made))
     return Region(block)
 
 

@@ -372,7 +372,7 @@ class Replacement:
         read = set[SSAValue]()
         while op is not self.last and op is not None:
             if op in self.used:
-                read |= self.read & {*map(root, op.operands)}
+                read |= self.read & {*map(root, all_operands(op))}
             if op not in self.dead:
                 touches = touched(op)
                 if touches is None:

@@ -27,7 +27,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import FIXED, Nest, is_projection, loops_of
-from ...dialect.warp.attributes import is_memory, memory_of
+from ...dialect.warp.attributes import element_row, is_memory, memory_of
 from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.views import strides_of
@@ -41,8 +41,6 @@ from .element_expressions import (
     NotFusedError,
     Subscripts,
     decline,
-    is_of_products,
-    is_read_as_well,
     map_of,
     multiplies,
     writer_before,
@@ -61,9 +59,9 @@ class RowReader(ElementReader):
 
     beyond, wide = math.inf, True
 
-    def __init__(self, kept: Set[SSAValue]) -> None:
+    def __init__(self, kept: Set[SSAValue], *, gathers: bool) -> None:
         super().__init__(ALONG)
-        self.kept, self.places = kept, dict[Operation, Subscripts]()
+        self.kept, self.places, self.gathers = kept, dict[Operation, Subscripts](), gathers
 
     def _element(self, value: SSAValue, at: Subscripts, before: Operation) -> ElementExpression:
         load, writer = ElementExpression("load", value=value, place=at), writer_before(value, before)
@@ -117,14 +115,11 @@ class RowsMatch:
             or (elementwise and not kinds)
         ):
             decline("")
-        each, of_row = (*range(rank - 1), ALONG) if rank else (), tuple(range(rank))
-        if elementwise and (
-            units := rank - 1 - max((d for d, n in enumerate(shape_of(self.result)) if n != 1), default=rank - 1)
-        ):
-            each = (*range(rank - 1 - units), ALONG, *[FIXED] * units)
-        single = rank > 1 and shape_of(self.result)[-1] == 1 and not elementwise
-        if single:
-            of_row = (*of_row[:-1], FIXED)  # of one column: an element for each row
+        long = [d for d, n in enumerate(shape_of(self.result)) if n != 1] or [0]
+        of_row = tuple(long.index(d) if d in long else FIXED for d in range(rank))
+        along = rank - 1 if not elementwise else max(long)
+        rows, single = [d for d in long if d != along], rank > 1 and along not in long
+        each = tuple(ALONG if d == along else rows.index(d) if d in rows else FIXED for d in range(rank))
         places = ([] if reduces or single else [each]) + ([] if elementwise else [of_row])
         if not any(self._reads(place) for place in places):
             decline("")
@@ -134,7 +129,7 @@ class RowsMatch:
         op, others = self.last, dict[LinalgStructuredOperation, Subscripts]()
         self.rows = sum(name not in (ALONG, FIXED) for name in place)
         while True:
-            reader = RowReader(self.kept)
+            reader = RowReader(self.kept, gathers=not self.elementwise)
             self.places = {self.result: place} | {other.outputs[0]: at for other, at in others.items()}
             ends = {self.result: op} | {other.outputs[0]: other for other in others}
             self.elements = {
@@ -172,7 +167,7 @@ class RowsMatch:
             element = reader.element(memory, at, op.next_op or op)
             users = users_of(root(memory)) - self.replaced.used
             local = isinstance(root(memory).owner, memref.AllocOp)
-            again = not self.elementwise and is_read_as_well(element, memory) and not is_of_products(element, op)
+            again = not self.elementwise and _is_read_as_well(element, memory) and not _is_of_products(element, op)
             if local and (not users or again or element.kind in ("load", "constant")):
                 continue  # It serves what stays, or others read what it reads as well as this.
             stores = self._stores(op, at, element)
@@ -218,7 +213,7 @@ class RowsMatch:
         names = tuple(name for name in at if name != FIXED)
         return (
             (names == each or (names == each[:-1] != () and not self.elementwise))
-            and (bool(element.leaves("reduce")) or not is_of_products(element, op))
+            and (bool(element.leaves("reduce")) or not _is_of_products(element, op))
             and isinstance(element_type(op.outputs[0]), AnyFloat)
         )
 
@@ -260,13 +255,19 @@ class RowsMatch:
         if any(strides is None or None in strides for strides in unknown):
             decline("the low words of integers are read out of memory of known strides")
         order: dict[Name, int] = {**{row: row for row in range(self.rows)}, ALONG: self.rows}
+        numbers = list(dict.fromkeys(number for leaf in inputs for number in leaf.operands))
+        order |= {number: FIXED - 1 - at for at, number in enumerate(numbers)}
         types = {leaf: element_type(value) for leaf, value in inputs.items()}
         stored = [memory_of(value).element_type for value in self.places]
-        region = region_of(list(self.elements.values()), types, stored, indices={ALONG: self.rows}, across=True)
+        indices: dict[Name, int] = {ALONG: self.rows} if self.elementwise else order
+        region = region_of([*self.elements.values()], types, stored, indices=indices, across=True, numbers=numbers)
         seen = {end: self._seen(*end, views) for end in dict.fromkeys(ends)}  # what is updated in place is one value
         maps = [map_of(seen[end][1], order) for end in ends]
         if self.elementwise and any(list(loops) != sorted(loops) for loops in map(loops_of, maps)):
             decline("an operand is transposed")
+        indexed = numbers or any(leaf.name != ALONG for leaf in self._leaves("index"))
+        if indexed and any(self.rows in loops_of(map_)[:-1] for map_ in maps):
+            decline("it computes with numbers of rows, which lie across memory")
         of_rows = {root(value): number for number, (value, at) in enumerate(self.places.items()) if ALONG not in at}
         own = [(i, of_rows[root(value)]) for i, value in enumerate(inputs.values()) if root(value) in of_rows]
         if any(is_of_elements(region.block.args[i], number) for i, number in own):
@@ -302,6 +303,23 @@ class RowsMatch:
             Rewriter.insert_op(views[-1], InsertPoint.before(self.last))
             value, place = views[-1].results[0], tuple(n for d, n in enumerate(place) if d not in single)
         return value, place
+
+
+def _is_of_products(element: ElementExpression, op: Operation) -> bool:
+    """Whether an element is computed, before an operation, of results of products, whose epilogues may do that."""
+    writers = (writer_before(load.value, op) for load in element.leaves("load") if load.value is not None)
+    return any(writer is not None and multiplies(writer) for writer in writers)
+
+
+def _is_read_as_well(element: ElementExpression, memory: SSAValue) -> bool:
+    """Whether computing an element again takes no more bits of memory than reading it: no reduction, and loads for each
+    element that are no wider together, of no rows that a table says."""
+    loads = [load for load in element.leaves("load") if len(load.place) == len(shape_of(memory))]
+    kinds = [
+        element_row(element_type(value)) for value in (memory, *(load.value for load in loads)) if value is not None
+    ]
+    stored, *read = [0 if kind is None else kind.bits for kind in kinds]
+    return not (element.leaves("reduce") or any(load.operands for load in loads)) and sum(read) <= stored
 
 
 def _check_length(along: Sequence[tuple[SSAValue, int]], last: Operation) -> None:

@@ -55,7 +55,7 @@ class SplitRows(RewritePattern):
     def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
         block, (*rows, length) = op.body.block, _sizes(op)
         across = [each for each in block.ops if isinstance(each, ReduceOp)]
-        if not across or not all(map(op.is_of_rows, range(len(op.outputs)))):
+        if not across or op.numbers or not all(map(op.is_of_rows, range(len(op.outputs)))):
             return
         squares = {each: found for each in across if (found := Squares.of(op, each)) is not None}
         results = needed(all_yielded(op.body))
@@ -302,7 +302,7 @@ def _with_rows(op: RowsOp, across: Sequence[ReduceOp]) -> tuple[RowsOp, RowsOp] 
             continue
         first, second = (other, op) if other.is_before_in_block(op) else (op, other)
         reduces = any(isinstance(each, ReduceOp) for each in other.body.block.ops)
-        plain = not other.is_of_rows(0) and not other.is_summed(-1)
+        plain = not other.is_of_rows(0) and not other.is_summed(-1) and not other.is_numbered
         if reduces and plain and _may_move(first, operations_between(first, second) or (), second):
             return other, second
     return None
@@ -372,7 +372,9 @@ def _identity(value: SSAValue) -> Hashable:
 
 def _are_alike(first: RowsOp, second: RowsOp) -> bool:
     """Whether two operations have the same rows, and share an input along them."""
-    if first.loops != second.loops or _sizes(first) != _sizes(second) or min(_sizes(first)) < 0:
+    if first.numbers or second.numbers or first.loops != second.loops:
+        return False
+    if _sizes(first) != _sizes(second) or min(_sizes(first)) < 0:
         return False
     along, reduce = first.loops - 1, [any(isinstance(o, ReduceOp) for o in r.body.block.ops) for r in (first, second)]
     shared = set(_inputs(first)) & set(_inputs(second))

@@ -72,8 +72,9 @@ class RowRegion(NamedTuple):
     """The `region` of `warp.rows`. Its arguments are numbers, fragments that `load` reads from a column on, or columns
     for memory in `of_rows`. A warp has the columns from `start` on. `join` reduces columns over all warps that share a
     row, if it is `shared`, those that do not depend on each other `together`. `length` is the length of rows, if tiles
-    pass their end; the first `inside` columns of each warp are before it (-1: each is compared). Sums of one element
-    alone are `chosen`: what a few columns are made by, and the first of those."""
+    pass their end; the first `inside` columns of each warp are before it (-1: each is compared). The region yields
+    `outputs`, and numbers behind them. Sums of one element alone are `chosen`: what a few columns are made by, and the
+    first of those."""
 
     region: Region
     fragment: FragmentOf
@@ -85,7 +86,8 @@ class RowRegion(NamedTuple):
     together: bool
     shared: bool
     length: Index | None
-    inside: int = 0
+    inside: int
+    outputs: int
     chosen: Mapping[ReduceOp, tuple[RowRegion, Index]] = MappingProxyType({})
 
     @property
@@ -143,7 +145,7 @@ class RowRegion(NamedTuple):
             elif isinstance(op, ReduceOp):
                 later.add(op.result)
                 group.append(op)
-        results = dict(enumerate(all_yielded(self.region)))
+        results = dict(enumerate(all_yielded(self.region)[: self.outputs]))
         if step is not None:
             for number in [n for n, value in results.items() if self.is_column(value)]:
                 store(index, number, chunk.stored(results.pop(number)), self.start)
@@ -197,7 +199,7 @@ class RowRegion(NamedTuple):
     def is_number(self, value: SSAValue) -> bool:
         """Whether a value is the same for all rows."""
         owner = value.owner
-        if not isinstance(owner, Operation):
+        if value in self.numbers or not isinstance(owner, Operation):
             return value in self.numbers
         return not isinstance(owner, ReduceOp | IndexOp) and all(map(self.is_number, owner.operands))
 
@@ -275,7 +277,7 @@ class RowChunk:
 
     def _spread(self, value: SSAValue) -> SSAValue:
         kind = self.region.fragment(_type(value))
-        if isinstance(value.owner, IndexOp):
+        if isinstance(value.owner, IndexOp) and value not in self.region.numbers:
             start = self.index.value(self.at)
             return self.index.insert(IndexOp(1, start, self.region.fragment(i32))).result
         if isinstance(value, BlockArgument) and not self.region.is_number(value) and value not in self.region.of_rows:

@@ -9,14 +9,14 @@ from functools import partial
 from typing import NamedTuple
 
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, f32, i32, i64
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, f32, i32, i64
 from xdsl.ir import SSAValue, TypeAttribute
 
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
-from ...dialect.mlir.affine import FIXED, loops_of, strides_of
+from ...dialect.mlir.affine import FIXED, loops_of
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp
-from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of, memory_of
+from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of
 from ...dialect.warp.elements import IndexOp, shape_of
 from ...dialect.warp.fragments import ConstantOp, Kind, ReduceOp
 from ...dialect.warp.memory import LoadOp, StoreOp
@@ -33,7 +33,7 @@ from ...dialect.warp.synchronisation import (
 )
 from ..diagnostics import fail
 from ..linalg import operand as extents
-from ..linalg.operand import VectorOperand, expanded
+from ..linalg.operand import VectorOperand
 from ..linalg.split_rows import SUMMED, SUMMING_WARPS, clusters_at_once, needed
 from ..patterns import Index, IndexBuilder
 from .elementwise_kernel import SECTOR_BITS, may_flatten, over_elements, power_of_two
@@ -52,6 +52,7 @@ from .traversal import (
     lanes_along,
     operand_of,
     outline,
+    with_column,
 )
 
 # Lanes hold as many neighbours of a row as one access of 16 bytes takes, and follow each other along it; of short rows
@@ -112,13 +113,15 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
 
     def may_join(output: TraversedMemory, loop: int) -> bool:
         if reduces or indexed:
-            return loop + 2 < len(output.loops)
+            return loop + 2 < len(output.loops) and not op.row_indices
         return may_flatten(output, loop, max(place.bits for place in places.values()))
 
     inputs, _ = joined(op, places, places[main], may_join)
     output, written = inputs[main], [inputs[count + i] for i in range(len(outputs))]
     inputs = {i: place for i, place in inputs.items() if i < count}
     summed = [output for number, output in enumerate(outputs) if op.is_summed(number)]
+    if op.is_numbered and (summed or not reduces):
+        fail(op, "numbers of rows are computed where rows are reduced, each on its own")
     if not reduces and not summed:
         return over_elements(op, inputs, written, output)
     columns = len(output.loops) - 1
@@ -130,7 +133,8 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     held = SUMMED if summed else HELD
 
     def shares(*, narrow: int) -> tuple[Layout, int, RowShare, int]:
-        layout = _layout(sizes, (*inputs.values(), *written), output, rows, outputs, narrow=narrow)
+        several = None if op.is_numbered else rows
+        layout = _layout(sizes, (*inputs.values(), *written), output, several, outputs, narrow=narrow)
         each = layout.columns * max(1, held // layout.elements)
         share = RowShare.of(length or extents.USUAL, each, clusters=shared) if layout.rows == 1 else RowShare(1, 1)
         if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
@@ -149,7 +153,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
             less = width * share.warps * share.ctas - narrow[3] * narrow[2].warps * narrow[2].ctas
             layout, each, share, width = narrow if 8 * less >= length else (layout, each, share, width)
     across, parts, warp = share.warps, share.warps * share.ctas, (layout.rows, width)
-    if across == 1 and length is not None and width >= length and not summed:
+    if across == 1 and length is not None and width >= length and not summed and not op.is_numbered:
         repeats = min(each // width, output.size(rows) // (warp[0] * MIN_WARPS))
         warp = layout.rows << max(0, repeats.bit_length() - 1), width
     warps = (1, across) if across > 1 else (1 if rows is None else WARPS, 1)
@@ -161,7 +165,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     if apart and not (in_registers and apart % warps[0] == 0):
         fail(op, "rows are summed where they are reduced too, each held by a CTA, of known sizes")
     vectors = sum(rows not in place.loops for place in along)
-    if not apart and in_registers and share.ctas > 1 and columns == 1 and vectors > 1:
+    if not apart and not op.is_numbered and in_registers and share.ctas > 1 and columns == 1 and vectors > 1:
         at_once = clusters_at_once(parts, op)
         apart = at_once if output.size(rows) >= MIN_TURNS * at_once else 0
     resident = SUMMING_WARPS if apart else 0
@@ -244,13 +248,17 @@ def _layout(
 def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     """Computes and stores a warp's rows."""
     index, traversal = kernel.index, kernel.traversal
+    pairs = zip(op.body.block.args, op.inputs, strict=True)
+    numbers: dict[SSAValue, SSAValue] = {a: kernel.arguments[x] for a, x in pairs if not isinstance(x.type, MemRefType)}
+    for each in op.row_indices:
+        numbers[each.result] = index.insert(arith.IndexCastOp(index.value(kernel.at[each.number]), i32)).result
+    for loop, value in enumerate(op.numbers, 1 - FIXED):
+        if (number := _of_row(op, kernel, index, value, numbers)) is None:
+            fail(op, "the number of a row depends on elements of the row")
+        kernel.at[-loop] = index.insert(arith.IndexCastOp(number, IndexType())).result
+    varying = (*op.body.block.args, *(each.result for each in op.row_indices))
+    numbers = {value: number for value, number in numbers.items() if not needed([value]).keys().isdisjoint(varying)}
     views = {i: kernel.view(place) for i, place in traversal.inputs.items()}
-    arguments = dict(zip(op.body.block.args, op.inputs, strict=True))
-    numbers: dict[SSAValue, SSAValue] = {
-        argument: kernel.arguments[value]
-        for argument, value in arguments.items()
-        if not isinstance(value.type, MemRefType)
-    }
     start = kernel.at[traversal.columns]
     # One element of fewer bits fills no register.
     columns = [
@@ -285,6 +293,7 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
         traversal.warps[1] * traversal.cluster > 1,
         None if traversal.fits else length,
         inside,
+        len(op.outputs),
     )
     if traversal.parts:
         _take_turns(op, kernel, region, join, views)
@@ -297,14 +306,11 @@ def _choosing(
 ) -> RowRegion:
     """The region, which makes sums of one element of the columns of a register, in rows that are only read, one a warp.
     The places are loaded here."""
-    traversal, chosen, row = kernel.traversal, dict[ReduceOp, tuple[RowRegion, Index]](), kernel.row
+    traversal, chosen = kernel.traversal, dict[ReduceOp, tuple[RowRegion, Index]]()
     read = [place for place in traversal.inputs.values() if place.value not in traversal.of_rows]
     columns, length = traversal.columns, RowSizes.of(traversal.columns, read).length
     if not all(map(op.is_of_rows, range(len(op.outputs)))) or traversal.warp[0] > 1 or length is None:
         return region
-    if traversal.rows is not None and not traversal.parts:
-        row = index.minimum(row, index.sub(index.dim(kernel.arguments[traversal.output.value], traversal.rows), 1))
-    own = kernel.at | {traversal.rows: row, FIXED: 0}
     width = REGISTER_BITS // min(place.bits for place in read if columns in place.loops)
     layout = Layout(tuple(Bit("x", i) for i in range(LANE_BITS)), tuple(map(column_bit, range(width.bit_length() - 1))))
 
@@ -317,21 +323,35 @@ def _choosing(
 
     for each in [inner for inner in op.body.block.ops if isinstance(inner, ReduceOp)]:
         place, numbers = place_of_sum(each, op.loops - 1), dict(region.numbers)
-        arguments = [] if place is None else [a for a in op.body.block.args if a in needed([place])]
-        inputs = {a: traversal.inputs[a.index] for a in arguments if a not in numbers}
-        if place is None or any(columns in memory.loops for memory in inputs.values()):
+        at = None if place is None else _of_row(op, kernel, index, place, numbers)
+        if at is None:
             continue
-        for argument, memory in inputs.items():
-            where = index.values([own[loop] for loop in memory.loops])
-            one = index.insert(memref.LoadOp.get(kernel.arguments[memory.value], where)).res
-            if memory.high:
-                one = index.insert(arith.ShRUIOp(one, index.insert(arith.ConstantOp(IntegerAttr(32, i64))))).result
-            numbers[argument] = index.insert(arith.TruncIOp(one, i32)).result if one.type == i64 else one
-        at = index.again(place, numbers, lambda inner: inner.parent is op.body.block)
         last = index.insert(arith.ConstantOp(IntegerAttr(length - 1, i64 if at.type == i64 else i32))).result
         at = index.insert(arith.IndexCastOp(index.insert(arith.MinUIOp(at, last)).result, IndexType())).result
         chosen[each] = region._replace(fragment=fragment, load=load, inside=0), index.mul(index.div(at, width), width)
     return region._replace(chosen=chosen)
+
+
+def _of_row(
+    op: RowsOp, kernel: TraversalKernel, index: IndexBuilder, value: SSAValue, numbers: dict[SSAValue, SSAValue]
+) -> SSAValue | None:
+    """A value of the region that is the same along this warp's row, as a number; None for any other. `numbers` has what
+    stands for values, to which those that it is computed from are added."""
+    traversal, row, made = kernel.traversal, kernel.row, needed([value])
+    inputs = {a: traversal.inputs[a.index] for a in op.body.block.args if a in made and a not in numbers}
+    along = any(traversal.columns in memory.loops for memory in inputs.values())
+    if along or any(isinstance(each.owner, ReduceOp | IndexOp) and each not in numbers for each in made):
+        return None
+    if traversal.rows is not None and not traversal.parts:
+        row = index.minimum(row, index.sub(index.dim(kernel.arguments[traversal.output.value], traversal.rows), 1))
+    own = kernel.at | {traversal.rows: row, FIXED: 0}
+    for argument, memory in inputs.items():
+        where = index.values([own[loop] for loop in memory.loops])
+        one = index.insert(memref.LoadOp.get(kernel.arguments[memory.value], where)).res
+        if memory.high:
+            one = index.insert(arith.ShRUIOp(one, index.insert(arith.ConstantOp(IntegerAttr(32, i64))))).result
+        numbers[argument] = index.insert(arith.TruncIOp(one, i32)).result if one.type == i64 else one
+    return index.again(value, numbers, lambda inner: inner.parent is op.body.block)
 
 
 def _take_turns(
@@ -457,7 +477,7 @@ def tile(op: RowsOp) -> None:
     """Makes rows a kernel, and its launch."""
     count, op = len(op.inputs), by_words(op)
     outliner = Outliner(op)
-    outputs = [_with_columns(op, i, outliner) if op.is_of_rows(i) else value for i, value in enumerate(op.outputs)]
+    outputs = [with_column(value, op, outliner) if op.is_of_rows(i) else value for i, value in enumerate(op.outputs)]
     traversal = traversal_of(op, outputs, count)
     operands: dict[SSAValue, VectorOperand] = {}
     written = [place.value for place in traversal.outputs]
@@ -470,18 +490,3 @@ def tile(op: RowsOp) -> None:
         operands[place.value] = operand_of(f"Y{i or ''}", place.value, place, outliner)
     shape = "x".join(map(str, traversal.warp))
     outline(traversal, outliner, operands, partial(_build, op), f"warp.rows, {shape} at a time for each warp")
-
-
-def _with_columns(op: RowsOp, number: int, outliner: Outliner) -> SSAValue:
-    """An output of one element for each row as a matrix of one column."""
-    output, index = op.outputs[number], outliner.index
-    kind = memory_of(output)
-    shape, strides = shape_of(output), strides_of(kind)
-    if strides is None:
-        fail(op, f"expected strided memory, got {kind}")
-    layout = NoneAttr() if isinstance(kind.layout, NoneAttr) else StridedLayoutAttr([*strides, 1], kind.get_offset())
-    wider = MemRefType(kind.element_type, [*shape, 1], layout, kind.memory_space)
-    last = len(shape) - 1
-    groups = [*((d,) for d in range(last)), (last, last + 1)] if shape else []
-    sizes = [index.value(index.dim(output, d)) for d, size in enumerate(shape) if size < 0]
-    return outliner.insert(expanded(output, wider, groups, sizes))

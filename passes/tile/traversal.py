@@ -32,7 +32,7 @@ from ...dialect.warp.synchronisation import CLUSTER_SIZE, MIN_CTAS
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg import operand as extents
-from ..linalg.operand import VectorOperand, collapsed
+from ..linalg.operand import VectorOperand, collapsed, expanded
 from ..patterns import Index, IndexBuilder
 from .fragment_math import integer, mapped
 from .tiling import Outliner, kernel_body
@@ -46,8 +46,8 @@ SIGN_BIT = 31
 
 class TraversedMemory(NamedTuple):
     """Memory as the loops of an operation traverse it. `loops` has the loop of each dimension, -1 if its index is
-    always 0. `kind` is its type with the dimensions of each of the `groups` merged. Of integers of 64 bits the
-    low words are read, or the `high` ones."""
+    always 0, and less for a number of each row. `kind` is its type with the dimensions of each of the `groups` merged.
+    Of integers of 64 bits the low words are read, or the `high` ones."""
 
     value: SSAValue
     kind: Memory
@@ -128,6 +128,19 @@ def operand_of(name: str, value: SSAValue, place: TraversedMemory | None, outlin
     if any(len(group) > 1 for group in place.groups):
         value = outliner.insert(collapsed(value, place.kind, place.groups))
     return VectorOperand(name, value, divisor=place.divisor)
+
+
+def with_column(value: SSAValue, op: Operation, outliner: Outliner) -> SSAValue:
+    """Memory of one element for each row as a matrix of one column. Raises a located diagnostic without strides."""
+    kind, shape, index = memory_of(value), memory_of(value).get_shape(), outliner.index
+    if (strides := strides_of(kind)) is None:
+        fail(op, f"expected strided memory, got {kind}")
+    layout = NoneAttr() if isinstance(kind.layout, NoneAttr) else StridedLayoutAttr([*strides, 1], kind.get_offset())
+    last = len(shape) - 1
+    groups = [*((d,) for d in range(last)), (last, last + 1)] if shape else []
+    sizes = [index.value(index.dim(value, d)) for d, size in enumerate(shape) if size < 0]
+    wider = MemRefType(kind.element_type, [*shape, 1], layout, kind.memory_space)
+    return outliner.insert(expanded(value, wider, groups, sizes))
 
 
 # A warp takes a tile of the output in fragments whose layout is made for memory, not for an instruction: a lane holds
@@ -308,7 +321,7 @@ class TraversalKernel:
             None if loop is None or loop not in place.loops else place.loops.index(loop)
             for loop in (self.traversal.rows, self.traversal.columns)
         )
-        others = [0 if loop < 0 else self.at[loop] for i, loop in enumerate(place.loops) if i not in (rows, columns)]
+        others = [self.at.get(loop, 0) for i, loop in enumerate(place.loops) if i not in (rows, columns)]
         memory = self.arguments[place.value]
         matrix = self.index.insert(MatrixOp(memory, self.index.values(others), rows, columns, high=place.high)).matrix
         matrix.name_hint = memory.name_hint

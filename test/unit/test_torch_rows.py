@@ -99,10 +99,33 @@ def gated(x: Any) -> Any:
     return y / y.abs().amax(-1, keepdim=True)
 
 
+def embedded(tokens: Any, table: Any, w: Any) -> Any:
+    """Rows of a table, and their norm."""
+    h = functional.embedding(tokens.long(), table)
+    return h, functional.rms_norm(h, h.shape[-1:], w, 1e-6)
+
+
+def placed(tokens: Any, table: Any, kinds: Any, places: Any, w: Any, b: Any) -> Any:
+    """The norm of rows of three tables: by tokens, by their place in a sequence, and by one kind for all."""
+    h = functional.embedding(tokens.long(), table) + functional.embedding(torch.arange(tokens.shape[-1]), places)
+    return functional.layer_norm(h + functional.embedding(torch.ones_like(tokens).long(), kinds), h.shape[-1:], w, b)
+
+
+def causal(x: Any) -> Any:
+    return torch.softmax(x.masked_fill(torch.arange(x.shape[-1]) > torch.arange(x.shape[-2])[:, None], -1e30), -1)
+
+
 CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
+    "embedded": (embedded, (torch.randint(50, (3, 7)), draw(50, 96), draw(96)), 2**-7),
+    "embedded_long": (embedded, (torch.randint(9, (5,)).int(), draw(9, 5003), draw(5003)), 2**-7),
+    "embedded_odd": (embedded, (torch.randint(9, (6, 1)), draw(9, 333), draw(333)), 2**-7),
+    "placed": (placed, (torch.randint(50, (3, 7)), *(draw(n, 90) for n in (50, 2, 11)), draw(90), draw(90)), 2**-6),
+    "causal": (causal, (draw(2, 19, 33, kind=torch.float32),), 2**-20),
     "norm_statistics": (norm_statistics, (draw(5, 77), draw(77), draw(77)), 2**-8),
     "norm_statistics_long": (norm_statistics, (draw(2, 1500), draw(1500), draw(1500)), 2**-8),
     "add_norm": (add_norm, (draw(2, 3, 200), draw(2, 3, 200), draw(200)), 2**-7),
+    "add_norm_of_one_token": (add_norm, (draw(6, 1, 200), draw(6, 1, 200), draw(200)), 2**-7),
+    "add_norm_of_one_sequence": (add_norm, (draw(1, 6, 72), draw(1, 6, 72), draw(72)), 2**-7),
     "log_softmax": (lambda x: torch.log_softmax(x, -1), (draw(6, 50, kind=torch.float32),), 2**-20),
     "log_softmax_of_one_row": (lambda x: torch.log_softmax(x, -1), (draw(25, kind=torch.float32),), 2**-20),
     "softmax_backward": (softmax_backward, (draw(3, 90), torch.softmax(draw(3, 90), -1)), 2**-8),
@@ -400,6 +423,18 @@ def run(function: Callable[..., Any], operands: Any, bound: float, launches: int
     for result, wanted in zip(results, exact, strict=True):
         assert (result.double() - wanted).abs().max() <= bound * wanted.abs().max()
     return kernel.ptx
+
+
+def test_tokens_beyond_a_table_are_nan_and_negative_ones_count_from_its_end() -> None:
+    table, w, tokens = draw(7, 80), draw(80), torch.tensor([-7, 3, 7, -1, 1 << 40])
+    kernel = compile(torch_to_linalg(embedded, tokens, table, w), target="sm_90a")
+    rows, normed = (torch.full((5, 80), 99.0).bfloat16() for _ in range(2))
+    kernel(tokens, table, w, rows, normed, device="interp", checks="all")
+    assert rows[[2, 4]].isnan().all()
+    assert normed[[2, 4]].isnan().all()
+    assert torch.equal(rows[[0, 1, 3]], table[[0, 3, 6]])
+    exact = embedded(torch.tensor([0, 3, 6]), table.double(), w.double())[1]
+    assert (normed[[0, 1, 3]].double() - exact).abs().max() <= 2**-7 * exact.abs().max()
 
 
 @pytest.mark.slow

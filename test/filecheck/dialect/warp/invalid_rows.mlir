@@ -203,3 +203,31 @@ func.func @other_sums(%x: memref<4x8xf32>, %y: memref<2x8xf32>) {
   }
   return
 }
+
+// -----
+
+#mn = affine_map<(m, n) -> (m, n)>
+#tn = affine_map<(m, n)[t] -> (t, n)>
+
+// expected-error @+2 {{warp.rows: expected input 0 to be indexed by some of d0, d1, got (d0, d1)[s0] -> (s0, d1)}}
+func.func @no_number(%x: memref<4x8xf32>, %y: memref<4x8xf32>) {
+  warp.rows %x into %y {indexing_maps = [#tn, #mn]} : memref<4x8xf32> into memref<4x8xf32> {
+  ^bb0(%a: f32):
+    warp.yield %a : f32
+  }
+  return
+}
+
+// -----
+
+#mn = affine_map<(m, n) -> (m, n)>
+#tn = affine_map<(m, n)[t] -> (t, n)>
+
+// expected-error @+2 {{warp.rows: expected numbers of rows of i32 or i64, got f32}}
+func.func @no_integer(%x: memref<4x8xf32>, %y: memref<4x8xf32>) {
+  warp.rows %x into %y {indexing_maps = [#tn, #mn]} : memref<4x8xf32> into memref<4x8xf32> {
+  ^bb0(%a: f32):
+    warp.yield %a, %a : f32, f32
+  }
+  return
+}
