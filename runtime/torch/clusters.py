@@ -326,7 +326,7 @@ def follows(node: Node, product: Node) -> bool:
 def _is_wide(node: Node) -> bool:
     """Whether a function is computed in f64."""
     name = name_of(node.target)
-    return name in ("sin", "cos") or (name == "pow" and node.args[1] not in (*ROOTS, *FACTORS))
+    return name in ("sin", "cos", "tan") or (name == "pow" and node.args[1] not in (*ROOTS, *FACTORS))
 
 
 def why_left(node: Node, rest: str) -> str:
