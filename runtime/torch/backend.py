@@ -29,8 +29,8 @@ from .inductor import compile_whole, judged, narrow_sorts, sums_in_f32
 from .options import BackendOptions, aten, expression, read
 from .part import KERNELS_FILE, REGIONS, Region
 from .products import warploom as warploom_operators
-from .region import NARROW, ImportedRegion, check_precision, compile_together, kernel_for, region_of, write
-from .scalars import UnsupportedError
+from .region import ImportedRegion, check_precision, compile_together, kernel_for, region_of, write
+from .scalars import HALVES, UnsupportedError
 from .views import SPLITS, VIEWS, has_channels_last, is_tensor, pixels_as_products, sink_views
 
 log = logging.getLogger(__name__)
@@ -301,7 +301,7 @@ def _written(cluster: Cluster, options: BackendOptions) -> ImportedRegion:
         )
     if is_product(core):
         check_precision([node.meta["val"] for node in cluster.product.inputs], drops_bits=options.drops_bits)
-    elif is_attention(core) and (dtype := arguments_of(core)["query"].meta["val"].dtype) not in NARROW:
+    elif is_attention(core) and (dtype := arguments_of(core)["query"].meta["val"].dtype) not in HALVES:
         raise UnsupportedError(f"attention is compiled of bf16 and f16, not of {dtype}")
     return write(cluster.name, cluster.nodes, cluster.inputs, cluster.results)
 

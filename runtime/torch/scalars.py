@@ -45,8 +45,8 @@ ELEMENTS: Mapping[torch.dtype, AnyFloat | IntegerType] = {
 
 UNSIGNED = frozenset({torch.uint8, HALF_BYTE})
 
-TYPE_NAMES = {dtype: str(kind) for dtype, kind in ELEMENTS.items()}
-"""How MLIR spells the element type in memory."""
+HALVES = (torch.bfloat16, torch.float16)
+"""Floats of 16 bits."""
 
 
 class UnsupportedError(Exception):
