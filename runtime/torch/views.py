@@ -278,7 +278,8 @@ def _merge_rows(graph: Graph) -> None:
     for node in graph.find_nodes(op="call_function", target=aten.matmul.default):
         (a, b), (*rows, depth) = node.args, _shape(node.args[0])
         sizes = [n if isinstance(n, int) else -1 for n in (*rows, _shape(b)[-1])]
-        if len(rows) > 1 and len(_shape(b)) == 2 and isinstance(depth, int) and sizes.count(-1) < 2:
+        merges = isinstance(depth, int) and sizes.count(-1) < 2 and is_row_major(a.meta["val"])
+        if len(rows) > 1 and len(_shape(b)) == 2 and merges:
             with graph.inserting_before(node):
                 fresh = [called(graph, aten.reshape.default, a, [-1, depth])]
                 fresh.append(called(graph, aten.mm.default, fresh[0], b))
