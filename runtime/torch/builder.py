@@ -406,7 +406,8 @@ def _with_sizes(target: Any, args: Sequence[Given]) -> tuple[Any, list[Given]]:
     tensors = [x for x in args if isinstance(x, Value | torch.Tensor)]
     dtype, number = tensors[0].dtype, not tensors[0].shape
     if target.namespace != "prims":
-        target, number = getattr(target.overloadpacket, "Tensor", target), True
+        number, modes = True, target is aten.div.Tensor_mode  # which takes a tensor, and how it is rounded
+        target = target if modes else getattr(target.overloadpacket, "Tensor", target)
         dtype = torch.int32 if any(x.dtype.is_floating_point for x in tensors) else torch.int64
 
     def like(dims: Any) -> Given:
