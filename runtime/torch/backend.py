@@ -6,7 +6,7 @@ import logging
 import operator
 import pickle
 from base64 import b85encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,8 +29,8 @@ from .inductor import compile_whole, judged, narrow_sorts, sums_in_f32
 from .options import BackendOptions, aten, expression, read
 from .part import KERNELS_FILE, REGIONS, Region
 from .products import warploom as warploom_operators
-from .region import NARROW, ImportedRegion, check_precision, compile_together, kernel_for, region_of, write
-from .scalars import UnsupportedError
+from .region import ImportedRegion, check_precision, compile_together, kernel_for, region_of, write
+from .scalars import HALVES, UnsupportedError
 from .views import SPLITS, VIEWS, has_channels_last, is_tensor, pixels_as_products, sink_views
 
 log = logging.getLogger(__name__)
@@ -125,6 +125,8 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions, re
         for node in reversed(module.graph.nodes):
             if _computes(node) and node not in replacing.gone:
                 next(filter(replacing.replaced, cones(node, replacing.gone, order)), None)  # the first that compiles
+    if together:  # the call of the joined parts reads views of inputs that stand behind it
+        import_module("torch._inductor.pattern_matcher").stable_topological_sort(module.graph)
     module.graph.eliminate_dead_code()
     left = list[LeftPart]()
     for node in filter(_computes, module.graph.nodes):
@@ -299,7 +301,7 @@ def _written(cluster: Cluster, options: BackendOptions) -> ImportedRegion:
         )
     if is_product(core):
         check_precision([node.meta["val"] for node in cluster.product.inputs], drops_bits=options.drops_bits)
-    elif is_attention(core) and (dtype := arguments_of(core)["query"].meta["val"].dtype) not in NARROW:
+    elif is_attention(core) and (dtype := arguments_of(core)["query"].meta["val"].dtype) not in HALVES:
         raise UnsupportedError(f"attention is compiled of bf16 and f16, not of {dtype}")
     return write(cluster.name, cluster.nodes, cluster.inputs, cluster.results)
 
@@ -317,8 +319,6 @@ def _compiled(cluster: Cluster, written: ImportedRegion, options: BackendOptions
 
 def _replace(graph: Graph, cluster: Cluster, region: Region | ComparedPart) -> None:
     results = cluster.results
-    for part in cluster.joined:
-        _move([x for x in part.inputs if x is not part.left], cluster.core)
     with graph.inserting_before(cluster.core if len(results) > 1 else cluster.last):
         REGIONS[region.name] = region
         call = graph.call_function(warploom_operators.region.default, (list(cluster.inputs), region.name))
@@ -336,14 +336,6 @@ def _replace(graph: Graph, cluster: Cluster, region: Region | ComparedPart) -> N
     for node in reversed(cluster.nodes):
         if not node.users:
             graph.erase_node(node)
-
-
-def _move(views: Iterable[Node], before: Node) -> None:
-    """Moves views of inputs of the graph before a node."""
-    for view in views:
-        if view.op != "placeholder":
-            _move(view.all_input_nodes, before)
-            before.prepend(view)
 
 
 def _part(cluster: Cluster, written: ImportedRegion, kernel: Kernel, measured: str) -> CompiledPart:

@@ -17,7 +17,6 @@ from xdsl.dialects import tensor as tensors
 from xdsl.dialects.builtin import DYNAMIC_INDEX, AffineMapAttr, ArrayAttr, IntegerAttr, ModuleOp, TensorType, i32
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import FillOp, YieldOp
-from xdsl.dialects.utils import split_dynamic_index_list
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
@@ -25,8 +24,7 @@ from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.contraction import ContractionOp
 from ...dialect.mlir.forall import PadOp
 from ...dialect.mlir.generic import GenericOp
-from ...passes.linalg.operand import reassociation
-from ...passes.linalg.reshapes import around, collapse
+from ...passes.linalg.reshapes import around, collapse, expand
 from .decompositions import PRIMITIVES
 from .options import aten, decompositions, expression, is_operator, prims, pytree, sympy, traced
 from .scalars import (
@@ -161,12 +159,11 @@ class FunctionBuilder(Builder):
 
     def reshaped(self, value: Value, shape: tuple[Size, ...], groups: Sequence[Sequence[int]]) -> Value:
         """A reshaped tensor. `groups` are the dimensions that are collapsed, or into which one is expanded."""
-        kind = tensor_type(shape, value.tensor.type.element_type)
+        sizes = [size if isinstance(size, int) else DYNAMIC_INDEX for size in shape]
         if len(shape) < len(value.shape):
-            op: Operation = collapse(value.tensor, groups, kind.get_shape())
+            op: Operation = collapse(value.tensor, groups, sizes)
         else:
-            static, dynamic = split_dynamic_index_list(self.indices(shape), DYNAMIC_INDEX)
-            op = tensors.ExpandShapeOp(value.tensor, dynamic, reassociation(groups), static, kind)
+            op = expand(value.tensor, groups, sizes, [self.index(size) for size in shape if not isinstance(size, int)])
         return plain(self.insert(op).results[0], shape, value.dtype)
 
     def sliced(self, value: Value, dimension: int, start: Size, count: Size, step: int) -> Value:
@@ -409,17 +406,21 @@ def _with_sizes(target: Any, args: Sequence[Given]) -> tuple[Any, list[Given]]:
     tensors = [x for x in args if isinstance(x, Value | torch.Tensor)]
     dtype, number = tensors[0].dtype, not tensors[0].shape
     if target.namespace != "prims":
-        target, number = getattr(target.overloadpacket, "Tensor", target), True
+        number, modes = True, target is aten.div.Tensor_mode  # which takes a tensor, and how it is rounded
+        target = target if modes else getattr(target.overloadpacket, "Tensor", target)
         dtype = torch.int32 if any(x.dtype.is_floating_point for x in tensors) else torch.int64
 
     def like(dims: Any) -> Given:
+        if isinstance(dims, float):
+            raise UnsupportedError(f"{target} takes {dims} beside a number that depends on sizes")
         size: Any = sympy.sympify(expression(dims))
         size = size.args[0] if type(size).__name__ == "ToFloat" else size
         kind = torch.int64 if dtype == torch.int32 and operation_of(size)[0] in RULES else dtype
         return TensorLike(kind, number, size) if size.is_integer else float(size) if size.is_number else dims
 
     takes = ["Tensor" in str(each.type) for each in target._schema.arguments]
-    return target, [like(x) if isinstance(x, SYMBOLIC) and fits else x for x, fits in zip(args, takes, strict=False)]
+    numbers = (*SYMBOLIC, int, float)
+    return target, [like(x) if isinstance(x, numbers) and fits else x for x, fits in zip(args, takes, strict=False)]
 
 
 def _primitive(node: Node, computed: dict[Node, ElementOrNumber], body: Body) -> ElementOrNumber:

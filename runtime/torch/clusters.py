@@ -20,14 +20,14 @@ from .builder import CONVERSIONS, SYMBOLIC, is_pointwise, name_of, why_not
 from .importer import CONSTANTS, REDUCTIONS
 from .options import NO_FORM, aten, expression, is_operator, pytree, sympy
 from .products import PRODUCTS
-from .scalars import ELEMENTS, FACTORS, ROOTS, TYPE_NAMES, shape_of
+from .scalars import ELEMENTS, FACTORS, HALVES, ROOTS, shape_of
 from .views import RESHAPES, SPLITS, VIEWS, has_no_gaps, input_of_size, is_row_major, is_tensor, unpacking
 
 NARROW = (torch.float8_e4m3fn, torch.float8_e5m2)
 """Types that numbers are not converted to in kernels, for targets before sm_89 cannot."""
 
-STORED, MULTIPLIED = (torch.int8, torch.uint8), (torch.bfloat16, torch.float16)
-"""Types of weights in memory that a kernel converts while it loads them, and those that it converts them to."""
+STORED = (torch.int8, torch.uint8)
+"""Types of weights in memory that a kernel converts while it loads them."""
 
 MAX, NAME_LENGTH = 48, 64
 """Nodes that a cluster has at most, and characters of a kernel's name."""
@@ -116,7 +116,7 @@ class Cluster:
         result, core = self.last.meta["val"], self.core
         inner = core.all_input_nodes[-1].meta["val"].shape[-2:-1] if is_product(core) else ()
         sizes = "x".join(map(str, (*result.shape, *inner)))
-        return f"{layer_of(self.last) or 'model'}: {'+'.join(self.operations)} {TYPE_NAMES[result.dtype]} {sizes}"
+        return f"{layer_of(self.last) or 'model'}: {'+'.join(self.operations)} {ELEMENTS[result.dtype]} {sizes}"
 
     @property
     def name(self) -> str:
@@ -246,7 +246,7 @@ def _converting(node: Node, taken: Collection[Node]) -> list[Node]:
         return []
     if node.target in CONVERSIONS:
         kinds = operands[0].meta["val"].dtype, node.meta["val"].dtype
-        return [*unpacking(operands[0]), node] if kinds[0] in STORED and kinds[1] in MULTIPLIED else []
+        return [*unpacking(operands[0]), node] if kinds[0] in STORED and kinds[1] in HALVES else []
     same = operands[:1] if shown else [x for x in operands if _like(x, node)]
     before = [n for x in same for n in _converting(x, taken)]
     return [*before, node] if before else []
@@ -326,7 +326,7 @@ def follows(node: Node, product: Node) -> bool:
 def _is_wide(node: Node) -> bool:
     """Whether a function is computed in f64."""
     name = name_of(node.target)
-    return name in ("sin", "cos") or (name == "pow" and node.args[1] not in (*ROOTS, *FACTORS))
+    return name in ("sin", "cos", "tan") or (name == "pow" and node.args[1] not in (*ROOTS, *FACTORS))
 
 
 def why_left(node: Node, rest: str) -> str:

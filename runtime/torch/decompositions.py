@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import torch
 
-from .options import aten, decompositions, expression, prims
+from .options import aten, decompositions, prims
 
 COMPOSITE = """
 native_layer_norm native_layer_norm_backward native_group_norm native_group_norm_backward native_batch_norm
@@ -18,13 +18,13 @@ _softmax_backward_data _log_softmax_backward_data _fused_rms_norm _fused_rms_nor
 var stack arange triu tril logsumexp t transpose detach _unsafe_view repeat new_full select_scatter
 select_backward zeros zeros_like new_zeros ones ones_like new_ones floor_divide _safe_softmax embedding
 index_select index_copy index_fill _unsafe_index pixel_shuffle all std std_mean linalg_vector_norm norm mse_loss
-mse_loss_backward smooth_l1_loss smooth_l1_loss_backward nll_loss_backward slice_backward
+mse_loss_backward smooth_l1_loss smooth_l1_loss_backward nll_loss_forward nll_loss_backward slice_backward
 huber_loss huber_loss_backward glu glu_backward hardswish hardswish_backward hardsigmoid hardsigmoid_backward
 log_sigmoid_forward log_sigmoid_backward elu_backward hardtanh_backward leaky_relu_backward mish_backward
 softplus_backward _prelu_kernel _prelu_kernel_backward binary_cross_entropy binary_cross_entropy_backward
 binary_cross_entropy_with_logits soft_margin_loss soft_margin_loss_backward nll_loss2d_forward nll_loss2d_backward
 leaky_relu _weight_norm_interface fill masked_fill addr reflection_pad1d reflection_pad2d reflection_pad3d
-replication_pad1d replication_pad2d replication_pad3d new_empty pixel_unshuffle nansum
+replication_pad1d replication_pad2d replication_pad3d new_empty pixel_unshuffle nansum roll _unsafe_masked_index
 """
 """Operations that are taken apart before, beside those that torch takes apart for export."""
 
@@ -159,32 +159,8 @@ def _lying_as(value: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
     return made.permute(order).contiguous().permute([order.index(d) for d in range(value.dim())])
 
 
-def _slice_scatter(
-    value: torch.Tensor, part: torch.Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
-) -> Any:
-    """A tensor with another one in the place of a slice whose ends are at known distances from an end of the dimension,
-    the size of which is known too if the step is not 1."""
-    axis = dim % value.dim()
-    size, count = (cast("Any", x.shape[axis]) for x in (value, part))
-    if not isinstance(start, int | None) or (step != 1 and not all(isinstance(n, int) and n for n in (size, count))):
-        return NotImplemented
-    if expression(count) == 0:
-        return value.clone()
-    first = start or 0 if not isinstance(size, int) else slice(start, None).indices(size)[0]
-    if step != 1:  # groups of `step` elements from the first on, of each of which the foremost is another
-        length = min(size - first, step * count)
-        behind = [0, 0] * (value.dim() - axis - 1)
-        groups = _constant_pad(value.narrow(axis, first, length), [*behind, 0, step * count - length])
-        groups = groups.reshape(*groups.shape[:axis], count, step, *groups.shape[axis + 1 :])
-        rest = groups.narrow(axis + 1, 1, step - 1)
-        part = torch.cat([part.unsqueeze(axis + 1), rest], axis + 1).flatten(axis, axis + 1).narrow(axis, 0, length)
-        count = length
-    last = next((x for x in map(expression, (first + count, first + count - size)) if isinstance(x, int)), None)
-    if last is None:
-        return NotImplemented
-    parts = [value[(slice(None),) * axis + (slice(first),)]] if first else []
-    parts += [part, *([value[(slice(None),) * axis + (slice(last, None),)]] if last else [])]
-    return _lying_as(value, torch.cat([x for x in parts if expression(x.shape[axis]) != 0], axis))
+def _slice_scatter(value: torch.Tensor, *args: Any) -> torch.Tensor:
+    return _lying_as(value, _by_torch(aten.slice_scatter.default, value, *args))
 
 
 def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
@@ -197,13 +173,6 @@ def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
 
 def _copy(value: torch.Tensor, other: torch.Tensor, *_: object) -> torch.Tensor:
     return _lying_as(value, other.to(value.dtype).expand(value.shape).clone())  # `other` may be a graph's result
-
-
-def _roll(value: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
-    for shift, dim in zip(shifts, dims, strict=True) if dims else ():
-        first = -shift % value.shape[dim]
-        value = torch.cat([value.narrow(dim, first, value.shape[dim] - first), value.narrow(dim, 0, first)], dim)
-    return value if dims else NotImplemented
 
 
 MAX_PLACED = 1 << 16
@@ -249,30 +218,6 @@ def _convolution_backward(slope: torch.Tensor, x: torch.Tensor, weight: torch.Te
         own.filter_gradient(slope, x, weight.shape, steps, padding, dilations, groups) if wanted[1] else None,
         slope.sum((0, 2, 3)) if wanted[2] else None,
     )
-
-
-def _log1p(x: torch.Tensor) -> torch.Tensor:
-    """log(1 + x) = x log(u) / (u - 1) for u = 1 + x rounded, x where u is 1 (Kahan)."""
-    u = x + 1.0
-    exact = torch.where(u == 1.0, x, torch.log(u) * (x / (u - 1.0)))
-    return torch.where(u == math.inf, u, exact)
-
-
-def _expm1(x: torch.Tensor) -> torch.Tensor:
-    """exp(x) - 1 = (u - 1) x / log(u) for u = exp(x) rounded; x where u is 1, and u - 1 where x is large (Kahan)."""
-    u = torch.exp(x)
-    exact = torch.where(u == 1.0, x, (u - 1.0) * (x / torch.log(u)))
-    return torch.where(torch.abs(x) > 16.0, u - 1.0, exact)
-
-
-def _nll_loss(value: torch.Tensor, target: torch.Tensor, weight: Any, reduction: int, ignored: int) -> Any:
-    """What `aten.nll_loss_forward` computes, which counts labels as floats where it takes their mean."""
-    if weight is not None or value.dim() != 2 or not reduction:
-        return _by_torch(aten.nll_loss_forward.default, value, target, weight, reduction, ignored)
-    places = torch.where(target != ignored, target, 0).unsqueeze(1)
-    losses = torch.where(target != ignored, -value.gather(1, places).squeeze(1), 0)
-    total, count = losses.sum(), (target != ignored).float().sum().to(value.dtype)
-    return (total / count if reduction == 1 else total), count
 
 
 MAX_CHOSEN, LONGEST_CHOICE = 16, 1024
@@ -361,7 +306,6 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.slice_scatter.default: _slice_scatter,
     aten.constant_pad_nd.default: _constant_pad,
     aten.flip.default: _flip,
-    aten.roll.default: _roll,
     aten.max.default: torch.amax,
     aten.min.default: torch.amin,
     aten.max.dim: partial(_first, torch.amax),
@@ -382,7 +326,6 @@ OWN: Mapping[Any, Callable[..., Any]] = {
         for rank in (1, 2, 3)
     },
     aten.topk.default: _topk,
-    aten.nll_loss_forward.default: _nll_loss,
     aten._native_batch_norm_legit_functional.default: _batch_norm,
     aten._transformer_encoder_layer_fwd.default: _encoder_layer,
 }
@@ -404,8 +347,6 @@ def _remainder(value: Any, by: Any) -> torch.Tensor:
 
 
 PRIMITIVES: Mapping[Any, Callable[..., Any]] = {
-    prims.log1p.default: _log1p,
-    prims.expm1.default: _expm1,
     prims.sign.default: _sign,
     prims.signbit.default: _signbit,
     prims.remainder.default: _remainder,

@@ -31,7 +31,7 @@ from .options import NO_FORM, aten, expression, prims, pytree
 from .part import MemoryOrder, row_major
 from .products import PRODUCTS
 from .scalars import RULES, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, scalar_of, shape_of
-from .views import SPLITS, VIEWS, is_tensor, shown, unsqueezed
+from .views import SPLITS, VIEWS, is_tensor, shown, sink_views, unsqueezed
 
 
 def _constant(builder: FunctionBuilder, like: torch.Tensor, *args: object, **_: object) -> Value:
@@ -248,6 +248,7 @@ def torch_to_linalg(
             raise ArgumentError(f"example {position}: expected a tensor, got {type(example).__name__}")
     importer, program = Importer(), _exported(function, examples, dynamic)
     name = getattr(function, "__name__", type(function).__name__)
+    sink_views(program.graph)
     for node in program.graph.nodes:
         try:
             if node.op == "placeholder":

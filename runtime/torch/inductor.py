@@ -29,6 +29,7 @@ from .options import aten, prims
 from .part import REGIONS, MemoryOrder, Region
 from .products import warploom
 from .region import assembled, load_on
+from .scalars import HALVES
 from .views import VIEWS, called, has_no_gaps, hint, is_tensor, order_of, replace_by, transpose_pads
 
 if find_spec("triton") is not None:  # before the first call, as torch.compile imports it for its own backend
@@ -225,7 +226,7 @@ def sums_in_f32(graph: Graph) -> None:
     the same number of rows, as for experts, each sum reads its rows in place of rows being added to sums."""
     for node in graph.find_nodes(op="call_function", target=aten.index_add.default):
         example: torch.Tensor = node.meta["val"]
-        if example.dtype in (torch.bfloat16, torch.float16) and example.is_cuda and not node.kwargs:
+        if example.dtype in HALVES and example.is_cuda and not node.kwargs:
             before, dimension, index, rows = node.args
             permutation, places = _permutation(node), [None] * (dimension % example.dim())
             summed = _sum_of_rows if permutation else partial(_sums, places)

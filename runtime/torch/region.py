@@ -25,7 +25,7 @@ from ..kernel.lowering import DEFAULT_TARGET
 from .importer import Importer
 from .options import BackendOptions, aten, metadata_shape
 from .part import PartLayout, PartResult, Region, SizeSource, row_major
-from .scalars import HALF_BYTE, Size, UnsupportedError, shape_of
+from .scalars import HALF_BYTE, HALVES, Size, UnsupportedError, shape_of
 from .views import input_of_size, order_of, reordered, unpacking
 
 import_passes()  # so that the first call does not, nor each process that compiles a part
@@ -95,14 +95,10 @@ def write(name: str, nodes: Sequence[Node], inputs: Sequence[Node], results: Seq
         importer.values[node] = importer.builder.dense(value) if plainly else reordered(value, order.order)
         written.append(PartResult(shape, order, example.dtype))
     module = importer.module(name, results)
-    if written[0].dtype in NARROW:
+    if written[0].dtype in HALVES:  # whose rounding hides what is lost: 2^-21 of a result, and numbers below 2^-126
         approximate(module)
     fuse_elementwise(module)
     return ImportedRegion(module, PartLayout(tuple(orders), tuple(written), metadata), str(module), tuple(sought))
-
-
-NARROW = (torch.bfloat16, torch.float16)
-"""Results whose rounding hides what approximate instructions lose: 2^-21 of a result, and numbers below 2^-126."""
 
 
 def approximate(module: ModuleOp) -> None:

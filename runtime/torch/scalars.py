@@ -45,8 +45,8 @@ ELEMENTS: Mapping[torch.dtype, AnyFloat | IntegerType] = {
 
 UNSIGNED = frozenset({torch.uint8, HALF_BYTE})
 
-TYPE_NAMES = {dtype: str(kind) for dtype, kind in ELEMENTS.items()}
-"""How MLIR spells the element type in memory."""
+HALVES = (torch.bfloat16, torch.float16)
+"""Floats of 16 bits."""
 
 
 class UnsupportedError(Exception):
@@ -285,6 +285,13 @@ def _shifted(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     return body.emit(kind, *_typed(body, operands), result=value.type)
 
 
+OF_MATH = (
+    *(math_ops.SinOp, math_ops.CosOp, math_ops.TanOp, math_ops.SinhOp, math_ops.CoshOp, math_ops.AsinhOp),
+    *(math_ops.AcoshOp, math_ops.AtanhOp, math_ops.Exp2Op, math_ops.ExpM1Op, math_ops.Log2Op, math_ops.Log10Op),
+    *(math_ops.Log1pOp, math_ops.TruncOp),
+)
+"""Functions that `torch.ops.prims` and MLIR call the same."""
+
 RULES: Mapping[str, Rule] = {
     **COMPARISONS,
     **{name: _arithmetic(*kinds) for name, kinds in ARITHMETIC.items()},
@@ -293,10 +300,7 @@ RULES: Mapping[str, Rule] = {
     "maximum": _arithmetic(arith.MaximumfOp, arith.MaxSIOp, None, arith.MaxUIOp),
     "minimum": _arithmetic(arith.MinimumfOp, arith.MinSIOp, None, arith.MinUIOp),
     **{name: _arithmetic(UNARY[name]) for name in ["exp", "log", "sqrt", "rsqrt", "tanh", "erf", "floor", "ceil"]},
-    "sin": _arithmetic(math_ops.SinOp),
-    "cos": _arithmetic(math_ops.CosOp),
-    "exp2": _arithmetic(math_ops.Exp2Op),
-    "trunc": _arithmetic(math_ops.TruncOp),
+    **{kind.name.removeprefix("math."): _arithmetic(kind) for kind in OF_MATH},
     "round": _arithmetic(math_ops.RoundEvenOp),
     "bitwise_and": _arithmetic(None, arith.AndIOp, arith.AndIOp),
     "bitwise_or": _arithmetic(None, arith.OrIOp, arith.OrIOp),

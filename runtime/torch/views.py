@@ -263,12 +263,28 @@ def is_tensor(value: object) -> bool:
 
 def sink_views(graph: Graph) -> None:
     """Moves views in a graph behind pointwise operations, in place, and makes equal ones one."""
+    _merge_rows(graph)
     _join_reshapes(graph)
     for node in list(graph.nodes):
         if node.op == "call_function" and is_pointwise(node.target):
             sink_view(graph, node)
     graph.eliminate_dead_code()
     _join_reshapes(graph)
+
+
+def _merge_rows(graph: Graph) -> None:
+    """Makes the rows of A one dimension, in place, in products with one matrix: kernels then need not end a tile with
+    each of the others. Exported programs have such products, graphs with gradients have none."""
+    for node in graph.find_nodes(op="call_function", target=aten.matmul.default):
+        (a, b), (*rows, depth) = node.args, _shape(node.args[0])
+        sizes = [n if isinstance(n, int) else -1 for n in (*rows, _shape(b)[-1])]
+        merges = isinstance(depth, int) and sizes.count(-1) < 2 and is_row_major(a.meta["val"])
+        if len(rows) > 1 and len(_shape(b)) == 2 and merges:
+            with graph.inserting_before(node):
+                fresh = [called(graph, aten.reshape.default, a, [-1, depth])]
+                fresh.append(called(graph, aten.mm.default, fresh[0], b))
+                fresh.append(called(graph, aten.view.default, fresh[1], sizes))
+            take_place(graph, node, fresh)
 
 
 def _join_reshapes(graph: Graph) -> None:

@@ -179,6 +179,8 @@ def test_products_of_sizes_may_pass_32_bits() -> None:
         lambda x: functional.layer_norm(x, (x.shape[1],)),
         lambda x: x.masked_fill(torch.arange(x.shape[0])[:, None] >= x.shape[0] - 2, 0.5),
         lambda x: torch.where(torch.arange(x.shape[1]) < x.shape[0], x, x.clamp(max=x.shape[0])),
+        lambda x: x.float() + (x * 9).to(torch.int32).clamp(0, x.shape[0] - 3),
+        lambda x: x.float() + torch.div((x * 99).to(torch.int32), x.shape[0], rounding_mode="floor"),
     ],
 )
 def test_means_and_masks_along_sizes_that_are_not_known(function: Callable[[Any], Any]) -> None:
@@ -1010,6 +1012,25 @@ def test_sines_of_large_angles(name: str) -> None:
     assert torch.all(
         (compiled.call(narrow) - function(narrow.double())).abs() <= BF16 * function(narrow.double()).abs()
     )
+
+
+OF_RANGES = {
+    "log1p": (-0.9, 1e6), "expm1": (-20, 20), "sinh": (-20, 20), "cosh": (-20, 20), "tan": (-9, 9), "asinh": (-99, 99),
+    "acosh": (1.1, 99), "atanh": (-0.99, 0.99), "log2": (1.1, 99), "log10": (1.1, 99), "exp2": (-20, 20),
+}  # fmt: skip
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", OF_RANGES)
+def test_functions_of_a_number(name: str) -> None:
+    """Beside 0 too, where some of them are as small as what they are of."""
+    function, (low, high) = getattr(torch, name), OF_RANGES[name]
+    x = torch.rand(301) * (high - low) + low
+    x = torch.cat([x, torch.randn(99) * 2.0 ** torch.randint(-20, -3, (99,))]) if low < 0 else x
+    compiled = Compiled(lambda x: function(x) * 1)
+    exact = function(x.double())
+    assert torch.all((compiled.call(x) - exact).abs() <= 5e-7 * exact.abs())
+    assert not compiled.reasons
 
 
 @pytest.mark.sampled(6)

@@ -103,6 +103,19 @@ def test_products(function: Callable[..., Any], shapes: tuple[tuple[int, ...], .
     assert_close(function, *(drawn(*shape) for shape in shapes), ulps=2.0)
 
 
+def test_rows_in_several_dimensions_are_those_of_one_product() -> None:
+    """A kernel with a product for each of the outer ones would read all weights for a row, as in decoding."""
+
+    def layer(x: Any, w: Any, r: Any) -> Any:
+        return torch.relu(x @ w) + r
+
+    x, w, r = drawn(4, 1, 3, 24), drawn(24, 20), drawn(4, 1, 3, 20)
+    assert_close(layer, x, w, r, ulps=2.2)
+    text = torch_to_linalg(layer, x, w, r)
+    assert "ins(%0, %w : tensor<12x24xbf16>, tensor<24x20xbf16>)" in text
+    assert len(compile(text).schedules) == 1
+
+
 def test_products_of_integers() -> None:
     a, b = (torch.randint(-128, 128, shape, dtype=torch.int8) for shape in ((18, 24), (24, 16)))
     result = interpreted(lambda a, b: torch._int_mm(a, b), a, b)
