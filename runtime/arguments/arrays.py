@@ -227,8 +227,12 @@ def _torch_tensor(value: object) -> Argument | None:
     if not on_device and tensor.device.type != "cpu":
         return None
     itemsize = tensor.element_size()
+    try:
+        address = tensor.data_ptr()
+    except RuntimeError:  # wraps others, as in torch.vmap
+        return None
     return Argument(
-        address=tensor.data_ptr(),
+        address=address,
         shape=tuple(tensor.shape),
         element=element,
         itemsize=itemsize,

@@ -7,7 +7,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeGuard, cast
+from typing import Any, SupportsFloat, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
@@ -449,11 +449,21 @@ def pack(parameter: Variable, value: Scalar) -> bytes:
     dtype = parameter_dtype(parameter)
     if isinstance(value, np.generic) and value.dtype.itemsize == dtype.itemsize and parameter.type[0] == "b":
         return value.tobytes()
+    return packed_number(dtype, value)
+
+
+def packed_number(dtype: DType, value: object) -> bytes:
+    """The bytes of a number of a type. An integer may be signed or unsigned, as it fits.
+
+    Raises:
+        ArgumentError: for what is no number, or does not fit the type.
+    """
     if dtype.kind in "ui":
         return _pack_integer(dtype, value)
-    if not isinstance(value, int | float | np.generic):
-        raise ArgumentError(f"expected a number, got {described(value)}")
-    return np.array(float(value)).astype(dtype).tobytes()
+    try:
+        return np.array(cast(SupportsFloat, value).__float__()).astype(dtype).tobytes()
+    except (AttributeError, OverflowError, TypeError, ValueError):
+        raise ArgumentError(f"expected a number, got {described(value)}") from None
 
 
 def _pack_integer(dtype: DType, value: object) -> bytes:

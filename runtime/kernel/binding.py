@@ -12,7 +12,7 @@ import numpy as np
 
 from ..arguments.arrays import Argument, borrow, is_array, packed_as
 from ..arguments.dtypes import PACKED, DType, element_of
-from ..arguments.launch_values import LaunchValue, Scalar
+from ..arguments.launch_values import LaunchValue, Scalar, packed_number
 from ..arguments.signature import Parameter, Signature, extents, position_of
 from ..base.errors import ArgumentError
 from ..base.launch import ELEMENT_NAMES
@@ -23,7 +23,8 @@ from ..numerics.floats import Array
 
 def library_of(value: object) -> str:
     """The package that an array is of: "numpy", "torch", "jax", "cupy" or another."""
-    return type(value).__module__.partition(".")[0].replace("jaxlib", "jax")
+    packages = [kind.__module__.partition(".")[0].replace("jaxlib", "jax") for kind in type(value).__mro__]
+    return next((package for package in packages if package in ("numpy", "torch", "jax", "cupy")), packages[0])
 
 
 def model_of(values: Iterable[object]) -> object | None:
@@ -403,7 +404,6 @@ def _ranked(parameter: Parameter, arg: object, position: int) -> Argument:
 
 def _scalar(parameter: Parameter, arg: object, position: int) -> Scalar:
     try:
-        return cast(Scalar, np.asarray(arg).astype(parameter.dtype)[()])
-    except (TypeError, ValueError) as error:
-        where = f"argument {position} (%{parameter.name})"
-        raise ArgumentError(f"{where}: expected a number for {parameter.element}, got {arg!r}") from error
+        return cast(Scalar, np.frombuffer(packed_number(parameter.dtype, arg), parameter.dtype)[0])
+    except ArgumentError as error:
+        raise ArgumentError(f"argument {position} (%{parameter.name}): {error}") from error

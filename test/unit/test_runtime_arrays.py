@@ -349,3 +349,75 @@ def test_one_bit_without_dimensions() -> None:
     x = np.arange(9, dtype=np.int32)
     np.testing.assert_array_equal(kernel(np.array(True), x, device="interp", checks="all"), x)
     np.testing.assert_array_equal(kernel(np.array(False), x, device="interp", checks="all"), np.full(9, 7))
+
+
+@pytest.mark.parametrize("mode", ["fake", "freed", "vmap"])
+def test_tensors_of_torch_without_memory_are_refused(mode: str) -> None:
+    torch = pytest.importorskip("torch")
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    def refuse(tensor: Any) -> Any:
+        with pytest.raises(ArgumentError, match="it has no memory" if mode != "vmap" else "its DLPack export failed"):
+            borrow(tensor)
+        return tensor
+
+    if mode == "vmap":
+        torch.vmap(refuse)(torch.ones(2, 4))
+        return
+    with FakeTensorMode() if mode == "fake" else torch.no_grad():
+        tensor = torch.ones(4)
+    if mode == "freed":
+        tensor.untyped_storage().resize_(0)
+    refuse(tensor)
+
+
+def filled(element: str) -> Any:
+    """A kernel that fills a matrix with a number that it is passed."""
+    return compile(
+        f"""func.func @f(%s: {element}, %C: memref<3x5x{element}>) {{
+          linalg.fill ins(%s : {element}) outs(%C : memref<3x5x{element}>)
+          return
+        }}""",
+        cache=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("element", "value", "message"),
+    [
+        ("i8", 256, "expected an integer of 8 bits, got 256"),
+        ("i32", 2**40, f"expected an integer of 32 bits, got {2**40}"),
+        ("i64", 2**64, f"expected an integer of 64 bits, got {2**64}"),
+        ("i64", np.array([1, 2]), "expected an integer of 64 bits, got 2xi64"),
+        ("i32", 3.7, "expected an integer of 32 bits, got float 3.7"),
+        ("f32", None, "expected a number, got None"),
+        ("f32", 1j, "expected a number, got 1j"),
+        ("f32", "3", "expected a number, got '3'"),
+        ("f16", 10**400, "expected a number, got int 1000"),
+    ],
+)
+def test_numbers_that_do_not_fit(element: str, value: object, message: str) -> None:
+    with pytest.raises(ArgumentError) as error:
+        filled(element)(value, device="interp")
+    assert str(error.value).startswith(f"argument 0 (%s): {message}")
+
+
+@pytest.mark.parametrize(
+    ("element", "value", "expected"),
+    [("i8", 200, -56), ("i32", np.array(-7), -7), ("f32", np.float64(0.1), np.float32(0.1)), ("f16", True, 1)],
+)
+def test_numbers_that_fit(element: str, value: object, expected: object) -> None:
+    result = filled(element)(value, device="interp")
+    np.testing.assert_array_equal(result, np.full((3, 5), expected, result.dtype))
+
+
+def test_a_subclass_of_tensors_makes_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    tensor = torch.tensor(2.5).as_subclass(type("Marked", (torch.Tensor,), {}))
+    text = """func.func @f(%x: memref<f32>, %C: memref<3x5xf32>) {
+      linalg.broadcast ins(%x : memref<f32>) outs(%C : memref<3x5xf32>) dimensions = [0, 1]
+      return
+    }"""
+    result = compile(text, cache=False)(tensor, device="interp")
+    assert isinstance(result, torch.Tensor)
+    assert torch.equal(result, torch.full((3, 5), 2.5))
