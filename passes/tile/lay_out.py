@@ -43,6 +43,7 @@ from ...dialect.warp.attributes import (
     fragment_of,
     memory_of,
     schedule_around,
+    schedule_on,
 )
 from ...dialect.warp.cta import DENSE, CopyOp, PackOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp
@@ -286,8 +287,7 @@ class PackPass(PatternPass):
 
 
 def _schedule(op: MatmulOp | AttentionOp) -> Schedule | None:
-    schedule = op.attributes.get(ScheduleAttr.name)
-    return schedule.data if isinstance(schedule, ScheduleAttr) and not op.tile else None
+    return None if op.tile else schedule_on(op)
 
 
 def _aligned(rewriter: PatternRewriter, op: Operation, types: tuple[Memory, Memory], name: str) -> SSAValue:

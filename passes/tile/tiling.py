@@ -43,6 +43,7 @@ from ...dialect.warp.attributes import (
     FragmentType,
     ScheduleAttr,
     memory_of,
+    schedule_on,
     target_of,
     type_of_element,
 )
@@ -186,10 +187,9 @@ def memory_behind(value: SSAValue) -> SSAValue:
 
 def schedule_of(op: Operation) -> Schedule:
     """The schedule that a product, or an attention, has. Raises a located diagnostic if it has none."""
-    attribute = op.attributes.get(ScheduleAttr.name)
-    if not isinstance(attribute, ScheduleAttr):
+    if (schedule := schedule_on(op)) is None:
         fail(op, f"expected a schedule on {op.name}; run warp-schedule first")
-    return attribute.data
+    return schedule
 
 
 def outermost(op: Operation) -> Operation:
