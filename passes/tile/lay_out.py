@@ -32,7 +32,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.isa.form import FP8, Shape
 from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.mlir.affine import loops_of, map_along
-from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
+from ...dialect.mlir.gpu import BlockIdOp
 from ...dialect.schedule import Schedule, roles
 from ...dialect.warp.attention import AttentionOp, E, N
 from ...dialect.warp.attributes import (
@@ -236,7 +236,6 @@ def _launch(launch: LaunchedKernel, packed: Sequence[_Packed]) -> gpu.FuncOp:
     share = index.insert(BlockIdOp()).result
     for source, destination, each in zip(body.args[::2], body.args[1::2], packed, strict=True):
         index.insert(PackOp(source, destination, share, shares, each.blocks, each.format))
-    index.insert(ReturnOp([]))
     return launch.host.launch("pack", operands, body, ctas, THREADS)
 
 

@@ -21,7 +21,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, Nest, NestAccess, is_constant
-from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
+from ...dialect.mlir.gpu import BlockIdOp, ThreadIdOp
 from ...dialect.warp.elements import element_type, shape_of
 from ..diagnostics import fail
 from ..linalg.element_expressions import writer_before
@@ -254,7 +254,6 @@ def tile(op: LinalgStructuredOperation) -> None:
     index, body, arguments = kernel_body(operands)
     thread = ElementThread(nest, arguments, index, width := width_of(nest))
     _compute_one(thread)
-    index.insert(ReturnOp([]))
     host = ElementThread(nest, {operand.value: operand.value for operand in operands}, outliner.index, width)
     count = reduce(outliner.index.mul, map(host.size, _outer(nest)), 1)
     ctas = outliner.index.ceildiv(count, THREADS)

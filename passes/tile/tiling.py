@@ -33,7 +33,7 @@ from xdsl.traits import SymbolTable
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.mlir.affine import map_along
-from ...dialect.mlir.gpu import FuncOp, LaunchFuncOp
+from ...dialect.mlir.gpu import FuncOp, LaunchFuncOp, ReturnOp
 from ...dialect.mlir.launch import ModuleOp as GpuModuleOp
 from ...dialect.schedule import Schedule, ScheduleError, roles
 from ...dialect.warp.attributes import (
@@ -269,12 +269,13 @@ class Outliner:
         threads: int,
         computes: str = "",
     ) -> gpu.FuncOp:
-        """Makes a kernel of a body whose arguments are the operands, and launches it. A kernel without a schedule says
-        what it `computes`."""
+        """Makes a kernel of a body whose arguments are the operands, which returns behind it, and launches it. A kernel
+        without a schedule says what it `computes`."""
         name = self._name(suffix)
         if isinstance(ctas, int) and ctas > LARGEST_GRID:
             fail(self.op, f"{self.op.name} takes {ctas} CTAs, a grid has at most {LARGEST_GRID}")
         types = list(body.arg_types)
+        body.add_op(ReturnOp([]))
         kernel = FuncOp(name, (types, []), Region(body), kernel=True, known_block_size=[threads, 1, 1])
         kernel.location = self.op.location
         if computes:

@@ -23,7 +23,7 @@ from xdsl.ir import Operation, SSAValue, TypeAttribute
 
 from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.mlir.affine import strides_of
-from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, SubgroupIdOp
+from ...dialect.mlir.gpu import BlockIdOp, SubgroupIdOp
 from ...dialect.warp.attributes import FragmentType, Memory, element_row, memory_of
 from ...dialect.warp.fragments import ConvertLayoutOp, column_of
 from ...dialect.warp.memory import LoadOp, StoreOp
@@ -327,7 +327,6 @@ def outline(
     index, body, _ = kernel_body(operands_ := list(operands.values()))
     being_built = TraversalKernel(traversal, index, dict(zip(operands, body.args, strict=True)))
     build(being_built)
-    being_built.index.insert(ReturnOp([]))
     counts = traversal.ctas(outliner.index, operands[traversal.output.value].value).values()
     ctas: Index = math.prod(count for count in counts if isinstance(count, int))
     for count in (count for count in counts if not isinstance(count, int)):
