@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from math import prod
 from typing import ClassVar, NamedTuple
@@ -52,7 +52,6 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import TilePart, bounds_attribute, element_of
 from ...dialect.warp.operands import drop_forms, of_form
 from ...dialect.warp.views import BlocksAttr, MatrixOp
-from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail, remark
 from ..linalg.elementwise import read_elementwise
 from ..linalg.operand import VectorOperand
@@ -125,22 +124,10 @@ CHUNKS = 4
 
 
 def _copies(launch: LaunchedKernel) -> dict[str, CopyOp]:
-    """The copies of A and B to shared memory, by the role of what is loaded from there."""
-    copies: dict[str, CopyOp] = {}
+    """The copies of A and B to shared memory, which `warp-stage` puts first."""
     loop = launch.loop()
-    for copy in [] if loop is None else [op for op in loop.body.block.ops if isinstance(op, CopyOp)]:
-        for use in copy.destination.uses:
-            copies |= dict.fromkeys(_role(use.operation, copy.destination, launch.schedule), copy)
-    return copies
-
-
-def _role(op: Operation, tile: SSAValue, schedule: Schedule) -> Iterator[str]:
-    """The roles in which an operation uses a tile: of the transposes, where those are multiplied, B^T is the first."""
-    if isinstance(op, WgmmaOp):
-        factors = (op.b, op.a) if schedule.exchanged else (op.a, op.b)
-        yield from (role for role, own in zip("ab", factors, strict=True) if own == tile)
-    elif op.results:
-        yield fragment_of(op.results[0]).role.data
+    copies = (op for op in (() if loop is None else loop.body.block.ops) if isinstance(op, CopyOp))
+    return dict(zip("ab", copies, strict=False))
 
 
 def _packed(launch: LaunchedKernel, copy: CopyOp, value: SSAValue) -> tuple[SSAValue, Index]:
