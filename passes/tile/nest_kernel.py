@@ -29,7 +29,14 @@ from ..linalg.elementwise import check_unshared, is_index, objection
 from ..linalg.operand import VectorOperand, root
 from ..linalg.product import LARGEST_GRID
 from ..linalg.window_sums import is_by_channels
-from ..patterns import Index, IndexBuilder, all_operands, op_type_rewrite_pattern, operations_between
+from ..patterns import (
+    Index,
+    IndexBuilder,
+    all_operands,
+    constant_number,
+    op_type_rewrite_pattern,
+    operations_between,
+)
 from .elementwise_kernel import is_traversed
 from .tiling import Outliner, kernel_body
 
@@ -280,18 +287,14 @@ class FoldStart(RewritePattern):
             return
         fills = [_fill_of(op, access) for access in Nest.of(op).writes]
         if any(fills):
-            op.attributes[STARTS] = ArrayAttr(NoneAttr() if fill is None else _number(fill) for fill in fills)
+            numbers = (None if fill is None else constant_number(fill.inputs[0]) for fill in fills)
+            op.attributes[STARTS] = ArrayAttr(number or NoneAttr() for number in numbers)
         for fill in filter(None, fills):
             rewriter.erase(fill)
 
 
 STARTS = "warp.starts"
 """On an operation: the number that each output starts from, where it is not that of its memory."""
-
-
-def _number(fill: FillOp) -> Attribute:
-    constant = fill.inputs[0].owner
-    return constant.value if isinstance(constant, arith.ConstantOp) else NoneAttr()
 
 
 def _fill_of(op: LinalgStructuredOperation, access: NestAccess) -> FillOp | None:
