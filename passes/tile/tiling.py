@@ -62,8 +62,6 @@ from ..schedule.defaults import Arrangement, arrange_in_registers, arrange_warpg
 from ..schedule.needs import arrangement, rows_of, warpgroup_rows
 from .fragment_math import WINDOW, depends_on_neighbours
 
-# A product with its schedule, and what follows from the two.
-
 BOX_BITS = UNIT * BYTE
 """Bits of which the place of a box of a tensor copy is a multiple."""
 
