@@ -25,6 +25,7 @@ from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.mlir.affine import strides_of
 from ...dialect.mlir.gpu import BlockIdOp, SubgroupIdOp
 from ...dialect.warp.attributes import FragmentType, Memory, element_row, memory_of
+from ...dialect.warp.elements import element_type
 from ...dialect.warp.fragments import ConvertLayoutOp, column_of
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
@@ -192,11 +193,9 @@ class Traversal:
         return FragmentType.of("acc", *self.warp, kind, self.layout)
 
     def element_type(self, place: TraversedMemory) -> TypeAttribute:
-        """The type of elements in memory. Raises a located diagnostic if they have none."""
-        kind = i32 if place.kind.element_type == i64 else place.kind.element_type
-        if not isinstance(kind, TypeAttribute):
-            fail(self.op, f"expected elements of a type, got {kind}")
-        return kind
+        """The type of elements in memory, of the low words of those of 64 bits."""
+        kind = element_type(place.value)
+        return i32 if kind == i64 else kind
 
 
 def joined(
