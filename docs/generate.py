@@ -14,14 +14,21 @@ from pathlib import Path
 from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.isa.form import Form, Shape
 from warploom.dialect.isa.row import TARGETS
-from warploom.dialect.isa.wgmma import Wgmma
+from warploom.dialect.isa.wgmma import SWIZZLES, Wgmma
+from warploom.dialect.isa.wgmma import rows as warpgroup_rows
 from warploom.dialect.layouts.layout import Layout
-from warploom.dialect.layouts.pictures import svg
+from warploom.dialect.layouts.pictures import Picture, svg
 from warploom.dialect.schedule import FIELDS
 from warploom.dialect.schedule.fields import PARTS
 from warploom.runtime.lookup.fragments import Fragment, short, shown
 from warploom.runtime.lookup.isa_table import NOTATION, Query, by_section, forms, lines
-from warploom.runtime.lookup.pictures import picture, shared_operands, shared_picture, tensor_pictures
+from warploom.runtime.lookup.pictures import (
+    SharedOperand,
+    picture,
+    shared_picture,
+    tensor_memory_forms,
+    tensor_memory_picture,
+)
 from warploom.runtime.numerics.parameters import ALGORITHMS, ROWS
 
 HERE = Path(__file__).parent
@@ -398,6 +405,14 @@ picture. A matrix repeats the pattern. The pictures show B; for A, read m for n.
 """
 
 
+def shared_operands() -> Iterator[SharedOperand]:
+    """B of one form of `wgmma` for each size of its elements, in every layout that it can have."""
+    sizes = {form.b.bits: form for form in reversed(warpgroup_rows()) if not form.granularity}
+    for bits, form in sorted(sizes.items()):
+        for along_mn in (False, True) if bits == 16 else (False,):
+            yield from (SharedOperand(form, "b", swizzle, along_mn) for swizzle in SWIZZLES)
+
+
 def _index_of_shared() -> Iterator[str]:
     yield SHARED
     for what in shared_operands():
@@ -414,6 +429,17 @@ that has it, of scales those of four to a word. Of products and copies the rows 
 and `T5:{e0}` is register 0 of thread 5. `warploom layout INSTRUCTION OPERAND` takes the words of any form, and says
 which these may be where they differ. In shared memory operands lie as those of `wgmma` above.
 """
+
+
+def tensor_pictures() -> Iterator[tuple[str, str, Picture]]:
+    """Each layout of loads, of copies and of products once: the name and the operand that has it first, its picture.
+    Of scales those of whole words, of which others are bytes."""
+    drawn = set[tuple[str, Layout]]()
+    for name, operand, layout in tensor_memory_forms():
+        key = name.split(".")[1].replace("st", "ld"), layout
+        if key not in drawn and (not operand.startswith("scale") or ".4X" in name):
+            drawn.add(key)
+            yield name, operand, tensor_memory_picture(name, operand, layout)
 
 
 def _tensor_file(name: str, operand: str) -> str:

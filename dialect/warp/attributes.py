@@ -405,10 +405,15 @@ def enclosing(op: Operation) -> Iterator[Operation]:
         yield (op := around)
 
 
+def schedule_on(op: Operation) -> Schedule | None:
+    """The schedule that an operation has; None without one, or with a part of one."""
+    attribute = op.attributes.get(ScheduleAttr.name)
+    return attribute.data if isinstance(attribute, ScheduleAttr) else None
+
+
 def schedule_around(op: Operation) -> Schedule | None:
     """The schedule of the kernel that contains an operation; None without one."""
-    schedules = (around.attributes.get(ScheduleAttr.name) for around in enclosing(op))
-    return next((attribute.data for attribute in schedules if isinstance(attribute, ScheduleAttr)), None)
+    return next(filter(None, map(schedule_on, enclosing(op))), None)
 
 
 def target_of(op: Operation) -> Target | None:

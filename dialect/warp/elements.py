@@ -69,9 +69,12 @@ def shape_of(operand: SSAValue) -> tuple[int, ...]:
     return operand.type.get_shape() if isinstance(operand.type, ShapedType) else ()
 
 
-def element_type(operand: SSAValue) -> Attribute:
+def element_type(operand: SSAValue) -> TypeAttribute:
     """The type of the elements of memory, or of a number."""
-    return memory_of(operand).element_type if isinstance(operand.type, MemRefType) else operand.type
+    kind = memory_of(operand).element_type if isinstance(operand.type, MemRefType) else operand.type
+    if not isinstance(kind, TypeAttribute):
+        raise VerifyException(f"expected elements of a type, got {kind}")
+    return kind
 
 
 class LoopSizes:

@@ -29,8 +29,6 @@ from .validity import around_tile, asked_of, check, completed, unsplit
 from .warpgroup import PLAIN, by_warpgroups, is_compared, is_large, time_of, why_not
 from .warpgroup_model import SHORT_K
 
-# The schedule of a product that a model likes best; `schedule_check` says whether one fits.
-
 
 def depth(
     product: Product, tile: Tile, row: Row, target: Target, *, odd: bool = False, parts: int = 1

@@ -17,8 +17,8 @@ from ..linalg.product import Product
 
 # What was measured on one NVIDIA H200, by which schedules are chosen for every target.
 #
-# Cycles are those of the model in `model.py`, of which the chip does 3.7 in a nanosecond; only ratios matter. Where no
-# other place is named, `bench/NOTES.md` has the measurement.
+# Cycles are those of the model, of which the chip does 3.7 in a nanosecond; only ratios matter. Where no other place is
+# named, `bench/NOTES.md` has the measurement.
 
 RATES = {"tf32": 0.5, "f64": 0.1, "s8": 2.0, "u8": 2.0, "e4m3": 2.0, "e5m2": 2.0, "b1": 16.0}
 """How many times as fast as f16 a type is multiplied, for those that differ."""
@@ -181,10 +181,7 @@ def fit_of(target: Target) -> Fit:
     return Fit(*target.timing) if target.timing else DRAWN
 
 
-# Whether to copy an operand to aligned rows first: what its rows cost the product, and what packing costs.
-#
-# All in the cycles of the model in `model.py`, about a third of a nanosecond on an H200, where the numbers were
-# measured (`bench/NOTES.md`).
+# Whether to copy an operand to aligned rows first: what its rows cost the product, and what packing costs, in cycles.
 
 WIDEST, WORD = 16, 4
 """Bytes of the widest access, and of the narrowest that needs no registers on its way to shared memory."""
@@ -277,8 +274,6 @@ def _pack_cycles(product: Product, packed: Collection[str], target: Target) -> f
 
 
 # What a product takes in tiles of some size, as a model has it: the default of a schedule is what this likes best.
-#
-# It counts cycles; only ratios matter.
 
 
 class Tile(NamedTuple):

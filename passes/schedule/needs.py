@@ -29,7 +29,7 @@ from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import MatrixFactor, Multiplied, Product, block, images_of, shared_bits
 from .defaults import Arrangement, arrange, arrange_stored, matrices, strip_bytes
-from .model import WIDEST, Tile, access_bytes, as_halves, widened
+from .model import MAX_STAGES, WIDEST, Tile, access_bytes, as_halves, widened
 from .pairs import beside_columns, stages_beside
 from .warpgroup_model import LINE, GroupTile, held_columns, panel_columns
 
@@ -443,8 +443,8 @@ def whole_swizzles(size: int) -> int:
     return -(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
 
 
-MAX_STAGES, BARRIERS = 8, 256
-"""Stages beyond which more were no faster; bytes kept for mbarriers."""
+BARRIERS = 256
+"""Bytes kept for mbarriers."""
 
 LEFT_FOR_BARRIERS = 1024
 """The same, with what aligns the tiles beside them, where these are not counted one by one."""

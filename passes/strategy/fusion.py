@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import Nest
-from ...dialect.mlir.gpu import BarrierOp, ReturnOp
+from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule.fields import text_of
 from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.matmul import MatmulOp
@@ -167,7 +167,6 @@ def outline_together(ops: Sequence[MatmulOp]) -> None:
         inside.insert(BarrierOp())
         inside.insert(scf.YieldOp())
         index.insert(scf.ForOp(begin, end, step, [], turn))
-    index.insert(ReturnOp([]))
     ctas = outliner.index.ceildiv(last.product.m, schedule.cta[0])
     kernel = outliner.launch("", operands, body, ctas, schedule.threads)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)

@@ -329,9 +329,7 @@ class Handle:
         for op in aside:
             op.detach()
         try:
-            passes = PassPipeline.parse_spec(known_universe().all_passes, pipeline).passes
-            for one in passes:
-                one.apply(self.strategy.ctx, module)
+            PassPipeline.parse_spec(known_universe().all_passes, pipeline).apply(self.strategy.ctx, module)
         except DiagnosticException as error:
             raise StepError("apply_registered_pass", f"{pipeline}: {describe(error)}") from error
         except (ValueError, KeyError) as error:

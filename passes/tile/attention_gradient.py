@@ -25,7 +25,7 @@ from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionGradientOp, M, N
 from ...dialect.warp.attributes import ScheduleAttr, fragment_of
-from ...dialect.warp.elements import IndexOp
+from ...dialect.warp.elements import IndexOp, element_type
 from ...dialect.warp.epilogue import EpilogueOp
 from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import LoadOp
@@ -41,7 +41,7 @@ from .attention import LOWEST_OF_F32, as_operand, multiplied
 from .fragment_math import fma, mapped, number, of_same_document, power
 from .operands import KTurns, OperandTiles, Place, axis, copies_done, matrix_of, warp_origin
 from .outline_attention import Band
-from .store_epilogue import EpilogueOperands, element_type_of
+from .store_epilogue import EpilogueOperands
 from .tiling import Tiling
 
 POWER_OF_TWO = 0.5
@@ -153,7 +153,7 @@ class GradientBuilder:
     def _loaded(self, index: IndexBuilder, vector: Spread, place: Place, at: Index) -> SSAValue:
         """A vector along the rows or the columns of scores from `at` on, as a fragment like them."""
         kind, scores, (row, _) = self.scores.fragment("acc"), self.read.scores, vector.dimensions
-        kind = kind.with_element(element_type_of(vector.value))
+        kind = kind.with_element(element_type(vector.value))
         size, step, name = (scores.n, self.schedule.cta[1], "n") if row is None else (
             scores.m, self.schedule.cta[0], "m")  # fmt: skip
         inside = scores.is_known(name) and size % step == 0

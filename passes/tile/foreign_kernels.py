@@ -175,12 +175,14 @@ class MultiplyVectors(RewritePattern):
         if loops is None or op.kind.data != vector.CombiningKindFlag.ADD:
             fail(op, "vector.contract is lowered for sums of products of two matrices, whose loops are m, n and k")
         m, n, k = loops
-        sizes = [_size(maps, kinds, loop) for loop in (m, n, k)]
-        row = _row([type_name(k.element_type) for k in kinds if isa(k, AnyVector)], sizes)
+        vectors = [(kind, loops_of(map_)) for kind, map_ in zip(kinds, maps, strict=True) if isa(kind, AnyVector)]
+        sizes = {loop: size for kind, along in vectors for loop, size in zip(along, kind.get_shape(), strict=True)}
+        row = _row([type_name(kind.element_type) for kind, _ in vectors], [sizes[loop] for loop in loops])
         if row is None:
-            fail(op, f"there is no mma for {' x '.join(map(str, sizes))} of {kinds[0]} x {kinds[1]} into {kinds[2]}")
+            what = " x ".join(str(sizes[loop]) for loop in loops)
+            fail(op, f"there is no mma for {what} of {kinds[0]} x {kinds[1]} into {kinds[2]}")
         sides = zip("abc", op.operands, maps, ((m, k), (k, n), (m, n)), strict=True)
-        a, b, c = (self._operand(row, *side, dict(zip(loops, sizes, strict=True)), rewriter) for side in sides)
+        a, b, c = (self._operand(row, *side, sizes, rewriter) for side in sides)
         product = MmaOp(row.shape, a, b, c)
         rewriter.replace(op, [product, UnrealizedConversionCastOp.get([product.d], [op.result.type])])
 
@@ -211,15 +213,6 @@ def _loops(maps: Sequence[AffineMap]) -> tuple[int, int, int] | None:
         if all(map_ in [map_along(3, pair) for pair in pairs] for map_, pairs in zip(maps, choices, strict=True)):
             return m, n, k
     return None
-
-
-def _size(maps: Sequence[AffineMap], kinds: Sequence[Attribute], loop: int) -> int:
-    for map_, kind in zip(maps, kinds, strict=True):
-        used = sorted(map_.used_dims())
-        if loop in used and isa(kind, AnyVector):
-            order = [i for i, expr in enumerate(map_.results) if loop in expr.used_dims()]
-            return kind.get_shape()[order[0]]
-    return 0
 
 
 def _row(types: Sequence[str], sizes: Sequence[int]) -> mma.Mma | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from math import prod
 from typing import ClassVar, NamedTuple
@@ -32,7 +32,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.isa.form import FP8, Shape
 from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.mlir.affine import loops_of, map_along
-from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
+from ...dialect.mlir.gpu import BlockIdOp
 from ...dialect.schedule import Schedule, roles
 from ...dialect.warp.attention import AttentionOp, E, N
 from ...dialect.warp.attributes import (
@@ -43,6 +43,7 @@ from ...dialect.warp.attributes import (
     fragment_of,
     memory_of,
     schedule_around,
+    schedule_on,
 )
 from ...dialect.warp.cta import DENSE, CopyOp, PackOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp
@@ -51,7 +52,6 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import TilePart, bounds_attribute, element_of
 from ...dialect.warp.operands import drop_forms, of_form
 from ...dialect.warp.views import BlocksAttr, MatrixOp
-from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail, remark
 from ..linalg.elementwise import read_elementwise
 from ..linalg.operand import VectorOperand
@@ -124,22 +124,10 @@ CHUNKS = 4
 
 
 def _copies(launch: LaunchedKernel) -> dict[str, CopyOp]:
-    """The copies of A and B to shared memory, by the role of what is loaded from there."""
-    copies: dict[str, CopyOp] = {}
+    """The copies of A and B to shared memory, which `warp-stage` puts first."""
     loop = launch.loop()
-    for copy in [] if loop is None else [op for op in loop.body.block.ops if isinstance(op, CopyOp)]:
-        for use in copy.destination.uses:
-            copies |= dict.fromkeys(_role(use.operation, copy.destination, launch.schedule), copy)
-    return copies
-
-
-def _role(op: Operation, tile: SSAValue, schedule: Schedule) -> Iterator[str]:
-    """The roles in which an operation uses a tile: of the transposes, where those are multiplied, B^T is the first."""
-    if isinstance(op, WgmmaOp):
-        factors = (op.b, op.a) if schedule.exchanged else (op.a, op.b)
-        yield from (role for role, own in zip("ab", factors, strict=True) if own == tile)
-    elif op.results:
-        yield fragment_of(op.results[0]).role.data
+    copies = (op for op in (() if loop is None else loop.body.block.ops) if isinstance(op, CopyOp))
+    return dict(zip("ab", copies, strict=False))
 
 
 def _packed(launch: LaunchedKernel, copy: CopyOp, value: SSAValue) -> tuple[SSAValue, Index]:
@@ -235,7 +223,6 @@ def _launch(launch: LaunchedKernel, packed: Sequence[_Packed]) -> gpu.FuncOp:
     share = index.insert(BlockIdOp()).result
     for source, destination, each in zip(body.args[::2], body.args[1::2], packed, strict=True):
         index.insert(PackOp(source, destination, share, shares, each.blocks, each.format))
-    index.insert(ReturnOp([]))
     return launch.host.launch("pack", operands, body, ctas, THREADS)
 
 
@@ -286,8 +273,7 @@ class PackPass(PatternPass):
 
 
 def _schedule(op: MatmulOp | AttentionOp) -> Schedule | None:
-    schedule = op.attributes.get(ScheduleAttr.name)
-    return schedule.data if isinstance(schedule, ScheduleAttr) and not op.tile else None
+    return None if op.tile else schedule_on(op)
 
 
 def _aligned(rewriter: PatternRewriter, op: Operation, types: tuple[Memory, Memory], name: str) -> SSAValue:

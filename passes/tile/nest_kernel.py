@@ -21,7 +21,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, Nest, NestAccess, is_constant
-from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
+from ...dialect.mlir.gpu import BlockIdOp, ThreadIdOp
 from ...dialect.warp.elements import element_type, shape_of
 from ..diagnostics import fail
 from ..linalg.element_expressions import writer_before
@@ -29,7 +29,14 @@ from ..linalg.elementwise import check_unshared, is_index, objection
 from ..linalg.operand import VectorOperand, root
 from ..linalg.product import LARGEST_GRID
 from ..linalg.window_sums import is_by_channels
-from ..patterns import Index, IndexBuilder, all_operands, op_type_rewrite_pattern, operations_between
+from ..patterns import (
+    Index,
+    IndexBuilder,
+    all_operands,
+    constant_number,
+    op_type_rewrite_pattern,
+    operations_between,
+)
 from .elementwise_kernel import is_traversed
 from .tiling import Outliner, kernel_body
 
@@ -254,7 +261,6 @@ def tile(op: LinalgStructuredOperation) -> None:
     index, body, arguments = kernel_body(operands)
     thread = ElementThread(nest, arguments, index, width := width_of(nest))
     _compute_one(thread)
-    index.insert(ReturnOp([]))
     host = ElementThread(nest, {operand.value: operand.value for operand in operands}, outliner.index, width)
     count = reduce(outliner.index.mul, map(host.size, _outer(nest)), 1)
     ctas = outliner.index.ceildiv(count, THREADS)
@@ -281,18 +287,14 @@ class FoldStart(RewritePattern):
             return
         fills = [_fill_of(op, access) for access in Nest.of(op).writes]
         if any(fills):
-            op.attributes[STARTS] = ArrayAttr(NoneAttr() if fill is None else _number(fill) for fill in fills)
+            numbers = (None if fill is None else constant_number(fill.inputs[0]) for fill in fills)
+            op.attributes[STARTS] = ArrayAttr(number or NoneAttr() for number in numbers)
         for fill in filter(None, fills):
             rewriter.erase(fill)
 
 
 STARTS = "warp.starts"
 """On an operation: the number that each output starts from, where it is not that of its memory."""
-
-
-def _number(fill: FillOp) -> Attribute:
-    constant = fill.inputs[0].owner
-    return constant.value if isinstance(constant, arith.ConstantOp) else NoneAttr()
 
 
 def _fill_of(op: LinalgStructuredOperation, access: NestAccess) -> FillOp | None:

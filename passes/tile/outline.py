@@ -15,7 +15,6 @@ from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from ...dialect.mlir.affine import map_along
-from ...dialect.mlir.gpu import ReturnOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import ScheduleAttr
@@ -217,7 +216,6 @@ def outline(tiled: TiledProduct | TiledRows, views: Sequence[PagedOp] = ()) -> N
     for view in dict.fromkeys(views):
         arguments[view.result] = index.insert(view.of(arguments[view.memory], arguments[view.table])).result
     index.insert(tiled.tile(index, arguments, [arguments[memory.value] for memory in scratch]))
-    index.insert(ReturnOp([]))
     ctas = tiled.ctas(outliner.index, {memory.value: memory.value for memory in tiled.memories})
     kernel = outliner.launch("", operands, body, ctas, schedule.threads)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)

@@ -15,7 +15,7 @@ from xdsl.ir import Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from ...dialect.mlir.affine import loops_of, map_along
-from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
+from ...dialect.mlir.gpu import BlockIdOp, ThreadIdOp
 from ...dialect.mlir.gpu_carried import REDUCTION, AllReduceOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp, E, M, N
@@ -319,7 +319,6 @@ class KeySpans(NamedTuple):
         operands.append(VectorOperand("spans", spans))
         index, body, arguments = kernel_body(operands)
         self._compute(index, arguments, arguments[spans])
-        index.insert(ReturnOp([]))
         computes = "the keys of each tile of an attention, by numbers of documents"
         outliner.launch("spans", operands, body, ctas, THREADS, computes)
         return spans

@@ -24,7 +24,7 @@ from xdsl.traits import SymbolTable
 
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, SubgroupIdOp, ThreadIdOp
 from ...dialect.warp.attention import AttentionGradientOp
-from ...dialect.warp.attributes import COMPUTES, ScheduleAttr
+from ...dialect.warp.attributes import COMPUTES, ScheduleAttr, schedule_on
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.synchronisation import CLUSTER_SIZE, LAUNCHES, MIN_CTAS, CommitOp, WaitOp
@@ -80,8 +80,8 @@ class _Launch(NamedTuple):
     @property
     def is_of_few_rows(self) -> bool:
         """Whether it is a product of few rows, by slices of K."""
-        schedule = self.kernel.attributes.get(ScheduleAttr.name)
-        return isinstance(schedule, ScheduleAttr) and schedule.data.shares_launch
+        schedule = schedule_on(self.kernel)
+        return schedule is not None and schedule.shares_launch
 
     @property
     def is_of_elements(self) -> bool:

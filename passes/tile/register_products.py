@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
+from ...dialect.warp.elements import element_type
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, is_zero
 from ...dialect.warp.memory import POINT, LoadOp
@@ -31,7 +32,6 @@ from ..schedule.needs import MIN_LINE, SCALE_BYTES
 from .fragment_math import mapped
 from .operands import FragmentProduct, Multiplication
 from .side_operands import SCALES_OF_UNIT, MetadataTiles, Place, group_scales, shape_of_scales
-from .store_epilogue import element_type_of
 
 
 def stacked(index: IndexBuilder, parts: Sequence[SSAValue]) -> SSAValue:
@@ -172,7 +172,7 @@ class RegisterProduct(Multiplication):
         """The first operand as memory holds it, 64 rows of A or columns of B."""
         loading, swapped = self.first.delivery, not along_k(self.tiling.product, self.first.role)
         index, outside = self.index, self.outside
-        kind = FragmentType.of("a", ROWS, depth, element_type_of(self.in_registers), loading.delivered)
+        kind = FragmentType.of("a", ROWS, depth, element_type(self.in_registers), loading.delivered)
         if loading.how == VECTORS:
             blocks, columns = self.tiling.schedule.cta[2] // PACKED[kind.bits].columns, PACKED[kind.bits].columns
             block = outside.add(outside.mul(outside.div(at["n"], ROWS), blocks), outside.div(at["k"], columns))

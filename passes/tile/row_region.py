@@ -15,7 +15,6 @@ from xdsl.dialects import math as math_dialect
 from xdsl.dialects.builtin import IntegerAttr, f32, f64, i32, i64
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.warp.attributes import FragmentType, is_memory
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded, element_type
@@ -173,7 +172,7 @@ class RowRegion(NamedTuple):
         self, index: IndexBuilder, ops: Sequence[ReduceOp], end: Index, step: int, columns: Mapping[SSAValue, SSAValue]
     ) -> list[SSAValue]:
         """Reductions as one loop along rows."""
-        parts = [column_of(self.fragment(_type(op.input)), parts=True) for op in ops]
+        parts = [column_of(self.fragment(element_type(op.input)), parts=True) for op in ops]
         kinds = [op.kind.data for op in ops]
         starts = [index.insert(ConstantOp.of(IDENTITIES[k], p)).fragment for k, p in zip(kinds, parts, strict=True)]
         with index.loop(0, end, step, starts) as turn:
@@ -265,7 +264,7 @@ class RowChunk:
         """A value for each element that is stored: of a row one base tile, of which the first column is."""
         if not (self.region.is_column(value) and value.type in REPEATED):
             return self.spread(value)
-        kind = self.region.fragment(_type(value))
+        kind = self.region.fragment(element_type(value))
         kind = FragmentType.of("acc", kind.shape[0], kind.layout.data.columns, kind.element_type, kind.layout.data)
         return mapped_to(self.index, kind, lambda x: x[0], self.column(value))
 
@@ -276,7 +275,7 @@ class RowChunk:
         return self.elements[value]
 
     def _spread(self, value: SSAValue) -> SSAValue:
-        kind = self.region.fragment(_type(value))
+        kind = self.region.fragment(element_type(value))
         if isinstance(value.owner, IndexOp) and value not in self.region.numbers:
             start = self.index.value(self.at)
             return self.index.insert(IndexOp(1, start, self.region.fragment(i32))).result
@@ -296,7 +295,7 @@ class RowChunk:
         if value not in self.columns and isinstance(value, BlockArgument):
             self.columns[value] = self.region.load(self.index, value.index, self.at)
         elif value not in self.columns:
-            kind = column_of(self.region.fragment(f32)).with_element(_type(value))
+            kind = column_of(self.region.fragment(f32)).with_element(element_type(value))
             self.columns[value] = self._mapped(value, kind, self._is_of_row, self.column)
         return self.columns[value]
 
@@ -357,7 +356,7 @@ class RowChunk:
             owner = one.owner
             if one in self.region.numbers or isinstance(owner, Block) or (one is not value and is_known(one)):
                 inputs.append(self.region.numbers[one] if one in self.region.numbers else value_of(one))
-                inner[one] = block.insert_arg(_type(one), len(block.args))
+                inner[one] = block.insert_arg(element_type(one), len(block.args))
                 return inner[one]
             if isinstance(owner, arith.DivfOp) and (columns := self._factors(owner, kind)):
                 inputs.extend(columns)
@@ -440,17 +439,6 @@ def _computing(value: SSAValue) -> Iterator[Operation]:
         yield owner
         for operand in owner.operands:
             yield from _computing(operand)
-
-
-def _type(value: SSAValue) -> TypeAttribute:
-    """The type of an element.
-
-    Raises:
-        VerifyException: if fragments have no elements of it.
-    """
-    if not isinstance(value.type, TypeAttribute):
-        raise VerifyException(f"expected elements of a type, got {value.type}")
-    return value.type
 
 
 def by_words(op: RowsOp) -> RowsOp:

@@ -22,6 +22,7 @@ from ...dialect.warp.attributes import (
     type_of_element,
 )
 from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.elements import element_type
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import metadata_type
 from ...dialect.warp.op_shapes import TilePart, bounds_attribute, tile_type
@@ -33,7 +34,6 @@ from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, block
 from ..patterns import Index, IndexBuilder
 from ..schedule.needs import ScaleLine
-from .store_epilogue import element_type_of
 from .tiling import ProductT, Tiling, schedule_of
 
 CHUNK = 16
@@ -249,7 +249,7 @@ def group_scales(
         group = index.div(k, groups.size)
         if count * groups.size % schedule.cta[2]:
             group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
-    kind = kind.with_element(element_type_of(groups.scales))
+    kind = kind.with_element(element_type(groups.scales))
     line, start = index.value(group), index.value(index.add(index.folded(groups.n), warp["n"]))
     if memory_space(memory_of(groups.scales)) == SHARED_SPACE:
         where = [start, line] if swapped else [line, start]

@@ -23,7 +23,7 @@ from ...dialect.layouts.layout import Layout, column
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.cta import SOME_WARPS
-from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp
+from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp, element_type
 from ...dialect.warp.epilogue import EpilogueOp, MapOp, SubfragmentOp
 from ...dialect.warp.fragments import BANKS, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, in_lines
 from ...dialect.warp.matrices import AXES
@@ -48,16 +48,8 @@ def load(
     index: IndexBuilder, memory: SSAValue, kind: FragmentType, m: Index, n: Index, in_bounds: InBounds
 ) -> SSAValue:
     """The fragment of a matrix of D's shape at (m, n)."""
-    stored = kind.with_element(element_type_of(memory))
+    stored = kind.with_element(element_type(memory))
     return index.insert(LoadOp(memory, index.values([m, n]), stored, in_bounds=in_bounds)).fragment
-
-
-def element_type_of(memory: SSAValue) -> TypeAttribute:
-    """The type of the elements of memory."""
-    kind = memory_of(memory).element_type
-    if not isinstance(kind, TypeAttribute):
-        raise TypeError(f"expected elements of a type, got {kind}")
-    return kind
 
 
 def converted(index: IndexBuilder, fragment: SSAValue, wanted: TypeAttribute) -> SSAValue:
@@ -146,7 +138,7 @@ class EpilogueOperands:
     def _placed(self, operand: SSAValue, loops: tuple[int, ...], start: Index) -> SSAValue:
         if loops == (M, N):
             return load(self.index, operand, self.part, start, self.n, self.in_bounds)
-        kind, where = self.part.with_element(element_type_of(operand)), [self.index.value(start)]
+        kind, where = self.part.with_element(element_type(operand)), [self.index.value(start)]
         vector = LoadOp(operand, where, kind, in_bounds=self.in_bounds, along=AXES[loops[0]])
         return self.index.insert(vector).fragment
 
@@ -191,7 +183,7 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
         bits, width = bits // 2, width // 2
     in_parts = op.epilogue is not None or schedule.mma.m > GROUP_ROWS  # of tensor memory, which is loaded in parts
     if schedule.together > 1 and not schedule.exchanged and in_parts:
-        element_bits = fragment.with_element(element_type_of(op.d)).bits
+        element_bits = fragment.with_element(element_type(op.d)).bits
         staged = panel_columns(width, element_bits) if schedule.staging else 0
         # A lane has twice the sums of as many columns of 128 rows, and loads them from tensor memory.
         least = staged if staged and schedule.mma.m == GROUP_ROWS else GROUP_COLUMNS
@@ -246,7 +238,7 @@ class Ending:
         if self.schedule.together > 1:
             rows = self.schedule.staging or rows
         self.rows = min(rows, fragment.shape[0])
-        self.wanted = element_type_of(op.d)
+        self.wanted = element_type(op.d)
         part = FragmentType.of("acc", self.rows, fragment.shape[1], fragment.element_type, fragment.layout.data)
         stored_part, loads = part.with_element(self.wanted), op.c is not None or bool(op.matrices())
         self.first = changes_lanes_first(self.schedule, loads=loads, bits=stored_part.bits)

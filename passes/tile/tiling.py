@@ -33,7 +33,7 @@ from xdsl.traits import SymbolTable
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.mlir.affine import map_along
-from ...dialect.mlir.gpu import FuncOp, LaunchFuncOp
+from ...dialect.mlir.gpu import FuncOp, LaunchFuncOp, ReturnOp
 from ...dialect.mlir.launch import ModuleOp as GpuModuleOp
 from ...dialect.schedule import Schedule, ScheduleError, roles
 from ...dialect.warp.attributes import (
@@ -43,6 +43,7 @@ from ...dialect.warp.attributes import (
     FragmentType,
     ScheduleAttr,
     memory_of,
+    schedule_on,
     target_of,
     type_of_element,
 )
@@ -60,8 +61,6 @@ from ..patterns import Index, IndexBuilder, constant_value, op_type_rewrite_patt
 from ..schedule.defaults import Arrangement, arrange_in_registers, arrange_warpgroup
 from ..schedule.needs import arrangement, rows_of, warpgroup_rows
 from .fragment_math import WINDOW, depends_on_neighbours
-
-# A product with its schedule, and what follows from the two.
 
 BOX_BITS = UNIT * BYTE
 """Bits of which the place of a box of a tensor copy is a multiple."""
@@ -186,10 +185,9 @@ def memory_behind(value: SSAValue) -> SSAValue:
 
 def schedule_of(op: Operation) -> Schedule:
     """The schedule that a product, or an attention, has. Raises a located diagnostic if it has none."""
-    attribute = op.attributes.get(ScheduleAttr.name)
-    if not isinstance(attribute, ScheduleAttr):
+    if (schedule := schedule_on(op)) is None:
         fail(op, f"expected a schedule on {op.name}; run warp-schedule first")
-    return attribute.data
+    return schedule
 
 
 def outermost(op: Operation) -> Operation:
@@ -269,12 +267,13 @@ class Outliner:
         threads: int,
         computes: str = "",
     ) -> gpu.FuncOp:
-        """Makes a kernel of a body whose arguments are the operands, and launches it. A kernel without a schedule says
-        what it `computes`."""
+        """Makes a kernel of a body whose arguments are the operands, which returns behind it, and launches it. A kernel
+        without a schedule says what it `computes`."""
         name = self._name(suffix)
         if isinstance(ctas, int) and ctas > LARGEST_GRID:
             fail(self.op, f"{self.op.name} takes {ctas} CTAs, a grid has at most {LARGEST_GRID}")
         types = list(body.arg_types)
+        body.add_op(ReturnOp([]))
         kernel = FuncOp(name, (types, []), Region(body), kernel=True, known_block_size=[threads, 1, 1])
         kernel.location = self.op.location
         if computes:

@@ -23,8 +23,9 @@ from xdsl.ir import Operation, SSAValue, TypeAttribute
 
 from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.mlir.affine import strides_of
-from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, SubgroupIdOp
+from ...dialect.mlir.gpu import BlockIdOp, SubgroupIdOp
 from ...dialect.warp.attributes import FragmentType, Memory, element_row, memory_of
+from ...dialect.warp.elements import element_type
 from ...dialect.warp.fragments import ConvertLayoutOp, column_of
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
@@ -205,11 +206,9 @@ class Traversal:
         return FragmentType.of("acc", *self.warp, kind, self.layout)
 
     def element_type(self, place: TraversedMemory) -> TypeAttribute:
-        """The type of elements in memory. Raises a located diagnostic if they have none."""
-        kind = i32 if place.kind.element_type == i64 else place.kind.element_type
-        if not isinstance(kind, TypeAttribute):
-            fail(self.op, f"expected elements of a type, got {kind}")
-        return kind
+        """The type of elements in memory, of the low words of those of 64 bits."""
+        kind = element_type(place.value)
+        return i32 if kind == i64 else kind
 
 
 def joined(
@@ -340,7 +339,6 @@ def outline(
     index, body, _ = kernel_body(operands_ := list(operands.values()))
     being_built = TraversalKernel(traversal, index, dict(zip(operands, body.args, strict=True)))
     build(being_built)
-    being_built.index.insert(ReturnOp([]))
     counts = traversal.ctas(outliner.index, operands[traversal.output.value].value).values()
     ctas: Index = math.prod(count for count in counts if isinstance(count, int))
     for count in (count for count in counts if not isinstance(count, int)):

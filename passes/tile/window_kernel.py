@@ -26,7 +26,7 @@ from xdsl.rewriter import Rewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along
-from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
+from ...dialect.mlir.gpu import BlockIdOp, ThreadIdOp
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.matmul import BY_ELEMENT
@@ -398,7 +398,6 @@ def tile(op: LinalgStructuredOperation) -> None:
     with ExitStack() as inside:
         _place(thread, grid, lambda loop: dim(index, arguments[output], loop), inside)
         _compute(thread, finish, None if start is None else thread.splat(start))
-    index.insert(ReturnOp([]))
     static = prod(-(-count // each) for count, each in zip(grid.counts, grid.threads, strict=True))
     ctas: Index = static
     for loop in grid.outer:

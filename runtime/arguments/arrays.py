@@ -11,7 +11,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -260,35 +260,6 @@ PROMOTIONS = (0, 64, 128, 256)
 
 
 @dataclass(frozen=True)
-class EncodedMap:
-    """The tensor map of the part of an array that begins `offset` bytes after its start. All fields but the address are
-    given."""
-
-    array: object
-    offset: int
-    encoded_fields: TensorMapFields
-    l2_promotion: int = 0
-    memory: object = None
-
-    def borrowed(self) -> Argument:
-        """The array."""
-        return borrow(self.array)
-
-    def fields(self, address: int) -> TensorMapFields:
-        """The fields of the map for an array at an address.
-
-        Raises:
-            ArgumentError: for an address that a map cannot have.
-        """
-        try:
-            return replace(self.encoded_fields, address=address + self.offset)
-        except TensorMapError as error:
-            raise ArgumentError(
-                f"tensor map of {self.borrowed()}: {error} (dimensions count from the fastest)"
-            ) from None
-
-
-@dataclass(frozen=True)
 class TensorMap:
     """A tensor map of an array. Pass it for a parameter `.param .align 64 .b8 map[128]`, as a field of a struct, or for
     a pointer to a map, such as `.param .u64 map`.
@@ -314,8 +285,6 @@ class TensorMap:
     fill: str = "zero"
     l2_promotion: int = 0
     type: str = ""
-    memory: object = field(default=None, repr=False)
-    """The bytes of the array, where they lie elsewhere than in `array`, whose sizes still hold."""
 
     def __post_init__(self) -> None:
         if self.fill not in ("zero", "nan"):

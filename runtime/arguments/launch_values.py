@@ -6,7 +6,7 @@ import ctypes
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, SupportsFloat, TypeAlias, TypeGuard, cast
 
 import numpy as np
@@ -15,7 +15,7 @@ from ...dialect.isa.tensor_map import MAP_ALIGNMENT, SIZE, TensorMapFields
 from ...dialect.ptx.text.syntax import Function, Variable
 from ..base.errors import ArgumentError
 from ..numerics.floats import Array
-from .arrays import Argument, EncodedMap, TensorMap, borrow, is_array
+from .arrays import Argument, TensorMap, borrow, is_array
 from .dtypes import DTYPES, DType
 
 # Values with fields: their bytes, and which of them are pointers to arrays, or tensor maps.
@@ -43,7 +43,7 @@ class Struct:
 
     data: object
     pointers: Mapping[int | str, object] = field(default_factory=dict[int | str, object])
-    maps: Mapping[int | str, TensorMap | EncodedMap] = field(default_factory=dict[int | str, TensorMap | EncodedMap])
+    maps: Mapping[int | str, TensorMap] = field(default_factory=dict[int | str, TensorMap])
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,12 @@ class Image:
     data: bytes
     alignment: int = 1
     pointers: tuple[tuple[int, object], ...] = ()
-    maps: tuple[tuple[int, TensorMap | EncodedMap], ...] = ()
+    maps: tuple[tuple[int, TensorMap], ...] = ()
 
 
 def is_struct(value: object) -> bool:
     """Whether a value has fields or is raw bytes."""
-    return is_bytes(value) or isinstance(value, tuple | Struct | np.void) or is_map(value) or is_ctypes(value)
-
-
-def is_map(value: object) -> TypeGuard[TensorMap | EncodedMap]:
-    """Whether a value is a tensor map."""
-    return isinstance(value, TensorMap | EncodedMap)
+    return is_bytes(value) or isinstance(value, tuple | Struct | TensorMap | np.void) or is_ctypes(value)
 
 
 def is_bytes(value: object) -> TypeGuard[bytes]:
@@ -87,7 +82,7 @@ def image(value: object) -> Image:
         return _with_pointers(value)
     if isinstance(value, tuple):
         return _fields(cast("tuple[object, ...]", value))
-    if is_map(value):
+    if isinstance(value, TensorMap):
         return Image(bytes(SIZE), MAP_ALIGNMENT, maps=((0, value),))
     if is_bytes(value):
         return Image(bytes(value))
@@ -138,7 +133,7 @@ def _with_pointers(struct: Struct) -> Image:
             )
         pointers[_cleared(data, struct.data, place, POINTER, "pointer")] = target
     for place, map_ in struct.maps.items():
-        if not is_map(map_):
+        if not isinstance(cast("object", map_), TensorMap):
             raise ArgumentError(f"expected a tensor map at {place!r}, got {_kind(map_)}")
         offset = _cleared(data, struct.data, place, SIZE, "tensor map")
         if offset % MAP_ALIGNMENT:
@@ -205,7 +200,7 @@ class Packed:
 
     data: bytes
     pointers: tuple[tuple[int, int], ...] = ()
-    maps: tuple[tuple[int, int, TensorMap | EncodedMap], ...] = ()
+    maps: tuple[tuple[int, int, TensorMap], ...] = ()
     in_memory: bool = False
 
     def filled(self, address: Callable[[int], int], encode: Encode | None = None) -> bytes:
@@ -243,15 +238,6 @@ def reachable(values: Sequence[LaunchValue], position: int) -> set[int]:
     value = values[position]
     behind = value.reached if isinstance(value, Packed) else ()
     return {position}.union(*(reachable(values, at) for at in behind))
-
-
-def packed_struct(packed: Packed, values: Mapping[int, object]) -> Struct:
-    """A struct again, with what stands at the positions of its pointers and maps."""
-    return Struct(
-        packed.data,
-        {offset: values[at] for offset, at in packed.pointers},
-        {offset: replace(map_, memory=values[at]) for offset, at, map_ in packed.maps},
-    )
 
 
 _KINDS = {"u": "u", "s": "i", "b": "u", "f": "f"}
@@ -329,18 +315,15 @@ def described(value: object) -> str:
         return f"{len(value)} bytes"
     if isinstance(value, tuple):
         return f"({', '.join(described(item) for item in cast('tuple[object, ...]', value))})"
-    return f"{type(value).__name__} {value!s}" if _is_number(value) else f"{value!r:.60}"
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.generic)
+    number = f"{type(value).__name__} {value!s}"
+    return number if isinstance(value, int | float | np.generic) else f"{value!r:.60}"
 
 
 def _value(parameter: Variable, arg: object, first: int, behind: list[LaunchValue]) -> LaunchValue:
     """One argument. The values behind its pointers and maps are appended to `behind`, whose positions count from
     `first`."""
     if parameter.count is None:
-        if not (is_array(arg) or is_map(arg) or isinstance(arg, tuple | Struct)):
+        if not (is_array(arg) or isinstance(arg, tuple | Struct | TensorMap)):
             return _number(parameter, arg)
         _check_pointer(parameter, cast(object, arg))
         return _pointed(cast(object, arg), first, behind)
@@ -357,12 +340,12 @@ def _packed(struct: Image, first: int, behind: list[LaunchValue], *, in_memory: 
     """A struct whose pointers and tensor maps are replaced by positions. The arrays and structs that they refer to are
     appended to `behind`."""
     pointers: list[tuple[int, int]] = []
-    maps: list[tuple[int, int, TensorMap | EncodedMap]] = []
+    maps: list[tuple[int, int, TensorMap]] = []
     for offset, target in struct.pointers:
         behind.append(_pointed(target, first, behind))
         pointers.append((offset, first + len(behind) - 1))
     for offset, map_ in struct.maps:
-        behind.append(map_.borrowed() if map_.memory is None else borrow(map_.memory))
+        behind.append(map_.borrowed())
         maps.append((offset, first + len(behind) - 1, map_))
     return Packed(struct.data, tuple(pointers), tuple(maps), in_memory)
 
@@ -380,10 +363,10 @@ def _image(parameter: Variable, arg: object) -> Image:
         return image(arg) if is_record(arg) else Image(cast(Array, arg).tobytes())
     if is_array(arg) and size != POINTER:
         raise ArgumentError(f"expected {size} bytes, got the array {described(arg)}; {_FIELDS}")
-    if not (is_array(arg) or is_struct(arg) or _is_numpy(arg)):
+    if not (is_array(arg) or is_struct(arg) or isinstance(arg, np.generic)):
         raise ArgumentError(f"expected {size} bytes, got {described(arg)}; {_FIELDS}")
-    struct = image(arg)
-    if is_map(arg) and size != SIZE:
+    struct = image(cast(object, arg))
+    if isinstance(arg, TensorMap) and size != SIZE:
         raise ArgumentError(
             f"a tensor map has {SIZE} bytes, the parameter {size}; pass all fields of a struct that holds a map, as in "
             f"Struct(bytes({size}), maps={{0: map}})"
@@ -402,11 +385,6 @@ _FIELDS = (
 )
 
 
-def _is_numpy(value: object) -> bool:
-    """Whether a value is one number or record of numpy."""
-    return isinstance(value, np.generic)
-
-
 def _by_value(arg: object, parameter: Variable, size: int) -> bool:
     """Whether an array is the bytes of a parameter, not what the parameter points to."""
     if not isinstance(arg, np.ndarray):
@@ -418,7 +396,8 @@ def _by_value(arg: object, parameter: Variable, size: int) -> bool:
 def _check_pointer(parameter: Variable, arg: object) -> None:
     dtype = parameter_dtype(parameter)
     if dtype.itemsize != POINTER or dtype.kind == "f":
-        got = f"the array {described(arg)}" if is_array(arg) else "a tensor map" if is_map(arg) else "a struct"
+        other = "a tensor map" if isinstance(arg, TensorMap) else "a struct"
+        got = f"the array {described(arg)}" if is_array(arg) else other
         raise ArgumentError(f"expected a scalar, got {got}; pointers are 64-bit parameters")
 
 

@@ -35,7 +35,6 @@ from ..base.launch import describe, read_mlir
 from ..cuda.driver import Gpu, gpu
 from ..cuda.launch import Prepared, copy_in, copy_out, timer
 from ..kernel.compile import compile
-from ..kernel.kernel import Kernel
 from ..kernel.lowering import as_compile_errors, parse, target_name
 from ..numerics.floats import Array
 from ..reference import inputs
@@ -237,16 +236,14 @@ class Bench:
                 cache=False,
                 **schedule.options(),
             )
-            launches = self._prepare(kernel)
+            plan = kernel.plan_for([borrow(array) for array in self.arrays])
+            launches = kernel.binary.prepare(plan, self.placed)
             problem = self._compare(launches)
             if problem:
                 return Measured(schedule, None, problem)
             return Measured(schedule, self.microseconds(launches))
         except CudaError as error:
             return Measured(schedule, None, str(error).split("\n")[0])
-
-    def _prepare(self, kernel: Kernel) -> Prepared:
-        return kernel.binary.prepare(kernel.plan_for([borrow(array) for array in self.arrays]), self.placed)
 
     def _compare(self, launches: Prepared) -> str:
         """Runs once from the same start; what is wrong with the result, "" if nothing is."""
@@ -317,7 +314,8 @@ def tune_with_report(args: argparse.Namespace) -> int:
         table.add_column(name, justify="left" if name == "schedule" else "right", overflow="fold")
     timed = [r for r in results if r.microseconds is not None]
     for result in timed[: args.top]:
-        table.add_row(*_row(result, base), str(result.schedule))
+        time = result.microseconds or 0.0
+        table.add_row(f"{time:.1f}", f"{100 * time / base:.0f} %" if base else "-", str(result.schedule))
     out.print(table)
     again = sum(r.remembered for r in results)
     failed = [r for r in results if r.microseconds is None]
@@ -342,11 +340,6 @@ def tune_device_with_report(args: argparse.Namespace) -> int:
     for name, value, of_h100 in zip(Fit._fields, fit, DRAWN, strict=True):
         print(f"  {name} = {value:.4g} ({of_h100:g})")
     return 0
-
-
-def _row(result: Measured, base: float | None) -> tuple[str, str]:
-    time = result.microseconds or 0.0
-    return f"{time:.1f}", f"{100 * time / base:.0f} %" if base else "-"
 
 
 @contextmanager

@@ -12,11 +12,23 @@ import numpy as np
 from ...dialect.isa.row import TARGETS
 from ...dialect.isa.tensor_map import SIZE
 from ...dialect.ptx.text.source_lines import SourceLines
-from ...dialect.ptx.text.syntax import Function, Module, Variable
+from ...dialect.ptx.text.syntax import Module, Variable
 from ..arguments.arrays import Argument
-from ..arguments.launch_values import Packed, in_memory, pack, reachable, values
+from ..arguments.launch_values import LaunchValue, Packed, Scalar, in_memory, pack, reachable
+from ..arguments.launch_values import values as launch_values
 from ..base.errors import ArgumentError
-from ..base.launch import BLOCK_LIMIT, GRID_LIMIT, THREADS_LIMIT, Dim3, Progress, cores
+from ..base.launch import (
+    BLOCK_LIMIT,
+    GRID_LIMIT,
+    THREADS_LIMIT,
+    Dim3,
+    Mapped,
+    Passed,
+    Progress,
+    Shifted,
+    Word,
+    cores,
+)
 from ..numerics.floats import Array
 from .machine.functions import Functions
 from .machine.kernel import DecodedKernel, KernelDecoder, Observer, Observers, size_of
@@ -124,45 +136,44 @@ def _ctas_in_flight(launch: KernelRun) -> int:
 # The bytes of a kernel's parameters; arrays get addresses.
 
 
-def parameters(kernel: DecodedKernel, function: Function, args: Sequence[object], memory: GlobalBuffers) -> Array:
-    """Puts arrays into memory, and all arguments where the kernel finds its parameters.
-
-    Raises:
-        InterpreterError: for arguments that the parameters do not take.
-    """
-    try:
-        passed = values(function, args)
-    except ArgumentError as error:
-        raise InterpreterError(str(error)) from error
-    declared = kernel.layout.parameters
-    owners = {at: i for i in reversed(range(len(declared))) for at in reachable(passed, i)}
-    addresses: dict[int, int] = {}
-    for i, value in enumerate(passed):
-        if isinstance(value, Argument):
-            owner = owners.get(i, i)
-            addresses[i] = memory.add(_buffer(value, declared[owner][0], owner))
-    for i in in_memory(passed):
-        struct, owner = cast(Packed, passed[i]), owners[i]
-        data = np.frombuffer(bytearray(struct.filled(addresses.__getitem__)), np.uint8)
-        maps = len(struct.maps)
-        what = f"{maps} tensor maps" if maps * SIZE == data.size else f"struct of {data.size} bytes"
-        addresses[i] = memory.add(Buffer(f"argument {owner} ({declared[owner][0].name}, {what})", data))
+def parameters(
+    kernel: DecodedKernel, args: Sequence[Passed], values: Sequence[LaunchValue], memory: GlobalBuffers
+) -> Array:
+    """Puts what a launch passes of `values` where the kernel finds its parameters, and arrays into memory."""
     data = np.zeros(kernel.layout.parameter_bytes, np.uint8)
-    for i, (variable, offset) in enumerate(declared):
-        value = passed[i]
-        if isinstance(value, Argument) or i in addresses:
-            words = addresses[i].to_bytes(8, "little")
-        elif isinstance(value, Packed):
-            words = value.filled(addresses.__getitem__)
-        else:
-            words = pack(variable, value)
+    for i, ((variable, offset), passed) in enumerate(zip(kernel.layout.parameters, args, strict=True)):
+        words = _words(variable, i, passed, values, memory)
         data[offset : offset + len(words)] = np.frombuffer(words, np.uint8)
     return data
 
 
-def _buffer(argument: Argument, variable: Variable, position: int) -> Buffer:
-    """An array as memory, with a name for messages."""
-    data, what = argument.array(), str(argument)
+def _words(
+    variable: Variable, number: int, passed: Passed, values: Sequence[LaunchValue], memory: GlobalBuffers
+) -> bytes:
+    """The bytes of a parameter. Arrays, and structs in memory, that it leads to get addresses."""
+    if isinstance(passed, Word):
+        return pack(variable, passed.value)
+    position = passed if isinstance(passed, int) else passed.position
+    value, reached, addresses = values[position], reachable(values, position), dict[int, int]()
+    for at in sorted(reached):
+        if isinstance(array := values[at], Argument):
+            skipped = passed.bytes if isinstance(passed, Shifted) else 0
+            addresses[at] = memory.add(_buffer(array, variable, number, skipped))
+    for at in (at for at in in_memory(values) if at in reached):
+        struct = cast(Packed, values[at])
+        data, maps = np.frombuffer(bytearray(struct.filled(addresses.__getitem__)), np.uint8), len(struct.maps)
+        what = f"{maps} tensor maps" if maps * SIZE == data.size else f"struct of {data.size} bytes"
+        addresses[at] = memory.add(Buffer(f"argument {number} ({variable.name}, {what})", data))
+    if isinstance(passed, Mapped):
+        return replace(passed.fields, address=addresses[position] + passed.bytes).encode()
+    if position in addresses:
+        return addresses[position].to_bytes(8, "little")
+    return value.filled(addresses.__getitem__) if isinstance(value, Packed) else pack(variable, cast(Scalar, value))
+
+
+def _buffer(argument: Argument, variable: Variable, position: int, skipped: int) -> Buffer:
+    """An array as memory, but for its first bytes, with a name for messages."""
+    data, what = argument.array()[skipped:], str(argument)
     if isinstance(argument.owner, np.ndarray):
         owner = cast(Array, argument.owner)
         what = f"{'x'.join(map(str, owner.shape)) or 'scalar'} {owner.dtype}"
@@ -274,10 +285,12 @@ class Program:
         checks: str | Sequence[str] = (),
         output: Sink | None = None,
         order: WarpOrder | None = None,
+        values: Sequence[LaunchValue] | None = None,
     ) -> Stats:
         """Runs a kernel to its end.
 
-        Arrays are passed as pointers to their bytes and written in place; scalars by value. `shared` is bytes of
+        Arrays are passed as pointers to their bytes and written in place; scalars by value. If there are `values`,
+        which were checked before, `args` are what the launch passes of them (`Passed`). `shared` is bytes of
         dynamic shared memory. `progress` is called with the CTAs done and the CTAs there are. After `max_steps`
         steps (an instruction for a group of threads) a launch ends with an error. `observer` looks on. `cluster` is
         the shape of the clusters of CTAs; without it, what the kernel's `.reqnctapercluster` says.
@@ -295,7 +308,12 @@ class Program:
         memory = GlobalBuffers(self._heap)
         for name, buffer in self._variables.items():
             memory.put(self._places[name], buffer)
-        words = parameters(decoded, self._functions[kernel], args, memory)
+        try:
+            checked = launch_values(self._functions[kernel], args) if values is None else values
+        except ArgumentError as error:
+            raise InterpreterError(str(error)) from error
+        passed = range(len(args)) if values is None else cast("Sequence[Passed]", args)
+        words = parameters(decoded, passed, checked, memory)
         meeting = memory.add(Buffer("where the CTAs of a cooperative launch meet", np.zeros(WORKSPACE_BYTES, np.uint8)))
         sizes = (decoded, grid, block, memory, words, {**self._places, WORKSPACE: meeting}, shared)
         launched = KernelRun(*sizes, max_steps, progress, observer, cluster, output, order)

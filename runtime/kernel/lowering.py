@@ -17,7 +17,7 @@ from ...dialect.ptx.ops import FuncOp as PtxFuncOp
 from ...dialect.ptx.ops import ModuleOp as PtxModuleOp
 from ...dialect.ptx.printer import print_ptx, ptx_module
 from ...dialect.schedule import ScheduleError, parse_options
-from ...dialect.warp.attributes import UNUSED, target_of
+from ...dialect.warp.attributes import UNUSED, schedule_on, target_of
 from ...passes.allocate import allocate
 from ...passes.diagnostics import describe, verify
 from ...passes.pipeline import DEFAULT_TARGET, PARTS, STRATEGY, can_apply, lower, phase, standard_pipeline
@@ -228,7 +228,7 @@ def _kernel_of(
             raise HostError(
                 f"gpu.launch_func: @{launch.module} has no kernel @{launch.kernel}; it has {', '.join(kernels)}"
             )
-    schedules = {name: host.schedule_of(kernel) for name, kernel in kernels.items()}
+    schedules = {name: schedule_on(kernel) for name, kernel in kernels.items()}
     return Kernel(function, plan, schedules, text, target, file, launching)
 
 

@@ -8,8 +8,6 @@ from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-import numpy as np
-
 from ...dialect.ptx.instructions import traits
 from ...dialect.ptx.text.syntax import (
     Address,
@@ -22,18 +20,16 @@ from ...dialect.ptx.text.syntax import (
     instructions,
     members,
 )
-from ..arguments.arrays import Argument, EncodedMap, borrow
-from ..arguments.launch_values import LaunchValue, Packed, Scalar, in_memory, packed_struct, reachable, values, where
+from ..arguments.arrays import Argument, borrow
+from ..arguments.launch_values import LaunchValue, Scalar, in_memory, reachable, values, where
 from ..base.errors import ArgumentError, DeviceUnavailableError, WarploomError
 from ..base.launch import (
     DEVICES,
     Launch,
     Mapped,
-    Passed,
     Plan,
     Progress,
     Shifted,
-    Word,
     dim3,
     known_target,
     text_or_file,
@@ -423,15 +419,14 @@ class PtxModule:
     ) -> LaunchPlace:
         from ..interp.machine.memory import InterpreterError
 
-        everything = [*map(_host, values), *(buffer.host() for buffer in plan.scratch)]
+        everything = [*values, *(borrow(buffer.host()) for buffer in plan.scratch)]
         observers, notes = None, list["Finding"]()
         if options.report or options.trace:
             from ..interp.watch.reporter import LaunchObservers
 
             observers = LaunchObservers(len(plan.launches), options.report, options.trace, options.observer)
         for number, launch in enumerate(plan.launches):
-            args = [_interpreter_argument(i, everything) for i in launch.arguments]
-            sizes = (launch.kernel, launch.grid, launch.block, args, launch.shared)
+            sizes = (launch.kernel, launch.grid, launch.block, launch.arguments, launch.shared)
             try:
                 done = self.program_for(options.arch).launch(
                     *sizes,
@@ -442,6 +437,7 @@ class PtxModule:
                     observer=options.observer if observers is None else observers.of(number),
                     output=options.output,
                     order=options.order,
+                    values=everything,
                 )
             except InterpreterError as error:
                 error.trace = None if observers is None else observers.trace_of(number)
@@ -450,29 +446,6 @@ class PtxModule:
         if observers is None:
             return replace(place, notes=tuple(notes))
         return replace(place, reports=observers.reports, notes=tuple(notes), traces=observers.traces)
-
-
-def _interpreter_argument(argument: Passed, everything: Sequence[object]) -> object:
-    """What an argument of a launch is to the interpreter: a number, an array, or the rest of one as bytes."""
-    if isinstance(argument, Word):
-        return argument.value
-    if isinstance(argument, Shifted):
-        return borrow(everything[argument.position]).array()[argument.bytes :]
-    if isinstance(argument, Mapped):
-        return EncodedMap(everything[argument.position], argument.bytes, argument.fields)
-    value = everything[argument]
-    if isinstance(value, Packed):
-        return packed_struct(value, {at: _interpreter_argument(at, everything) for at in value.reached})
-    return value
-
-
-def _host(value: LaunchValue) -> object:
-    """An argument for the interpreter. A contiguous numpy array is passed as it is, so that messages can name its
-    type."""
-    if isinstance(value, Argument):
-        plain = isinstance(value.owner, np.ndarray) and value.contiguous
-        return cast(object, value.owner) if plain else value.array()
-    return value
 
 
 def kernel_name(module: PtxModule, name: str | None, option: str) -> str:

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from rich.console import Console
 from rich.table import Table
@@ -188,7 +189,7 @@ def patterns(spellings: Iterable[str]) -> list[tuple[str, int]]:
     while True:
         merged = _with_options(_with_choices(merging))
         if merged == merging:
-            return [(_show(pattern), _count(pattern)) for pattern in merging]
+            return [(_show(pattern), prod(map(len, pattern))) for pattern in merging]
         merging = merged
 
 
@@ -238,23 +239,12 @@ def _with_options(patterns_: list[Pattern]) -> list[Pattern]:
     return list(left)
 
 
-def _count(pattern: Pattern) -> int:
-    count = 1
-    for words in pattern:
-        count *= len(words)
-    return count
-
-
 _ORDER = {word: i for i, word in enumerate((*TYPES, "row", "col", "rn", "rz", "rm", "rp", "global", "shared"))}
-
-
-def _numbers(word: str) -> list[int]:
-    return [int(digits) for digits in re.findall(r"\d+", word)]
 
 
 def _show(pattern: Pattern) -> str:
     def rank(word: str) -> tuple[int, list[int], str]:
-        return _ORDER.get(word, len(_ORDER)), _numbers(word), word
+        return _ORDER.get(word, len(_ORDER)), [*map(int, re.findall(r"\d+", word))], word
 
     return "".join(_choice([word and f".{word}" for word in sorted(words, key=rank)]) for words in pattern)[1:]
 

@@ -10,7 +10,7 @@ from ...dialect.isa.families import LoadMatrix, MoveMatrix, StoreMatrix
 from ...dialect.isa.form import ELEMENT_TYPES, BlockScale, Granularity, ProductForm, register_type
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.tensor_product import TensorProduct, products
-from ...dialect.isa.wgmma import SWIZZLES, UNIT, MatrixDescriptor, Wgmma, rows
+from ...dialect.isa.wgmma import SWIZZLES, UNIT, MatrixDescriptor, Wgmma
 from ...dialect.layouts.layout import AXES, Layout
 from ...dialect.layouts.pictures import Cell, Panel, Picture, cells, elements, panels, span
 from ...dialect.layouts.tensor_memory import COPIES, MOVES, multiplicand, scales
@@ -244,14 +244,6 @@ def find_shared(instruction: str, operand: str, swizzle: int, along_mn: bool) ->
     return SharedOperand(forms[0], operand.lower(), swizzle, along_mn)
 
 
-def shared_operands() -> Iterator[SharedOperand]:
-    """B of one form for each size of its elements, in every layout that it can have."""
-    sizes = {form.b.bits: form for form in reversed(rows()) if not form.granularity}
-    for bits, form in sorted(sizes.items()):
-        for along_mn in (False, True) if bits == 16 else (False,):
-            yield from (SharedOperand(form, "b", swizzle, along_mn) for swizzle in SWIZZLES)
-
-
 def shared_picture(what: SharedOperand) -> Picture:
     """One pattern, line by line of shared memory, each 16 bytes a cell."""
     size = ROWS * what.pattern.span
@@ -312,7 +304,7 @@ def _of_product(product: TensorProduct) -> Iterator[tuple[str, Layout]]:
             yield operand, scales(rows, op.vector)
 
 
-def _tensor_memory_forms() -> Iterator[tuple[str, str, Layout]]:
+def tensor_memory_forms() -> Iterator[tuple[str, str, Layout]]:
     """Names, operands and layouts."""
     for shape, layout in MOVES.items():
         yield f"{ROOT}.ld.{shape}", "D", layout
@@ -323,17 +315,6 @@ def _tensor_memory_forms() -> Iterator[tuple[str, str, Layout]]:
         vector = f".{form.opcode.vector}X" if form.scale is not None else ""
         for operand, layout in _of_product(form):
             yield f"{form.opcode}{vector}.m{form.shape.m}.{form.a.name}", operand, layout
-
-
-def tensor_pictures() -> Iterator[tuple[str, str, Picture]]:
-    """Each layout of loads, of copies and of products once: the name and the operand that has it first, its picture.
-    Of scales those of whole words, of which others are bytes."""
-    drawn = set[tuple[str, Layout]]()
-    for name, operand, layout in _tensor_memory_forms():
-        key = name.split(".")[1].replace("st", "ld"), layout
-        if key not in drawn and (not operand.startswith("scale") or ".4X" in name):
-            drawn.add(key)
-            yield name, operand, _picture(name, operand, layout)
 
 
 def _named(words: set[str], name: set[str]) -> bool:
@@ -348,7 +329,7 @@ def tensor_picture(instruction: str, operand: str) -> Picture:
         WarploomError: if there is none, or if there are several that differ; it names some.
     """
     words = set(instruction.split("."))
-    fits = [entry for entry in _tensor_memory_forms() if _named(words, set(entry[0].split(".")))]
+    fits = [entry for entry in tensor_memory_forms() if _named(words, set(entry[0].split(".")))]
     named = [(name, layout) for name, of, layout in fits if of.lower() == operand.lower()]
     if not named:
         have = ", ".join(dict.fromkeys(of for _, of, _ in fits)) or "nothing"
@@ -358,10 +339,10 @@ def tensor_picture(instruction: str, operand: str) -> Picture:
         names = some(dict.fromkeys(name for name, _ in named))
         raise WarploomError(f"operand {operand} is not the same in all that '{instruction}' names; say which: {names}")
     (layout,) = layouts
-    return _picture(named[0][0], operand, layout)
+    return tensor_memory_picture(named[0][0], operand, layout)
 
 
-def _picture(name: str, operand: str, layout: Layout) -> Picture:
+def tensor_memory_picture(name: str, operand: str, layout: Layout) -> Picture:
     """A picture of the base tile: threads of a warp of loads and stores, lanes of tensor memory of all else."""
     moves = name.split(".")[1] in ("ld", "st")
     others = {axis: text for axis, text in AXES.items() if axis not in "rc"}

@@ -15,8 +15,7 @@ from xdsl.printer import Printer
 
 from ...dialect.mlir.affine import FIXED, Nest, loops_of
 from ...dialect.mlir.contraction import METADATA
-from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import UNUSED, ScheduleAttr, memory_of
+from ...dialect.warp.attributes import UNUSED, memory_of
 from ...dialect.warp.cta import IsDivisibleOp
 from ...dialect.warp.elements import M, N, companion_loops
 from ...dialect.warp.matmul import MatmulOp
@@ -271,10 +270,4 @@ def _refused(function: func.FuncOp, argument: BlockArgument, message: str) -> Ho
     return HostError(f"{place_of(function)}@{function.sym_name.data}: parameter {argument.index} (%{name}): {message}")
 
 
-def schedule_of(kernel: Operation) -> Schedule | None:
-    """The schedule a kernel was lowered with; None if it carries none."""
-    attribute = kernel.attributes.get(ScheduleAttr.name)
-    return attribute.data if isinstance(attribute, ScheduleAttr) else None
-
-
-__all__ = ["Plan", "Signature", "choose", "plan", "planner", "schedule_of", "signature", "text_of"]
+__all__ = ["Plan", "Signature", "choose", "plan", "planner", "signature", "text_of"]

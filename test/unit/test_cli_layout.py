@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import io
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
 from ptx_rows import BY_SPELLING
 
 from warploom.dialect.isa.families import FAMILIES
+from warploom.dialect.isa.wgmma import SWIZZLES
 from warploom.runtime.base.errors import WarploomError
 from warploom.runtime.cli.command import main
 from warploom.runtime.lookup.fragments import find, short
-from warploom.runtime.lookup.pictures import shared_operands, shared_picture
+from warploom.runtime.lookup.pictures import find_shared, shared_picture
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
@@ -207,10 +209,9 @@ def test_operands_in_shared_memory(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_picture_of_shared_memory_has_each_element_once() -> None:
-    operands = list(shared_operands())
-    assert len(operands) == 4 * (4 + 1)
-    for what in operands:
-        (panel,) = shared_picture(what).panels
+    along_k = [(kind, False) for kind in ("n64k16.f16", "n64k8.tf32", "n64k32.s8", "n64k256.b1")]
+    for (kind, along_mn), swizzle in product([*along_k, ("n64k16.f16", True)], SWIZZLES):
+        (panel,) = shared_picture(find_shared(f"wgmma.mma_async.m64{kind}", "B", swizzle, along_mn)).panels
         assert len({(cell.row, cell.column) for cell in panel.cells}) == len({cell.label for cell in panel.cells})
         assert len(panel.cells) * 16 == panel.rows * panel.columns
 
