@@ -66,11 +66,9 @@ def along_loops(
     every: list[AffineDimExpr] = [places.get(loop, places[loops[0]]) for loop in range(map_.num_dims)] if loops else []
     along = map_.replace_dims_and_symbols(every, [], len(loops), 0)
     try:
-        window = index.insert(WindowOp(value, along, [size for _, _, size in lengths], sizes))
+        return index.insert(WindowOp(value, along, [size for _, _, size in lengths], sizes)).result, tuple(loops)
     except VerifyException as error:
         fail(op, f"{op.name}: {error}")
-    window.location = op.location
-    return window.result, tuple(loops)
 
 
 def _length(op: LinalgStructuredOperation, loop: int) -> tuple[SSAValue, int, int]:

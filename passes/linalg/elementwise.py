@@ -14,7 +14,6 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import IndexOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, Nest, is_projection, map_along, strides_of
@@ -27,7 +26,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.rows import RowsOp
 from ..diagnostics import fail
-from ..patterns import all_operands, constant_value
+from ..patterns import LocatedRewriter, all_operands, constant_value
 from .operand import SIZE_LIMIT, VIEWING, View, root, seen
 
 # Arithmetic on the indices of elements, `linalg.index`, in 32 bits.
@@ -400,9 +399,7 @@ def _ask(op: Operation, written: SSAValue, read: SSAValue, *, or_same: bool) -> 
         asked = use.operation
         if isinstance(asked, DisjointOp) and (asked.written, asked.read) == (written, read):
             return
-    asking = DisjointOp(written, read, or_same=or_same)
-    asking.location = op.location
-    Rewriter.insert_op(asking, InsertPoint.before(op))
+    LocatedRewriter(op).insert(DisjointOp(written, read, or_same=or_same))
 
 
 def _is_same(read: SSAValue, written: SSAValue) -> bool:

@@ -25,7 +25,7 @@ from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import fail
-from ..patterns import IndexBuilder, apply_patterns, constant_value, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, LocatedRewriter, apply_patterns, constant_value, op_type_rewrite_pattern
 from .operand import root
 from .reshapes import LinalgBuilder, element_of
 
@@ -54,8 +54,7 @@ def return_in_arguments(function: func.FuncOp) -> None:
             memory.replace_all_uses_with(argument)
             Rewriter.erase_op(made)
         else:
-            Rewriter.insert_op(copy := CopyOp([value], [argument], []), InsertPoint.before(last))
-            copy.location = last.location
+            LocatedRewriter(last).insert(CopyOp([value], [argument], []))
     Rewriter.replace_op(last, func.ReturnOp(), [])
     function.update_function_type()
 
@@ -95,9 +94,7 @@ class SeeTransposed(RewritePattern):
         )
         sizes = [index.value(index.dim(op.source, order[d])) for d, size in enumerate(shape) if size < 0]
         along = map_along(len(order), (order.index(d) for d in range(len(order))))
-        window = WindowOp(op.source, along, shape, sizes)
-        window.location = op.location
-        rewriter.replace(op, window)
+        rewriter.replace(op, WindowOp(op.source, along, shape, sizes))
 
 
 class ApplyToElements(RewritePattern):
@@ -308,7 +305,7 @@ class AddStart(RewritePattern):
         if not isinstance(empty, tensor.EmptyOp) or empty.tensor.type != kind:
             return
         make, product = LinalgBuilder(op), op.clone()
-        product.location, product.operands[len(op.inputs)] = op.location, make.filled(kind, 0, empty.dynamic_sizes)
+        product.operands[len(op.inputs)] = make.filled(kind, 0, empty.dynamic_sizes)
         inputs, last = [make.insert(product).results[0], start], make.empty(kind, empty.dynamic_sizes)
         maps = [AffineMap.identity(len(kind.get_shape()))] * 3
         rewriter.replace(op, [], [make.computed(inputs, last, maps, lambda a, b, _: arithmetic("add", a, b))])

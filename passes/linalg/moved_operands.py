@@ -180,9 +180,8 @@ class ExtendBehind(RewritePattern):
         if _collapsed(movement, op) is not None:
             return
         copied = movement._replace(extension=None).applied(op, movement.source, movement.along, shape_of(op.src))
-        narrow = rewriter.insert(collapse(copied, groups_of(op), shape))
-        narrow.location = op.location
-        rewriter.replace(op, [], [movement.applied(op, narrow.result, range(len(shape)), shape)])
+        narrow = rewriter.insert(collapse(copied, groups_of(op), shape)).result
+        rewriter.replace(op, [], [movement.applied(op, narrow, range(len(shape)), shape)])
 
 
 Split = tuple[list[list[int]], list[int], list[int]]
@@ -240,7 +239,7 @@ class ReshapeUnits(RewritePattern):
         before, after = shape_of(op.inputs[0]), shape_of(op.results[0])
         lying = [place for d, place in enumerate(movement.along) if before[d] != 1]
         if lying == sorted(lying) and lying and min(before) >= 0:
-            rewriter.replace(op, [], [with_units(op, op.inputs[0], after, rewriter)])
+            rewriter.replace(op, [], [with_units(op.inputs[0], after, rewriter)])
 
 
 class CollapseBehind(RewritePattern):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
 from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import (
@@ -50,7 +50,7 @@ from ...dialect.warp.matmul import BY_ELEMENT, FASTMATH, MatmulOp
 from ...dialect.warp.operands import OperandForm, SparseOp
 from ...dialect.warp.stored import StoredIntegers, StoredOp
 from ..diagnostics import chose, fail, message_of, remark
-from ..patterns import IndexBuilder, apply_patterns, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, LocatedRewriter, apply_patterns, op_type_rewrite_pattern
 from . import contraction
 from .contraction import SplitLoops
 from .elementwise import check_unshared
@@ -140,11 +140,9 @@ class CopyStrided(RewritePattern):
             kind, sizes = memory_of(value), index.unknown_sizes(value)
             copied = index.insert(memref.AllocOp(sizes, [], MemRefType(kind.element_type, kind.get_shape()))).memref
             remark(op, RaiseMatmulPass.name, f"operand {number} is copied, as all strides of {kind} are dynamic")
-            index.insert(ops.CopyOp([value], [copied], [])).location = op.location
+            index.insert(ops.CopyOp([value], [copied], []))
             if number >= len(op.inputs):
-                back = ops.CopyOp([copied], [value], [])
-                back.location = op.location
-                Rewriter.insert_op(back, InsertPoint.after(op))
+                rewriter.insert(ops.CopyOp([copied], [value], []), InsertPoint.after(op))
             op.operands[number] = copied
             rewriter.has_done_action = True
 
@@ -289,8 +287,7 @@ def _product(
 def formed(op: Operation, form: OperandForm) -> SSAValue:
     """Inserts the form of an operand before an operation. Its name derives from that of its memory."""
     form.operand.name_hint = form.matrix.name_hint and f"{form.matrix.name_hint}_{form.name.partition('.')[2]}"
-    form.location = op.location
-    return Builder(InsertPoint.before(op)).insert(form).operand
+    return LocatedRewriter(op).insert(form).operand
 
 
 def _runs_down(op: Operation, c: SSAValue, map_: AffineMap) -> bool:

@@ -33,7 +33,7 @@ from ...dialect.mlir.affine import (
 from ...dialect.mlir.generic import TensorOrMemory, arithmetic
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
-from ..patterns import IndexBuilder, float_value, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, LocatedRewriter, float_value, op_type_rewrite_pattern
 from .constants import number_of
 from .contraction import adds_products
 from .operand import Groups, groups_of, reassociation
@@ -80,7 +80,7 @@ class LinalgBuilder(IndexBuilder):
     tensors, or on memory."""
 
     def __init__(self, op: Operation, before: Operation | None = None) -> None:
-        super().__init__(before or op)
+        super().__init__(LocatedRewriter(op, before))
         self.op = op
 
     def empty(self, kind: Attribute, sizes: Sequence[SSAValue] = ()) -> SSAValue:
@@ -96,7 +96,6 @@ class LinalgBuilder(IndexBuilder):
             number = self.insert(number_of(element_of(empty), number)).result
         results = [] if isinstance(kind, MemRefType) else [kind]
         made = self.insert(FillOp([number], [empty], results))
-        made.location = self.op.location
         return made.results[0] if results else empty
 
     def computed(
@@ -201,9 +200,7 @@ class DropUnitLoops(RewritePattern):
         if not units:
             rewriter.replace(op, made)
             return
-        wide = expand(rewriter.insert(made).results[0], around(kept, len(shape)), shape, unknown)
-        wide.location = op.location
-        rewriter.replace(op, wide)
+        rewriter.replace(op, expand(rewriter.insert(made).results[0], around(kept, len(shape)), shape, unknown))
 
 
 def _sizes_of(value: SSAValue) -> Sequence[SSAValue]:
@@ -275,7 +272,7 @@ class CollapseSummed(RewritePattern):
         if not all(_is_contiguous(access, merged) for access in nest.reads):
             return
         left = [loop for loop in range(nest.loops) if loop not in merged[1:]]
-        reads = [_merged(op, access, merged, left, rewriter) for access in nest.reads]
+        reads = [_merged(access, merged, left, rewriter) for access in nest.reads]
         maps = [map_ for _, map_ in reads]
         maps += [_on(access.map, left, range(len(access.map.results))) for access in nest.writes]
         inputs, one = [value for value, _ in reads], [left.index(merged[0])]
@@ -361,13 +358,11 @@ class CollapseRow(RewritePattern):
         if not all(_is_contiguous(access, merged) for access in nest.reads):
             return
         left = [*range(first + 1)]
-        reads = [_merged(op, access, merged, left, rewriter) for access in nest.reads]
+        reads = [_merged(access, merged, left, rewriter) for access in nest.reads]
         kind, make = TensorType(element_of(op.results[0]), [*shape[:first], prod(shape[first:])]), LinalgBuilder(op)
         maps = [*(map_ for _, map_ in reads), AffineMap.identity(len(left))]
         made = make.computed([value for value, _ in reads], make.empty(kind), maps, op.body.clone())
-        wide = expand(made, [*([loop] for loop in range(first)), list(merged)], shape)
-        wide.location = op.location
-        rewriter.replace(op, wide)
+        rewriter.replace(op, expand(made, [*([loop] for loop in range(first)), list(merged)], shape))
 
     @staticmethod
     def _first(access: NestAccess, loops: int) -> int:
@@ -391,7 +386,7 @@ def _merged_from(op: GenericOp) -> int:
 
 
 def _merged(
-    op: Operation, access: NestAccess, merged: Sequence[int], left: Sequence[int], rewriter: PatternRewriter
+    access: NestAccess, merged: Sequence[int], left: Sequence[int], rewriter: PatternRewriter
 ) -> tuple[SSAValue, AffineMap]:
     """An operand with one dimension for merged loops, and its map on the loops that are left."""
     shape, value = shape_of(access.value), access.value
@@ -400,9 +395,7 @@ def _merged(
         groups, expanded = around(kept, len(shape)), value.owner
         if isinstance(expanded, tensor.ExpandShapeOp) and groups_of(expanded) == groups:
             return expanded.src, _on(access.map, left, kept)
-        source = collapse(value, groups, [prod(shape[d] for d in group) for group in groups])
-        source.location = op.location
-        value = rewriter.insert(source).result
+        value = rewriter.insert(collapse(value, groups, [prod(shape[d] for d in group) for group in groups])).result
     return value, _on(access.map, left, kept)
 
 
@@ -431,21 +424,18 @@ class FoldReshapes(RewritePattern):
             return
         sizes = [[size for size in shape if size != 1] for shape in (shape_of(source), after)]
         if sizes[0] == sizes[1] and sizes[0]:
-            rewriter.replace(op, [], [with_units(op, source, after, rewriter)])
+            rewriter.replace(op, [], [with_units(source, after, rewriter)])
 
 
-def with_units(op: Operation, value: SSAValue, shape: Sequence[int], rewriter: PatternRewriter) -> SSAValue:
-    """A tensor of known sizes in a shape that only has other dimensions of size 1, for an operation."""
+def with_units(value: SSAValue, shape: Sequence[int], rewriter: PatternRewriter) -> SSAValue:
+    """A tensor of known sizes in a shape that only has other dimensions of size 1."""
     before = shape_of(value)
     if list(before) == list(shape):
         return value
     kept = [[d for d, size in enumerate(each) if size != 1] for each in (before, shape)]
     if len(kept[0]) < len(before):
         narrow = collapse(value, around(kept[0], len(before)), [before[d] for d in kept[0]])
-        narrow.location = op.location
         value = rewriter.insert(narrow).result
     if len(kept[1]) < len(shape):
-        wide = expand(value, around(kept[1], len(shape)), shape)
-        wide.location = op.location
-        value = rewriter.insert(wide).result
+        value = rewriter.insert(expand(value, around(kept[1], len(shape)), shape)).result
     return value
