@@ -7,10 +7,10 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Operation, SSAValue, TypeAttribute
+from xdsl.ir import SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 
 from ...dialect.isa import mma
@@ -30,46 +30,11 @@ from .operand import GLOBAL_SPACE, KernelArgument, MatrixOperand, Spread, Vector
 
 # What is known of A and B wherever they are multiplied: of a product in memory, and of its tiles in shared memory.
 
+MatrixFactor: TypeAlias = "MatrixOperand | TileFactor"
+"""A or B."""
 
-class MatrixFactor(Protocol):
-    """A or B: its element type, and whether memory holds its transpose."""
-
-    @property
-    def element(self) -> ElementType: ...
-
-    @property
-    def transposed(self) -> bool: ...
-
-    @property
-    def stored(self) -> StoredIntegers | None:
-        """The integers in memory, if the operand is converted when it is loaded."""
-        ...
-
-    @property
-    def packed(self) -> bool: ...
-
-
-class Multiplied(Protocol):
-    """A product by its factors; `op` is the operation that errors name."""
-
-    @property
-    def op(self) -> Operation: ...
-
-    @property
-    def a(self) -> MatrixFactor: ...
-
-    @property
-    def b(self) -> MatrixFactor: ...
-
-    @property
-    def variant(self) -> Variant:
-        """What distinguishes its instructions from others with the same element types."""
-        ...
-
-    @property
-    def sparsity(self) -> int:
-        """Elements of A for each stored element."""
-        ...
+Multiplied: TypeAlias = "Product | TileProduct"
+"""A product by its factors."""
 
 
 def along_k(product: Multiplied, role: str) -> bool:
@@ -277,13 +242,10 @@ class Product:
         """Elements of A for each stored element: 2 if A is sparse, 1 otherwise."""
         return self.op.sparsity
 
-    @property
+    @cached_property
     def variant(self) -> Variant:
         """What distinguishes its instructions from others with the same element types."""
-        return self._variant
-
-    @cached_property
-    def _variant(self) -> Variant: return self.op.variant  # fmt: skip
+        return self.op.variant
 
     @cached_property
     def products(self) -> int:
