@@ -271,30 +271,26 @@ def sample(divisor: int, usual: int = USUAL) -> int:
 def divisor_of(value: SSAValue) -> int:
     """A divisor that the function promises for an argument's dynamic size along its contiguous dimension, for its
     dynamic strides and its dynamic offset."""
-    if isinstance(value.owner, MatrixOp | PagedOp):
-        return divisor_of(value.owner.memory)
     owner = value.owner
+    if isinstance(owner, MatrixOp | PagedOp):
+        return divisor_of(owner.memory)
     if isinstance(owner, memref.CastOp) and isinstance(assumed := owner.attributes.get(DIVISIBLE), IntegerAttr):
         return math.lcm(max(1, assumed.value.data), divisor_of(owner.source))
-    function = value.block.parent_op() if isinstance(value, BlockArgument) else None
-    if isinstance(value, BlockArgument) and isinstance(function, gpu.FuncOp):
-        return kernel_promised(function, value.index)
-    if not isinstance(value, BlockArgument) or not isinstance(function, func.FuncOp) or function.arg_attrs is None:
+    return promised(value)
+
+
+def promised(value: SSAValue) -> int:
+    """The `warp.divisible` of an argument of a kernel, or of a function; 1 without, and for other values."""
+    if not isinstance(value, BlockArgument):
         return 1
-    return promised(function.arg_attrs, value.index)
-
-
-def kernel_promised(kernel: gpu.FuncOp, number: int) -> int:
-    """The `warp.divisible` of an argument of a kernel; 1 without."""
-    list_ = kernel.attributes.get(DIVISIBLE)
-    listed = cast("ArrayAttr[Attribute]", list_).data if isinstance(list_, ArrayAttr) else ()
-    divisor = listed[number] if number < len(listed) else None
-    return divisor.value.data if isinstance(divisor, IntegerAttr) else 1
-
-
-def promised(attributes: ArrayAttr[DictionaryAttr], number: int) -> int:
-    """The `warp.divisible` among the attributes of an argument; 1 without."""
-    divisor = attributes.data[number].data.get(DIVISIBLE) if number < len(attributes.data) else None
+    function, listed = value.block.parent_op(), None
+    if isinstance(function, gpu.FuncOp):
+        listed = function.attributes.get(DIVISIBLE)
+    elif isinstance(function, func.FuncOp):
+        listed = function.arg_attrs
+    every = cast("ArrayAttr[Attribute]", listed).data if isinstance(listed, ArrayAttr) else ()
+    own = every[value.index] if value.index < len(every) else None
+    divisor = own.data.get(DIVISIBLE) if isinstance(own, DictionaryAttr) else own
     return max(1, divisor.value.data) if isinstance(divisor, IntegerAttr) else 1
 
 
