@@ -24,8 +24,8 @@ from ..diagnostics import chose
 from ..patterns import IndexBuilder, operations_between
 from .constants import permuted
 from .contraction import multiplies_images
-from .element_expressions import writer_before
-from .image_windows import ALIGNED, PANEL, Filter, Padded, are_contiguous, decline
+from .element_expressions import decline, writer_before
+from .image_windows import ALIGNED, PANEL, Filter, Padded, are_contiguous
 from .operand import collapse, drop_unused, expand, numbered, root, users_of
 
 
@@ -175,7 +175,7 @@ class Blocked:
         """The blocks of a product of small groups; None for other products.
 
         Raises:
-            NotFlatError: for images of channels that do not lie side by side.
+            NotFusedError: for images of channels that do not lie side by side.
         """
         filter_ = Filter.of(op, window, side)
         if filter_.group == FIXED:
@@ -192,7 +192,7 @@ class Blocked:
         """Puts the product in the place of the other one.
 
         Raises:
-            NotFlatError: if an operand does not lie so.
+            NotFusedError: if an operand does not lie so.
         """
         op, loops = self.op, [loops_of(map_) for map_ in self.op.maps]
         if self.is_gradient and op.c is not None:
