@@ -41,8 +41,6 @@ from .elementwise import Elementwise, read_elementwise, touched
 from .operand import collapse, drop_unused, expand, groups_of, root, users_of
 from .raise_matmul import formed
 
-# What an elementwise operation makes of integers of few bits: `(q - z) s`, read from its body.
-#
 # `q - z` has 9 bits, so f16, bf16 and wider types have it exactly. Of a scale of 16 bits f32 has the product exactly
 # too: its rounding to 16 bits, and a multiplication in 16 bits, are then one rounding of the exact product.
 

@@ -150,9 +150,6 @@ def narrowed(op: Operation, mapped: dict[SSAValue, SSAValue], block: Block) -> S
     return copy.results[0]
 
 
-# Elementwise operations of `linalg`, read once for the passes that fuse or lower them, and regions on elements.
-
-
 class Elementwise(NamedTuple):
     """One result from one element of each input: a `linalg.generic` over parallel loops, or a named operation.
 

@@ -38,8 +38,6 @@ from .dequantised import Dequantised, FuseBlockScales, MadeOperand, dequantised,
 from .operand import collapse, expand, expanded, root
 from .raise_matmul import formed, raise_products
 
-# `warp-fuse-weights`: weights that an elementwise operation converts from integers are converted within the product.
-#
 # `W = (q - z) s` of integers q of 8 or 4 bits, written for a product that alone reads it, is left out: the product
 # reads q, and converts it in registers, less the zero point, which is exact. There it is multiplied by its scale too,
 # and rounded as the operation says. Where flags allow to leave that rounding out, a scale that is the same along k is

@@ -127,8 +127,6 @@ def read_metadata(op: MatmulOp, a: MatrixOperand, sizes: Mapping[int, int]) -> M
     return metadata
 
 
-# What a matrix product in `linalg` asks for, read once for the passes that lower it.
-
 LARGEST_GRID = (1 << 31) - 1
 """The largest x of a grid (CUDA Programming Guide, Technical Specifications per Compute Capability)."""
 

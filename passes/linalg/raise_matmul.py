@@ -106,9 +106,6 @@ def _check_exact(op: Operation, product: MatmulOp) -> None:
         fail(op, f"sums of {depth} products of integers may pass 32 bits before they are converted to floats")
 
 
-# `warp-raise-matmul`: every way to write a matrix product in `linalg` becomes `warp.matmul`.
-
-
 def raise_products(module: Operation) -> None:
     """Raises every product below an operation; errors name the operation they are about."""
     apply_patterns([EraseEmpty(), CopyStrided()], module)

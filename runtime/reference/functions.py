@@ -142,8 +142,6 @@ def _less(operand: Reference, points: Reference, kind: DType) -> Reference:
     return replace(operand, value=rounded(operand.value - each, kind))
 
 
-# What a host function means, in float64, and how far from it a result may be.
-#
 # The function is evaluated as written, before any lowering: constants, `linalg.fill`, every operation of `linalg`
 # whose body adds products, by its indexing maps, elementwise ones (`elements.py` has their bounds), and those that
 # reduce (`nests.py`). Beside every value goes a bound on the error of any correct evaluation; of products with the
