@@ -54,7 +54,7 @@ def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulat
     if op.epilogue is None:
         return product
     nest = epilogue_nest(op, op.epilogue)
-    return elementwise(op, nest, {**scope, nest.body.args[0]: product})[0]
+    return elementwise(nest, {**scope, nest.body.args[0]: product})[0]
 
 
 def epilogue_nest(op: MatmulOp, epilogue: PointwiseOp) -> Nest:
