@@ -179,6 +179,11 @@ def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
     return kept
 
 
+def part_of(memory: SSAValue, first: Sequence[int], sizes: Sequence[int]) -> memref.SubviewOp:
+    """A part of memory of these sizes, from these indices on."""
+    return memref.SubviewOp.from_static_parameters(memory, memory_of(memory), first, sizes, [1] * len(sizes))
+
+
 def expand(value: SSAValue, parts: Sequence[Sequence[int]], sizes: Sequence[SSAValue] = ()) -> memref.ExpandShapeOp:
     """Memory with each dimension split into several of these sizes. `sizes` has the dynamic ones."""
     kind = memory_of(value)
