@@ -181,18 +181,23 @@ class Match(NamedTuple):
 
     def objection(self) -> str:
         """Why fusing would change what somebody can see: see the module. "" if it would not."""
-        product = self.product
+        product, last, in_place = self.product, self.elementwise.op, self.temporary == self.elementwise.output
+        read = [value for value in (*product.factors, product.c, *product.epilogue_operands) if value is not None]
+        results = frozenset([self.temporary] if in_place else [])
+        fused = Replacement(frozenset((product, last)), last, results, roots_of(read), frozenset())
+        if reason := fused.objection():
+            return reason
         if self.elementwise.loops != len(product.maps[2].results):
             return "it has other loops than the product's result has dimensions"
         if any(FIXED in loops_of(map_) for map_ in self.elementwise.maps):
             return "it reads one place along a dimension"
         if any(self.map_of(i) != product.maps[2] for i in self.of_product):
             return "it reads the product's result in another order than it is written"
-        if self.temporary != self.elementwise.output and not self._is_private():
+        if product not in fused.dead:
             return "others use the product's result too"
         if product.grouped is not None and (product.grouped != M or self.elementwise.indexed or self._selects()):
             return "it is of the sums of groups, asks for indices, or chooses what rows behind the last group have"
-        if product.grouped is not None and not self._is_private():
+        if product.grouped is not None and in_place:
             return "it also updates rows behind the last group, which others read"
         if product.product_type == f64 and (narrow := self._fill_no_register()):
             return f"a lane holds 2 neighbouring sums of f64, and 2 elements of {narrow} fill no register"
@@ -208,15 +213,6 @@ class Match(NamedTuple):
         values = [self.elementwise.output, *(self.elementwise.inputs[i] for i in self.others)]
         rows = [element_row(element_type(v)) for v in values if isinstance(v.type, MemRefType)]
         return next((row.mlir for row in rows if row is not None and row.bits <= BYTE), "")
-
-    def _is_private(self) -> bool:
-        """Whether the temporary is an allocation of which nothing is read but this."""
-        product, temporary = self.product, self.temporary
-        if temporary in (*product.factors, product.c, *product.epilogue_operands):
-            return False
-        users = {use.operation for use in temporary.uses} - {product, self.elementwise.op}
-        is_local = isinstance(temporary.owner, memref.AllocOp | memref.AllocaOp)
-        return is_local and all(isinstance(user, memref.DeallocOp) for user in users)
 
     def _is_unshared(self) -> bool:
         """Whether every element is read by all its readers before it is overwritten."""
@@ -283,33 +279,15 @@ def name_arguments(block: Block, epilogue_operands: Sequence[tuple[SSAValue, Aff
 def producers(elementwise: Elementwise, limit: int = 1) -> list[Match]:
     """Up to `limit` earlier products that can be fused with an operation, the last one first. A remark says why a
     product that it reads cannot be fused."""
-    wanted, matches = set(elementwise.read), list[Match]()
-    read: set[SSAValue] = set()
-    written: set[SSAValue] = set()
-    reason, opaque, op = "", "", elementwise.op.prev_op
-    while op is not None:
+    wanted, matches, reason, op = set(elementwise.read), list[Match](), "", elementwise.op.prev_op
+    while op is not None and len(matches) < limit:
         if isinstance(op, MatmulOp) and op.d in wanted:
-            inputs = roots_of([value for value in (*op.factors, op.c, *op.epilogue_operands) if value is not None])
             match = Match(op, elementwise)
-            obstacle = opaque and f"{opaque} between them may touch any memory"
-            obstacle = obstacle or (written & inputs and "an operation between them writes what the product reads")
-            obstacle = obstacle or (
-                root(op.d) in read | written and "an operation between them uses the product's result"
-            )
-            obstacle = obstacle or match.objection()
-            if not obstacle:
-                matches.append(match)
-            if len(matches) == limit:
-                return matches
+            obstacle = match.objection()
+            matches += [] if obstacle else [match]
             reason = reason or obstacle
-        memory = touched(op)
-        if memory is None:
-            opaque = opaque or op.name
-        else:
-            read |= memory[0]
-            written |= memory[1]
         op = op.prev_op
-    if reason and limit == 1:
+    if reason and limit == 1 and not matches:
         remark(elementwise.op, FUSE, f"it is not fused with the product whose result it reads: {reason}")
     return matches
 
@@ -357,12 +335,12 @@ class Replacement:
         """Whether the memory that an operation writes is a result, or is read by `others` only."""
         if op is self.last:
             return True
-        if not isinstance(op, LinalgStructuredOperation):
+        if not isinstance(op, LinalgStructuredOperation | MatmulOp):
             return False
-        memory = root(op.outputs[0])
-        if op.outputs[0] in self.results or not isinstance(memory.owner, memref.AllocOp | memref.AllocaOp):
-            return op.outputs[0] in self.results
-        return users_of(memory) <= others
+        written = op.d if isinstance(op, MatmulOp) else op.outputs[0]
+        if written in self.results or not isinstance(root(written).owner, memref.AllocOp | memref.AllocaOp):
+            return written in self.results
+        return users_of(root(written)) <= others
 
     def objection(self) -> str:
         """The reason why the replacement would change a visible result; "" if it would not."""

@@ -48,13 +48,21 @@ UNFUSED = {
     "it reads one place along a dimension": [PRODUCT, generic("%T, %E", "#mn, #row, #mn")],
     "it reads the product's result in another order than it is written": [PRODUCT, generic(maps="#nm, #mn")],
     "others use the product's result too": [PRODUCT, generic(), generic(output="%E")],
-    "an operation between them writes what the product reads": [
+    "linalg.fill between its operations writes what it reads": [
         PRODUCT.replace("%T", "%C"),
         "linalg.fill ins(%h : f16) outs(%A : memref<32x32xf16>)",
         generic("%C", output="%C"),
     ],
-    "an operation between them uses the product's result": [PRODUCT, generic(output="%E"), generic()],
-    "func.call between them may touch any memory": [PRODUCT, f"func.call @other(%E) : ({M}) -> ()", generic()],
+    "linalg.generic between its operations uses its result": [
+        PRODUCT.replace("%T", "%C"),
+        generic("%C", output="%E"),
+        generic("%C", output="%C"),
+    ],
+    "func.call stands between its operations, and may touch any memory": [
+        PRODUCT,
+        f"func.call @other(%E) : ({M}) -> ()",
+        generic(),
+    ],
     "its output shares memory with what the product or it reads": [
         PRODUCT,
         generic("%T, %D", "#mn, #nm, #mn"),
