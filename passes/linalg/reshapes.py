@@ -30,9 +30,9 @@ from ...dialect.mlir.affine import (
     map_along,
     strides_of,
 )
-from ...dialect.mlir.generic import TensorOrMemory, arithmetic
+from ...dialect.mlir.generic import arithmetic
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import shape_of
+from ...dialect.warp.elements import element_type, shape_of
 from ..patterns import IndexBuilder, LocatedRewriter, float_value, op_type_rewrite_pattern
 from .constants import number_of
 from .contraction import adds_products
@@ -49,7 +49,7 @@ Reshape = tensor.CollapseShapeOp | tensor.ExpandShapeOp
 
 def collapse(value: SSAValue, groups: Groups, sizes: Sequence[int]) -> tensor.CollapseShapeOp:
     """A tensor with one dimension for each group."""
-    kind = TensorType(element_of(value), sizes)
+    kind = TensorType(element_type(value), sizes)
     return tensor.CollapseShapeOp.build(
         operands=[value], properties={"reassociation": reassociation(groups)}, result_types=[kind]
     )
@@ -59,14 +59,9 @@ def expand(
     value: SSAValue, groups: Groups, sizes: Sequence[int], unknown: Sequence[SSAValue] = ()
 ) -> tensor.ExpandShapeOp:
     """A tensor with several dimensions for each. `unknown` are the sizes that are not known, below 0."""
-    kind = TensorType(element_of(value), sizes)
+    kind = TensorType(element_type(value), sizes)
     shape = [size if size >= 0 else DYNAMIC_INDEX for size in sizes]
     return tensor.ExpandShapeOp(value, unknown, reassociation(groups), shape, kind)
-
-
-def element_of(value: SSAValue) -> Attribute:
-    """The type of the elements of a tensor or of memory."""
-    return value.type.element_type if isa(value.type, TensorOrMemory) else value.type
 
 
 BodyBuilder: TypeAlias = (
@@ -93,7 +88,7 @@ class LinalgBuilder(IndexBuilder):
         """The same, filled with a number."""
         empty = self.empty(kind, sizes)
         if not isinstance(number, SSAValue):
-            number = self.insert(number_of(element_of(empty), number)).result
+            number = self.insert(number_of(element_type(empty), number)).result
         results = [] if isinstance(kind, MemRefType) else [kind]
         made = self.insert(FillOp([number], [empty], results))
         return made.results[0] if results else empty
@@ -108,7 +103,7 @@ class LinalgBuilder(IndexBuilder):
     ) -> SSAValue:
         """What a body makes of elements of inputs, and of what it is put into."""
         if not isinstance(body, Region):
-            block = Block(arg_types=map(element_of, (*inputs, into)))
+            block = Block(arg_types=map(element_type, (*inputs, into)))
             with ImplicitBuilder(block):
                 YieldOp(body(*block.args))
             body = Region(block)
@@ -195,7 +190,7 @@ class DropUnitLoops(RewritePattern):
         if {loop for map_ in maps for loop in loops_of(map_)} < set(range(len(left))):
             return
         summed = [left.index(loop) for loop in nest.summed if loop in left]
-        kind = TensorType(element_of(op.results[0]), [shape[d] for d in kept])
+        kind = TensorType(element_type(op.results[0]), [shape[d] for d in kept])
         made = generic(op, [value for value, _ in reads], [init], _body(op, left), maps, summed, [kind])
         if not units:
             rewriter.replace(op, made)
@@ -250,7 +245,7 @@ def _without(value: SSAValue, kept: Sequence[int], make: LinalgBuilder) -> SSAVa
     """What an output starts from, without its dimensions of size 1."""
     if len(kept) == len(shape_of(value)):
         return value
-    kind = TensorType(element_of(value), [shape_of(value)[d] for d in kept])
+    kind = TensorType(element_type(value), [shape_of(value)[d] for d in kept])
     if isinstance(value.owner, tensor.EmptyOp):
         return make.empty(kind, _sizes_of(value))
     if isinstance(fill := value.owner, FillOp):
@@ -332,7 +327,7 @@ class CollapsePixels(RewritePattern):
         places, flat, make = list(range(2, len(shape))), [*shape[:2], prod(shape[2:])], LinalgBuilder(op)
         weights = make.insert(collapse(kernel.value, [[0], [1, *range(2, len(size))]], size[:2])).result
         rows = make.insert(collapse(image.value, [[0], [1], places], [shape[0], size[1], flat[-1]])).result
-        sums = make.filled(TensorType(element_of(op.results[0]), flat), start.inputs[0])
+        sums = make.filled(TensorType(element_type(op.results[0]), flat), start.inputs[0])
         seen = {image: (rows, (0, 3, 2)), kernel: (weights, (1, 3))}
         maps = [*(map_along(4, seen[access][1]) for access in nest.reads), map_along(4, range(3))]
         made = make.computed([seen[access][0] for access in nest.reads], sums, maps, op.body.clone(), [3])
@@ -359,7 +354,7 @@ class CollapseRow(RewritePattern):
             return
         left = [*range(first + 1)]
         reads = [_merged(access, merged, left, rewriter) for access in nest.reads]
-        kind, make = TensorType(element_of(op.results[0]), [*shape[:first], prod(shape[first:])]), LinalgBuilder(op)
+        kind, make = TensorType(element_type(op.results[0]), [*shape[:first], prod(shape[first:])]), LinalgBuilder(op)
         maps = [*(map_ for _, map_ in reads), AffineMap.identity(len(left))]
         made = make.computed([value for value, _ in reads], make.empty(kind), maps, op.body.clone())
         rewriter.replace(op, expand(made, [*([loop] for loop in range(first)), list(merged)], shape))

@@ -25,14 +25,14 @@ from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import Nest, NestAccess, generic, is_plain, loops_of
 from ...dialect.warp.attributes import UNUSED
-from ...dialect.warp.elements import only_computes, shape_of
+from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ..diagnostics import remark
 from ..patterns import IndexBuilder, apply_patterns, op_type_rewrite_pattern
 from .constants import COVERED, number_for_input
 from .contraction import adds_products
 from .moved_operands import CollapseBehind, Movement
 from .operand import groups_of
-from .reshapes import LinalgBuilder, element_of, expand
+from .reshapes import LinalgBuilder, expand
 
 
 def covers(op: tensor.InsertSliceOp) -> bool:
@@ -182,7 +182,7 @@ class FuseWide(RewritePattern):
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
         number = 0
         while op.results and number < len(op.inputs) and not adds_products(op):
-            kind = element_of(op.inputs[number])
+            kind = element_type(op.inputs[number])
             maker = maker_of(op, number, counts=kind == i64)
             wide = kind in WIDE
             bodies = (*maker.body.block.ops, *op.body.block.ops) if wide and maker is not None else ()
