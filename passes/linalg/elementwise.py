@@ -379,8 +379,9 @@ def _check(op: Operation, reads: Iterable[MemoryUse], written: MemoryUse) -> Non
     for read in reads:
         if not isinstance(read.value.type, MemRefType) or root(read.value) != root(written.value):
             continue
-        in_step = read.map is not None and read.map == written.map
-        if in_step and _is_same(read.value, written.value):
+        in_step, view = read.map is not None and read.map == written.map, static_view(read.value)
+        same = read.value == written.value or (view is not None and view == static_view(written.value))
+        if in_step and same:
             continue
         shared = _share(read.value, written.value)
         if shared:
@@ -397,14 +398,6 @@ def _ask(op: Operation, written: SSAValue, read: SSAValue, *, or_same: bool) -> 
         if isinstance(asked, DisjointOp) and (asked.written, asked.read) == (written, read):
             return
     LocatedRewriter(op).insert(DisjointOp(written, read, or_same=or_same))
-
-
-def _is_same(read: SSAValue, written: SSAValue) -> bool:
-    """Whether each index of two views is known to be one element."""
-    if read == written:
-        return True
-    view = static_view(read)
-    return view is not None and view == static_view(written)
 
 
 def _share(read: SSAValue, written: SSAValue) -> bool | None:

@@ -173,12 +173,6 @@ class Match(NamedTuple):
         along = (loops.results[loop] for loop in loops_of(self.elementwise.maps[number]))
         return AffineMap(loops.num_dims, 0, tuple(along))
 
-    def loop_index(self, block: Block, loop: int) -> SSAValue:
-        """Appends the index along a loop of the elementwise operation, as one of the product's, to an epilogue."""
-        index = IndexOp(loops_of(self.product.maps[2])[loop])
-        block.add_op(index)
-        return index.result
-
     def objection(self) -> str:
         """Why fusing would change what somebody can see: see the module. "" if it would not."""
         product, last, in_place = self.product, self.elementwise.op, self.temporary == self.elementwise.output
@@ -243,8 +237,10 @@ def fuse(matches: Sequence[Match], b: OperandForm | None = None) -> None:
         taken = [*own, *(place[operand] for operand in product.placed_operands)]
         elements.append(own[0] if product.epilogue is None else inlined(product.epilogue.body, block, taken))
     inputs = {i: elements[number] for i, number in of_products.items()} | {i: place[o] for i, o in others.items()}
-    indices = {loop: first.loop_index(block, loop) for loop in elementwise.indexed}
-    block.add_op(YieldOp(elementwise.append(block, inputs, indices)))
+    loops = loops_of(first.product.maps[2])
+    indices = {loop: IndexOp(loops[loop]) for loop in elementwise.indexed}
+    block.add_ops(indices.values())
+    block.add_op(YieldOp(elementwise.append(block, inputs, {loop: index.result for loop, index in indices.items()})))
     name_arguments(block, operands)
     epilogue = PointwiseOp(operands, Region(block))
     epilogue.function.name_hint, epilogue.location = "epilogue", products[0].location

@@ -324,11 +324,13 @@ def read(op: MatmulOp) -> Product:
     form, second = op.forms[1], None
     if isinstance(form, PairedOp):
         second = read_matrix(op, "B2", form.second, OPERAND_LOOPS[1], sizes, map_b, type_b)
+    blocks = (Spread(f"S{name}", each.scales, (0, 1) if each.across is None else (1, 0), ())
+              for name, each in zip("AB", op.block_scales, strict=False))  # fmt: skip
     product = Product(
         op, m, n * op.products, k, a, b, c, d, initial, _type(op), _epilogue_operands(op, sizes), metadata, scales,
         _group_matrix(op, "SG", op.group_scales),
         tuple(outer[: op.batch]), tuple(outer[op.batch :]), dynamic, op.is_approximate,
-        None if op.ends is None else VectorOperand("ends", op.ends), _block_scales(op),
+        None if op.ends is None else VectorOperand("ends", op.ends), tuple(blocks),
         second=second, zero_points=_group_matrix(op, "Z", op.zero_points),
     )  # fmt: skip
     _check_groups(product)
@@ -344,11 +346,6 @@ def _check_groups(product: Product) -> None:
     for name, across in sides.items():
         if across:
             fail(product.op, f"expected the rows of groups of {name} one after another in memory")
-
-
-def _block_scales(op: MatmulOp) -> tuple[Spread, ...]:
-    forms = zip("AB", op.block_scales, strict=False)
-    return tuple(Spread(f"S{name}", form.scales, (0, 1) if form.across is None else (1, 0), ()) for name, form in forms)
 
 
 def _group_matrix(op: MatmulOp, name: str, value: SSAValue | None) -> MatrixOperand | None:

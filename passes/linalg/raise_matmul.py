@@ -265,7 +265,8 @@ def _product(
     # The product of two bits is their and, whether a set one is read as 1 or as -1.
     words = ["and"] if types == ["b1", "b1"] and unsigned[0] == unsigned[1] else []
     e, integers = _metadata(op), None
-    if _runs_down(op, c, maps[-1]):
+    m, n = (loops_of(maps[-1]).index(maps[-1].num_dims + loop) for loop in (-3, -2))
+    if lie_in_memory(op, "C", memory_of(c), (m, n)) != (m, n):  # contiguous along m: the transpose, B^T * A^T
         if e is not None:
             fail(op, f"expected C of a sparse A row by row, got {c.type}")
         map_b, map_a, map_c = map(_exchanged, maps)
@@ -285,12 +286,6 @@ def formed(op: Operation, form: OperandForm) -> SSAValue:
     """Inserts the form of an operand before an operation. Its name derives from that of its memory."""
     form.operand.name_hint = form.matrix.name_hint and f"{form.matrix.name_hint}_{form.name.partition('.')[2]}"
     return LocatedRewriter(op).insert(form).operand
-
-
-def _runs_down(op: Operation, c: SSAValue, map_: AffineMap) -> bool:
-    """Whether C is contiguous along m. Then a kernel computes its transpose, B^T * A^T."""
-    m, n = (loops_of(map_).index(map_.num_dims + loop) for loop in (-3, -2))
-    return lie_in_memory(op, "C", memory_of(c), (m, n)) != (m, n)
 
 
 def _exchanged(map_: AffineMap) -> AffineMap:
