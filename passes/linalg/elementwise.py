@@ -301,7 +301,7 @@ class MemoryUse(NamedTuple):
     map: AffineMap | None = None
 
     def __str__(self) -> str:
-        hint = _unshaped(self.value).name_hint if self.value.name_hint is None else self.value.name_hint
+        hint = unshaped(self.value).name_hint if self.value.name_hint is None else self.value.name_hint
         return self.name if hint is None else f"{self.name} (%{hint})"
 
 
@@ -402,7 +402,7 @@ def _ask(op: Operation, written: SSAValue, read: SSAValue, *, or_same: bool) -> 
 
 def _share(read: SSAValue, written: SSAValue) -> bool | None:
     """Whether two views of one memory overlap; None if that is unknown."""
-    if _unshaped(read) == _unshaped(written):
+    if unshaped(read) == unshaped(written):
         return True
     first, second = static_view(read), static_view(written)
     return None if first is None or second is None else overlap(first, second)
@@ -413,7 +413,7 @@ def may_share(first: SSAValue, second: SSAValue) -> bool:
     return _share(first, second) is not False
 
 
-def _unshaped(value: SSAValue) -> SSAValue:
+def unshaped(value: SSAValue) -> SSAValue:
     """The memory that a value is all of, in another shape."""
     while isinstance(value.owner, memref.CastOp | memref.CollapseShapeOp | memref.ExpandShapeOp):
         value = value.owner.operands[0]

@@ -29,7 +29,7 @@ from ...dialect.warp.operands import OperandForm, drop_forms
 from ..diagnostics import chose, name_of, remark
 from ..patterns import all_operands, apply_patterns, constant_number, op_type_rewrite_pattern
 from .element_expressions import NotFusedError, decline
-from .elementwise import Elementwise, check_unshared, may_share, read_elementwise, roots_of, touched
+from .elementwise import Elementwise, check_unshared, may_share, read_elementwise, roots_of, touched, unshaped
 from .operand import VIEWS, drop_unused, root, users_of
 from .raise_matmul import raise_products
 
@@ -99,14 +99,8 @@ def _decline(op: Operation, memory: SSAValue, between: Operation | None, reason:
 
 def _overwrites(product: MatmulOp, memory: SSAValue) -> bool:
     """Whether a product adds to all of a memory, and reads it nowhere else."""
-    return product.c == product.d and _reshaped(product.d) == memory and memory not in map(root, product.factors)
-
-
-def _reshaped(value: SSAValue) -> SSAValue:
-    """The memory that a value is another shape of."""
-    while isinstance(value.owner, memref.ExpandShapeOp):
-        value = value.owner.src
-    return value
+    all_of_it = product.c == product.d and unshaped(product.d) == unshaped(memory)
+    return all_of_it and root(memory) not in map(root, product.factors)
 
 
 class FoldFillPass(ModulePass):

@@ -465,7 +465,7 @@ def read_matrix(
     value: SSAValue,
     loops: tuple[int, int],
     sizes: Mapping[int, int],
-    map_: AffineMap | None = None,
+    map_: AffineMap,
     element: ElementType | None = None,
 ) -> MatrixOperand:
     """Reads an operand, or an operand that is read with it, as a matrix in memory with rows and columns along two
@@ -479,8 +479,8 @@ def read_matrix(
     stored, element_type = element_row(kind.element_type), kind.element_type
     if stored is None or not isinstance(element_type, TypeAttribute):
         fail(op, f"expected {name} of a type that matrix instructions know, got {kind.element_type}")
-    along = range(2) if map_ is None else loops_of(map_)
-    axes = tuple(along.index(op.outer * (map_ is not None) + loop) for loop in loops)
+    along = loops_of(map_)
+    axes = tuple(along.index(op.outer + loop) for loop in loops)
     row, column = lie_in_memory(op, name, kind, (axes[0], axes[1]))
     batch = tuple(loop for dimension, loop in enumerate(along) if dimension not in axes)
     lengths = tuple(s if s >= 0 else sizes[along[i]] for i, s in enumerate(kind.get_shape()))
