@@ -222,9 +222,7 @@ def _collapsed(movement: Movement, op: Reshape) -> Split | None:
 
 def _reshape(op: Reshape, source: SSAValue, groups: Groups, sizes: Sequence[int]) -> Reshape:
     """An operation like another one, on another tensor."""
-    made = (expand if isinstance(op, tensor.ExpandShapeOp) else collapse)(source, groups, sizes)
-    made.location = op.location
-    return made
+    return (expand if isinstance(op, tensor.ExpandShapeOp) else collapse)(source, groups, sizes)
 
 
 class ReshapeUnits(RewritePattern):

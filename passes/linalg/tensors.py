@@ -14,12 +14,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.pattern_rewriter import (
-    GreedyRewritePatternApplier,
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
@@ -164,9 +159,9 @@ class ConvertBehindReshape(RewritePattern):
 
 
 def fuse_elementwise(module: ModuleOp) -> None:
-    """Applies the patterns to a module, in place."""
-    patterns = ComputeWhereRead(), ConvertBehindReshape()
-    PatternRewriteWalker(GreedyRewritePatternApplier(list(patterns))).rewrite_module(module)
+    """Applies the patterns to a module, in place, as often as they apply."""
+    while apply_patterns((ComputeWhereRead(), ConvertBehindReshape()), module):
+        pass
 
 
 WIDE = (f64, i64, i1)
@@ -361,9 +356,7 @@ class ComputeParts(RewritePattern):
                 shape[loop] = size
                 parts.append(_on_part(op, inputs, shape))
                 start += size
-            made = tensor.ConcatOp(parts, loop, _with_shape(op, shape_of(op.results[0])))
-            made.location = op.location
-            rewriter.replace(op, made)
+            rewriter.replace(op, tensor.ConcatOp(parts, loop, _with_shape(op, shape_of(op.results[0]))))
             if not joined.result.uses:
                 rewriter.erase(joined)
             return
@@ -420,9 +413,7 @@ class JoinConcatenations(RewritePattern):
             inner = value.owner
             if isinstance(inner, tensor.ConcatOp) and inner.dim == op.dim and value.has_one_use():
                 parts = [*op.inputs[:number], *inner.inputs, *op.inputs[number + 1 :]]
-                made = tensor.ConcatOp(parts, op.dim.value.data, op.result.type)
-                made.location = op.location
-                rewriter.replace(op, made)
+                rewriter.replace(op, tensor.ConcatOp(parts, op.dim.value.data, op.result.type))
                 rewriter.erase(inner)
                 return
 
@@ -433,4 +424,5 @@ PARTS = ConvertBehindReshape(), CollapseBehind(), ComputeParts(), ComputeSlice()
 def compute_parts(module: ModuleOp) -> None:
     """Applies the patterns to a module, in place, as often as they apply."""
     apply_patterns((ReadKnownSizes(),), module)
-    PatternRewriteWalker(GreedyRewritePatternApplier(list(PARTS))).rewrite_module(module)
+    while apply_patterns(PARTS, module):
+        pass
