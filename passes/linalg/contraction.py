@@ -154,14 +154,6 @@ class SeparateProductsError(Exception):
 
 
 def read(op: LinalgStructuredOperation) -> Contraction:
-    """The product that an operation with a sum is, see `read_matrices`. Raises a located diagnostic if it is none."""
-    try:
-        return read_matrices(op)
-    except SeparateProductsError as error:
-        _refuse(op, str(error))
-
-
-def read_matrices(op: LinalgStructuredOperation) -> Contraction:
     """Reads an operation with a sum as a product of matrices.
 
     A is the factor whose own loop comes first in C. If A and C have several loops in common, m is the one along which

@@ -207,34 +207,32 @@ class Elementwise(NamedTuple):
             mapped[inner] = element
         mapped |= {index: (indices or {})[loop] for index, loop in self.indices.items()}
         narrow = bool(self.indexed)
+
+        def inside(value: SSAValue) -> SSAValue:
+            """The value in the block for one from outside. Constants are created again."""
+            if value not in mapped and isinstance(constant := value.owner, arith.ConstantOp):
+                if narrow and is_long(value.type):
+                    mapped[value] = narrowed(constant, mapped, block)
+                else:
+                    block.add_op(copy := constant.clone())
+                    mapped[value] = copy.result
+            return mapped[value]
+
         for op in self.body.ops:
             if isinstance(op, YieldOp):
-                return _mapped(op.operands[0], mapped, block, narrow=narrow)
+                return inside(op.operands[0])
             if isinstance(op, IndexOp):
                 continue
             if (wide := contracted(op)) is not None:
-                mapped[op.results[0]] = _mapped(wide, mapped, block, narrow=narrow)
+                mapped[op.results[0]] = inside(wide)
                 continue
             for operand in op.operands:
-                _mapped(operand, mapped, block, narrow=narrow)
+                inside(operand)
             if narrow and any(is_long(value.type) for value in (*op.operands, *op.results)):
                 mapped[op.results[0]] = narrowed(op, mapped, block)
             else:
                 block.add_op(op.clone(mapped))
         raise AssertionError("a verified region ends with linalg.yield")
-
-
-def _mapped(value: SSAValue, mapped: dict[SSAValue, SSAValue], block: Block, *, narrow: bool) -> SSAValue:
-    """The value in the block for one from outside. Constants are created again."""
-    if value not in mapped:
-        constant = value.owner
-        if isinstance(constant, arith.ConstantOp) and narrow and is_long(constant.result.type):
-            mapped[value] = narrowed(constant, mapped, block)
-        elif isinstance(constant, arith.ConstantOp):
-            copy = constant.clone()
-            block.add_op(copy)
-            mapped[value] = copy.result
-    return mapped[value]
 
 
 def read_elementwise(op: Operation) -> Elementwise | None:

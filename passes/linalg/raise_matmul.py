@@ -220,7 +220,7 @@ def _raised(op: LinalgStructuredOperation) -> MatmulOp:
         fail(op, "its body does more than to extend, multiply and add")
     for name, value in zip("ABC", (*op.inputs[:2], *op.outputs), strict=False):
         _element(op, name, value)
-    product = contraction.read_matrices(op)
+    product = contraction.read(op)
     a, b, c = (_with_ones(op, value, map_) for value, map_ in zip(product.operands, product.maps, strict=True))
     raised = _product(op, a, b, c, product)
     if not product.body.is_plain:
