@@ -21,10 +21,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.mlir.affine import FIXED, loops_of
 from ...dialect.warp.attributes import element_row
-from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import IndexOp, M, PointwiseOp, YieldOp, element_type, with_functions, yielded
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import OperandForm, drop_forms
 from ..diagnostics import chose, name_of, remark
 from ..patterns import all_operands, apply_patterns, constant_number, op_type_rewrite_pattern
@@ -36,27 +34,14 @@ from .raise_matmul import raise_products
 # `warp-fold-fill`: a constant fill right before a product becomes the product's initial value.
 
 
-def _next_effect(op: Operation) -> Operation | None:
-    """The next operation in the block that may touch memory."""
-    following = op.next_op
-    while following is not None and (is_pure(following) or isinstance(following, DisjointOp)):
-        following = following.next_op
-    return following
-
-
 class FoldFill(RewritePattern):
     """Makes a product start from a constant, if its memory is filled with that before."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: FillOp, rewriter: PatternRewriter) -> None:
-        value, product, filled = constant_number(op.inputs[0]), _next_effect(op), op.outputs[0]
-        if op.results:
-            return
-        if not isinstance(product, MatmulOp):
-            _decline(op, filled, product)
-        elif value is None:
-            _decline(op, filled, None, "what it fills with is no constant")
-        elif _overwrites(product, filled):
+        value = constant_number(op.inputs[0])
+        product = _folded_into(op, "" if value is not None else "what it fills with is no constant")
+        if product is not None:
             chose(op, FoldFillPass.name, "the product starts from it")
             rewriter.replace(product, product.like(start=value), [])
             rewriter.erase(op)
@@ -67,34 +52,33 @@ class FoldCopy(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: CopyOp, rewriter: PatternRewriter) -> None:
-        product, source, copied = _next_effect(op), op.inputs[0], op.outputs[0]
-        if op.results:
+        source, copied = op.inputs[0], op.outputs[0]
+        within = "it copies within one memory" if root(source) == root(copied) else ""
+        reason = f"it copies {source.type} to {copied.type}" if source.type != copied.type else within
+        if (product := _folded_into(op, reason)) is None:
             return
-        if not isinstance(product, MatmulOp):
-            return _decline(op, copied, product)
-        if source.type != copied.type:
-            return _decline(op, copied, None, f"it copies {source.type} to {copied.type}")
-        if root(source) == root(copied):
-            return _decline(op, copied, None, "it copies within one memory")
-        if not _overwrites(product, copied) or not isinstance(copied.type, MemRefType):
-            return None
         wider = product.d.owner
         if isinstance(wider, memref.ExpandShapeOp) and wider.src == copied:
             source = rewriter.insert(wider.clone({copied: source}), InsertPoint.before(product)).result
         if source.type == product.d.type:
             rewriter.replace(product, product.like(start=source), [])
             rewriter.erase(op)
+
+
+def _folded_into(op: FillOp | CopyOp, reason: str) -> MatmulOp | None:
+    """The product that adds to all of what a fill or a copy writes; None if it may not start from that, and a remark
+    that says why."""
+    product, memory = op.next_op, op.outputs[0]
+    while product is not None and not (isinstance(product, MatmulOp) and _overwrites(product, memory)):
+        product = product.next_op
+    if not isinstance(product, MatmulOp) or op.results:
         return None
-
-
-def _decline(op: Operation, memory: SSAValue, between: Operation | None, reason: str = "") -> None:
-    """Says why a fill or a copy stays, if a product behind it adds to the same memory."""
-    following = op.next_op
-    while following is not None and not (isinstance(following, MatmulOp) and _overwrites(following, memory)):
-        following = following.next_op
-    if following is not None:
-        why = reason or f"{name_of(between) if between else 'nothing'} stands between them"
-        remark(op, FoldFillPass.name, f"it is not folded into the product that adds to what it writes: {why}")
+    both = frozenset((op, product))
+    folded = Replacement(both, product, frozenset((memory,)), roots_of(op.inputs), frozenset())
+    if reason := reason or folded.objection():
+        remark(op, FoldFillPass.name, f"it is not folded into the product that adds to what it writes: {reason}")
+        return None
+    return product
 
 
 def _overwrites(product: MatmulOp, memory: SSAValue) -> bool:
@@ -106,7 +90,7 @@ def _overwrites(product: MatmulOp, memory: SSAValue) -> bool:
 class FoldFillPass(ModulePass):
     """Folds `linalg.fill` with a constant, or `linalg.copy`, into the product that follows it on the same memref.
 
-    No operation between the two may touch memory. Products still in `linalg` are raised first.
+    No operation between the two may touch that memory. Products still in `linalg` are raised first.
     """
 
     name = "warp-fold-fill"

@@ -323,8 +323,6 @@ def pitch(kind: Memory, column: int, divisor: int, sizes: tuple[int, ...] = ()) 
     return math.gcd(divisor if offset is None else offset, *steps)
 
 
-# The operands of a product: matrices, vectors and numbers, and how they lie in memory.
-
 MatrixPlace: TypeAlias = tuple[SSAValue, tuple[int | None, int | None], tuple[int, ...]]
 """Memory, the dimensions that are the rows and columns of a matrix in it, and the loops of the others."""
 

@@ -69,7 +69,11 @@ UNFUSED = {
     ],
 }
 UNFOLDED = {
-    "func.call stands between them": [FILL, f"func.call @other(%E) : ({M}) -> ()", PRODUCT],
+    "func.call stands between its operations, and may touch any memory": [
+        FILL,
+        f"func.call @other(%E) : ({M}) -> ()",
+        PRODUCT,
+    ],
     "what it fills with is no constant": [FILL.replace("%zero", "%x"), PRODUCT],
     "it copies memref<32x32xf32, strided<[40, 1]>> to memref<32x32xf32>": [
         "%w = memref.alloc() : memref<32x32xf32, strided<[40, 1]>>",
