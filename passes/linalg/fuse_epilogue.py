@@ -25,7 +25,7 @@ from ...dialect.warp.elements import IndexOp, M, PointwiseOp, YieldOp, element_t
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm, drop_forms
 from ..diagnostics import chose, name_of, remark
-from ..patterns import all_operands, apply_patterns, constant_number, op_type_rewrite_pattern
+from ..patterns import LocatedRewriter, all_operands, apply_patterns, constant_number, op_type_rewrite_pattern
 from .element_expressions import NotFusedError, decline
 from .elementwise import Elementwise, check_unshared, may_share, read_elementwise, roots_of, touched, unshaped
 from .operand import VIEWS, drop_unused, root, users_of
@@ -350,7 +350,6 @@ class Replacement:
         if objection := self.objection():
             decline(objection)
         op = make()
-        op.location = self.last.location
         try:
             for made in with_functions(op):
                 made.verify()
@@ -358,7 +357,7 @@ class Replacement:
         except (VerifyException, NotFusedError) as error:
             op.erase()  # it reads views, which nothing else does
             decline(str(error))
-        Rewriter.insert_op(with_functions(op), InsertPoint.before(self.last))
+        LocatedRewriter(self.last).insert(with_functions(op))
         self._erase()
 
     def _erase(self) -> None:

@@ -29,8 +29,8 @@ from xdsl.dialects.builtin import (
     f32,
     i64,
 )
-from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, ReduceOp, TransposeOp, YieldOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, ReduceOp, TransposeOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -145,9 +145,8 @@ class Broadcast(RewritePattern):
     def match_and_rewrite(self, op: BroadcastOp, rewriter: PatternRewriter) -> None:
         rank, added = len(shape_of(op.init)), op.dimensions.get_values()
         maps = [map_along(rank, (d for d in range(rank) if d not in added)), AffineMap.identity(rank)]
-        block = Block(arg_types=[argument.type for argument in op.hidden_region.block.args])
-        block.add_op(YieldOp(block.args[0]))
-        rewriter.replace(op, generic(op, [op.input], [op.init], Region(block), maps, results=op.result_types))
+        made = LinalgBuilder(op).computed([op.input], op.init, maps, lambda element, _: element)
+        rewriter.replace(op, [], [made] if op.results else [])
 
 
 class Reduce(RewritePattern):
