@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -76,6 +76,18 @@ def dependences(op: Operation, between: Sequence[Operation]) -> list[Operation]:
         if any(use.operation in needed for result in one.results for use in result.uses):
             needed.add(one)
     return [one for one in between if one in needed]
+
+
+def computed_from(values: Iterable[SSAValue], until: tuple[type[Operation], ...] = ()) -> dict[SSAValue, None]:
+    """All values from which values are computed, these included. It stops at results of operations of some types."""
+    every, wanted = dict[SSAValue, None](), list(values)
+    while wanted:
+        value = wanted.pop()
+        if value not in every:
+            every[value] = None
+            owner = value.owner
+            wanted += owner.operands if isinstance(owner, Operation) and not isinstance(owner, until) else ()
+    return every
 
 
 def operations_of(root: Operation) -> list[Operation]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from math import prod
 
@@ -12,7 +12,7 @@ from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType, UnitAttr, f64, i1, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -22,7 +22,7 @@ from ...dialect.mlir.affine import Nest, NestAccess, generic, is_plain, loops_of
 from ...dialect.warp.attributes import UNUSED
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ..diagnostics import remark
-from ..patterns import IndexBuilder, apply_patterns, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, apply_patterns, computed_from, op_type_rewrite_pattern
 from .constants import COVERED, number_for_input
 from .contraction import adds_products
 from .moved_operands import CollapseBehind, Movement
@@ -257,14 +257,14 @@ class OneResultEach(RewritePattern):
 
 def _depends(nest: Nest, number: int) -> bool:
     """Whether a result depends on what another one has so far."""
-    needed = _needed(nest.yielded[number])
+    needed = computed_from([nest.yielded[number]])
     return any(access.element in needed for other, access in enumerate(nest.writes) if other != number)
 
 
 def _alone(op: GenericOp, number: int) -> GenericOp:
     """A copy of an operation that computes one of its results."""
     nest = Nest.of(op)
-    needed = _needed(nest.yielded[number])
+    needed = computed_from([nest.yielded[number]])
     kept = [n for n, access in enumerate(nest.reads) if access.element in needed]
     told = {loop for n in kept for loop in loops_of(nest.reads[n].map)} | set(nest.writes[number].loops)
     if not told >= set(range(nest.loops)):
@@ -284,18 +284,6 @@ def _alone(op: GenericOp, number: int) -> GenericOp:
     inputs, kinds = [op.inputs[n] for n in kept], [op.results[number].type]
     summed = [loop for loop in nest.summed if loop not in nest.writes[number].loops]
     return generic(op, inputs, [op.outputs[number]], body, maps, summed, kinds)
-
-
-def _needed(value: SSAValue) -> Collection[SSAValue]:
-    """The values of a body that a value depends on, including itself."""
-    needed, rest = set[SSAValue](), [value]
-    while rest:
-        each = rest.pop()
-        if each not in needed:
-            needed.add(each)
-            owner = each.owner
-            rest += [] if isinstance(each, BlockArgument) or not isinstance(owner, Operation) else owner.operands
-    return needed
 
 
 MAX = 4
