@@ -97,40 +97,6 @@ def with_strategy(steps: list[PipelineStep], file: str) -> list[PipelineStep]:
     return [step._replace(one=one) if step.one.name == one.name else step for step in steps]
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """What is verified, printed and written while passes run."""
-
-    verify: bool
-    verify_each: bool
-    before: frozenset[str] | None
-    """The passes before which the IR is printed; None for all."""
-    after: frozenset[str] | None
-    changed: bool
-    failed: bool
-    between: bool
-    took: bool
-    reproducer: str | None
-    local: bool
-
-    @staticmethod
-    def of(args: argparse.Namespace) -> RunOptions:
-        """The options of a command line."""
-        before, after = (frozenset(filter(None, (getattr(args, name) or "").split(","))) for name in PRINTED)
-        return RunOptions(
-            verify=not args.disable_verify,
-            verify_each=not args.disable_verify and args.verify_each in ("true", "1"),
-            before=None if args.mlir_print_ir_before_all else before,
-            after=None if args.mlir_print_ir_after_all or (args.mlir_print_ir_after_change and not after) else after,
-            changed=args.mlir_print_ir_after_change,
-            failed=args.mlir_print_ir_after_failure,
-            between=args.print_between_passes,
-            took=args.time_passes,
-            reproducer=args.mlir_pass_pipeline_crash_reproducer,
-            local=args.mlir_pass_pipeline_local_reproducer,
-        )
-
-
 @dataclass
 class Timer:
     """Seconds by step, each a path of names: ("warploom", "warp-tile")."""
@@ -174,36 +140,47 @@ def _ruler(title: str) -> str:
 
 @dataclass
 class Runner:
-    """Runs steps on modules, one after another."""
+    """Runs steps on modules, one after another, as the options of a command line say."""
 
     steps: tuple[PipelineStep, ...]
-    options: RunOptions
+    args: argparse.Namespace
     timer: Timer = field(default_factory=Timer)
     applied: dict[str, Counter[str]] = field(default_factory=dict[str, "Counter[str]"])
     """How often each pattern was applied, by pass."""
 
+    @property
+    def _reproducer(self) -> str | None:
+        """The file that a reproducer is written to."""
+        return self.args.mlir_pass_pipeline_crash_reproducer
+
+    def _names(self, when: str, step: PipelineStep) -> bool:
+        """Whether options ask for the IR "before", or "after", a step, by the name of its pass or of all."""
+        every, names = (getattr(self.args, f"mlir_print_ir_{when}{of}") for of in ("_all", ""))
+        return every or step.one.name in (names or "").split(",")
+
     def apply(self, ctx: Context, module: ModuleOp) -> None:
         """Runs all steps on a module in place; raises what one of them raises, having written a reproducer."""
-        start = module.clone() if self.options.reproducer and not self.options.local else None
-        if self.options.verify:
+        local, if_changed = self.args.mlir_pass_pipeline_local_reproducer, self.args.mlir_print_ir_after_change
+        start = module.clone() if self._reproducer and not local else None
+        if not self.args.disable_verify:
             with self.timer.measure("verify"):
                 verify(module)
         for number, step in enumerate(self.steps):
-            before = module.clone() if self.options.reproducer and self.options.local else start
-            if self.options.before is None or step.one.name in self.options.before:
+            before = module.clone() if self._reproducer and local else start
+            if self._names("before", step):
                 self._dump("Before", step, module)
-            was = _text(module) if self.options.changed else ""
+            was = _text(module) if if_changed else ""
             try:
                 self._run(step, ctx, module, number + 1 == len(self.steps))
             except Exception:
-                if self.options.failed:
+                if self.args.mlir_print_ir_after_failure:
                     self._dump("After", step, module, " Failed")
                 if before is not None:
-                    self._reproduce(before, (step,) if self.options.local else self.steps)
+                    self._reproduce(before, (step,) if local else self.steps)
                 raise
-            wanted = self.options.after is None or step.one.name in self.options.after
-            changed = not self.options.changed or _text(module) != was
-            if (wanted and changed) or (self.options.between and number + 1 < len(self.steps)):
+            wanted = self._names("after", step) or (if_changed and not self.args.mlir_print_ir_after)
+            changed = not if_changed or _text(module) != was
+            if (wanted and changed) or (self.args.print_between_passes and number + 1 < len(self.steps)):
                 self._dump("After", step, module)
 
     def _run(self, step: PipelineStep, ctx: Context, module: ModuleOp, last: bool) -> None:
@@ -212,9 +189,9 @@ class Runner:
         start = time.perf_counter()
         with self.timer.measure(*path), counted(counts):
             step.one.apply(ctx, module)
-        if self.options.took:
+        if self.args.time_passes:
             print(f"// Pass {step.one.name} took {time.perf_counter() - start:.6f} seconds", file=sys.stderr)
-        if self.options.verify_each or (last and self.options.verify):
+        if not self.args.disable_verify and (last or self.args.verify_each in ("true", "1")):
             with self.timer.measure(*path, "(verify)"):
                 verify(module)
 
@@ -223,7 +200,7 @@ class Runner:
 
     def _reproduce(self, module: ModuleOp, steps: tuple[PipelineStep, ...]) -> None:
         """Writes the module and a pipeline as MLIR's driver does, which `--run-reproducer` runs."""
-        path = self.options.reproducer or ""
+        path = self._reproducer or ""
         with open(path, "w", encoding="utf-8") as file:
             file.write(_text(module) + "\n" + reproducer_of(",".join(step.text for step in steps)))
         print(f"// wrote {path}; warploom-opt --run-reproducer {path} runs it", file=sys.stderr)

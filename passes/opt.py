@@ -37,7 +37,6 @@ from .instrument import (
     PRINTED,
     PipelineStep,
     Runner,
-    RunOptions,
     UsageError,
     passes_of,
     pipeline_in,
@@ -92,8 +91,6 @@ class UpstreamTarget(Target):
         output.write("\n")
 
 
-# `warploom-opt`: xDSL's driver with Warploom's dialects, passes, `ptx` in and out, and errors fit to read.
-
 DEBUG_VARIABLE = "WARPLOOM_DEBUG"
 """When set to anything but the empty string, errors come with a Python traceback."""
 
@@ -139,11 +136,13 @@ class WarploomOptMain(xDSLOptMain):
         arg_parser.prog = "warploom-opt"
         super().register_all_arguments(arg_parser)
         arg_parser.add_argument(
-            "--list-passes", action=_ListPasses, nargs=0, help="List Warploom's own passes with their options and exit"
-        )
+            "--list-passes", action=_Listing, const="passes_help", nargs=0,
+            help="List Warploom's own passes with their options and exit",
+        )  # fmt: skip
         arg_parser.add_argument(
-            "--help-schedule", action=_HelpSchedule, nargs=0, help="List every field of a schedule and exit"
-        )
+            "--help-schedule", action=_Listing, const="schedule_help", nargs=0,
+            help="List every field of a schedule and exit",
+        )  # fmt: skip
         arg_parser.add_argument(
             "--remarks",
             action="store_true",
@@ -182,7 +181,7 @@ class WarploomOptMain(xDSLOptMain):
             for name in filter(None, (getattr(self.args, option) or "").split(",")):
                 if name not in names:
                     raise UsageError(_unknown("pass of the pipeline", name, names))
-        self._runner = Runner(tuple(steps), RunOptions.of(self.args))
+        self._runner = Runner(tuple(steps), self.args)
 
     def _reproduced(self) -> str:
         """The passes of the reproducer that the input is."""
@@ -365,19 +364,13 @@ class _OutputFile(StringIO):
             file.write(self.getvalue())
 
 
-class _ListPasses(argparse.Action):
+class _Listing(argparse.Action):
+    """Prints what a function of `listed` returns, which the constant of the option names."""
+
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        from .listed import passes_help
+        from . import listed
 
-        print(passes_help())
-        parser.exit()
-
-
-class _HelpSchedule(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        from .listed import schedule_help
-
-        print(schedule_help(), end="")
+        print(getattr(listed, self.const)().rstrip("\n"))
         parser.exit()
 
 

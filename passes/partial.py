@@ -8,7 +8,7 @@ several blocks, is put aside whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from xdsl.dialects import func, gpu
@@ -133,11 +133,7 @@ def convert_partly(module: ModuleOp, lower: Callable[[ModuleOp], None], *, all_o
     conversion.apply(module, lower)
     said = {location_of(op) for op, _ in conversion.reasons}
     rest = [(op, why) for op, why in left_in(module) if location_of(op) not in said]
-    _say([*conversion.reasons, *rest], all_of_it)
-
-
-def _say(reasons: Sequence[tuple[Operation, str]], all_of_it: bool) -> None:
-    for op, why in reasons:
+    for op, why in (*conversion.reasons, *rest):
         if all_of_it:
             fail(op, f"{name_of(op)} is not lowered: {why}")
         remark(op, BY, f"{name_of(op)} stays as it is: {why}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import (
     IntegerType,
     MemRefType,
     ModuleOp,
+    UnknownLoc,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineExpr
@@ -77,6 +78,18 @@ def dependences(op: Operation, between: Sequence[Operation]) -> list[Operation]:
     return [one for one in between if one in needed]
 
 
+def computed_from(values: Iterable[SSAValue], until: tuple[type[Operation], ...] = ()) -> dict[SSAValue, None]:
+    """All values from which values are computed, these included. It stops at results of operations of some types."""
+    every, wanted = dict[SSAValue, None](), list(values)
+    while wanted:
+        value = wanted.pop()
+        if value not in every:
+            every[value] = None
+            owner = value.owner
+            wanted += owner.operands if isinstance(owner, Operation) and not isinstance(owner, until) else ()
+    return every
+
+
 def operations_of(root: Operation) -> list[Operation]:
     """An operation and those in its regions, in order, as `walk` yields them, which takes four times as long."""
     ops = [root]
@@ -86,6 +99,20 @@ def operations_of(root: Operation) -> list[Operation]:
             ops += operations_of(op) if op.regions else (op,)
             op = op.next_op
     return ops
+
+
+class LocatedRewriter(PatternRewriter):
+    """A rewriter, or a builder in front of an operation, that gives what it inserts the location of this operation,
+    unless it has one."""
+
+    def __init__(self, op: Operation, before: Operation | None = None) -> None:
+        super().__init__(before or op)
+        self.location = op.location
+
+    def handle_operation_insertion(self, op: Operation) -> None:
+        super().handle_operation_insertion(op)
+        if isinstance(op.location, UnknownLoc):
+            op.location = self.location
 
 
 PatternT = TypeVar("PatternT", bound=RewritePattern)
@@ -130,7 +157,7 @@ def apply_patterns(
             matching[kind] = [pattern for pattern in patterns if _may_match(pattern, kind)]
         if not matching[kind] or op.parent_block() is None or (op is root and not itself):
             continue
-        rewriter = PatternRewriter(op)
+        rewriter = LocatedRewriter(op)
         for pattern in matching[kind]:
             pattern.match_and_rewrite(op, rewriter)
             if rewriter.has_done_action or op.parent is None:
@@ -166,7 +193,7 @@ class IndexBuilder:
 
     def __init__(self, place: Builder | Operation, constants: Builder | None = None) -> None:
         """`place` is a builder, or the operation to insert before."""
-        self.builder = place if isinstance(place, Builder) else Builder(InsertPoint.before(place))
+        self.builder = place if isinstance(place, Builder) else LocatedRewriter(place)
         self.constants = constants or self.builder
         self._constants: dict[int, SSAValue] = {}
 

@@ -7,8 +7,6 @@ import os
 import sys
 from importlib import import_module
 
-# The versions of this package and of xDSL, as commands print them.
-
 
 def versions(program: str) -> str:
     """A program with its versions: `warploom 0.1.0 on xDSL 0.74.0`."""
@@ -23,8 +21,6 @@ def _version(package: str) -> str:
     except PackageNotFoundError:
         return "of a checkout"
 
-
-# Where commands start: what takes time to import is imported where an interrupt is caught.
 
 INTERRUPTED = 130
 """Exit code of a command that was interrupted, as shells have it."""

@@ -201,47 +201,23 @@ class LocatingParser(Parser):
             return [parse()]
         return super().parse_comma_separated_list(delimiter, parse, context_msg)
 
-    def parse_optional_location(self) -> LocationAttr | None:
-        """Parses a location. Beyond what xDSL accepts: a range, of which the start is kept; a fused location with
-        metadata, which is dropped; an alias that is defined later, which `parse_module` resolves."""
-        if not self.parse_optional_characters("loc"):
-            return None
-        with self.in_parens():
-            return self._location()
-
-    def _location(self) -> LocationAttr:
+    def _parse_location(self) -> LocationAttr:
+        """As xDSL's; also a range, of which the start is kept, a fused location with metadata, which is dropped, and an
+        alias that is defined later, which `parse_module` resolves."""
         if self._current_token.kind == MLIRTokenKind.HASH_IDENT:
             return self._alias()
-        if (name := self.parse_optional_str_literal()) is not None:
-            return self._file_or_name(name)
-        if self.parse_optional_keyword("callsite"):
-            with self.in_parens():
-                callee = self._location()
-                self.parse_keyword("at")
-                return CallSiteLoc(callee, self._location())
         if self.parse_optional_keyword("fused"):
             if self.parse_optional_punctuation("<"):
                 self.parse_attribute()
                 self.parse_punctuation(">")
-            return FusedLoc(tuple(self.parse_comma_separated_list(self.Delimiter.SQUARE, self._location)), NoneAttr())
-        self.parse_keyword("unknown", " or another location")
-        return UnknownLoc()
-
-    def _file_or_name(self, name: str) -> LocationAttr:
-        if self.parse_optional_punctuation(":") is None:
-            inner = NoneAttr()
-            if self.parse_optional_punctuation("("):
-                inner = self._location()
-                self.parse_punctuation(")")
-            return NameLoc(StringAttr(name), inner)
-        line = self.parse_integer(allow_boolean=False, allow_negative=False)
-        self.parse_punctuation(":")
-        column = self.parse_integer(allow_boolean=False, allow_negative=False)
-        if self.parse_optional_keyword("to"):
+            parts = self.parse_comma_separated_list(self.Delimiter.SQUARE, self._parse_location)
+            return FusedLoc(tuple(parts), NoneAttr())
+        location = super()._parse_location()
+        if isinstance(location, FileLineColLoc) and self.parse_optional_keyword("to"):
             self.parse_optional_integer(allow_boolean=False, allow_negative=False)
             self.parse_punctuation(":")
             self.parse_integer(allow_boolean=False, allow_negative=False)
-        return FileLineColLoc(StringAttr(name), IntAttr(line), IntAttr(column))
+        return location
 
     def _alias(self) -> LocationAttr:
         """The location of an alias. One that is defined later is represented by its name."""

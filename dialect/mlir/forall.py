@@ -31,7 +31,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from .upstream import extended, parse_assignment, print_assignment
+from .upstream import extended, parse_assignment, print_assignment, print_listed
 from .words import irdl_op_definition
 
 
@@ -178,9 +178,7 @@ class ForallOp(IRDLOperation):
         rank = len(self.static_upper)
         indices, shared = self.region.block.args[:rank], self.region.block.args[rank:]
         plain = self.bound("lower") == [0] * rank and self.bound("step") == [1] * rank
-        printer.print_string(" ")
-        with printer.in_parens():
-            printer.print_list(indices, printer.print_ssa_value)
+        print_listed(printer, "", indices, printer.print_ssa_value)
         for name, word in (("upper", "in"),) if plain else zip(BOUNDS, ("=", "to", "step"), strict=True):
             printer.print_string(f" {word} ")
             static = getattr(self, f"static_{name}").get_values()
@@ -188,12 +186,9 @@ class ForallOp(IRDLOperation):
                 printer, DYNAMIC_INDEX, getattr(self, name), static, delimiter=Parser.Delimiter.PAREN
             )
         if shared:
-            printer.print_string(" shared_outs(")
-            pairs = list(zip(shared, self.outputs, strict=True))
-            printer.print_list(pairs, lambda pair: print_assignment(printer, pair))
-            printer.print_string(") -> (")
-            printer.print_list(self.res.types, printer.print_attribute)
-            printer.print_string(")")
+            pairs = zip(shared, self.outputs, strict=True)
+            print_listed(printer, "shared_outs", pairs, lambda pair: print_assignment(printer, pair))
+            print_listed(printer, "-> ", self.res.types, printer.print_attribute)
         printer.print_string(" ")
         ends = isinstance(last := self.region.block.last_op, InParallelOp) and bool(last.region.block.first_op)
         printer.print_region(self.region, print_entry_block_args=False, print_block_terminators=ends)

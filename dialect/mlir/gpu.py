@@ -55,7 +55,7 @@ from .launch import (
     print_memory,
     print_typed,
 )
-from .upstream import declared
+from .upstream import declared, print_listed
 from .words import irdl_op_definition, words
 
 # Kernels.
@@ -128,9 +128,7 @@ class FuncOp(gpu.FuncOp):
             arguments = self.body.blocks[0].args[: len(self.function_type.inputs)]
             printer.print_list(arguments, lambda argument: self._print_argument(printer, argument))
         if results := self.function_type.outputs.data:
-            printer.print_string(" -> ")
-            with printer.in_parens():
-                printer.print_list(results, printer.print_attribute)
+            print_listed(printer, "-> ", results, printer.print_attribute)
         print_memory(printer, self, len(self.function_type.inputs))
         if self.kernel is not None:
             printer.print_string(" kernel")
@@ -180,9 +178,7 @@ class ArgumentsText(CustomDirective):
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         if values := self.values.get(op):
-            printer.print_string(" args")
-            with printer.in_parens():
-                printer.print_list(values, lambda value: print_typed(printer, value))
+            print_listed(printer, "args", values, lambda value: print_typed(printer, value))
 
 
 SIZE = VarConstraint("SIZE", AnyOf.get(IndexType, i32, i64))

@@ -36,7 +36,7 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from .upstream import BodyText, declared, parse_assignment, print_assignment
+from .upstream import BodyText, declared, parse_assignment, print_assignment, print_listed
 from .words import irdl_op_definition
 
 
@@ -162,9 +162,7 @@ class LaunchOp(gpu.LaunchOp):
             printer.print_ssa_value(self.dynamicSharedMemorySize)
         for word in SYMBOLS:
             if (name := self.attributes.get(word)) is not None:
-                printer.print_string(f" {word}")
-                with printer.in_parens():
-                    printer.print_attribute(name)
+                print_listed(printer, word, [name], printer.print_attribute)
         print_memory(printer, self, 2 * len(sizes))
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False)
@@ -209,22 +207,15 @@ def print_memory(printer: Printer, op: IRDLOperation, first: int) -> None:
     """Prints the memory of a body: ` workgroup(%x : memref<32xf32, 3>)`."""
     for keyword, values in zip(("workgroup", "private"), attributions(op, first), strict=True):
         if values:
-            printer.print_string(f" {keyword}")
-            with printer.in_parens():
-                printer.print_list(values, lambda value: print_typed(printer, value))
+            print_listed(printer, keyword, values, lambda value: print_typed(printer, value))
 
 
 def _print_sizes(
     printer: Printer, word: str, part: tuple[Sequence[SSAValue], Sequence[SSAValue], Sequence[SSAValue]]
 ) -> None:
     numbers, names, sizes = part
-
-    printer.print_string(f" {word}")
-    with printer.in_parens():
-        printer.print_list(numbers, printer.print_ssa_value)
-    printer.print_string(" in ")
-    with printer.in_parens():
-        printer.print_list(list(zip(names, sizes, strict=True)), lambda pair: print_assignment(printer, pair))
+    print_listed(printer, word, numbers, printer.print_ssa_value)
+    print_listed(printer, "in ", zip(names, sizes, strict=True), lambda pair: print_assignment(printer, pair))
 
 
 def print_typed(printer: Printer, value: SSAValue) -> None:

@@ -155,16 +155,6 @@ TEXTS = (
 """The directives that formats of operations name."""
 
 
-TYPES: list[type[Attribute]] = [
-    DeviceAsyncTokenType,
-    MBarrierTokenType,
-    MBarrierGroupType,
-    TensorMapDescriptorType,
-    WarpgroupDescriptorType,
-    WarpgroupAccumulatorType,
-]
-
-
 class NvgpuOp(IRDLOperation):
     """An operation whose properties are written in its dictionary of attributes."""
 
@@ -364,8 +354,9 @@ RCP = declared(
     ftz=opt_prop_def(UnitAttr), traits=traits_def(Pure()), irdl_options=(),
 )  # fmt: skip
 
-OPERATIONS: list[type[Operation]] = [
-    op for op in globals().values() if isinstance(op, type) and issubclass(op, NvgpuOp) and op is not NvgpuOp
-]
+_KINDS = [kind for kind in globals().values() if isinstance(kind, type)]
 
-NVGPU = Dialect("nvgpu", OPERATIONS, [*TYPES, ROUNDING])
+OPERATIONS: list[type[Operation]] = [kind for kind in _KINDS if issubclass(kind, NvgpuOp) and kind is not NvgpuOp]
+TYPES = [kind for kind in _KINDS if issubclass(kind, ParametrizedAttribute) and kind.__module__ == __name__]
+
+NVGPU = Dialect("nvgpu", OPERATIONS, [*(kind for kind in TYPES if kind is not StructType), ROUNDING])

@@ -6,12 +6,11 @@ Source: MLIR, Linalg dialect, `LinalgRelayoutOps.td`.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IndexType, TensorType, i64
 from xdsl.dialects.utils.dynamic_index_list import DynamicIndexList
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute
 from xdsl.irdl import (
     BaseAttr,
     IRDLOperation,
@@ -131,10 +130,6 @@ class PackOp(_Tiled):
     PACKS: ClassVar = True
 
     assembly_format = "$source (`padding_value` `` `(` $padding_value^ `:` type($padding_value) `)`)? " + TILING
-
-    @property
-    def padding(self) -> Sequence[SSAValue]:
-        return () if self.padding_value is None else (self.padding_value,)
 
     def verify_(self) -> None:
         super().verify_()

@@ -37,6 +37,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from .generic import ARITHMETIC, check_yield, converted, parse_operands, parse_results, print_operands
+from .upstream import print_listed
 from .words import defined, irdl_op_definition, words
 
 KIND = words(
@@ -123,9 +124,7 @@ class MapOp(PointwiseOp):
 
     def print(self, printer: Printer) -> None:
         print_operands(self, printer, results=False)
-        printer.print_string(" ")
-        with printer.in_parens():
-            printer.print_list(self.body.block.args, printer.print_block_argument)
+        print_listed(printer, "", self.body.block.args, printer.print_block_argument)
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False)
 

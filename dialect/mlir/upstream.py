@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import TypeVar, cast
 
@@ -61,6 +61,7 @@ from xdsl.utils.type import get_element_type_or_self
 from .words import WordText, defined, irdl_op_definition
 
 Declared = TypeVar("Declared", bound=IRDLOperation)
+T = TypeVar("T")
 
 
 def declared(parent: type[Declared], name: str, text: str, summary: str = "", /, **fields: object) -> type[Declared]:
@@ -86,6 +87,13 @@ def print_assignment(printer: Printer, pair: tuple[SSAValue, SSAValue]) -> None:
     printer.print_ssa_value(pair[0])
     printer.print_string(" = ")
     printer.print_ssa_value(pair[1])
+
+
+def print_listed(printer: Printer, word: str, values: Iterable[T], each: Callable[[T], object]) -> None:
+    """Prints ` word(value, value)`."""
+    printer.print_string(f" {word}(")
+    printer.print_list(values, each)
+    printer.print_string(")")
 
 
 def extended(

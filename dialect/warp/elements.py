@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import (
     MemRefType,
     ShapedType,
     StringAttr,
+    TensorType,
     UnitAttr,
     f32,
     i32,
@@ -46,10 +47,11 @@ from xdsl.printer import Printer
 from xdsl.rewriter import Rewriter
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.type import get_element_type_or_self
 
 from ..mlir.affine import loops_of
 from ..mlir.words import irdl_op_definition
-from .attributes import FragmentType, memory_of
+from .attributes import FragmentType
 from .op_shapes import WarpOp, is_pure
 
 # The loops of a product, m, n and k by number, and which of them the dimensions of operands run along.
@@ -70,8 +72,9 @@ def shape_of(operand: SSAValue) -> tuple[int, ...]:
 
 
 def element_type(operand: SSAValue) -> TypeAttribute:
-    """The type of the elements of memory, or of a number."""
-    kind = memory_of(operand).element_type if isinstance(operand.type, MemRefType) else operand.type
+    """The type of the elements of memory or of a tensor, or of a number."""
+    kind = operand.type
+    kind = get_element_type_or_self(kind) if isinstance(kind, MemRefType | TensorType) else kind
     if not isinstance(kind, TypeAttribute):
         raise VerifyException(f"expected elements of a type, got {kind}")
     return kind

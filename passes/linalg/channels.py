@@ -7,10 +7,10 @@ from math import prod
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, FloatAttr, MemRefType, i64
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, MemRefType, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, IndexOp, TransposeOp, YieldOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, IndexOp, TransposeOp
+from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -22,11 +22,12 @@ from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import chose
 from ..patterns import IndexBuilder, operations_between
-from .constants import permuted
+from .constants import number_of, permuted
 from .contraction import multiplies_images
-from .element_expressions import writer_before
-from .image_windows import ALIGNED, PANEL, Filter, Padded, are_contiguous, decline
-from .operand import collapse, drop_unused, expand, numbered, root, users_of
+from .element_expressions import decline, writer_before
+from .image_windows import ALIGNED, PANEL, Filter, Padded, are_contiguous
+from .operand import collapse, drop_unused, expand, numbered, part_of, root, users_of
+from .reshapes import LinalgBuilder
 
 
 class Widened:
@@ -39,7 +40,7 @@ class Widened:
 
     def __init__(self, op: MatmulOp, window: WindowOp, side: int, filter_: Filter) -> None:
         self.op, self.window, self.side, self.filter = op, window, side, filter_
-        self.builder = Builder(InsertPoint.before(op))
+        self.builder = LinalgBuilder(op)
         padded = Padded.of(window.memory, op)
         self.padded = padded if padded is not None and padded.copy is not None else None
         (self.pixel, self.step, self.width), (self.tap, _, taps) = filter_.pixels[-1], filter_.taps[-1]
@@ -65,12 +66,11 @@ class Widened:
         is_gradient = self.filter.image not in loops_of(op.maps[2])
         filter_, loops = (op.d, loops_of(op.maps[2])) if is_gradient else (op.b, loops_of(op.maps[1]))
         larger, sizes = self._larger(filter_, loops)
-        copied = self.builder.insert(_part(larger, [0] * len(loops), memory_of(filter_).get_shape())).result
+        copied = self.builder.insert(part_of(larger, [0] * len(loops), memory_of(filter_).get_shape())).result
         if is_gradient:
             a, b = (images.result, op.b) if self.side == 0 else (op.a, images.result)
             made = op.like(a=a, b=b, d=self._in_row(larger, loops, sizes))
         else:
-            self._fill(larger)
             self.builder.insert(CopyOp([filter_], [copied], []))
             made = op.like(a=images.result, b=self._in_row(larger, loops, sizes))
         _take_place(op, made, self.window)
@@ -101,8 +101,8 @@ class Widened:
         """Memory for a filter in rows of as many elements as images have, and its sizes with one tap in a row."""
         sizes, at = [*memory_of(filter_).get_shape()], loops.index(self.tap)
         sizes[at : at + 2] = -(-self.along // ALIGNED) * ALIGNED // self.per_pixel, self.per_pixel
-        kind = MemRefType(memory_of(filter_).element_type, sizes)
-        larger = self.builder.insert(memref.AllocOp([], [], kind)).memref
+        kind, is_read = MemRefType(memory_of(filter_).element_type, sizes), filter_ is self.op.b
+        larger = self.builder.filled(kind, 0) if is_read else self.builder.empty(kind)
         # Zeros behind the last tap would meet pixels that no tap reads, which may be no numbers.
         sizes[at : at + 2] = 1, self.along
         return larger, sizes
@@ -114,21 +114,15 @@ class Widened:
         parts = [[size] for size in memory_of(flat).get_shape()]
         parts[at].insert(0, 1)
         padded = self.builder.insert(expand(flat, parts)).result
-        return self.builder.insert(_part(padded, [0] * len(sizes), sizes)).result
+        return self.builder.insert(part_of(padded, [0] * len(sizes), sizes)).result
 
-    def _among_zeros(self, source: SSAValue, shape: Sequence[int], low: Sequence[int] = ()) -> SSAValue:
+    def _among_zeros(self, source: SSAValue, shape: Sequence[int], low: Sequence[int]) -> SSAValue:
         """A copy of memory inside of larger memory of zeros. Images begin `low` pixels after its start."""
         kind, first = memory_of(source), [0, *(low or [0] * (len(shape) - 2)), 0]
-        larger = self.builder.insert(memref.AllocOp([], [], MemRefType(kind.element_type, shape))).memref
-        self._fill(larger)
-        part = self.builder.insert(_part(larger, first, kind.get_shape())).result
+        larger = self.builder.filled(MemRefType(kind.element_type, shape), 0)
+        part = self.builder.insert(part_of(larger, first, kind.get_shape())).result
         self.builder.insert(CopyOp([source], [part], []))
         return larger
-
-    def _fill(self, memory: SSAValue) -> None:
-        """Fills memory with zeros."""
-        zero = FloatAttr(0.0, memory_of(memory).element_type)  # pyright: ignore[reportArgumentType, reportCallIssue]
-        self.builder.insert(FillOp([self.builder.insert(arith.ConstantOp(zero)).result], [memory], []))
 
 
 def _take_place(op: MatmulOp, made: MatmulOp, window: WindowOp) -> None:
@@ -138,12 +132,6 @@ def _take_place(op: MatmulOp, made: MatmulOp, window: WindowOp) -> None:
     Rewriter.replace_op(op, made, [])
     drop_forms([through])
     drop_unused(window.result)
-
-
-def _part(memory: SSAValue, first: Sequence[int], sizes: Sequence[int]) -> memref.SubviewOp:
-    """A part of memory of these sizes."""
-    steps = [1] * len(sizes)
-    return memref.SubviewOp.from_static_parameters(memory, memory_of(memory), first, sizes, steps)
 
 
 ROWS = 128
@@ -160,7 +148,7 @@ class Blocked:
 
     def __init__(self, op: MatmulOp, window: WindowOp, side: int, filter_: Filter) -> None:
         self.op, self.window, self.side, self.group = op, window, side, filter_.group
-        self.builder, self.made = Builder(InsertPoint.before(op)), dict[SSAValue, SSAValue]()
+        self.builder, self.made = LinalgBuilder(op), dict[SSAValue, SSAValue]()
         written, others = loops_of(op.maps[2]), loops_of(op.maps[1 - side])
         self.is_gradient = filter_.image not in written
         own = (op.outer, op.outer + 1)  # m and n
@@ -175,7 +163,7 @@ class Blocked:
         """The blocks of a product of small groups; None for other products.
 
         Raises:
-            NotFlatError: for images of channels that do not lie side by side.
+            NotFusedError: for images of channels that do not lie side by side.
         """
         filter_ = Filter.of(op, window, side)
         if filter_.group == FIXED:
@@ -192,7 +180,7 @@ class Blocked:
         """Puts the product in the place of the other one.
 
         Raises:
-            NotFlatError: if an operand does not lie so.
+            NotFusedError: if an operand does not lie so.
         """
         op, loops = self.op, [loops_of(map_) for map_ in self.op.maps]
         if self.is_gradient and op.c is not None:
@@ -208,8 +196,7 @@ class Blocked:
         filter_ = op.d
         _take_place(op, made, self.window)
         if self.is_gradient:
-            self.builder = Builder(InsertPoint.after(made))
-            self._copy_diagonal(d, filter_, loops[2])
+            self._copy_diagonal(d, filter_, loops[2], self.builder.after(made))
         return made, window
 
     def _images(self) -> WindowOp:
@@ -242,11 +229,10 @@ class Blocked:
 
     def _blocks(self, filter_: SSAValue, loops: Sequence[int]) -> SSAValue:
         """Memory for the blocks of a filter."""
-        kind = MemRefType(memory_of(filter_).element_type, [*map(self._size, loops)])
-        return self.builder.insert(memref.AllocOp([], [], kind)).memref
+        return self.builder.empty(MemRefType(memory_of(filter_).element_type, [*map(self._size, loops)]))
 
     def _numbered(
-        self, value: SSAValue, loops: Sequence[int], split: Sequence[int]
+        self, builder: IndexBuilder, value: SSAValue, loops: Sequence[int], split: Sequence[int]
     ) -> tuple[SSAValue, list[list[int]]]:
         """Memory with each dimension of some loops as two, one of which is the number of a group in its block; and the
         dimensions for each loop."""
@@ -255,35 +241,33 @@ class Blocked:
             (size,) = parts[at]
             if loop in split:
                 parts[at] = [size // count, count] if loop == self.group else [count, size // count]
-        return self.builder.insert(expand(value, parts)).result, numbered(parts)
+        return builder.insert(expand(value, parts)).result, numbered(parts)
 
     def _spread(self, filter_: SSAValue, loops: Sequence[int]) -> SSAValue:
         """Blocks with a filter on the diagonal."""
         blocks = self._blocks(filter_, loops)
-        written, places = self._numbered(blocks, loops, self.inner)
-        read, _ = self._numbered(filter_, loops, [self.group])
+        written, places = self._numbered(self.builder, blocks, loops, self.inner)
+        read, _ = self._numbered(self.builder, filter_, loops, [self.group])
         numbers = [places[loops.index(loop)][0] for loop in self.inner]
         along = [place for loop, part in zip(loops, places, strict=True)
                  for place in ((*part, numbers[0]) if loop == self.group else part[-1:])]  # fmt: skip
         rank, element = memory_of(written).get_num_dims(), memory_of(filter_).element_type
-        block = Block(arg_types=[element, element])
-        row, column = (IndexOp(number) for number in numbers)
-        same = arith.CmpiOp(row.result, column.result, "eq")
-        zero = arith.ConstantOp(FloatAttr(0.0, element))  # pyright: ignore[reportArgumentType, reportCallIssue]
-        chosen = arith.SelectOp(same.result, block.args[0], zero.result)
-        block.add_ops([row, column, same, zero, chosen, YieldOp(chosen.result)])
-        maps = [map_along(rank, along), AffineMap.identity(rank)]
-        self.builder.insert(generic(self.op, [read], [written], Region(block), maps))
+
+        def chosen(of_filter: SSAValue, _: SSAValue) -> SSAValue:
+            same = arith.CmpiOp(*(IndexOp(number) for number in numbers), "eq")
+            return arith.SelectOp(same, of_filter, number_of(element)).result
+
+        self.builder.computed([read], written, [map_along(rank, along), AffineMap.identity(rank)], chosen)
         return blocks
 
-    def _copy_diagonal(self, blocks: SSAValue, filter_: SSAValue, loops: Sequence[int]) -> None:
+    def _copy_diagonal(self, blocks: SSAValue, filter_: SSAValue, loops: Sequence[int], builder: IndexBuilder) -> None:
         """Copies the diagonal of blocks to the filter."""
-        written, places = self._numbered(filter_, loops, [self.group])
+        written, places = self._numbered(builder, filter_, loops, [self.group])
         shape, number = memory_of(written).get_shape(), AffineDimExpr(places[loops.index(self.group)][1])
         results = [AffineDimExpr(first) + number * self.sizes[loop] if loop in self.inner else AffineDimExpr(first)
                    for loop, (first, *_) in zip(loops, places, strict=True)]  # fmt: skip
-        seen = self.builder.insert(WindowOp(blocks, AffineMap(len(shape), 0, tuple(results)), shape)).result
-        self.builder.insert(CopyOp([seen], [written], []))
+        seen = builder.insert(WindowOp(blocks, AffineMap(len(shape), 0, tuple(results)), shape)).result
+        builder.insert(CopyOp([seen], [written], []))
 
     def _epilogue(self) -> SSAValue | None:
         """The epilogue, of operands of blocks."""
@@ -432,6 +416,6 @@ def _images(builder: Builder, value: SSAValue, padded: Padded | None, order: Seq
     inner, larger = transposed(builder, padded.copy.inputs[0], order), _allocated(builder, value, order)
     first, kind = (0, *padded.low, *[0] * (len(order) - 1 - len(padded.low))), memory_of(inner)
     builder.insert(FillOp(list(padded.fill.inputs), [larger], []))
-    part = memref.SubviewOp.from_static_parameters(larger, memory_of(larger), first, kind.get_shape(), [1] * len(order))
-    builder.insert(CopyOp([inner], [builder.insert(part).result], []))
+    part = builder.insert(part_of(larger, first, kind.get_shape())).result
+    builder.insert(CopyOp([inner], [part], []))
     return larger

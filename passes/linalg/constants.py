@@ -42,6 +42,7 @@ from ...dialect.mlir.upstream import GlobalOp
 from ...dialect.warp.attributes import enclosing, in_place_of, is_memory, memory_of
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail
+from ..patterns import LocatedRewriter
 from .product import fresh_name
 
 COVERED = "warp.covered"
@@ -65,9 +66,7 @@ def check_elements(op: Operation, kind: Attribute) -> None:
 def copy_before(op: Operation, source: SSAValue, target: SSAValue) -> None:
     """Copies memory before an operation. Fails as `check_elements` does."""
     check_elements(op, target.type)
-    copy = CopyOp([source], [target], [])
-    copy.location = op.location
-    Rewriter.insert_op(copy, InsertPoint.before(op))
+    LocatedRewriter(op).insert(CopyOp([source], [target], []))
 
 
 def number_of(kind: Attribute, number: float = 0) -> arith.ConstantOp:
@@ -82,9 +81,8 @@ def spread_number(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None
     filled tensor of its own, so that its memory can become that of a result."""
     if isinstance(value.type.element_type, ComplexType):
         check_elements(op, value.type)
-    number = arith.ConstantOp(next(value.iter_attrs()))  # all of them, one by one, take minutes
-    number.location = op.location
-    Rewriter.insert_op(number, InsertPoint.before(op))
+    # all of them, one by one, take minutes
+    number = LocatedRewriter(op).insert(arith.ConstantOp(next(value.iter_attrs())))
     _spread(op.result, number)
     Rewriter.erase_op(op)
 
@@ -105,8 +103,7 @@ def _spread(value: SSAValue, number: arith.ConstantOp) -> None:
         check_elements(user, value.type)
         empty = tensor.EmptyOp([], value.type)
         filled = FillOp([number.result], [empty.tensor], [value.type])
-        filled.location = number.location
-        Rewriter.insert_op([empty, filled], InsertPoint.before(user))
+        LocatedRewriter(number, user).insert([empty, filled])
         user.operands[use.index] = filled.results[0]
 
 

@@ -66,11 +66,9 @@ def along_loops(
     every: list[AffineDimExpr] = [places.get(loop, places[loops[0]]) for loop in range(map_.num_dims)] if loops else []
     along = map_.replace_dims_and_symbols(every, [], len(loops), 0)
     try:
-        window = index.insert(WindowOp(value, along, [size for _, _, size in lengths], sizes))
+        return index.insert(WindowOp(value, along, [size for _, _, size in lengths], sizes)).result, tuple(loops)
     except VerifyException as error:
         fail(op, f"{op.name}: {error}")
-    window.location = op.location
-    return window.result, tuple(loops)
 
 
 def _length(op: LinalgStructuredOperation, loop: int) -> tuple[SSAValue, int, int]:
@@ -156,14 +154,6 @@ class SeparateProductsError(Exception):
 
 
 def read(op: LinalgStructuredOperation) -> Contraction:
-    """The product that an operation with a sum is, see `read_matrices`. Raises a located diagnostic if it is none."""
-    try:
-        return read_matrices(op)
-    except SeparateProductsError as error:
-        _refuse(op, str(error))
-
-
-def read_matrices(op: LinalgStructuredOperation) -> Contraction:
     """Reads an operation with a sum as a product of matrices.
 
     A is the factor whose own loop comes first in C. If A and C have several loops in common, m is the one along which

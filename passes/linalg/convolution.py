@@ -36,7 +36,8 @@ from ..diagnostics import chose, fail, remark
 from ..patterns import apply_patterns, op_type_rewrite_pattern
 from .channels import Blocked, Widened
 from .contraction import multiplies_images
-from .image_windows import PANEL, Filter, NotFlatError, Padded, are_contiguous, decline, unshaped
+from .element_expressions import NotFusedError, decline
+from .image_windows import PANEL, Filter, Padded, are_contiguous, unshaped
 from .operand import collapse, drop_unused, expand, pitch
 
 
@@ -44,7 +45,7 @@ class Flattened:
     """A product over all pixels in the place of one in each row of pixels.
 
     Raises:
-        NotFlatError: if an operand does not lie so.
+        NotFusedError: if an operand does not lie so.
     """
 
     def __init__(self, op: MatmulOp, window: WindowOp, side: int, *, joined: bool) -> None:
@@ -207,7 +208,7 @@ class FlattenPixels(RewritePattern):
                 op, window = changed.replace()
                 rewriter = PatternRewriter(op)
             flat, made = self._flattened(op, window, side)
-        except (NotFlatError, VerifyException) as error:
+        except (NotFusedError, VerifyException) as error:
             if runs_backwards(window.along):
                 fail(op, f"only tensor copies read pixels backwards: {error}")
             remark(op, Im2colPass.name, f"it stays a product in each row of pixels: {error}")
@@ -227,7 +228,7 @@ class FlattenPixels(RewritePattern):
         """The product over all pixels, with contiguous taps if possible, otherwise with separate ones.
 
         Raises:
-            NotFlatError: if neither is possible, with the reason for contiguous taps.
+            NotFusedError: if neither is possible, with the reason for contiguous taps.
         """
         before, errors = op.prev_op, list[Exception]()
         for joined in (True, False):
@@ -235,7 +236,7 @@ class FlattenPixels(RewritePattern):
             try:
                 flat = Flattened(op, window, side, joined=joined)
                 return flat, flat.build()
-            except (NotFlatError, VerifyException) as error:
+            except (NotFusedError, VerifyException) as error:
                 errors.append(error)
                 while (unused := op.prev_op) is not None and unused is not before:
                     Rewriter.erase_op(unused)

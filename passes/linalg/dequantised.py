@@ -37,12 +37,11 @@ from ...dialect.warp.operands import ScaledOp
 from ...dialect.warp.stored import NIBBLES, StoredIntegers
 from ..diagnostics import remark
 from ..patterns import constant_number, float_value, op_type_rewrite_pattern, operations_between
+from .constants import number_of
 from .elementwise import Elementwise, read_elementwise, touched
 from .operand import collapse, drop_unused, expand, groups_of, root, users_of
 from .raise_matmul import formed
 
-# What an elementwise operation makes of integers of few bits: `(q - z) s`, read from its body.
-#
 # `q - z` has 9 bits, so f16, bf16 and wider types have it exactly. Of a scale of 16 bits f32 has the product exactly
 # too: its rounding to 16 bits, and a multiplication in 16 bits, are then one rounding of the exact product.
 
@@ -324,19 +323,15 @@ def with_scaled_sums(
         for scale in parameters[: len(scales)]:
             element = arithmetic("mul", element, converted(scale, f32))
         for number in factors:
-            element = arithmetic("mul", element, _constant(number))
+            element = arithmetic("mul", element, number_of(f32, number).result)
         if product.c is not None:
             element = arithmetic("add", converted(parameters[-1], f32), element)
         elif product.init is not None and product.init.value.data:
-            element = arithmetic("add", _constant(product.init.value.data), element)
+            element = arithmetic("add", number_of(f32, product.init.value.data).result, element)
         YieldOp(converted(element, element_type(product.d)))
     epilogue = PointwiseOp(operands, Region(block))
     epilogue.function.name_hint = "scaled"
     return product.like(start=FloatAttr(0.0, f32), through=epilogue.function, **changed)
-
-
-def _constant(number: float) -> SSAValue:
-    return arith.ConstantOp(FloatAttr(number, f32)).result
 
 
 @dataclass(frozen=True)

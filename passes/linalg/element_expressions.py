@@ -466,7 +466,7 @@ def _contraction(op: LinalgStructuredOperation) -> contraction.Contraction | Non
         return None
     try:
         return contraction.read(op)
-    except DiagnosticException:
+    except (DiagnosticException, contraction.SeparateProductsError):
         return None
 
 

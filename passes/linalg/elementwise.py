@@ -14,7 +14,6 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import IndexOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, Nest, is_projection, map_along, strides_of
@@ -27,7 +26,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.rows import RowsOp
 from ..diagnostics import fail
-from ..patterns import all_operands, constant_value
+from ..patterns import LocatedRewriter, all_operands, constant_value
 from .operand import SIZE_LIMIT, VIEWING, View, root, seen
 
 # Arithmetic on the indices of elements, `linalg.index`, in 32 bits.
@@ -151,9 +150,6 @@ def narrowed(op: Operation, mapped: dict[SSAValue, SSAValue], block: Block) -> S
     return copy.results[0]
 
 
-# Elementwise operations of `linalg`, read once for the passes that fuse or lower them, and regions on elements.
-
-
 class Elementwise(NamedTuple):
     """One result from one element of each input: a `linalg.generic` over parallel loops, or a named operation.
 
@@ -211,34 +207,32 @@ class Elementwise(NamedTuple):
             mapped[inner] = element
         mapped |= {index: (indices or {})[loop] for index, loop in self.indices.items()}
         narrow = bool(self.indexed)
+
+        def inside(value: SSAValue) -> SSAValue:
+            """The value in the block for one from outside. Constants are created again."""
+            if value not in mapped and isinstance(constant := value.owner, arith.ConstantOp):
+                if narrow and is_long(value.type):
+                    mapped[value] = narrowed(constant, mapped, block)
+                else:
+                    block.add_op(copy := constant.clone())
+                    mapped[value] = copy.result
+            return mapped[value]
+
         for op in self.body.ops:
             if isinstance(op, YieldOp):
-                return _mapped(op.operands[0], mapped, block, narrow=narrow)
+                return inside(op.operands[0])
             if isinstance(op, IndexOp):
                 continue
             if (wide := contracted(op)) is not None:
-                mapped[op.results[0]] = _mapped(wide, mapped, block, narrow=narrow)
+                mapped[op.results[0]] = inside(wide)
                 continue
             for operand in op.operands:
-                _mapped(operand, mapped, block, narrow=narrow)
+                inside(operand)
             if narrow and any(is_long(value.type) for value in (*op.operands, *op.results)):
                 mapped[op.results[0]] = narrowed(op, mapped, block)
             else:
                 block.add_op(op.clone(mapped))
         raise AssertionError("a verified region ends with linalg.yield")
-
-
-def _mapped(value: SSAValue, mapped: dict[SSAValue, SSAValue], block: Block, *, narrow: bool) -> SSAValue:
-    """The value in the block for one from outside. Constants are created again."""
-    if value not in mapped:
-        constant = value.owner
-        if isinstance(constant, arith.ConstantOp) and narrow and is_long(constant.result.type):
-            mapped[value] = narrowed(constant, mapped, block)
-        elif isinstance(constant, arith.ConstantOp):
-            copy = constant.clone()
-            block.add_op(copy)
-            mapped[value] = copy.result
-    return mapped[value]
 
 
 def read_elementwise(op: Operation) -> Elementwise | None:
@@ -305,7 +299,7 @@ class MemoryUse(NamedTuple):
     map: AffineMap | None = None
 
     def __str__(self) -> str:
-        hint = _unshaped(self.value).name_hint if self.value.name_hint is None else self.value.name_hint
+        hint = unshaped(self.value).name_hint if self.value.name_hint is None else self.value.name_hint
         return self.name if hint is None else f"{self.name} (%{hint})"
 
 
@@ -383,8 +377,9 @@ def _check(op: Operation, reads: Iterable[MemoryUse], written: MemoryUse) -> Non
     for read in reads:
         if not isinstance(read.value.type, MemRefType) or root(read.value) != root(written.value):
             continue
-        in_step = read.map is not None and read.map == written.map
-        if in_step and _is_same(read.value, written.value):
+        in_step, view = read.map is not None and read.map == written.map, static_view(read.value)
+        same = read.value == written.value or (view is not None and view == static_view(written.value))
+        if in_step and same:
             continue
         shared = _share(read.value, written.value)
         if shared:
@@ -400,22 +395,12 @@ def _ask(op: Operation, written: SSAValue, read: SSAValue, *, or_same: bool) -> 
         asked = use.operation
         if isinstance(asked, DisjointOp) and (asked.written, asked.read) == (written, read):
             return
-    asking = DisjointOp(written, read, or_same=or_same)
-    asking.location = op.location
-    Rewriter.insert_op(asking, InsertPoint.before(op))
-
-
-def _is_same(read: SSAValue, written: SSAValue) -> bool:
-    """Whether each index of two views is known to be one element."""
-    if read == written:
-        return True
-    view = static_view(read)
-    return view is not None and view == static_view(written)
+    LocatedRewriter(op).insert(DisjointOp(written, read, or_same=or_same))
 
 
 def _share(read: SSAValue, written: SSAValue) -> bool | None:
     """Whether two views of one memory overlap; None if that is unknown."""
-    if _unshaped(read) == _unshaped(written):
+    if unshaped(read) == unshaped(written):
         return True
     first, second = static_view(read), static_view(written)
     return None if first is None or second is None else overlap(first, second)
@@ -426,7 +411,7 @@ def may_share(first: SSAValue, second: SSAValue) -> bool:
     return _share(first, second) is not False
 
 
-def _unshaped(value: SSAValue) -> SSAValue:
+def unshaped(value: SSAValue) -> SSAValue:
     """The memory that a value is all of, in another shape."""
     while isinstance(value.owner, memref.CastOp | memref.CollapseShapeOp | memref.ExpandShapeOp):
         value = value.owner.operands[0]

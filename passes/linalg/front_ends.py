@@ -22,12 +22,12 @@ from ...dialect.mlir.forall import BOUNDS, ForallOp, InParallelOp, ParallelInser
 from ...dialect.mlir.generic import arithmetic, converted, weighted
 from ...dialect.mlir.upstream import TransposeOp
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import shape_of
+from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import fail
-from ..patterns import IndexBuilder, apply_patterns, constant_value, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, LocatedRewriter, apply_patterns, constant_value, op_type_rewrite_pattern
 from .operand import root
-from .reshapes import LinalgBuilder, element_of
+from .reshapes import LinalgBuilder
 
 
 def return_in_arguments(function: func.FuncOp) -> None:
@@ -54,8 +54,7 @@ def return_in_arguments(function: func.FuncOp) -> None:
             memory.replace_all_uses_with(argument)
             Rewriter.erase_op(made)
         else:
-            Rewriter.insert_op(copy := CopyOp([value], [argument], []), InsertPoint.before(last))
-            copy.location = last.location
+            LocatedRewriter(last).insert(CopyOp([value], [argument], []))
     Rewriter.replace_op(last, func.ReturnOp(), [])
     function.update_function_type()
 
@@ -95,9 +94,7 @@ class SeeTransposed(RewritePattern):
         )
         sizes = [index.value(index.dim(op.source, order[d])) for d, size in enumerate(shape) if size < 0]
         along = map_along(len(order), (order.index(d) for d in range(len(order))))
-        window = WindowOp(op.source, along, shape, sizes)
-        window.location = op.location
-        rewriter.replace(op, window)
+        rewriter.replace(op, WindowOp(op.source, along, shape, sizes))
 
 
 class ApplyToElements(RewritePattern):
@@ -299,8 +296,8 @@ class AddStart(RewritePattern):
         if not isinstance(op, LinalgStructuredOperation) or len(op.results) != 1 or len(op.outputs) != 1:
             return
         start, kind = op.outputs[0], op.results[0].type
-        bias, body = start.owner, weighted(op.body.block)
-        if body is None or not body.is_plain or not isinstance(bias, GenericOp) or element_of(start) not in (f32, i32):
+        bias, body, exact = start.owner, weighted(op.body.block), element_type(start) in (f32, i32)
+        if body is None or not body.is_plain or not isinstance(bias, GenericOp) or not exact:
             return
         empty = bias.outputs[0].owner
         if not Nest.of(bias).is_elementwise or not isa(kind, TensorType[Attribute]):
@@ -308,7 +305,7 @@ class AddStart(RewritePattern):
         if not isinstance(empty, tensor.EmptyOp) or empty.tensor.type != kind:
             return
         make, product = LinalgBuilder(op), op.clone()
-        product.location, product.operands[len(op.inputs)] = op.location, make.filled(kind, 0, empty.dynamic_sizes)
+        product.operands[len(op.inputs)] = make.filled(kind, 0, empty.dynamic_sizes)
         inputs, last = [make.insert(product).results[0], start], make.empty(kind, empty.dynamic_sizes)
         maps = [AffineMap.identity(len(kind.get_shape()))] * 3
         rewriter.replace(op, [], [make.computed(inputs, last, maps, lambda a, b, _: arithmetic("add", a, b))])
@@ -329,7 +326,7 @@ class NarrowSums(RewritePattern):
         fill = product.outputs[0].owner
         if not nest.summed or body is None or not body.is_plain or not isinstance(fill, FillOp):
             return
-        narrow = all(element_of(value) in (i8, i32) for value in product.inputs)
+        narrow = all(element_type(value) in (i8, i32) for value in product.inputs)
         in_order = outer.is_elementwise and outer.maps[0] == outer.maps[1] and constant_value(fill.inputs[0]) == 0
         if not in_order or outer.yielded[0] is not first.result or not narrow:
             return

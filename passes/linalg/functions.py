@@ -6,7 +6,7 @@ expm1).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import log
 
 from xdsl.builder import Builder, ImplicitBuilder
@@ -103,19 +103,9 @@ def _tan(x: Scalar) -> Scalar:
     return arith.DivfOp(math.SinOp(x), math.CosOp(x)).result
 
 
-OF_FLOATS: dict[str, Callable[..., SSAValue]] = {
-    "math.log1p": _log1p,
-    "math.expm1": _expm1,
-    "math.copysign": _copysign,
-    "math.round": _round,
-    "math.sinh": _sinh,
-    "math.cosh": _cosh,
-    "math.tan": _tan,
-    "math.asinh": _asinh,
-    "math.acosh": _acosh,
-    "math.atanh": _atanh,
-    "math.log2": _log2,
-    "math.log10": _log10,
+OF_FLOATS: Mapping[str, Callable[..., Scalar]] = {
+    f"math.{function.__name__.removeprefix('_')}": function
+    for function in (_log1p, _expm1, _copysign, _round, _sinh, _cosh, _tan, _asinh, _acosh, _atanh, _log2, _log10)
 }
 """Functions of f32; of narrower floats they are computed in f32."""
 

@@ -21,27 +21,17 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.mlir.affine import FIXED, loops_of
 from ...dialect.warp.attributes import element_row
-from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import IndexOp, M, PointwiseOp, YieldOp, element_type, with_functions, yielded
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import OperandForm, drop_forms
 from ..diagnostics import chose, name_of, remark
-from ..patterns import all_operands, apply_patterns, constant_number, op_type_rewrite_pattern
+from ..patterns import LocatedRewriter, all_operands, apply_patterns, constant_number, op_type_rewrite_pattern
 from .element_expressions import NotFusedError, decline
-from .elementwise import Elementwise, check_unshared, may_share, read_elementwise, roots_of, touched
+from .elementwise import Elementwise, check_unshared, may_share, read_elementwise, roots_of, touched, unshaped
 from .operand import VIEWS, drop_unused, root, users_of
 from .raise_matmul import raise_products
 
 # `warp-fold-fill`: a constant fill right before a product becomes the product's initial value.
-
-
-def _next_effect(op: Operation) -> Operation | None:
-    """The next operation in the block that may touch memory."""
-    following = op.next_op
-    while following is not None and (is_pure(following) or isinstance(following, DisjointOp)):
-        following = following.next_op
-    return following
 
 
 class FoldFill(RewritePattern):
@@ -49,14 +39,9 @@ class FoldFill(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: FillOp, rewriter: PatternRewriter) -> None:
-        value, product, filled = constant_number(op.inputs[0]), _next_effect(op), op.outputs[0]
-        if op.results:
-            return
-        if not isinstance(product, MatmulOp):
-            _decline(op, filled, product)
-        elif value is None:
-            _decline(op, filled, None, "what it fills with is no constant")
-        elif _overwrites(product, filled):
+        value = constant_number(op.inputs[0])
+        product = _folded_into(op, "" if value is not None else "what it fills with is no constant")
+        if product is not None:
             chose(op, FoldFillPass.name, "the product starts from it")
             rewriter.replace(product, product.like(start=value), [])
             rewriter.erase(op)
@@ -67,52 +52,45 @@ class FoldCopy(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: CopyOp, rewriter: PatternRewriter) -> None:
-        product, source, copied = _next_effect(op), op.inputs[0], op.outputs[0]
-        if op.results:
+        source, copied = op.inputs[0], op.outputs[0]
+        within = "it copies within one memory" if root(source) == root(copied) else ""
+        reason = f"it copies {source.type} to {copied.type}" if source.type != copied.type else within
+        if (product := _folded_into(op, reason)) is None:
             return
-        if not isinstance(product, MatmulOp):
-            return _decline(op, copied, product)
-        if source.type != copied.type:
-            return _decline(op, copied, None, f"it copies {source.type} to {copied.type}")
-        if root(source) == root(copied):
-            return _decline(op, copied, None, "it copies within one memory")
-        if not _overwrites(product, copied) or not isinstance(copied.type, MemRefType):
-            return None
         wider = product.d.owner
         if isinstance(wider, memref.ExpandShapeOp) and wider.src == copied:
             source = rewriter.insert(wider.clone({copied: source}), InsertPoint.before(product)).result
         if source.type == product.d.type:
             rewriter.replace(product, product.like(start=source), [])
             rewriter.erase(op)
+
+
+def _folded_into(op: FillOp | CopyOp, reason: str) -> MatmulOp | None:
+    """The product that adds to all of what a fill or a copy writes; None if it may not start from that, and a remark
+    that says why."""
+    product, memory = op.next_op, op.outputs[0]
+    while product is not None and not (isinstance(product, MatmulOp) and _overwrites(product, memory)):
+        product = product.next_op
+    if not isinstance(product, MatmulOp) or op.results:
         return None
-
-
-def _decline(op: Operation, memory: SSAValue, between: Operation | None, reason: str = "") -> None:
-    """Says why a fill or a copy stays, if a product behind it adds to the same memory."""
-    following = op.next_op
-    while following is not None and not (isinstance(following, MatmulOp) and _overwrites(following, memory)):
-        following = following.next_op
-    if following is not None:
-        why = reason or f"{name_of(between) if between else 'nothing'} stands between them"
-        remark(op, FoldFillPass.name, f"it is not folded into the product that adds to what it writes: {why}")
+    both = frozenset((op, product))
+    folded = Replacement(both, product, frozenset((memory,)), roots_of(op.inputs), frozenset())
+    if reason := reason or folded.objection():
+        remark(op, FoldFillPass.name, f"it is not folded into the product that adds to what it writes: {reason}")
+        return None
+    return product
 
 
 def _overwrites(product: MatmulOp, memory: SSAValue) -> bool:
     """Whether a product adds to all of a memory, and reads it nowhere else."""
-    return product.c == product.d and _reshaped(product.d) == memory and memory not in map(root, product.factors)
-
-
-def _reshaped(value: SSAValue) -> SSAValue:
-    """The memory that a value is another shape of."""
-    while isinstance(value.owner, memref.ExpandShapeOp):
-        value = value.owner.src
-    return value
+    all_of_it = product.c == product.d and unshaped(product.d) == unshaped(memory)
+    return all_of_it and root(memory) not in map(root, product.factors)
 
 
 class FoldFillPass(ModulePass):
     """Folds `linalg.fill` with a constant, or `linalg.copy`, into the product that follows it on the same memref.
 
-    No operation between the two may touch memory. Products still in `linalg` are raised first.
+    No operation between the two may touch that memory. Products still in `linalg` are raised first.
     """
 
     name = "warp-fold-fill"
@@ -173,26 +151,25 @@ class Match(NamedTuple):
         along = (loops.results[loop] for loop in loops_of(self.elementwise.maps[number]))
         return AffineMap(loops.num_dims, 0, tuple(along))
 
-    def loop_index(self, block: Block, loop: int) -> SSAValue:
-        """Appends the index along a loop of the elementwise operation, as one of the product's, to an epilogue."""
-        index = IndexOp(loops_of(self.product.maps[2])[loop])
-        block.add_op(index)
-        return index.result
-
     def objection(self) -> str:
         """Why fusing would change what somebody can see: see the module. "" if it would not."""
-        product = self.product
+        product, last, in_place = self.product, self.elementwise.op, self.temporary == self.elementwise.output
+        read = [value for value in (*product.factors, product.c, *product.epilogue_operands) if value is not None]
+        results = frozenset([self.temporary] if in_place else [])
+        fused = Replacement(frozenset((product, last)), last, results, roots_of(read), frozenset())
+        if reason := fused.objection():
+            return reason
         if self.elementwise.loops != len(product.maps[2].results):
             return "it has other loops than the product's result has dimensions"
         if any(FIXED in loops_of(map_) for map_ in self.elementwise.maps):
             return "it reads one place along a dimension"
         if any(self.map_of(i) != product.maps[2] for i in self.of_product):
             return "it reads the product's result in another order than it is written"
-        if self.temporary != self.elementwise.output and not self._is_private():
+        if product not in fused.dead:
             return "others use the product's result too"
         if product.grouped is not None and (product.grouped != M or self.elementwise.indexed or self._selects()):
             return "it is of the sums of groups, asks for indices, or chooses what rows behind the last group have"
-        if product.grouped is not None and not self._is_private():
+        if product.grouped is not None and in_place:
             return "it also updates rows behind the last group, which others read"
         if product.product_type == f64 and (narrow := self._fill_no_register()):
             return f"a lane holds 2 neighbouring sums of f64, and 2 elements of {narrow} fill no register"
@@ -208,15 +185,6 @@ class Match(NamedTuple):
         values = [self.elementwise.output, *(self.elementwise.inputs[i] for i in self.others)]
         rows = [element_row(element_type(v)) for v in values if isinstance(v.type, MemRefType)]
         return next((row.mlir for row in rows if row is not None and row.bits <= BYTE), "")
-
-    def _is_private(self) -> bool:
-        """Whether the temporary is an allocation of which nothing is read but this."""
-        product, temporary = self.product, self.temporary
-        if temporary in (*product.factors, product.c, *product.epilogue_operands):
-            return False
-        users = {use.operation for use in temporary.uses} - {product, self.elementwise.op}
-        is_local = isinstance(temporary.owner, memref.AllocOp | memref.AllocaOp)
-        return is_local and all(isinstance(user, memref.DeallocOp) for user in users)
 
     def _is_unshared(self) -> bool:
         """Whether every element is read by all its readers before it is overwritten."""
@@ -247,8 +215,10 @@ def fuse(matches: Sequence[Match], b: OperandForm | None = None) -> None:
         taken = [*own, *(place[operand] for operand in product.placed_operands)]
         elements.append(own[0] if product.epilogue is None else inlined(product.epilogue.body, block, taken))
     inputs = {i: elements[number] for i, number in of_products.items()} | {i: place[o] for i, o in others.items()}
-    indices = {loop: first.loop_index(block, loop) for loop in elementwise.indexed}
-    block.add_op(YieldOp(elementwise.append(block, inputs, indices)))
+    loops = loops_of(first.product.maps[2])
+    indices = {loop: IndexOp(loops[loop]) for loop in elementwise.indexed}
+    block.add_ops(indices.values())
+    block.add_op(YieldOp(elementwise.append(block, inputs, {loop: index.result for loop, index in indices.items()})))
     name_arguments(block, operands)
     epilogue = PointwiseOp(operands, Region(block))
     epilogue.function.name_hint, epilogue.location = "epilogue", products[0].location
@@ -283,33 +253,15 @@ def name_arguments(block: Block, epilogue_operands: Sequence[tuple[SSAValue, Aff
 def producers(elementwise: Elementwise, limit: int = 1) -> list[Match]:
     """Up to `limit` earlier products that can be fused with an operation, the last one first. A remark says why a
     product that it reads cannot be fused."""
-    wanted, matches = set(elementwise.read), list[Match]()
-    read: set[SSAValue] = set()
-    written: set[SSAValue] = set()
-    reason, opaque, op = "", "", elementwise.op.prev_op
-    while op is not None:
+    wanted, matches, reason, op = set(elementwise.read), list[Match](), "", elementwise.op.prev_op
+    while op is not None and len(matches) < limit:
         if isinstance(op, MatmulOp) and op.d in wanted:
-            inputs = roots_of([value for value in (*op.factors, op.c, *op.epilogue_operands) if value is not None])
             match = Match(op, elementwise)
-            obstacle = opaque and f"{opaque} between them may touch any memory"
-            obstacle = obstacle or (written & inputs and "an operation between them writes what the product reads")
-            obstacle = obstacle or (
-                root(op.d) in read | written and "an operation between them uses the product's result"
-            )
-            obstacle = obstacle or match.objection()
-            if not obstacle:
-                matches.append(match)
-            if len(matches) == limit:
-                return matches
+            obstacle = match.objection()
+            matches += [] if obstacle else [match]
             reason = reason or obstacle
-        memory = touched(op)
-        if memory is None:
-            opaque = opaque or op.name
-        else:
-            read |= memory[0]
-            written |= memory[1]
         op = op.prev_op
-    if reason and limit == 1:
+    if reason and limit == 1 and not matches:
         remark(elementwise.op, FUSE, f"it is not fused with the product whose result it reads: {reason}")
     return matches
 
@@ -357,12 +309,12 @@ class Replacement:
         """Whether the memory that an operation writes is a result, or is read by `others` only."""
         if op is self.last:
             return True
-        if not isinstance(op, LinalgStructuredOperation):
+        if not isinstance(op, LinalgStructuredOperation | MatmulOp):
             return False
-        memory = root(op.outputs[0])
-        if op.outputs[0] in self.results or not isinstance(memory.owner, memref.AllocOp | memref.AllocaOp):
-            return op.outputs[0] in self.results
-        return users_of(memory) <= others
+        written = op.d if isinstance(op, MatmulOp) else op.outputs[0]
+        if written in self.results or not isinstance(root(written).owner, memref.AllocOp | memref.AllocaOp):
+            return written in self.results
+        return users_of(root(written)) <= others
 
     def objection(self) -> str:
         """The reason why the replacement would change a visible result; "" if it would not."""
@@ -398,7 +350,6 @@ class Replacement:
         if objection := self.objection():
             decline(objection)
         op = make()
-        op.location = self.last.location
         try:
             for made in with_functions(op):
                 made.verify()
@@ -406,7 +357,7 @@ class Replacement:
         except (VerifyException, NotFusedError) as error:
             op.erase()  # it reads views, which nothing else does
             decline(str(error))
-        Rewriter.insert_op(with_functions(op), InsertPoint.before(self.last))
+        LocatedRewriter(self.last).insert(with_functions(op))
         self._erase()
 
     def _erase(self) -> None:

@@ -40,7 +40,7 @@ from ..patterns import apply_patterns, constant_value, mixed, op_type_rewrite_pa
 from .element_expressions import NotFusedError, decline
 from .elementwise import check_unshared, read_elementwise
 from .fuse_epilogue import FUSE, FuseEpilogue, fuse, producers
-from .operand import drop_unused, kept_dimensions, users_of
+from .operand import drop_unused, kept_dimensions, part_of, users_of
 from .pages import OVERWRITTEN, Gathered, rows_of
 from .product import read
 from .raise_matmul import raise_products
@@ -126,9 +126,10 @@ class SplitColumns(RewritePattern):
         made = [memref.AllocOp([], [], MemRefType(memory_of(op.d).element_type, [rows, columns])) for _ in halves]
         along = loops_of(op.maps[1]).index(op.outer + N)
         shape = [columns if d == along else size for d, size in enumerate(memory_of(op.b).get_shape())]
+        starts = [[number * columns if d == along else 0 for d in range(len(shape))] for number in range(len(halves))]
         products = [
-            op.like(b=_part(builder, op.b, along, number * columns, shape), d=alloc.memref)
-            for number, alloc in enumerate(made)
+            op.like(b=builder.insert(part_of(op.b, first, shape)).result, d=alloc.memref)
+            for first, alloc in zip(starts, made, strict=True)
         ]
         Rewriter.insert_op([*made, *products], InsertPoint.before(op))
         freed = [use.operation for use in op.d.uses if isinstance(use.operation, memref.DeallocOp)]
@@ -174,14 +175,6 @@ def _readers(memory: SSAValue) -> set[Operation]:
             if isinstance(elementwise.output.owner, memref.AllocOp) and elementwise.output not in memories:
                 memories.append(elementwise.output)
     return readers
-
-
-def _part(builder: Builder, matrix: SSAValue, along: int, start: int, shape: list[int]) -> SSAValue:
-    """Some rows or columns of a matrix in memory, from one on."""
-    offsets = [start if d == along else 0 for d in range(len(shape))]
-    return builder.insert(
-        memref.SubviewOp.from_static_parameters(matrix, memory_of(matrix), offsets, shape, [1] * len(shape))
-    ).result
 
 
 # `warp-fuse-epilogue`: the pass.

@@ -11,7 +11,7 @@ Where such operations are not fused, `warploom-opt --remarks` says why.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, cast
@@ -299,9 +299,12 @@ class RowsMatch:
             value, sizes = views[-1].results[0], shape_of(views[-1].results[0])
         single = [d for d, name in enumerate(place) if name == FIXED and sizes[d] == 1]
         if single and len(single) < len(place):
-            views.append(collapse(value, groups_without(single, len(place))))
+            from .reshapes import around  # with what memory alone does not need
+
+            kept = [d for d in range(len(place)) if d not in single]
+            views.append(collapse(value, around(kept, len(place))))
             Rewriter.insert_op(views[-1], InsertPoint.before(self.last))
-            value, place = views[-1].results[0], tuple(n for d, n in enumerate(place) if d not in single)
+            value, place = views[-1].results[0], tuple(place[d] for d in kept)
         return value, place
 
 
@@ -360,20 +363,6 @@ def _check_length(along: Sequence[tuple[SSAValue, int]], last: Operation) -> Non
                     join((collapsed, d), (expanded, long[0]))
     if len({first(one) for one in along}) > 1:
         decline("rows of sizes that are not known may differ in length")
-
-
-def groups_without(single: Collection[int], rank: int) -> list[list[int]]:
-    """Groups of dimensions in which those of size 1 join a neighbour."""
-    groups, first = list[list[int]](), list[int]()
-    for d in range(rank):
-        if d not in single:
-            groups.append([*first, d])
-            first = []
-        elif groups:
-            groups[-1].append(d)
-        else:
-            first.append(d)
-    return groups
 
 
 @dataclass(frozen=True)

@@ -35,11 +35,9 @@ from ...dialect.warp.stored import (
 from ..diagnostics import remark
 from ..patterns import apply_patterns, op_type_rewrite_pattern
 from .dequantised import Dequantised, FuseBlockScales, MadeOperand, dequantised, inserted, sole_writer, with_scaled_sums
-from .operand import collapse, expand, expanded, root
+from .operand import collapse, expand, root
 from .raise_matmul import formed, raise_products
 
-# `warp-fuse-weights`: weights that an elementwise operation converts from integers are converted within the product.
-#
 # `W = (q - z) s` of integers q of 8 or 4 bits, written for a product that alone reads it, is left out: the product
 # reads q, and converts it in registers, less the zero point, which is exact. There it is multiplied by its scale too,
 # and rounded as the operation says. Where flags allow to leave that rounding out, a scale that is the same along k is
@@ -266,10 +264,8 @@ class Weights(MadeOperand):
 
     def _of_columns(self) -> SSAValue:
         """The scales of the columns as those of one group along k, in the order of the dimensions of B."""
-        scales, by_columns = (
-            self.made.inputs[self.how.scales[0]],
-            loops_of(self.product.maps[1])[-1] != self.product.outer + K,
-        )
+        scales = self.made.inputs[self.how.scales[0]]
+        by_columns = loops_of(self.product.maps[1])[-1] != self.product.outer + K
         count = memory_of(scales).get_shape()[0]
         return inserted(self.product, expand(scales, [(1, count) if by_columns else (count, 1)]))
 
@@ -281,10 +277,9 @@ def product_k(product: MatmulOp) -> int:
 
 def _matrix(product: MatmulOp, value: SSAValue, rows: int, columns: int) -> SSAValue:
     """Memory without gaps as a matrix of another shape."""
-    kind = memory_of(value)
-    if kind.get_num_dims() > 1:
-        value = inserted(product, collapse(value, [list(range(kind.get_num_dims()))]))
-    return inserted(product, expanded(value, MemRefType(kind.element_type, [rows, columns]), [[0, 1]]))
+    if (rank := memory_of(value).get_num_dims()) > 1:
+        value = inserted(product, collapse(value, [list(range(rank))]))
+    return inserted(product, expand(value, [[rows, columns]]))
 
 
 NOT_CONVERTED = "the product that reads it does not convert its integers"

@@ -29,8 +29,8 @@ from xdsl.dialects.builtin import (
     f32,
     i64,
 )
-from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, ReduceOp, TransposeOp, YieldOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, ReduceOp, TransposeOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -145,9 +145,8 @@ class Broadcast(RewritePattern):
     def match_and_rewrite(self, op: BroadcastOp, rewriter: PatternRewriter) -> None:
         rank, added = len(shape_of(op.init)), op.dimensions.get_values()
         maps = [map_along(rank, (d for d in range(rank) if d not in added)), AffineMap.identity(rank)]
-        block = Block(arg_types=[argument.type for argument in op.hidden_region.block.args])
-        block.add_op(YieldOp(block.args[0]))
-        rewriter.replace(op, generic(op, [op.input], [op.init], Region(block), maps, results=op.result_types))
+        made = LinalgBuilder(op).computed([op.input], op.init, maps, lambda element, _: element)
+        rewriter.replace(op, [], [made] if op.results else [])
 
 
 class Reduce(RewritePattern):
@@ -168,9 +167,7 @@ class CopyMemory(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: memref.CopyOp, rewriter: PatternRewriter) -> None:
-        copy = CopyOp([op.source], [op.destination], [])
-        copy.location = op.location
-        rewriter.replace(op, copy, [])
+        rewriter.replace(op, CopyOp([op.source], [op.destination], []), [])
 
 
 class CheckGlobal(RewritePattern):
@@ -207,8 +204,7 @@ class FillAllocated(RewritePattern):
         make = LinalgBuilder(op)
         made = make.empty(kind, list(op.dynamic_sizes) if op.copy is None else make.unknown_sizes(op.copy))
         if op.copy is not None:
-            copy = make.insert(CopyOp([op.copy], [made], [kind]))
-            copy.location, made = op.location, copy.results[0]
+            made = make.insert(CopyOp([op.copy], [made], [kind])).results[0]
         rewriter.replace(op, [], [made])
 
 
@@ -254,7 +250,6 @@ def _padded(
         },
         result_types=[kind],
     )
-    put.location = op.location
     return make.insert(put).result
 
 
@@ -308,9 +303,7 @@ class Pack(RewritePattern):
             low = [0] * len(tiling.extents)
             value = _padded(LinalgBuilder(op), op, op.padding_value, value, [], low, tiling.extents)
         cut = rewriter.insert(expand(value, tiling.groups, tiling.shape))
-        made = TransposeOp(cut.result, op.dest, _static(tiling.order))
-        made.location = op.location
-        rewriter.replace(op, made)
+        rewriter.replace(op, TransposeOp(cut.result, op.dest, _static(tiling.order)))
 
 
 class Unpack(RewritePattern):
@@ -322,7 +315,6 @@ class Unpack(RewritePattern):
         back = _static([tiling.order.index(d) for d in range(len(tiling.shape))])
         empty = make.empty(TensorType(op.plain.element_type, tiling.shape))
         turned = make.insert(TransposeOp(op.source, empty, back))
-        turned.location = op.location
         padded: SSAValue = make.insert(collapse(turned.results[0], tiling.groups, tiling.extents)).result
         if tiling.extents != list(shape):
             part = tensor.ExtractSliceOp.from_static_parameters(padded, [0] * len(shape), list(shape))
@@ -346,7 +338,6 @@ class Concatenate(RewritePattern):
         for source, shape in zip(op.inputs, shapes, strict=True):
             offsets = [start if d == along else 0 for d in range(len(shape))]
             put = tensor.InsertSliceOp.from_static_parameters(source, value, offsets, shape)
-            put.location = op.location
             put.attributes[COVERED] = UnitAttr()
             value, start = rewriter.insert(put).result, start + shape[along]
         rewriter.replace(op, [], [value])

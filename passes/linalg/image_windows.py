@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref
@@ -24,6 +24,7 @@ from ...dialect.warp.matmul import BY_ELEMENT, PADDED, MatmulOp
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import WindowOp
 from ..patterns import IndexBuilder, float_value, op_type_rewrite_pattern, operations_between
+from .element_expressions import decline
 from .elementwise import touched
 from .operand import collapse, drop_unused, groups_of, root, users_of
 from .window_sums import PADDING, WindowSum
@@ -36,14 +37,6 @@ PANEL = 64
 
 NO_TAP = -1, 1, 1
 """The loop, step and size of taps along a dimension that has one alone."""
-
-
-class NotFlatError(Exception):
-    """Why the pixels of a convolution are not the rows of one matrix."""
-
-
-def decline(reason: str) -> NoReturn:
-    raise NotFlatError(reason)
 
 
 class Filter(NamedTuple):
@@ -67,7 +60,7 @@ class Filter(NamedTuple):
         """How the A, or the B, of a product does.
 
         Raises:
-            NotFlatError: if it does otherwise.
+            NotFusedError: if it does otherwise.
         """
         forms, loops = windows(window.along), loops_of(op.maps[side])
         sizes = dict(zip(loops, memory_of(window.result).get_shape(), strict=True))

@@ -22,7 +22,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from ...dialect.mlir.affine import FIXED, Nest, generic, is_projection, loops_of, map_along
 from ...dialect.mlir.generic import EXTENSIONS, weighted
-from ...dialect.warp.elements import shape_of
+from ...dialect.warp.elements import element_type, shape_of
 from ..patterns import op_type_rewrite_pattern
 from .operand import Groups, groups_of, numbered
 from .reshapes import (
@@ -32,7 +32,6 @@ from .reshapes import (
     added_units,
     around,
     collapse,
-    element_of,
     expand,
     with_units,
 )
@@ -82,7 +81,7 @@ class Movement(NamedTuple):
         def moved(value: SSAValue, _: SSAValue) -> SSAValue:
             return value if how is None else how.clone({how.operands[0]: value}).results[0]
 
-        kind = TensorType(element_of(source) if how is None else how.results[0].type, shape)
+        kind = TensorType(element_type(source) if how is None else how.results[0].type, shape)
         return make.computed([source], make.empty(kind), [map_along(rank, along), AffineMap.identity(rank)], moved)
 
 
@@ -103,7 +102,7 @@ class ReadMoved(RewritePattern):
             return
         moved = [self._moved(value, is_product) for value in op.inputs]
         read = (value if m is None else m.source for value, m in zip(op.inputs, moved, strict=True))
-        if is_product and len(set(map(element_of, read))) > 1:
+        if is_product and len(set(map(element_type, read))) > 1:
             # Tensor cores multiply elements of one type: what is extended for one factor stays so for the other.
             moved = [None if m is not None and m.extension is not None else m for m in moved]
         if not any(moved) or not _tell_loops(nest, moved):
@@ -121,7 +120,7 @@ class ReadMoved(RewritePattern):
         """The movement of an operand. Products of elements that it extends must be exact in the type of the sums."""
         movement = Movement.of(value)
         extends = movement is not None and movement.extension is not None
-        return None if extends and is_product and element_of(value) not in (f32, i32) else movement
+        return None if extends and is_product and element_type(value) not in (f32, i32) else movement
 
 
 def _tell_loops(nest: Nest, moved: Sequence[Movement | None]) -> bool:
@@ -135,7 +134,7 @@ def _extend(block: Block, number: int, movement: Movement) -> None:
     argument = block.args[number]
     if movement.extension is None:
         return
-    new = block.insert_arg(element_of(movement.source), number)
+    new = block.insert_arg(element_type(movement.source), number)
     copy = movement.extension.clone({movement.extension.operands[0]: new})
     first = block.first_op
     if first is None:
@@ -180,9 +179,8 @@ class ExtendBehind(RewritePattern):
         if _collapsed(movement, op) is not None:
             return
         copied = movement._replace(extension=None).applied(op, movement.source, movement.along, shape_of(op.src))
-        narrow = rewriter.insert(collapse(copied, groups_of(op), shape))
-        narrow.location = op.location
-        rewriter.replace(op, [], [movement.applied(op, narrow.result, range(len(shape)), shape)])
+        narrow = rewriter.insert(collapse(copied, groups_of(op), shape)).result
+        rewriter.replace(op, [], [movement.applied(op, narrow, range(len(shape)), shape)])
 
 
 Split = tuple[list[list[int]], list[int], list[int]]
@@ -224,9 +222,7 @@ def _collapsed(movement: Movement, op: Reshape) -> Split | None:
 
 def _reshape(op: Reshape, source: SSAValue, groups: Groups, sizes: Sequence[int]) -> Reshape:
     """An operation like another one, on another tensor."""
-    made = (expand if isinstance(op, tensor.ExpandShapeOp) else collapse)(source, groups, sizes)
-    made.location = op.location
-    return made
+    return (expand if isinstance(op, tensor.ExpandShapeOp) else collapse)(source, groups, sizes)
 
 
 class ReshapeUnits(RewritePattern):
@@ -240,7 +236,7 @@ class ReshapeUnits(RewritePattern):
         before, after = shape_of(op.inputs[0]), shape_of(op.results[0])
         lying = [place for d, place in enumerate(movement.along) if before[d] != 1]
         if lying == sorted(lying) and lying and min(before) >= 0:
-            rewriter.replace(op, [], [with_units(op, op.inputs[0], after, rewriter)])
+            rewriter.replace(op, [], [with_units(op.inputs[0], after, rewriter)])
 
 
 class CollapseBehind(RewritePattern):
@@ -279,7 +275,7 @@ class CollapseBehind(RewritePattern):
                      for size in ([sizes[each] for each in group] if d in own else [counts[d]])]  # fmt: skip
             inputs.append(rewriter.insert(expand(access.value, numbered(along), split)).result)
         make = LinalgBuilder(op)
-        empty = make.empty(TensorType(element_of(op.results[0]), sizes))
+        empty = make.empty(TensorType(element_type(op.results[0]), sizes))
         made = make.computed(inputs[:-1], empty, maps, op.body.clone())
         rewriter.replace(op, _reshape(collapsed, made, groups, shape))
 

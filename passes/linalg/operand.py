@@ -179,6 +179,11 @@ def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
     return kept
 
 
+def part_of(memory: SSAValue, first: Sequence[int], sizes: Sequence[int]) -> memref.SubviewOp:
+    """A part of memory of these sizes, from these indices on."""
+    return memref.SubviewOp.from_static_parameters(memory, memory_of(memory), first, sizes, [1] * len(sizes))
+
+
 def expand(value: SSAValue, parts: Sequence[Sequence[int]], sizes: Sequence[SSAValue] = ()) -> memref.ExpandShapeOp:
     """Memory with each dimension split into several of these sizes. `sizes` has the dynamic ones."""
     kind = memory_of(value)
@@ -271,30 +276,26 @@ def sample(divisor: int, usual: int = USUAL) -> int:
 def divisor_of(value: SSAValue) -> int:
     """A divisor that the function promises for an argument's dynamic size along its contiguous dimension, for its
     dynamic strides and its dynamic offset."""
-    if isinstance(value.owner, MatrixOp | PagedOp):
-        return divisor_of(value.owner.memory)
     owner = value.owner
+    if isinstance(owner, MatrixOp | PagedOp):
+        return divisor_of(owner.memory)
     if isinstance(owner, memref.CastOp) and isinstance(assumed := owner.attributes.get(DIVISIBLE), IntegerAttr):
         return math.lcm(max(1, assumed.value.data), divisor_of(owner.source))
-    function = value.block.parent_op() if isinstance(value, BlockArgument) else None
-    if isinstance(value, BlockArgument) and isinstance(function, gpu.FuncOp):
-        return kernel_promised(function, value.index)
-    if not isinstance(value, BlockArgument) or not isinstance(function, func.FuncOp) or function.arg_attrs is None:
+    return promised(value)
+
+
+def promised(value: SSAValue) -> int:
+    """The `warp.divisible` of an argument of a kernel, or of a function; 1 without, and for other values."""
+    if not isinstance(value, BlockArgument):
         return 1
-    return promised(function.arg_attrs, value.index)
-
-
-def kernel_promised(kernel: gpu.FuncOp, number: int) -> int:
-    """The `warp.divisible` of an argument of a kernel; 1 without."""
-    list_ = kernel.attributes.get(DIVISIBLE)
-    listed = cast("ArrayAttr[Attribute]", list_).data if isinstance(list_, ArrayAttr) else ()
-    divisor = listed[number] if number < len(listed) else None
-    return divisor.value.data if isinstance(divisor, IntegerAttr) else 1
-
-
-def promised(attributes: ArrayAttr[DictionaryAttr], number: int) -> int:
-    """The `warp.divisible` among the attributes of an argument; 1 without."""
-    divisor = attributes.data[number].data.get(DIVISIBLE) if number < len(attributes.data) else None
+    function, listed = value.block.parent_op(), None
+    if isinstance(function, gpu.FuncOp):
+        listed = function.attributes.get(DIVISIBLE)
+    elif isinstance(function, func.FuncOp):
+        listed = function.arg_attrs
+    every = cast("ArrayAttr[Attribute]", listed).data if isinstance(listed, ArrayAttr) else ()
+    own = every[value.index] if value.index < len(every) else None
+    divisor = own.data.get(DIVISIBLE) if isinstance(own, DictionaryAttr) else own
     return max(1, divisor.value.data) if isinstance(divisor, IntegerAttr) else 1
 
 
@@ -321,8 +322,6 @@ def pitch(kind: Memory, column: int, divisor: int, sizes: tuple[int, ...] = ()) 
     offset = kind.get_offset()
     return math.gcd(divisor if offset is None else offset, *steps)
 
-
-# The operands of a product: matrices, vectors and numbers, and how they lie in memory.
 
 MatrixPlace: TypeAlias = tuple[SSAValue, tuple[int | None, int | None], tuple[int, ...]]
 """Memory, the dimensions that are the rows and columns of a matrix in it, and the loops of the others."""
@@ -464,7 +463,7 @@ def read_matrix(
     value: SSAValue,
     loops: tuple[int, int],
     sizes: Mapping[int, int],
-    map_: AffineMap | None = None,
+    map_: AffineMap,
     element: ElementType | None = None,
 ) -> MatrixOperand:
     """Reads an operand, or an operand that is read with it, as a matrix in memory with rows and columns along two
@@ -478,8 +477,8 @@ def read_matrix(
     stored, element_type = element_row(kind.element_type), kind.element_type
     if stored is None or not isinstance(element_type, TypeAttribute):
         fail(op, f"expected {name} of a type that matrix instructions know, got {kind.element_type}")
-    along = range(2) if map_ is None else loops_of(map_)
-    axes = tuple(along.index(op.outer * (map_ is not None) + loop) for loop in loops)
+    along = loops_of(map_)
+    axes = tuple(along.index(op.outer + loop) for loop in loops)
     row, column = lie_in_memory(op, name, kind, (axes[0], axes[1]))
     batch = tuple(loop for dimension, loop in enumerate(along) if dimension not in axes)
     lengths = tuple(s if s >= 0 else sizes[along[i]] for i, s in enumerate(kind.get_shape()))

@@ -7,10 +7,10 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Operation, SSAValue, TypeAttribute
+from xdsl.ir import SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 
 from ...dialect.isa import mma
@@ -30,46 +30,11 @@ from .operand import GLOBAL_SPACE, KernelArgument, MatrixOperand, Spread, Vector
 
 # What is known of A and B wherever they are multiplied: of a product in memory, and of its tiles in shared memory.
 
+MatrixFactor: TypeAlias = "MatrixOperand | TileFactor"
+"""A or B."""
 
-class MatrixFactor(Protocol):
-    """A or B: its element type, and whether memory holds its transpose."""
-
-    @property
-    def element(self) -> ElementType: ...
-
-    @property
-    def transposed(self) -> bool: ...
-
-    @property
-    def stored(self) -> StoredIntegers | None:
-        """The integers in memory, if the operand is converted when it is loaded."""
-        ...
-
-    @property
-    def packed(self) -> bool: ...
-
-
-class Multiplied(Protocol):
-    """A product by its factors; `op` is the operation that errors name."""
-
-    @property
-    def op(self) -> Operation: ...
-
-    @property
-    def a(self) -> MatrixFactor: ...
-
-    @property
-    def b(self) -> MatrixFactor: ...
-
-    @property
-    def variant(self) -> Variant:
-        """What distinguishes its instructions from others with the same element types."""
-        ...
-
-    @property
-    def sparsity(self) -> int:
-        """Elements of A for each stored element."""
-        ...
+Multiplied: TypeAlias = "Product | TileProduct"
+"""A product by its factors."""
 
 
 def along_k(product: Multiplied, role: str) -> bool:
@@ -161,8 +126,6 @@ def read_metadata(op: MatmulOp, a: MatrixOperand, sizes: Mapping[int, int]) -> M
         fail(op, "a sparse A is stored row by row, it cannot be transposed")
     return metadata
 
-
-# What a matrix product in `linalg` asks for, read once for the passes that lower it.
 
 LARGEST_GRID = (1 << 31) - 1
 """The largest x of a grid (CUDA Programming Guide, Technical Specifications per Compute Capability)."""
@@ -277,13 +240,10 @@ class Product:
         """Elements of A for each stored element: 2 if A is sparse, 1 otherwise."""
         return self.op.sparsity
 
-    @property
+    @cached_property
     def variant(self) -> Variant:
         """What distinguishes its instructions from others with the same element types."""
-        return self._variant
-
-    @cached_property
-    def _variant(self) -> Variant: return self.op.variant  # fmt: skip
+        return self.op.variant
 
     @cached_property
     def products(self) -> int:
@@ -364,11 +324,13 @@ def read(op: MatmulOp) -> Product:
     form, second = op.forms[1], None
     if isinstance(form, PairedOp):
         second = read_matrix(op, "B2", form.second, OPERAND_LOOPS[1], sizes, map_b, type_b)
+    blocks = (Spread(f"S{name}", each.scales, (0, 1) if each.across is None else (1, 0), ())
+              for name, each in zip("AB", op.block_scales, strict=False))  # fmt: skip
     product = Product(
         op, m, n * op.products, k, a, b, c, d, initial, _type(op), _epilogue_operands(op, sizes), metadata, scales,
         _group_matrix(op, "SG", op.group_scales),
         tuple(outer[: op.batch]), tuple(outer[op.batch :]), dynamic, op.is_approximate,
-        None if op.ends is None else VectorOperand("ends", op.ends), _block_scales(op),
+        None if op.ends is None else VectorOperand("ends", op.ends), tuple(blocks),
         second=second, zero_points=_group_matrix(op, "Z", op.zero_points),
     )  # fmt: skip
     _check_groups(product)
@@ -384,11 +346,6 @@ def _check_groups(product: Product) -> None:
     for name, across in sides.items():
         if across:
             fail(product.op, f"expected the rows of groups of {name} one after another in memory")
-
-
-def _block_scales(op: MatmulOp) -> tuple[Spread, ...]:
-    forms = zip("AB", op.block_scales, strict=False)
-    return tuple(Spread(f"S{name}", form.scales, (0, 1) if form.across is None else (1, 0), ()) for name, form in forms)
 
 
 def _group_matrix(op: MatmulOp, name: str, value: SSAValue | None) -> MatrixOperand | None:

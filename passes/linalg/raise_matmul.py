@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
 from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import (
@@ -50,7 +50,7 @@ from ...dialect.warp.matmul import BY_ELEMENT, FASTMATH, MatmulOp
 from ...dialect.warp.operands import OperandForm, SparseOp
 from ...dialect.warp.stored import StoredIntegers, StoredOp
 from ..diagnostics import chose, fail, message_of, remark
-from ..patterns import IndexBuilder, apply_patterns, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, LocatedRewriter, apply_patterns, op_type_rewrite_pattern
 from . import contraction
 from .contraction import SplitLoops
 from .elementwise import check_unshared
@@ -106,9 +106,6 @@ def _check_exact(op: Operation, product: MatmulOp) -> None:
         fail(op, f"sums of {depth} products of integers may pass 32 bits before they are converted to floats")
 
 
-# `warp-raise-matmul`: every way to write a matrix product in `linalg` becomes `warp.matmul`.
-
-
 def raise_products(module: Operation) -> None:
     """Raises every product below an operation; errors name the operation they are about."""
     apply_patterns([EraseEmpty(), CopyStrided()], module)
@@ -140,11 +137,9 @@ class CopyStrided(RewritePattern):
             kind, sizes = memory_of(value), index.unknown_sizes(value)
             copied = index.insert(memref.AllocOp(sizes, [], MemRefType(kind.element_type, kind.get_shape()))).memref
             remark(op, RaiseMatmulPass.name, f"operand {number} is copied, as all strides of {kind} are dynamic")
-            index.insert(ops.CopyOp([value], [copied], [])).location = op.location
+            index.insert(ops.CopyOp([value], [copied], []))
             if number >= len(op.inputs):
-                back = ops.CopyOp([copied], [value], [])
-                back.location = op.location
-                Rewriter.insert_op(back, InsertPoint.after(op))
+                rewriter.insert(ops.CopyOp([copied], [value], []), InsertPoint.after(op))
             op.operands[number] = copied
             rewriter.has_done_action = True
 
@@ -225,7 +220,7 @@ def _raised(op: LinalgStructuredOperation) -> MatmulOp:
         fail(op, "its body does more than to extend, multiply and add")
     for name, value in zip("ABC", (*op.inputs[:2], *op.outputs), strict=False):
         _element(op, name, value)
-    product = contraction.read_matrices(op)
+    product = contraction.read(op)
     a, b, c = (_with_ones(op, value, map_) for value, map_ in zip(product.operands, product.maps, strict=True))
     raised = _product(op, a, b, c, product)
     if not product.body.is_plain:
@@ -270,7 +265,8 @@ def _product(
     # The product of two bits is their and, whether a set one is read as 1 or as -1.
     words = ["and"] if types == ["b1", "b1"] and unsigned[0] == unsigned[1] else []
     e, integers = _metadata(op), None
-    if _runs_down(op, c, maps[-1]):
+    m, n = (loops_of(maps[-1]).index(maps[-1].num_dims + loop) for loop in (-3, -2))
+    if lie_in_memory(op, "C", memory_of(c), (m, n)) != (m, n):  # contiguous along m: the transpose, B^T * A^T
         if e is not None:
             fail(op, f"expected C of a sparse A row by row, got {c.type}")
         map_b, map_a, map_c = map(_exchanged, maps)
@@ -289,14 +285,7 @@ def _product(
 def formed(op: Operation, form: OperandForm) -> SSAValue:
     """Inserts the form of an operand before an operation. Its name derives from that of its memory."""
     form.operand.name_hint = form.matrix.name_hint and f"{form.matrix.name_hint}_{form.name.partition('.')[2]}"
-    form.location = op.location
-    return Builder(InsertPoint.before(op)).insert(form).operand
-
-
-def _runs_down(op: Operation, c: SSAValue, map_: AffineMap) -> bool:
-    """Whether C is contiguous along m. Then a kernel computes its transpose, B^T * A^T."""
-    m, n = (loops_of(map_).index(map_.num_dims + loop) for loop in (-3, -2))
-    return lie_in_memory(op, "C", memory_of(c), (m, n)) != (m, n)
+    return LocatedRewriter(op).insert(form).operand
 
 
 def _exchanged(map_: AffineMap) -> AffineMap:

@@ -30,10 +30,10 @@ from ...dialect.mlir.affine import (
     map_along,
     strides_of,
 )
-from ...dialect.mlir.generic import TensorOrMemory, arithmetic
+from ...dialect.mlir.generic import arithmetic
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import shape_of
-from ..patterns import IndexBuilder, float_value, op_type_rewrite_pattern
+from ...dialect.warp.elements import element_type, shape_of
+from ..patterns import IndexBuilder, LocatedRewriter, float_value, op_type_rewrite_pattern
 from .constants import number_of
 from .contraction import adds_products
 from .operand import Groups, groups_of, reassociation
@@ -49,7 +49,7 @@ Reshape = tensor.CollapseShapeOp | tensor.ExpandShapeOp
 
 def collapse(value: SSAValue, groups: Groups, sizes: Sequence[int]) -> tensor.CollapseShapeOp:
     """A tensor with one dimension for each group."""
-    kind = TensorType(element_of(value), sizes)
+    kind = TensorType(element_type(value), sizes)
     return tensor.CollapseShapeOp.build(
         operands=[value], properties={"reassociation": reassociation(groups)}, result_types=[kind]
     )
@@ -59,14 +59,9 @@ def expand(
     value: SSAValue, groups: Groups, sizes: Sequence[int], unknown: Sequence[SSAValue] = ()
 ) -> tensor.ExpandShapeOp:
     """A tensor with several dimensions for each. `unknown` are the sizes that are not known, below 0."""
-    kind = TensorType(element_of(value), sizes)
+    kind = TensorType(element_type(value), sizes)
     shape = [size if size >= 0 else DYNAMIC_INDEX for size in sizes]
     return tensor.ExpandShapeOp(value, unknown, reassociation(groups), shape, kind)
-
-
-def element_of(value: SSAValue) -> Attribute:
-    """The type of the elements of a tensor or of memory."""
-    return value.type.element_type if isa(value.type, TensorOrMemory) else value.type
 
 
 BodyBuilder: TypeAlias = (
@@ -80,7 +75,7 @@ class LinalgBuilder(IndexBuilder):
     tensors, or on memory."""
 
     def __init__(self, op: Operation, before: Operation | None = None) -> None:
-        super().__init__(before or op)
+        super().__init__(LocatedRewriter(op, before))
         self.op = op
 
     def empty(self, kind: Attribute, sizes: Sequence[SSAValue] = ()) -> SSAValue:
@@ -93,10 +88,9 @@ class LinalgBuilder(IndexBuilder):
         """The same, filled with a number."""
         empty = self.empty(kind, sizes)
         if not isinstance(number, SSAValue):
-            number = self.insert(number_of(element_of(empty), number)).result
+            number = self.insert(number_of(element_type(empty), number)).result
         results = [] if isinstance(kind, MemRefType) else [kind]
         made = self.insert(FillOp([number], [empty], results))
-        made.location = self.op.location
         return made.results[0] if results else empty
 
     def computed(
@@ -109,7 +103,7 @@ class LinalgBuilder(IndexBuilder):
     ) -> SSAValue:
         """What a body makes of elements of inputs, and of what it is put into."""
         if not isinstance(body, Region):
-            block = Block(arg_types=map(element_of, (*inputs, into)))
+            block = Block(arg_types=map(element_type, (*inputs, into)))
             with ImplicitBuilder(block):
                 YieldOp(body(*block.args))
             body = Region(block)
@@ -196,14 +190,12 @@ class DropUnitLoops(RewritePattern):
         if {loop for map_ in maps for loop in loops_of(map_)} < set(range(len(left))):
             return
         summed = [left.index(loop) for loop in nest.summed if loop in left]
-        kind = TensorType(element_of(op.results[0]), [shape[d] for d in kept])
+        kind = TensorType(element_type(op.results[0]), [shape[d] for d in kept])
         made = generic(op, [value for value, _ in reads], [init], _body(op, left), maps, summed, [kind])
         if not units:
             rewriter.replace(op, made)
             return
-        wide = expand(rewriter.insert(made).results[0], around(kept, len(shape)), shape, unknown)
-        wide.location = op.location
-        rewriter.replace(op, wide)
+        rewriter.replace(op, expand(rewriter.insert(made).results[0], around(kept, len(shape)), shape, unknown))
 
 
 def _sizes_of(value: SSAValue) -> Sequence[SSAValue]:
@@ -253,7 +245,7 @@ def _without(value: SSAValue, kept: Sequence[int], make: LinalgBuilder) -> SSAVa
     """What an output starts from, without its dimensions of size 1."""
     if len(kept) == len(shape_of(value)):
         return value
-    kind = TensorType(element_of(value), [shape_of(value)[d] for d in kept])
+    kind = TensorType(element_type(value), [shape_of(value)[d] for d in kept])
     if isinstance(value.owner, tensor.EmptyOp):
         return make.empty(kind, _sizes_of(value))
     if isinstance(fill := value.owner, FillOp):
@@ -275,7 +267,7 @@ class CollapseSummed(RewritePattern):
         if not all(_is_contiguous(access, merged) for access in nest.reads):
             return
         left = [loop for loop in range(nest.loops) if loop not in merged[1:]]
-        reads = [_merged(op, access, merged, left, rewriter) for access in nest.reads]
+        reads = [_merged(access, merged, left, rewriter) for access in nest.reads]
         maps = [map_ for _, map_ in reads]
         maps += [_on(access.map, left, range(len(access.map.results))) for access in nest.writes]
         inputs, one = [value for value, _ in reads], [left.index(merged[0])]
@@ -335,7 +327,7 @@ class CollapsePixels(RewritePattern):
         places, flat, make = list(range(2, len(shape))), [*shape[:2], prod(shape[2:])], LinalgBuilder(op)
         weights = make.insert(collapse(kernel.value, [[0], [1, *range(2, len(size))]], size[:2])).result
         rows = make.insert(collapse(image.value, [[0], [1], places], [shape[0], size[1], flat[-1]])).result
-        sums = make.filled(TensorType(element_of(op.results[0]), flat), start.inputs[0])
+        sums = make.filled(TensorType(element_type(op.results[0]), flat), start.inputs[0])
         seen = {image: (rows, (0, 3, 2)), kernel: (weights, (1, 3))}
         maps = [*(map_along(4, seen[access][1]) for access in nest.reads), map_along(4, range(3))]
         made = make.computed([seen[access][0] for access in nest.reads], sums, maps, op.body.clone(), [3])
@@ -361,13 +353,11 @@ class CollapseRow(RewritePattern):
         if not all(_is_contiguous(access, merged) for access in nest.reads):
             return
         left = [*range(first + 1)]
-        reads = [_merged(op, access, merged, left, rewriter) for access in nest.reads]
-        kind, make = TensorType(element_of(op.results[0]), [*shape[:first], prod(shape[first:])]), LinalgBuilder(op)
+        reads = [_merged(access, merged, left, rewriter) for access in nest.reads]
+        kind, make = TensorType(element_type(op.results[0]), [*shape[:first], prod(shape[first:])]), LinalgBuilder(op)
         maps = [*(map_ for _, map_ in reads), AffineMap.identity(len(left))]
         made = make.computed([value for value, _ in reads], make.empty(kind), maps, op.body.clone())
-        wide = expand(made, [*([loop] for loop in range(first)), list(merged)], shape)
-        wide.location = op.location
-        rewriter.replace(op, wide)
+        rewriter.replace(op, expand(made, [*([loop] for loop in range(first)), list(merged)], shape))
 
     @staticmethod
     def _first(access: NestAccess, loops: int) -> int:
@@ -391,7 +381,7 @@ def _merged_from(op: GenericOp) -> int:
 
 
 def _merged(
-    op: Operation, access: NestAccess, merged: Sequence[int], left: Sequence[int], rewriter: PatternRewriter
+    access: NestAccess, merged: Sequence[int], left: Sequence[int], rewriter: PatternRewriter
 ) -> tuple[SSAValue, AffineMap]:
     """An operand with one dimension for merged loops, and its map on the loops that are left."""
     shape, value = shape_of(access.value), access.value
@@ -400,9 +390,7 @@ def _merged(
         groups, expanded = around(kept, len(shape)), value.owner
         if isinstance(expanded, tensor.ExpandShapeOp) and groups_of(expanded) == groups:
             return expanded.src, _on(access.map, left, kept)
-        source = collapse(value, groups, [prod(shape[d] for d in group) for group in groups])
-        source.location = op.location
-        value = rewriter.insert(source).result
+        value = rewriter.insert(collapse(value, groups, [prod(shape[d] for d in group) for group in groups])).result
     return value, _on(access.map, left, kept)
 
 
@@ -431,21 +419,18 @@ class FoldReshapes(RewritePattern):
             return
         sizes = [[size for size in shape if size != 1] for shape in (shape_of(source), after)]
         if sizes[0] == sizes[1] and sizes[0]:
-            rewriter.replace(op, [], [with_units(op, source, after, rewriter)])
+            rewriter.replace(op, [], [with_units(source, after, rewriter)])
 
 
-def with_units(op: Operation, value: SSAValue, shape: Sequence[int], rewriter: PatternRewriter) -> SSAValue:
-    """A tensor of known sizes in a shape that only has other dimensions of size 1, for an operation."""
+def with_units(value: SSAValue, shape: Sequence[int], rewriter: PatternRewriter) -> SSAValue:
+    """A tensor of known sizes in a shape that only has other dimensions of size 1."""
     before = shape_of(value)
     if list(before) == list(shape):
         return value
     kept = [[d for d, size in enumerate(each) if size != 1] for each in (before, shape)]
     if len(kept[0]) < len(before):
         narrow = collapse(value, around(kept[0], len(before)), [before[d] for d in kept[0]])
-        narrow.location = op.location
         value = rewriter.insert(narrow).result
     if len(kept[1]) < len(shape):
-        wide = expand(value, around(kept[1], len(shape)), shape)
-        wide.location = op.location
-        value = rewriter.insert(wide).result
+        value = rewriter.insert(expand(value, around(kept[1], len(shape)), shape)).result
     return value

@@ -20,11 +20,11 @@ from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import Nest, NestAccess, generic, is_constant, is_plain, is_projection, loops_of, map_along
 from ...dialect.mlir.generic import EXTENSIONS, weighted
-from ...dialect.warp.elements import shape_of
+from ...dialect.warp.elements import element_type, shape_of
 from ..patterns import float_value, op_type_rewrite_pattern
 from .moved_operands import ExtendBehind, ReadMoved
 from .operand import groups_of, numbered
-from .reshapes import FoldReshapes, LinalgBuilder, element_of, expand
+from .reshapes import FoldReshapes, LinalgBuilder, expand
 
 
 def _filled(value: SSAValue) -> FillOp | None:
@@ -49,7 +49,7 @@ def _product(op: Operation) -> FillOp | None:
 def _scaling(value: SSAValue) -> tuple[GenericOp, arith.MulfOp] | None:
     """What multiplies each element of a tensor, in f32, with a constant, and may extend and transpose it."""
     op = value.owner
-    if not isinstance(op, GenericOp) or len(op.inputs) != 1 or len(op.results) != 1 or element_of(value) != f32:
+    if not isinstance(op, GenericOp) or len(op.inputs) != 1 or len(op.results) != 1 or element_type(value) != f32:
         return None
     nest = Nest.of(op)
     *conversions, scaled, _ = nest.body.ops
@@ -63,7 +63,7 @@ def _scaling(value: SSAValue) -> tuple[GenericOp, arith.MulfOp] | None:
     source = op.inputs[0]
     if not nest.is_elementwise or not is_projection(nest.reads[0].map) or not isinstance(source.type, TensorType):
         return None
-    return (op, scaled) if element_of(source) in (f16, bf16, f32) and scaled.lhs is read else None
+    return (op, scaled) if element_type(source) in (f16, bf16, f32) and scaled.lhs is read else None
 
 
 MIN_SCALE = 2.0**-8
@@ -83,10 +83,10 @@ class ScaleBehind(RewritePattern):
         scalings = [_scaling(value) for value in op.inputs]
         scale = math.prod(float_value(each[1].rhs) or 0.0 for each in scalings if each is not None)
         kind = op.results[0].type
-        narrow = all(each is None or element_of(each[0].inputs[0]) == f16 for each in scalings)
+        narrow = all(each is None or element_type(each[0].inputs[0]) == f16 for each in scalings)
         if not narrow and abs(scale) < MIN_SCALE:
             return
-        if not any(scalings) or not scale or element_of(op.results[0]) != f32 or not isa(kind, TensorType[Attribute]):
+        if not any(scalings) or not scale or element_type(op.results[0]) != f32 or not isa(kind, TensorType[Attribute]):
             return
         product = op.clone()
         for number, each in enumerate(scalings):
@@ -139,7 +139,7 @@ class ExpandBatch(RewritePattern):
         maps = [map_along(count, [place for loop in loops_of(map_) for place in places[loop]]) for map_ in nest.maps]
         make = LinalgBuilder(op)
         inputs = [_split(make, access, sizes) for access in nest.reads]
-        kind = TensorType(element_of(op.result), [part for loop in nest.writes[0].loops for part in sizes[loop]])
+        kind = TensorType(element_type(op.result), [part for loop in nest.writes[0].loops for part in sizes[loop]])
         if kind != op.result.type and min(shape) < 0:
             return
         zeros = make.filled(kind, fill.inputs[0], op.dynamic_output_shape)

@@ -247,8 +247,7 @@ def _assert_same(repeated: Repeated | None, op: GenericOp, rewriter: PatternRewr
     index = IndexBuilder(op)
     outside = index.again(size, {}, op.is_ancestor)
     same = index.compare("eq", outside, index.dim(op.outputs[0], dimension))
-    assertion = cf.AssertOp(same, "a dimension of size 1 is not repeated where its size is not known")
-    index.insert(assertion).location = op.location
+    index.insert(cf.AssertOp(same, "a dimension of size 1 is not repeated where its size is not known"))
     remark(op, "warp-bufferize", "a call in which it repeats a dimension of size 1 is refused, as sizes are not known")
 
 

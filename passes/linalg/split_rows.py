@@ -6,18 +6,18 @@ whose results a second operation reduces."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import NamedTuple
 
-from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import FloatAttr, MemRefType, f32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
-from xdsl.rewriter import InsertPoint
 
 from ...dialect.isa.row import TARGETS
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along, strides_of
@@ -27,7 +27,7 @@ from ...dialect.warp.fragments import Kind, ReduceOp
 from ...dialect.warp.rows import RowsOp, apart
 from ...dialect.warp.synchronisation import has_clusters
 from ..diagnostics import chose
-from ..patterns import op_type_rewrite_pattern, operations_between
+from ..patterns import LocatedRewriter, computed_from, op_type_rewrite_pattern, operations_between
 from .elementwise import may_share, static_view, touched
 from .operand import expand, root
 
@@ -106,16 +106,8 @@ def _parts(rows: int, length: int, sms: int) -> int:
     return next((n for n in every if n * rows >= sms * SM_WARPS * LANES), every[-1] if every else 1)
 
 
-def needed(values: Iterable[SSAValue]) -> dict[SSAValue, None]:
-    """All values from which `values` are computed, these included. It stops at results of reductions along rows."""
-    every, wanted = dict[SSAValue, None](), list(values)
-    while wanted:
-        value = wanted.pop()
-        if value not in every:
-            every[value] = None
-            owner = value.owner
-            wanted += owner.operands if isinstance(owner, Operation) and not isinstance(owner, ReduceOp) else ()
-    return every
+needed = partial(computed_from, until=(ReduceOp,))
+"""All values from which values are computed, up to results of reductions along rows."""
 
 
 def _computed(op: RowsOp, values: Collection[SSAValue], known: dict[SSAValue, SSAValue], block: Block) -> list[int]:
@@ -171,7 +163,7 @@ class Parts:
 
     def replace(self, rewriter: PatternRewriter) -> None:
         """Replaces the operation by that of parts, and that of their results."""
-        self.builder = Builder(InsertPoint.before(self.op))
+        self.builder = LocatedRewriter(self.op)
         elements = dict.fromkeys(each.element for each in self.squares.values())
         means = {element: self._allocated() for element in elements}
         for element, mean in means.items():
@@ -232,8 +224,7 @@ class Parts:
             values.append(value)
             maps.append(map_along(loops, dims))
         maps += [map_along(loops, range(loops - 1))] * (len(means) + len(outputs))
-        made = self.builder.insert(RowsOp([*values, *means.values()], outputs, maps, Region(block)))
-        made.location = op.location
+        self.builder.insert(RowsOp([*values, *means.values()], outputs, maps, Region(block)))
 
     def of_sums(self, means: Mapping[SSAValue, SSAValue], sums: Sequence[SSAValue]) -> RowsOp:
         """Combines the results of parts."""
@@ -258,9 +249,7 @@ class Parts:
         own = map_along(op.loops, (op.loops - 1, *range(op.loops - 1)))
         maps = [*(op.maps[i] for i in inputs), *[own] * (len(sums) + len(means)), *op.written]
         values = [*(op.inputs[i] for i in inputs), *sums, *means.values()]
-        made = RowsOp(values, op.outputs, maps, Region(block))
-        made.location = op.location
-        return made
+        return RowsOp(values, op.outputs, maps, Region(block))
 
 
 SUMMED_ROWS = {False: range(256, 8193), True: range(256, 65537)}
@@ -315,7 +304,7 @@ def _sum_on_the_way(op: RowsOp, rows: RowsOp, last: RowsOp, across: Sequence[Red
     warps, few = 1 << (-(-columns // (LANES * SUMMED)) - 1).bit_length(), length // FEW_ROWS
     parts = min(clusters_at_once(warps, op), few)
     parts = parts // CTA_WARPS * CTA_WARPS if warps <= SUMMING_WARPS else parts
-    builder, elements = Builder(InsertPoint.before(last)), [each.input for each in across]
+    builder, elements = LocatedRewriter(op, last), [each.input for each in across]
     kind = MemRefType(f32, [parts, columns])
     sums: list[SSAValue] = [builder.insert(memref.AllocOp([], [], kind)).memref for _ in across]
     block, known = Block(), dict[SSAValue, SSAValue]()
@@ -419,6 +408,4 @@ def _merged(first: RowsOp, second: RowsOp) -> RowsOp:
             own.update(zip(inner.results, made[key], strict=True))
         results += [own[value] for value in all_yielded(op.body)]
     block.add_op(YieldOp(*results))
-    merged = RowsOp(values, [*first.outputs, *second.outputs], [*maps, *first.written, *second.written], Region(block))
-    merged.location = second.location
-    return merged
+    return RowsOp(values, [*first.outputs, *second.outputs], [*maps, *first.written, *second.written], Region(block))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from math import prod
 
@@ -12,27 +12,22 @@ from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType, UnitAttr, f64, i1, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.pattern_rewriter import (
-    GreedyRewritePatternApplier,
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import Nest, NestAccess, generic, is_plain, loops_of
 from ...dialect.warp.attributes import UNUSED
-from ...dialect.warp.elements import only_computes, shape_of
+from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ..diagnostics import remark
-from ..patterns import IndexBuilder, apply_patterns, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, apply_patterns, computed_from, op_type_rewrite_pattern
 from .constants import COVERED, number_for_input
 from .contraction import adds_products
 from .moved_operands import CollapseBehind, Movement
 from .operand import groups_of
-from .reshapes import LinalgBuilder, element_of, expand
+from .reshapes import LinalgBuilder, expand
 
 
 def covers(op: tensor.InsertSliceOp) -> bool:
@@ -164,9 +159,9 @@ class ConvertBehindReshape(RewritePattern):
 
 
 def fuse_elementwise(module: ModuleOp) -> None:
-    """Applies the patterns to a module, in place."""
-    patterns = ComputeWhereRead(), ConvertBehindReshape()
-    PatternRewriteWalker(GreedyRewritePatternApplier(list(patterns))).rewrite_module(module)
+    """Applies the patterns to a module, in place, as often as they apply."""
+    while apply_patterns((ComputeWhereRead(), ConvertBehindReshape()), module):
+        pass
 
 
 WIDE = (f64, i64, i1)
@@ -182,7 +177,7 @@ class FuseWide(RewritePattern):
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
         number = 0
         while op.results and number < len(op.inputs) and not adds_products(op):
-            kind = element_of(op.inputs[number])
+            kind = element_type(op.inputs[number])
             maker = maker_of(op, number, counts=kind == i64)
             wide = kind in WIDE
             bodies = (*maker.body.block.ops, *op.body.block.ops) if wide and maker is not None else ()
@@ -262,14 +257,14 @@ class OneResultEach(RewritePattern):
 
 def _depends(nest: Nest, number: int) -> bool:
     """Whether a result depends on what another one has so far."""
-    needed = _needed(nest.yielded[number])
+    needed = computed_from([nest.yielded[number]])
     return any(access.element in needed for other, access in enumerate(nest.writes) if other != number)
 
 
 def _alone(op: GenericOp, number: int) -> GenericOp:
     """A copy of an operation that computes one of its results."""
     nest = Nest.of(op)
-    needed = _needed(nest.yielded[number])
+    needed = computed_from([nest.yielded[number]])
     kept = [n for n, access in enumerate(nest.reads) if access.element in needed]
     told = {loop for n in kept for loop in loops_of(nest.reads[n].map)} | set(nest.writes[number].loops)
     if not told >= set(range(nest.loops)):
@@ -289,18 +284,6 @@ def _alone(op: GenericOp, number: int) -> GenericOp:
     inputs, kinds = [op.inputs[n] for n in kept], [op.results[number].type]
     summed = [loop for loop in nest.summed if loop not in nest.writes[number].loops]
     return generic(op, inputs, [op.outputs[number]], body, maps, summed, kinds)
-
-
-def _needed(value: SSAValue) -> Collection[SSAValue]:
-    """The values of a body that a value depends on, including itself."""
-    needed, rest = set[SSAValue](), [value]
-    while rest:
-        each = rest.pop()
-        if each not in needed:
-            needed.add(each)
-            owner = each.owner
-            rest += [] if isinstance(each, BlockArgument) or not isinstance(owner, Operation) else owner.operands
-    return needed
 
 
 MAX = 4
@@ -361,9 +344,7 @@ class ComputeParts(RewritePattern):
                 shape[loop] = size
                 parts.append(_on_part(op, inputs, shape))
                 start += size
-            made = tensor.ConcatOp(parts, loop, _with_shape(op, shape_of(op.results[0])))
-            made.location = op.location
-            rewriter.replace(op, made)
+            rewriter.replace(op, tensor.ConcatOp(parts, loop, _with_shape(op, shape_of(op.results[0]))))
             if not joined.result.uses:
                 rewriter.erase(joined)
             return
@@ -420,9 +401,7 @@ class JoinConcatenations(RewritePattern):
             inner = value.owner
             if isinstance(inner, tensor.ConcatOp) and inner.dim == op.dim and value.has_one_use():
                 parts = [*op.inputs[:number], *inner.inputs, *op.inputs[number + 1 :]]
-                made = tensor.ConcatOp(parts, op.dim.value.data, op.result.type)
-                made.location = op.location
-                rewriter.replace(op, made)
+                rewriter.replace(op, tensor.ConcatOp(parts, op.dim.value.data, op.result.type))
                 rewriter.erase(inner)
                 return
 
@@ -433,4 +412,5 @@ PARTS = ConvertBehindReshape(), CollapseBehind(), ComputeParts(), ComputeSlice()
 def compute_parts(module: ModuleOp) -> None:
     """Applies the patterns to a module, in place, as often as they apply."""
     apply_patterns((ReadKnownSizes(),), module)
-    PatternRewriteWalker(GreedyRewritePatternApplier(list(PARTS))).rewrite_module(module)
+    while apply_patterns(PARTS, module):
+        pass

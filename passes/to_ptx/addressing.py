@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from xdsl.dialects import gpu
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialect.isa.tensor_map import MAP_ALIGNMENT
 from ...dialect.isa.tensor_map import SIZE as MAP_BYTES
@@ -21,7 +21,7 @@ from ...dialect.warp.attributes import Memory, element_row, is_memory, memory_of
 from ...dialect.warp.tensor_maps import TensorMapType
 from ...dialect.warp.views import Dimensions
 from ..diagnostics import fail
-from ..linalg.operand import GLOBAL_SPACE, kernel_promised
+from ..linalg.operand import GLOBAL_SPACE, promised
 from .emitter import At, Condition, Emitter, IndexValue, VirtualRegister
 from .scalars import Scalars, divisor_of, runs, split
 
@@ -321,27 +321,20 @@ TENSOR_MAPS = (TensorMapType.name, "nvgpu.tensormap.descriptor")
 """The types of a tensor map that a kernel is given."""
 
 
-def parameters(kernel: gpu.FuncOp, value: SSAValue, name: str) -> list[VariableAttr]:
+def parameters(value: SSAValue, name: str) -> list[VariableAttr]:
     """The declarations of what an argument of a kernel is passed as: a number, or the address of the first element,
     the sizes of dynamic dimensions and then dynamic strides, in elements."""
     if value.type.name in TENSOR_MAPS:
         return [VariableAttr.of("b8", name, count=MAP_BYTES, align=MAP_ALIGNMENT)]
     if str(value.type) in NUMBERS:
         return [VariableAttr.of(NUMBERS[str(value.type)], name)]
-    pointer = VariableAttr.of(
-        "u64", name, pointer=f".ptr .global .align {alignment(value.type, divisor(kernel, value))}"
-    )
+    pointer = VariableAttr.of("u64", name, pointer=f".ptr .global .align {alignment(value.type, promised(value))}")
     sizes, strides = dynamic_parts(memory_of(value))
     return [
         pointer,
         *(VariableAttr.of("u32", f"{name}_size{i}") for i in sizes),
         *(VariableAttr.of("u64", f"{name}_stride{i}") for i in strides),
     ]
-
-
-def divisor(kernel: gpu.FuncOp, value: SSAValue) -> int:
-    """What divides the dynamic sizes along neighbouring elements, the dynamic strides and offset of an argument."""
-    return kernel_promised(kernel, value.index) if isinstance(value, BlockArgument) else 1
 
 
 def alignment(kind: Attribute, divisor: int = 1) -> int:
@@ -381,7 +374,7 @@ def argument(
     if max((0, *shape, *(n * bits // 8 for n in (*shape[-1:], *strides_[-2:])))) >= INDEX_LIMIT:
         fail(kernel, f"indices and rows must stay below 2^31 elements and bytes, got {kind}")
     base = emitter.pure("cvta.to.global.u64", _passed(emitter, "u64", name))
-    by = divisor(kernel, value)
+    by = promised(value)
     aligned = alignment(kind, by)
     if dynamic_parts(kind) == ([], []):
         return MemoryArgument(base, shape, tuple(strides_), bits, aligned)

@@ -386,7 +386,7 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tup
     func = ptx.FuncOp(
         name,
         [*chosen, *map(VarOp, lowering.own_variables), *lowering.emitter.finish()],
-        parameters=[p for a, name in zip(arguments, names, strict=True) for p in parameters(kernel, a, name)],
+        parameters=[p for a, name in zip(arguments, names, strict=True) for p in parameters(a, name)],
         directives=[f".reqntid {', '.join(map(str, lowering.extents))}", *_directives(kernel, target)],
     )
     func.location = kernel.location

@@ -181,11 +181,11 @@ def _arrays(inputs: list[str], seed: int) -> dict[str, Array]:
 
     named: dict[str, Array] = {}
     for number, text in enumerate(inputs):
-        bound = binding(text)
-        made = None if bound.name is None else kernel_argument(bound.value, seed, number)
-        if bound.name is None or not hasattr(made, "dtype"):
+        name, value = binding(text)
+        made = None if name is None else kernel_argument(value, seed, number)
+        if name is None or not hasattr(made, "dtype"):
             raise ArgumentError(f"--in: expected NAME=WORD:TYPE:SIZES, such as A=random:f16:64x64, got '{text}'")
-        named[bound.name] = made  # pyright: ignore[reportArgumentType]
+        named[name] = made  # pyright: ignore[reportArgumentType]
     return named
 
 

@@ -151,14 +151,14 @@ def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:
     outputs: dict[int, str] = {}
     parameters = kernel.function.parameters
     for text in texts:
-        bound = inputs.binding(text)
-        if bound.name is None and not kernel.function.written:
+        name, path = inputs.binding(text)
+        if name is None and not kernel.function.written:
             raise ArgumentError(f"--out {text}: the function writes no argument; name one, as in 2={text}")
-        inputs.check_writable(bound.value)
-        i = max(kernel.function.written) if bound.name is None else inputs.named("--out", bound.name, parameters)
+        inputs.check_writable(path)
+        i = max(kernel.function.written) if name is None else inputs.named("--out", name, parameters)
         if i in outputs:
             raise ArgumentError(f"--out: argument {i} (%{parameters[i].name}) is given twice")
-        outputs[i] = bound.value
+        outputs[i] = path
     return outputs
 
 
@@ -355,14 +355,14 @@ def _array_at(values: Sequence[object], place: tuple[int, ...]) -> Array:
 
 def _output(text: str, parameters: tuple[Parameter, ...]) -> tuple[tuple[int, ...], str]:
     """`2=c.npy`, or `0.1=c.npy` for what a field of a struct points to."""
-    bound = inputs.binding(text)
-    if bound.name is None:
+    named, path = inputs.binding(text)
+    if named is None:
         raise ArgumentError(f"--out: expected NAME=FILE for a .ptx file, such as 2=c.npy, got '{text}'")
-    inputs.check_writable(bound.value)
-    name, *fields = bound.name.split(".")
+    inputs.check_writable(path)
+    name, *fields = named.split(".")
     if not all(field.isdecimal() for field in fields):
         raise ArgumentError(f"--out: expected the number of a field, such as 0.1=c.npy, got '{text}'")
-    return (inputs.named("--out", name, parameters), *map(int, fields)), bound.value
+    return (inputs.named("--out", name, parameters), *map(int, fields)), path
 
 
 def _summary(report: Report, name: str, array: Array) -> None:

@@ -261,8 +261,7 @@ def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:
     if element not in ELEMENT_NAMES:
         listed = ", ".join(ELEMENT_NAMES)
         raise _refused(function, argument, f"no array can be passed as {kind}; element types are {listed}")
-    divisor = 1 if function.arg_attrs is None else promised(function.arg_attrs, argument.index)
-    return Parameter(name, element, shape, strides, divisor)
+    return Parameter(name, element, shape, strides, promised(argument))
 
 
 def _refused(function: func.FuncOp, argument: BlockArgument, message: str) -> HostError:

@@ -327,7 +327,7 @@ class FieldEvaluation(Evaluation):
             if not operand.value.ndim:
                 inputs[access.element] = self._scalar(access.value)
             else:
-                inputs[access.element] = along_all(op, operand.value, access.map, sizes)
+                inputs[access.element] = along_all(operand.value, access.map, sizes)
         return inputs | {index: constants(numbers) for index, numbers in loop_numbers(nest, sizes).items()}
 
     def _body(self, nest: Nest, wanted: SSAValue, inputs: Mapping[SSAValue, BodyElements | Array]) -> BodyElements:

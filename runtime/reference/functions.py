@@ -54,7 +54,7 @@ def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulat
     if op.epilogue is None:
         return product
     nest = epilogue_nest(op, op.epilogue)
-    return elementwise(op, nest, {**scope, nest.body.args[0]: product})[0]
+    return elementwise(nest, {**scope, nest.body.args[0]: product})[0]
 
 
 def epilogue_nest(op: MatmulOp, epilogue: PointwiseOp) -> Nest:
@@ -142,8 +142,6 @@ def _less(operand: Reference, points: Reference, kind: DType) -> Reference:
     return replace(operand, value=rounded(operand.value - each, kind))
 
 
-# What a host function means, in float64, and how far from it a result may be.
-#
 # The function is evaluated as written, before any lowering: constants, `linalg.fill`, every operation of `linalg`
 # whose body adds products, by its indexing maps, elementwise ones (`elements.py` has their bounds), and those that
 # reduce (`nests.py`). Beside every value goes a bound on the error of any correct evaluation; of products with the

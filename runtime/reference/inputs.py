@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -25,18 +24,10 @@ WORDS = ("random", "zeros", "ones", "nan")
 or no value at all."""
 
 
-@dataclass(frozen=True)
-class Binding:
-    """`NAME=VALUE` from the command line; `name` is None where it was left out."""
-
-    name: str | None
-    value: str
-
-
-def binding(text: str) -> Binding:
-    """Read `0=a.npy`, `%A=random` or `c.npy`."""
+def binding(text: str) -> tuple[str | None, str]:
+    """The name and the value of `0=a.npy` or `%A=random`; no name of `c.npy`."""
     name, equals, value = text.partition("=")
-    return Binding(name.strip(), value) if equals else Binding(None, text)
+    return (name.strip(), value) if equals else (None, text)
 
 
 def named(option: str, name: str, parameters: Sequence[Parameter]) -> int:
@@ -113,13 +104,13 @@ def arrays(function: Signature, texts: Sequence[str], seed: int, *, poisoned: bo
     filled: Collection[int] = function.filled if poisoned else ()
     texts_: dict[int, str] = {}
     for text in texts:
-        bound = binding(text)
-        if bound.name is None:
+        name, value = binding(text)
+        if name is None:
             raise ArgumentError(f"--in: expected NAME=VALUE, such as 0=a.npy or %A=random, got '{text}'")
-        position = named("--in", bound.name, parameters)
+        position = named("--in", name, parameters)
         if position in texts_:
             raise ArgumentError(f"--in: argument {position} (%{parameters[position].name}) is given twice")
-        texts_[position] = bound.value
+        texts_[position] = value
     words = [texts_.get(i, "nan" if i in filled else "random") for i in range(len(parameters))]
     loaded = {i: load(w, p) for i, (w, p) in enumerate(zip(words, parameters, strict=True)) if sized(w)[0] not in WORDS}
     shapes = {i: array.shape for i, array in loaded.items()}

@@ -12,14 +12,13 @@ from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import Operation, SSAValue
-from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineMap
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineMap
 
 from ...dialect.mlir.affine import FIXED, Combination, Nest, NestAccess, is_plain, steps_of, windows
 from ...dialect.mlir.contraction import METADATA
 from ...dialect.mlir.generic import Factor, Weighted, may_scale_sums, weighted
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
-from ..base.errors import HostError
 from .elements import EXACT, Bounded, Slack, bounded, evaluate, operations
 from .product import ACCUMULATORS, ROUNDINGS, Accumulator, History, Reference, expanded, product_of
 
@@ -39,41 +38,22 @@ def sizes_of(nest: Nest, scope: Arrays) -> list[int]:
     return sizes
 
 
-def along(op: Operation, array: Floats, map_: AffineMap, sizes: Sequence[int]) -> tuple[Floats, list[int]]:
-    """An array with a dimension for each loop that its map runs along, and these loops, in order.
-
-    Raises:
-        HostError: for dimensions that run along anything but sums of loops times constants, or a loop divided by one.
-    """
-    array, map_ = _repeated(array, map_, sizes)
-    forms = windows(map_)
-    if forms is None:
-        raise HostError(f"no float64 reference for {op.name} with the indexing map {map_}")
-    loops = sorted({loop for by, _ in forms for loop in by})
+def along(array: Floats, map_: AffineMap, sizes: Sequence[int]) -> tuple[Floats, list[int]]:
+    """An array with a dimension for each loop that its map uses, and these loops, in order."""
+    loops = sorted(map_.used_dims())
+    lengths = [sizes[loop] for loop in loops]
+    if windows(map_) is None:
+        numbers: Any = np.ogrid[tuple(slice(size) for size in sizes)]
+        return array[map_.eval(numbers, [])].reshape(lengths), loops
     steps, first = steps_of(map_, array.strides)
     start = (first or 0) // array.itemsize
     memory = as_strided(array, (1 + start,), (array.itemsize,))[start:]
-    return as_strided(memory, [sizes[loop] for loop in loops], [steps[loop] or 0 for loop in loops]), loops
+    return as_strided(memory, lengths, [steps[loop] or 0 for loop in loops]), loops
 
 
-def _repeated(array: Floats, map_: AffineMap, sizes: Sequence[int]) -> tuple[Floats, AffineMap]:
-    """An operand in which elements of a dimension whose map divides its loop are repeated for each iteration."""
-    results = list(map_.results)
-    for axis, expression in enumerate(results):
-        if not isinstance(expression, AffineBinaryOpExpr) or expression.kind is not AffineBinaryOpKind.FloorDiv:
-            continue
-        loop, by = expression.lhs, expression.rhs
-        if isinstance(loop, AffineDimExpr) and isinstance(by, AffineConstantExpr):
-            array, results[axis] = np.repeat(array, by.value, axis).take(range(sizes[loop.position]), axis), loop
-    return array, AffineMap(map_.num_dims, 0, tuple(results))
-
-
-def along_all(op: Operation, array: Floats, map_: AffineMap, sizes: Sequence[int]) -> Floats:
+def along_all(array: Floats, map_: AffineMap, sizes: Sequence[int]) -> Floats:
     """An array with a dimension for each loop. Loops that its map does not use get size 1."""
-    if windows(_repeated(array, map_, sizes)[1]) is None:
-        numbers: Any = np.ogrid[tuple(slice(size) for size in sizes)]
-        return array[map_.eval(numbers, [])]
-    array, loops = along(op, array, map_, sizes)
+    array, loops = along(array, map_, sizes)
     return array[tuple(slice(None) if loop in loops else None for loop in range(len(sizes)))]
 
 
@@ -125,15 +105,15 @@ def evaluate_nest(op: LinalgStructuredOperation, scope: Arrays, accumulator: Acc
     if (product := weighted(nest.body, zeros)) and is_plain(nest.maps[-1]):
         return [_multiplied(op, nest, product, scope, accumulator)]
     if nest.is_elementwise:
-        return elementwise(op, nest, scope)
+        return elementwise(nest, scope)
     reduction = nest.combination
-    return None if reduction is None or not _reduces(nest, reduction) else [_reduced(op, nest, reduction, scope)]
+    return None if reduction is None or not _reduces(nest, reduction) else [_reduced(nest, reduction, scope)]
 
 
-def elementwise(op: Operation, nest: Nest, scope: Arrays) -> list[Reference]:
+def elementwise(nest: Nest, scope: Arrays) -> list[Reference]:
     """What an elementwise operation leaves in each of its outputs."""
     sizes = sizes_of(nest, scope)
-    inputs = _inputs(op, nest, scope, sizes)
+    inputs = _inputs(nest, scope, sizes)
     history = _history(nest, scope, History(elementwise=operations(nest.body)))
     results: list[Reference] = []
     for written, value in zip(nest.writes, nest.yielded, strict=True):
@@ -168,10 +148,10 @@ def _reduces(nest: Nest, how: Combination) -> bool:
     return sorted(nest.writes[0].loops) == kept and how.by.name in COMBINED
 
 
-def _reduced(op: Operation, nest: Nest, how: Combination, scope: Arrays) -> Reference:
+def _reduced(nest: Nest, how: Combination, scope: Arrays) -> Reference:
     """The result of an operation that reduces."""
     (written,), sizes = nest.writes, sizes_of(nest, scope)
-    out, made = scope[written.value], evaluate(nest.body, how.value, _inputs(op, nest, scope, sizes))
+    out, made = scope[written.value], evaluate(nest.body, how.value, _inputs(nest, scope, sizes))
     terms = Bounded(*(_in_order(array, sizes, written.loops) for array in (made.value, made.error)))
     result = _combined(how.by.name, bounded(out), terms, UNITS.get(out.dtype, 0.0))
     if out.dtype.kind in "iu":
@@ -209,14 +189,14 @@ def _history(nest: Nest, scope: Arrays, own: History) -> History:
     return own.after(*(scope[access.value].history for access in nest.used))
 
 
-def _inputs(op: Operation, nest: Nest, scope: Arrays, sizes: Sequence[int]) -> dict[SSAValue, Bounded]:
+def _inputs(nest: Nest, scope: Arrays, sizes: Sequence[int]) -> dict[SSAValue, Bounded]:
     """What a body reads: numbers from outside, elements of operands, and the numbers of loops."""
     inputs: dict[SSAValue, Bounded] = {
         value: bounded(reference) for value, reference in scope.items() if reference.value.ndim == 0
     }
     for access in nest.used:
         reference = bounded(scope[access.value])
-        both = (along_all(op, array, access.map, sizes) for array in (reference.value, reference.error))
+        both = (along_all(array, access.map, sizes) for array in (reference.value, reference.error))
         inputs[access.element] = Bounded(*both)
     return inputs | {index: Bounded.exact(numbers) for index, numbers in loop_numbers(nest, sizes).items()}
 
@@ -242,8 +222,8 @@ def _multiplied(
     for factor in product.factors:
         access = nest.reads[factor.argument]
         operand = _read(dense(op, access, scope), factor)
-        value, loops = along(op, operand.value, access.map, sizes)
-        error, _ = along(op, operand.error, access.map, sizes)
+        value, loops = along(operand.value, access.map, sizes)
+        error, _ = along(operand.error, access.map, sizes)
         by = 1.0 if factors else weight
         factors.append(replace(operand, value=value * by, error=error * abs(by)))
         maps.append(letters(loops))

@@ -43,8 +43,7 @@ class History:
 
     def become(self, other: History) -> None:
         """Replaces this history by another one: the memory has been overwritten."""
-        self.terms, self.elementwise, self.reductions = list(other.terms), other.elementwise, other.reductions
-        self.tf32, self.short, self.narrow = other.tf32, other.short, other.narrow
+        vars(self).update(vars(replace(other, terms=list(other.terms))))
 
 
 def bound_text(history: History, unit: float) -> str:

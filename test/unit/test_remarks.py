@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from xdsl.dialects import arith
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
-from warploom.passes.diagnostics import remarks
+from warploom.passes.diagnostics import location_of, remarks
 from warploom.passes.linalg.fuse_epilogue import FoldFillPass
 from warploom.passes.linalg.fuse_products import FuseEpiloguePass
+from warploom.passes.patterns import apply_patterns, op_type_rewrite_pattern
 from warploom.passes.universe import make_context, parse_mlir
 
 M = "memref<32x32xf32>"
@@ -48,20 +51,32 @@ UNFUSED = {
     "it reads one place along a dimension": [PRODUCT, generic("%T, %E", "#mn, #row, #mn")],
     "it reads the product's result in another order than it is written": [PRODUCT, generic(maps="#nm, #mn")],
     "others use the product's result too": [PRODUCT, generic(), generic(output="%E")],
-    "an operation between them writes what the product reads": [
+    "linalg.fill between its operations writes what it reads": [
         PRODUCT.replace("%T", "%C"),
         "linalg.fill ins(%h : f16) outs(%A : memref<32x32xf16>)",
         generic("%C", output="%C"),
     ],
-    "an operation between them uses the product's result": [PRODUCT, generic(output="%E"), generic()],
-    "func.call between them may touch any memory": [PRODUCT, f"func.call @other(%E) : ({M}) -> ()", generic()],
+    "linalg.generic between its operations uses its result": [
+        PRODUCT.replace("%T", "%C"),
+        generic("%C", output="%E"),
+        generic("%C", output="%C"),
+    ],
+    "func.call stands between its operations, and may touch any memory": [
+        PRODUCT,
+        f"func.call @other(%E) : ({M}) -> ()",
+        generic(),
+    ],
     "its output shares memory with what the product or it reads": [
         PRODUCT,
         generic("%T, %D", "#mn, #nm, #mn"),
     ],
 }
 UNFOLDED = {
-    "func.call stands between them": [FILL, f"func.call @other(%E) : ({M}) -> ()", PRODUCT],
+    "func.call stands between its operations, and may touch any memory": [
+        FILL,
+        f"func.call @other(%E) : ({M}) -> ()",
+        PRODUCT,
+    ],
     "what it fills with is no constant": [FILL.replace("%zero", "%x"), PRODUCT],
     "it copies memref<32x32xf32, strided<[40, 1]>> to memref<32x32xf32>": [
         "%w = memref.alloc() : memref<32x32xf32, strided<[40, 1]>>",
@@ -92,5 +107,26 @@ def test_what_is_folded_and_fused_is_not_spoken_of() -> None:
     assert said(FILL, PRODUCT, generic()) == []
 
 
+def test_other_memory_may_be_touched_between_a_fill_and_its_product() -> None:
+    assert said(FILL, FILL.replace("%T", "%E"), PRODUCT, generic()) == []
+
+
 def test_other_memory_is_not_spoken_of() -> None:
     assert said(FILL.replace("%T", "%E"), PRODUCT, generic("%E")) == []
+
+
+class MultiplyTwice(RewritePattern):
+    """Replaces a sum by a product of a product."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: arith.AddfOp, rewriter: PatternRewriter) -> None:
+        inner = rewriter.insert(arith.MulfOp(op.lhs, op.rhs))
+        rewriter.replace(op, arith.MulfOp(inner, op.rhs))
+
+
+def test_what_a_pattern_inserts_has_the_place_of_what_it_matched() -> None:
+    text = "func.func @f(%x: f32) -> f32 {\n  %y = arith.addf %x, %x : f32\n  return %y : f32\n}"
+    module = parse_mlir(make_context(), text, "f.mlir")
+    apply_patterns([MultiplyTwice()], module)
+    places = [location_of(op) for op in module.walk() if isinstance(op, arith.MulfOp)]
+    assert places == ["f.mlir:2:3"] * 2
