@@ -407,8 +407,7 @@ def enclosing(op: Operation) -> Iterator[Operation]:
 
 def schedule_on(op: Operation) -> Schedule | None:
     """The schedule that an operation has; None without one, or with a part of one."""
-    attribute = op.attributes.get(ScheduleAttr.name)
-    return attribute.data if isinstance(attribute, ScheduleAttr) else None
+    return attribute.data if isinstance(attribute := op.attributes.get(ScheduleAttr.name), ScheduleAttr) else None
 
 
 def schedule_around(op: Operation) -> Schedule | None:
