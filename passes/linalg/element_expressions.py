@@ -28,9 +28,6 @@ from . import contraction
 from .elementwise import EVERYTHING, Bounds, bounds_after, is_long
 from .operand import SIZE_LIMIT, root, users_of
 
-# What an element of memory is, as an expression of elements that were there before: through every operation of
-# `linalg` that makes it, however the work is divided among them.
-#
 # Two ways to write the same elements give equal expressions, which are computed in f32, or in f64 where they are
 # written so. An `arith.truncf` is a rounding to its `type`; so is arithmetic in a narrower type, which is arithmetic in
 # f32 rounded once more. An extension to f32 changes nothing, and neither does rounding what has the type already.

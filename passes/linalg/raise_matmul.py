@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     StringAttr,
+    TensorType,
     UnitAttr,
     f16,
     f32,
@@ -169,7 +170,9 @@ class RaiseProduct(RewritePattern):
             return
         rewriter.has_done_action = True
         before, apart, raised = op.prev_op, False, None
-        needs_instruction = METADATA in op.attributes or any(element_type(v) not in BY_THREADS for v in op.operands)
+        on_tensors = any(isinstance(value.type, TensorType) for value in op.operands)
+        by_threads = all(element_type(value) in BY_THREADS for value in op.operands)
+        needs_instruction = METADATA in op.attributes or on_tensors or not by_threads
         try:
             raised = _raised(op)
             reason = "" if needs_instruction else _objection(raised)

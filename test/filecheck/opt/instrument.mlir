@@ -38,7 +38,7 @@
 // JSON-DAG: {"kind": "chosen", "pass": "warp-raise-matmul", "message": "linalg.matmul is a product of f16 x f16 on tensor cores", "file": "{{.*}}instrument.mlir", "line": [[# @LINE + 16]], "column": 3}
 // JSON-DAG: {"kind": "chosen", "pass": "warp-fold-fill", "message": "the product starts from it", "file": "{{.*}}", "line": [[# @LINE + 14]], "column": 3}
 // JSON-DAG: {"kind": "chosen", "pass": "warp-schedule", "message": "cta = {{.*}}
-// JSON-DAG: {"kind": "declined", "pass": "warp-fold-fill", "message": "it is not folded{{.*}}: linalg.fill stands between them"
+// JSON-DAG: {"kind": "declined", "pass": "warp-fold-fill", "message": "it is not folded{{.*}}: linalg.fill between its operations uses its result"
 
 // RUN: warploom-opt %s -p 'warp-raise-matmul' --remarks-format=yaml -o /dev/null 2>&1 | filecheck %s --check-prefix=YAML
 // YAML:      ---
