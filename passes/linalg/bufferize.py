@@ -63,7 +63,7 @@ def bufferize(module: ModuleOp, *, tf32: bool = False) -> None:
             if len(function.body.blocks) == 1:
                 front_ends.simplify(function, tf32=tf32)
             TensorFunction(function).rewrite()
-        elif function.function_type.outputs and len(function.body.blocks) == 1:
+        elif function.function_type.outputs and MemRefType in kinds and len(function.body.blocks) == 1:
             front_ends.return_in_arguments(function)
 
 

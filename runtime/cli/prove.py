@@ -157,12 +157,11 @@ def _drawn(signature: Signature, inputs: list[str], seed: int, *, poisoned: bool
 
 def _against_function(args: argparse.Namespace, module: PtxModule, text: str) -> Proof:
     from .. import prove
-    from ..kernel.lowering import parse, without_tensors
+    from ..kernel.lowering import chosen, parse
     from ..plan import host
 
     meant = parse(text, args.against)
-    without_tensors(meant)
-    named = _drawn(host.signature(host.choose(meant, args.function)), args.inputs, args.seed)
+    named = _drawn(host.signature(chosen(meant, args.function)), args.inputs, args.seed)
     launch = _launch(args, module, "", list(named))
     return prove(launch, meant, named, function=args.function, seed=args.seed)
 

@@ -30,10 +30,9 @@ from ..interp.watch.timeline import LaunchTrace, chrome_trace
 from ..interp.watch.trace_picture import trace_svg
 from ..kernel.check import contractions
 from ..kernel.kernel import Kernel
-from ..kernel.lowering import kernels, parse, without_tensors
+from ..kernel.lowering import chosen, kernels, parse
 from ..kernel.module import LaunchPlace, PtxModule, choose_place, kernel_name
 from ..numerics.floats import Array
-from ..plan import host
 from ..reference import functions as reference
 from ..reference import inputs
 from ..reference.inputs import check_writable
@@ -92,11 +91,10 @@ def run_mlir(args: argparse.Namespace, text: str) -> int:
     place = choose_place(report_device(args), args.target or "")
     module = parse(text, args.file, report.phase)
     target = requested_target(args, module, place.gpu.device.target if place.gpu else DEFAULT_TARGET)
-    without_tensors(module, tf32=args.tf32)
+    function = chosen(module, args.function, tf32=args.tf32)
     kernel = compiled(args, module, target, args.file, report.phase)
     if place.gpu is not None:
         place = choose_place(report_device(args), target)
-    function = host.choose(module, kernel.function.name)
     arrays = inputs.arrays(kernel.function, args.inputs, args.seed)
     kernel = kernel.called_with(*arrays)
     report.compiled(kernel)

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from xdsl.dialects import func, gpu
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, TensorType, i32
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, SymbolRefAttr, TensorType, i32
+from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from ...dialect.isa.row import UnknownTargetError, named
@@ -58,8 +59,7 @@ def lowered(
         pipeline = _pipeline(target, schedule, tf32, tuned)
         _apply_strategies(module, target, strategy)
         returned = {f.sym_name.data: len(f.function_type.outputs) for f in module.ops if isinstance(f, func.FuncOp)}
-        without_tensors(module, tf32=tf32)
-        function = host.signature(host.choose(module, name))
+        function = host.signature(chosen(module, name, tf32=tf32))
         lower(module, make_context(), pipeline, on_phase)
         kernel = _kernel_of(module, function, returned[function.name], target, file, on_phase)
         # Rows and elementwise operations are the same for every number of rows as they are.
@@ -155,6 +155,27 @@ def target_name(module: ModuleOp, otherwise: str = DEFAULT_TARGET) -> str:
     with as_compile_errors():
         own = target_of(module)
     return otherwise if own is None else own.name
+
+
+def chosen(module: ModuleOp, name: str | None, *, tf32: bool = False) -> func.FuncOp:
+    """The function called `name`, or the only one, converted by `without_tensors`. Functions that the named one does
+    not call are erased first.
+
+    Raises:
+        CompileError: as `without_tensors`.
+        HostError: naming the functions there are.
+    """
+    functions = {op.sym_name.data: op for op in module.ops if isinstance(op, func.FuncOp)}
+    if name in functions:
+        used = [name]
+        for symbol in used:
+            inside = functions.pop(symbol).walk() if symbol in functions else ()
+            named_ = (a for op in inside for a in (*op.properties.values(), *op.attributes.values()))
+            used += [a.root_reference.data for a in named_ if isinstance(a, SymbolRefAttr)]
+        for unused in functions.values():
+            Rewriter.erase_op(unused)
+    without_tensors(module, tf32=tf32)
+    return host.choose(module, name)
 
 
 def without_tensors(module: ModuleOp, *, tf32: bool = False) -> None:

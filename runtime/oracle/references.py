@@ -112,13 +112,11 @@ class LinalgReference(JudgeReference):
     """A function of an MLIR file. `inputs` are as `warploom run --in` takes them, with sizes in braces."""
 
     def __init__(self, text: str, file: str, inputs: Sequence[str] = (), function: str | None = None) -> None:
-        from ..kernel.lowering import parse, without_tensors
+        from ..kernel.lowering import chosen, parse
         from ..plan import host
 
         self.text, self.file, self.inputs = text, file, inputs
-        module = parse(text, file)
-        without_tensors(module)
-        self.function = host.choose(module, function)
+        self.function = chosen(parse(text, file), function)
         self.signature = host.signature(self.function)
         self.names = [p.name for p in self.signature.parameters]
         self.positions = sorted(self.signature.written)

@@ -19,7 +19,7 @@ from ..base.launch import Launch, Plan, dim3, text_or_file
 from ..interp.machine.kernel import Observer
 from ..kernel.binding import launch_values
 from ..kernel.kernel import Kernel
-from ..kernel.lowering import parse, without_tensors
+from ..kernel.lowering import chosen, parse
 from ..kernel.module import LaunchPlace, Options, PtxModule, may_write
 from ..numerics.floats import Array
 from ..plan import host
@@ -123,8 +123,7 @@ def prove(
     else:
         text, file = text_or_file(against, ".mlir", "<mlir>")
         module = parse(text, file)
-    without_tensors(module)
-    meant = host.choose(module, function or (kernel.function.name if isinstance(kernel, Kernel) else None))
+    meant = chosen(module, function or (kernel.function.name if isinstance(kernel, Kernel) else None))
     signature = host.signature(meant)
     names = list(names) or [p.name for p in signature.parameters]
     if len(names) != len(signature.parameters):

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from warploom.dialect.isa.row import TARGETS
+from warploom.passes.pipeline import lower
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import (
     ArgumentError,
     CompileError,
@@ -239,3 +241,43 @@ def test_functions_of_torch_that_return_no_tensors() -> None:
         torch_to_linalg(lambda a: a.sum().item(), torch.ones(3, 4))
     with pytest.raises(ArgumentError, match=r"^example 1: expected a tensor, got int$"):
         torch_to_linalg(lambda a, b: a * b, torch.ones(3, 4), cast("torch.Tensor", 4))
+
+
+MANY = """
+func.func @twice(%x: i32) -> i32 {
+  %0 = arith.addi %x, %x : i32
+  return %0 : i32
+}
+func.func private @scale(%A: memref<9x7xf16>) {
+  linalg.exp ins(%A : memref<9x7xf16>) outs(%A : memref<9x7xf16>)
+  return
+}
+func.func @product(%A: memref<9x7xf16>, %B: memref<7x5xf16>, %C: memref<9x5xf32>) {
+  call @scale(%A) : (memref<9x7xf16>) -> ()
+  linalg.matmul ins(%A, %B : memref<9x7xf16>, memref<7x5xf16>) outs(%C : memref<9x5xf32>)
+  return
+}
+func.func @wrong(%A: memref<9x7xf16>, %B: memref<7x5xbf16>, %C: memref<9x5xf32>) {
+  linalg.matmul ins(%A, %B : memref<9x7xf16>, memref<7x5xbf16>) outs(%C : memref<9x5xf32>)
+  return
+}
+"""
+
+
+def test_a_named_function_is_compiled_without_the_others() -> None:
+    kernel = compile(MANY, name="product", cache=False)
+    assert kernel.ptx.count(".entry") == len(kernel.launches) == 2
+    rng = np.random.default_rng(71)
+    a, b = (rng.uniform(-1, 1, shape).astype(np.float16) for shape in ((9, 7), (7, 5)))
+    exact = np.exp(a.astype(np.float64)).astype(np.float16).astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(kernel(a, b, device="interp", checks="all"), exact, rtol=0, atol=2e-2)
+    with pytest.raises(WarploomError, match="no mma multiplies f16 x bf16"):
+        compile(MANY, name="wrong", cache=False)
+
+
+def test_functions_of_numbers_stay_beside_kernels() -> None:
+    ctx = make_context()
+    module = parse_mlir(ctx, MANY[: MANY.index("func.func @wrong")])
+    lower(module, ctx, "warploom{target=sm_80}")
+    assert "func.func @twice(%x: i32) -> i32" in str(module)
+    assert "ptx.func entry visible @product" in str(module)
