@@ -47,6 +47,7 @@ from xdsl.printer import Printer
 from xdsl.rewriter import Rewriter
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
 from xdsl.utils.type import get_element_type_or_self
 
 from ..mlir.affine import loops_of
@@ -74,7 +75,7 @@ def shape_of(operand: SSAValue) -> tuple[int, ...]:
 def element_type(operand: SSAValue) -> TypeAttribute:
     """The type of the elements of memory or of a tensor, or of a number."""
     kind = operand.type
-    kind = get_element_type_or_self(kind) if isinstance(kind, MemRefType | TensorType) else kind
+    kind = get_element_type_or_self(kind) if isa(kind, MemRefType[Attribute] | TensorType[Attribute]) else kind
     if not isinstance(kind, TypeAttribute):
         raise VerifyException(f"expected elements of a type, got {kind}")
     return kind

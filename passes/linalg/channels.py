@@ -254,7 +254,8 @@ class Blocked:
         rank, element = memory_of(written).get_num_dims(), memory_of(filter_).element_type
 
         def chosen(of_filter: SSAValue, _: SSAValue) -> SSAValue:
-            same = arith.CmpiOp(*(IndexOp(number) for number in numbers), "eq")
+            first, second = map(IndexOp, numbers)
+            same = arith.CmpiOp(first, second, "eq")
             return arith.SelectOp(same, of_filter, number_of(element)).result
 
         self.builder.computed([read], written, [map_along(rank, along), AffineMap.identity(rank)], chosen)

@@ -288,7 +288,7 @@ class FoldStart(RewritePattern):
         fills = [_fill_of(op, access) for access in Nest.of(op).writes]
         if any(fills):
             numbers = (None if fill is None else constant_number(fill.inputs[0]) for fill in fills)
-            op.attributes[STARTS] = ArrayAttr(number or NoneAttr() for number in numbers)
+            op.attributes[STARTS] = ArrayAttr(NoneAttr() if number is None else number for number in numbers)
         for fill in filter(None, fills):
             rewriter.erase(fill)
 

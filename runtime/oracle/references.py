@@ -342,7 +342,7 @@ def _drawn(inputs: Sequence[str], function: Callable[..., Any]) -> Callable[[int
     """Arguments as `--in NAME=random:TYPE:SIZES` describes them, in the order of the function."""
     from ..reference.inputs import binding
 
-    texts = {bound.name: bound.value for bound in map(binding, inputs) if bound.name is not None}
+    texts = {name: value for name, value in map(binding, inputs) if name is not None}
     names = list(inspect.signature(function).parameters)
     missing = [n for n in names if n not in texts]
     if missing:

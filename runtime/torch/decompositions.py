@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .options import aten, decompositions, prims
 
@@ -159,8 +160,11 @@ def _lying_as(value: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
     return made.permute(order).contiguous().permute([order.index(d) for d in range(value.dim())])
 
 
-def _slice_scatter(value: torch.Tensor, *args: Any) -> torch.Tensor:
-    return _lying_as(value, _by_torch(aten.slice_scatter.default, value, *args))
+def _slice_scatter(value: torch.Tensor, *args: Any) -> Any:
+    try:
+        return _lying_as(value, _by_torch(aten.slice_scatter.default, value, *args))
+    except GuardOnDataDependentSymNode:  # an end that depends on data
+        return NotImplemented
 
 
 def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:

@@ -179,8 +179,8 @@ def test_products_of_sizes_may_pass_32_bits() -> None:
         lambda x: functional.layer_norm(x, (x.shape[1],)),
         lambda x: x.masked_fill(torch.arange(x.shape[0])[:, None] >= x.shape[0] - 2, 0.5),
         lambda x: torch.where(torch.arange(x.shape[1]) < x.shape[0], x, x.clamp(max=x.shape[0])),
-        lambda x: x.float() + (x * 9).to(torch.int32).clamp(0, x.shape[0] - 3),
-        lambda x: x.float() + torch.div((x * 99).to(torch.int32), x.shape[0], rounding_mode="floor"),
+        lambda x: x.float() + (x * 8).to(torch.int32).clamp(0, x.shape[0] - 3),
+        lambda x: x.float() + torch.div((x * 64).to(torch.int32), x.shape[0], rounding_mode="floor"),
     ],
 )
 def test_means_and_masks_along_sizes_that_are_not_known(function: Callable[[Any], Any]) -> None:

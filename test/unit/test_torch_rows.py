@@ -380,7 +380,7 @@ INF, NAN = torch.inf, torch.nan
         (lambda x: x.float().argmax(-1), 1),
         (lambda x: x.argmin(1, keepdim=True), 1),
         (lambda x: x.argmax(), 1),
-        (lambda x: x.min(0), 2),
+        (lambda x: x.min(0), 1),
     ],
 )
 def test_the_first_place_of_an_extreme(function: Callable[..., Any], launches: int) -> None:
@@ -461,8 +461,9 @@ def test_neighbours_are_beyond_the_end_of_a_row_together(columns: int, compared:
 
 
 def test_conditions_that_are_reduced_and_used_again_are_no_fragments() -> None:
-    """Of a router of many experts in several neighbours of a lane."""
-    run(lambda x: torch.softmax(x if x.dtype == torch.float64 else x.float(), -1).topk(2), (draw(5, 128),), 2**-8, 1)
+    """Of a router of many experts in several neighbours of a lane; no two of a row are equal."""
+    x = torch.stack([torch.randperm(128) for _ in range(5)]).bfloat16() / 16
+    run(lambda x: torch.softmax(x if x.dtype == torch.float64 else x.float(), -1).topk(2), (x,), 2**-8, 1)
 
 
 def test_lanes_keep_half_of_the_neighbours_of_rows_that_are_not_summed() -> None:

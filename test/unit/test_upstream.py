@@ -118,7 +118,7 @@ def test_aliases_of_locations_may_come_after_their_use(location: str, place: str
         ("#nowhere", "text.mlir:4:73: error: undefined symbol alias '#nowhere'"),
         ("#number", "text.mlir:4:73: error: expected the alias of a location, got #number"),
         ("#late", "text.mlir:4:73: error: expected the alias of a location, got #late"),
-        ("7", "text.mlir:4:73: error: Expected 'unknown' or another location"),
+        ("7", "text.mlir:4:73: error: Unexpected location syntax."),
     ],
 )
 def test_what_is_no_location(location: str, message: str) -> None:
