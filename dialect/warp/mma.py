@@ -100,10 +100,20 @@ def verify_metadata(
 
 
 def _key(row: Mma) -> Key:
-    layouts, types = f"{row.a_layout}.{row.b_layout}", (row.element(role).name for role in "abcd")
-    words = row.sparse, row.ordered, row.satfinite, row.rounding, row.bit_op, row.kind
-    scales = (row.scale.vector, row.scale.type.name) if row.scale else (0, "")
-    return Key(row.shape, *types, "" if layouts == "row.col" else layouts, *words, *scales)
+    layouts = f"{row.a_layout}.{row.b_layout}"
+    return Key(
+        row.shape,
+        *(row.element(role).name for role in "abcd"),
+        layouts="" if layouts == "row.col" else layouts,
+        sparse=row.sparse,
+        ordered=row.ordered,
+        satfinite=row.satfinite,
+        rounding=row.rounding,
+        bit_op=row.bit_op,
+        kind=row.kind,
+        scales=row.scale.vector if row.scale else 0,
+        scale_type=row.scale.type.name if row.scale else "",
+    )
 
 
 @irdl_op_definition

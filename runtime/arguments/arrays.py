@@ -43,10 +43,17 @@ def borrow(value: object, element: str = "") -> Argument:
     each. Booleans become bits if `element` is "i1".
 
     Raises:
-        ArgumentError: if it is no array, or its exporter refuses.
+        ArgumentError: if it is no array, has no memory, or its exporter refuses.
     """
     if isinstance(value, Argument):
         return value
+    argument = _borrowed(value, element)
+    if not argument.address and argument.nbytes:
+        raise ArgumentError("it has no memory, as tensors of torch's fake mode and freed ones have none")
+    return argument
+
+
+def _borrowed(value: object, element: str) -> Argument:
     if isinstance(value, np.ndarray):
         return _from_numpy(cast(Array, value), element)
     if (tensor := _torch_tensor(value)) is not None:

@@ -126,10 +126,6 @@ class Argument:
     packed: int = 1
     """Elements of a byte, where they are of less than one."""
 
-    def __post_init__(self) -> None:
-        if not self.address and self.nbytes:
-            raise ArgumentError("it has no memory, as tensors of torch's fake mode and freed ones have none")
-
     def __str__(self) -> str:
         return describe(self.shape, self.element)
 
