@@ -226,18 +226,8 @@ def _option(value: Option) -> str:
 _BEHIND = frozenset(part.behind for part in PARTS.values())
 """The passes that start a part, and what stands for the end."""
 
-_EACH: ContextVar[bool] = ContextVar("each", default=False)
-
-
-@contextmanager
-def verified_after_each_pass() -> Generator[None]:
-    """A context in which `lower` verifies the module after each pass that changed it, as `warploom-opt` does; for
-    tests."""
-    token = _EACH.set(True)
-    try:
-        yield
-    finally:
-        _EACH.reset(token)
+VERIFIES_EACH: ContextVar[bool] = ContextVar("verifies_each", default=False)
+"""Whether `lower` verifies the module after each pass that changed it, as `warploom-opt` does."""
 
 
 def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | None = None) -> None:
@@ -250,7 +240,7 @@ def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | Non
     """
     with source.paused():
         verify(module)
-        if _EACH.get():
+        if VERIFIES_EACH.get():
             return _verifying_each(module, ctx, pipeline, on_phase)
         original = module.clone()
         try:

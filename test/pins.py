@@ -41,7 +41,7 @@ from gpu.forms import LOOPS, SCHEDULES
 from products import FORMS, LIES, TYPES, Product, Size, Types, fitted, packed_for_warpgroups, shared_by_ctas
 
 from warploom.dialect.ptx.printer import print_ptx, ptx_module
-from warploom.passes.pipeline import lower, verified_after_each_pass
+from warploom.passes.pipeline import VERIFIES_EACH, lower
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import HostError, Kernel, WarploomError, compile
 from warploom.runtime.interp.machine.memory import Finding
@@ -177,8 +177,11 @@ class Pinned:
 
     def text(self) -> str:
         """The normalised PTX; the IR is verified after each pass."""
-        with verified_after_each_pass():
+        token = VERIFIES_EACH.set(True)
+        try:
             return normalised(self.source.ptx() if isinstance(self.source, Level) else self.compile().ptx)
+        finally:
+            VERIFIES_EACH.reset(token)
 
     def compile(self) -> Kernel:
         assert not isinstance(self.source, Level), "it is not launched by a function"

@@ -357,6 +357,7 @@ RCP = declared(
 _KINDS = [kind for kind in globals().values() if isinstance(kind, type)]
 
 OPERATIONS: list[type[Operation]] = [kind for kind in _KINDS if issubclass(kind, NvgpuOp) and kind is not NvgpuOp]
-TYPES = [kind for kind in _KINDS if issubclass(kind, ParametrizedAttribute) and kind.__module__ == __name__]
+_OWN = [kind for kind in _KINDS if kind.__module__ == __name__ and kind is not StructType]
+TYPES = [kind for kind in _OWN if issubclass(kind, ParametrizedAttribute)]
 
-NVGPU = Dialect("nvgpu", OPERATIONS, [*(kind for kind in TYPES if kind is not StructType), ROUNDING])
+NVGPU = Dialect("nvgpu", OPERATIONS, [*TYPES, ROUNDING])

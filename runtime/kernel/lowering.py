@@ -170,8 +170,8 @@ def chosen(module: ModuleOp, name: str | None, *, tf32: bool = False) -> func.Fu
         used = [name]
         for symbol in used:
             inside = functions.pop(symbol).walk() if symbol in functions else ()
-            named_ = (a for op in inside for a in (*op.properties.values(), *op.attributes.values()))
-            used += [a.root_reference.data for a in named_ if isinstance(a, SymbolRefAttr)]
+            attributes = (a for op in inside for a in (*op.properties.values(), *op.attributes.values()))
+            used += [a.root_reference.data for a in attributes if isinstance(a, SymbolRefAttr)]
         for unused in functions.values():
             Rewriter.erase_op(unused)
     without_tensors(module, tf32=tf32)

@@ -6,7 +6,7 @@ import logging
 import operator
 import pickle
 from base64 import b85encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -125,8 +125,6 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions, re
         for node in reversed(module.graph.nodes):
             if _computes(node) and node not in replacing.gone:
                 next(filter(replacing.replaced, cones(node, replacing.gone, order)), None)  # the first that compiles
-    if together:  # the call of the joined parts reads views of inputs that stand behind it
-        import_module("torch._inductor.pattern_matcher").stable_topological_sort(module.graph)
     module.graph.eliminate_dead_code()
     left = list[LeftPart]()
     for node in filter(_computes, module.graph.nodes):
@@ -319,6 +317,8 @@ def _compiled(cluster: Cluster, written: ImportedRegion, options: BackendOptions
 
 def _replace(graph: Graph, cluster: Cluster, region: Region | ComparedPart) -> None:
     results = cluster.results
+    for part in cluster.joined:
+        _move([x for x in part.inputs if x is not part.left], cluster.core)
     with graph.inserting_before(cluster.core if len(results) > 1 else cluster.last):
         REGIONS[region.name] = region
         call = graph.call_function(warploom_operators.region.default, (list(cluster.inputs), region.name))
@@ -336,6 +336,14 @@ def _replace(graph: Graph, cluster: Cluster, region: Region | ComparedPart) -> N
     for node in reversed(cluster.nodes):
         if not node.users:
             graph.erase_node(node)
+
+
+def _move(views: Iterable[Node], before: Node) -> None:
+    """Moves views of inputs of the graph before a node."""
+    for view in views:
+        if view.op != "placeholder":
+            _move(view.all_input_nodes, before)
+            before.prepend(view)
 
 
 def _part(cluster: Cluster, written: ImportedRegion, kernel: Kernel, measured: str) -> CompiledPart:

@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from warploom.passes.diagnostics import LocatedError, remark, remarks
-from warploom.passes.pipeline import ModuleParts, lower, run, verified_after_each_pass
+from warploom.passes.pipeline import VERIFIES_EACH, ModuleParts, lower, run
 from warploom.passes.universe import WARPLOOM_UNIVERSE, make_context, parse_mlir
 
 TEXT = """func.func @f(%a: i32, %b: i32) -> i32 {
@@ -132,8 +132,11 @@ def told(pipeline: str) -> str:
 def test_an_error_is_that_of_the_first_pass_at_fault(pipeline: str) -> None:
     message = told(pipeline)
     assert message.startswith("<string>:3:3: error: arith.addi: ")
-    with verified_after_each_pass():
+    token = VERIFIES_EACH.set(True)
+    try:
         assert told(pipeline) == message
+    finally:
+        VERIFIES_EACH.reset(token)
 
 
 @pytest.mark.usefixtures("passes")
