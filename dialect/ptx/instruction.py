@@ -20,7 +20,7 @@ from ..isa.row import PREDICATE, SPECIAL_REGISTERS, TENSOR, VARYING, Row, Target
 from ..mlir.words import irdl_op_definition
 from .instructions import find
 from .text.operands import OperandError, OperandReader
-from .text.syntax import Operand, Register, members, root_of
+from .text.syntax import Operand, Register, leaves, root_of
 from .types import RegisterType, bits_of
 from .verifier import TargetContext, TypeOf, check, fitting, type_of_result, unknown
 
@@ -69,7 +69,7 @@ def facts_of(opcode: str, form: str, types: tuple[str, ...], target: Target) -> 
     if isinstance(fits, str):
         raise InstructionError(fits)
     rows = [row for row, _ in fits]
-    special = [o.name for operand in operands for o in members(operand) if isinstance(o, Register)]
+    special = [o.name for operand in operands for o in leaves(operand) if isinstance(o, Register)]
     since = max((_since(opcode, rows, target), *(_special_since(n, target) for n in special if n in SPECIAL_REGISTERS)))
     pure = all(row.pure for row in rows) and VARYING.isdisjoint(special)
     limited = any(o.span or o.kind in (PREDICATE, TENSOR) for row in rows for o in row.operands)

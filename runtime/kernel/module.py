@@ -18,7 +18,7 @@ from ...dialect.ptx.text.syntax import (
     Register,
     Symbol,
     instructions,
-    members,
+    leaves,
 )
 from ..arguments.arrays import Argument, borrow
 from ..arguments.launch_values import LaunchValue, Scalar, in_memory, reachable, values, where
@@ -106,11 +106,7 @@ def _moves(instruction: Instruction) -> Iterator[tuple[str, list[str]]]:
 
 
 def _names(operands: Sequence[Operand]) -> Iterator[str]:
-    for operand in operands:
-        for member in members(operand):
-            place = member.base if isinstance(member, Address) else member
-            if isinstance(place, Register | Symbol):
-                yield place.name
+    return (leaf.name for o in operands for leaf in leaves(o) if isinstance(leaf, Register | Symbol))
 
 
 # PTX of any origin, loaded and launched.

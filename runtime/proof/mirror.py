@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from ...dialect.ptx.text.syntax import Address, Immediate, Indexed, Instruction, Operand, Symbol, Vector, members
+from ...dialect.ptx.text.syntax import Address, Immediate, Indexed, Instruction, Operand, Symbol, Vector, leaves
 from ..interp.machine.copies import OperationGroups, SharedWindow, TensorMemory
 from ..interp.machine.decode import Context, Multiply, meaning_of
 from ..interp.machine.events import BoundStep, Selection
@@ -297,7 +297,9 @@ def context_of(
     """The context in which an instruction is decoded again. With `blank`, literals that are data become 0."""
     source = _blank(decoded.source) if blank else decoded.source
     registers = {slot.name: slot for slot in (*decoded.reads, *decoded.writes) if slot.name}
-    symbols = [name for operand in source.operands for name in _symbols(operand)]
+    symbols = (
+        leaf.name for o in source.operands for leaf in leaves(o) if isinstance(leaf, Symbol) and leaf.name != "_"
+    )
     places = dict(zip(dict.fromkeys(symbols), dict.fromkeys(decoded.places), strict=False))
     again = DecodedAgain(**vars(layout), dropped=[slot for slot in decoded.writes if not slot.name])
     context = Context(source, NameScope(None, registers, places), again, pc, target, multiply=multiply)
@@ -322,9 +324,3 @@ def _without_literals(operand: Operand) -> Operand:
     if isinstance(operand, Vector):
         return replace(operand, items=tuple(map(_without_literals, operand.items)))
     return operand
-
-
-def _symbols(operand: Operand) -> list[str]:
-    if isinstance(operand, Address) and isinstance(operand.base, Symbol):
-        return [operand.base.name]
-    return [member.name for member in members(operand) if isinstance(member, Symbol) and member.name != "_"]

@@ -33,7 +33,7 @@ from ..text.syntax import (
     Variable,
     Vector,
     instructions,
-    members,
+    leaves,
     ranges,
 )
 from ..types import REGISTER_BITS
@@ -134,7 +134,7 @@ class _Walk:
         self.in_flight.update(dict.fromkeys(names, (instruction.line, self.groups)))
 
     def _other(self, instruction: Instruction) -> Iterator[str]:
-        used = [m.name for operand in instruction.operands for m in members(operand) if isinstance(m, Register)]
+        used = [leaf.name for operand in instruction.operands for leaf in leaves(operand) if isinstance(leaf, Register)]
         early = next((name for name in used if name in self.in_flight), None)
         if early is not None:
             line = self.in_flight[early][0]

@@ -19,13 +19,11 @@ from ..text.syntax import (
     Directive,
     Function,
     Immediate,
-    Indexed,
     Instruction,
     Label,
     Module,
     Not,
     Operand,
-    Pair,
     RegDecl,
     Register,
     Scope,
@@ -34,7 +32,7 @@ from ..text.syntax import (
     Variable,
     Vector,
     instructions,
-    members,
+    leaves,
 )
 from ..types import OPAQUE_TYPES, REGISTER_BITS, UNREAD, bits_of
 from ..verifier import TargetContext
@@ -58,15 +56,7 @@ def _parts(declared: RegDecl) -> Iterable[str]:
 
 def mentioned(operand: Operand) -> Iterator[str]:
     """The registers of an operand, as spelled."""
-    for member in members(operand):
-        match member:
-            case Register(name) | Not(Register(name)) | Address(Register(name)):
-                yield name
-            case Indexed():
-                for item in member.items:
-                    yield from mentioned(item)
-            case _:
-                pass
+    return (leaf.name for leaf in leaves(operand) if isinstance(leaf, Register))
 
 
 @dataclass
@@ -220,8 +210,9 @@ class Names:
             return None
         for operand in instruction.operands:
             if branch or not self._plain(operand):
-                for name in self._unknown(operand, branch):
-                    return name
+                unknown = (self._unknown(leaf, branch and not isinstance(operand, Address)) for leaf in leaves(operand))
+                if (problem := next(filter(None, unknown), None)) is not None:
+                    return problem
         return None
 
     def _plain(self, operand: Operand) -> bool:
@@ -231,33 +222,19 @@ class Names:
             return all(map(self._plain, cast(Vector, operand).items))
         return kind is Immediate or (kind is Register and cast(Register, operand).name in self.registers)
 
-    def _unknown(self, operand: Operand, branch: bool) -> Iterator[str]:
-        match operand:
-            case Register():
-                if self.type_of(operand) is not None:
-                    return
-                if operand.name not in SPECIAL_REGISTERS:
-                    yield f"no .reg declares '{operand.name}'"
-                elif operand.name in self.unavailable:
-                    yield f"the special register {operand.name} {self.unavailable[operand.name]}"
-            case Symbol():
-                is_name = self.space_of(operand.name) is not None or operand.name in CONSTANTS
-                if branch:
-                    yield f"there is no label '{operand.name}' here"
-                elif not is_name:
-                    yield f"'{operand.name}' is not declared"
-            case Address():
-                yield from self._unknown(operand.base, False)
-            case Indexed():
-                for item in operand.items:
-                    yield from self._unknown(item, branch)
-            case Not():
-                yield from self._unknown(operand.register, branch)
-            case Vector() | Pair():
-                for member in members(operand):
-                    yield from self._unknown(member, branch)
-            case Immediate():
-                return
+    def _unknown(self, leaf: Register | Immediate | Symbol, branch: bool) -> str | None:
+        """A message about a name that is not declared."""
+        match leaf:
+            case Register(name) if self.type_of(leaf) is None:
+                if name not in SPECIAL_REGISTERS:
+                    return f"no .reg declares '{name}'"
+                return f"the special register {name} {self.unavailable[name]}" if name in self.unavailable else None
+            case Symbol(name) if branch:
+                return f"there is no label '{name}' here"
+            case Symbol(name) if self.space_of(name) is None and name not in CONSTANTS:
+                return f"'{name}' is not declared"
+            case _:
+                return None
 
 
 # What registers of a PTX function are known to hold: constants, addresses, and values that the lane decides.
@@ -423,6 +400,4 @@ def written(instruction: Instruction) -> Iterable[str]:
     for i, operand in enumerate(instruction.operands):
         if has_slots and i < len(slots) and not slots[i].written:
             continue
-        for member in members(operand):
-            if isinstance(member, Register):
-                yield member.name
+        yield from mentioned(operand)

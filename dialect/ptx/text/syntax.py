@@ -93,16 +93,18 @@ class Not:
 Operand: TypeAlias = Register | Immediate | Symbol | Address | Indexed | Vector | Pair | Not
 
 
-def members(operand: Operand) -> Iterator[Register | Immediate | Symbol | Address | Indexed | Not]:
-    """The members of vectors and pairs, in the order of the text; any other operand itself."""
-    if isinstance(operand, Vector):
-        for item in operand.items:
-            yield from members(item)
-    elif isinstance(operand, Pair):
-        yield from members(operand.first)
-        yield from members(operand.second)
-    else:
-        yield operand
+def leaves(operand: Operand) -> Iterator[Register | Immediate | Symbol]:
+    """The registers, literals and symbols of an operand, in the order of the text."""
+    match operand:
+        case Vector(items) | Indexed(items):
+            for item in items:
+                yield from leaves(item)
+        case Pair(first, second):
+            yield from (*leaves(first), *leaves(second))
+        case Address(leaf) | Not(leaf):
+            yield leaf
+        case _:
+            yield operand
 
 
 @dataclass(frozen=True, slots=True)

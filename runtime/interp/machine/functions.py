@@ -11,10 +11,8 @@ from typing import TypeAlias
 import numpy as np
 
 from ....dialect.ptx.text.syntax import (
-    Address,
     Directive,
     Function,
-    Indexed,
     Instruction,
     Module,
     Operand,
@@ -25,7 +23,7 @@ from ....dialect.ptx.text.syntax import (
     Variable,
     Vector,
     instructions,
-    members,
+    leaves,
     statements,
 )
 from ...numerics.floats import Array
@@ -326,17 +324,8 @@ def _mentioned(body: Sequence[Statement], hidden: frozenset[str]) -> Iterator[st
         if isinstance(statement, Scope):
             yield from _mentioned(statement.body, hidden)
         elif isinstance(statement, Instruction):
-            yield from (name for o in statement.operands for name in _symbols(o) if name not in hidden)
-
-
-def _symbols(operand: Operand) -> Iterator[str]:
-    for member in members(operand):
-        if isinstance(member, Symbol):
-            yield member.name
-        elif isinstance(member, Address) and isinstance(member.base, Symbol):
-            yield member.base.name
-        elif isinstance(member, Indexed):
-            yield from (name for item in member.items for name in _symbols(item))
+            named = (leaf.name for o in statement.operands for leaf in leaves(o) if isinstance(leaf, Symbol))
+            yield from (name for name in named if name not in hidden)
 
 
 def _taken(body: Sequence[Statement]) -> Iterator[str]:

@@ -12,10 +12,8 @@ from ....dialect.isa.row import NAMED, Row
 from ....dialect.ptx.instructions import TENSOR_CORES, Traits, traits
 from ....dialect.ptx.text.source_lines import SourceLines
 from ....dialect.ptx.text.syntax import (
-    Address,
     Directive,
     Function,
-    Indexed,
     Instruction,
     Label,
     Operand,
@@ -24,7 +22,7 @@ from ....dialect.ptx.text.syntax import (
     Scope,
     Statement,
     Variable,
-    members,
+    leaves,
     statements,
 )
 from ....dialect.ptx.types import REGISTER_BITS
@@ -67,14 +65,8 @@ class Decoded:
         return next((slot for slot in (*self.reads, *self.writes) if slot.name == name), None) if name else None
 
     def slots(self, operand: Operand) -> list[RegisterSlot]:
-        """The registers of an operand: of its members, and of the base of an address."""
-        slots: list[RegisterSlot | None] = []
-        for member in members(operand):
-            if isinstance(member, Indexed):
-                slots += [slot for item in member.items for slot in self.slots(item)]
-            else:
-                slots.append(self.slot(member.base if isinstance(member, Address) else member))
-        return [slot for slot in slots if slot is not None]
+        """The registers of an operand."""
+        return [slot for leaf in leaves(operand) if (slot := self.slot(leaf)) is not None]
 
     def named(self) -> dict[str, Operand]:
         """The operands by the row's names; trailing optional ones may be missing."""
