@@ -107,7 +107,9 @@ def test_jumps_through_a_table() -> None:
     body = """ways: .branchtargets A, B, C; mov.u32 %r1, %tid.x; rem.u32 %r2, %r1, 3; brx.idx %r2, ways;
         A: mov.u32 %r0, 10; bra END; B: mov.u32 %r0, 20; bra END; C: mov.u32 %r0, 30;
         END: activemask.b32 %r3; setp.eq.u32 %p1, %r3, -1; @%p1 add.u32 %r0, %r0, %r1;"""
-    assert per_thread(body).tolist() == [(10, 20, 30)[t % 3] + t for t in range(32)]
+    numbered = body.replace("A, B, C;", "A, L<2>;").replace("B: mov", "L0: mov").replace("C: mov", "L1: mov")
+    for text in (body, numbered):
+        assert per_thread(text).tolist() == [(10, 20, 30)[t % 3] + t for t in range(32)]
     with pytest.raises(InterpreterError, match=r"brx.idx: expected an index from 0 to 2, got 7 .* lane 7"):
         per_thread(
             body.replace("rem.u32 %r2, %r1, 3;", "and.b32 %r2, %r1, 7; min.u32 %r2, %r2, %r1;").replace(
@@ -165,6 +167,7 @@ F = ".func (.param .b32 r) f(.param .b32 a) { ret; }\n"
         (F, "call (%r1), k, (%r1);", "'k' is a kernel; only functions can be called"),
         ("", "brx.idx %r1, nowhere;", "expected a label of .branchtargets, got nowhere"),
         ("", "w: .branchtargets A; brx.idx %r1, w;", "no label A in this function"),
+        ("", "w: .branchtargets 7; brx.idx %r1, w;", "expected names as in .branchtargets a, b;, got .branchtargets 7;"),
     ],
 )
 def test_what_is_refused_at_load_time(functions: str, body: str, message: str) -> None:

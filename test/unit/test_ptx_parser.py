@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.dialect.ptx.printer import import_ptx, print_ptx
+from warploom.dialect.ptx.text.operands import OperandReader
 from warploom.dialect.ptx.text.syntax import (
     Address,
     Comment,
@@ -31,6 +32,7 @@ from warploom.dialect.ptx.text.syntax import (
     Variable,
     Vector,
     instructions,
+    leaves,
 )
 
 DATA = Path(__file__).parents[1] / "data/ptx"
@@ -288,3 +290,9 @@ def test_blanks_before_qualifiers_are_no_part_of_an_opcode() -> None:
     module = parse_ptx(f"{text}add .s32\n  .x %r0, %r1, %r2;\nret;\n}}\n")
     body = module.functions["k"].body or ()
     assert [each.opcode for each in body if isinstance(each, Instruction)] == ["add.s32.x", "ret"]
+
+
+def test_leaves_of_operands_stand_in_the_order_of_the_text() -> None:
+    operands = OperandReader().read("{%r1, 7, _}, [%rd1+8], !%p1, %r2|%p2, [map, {%r3, %tid.x}], L, [smem]")
+    names = [getattr(leaf, "name", None) or getattr(leaf, "text", "") for o in operands for leaf in leaves(o)]
+    assert names == ["%r1", "7", "_", "%rd1", "%p1", "%r2", "%p2", "map", "%r3", "%tid.x", "L", "smem"]

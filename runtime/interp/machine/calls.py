@@ -13,9 +13,10 @@ from typing import NoReturn, TypeAlias
 
 from ....dialect.isa.row import Bindings
 from ....dialect.ptx.instructions import find
+from ....dialect.ptx.text.operands import operand_text
 from ....dialect.ptx.text.syntax import Operand, Symbol, Vector
 from ...numerics.floats import Array
-from .decode import Context, describe, meaning
+from .decode import Context, meaning
 from .events import BoundStep, Selection
 from .functions import BUILTINS, callee_name, parameter_bytes, parameter_word
 from .functions import call as builtin
@@ -268,7 +269,7 @@ def _argument(ctx: Context, formal: Formal, actual: Operand) -> VariablePlace | 
         ctx.fail(f"expected a .param variable of {formal.size} bytes for {formal.variable.name}, got {what}")
     if place is None and formal.size not in (1, 2, 4, 8):
         ctx.fail(
-            f"expected a .param variable of {formal.size} bytes for {formal.variable.name}, got {describe(actual)}"
+            f"expected a .param variable of {formal.size} bytes for {formal.variable.name}, got {operand_text(actual)}"
         )
     return place
 
@@ -299,7 +300,7 @@ def jump(ctx: Context, bound: Bindings) -> Action:
     index, table = ctx.operands
     names = ctx.names.table(table.name) if isinstance(table, Symbol) else None
     if not names:
-        ctx.fail(f"expected a label of .branchtargets, got {describe(table)}")
+        ctx.fail(f"expected a label of .branchtargets, got {operand_text(table)}")
     targets = [ctx.label(Symbol(name)) for name in names]
 
     def step(state: State, values: Array, sel: Selection) -> int:

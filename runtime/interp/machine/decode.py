@@ -12,10 +12,10 @@ import numpy as np
 from ....dialect import plugins
 from ....dialect.index import MEANINGS as HOMES
 from ....dialect.isa.row import Bindings, Row
+from ....dialect.ptx.text.operands import operand_text
 from ....dialect.ptx.text.syntax import (
     Address,
     Immediate,
-    Indexed,
     Instruction,
     Not,
     Operand,
@@ -98,7 +98,7 @@ class Context:
     def slot(self, operand: Operand) -> RegisterSlot:
         """The declared register an operand names."""
         if not isinstance(operand, Register):
-            self.fail(f"expected a register, got {describe(operand)}")
+            self.fail(f"expected a register, got {operand_text(operand)}")
         slot = self.names.register(operand.name)
         if slot is None:
             self.fail(f"register {operand.name} is not declared")
@@ -115,7 +115,7 @@ class Context:
             return _special(operand.name, DTYPES[type])
         slot, bits, dtype = self.slot(operand), bits_of(type), DTYPES[type]
         if slot.bits != bits and not (wide and slot.bits > bits > 1):
-            self.fail(f"expected a register of {bits} bits for .{type}, got {describe(operand)} of {slot.bits}")
+            self.fail(f"expected a register of {bits} bits for .{type}, got {operand_text(operand)} of {slot.bits}")
         self.reads.append(slot)
         step = slot.bits // bits
         return lambda state: state.banks[slot.bits][slot.index].view(dtype)[::step]
@@ -126,7 +126,7 @@ class Context:
         dropped = isinstance(operand, Symbol) and operand.name == "_"
         slot = self.layout.slot(bits) if dropped else self.slot(operand)
         if slot.bits != bits and not (wide and slot.bits > bits > 1):
-            self.fail(f"expected a register of {bits} bits for .{type}, got {describe(operand)} of {slot.bits}")
+            self.fail(f"expected a register of {bits} bits for .{type}, got {operand_text(operand)} of {slot.bits}")
         if slot.bits == 128 > bits:
             self.fail("a result narrower than a register of 128 bits is not supported")
         self.writes.append(slot)
@@ -152,7 +152,7 @@ class Context:
         """An operand that must be an integer constant."""
         if isinstance(operand, Immediate) and isinstance(operand.value, int):
             return operand.value
-        self.fail(f"expected an integer constant, got {describe(operand)}")
+        self.fail(f"expected an integer constant, got {operand_text(operand)}")
 
     # Constants and symbols
 
@@ -203,7 +203,7 @@ class Context:
         """The program counter a label stands for."""
         label = self.names.label(operand.name) if isinstance(operand, Symbol) else None
         if label is None:
-            self.fail(f"no label {describe(operand)} in this function")
+            self.fail(f"no label {operand_text(operand)} in this function")
         return label
 
     # Addresses
@@ -212,7 +212,7 @@ class Context:
         """Reads `[base+offset]` of the selected threads: as uint64, as int64 or, for `dtype` uint32, as int64 addresses
         of 32 bits, in which sums wrap."""
         if not isinstance(operand, Address):
-            self.fail(f"expected an address such as [%rd1+16], got {describe(operand)}")
+            self.fail(f"expected an address such as [%rd1+16], got {operand_text(operand)}")
         base = operand.base
         if isinstance(base, Immediate):
             source = constant(self.immediate(base, "u64"))
@@ -273,25 +273,6 @@ def _ranked(address: int, dtype: type[np.generic], state: State, ranked: bool) -
 def constant(value: Any) -> Source:
     """The same value for every thread."""
     return lambda state: _fill(value, state)
-
-
-def describe(operand: Operand) -> str:
-    """An operand as it is written."""
-    match operand:
-        case Immediate():
-            return operand.text
-        case Not():
-            return f"!{operand.register.name}"
-        case Address():
-            return f"[{describe(operand.base)}{operand.offset:+d}]" if operand.offset else f"[{describe(operand.base)}]"
-        case Indexed():
-            return "[" + ", ".join(map(describe, operand.items)) + "]"
-        case Vector():
-            return "{" + ", ".join(map(describe, operand.items)) + "}"
-        case Register() | Symbol():
-            return operand.name
-        case _:
-            return f"{describe(operand.first)}|{describe(operand.second)}"
 
 
 # What rows mean

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -23,6 +22,7 @@ from ....dialect.ptx.text.syntax import (
     Statement,
     Variable,
     leaves,
+    listed,
     statements,
 )
 from ....dialect.ptx.types import REGISTER_BITS
@@ -365,7 +365,10 @@ class KernelDecoder:
                     names.labels[statement.name] = len(self.flat)
                     label = statement.name
                 case Directive() if statement.text.startswith(".branchtargets"):
-                    names.tables[label] = tuple(re.findall(r"[\w$%]+", statement.text)[1:])
+                    try:
+                        names.tables[label] = listed(statement.text)
+                    except ValueError as error:
+                        raise self.error(str(error), statement.line) from error
                 case RegDecl():
                     self._registers(statement, names)
                 case Variable():
