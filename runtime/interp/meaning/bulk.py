@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from ....dialect.isa.row import Bindings
+from ....dialect.ptx.instructions import traits
 from ....dialect.ptx.text.syntax import Not, Operand, Register
 from ....dialect.ptx.types import bits_of
 from ...numerics.floats import Array
@@ -26,17 +27,19 @@ from .synchronisation import Find, in_shared, objects
 # then a thread that reads the destination sees what was there before.
 
 
-@meaning("cp.async.commit_group")
-def commit_group(ctx: Context, bound: Bindings) -> Action:
-    """Closes the open group."""
-    return lambda state: lambda sel: state.copies.commit(sel.lanes)
+@meaning("cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all", "bulk group")
+def groups(ctx: Context, bound: Bindings) -> Action:
+    """Closes the open group, or completes all groups but the latest ones; without a number, every copy. Bulk copies are
+    complete: who looks on follows what would be read until they are waited for."""
+    keep, kind = ctx.integer(ctx.operands[0]) if ctx.operands else None, traits(ctx.instruction.opcode)
 
+    def bind(state: State) -> BoundStep:
+        pending = state.bulk_groups if ctx.row.means == "bulk group" else state.copies
+        if kind.commits:
+            return lambda sel: pending.commit(sel.lanes)
+        return lambda sel: pending.wait(sel.lanes, keep)
 
-@meaning("cp.async.wait_group", "cp.async.wait_all")
-def wait(ctx: Context, bound: Bindings) -> Action:
-    """Completes all groups but the latest ones; without a number, every copy."""
-    keep = ctx.integer(ctx.operands[0]) if ctx.operands else None
-    return lambda state: lambda sel: state.copies.wait(sel.lanes, keep)
+    return bind
 
 
 @meaning("cp.async")
@@ -117,20 +120,6 @@ _WORD = 8
 """Those of st.bulk."""
 
 _SPACES = {"shared::cluster": "cluster", "shared::cta": "shared", "global": "global"}
-
-
-@meaning("bulk group")
-def groups(ctx: Context, bound: Bindings) -> Action:
-    """What would be waited for is there already. Who looks on follows what would be read until then."""
-    keep = ctx.integer(ctx.operands[0]) if ctx.operands else None
-
-    def bind(state: State) -> BoundStep:
-        pending = state.bulk_groups
-        if state.observer is None:
-            return lambda sel: None
-        return lambda sel: pending.commit(sel.threads) if keep is None else pending.wait(sel.threads, keep)
-
-    return bind
 
 
 @meaning("cp.async.bulk", "cp.reduce.async.bulk")
