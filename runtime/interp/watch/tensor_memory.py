@@ -9,10 +9,8 @@ its loads and stores, and those for the object that a commit arrives at. Between
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 
 import numpy as np
 
@@ -22,10 +20,10 @@ from ...numerics.floats import Array
 from ..machine.events import LANES as WARP
 from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.kernel import DecodedKernel
-from ..machine.state import RegisterSlot, State
+from ..machine.state import State
 from .findings import Check, Findings
 from .shared import SharedCheck
-from .warpgroups import ALIGNMENT, Descriptors, RegistersInFlight
+from .warpgroups import Descriptors, RegistersInFlight
 
 _UNIT = 16
 """Lanes of which one access is kept."""
@@ -75,7 +73,7 @@ class TensorAccesses(SharedCheck):
         self.after = np.zeros(state.warps, np.int32)
         """And of the last behind it."""
         self.loading: dict[tuple[int, int], list[_Operation]] = {}
-        self.descriptors = Descriptors(state.geometry, SharedDescriptor.decode)
+        self.descriptors = Descriptors(self, SharedDescriptor.decode)
         self.requests: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
 
     # Descriptors and fences
@@ -88,7 +86,7 @@ class TensorAccesses(SharedCheck):
         if self.used and decoded.traits.means in _DESCRIBED:
             named = decoded.named().items()
             slots = [slot for name, o in named if name != "z" and (slot := decoded.slot(o)) and slot.bits == 64]
-            return lambda sel: self._described(pc, slots, sel)
+            return lambda sel: self.descriptors.look(pc, slots, sel.threads.tolist())
         if self.used and decoded.traits.bindings.get("G") == _PAIR and decoded.traits.means in (_REQUESTS, _FREES):
             return partial(self._requested if decoded.traits.means == _REQUESTS else self._meets, pc)
         if not kind.startswith("fence::"):
@@ -124,15 +122,6 @@ class TensorAccesses(SharedCheck):
                     f"frees columns of a pair, and nothing orders it behind the other CTA's allocation at line {line}"
                 )
                 self.report(pc, text, warp, about=("pair", line))
-
-    def _described(self, pc: int, slots: Sequence[RegisterSlot], sel: Selection) -> None:
-        """What the words of descriptors of shared memory say of themselves."""
-        threads: list[int] = sel.threads.tolist()
-        for slot, thread in product(slots, threads):
-            rank = thread % self.state.warps // self.state.geometry.warps_per_cta % self.state.geometry.cluster_size
-            word = int(self.state.banks[64][slot.index][thread])
-            for kind, at, what in self.descriptors.wrong(pc, slot.name, word, thread, rank):
-                self.report(pc, what, at, about=(kind, slot.name), note=kind == ALIGNMENT)
 
     # Accesses
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, MatrixDescriptor
 from ....dialect.ptx.text.syntax import Vector
 from ...numerics.floats import Array
 from ..machine.copies import OperationGroups
-from ..machine.events import Geometry, Look, Selection
+from ..machine.events import Look, Selection
 from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.memory import RANK_BITS
 from ..machine.state import RegisterSlot, State
@@ -37,13 +38,21 @@ _RANK = RANK_BITS - UNIT.bit_length() + 1
 class Descriptors:
     """Those of CTA 0 of each cluster are what the fields of the others' are compared with. `decode` reads a word."""
 
-    def __init__(self, geometry: Geometry, decode: Callable[[int], MatrixDescriptor] = MatrixDescriptor.decode) -> None:
-        self._size, self._decode = geometry.cluster_size, decode
+    def __init__(self, check: Check, decode: Callable[[int], MatrixDescriptor] = MatrixDescriptor.decode) -> None:
+        self._check, self._geometry, self._decode = check, check.state.geometry, decode
         self._fields: dict[tuple[int, str], dict[int, dict[int, int]]] = {}
 
-    def wrong(self, pc: int, name: str, word: int, group: int, rank: int) -> Iterator[tuple[str, int, str]]:
-        """The errors of a descriptor in a register: the kind, the warpgroup, or the thread, that has it, the text."""
-        yield from self._ranks(pc, name, word >> _FIELDS, group, rank)
+    def look(self, pc: int, slots: Iterable[RegisterSlot], threads: Iterable[int]) -> None:
+        """Reports what the words of descriptors, in registers of some threads, say of themselves that is wrong."""
+        state, geometry = self._check.state, self._geometry
+        for slot, thread in product(slots, threads):
+            rank = thread % state.warps // geometry.warps_per_cta % geometry.cluster_size
+            for kind, at, what in self._wrong(pc, slot.name, int(state.banks[64][slot.index][thread]), thread, rank):
+                self._check.report(pc, what, at, about=(kind, slot.name), note=kind == ALIGNMENT)
+
+    def _wrong(self, pc: int, name: str, word: int, thread: int, rank: int) -> Iterator[tuple[str, int, str]]:
+        """The errors of a descriptor: the kind, the thread that has it, the text."""
+        yield from self._ranks(pc, name, word >> _FIELDS, thread, rank)
         try:
             descriptor = self._decode(word)
         except DescriptorError:  # The instruction says so.
@@ -51,7 +60,7 @@ class Descriptors:
         if row := descriptor.row_of_pattern:
             yield (
                 ALIGNMENT,
-                group,
+                thread,
                 (
                     f"{name} says that a matrix begins at {descriptor.address:#x} and that its base offset is "
                     f"{descriptor.base_offset}: {128 * row} bytes behind the first row of the swizzle's pattern, which "
@@ -59,13 +68,13 @@ class Descriptors:
                 ),
             )
 
-    def _ranks(self, pc: int, name: str, fields: int, group: int, rank: int) -> Iterator[tuple[str, int, str]]:
-        if self._size == 1:
+    def _ranks(self, pc: int, name: str, fields: int, thread: int, rank: int) -> Iterator[tuple[str, int, str]]:
+        if self._geometry.cluster_size == 1:
             return
         by_rank = self._fields.setdefault((pc, name), {})
         if fields in (seen := by_rank.setdefault(rank, {})):
             return
-        seen[fields] = group
+        seen[fields] = thread
         pairs = [(rank, fields)] if rank else [(r, f) for r, those in by_rank.items() if r for f in those]
         for other, theirs in pairs:
             if any(_has_rank(theirs, plain, other) for plain in by_rank.get(0, ())):
@@ -163,7 +172,7 @@ class WarpgroupRegisters(Check):
         self.touched = np.full(self.writing.count.shape, _NEVER, np.int32)
         self.columns = np.zeros_like(self.touched)
         self.flying: list[tuple[int, int]] = []
-        self.descriptors = Descriptors(state.geometry)
+        self.descriptors = Descriptors(self)
 
     def _product(self, decoded: Decoded) -> _Product:
         row = decoded.row
@@ -196,7 +205,7 @@ class WarpgroupRegisters(Check):
         for group in groups.tolist():
             self._fenced(pc, product, group)
             self._in_flight(pc, product, group)
-            self._described(pc, product, group)
+            self.descriptors.look(pc, product.descriptors, [group * WARPS])
             self._begin(pc, product, group)
 
     def _fenced(self, pc: int, product: _Product, group: int) -> None:
@@ -229,15 +238,6 @@ class WarpgroupRegisters(Check):
                     f"{deed} {self.names[conflict[0]]}, which the product at line {line} {other} and is not waited for"
                 )
                 self._tell(pc, what, group, ("product", line))
-
-    def _described(self, pc: int, product: _Product, group: int) -> None:
-        """What the words of its descriptors say of themselves."""
-        per_cta = self.state.geometry.warps_per_cta
-        rank = group * WARPS // per_cta % self.state.geometry.cluster_size
-        for slot in product.descriptors:
-            word = int(self.state.banks[64][slot.index][group * WARPS])
-            for kind, at, what in self.descriptors.wrong(pc, slot.name, word, group, rank):
-                self._tell(pc, what, at, (kind, slot.name), note=kind == ALIGNMENT)
 
     def _begin(self, pc: int, product: _Product, group: int) -> None:
         agents, queue = np.array([group]), self.state.warpgroups
@@ -282,9 +282,9 @@ class WarpgroupRegisters(Check):
 
     # Telling
 
-    def _tell(self, pc: int, what: str, group: int, about: object, *, note: bool = False) -> None:
+    def _tell(self, pc: int, what: str, group: int, about: Hashable) -> None:
         """A finding of a warpgroup, at the first thread of its first warp."""
-        self.report(pc, what, group * WARPS, about=str(about), note=note)
+        self.report(pc, what, group * WARPS, about=about)
 
 
 def _taken(decoded: Decoded) -> tuple[list[RegisterSlot], ...]:
