@@ -466,8 +466,6 @@ def _check_selector(span: str, operand: Operand, type_of: TypeOf) -> str | None:
 
 def _describe(operand: Operand, type_of: TypeOf) -> str:
     match operand:
-        case Indexed():
-            return "an address with coordinates"
         case Register():
             declared = type_of(operand)
             return f"a .{declared} register" if declared else f"the special register {operand.name}"
@@ -477,9 +475,8 @@ def _describe(operand: Operand, type_of: TypeOf) -> str:
             return f"the symbol {operand.name}" + (f"+{operand.offset}" if operand.offset else "")
         case Vector():
             return f"a vector of {len(operand.items)}"
-        case Address():
-            return "an address"
-        case Pair():
-            return "a pair"
-        case Not():
-            return "a negated predicate"
+        case _:
+            return _WORDS[type(operand)]
+
+
+_WORDS = {Address: "an address", Indexed: "an address with coordinates", Pair: "a pair", Not: "a negated predicate"}

@@ -13,6 +13,9 @@ from .grammar import Need, Needs, PatternRow, pure, row
 
 # Moves. Source: PTX ISA 9.7.9.
 
+_PACKED = (("b16", "2*b8"), ("b32", "2*b16"), ("b32", "4*b8"), ("b64", "2*b32"), ("b64", "4*b16"))
+"""Registers, and what they are packed from."""
+
 _MOVES = (
     # 9.7.9.3  mov
     row("mov.T{b16,b32,b64,u16,u32,u64,s16,s32,s64}", "d:T, a:T*%", "9.7.9.3"),
@@ -23,18 +26,10 @@ _MOVES = (
     row("mov.V{v2}.T{b64,u64,s64,f64}", "d:V*T, a:V*T", "9.7.9.3", meaning="mov.vector"),
     row("mov.T{b128}", "d:T, a:T", "9.7.9.3", meaning="mov.b128", ptx=(8, 3), sm=70),
     # 9.7.9.4  mov, packing and unpacking
-    row("mov.T{b16}", "d:T, a:2*b8%", "9.7.9.4", meaning="mov.pack"),
-    row("mov.T{b32}", "d:T, a:2*b16%", "9.7.9.4", meaning="mov.pack"),
-    row("mov.T{b32}", "d:T, a:4*b8%", "9.7.9.4", meaning="mov.pack"),
-    row("mov.T{b64}", "d:T, a:2*b32%", "9.7.9.4", meaning="mov.pack"),
-    row("mov.T{b64}", "d:T, a:4*b16%", "9.7.9.4", meaning="mov.pack"),
+    *(row(f"mov.T{{{type}}}", f"d:T, a:{parts}%", "9.7.9.4", meaning="mov.pack") for type, parts in _PACKED),
     row("mov.T{b128}", "d:b128, a:2*b64", "9.7.9.4", meaning="mov.b128", ptx=(8, 3), sm=70),
     row("mov.T{b128}", "d:b128, a:4*b32%", "9.7.9.4", meaning="mov.b128", ptx=(8, 3), sm=70),
-    row("mov.T{b16}", "d:2*b8, a:T%", "9.7.9.4", meaning="mov.unpack"),
-    row("mov.T{b32}", "d:2*b16, a:T%", "9.7.9.4", meaning="mov.unpack"),
-    row("mov.T{b32}", "d:4*b8, a:T%", "9.7.9.4", meaning="mov.unpack"),
-    row("mov.T{b64}", "d:2*b32, a:T%", "9.7.9.4", meaning="mov.unpack"),
-    row("mov.T{b64}", "d:4*b16, a:T%", "9.7.9.4", meaning="mov.unpack"),
+    *(row(f"mov.T{{{type}}}", f"d:{parts}, a:T%", "9.7.9.4", meaning="mov.unpack") for type, parts in _PACKED),
     row("mov.T{b128}", "d:2*b64, a:b128", "9.7.9.4", meaning="mov.b128", ptx=(8, 3), sm=70),
     row("mov.T{b128}", "d:4*b32, a:b128", "9.7.9.4", meaning="mov.b128", ptx=(8, 3), sm=70),
 )

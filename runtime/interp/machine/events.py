@@ -92,6 +92,11 @@ class Selection:
         out[... if self.mask is None else self.lanes] = values
 
 
+def warps_with(mask: Array) -> Array:
+    """A mask of threads as one of the warps that have some of them."""
+    return np.logical_or.reduce(mask.reshape(LANES, -1), axis=0)
+
+
 def mask_of(threads: Array | int, total: int) -> Array:
     """A mask of some threads by their numbers."""
     mask = np.zeros(total, np.bool_)

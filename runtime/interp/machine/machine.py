@@ -214,8 +214,6 @@ class Machine:
         state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)
         self.tensor: TensorMemory | None = None
         if self.kernel.has_tensor_memory:
-            from .copies import TensorMemory
-
             self.tensor = state.tensor = TensorMemory(geometry, self.flow)
         if launch.observer is not None:
             launch.observer.begin(state, self.kernel)

@@ -156,8 +156,7 @@ class RegisterPool(Check):
         grows, count = decoded.traits.name == _MORE, _immediate_count(decoded.source.operands[0])
 
         def look(sel: Selection) -> None:
-            threads = sel.threads
-            warps = np.unique(threads % self.state.warps)
+            warps = sel.warps
             wrong = warps[self.has[warps] > count if grows else self.has[warps] < count]
             if wrong.size:
                 has = int(self.has[wrong[0]])

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...numerics.floats import Array
 from ..machine.copies import BARRIER as CLUSTER_BARRIER
-from ..machine.events import LANES
+from ..machine.events import LANES, warps_with
 from ..machine.state import State
 
 
@@ -56,7 +56,7 @@ class Clocks:
     def come(self, number: int, threads: Array) -> None:
         """Threads (a mask) bring what their warps know to a barrier."""
         self.tick()
-        here = _any_lane(threads)
+        here = warps_with(threads)
         brought = self._at_barrier.get(number)
         if brought is None:
             brought = self._at_barrier[number] = np.zeros_like(self.seen)
@@ -71,7 +71,7 @@ class Clocks:
     def join(self, number: int, arrived: Array, waiting: Array) -> None:
         """A barrier completes. The clocks of the waiting threads take in those of all arrivals."""
         brought = self._at_barrier[number]
-        here, wait = _any_lane(arrived), _any_lane(waiting)
+        here, wait = warps_with(arrived), warps_with(waiting)
         who = self.each if number == CLUSTER_BARRIER else self.per_cta
         together = np.where(here[:, None], brought, 0).reshape(-1, who, self.each).max(axis=1)
         gained = np.repeat(together, who, axis=0)
@@ -229,11 +229,6 @@ class Clocks:
         times = self.lanes[lanes, warps].copy()
         times[np.arange(lanes.size), lanes] = 0
         return np.maximum(self.of_warps[warps], times.max(axis=1))
-
-
-def _any_lane(threads: Array) -> Array:
-    """A mask of threads as one of warps."""
-    return np.logical_or.reduce(threads.reshape(LANES, -1), axis=0)
 
 
 class Fences:

@@ -81,6 +81,11 @@ class Check(Observer):
         same = default is not None and self.state.geometry.place(default)[0] == cta
         return f"{'' if same else f'CTA {cta}, '}warp {warp}, lane {lane}"
 
+    def bound(self, what: str, about: Hashable = ()) -> None:
+        """Notes at the entry of the kernel how far the check looks."""
+        finding = replace(self.kernel.finding(self.name, self.kernel.entry, what), severity="note")
+        self.findings.add((self.name, self.kernel.name, about), finding)
+
     def report(
         self,
         pc: int,

@@ -310,9 +310,7 @@ class Flags(Check):
         return f"{self.name_of(deed.thread, other.thread)} (line {self.line(deed.pc)})"
 
     def _bound(self, what: str) -> None:
-        text = f"words through which threads tell each other are not looked at in all orders: {what}"
-        finding = self.kernel.finding(self.name, self.kernel.entry, text)
-        self.findings.add((self.name, self.kernel.name, "flags"), replace(finding, severity="note"))
+        self.bound(f"words through which threads tell each other are not looked at in all orders: {what}", "flags")
 
 
 def _strong(traits: Traits) -> bool:

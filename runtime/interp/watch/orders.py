@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -101,9 +100,7 @@ class Orders(Check):
         bounds = [f"the first {self._ctas} of {total} CTAs"] if self._ctas < total else []
         bounds += [f"the first {STEPS} events"] if len(self.graph.steps) >= STEPS else []
         if bounds:
-            text = f"all orders of {' and '.join(bounds)} are looked at; the others are taken to be alike"
-            finding = self.kernel.finding(self.name, self.kernel.entry, text)
-            self.findings.add((self.name, self.kernel.name), replace(finding, severity="note"))
+            self.bound(f"all orders of {' and '.join(bounds)} are looked at; the others are taken to be alike")
 
     # mbarrier objects
 

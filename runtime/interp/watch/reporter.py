@@ -14,7 +14,7 @@ from ....dialect.ptx.instructions import traits
 from ...base.launch import Dim3, Problem
 from ...numerics.floats import Array
 from ..machine.calls import RETURN
-from ..machine.events import LANES, Look, MemoryAccess, Selection
+from ..machine.events import LANES, Look, MemoryAccess, Selection, warps_with
 from ..machine.kernel import Decoded, DecodedKernel, Observer, Observers
 from ..machine.memory import SPAN_BITS
 from ..machine.state import State
@@ -225,7 +225,7 @@ class Reporter(Observer):
         if sel.mask is None:
             return self.state.warps
         if self._counted[0] is not sel:  # One selection goes through many instructions.
-            self._counted = (sel, int(np.count_nonzero(sel.mask.reshape(LANES, -1).any(axis=0))))
+            self._counted = (sel, int(np.count_nonzero(warps_with(sel.mask))))
         return self._counted[1]
 
     # What is accessed

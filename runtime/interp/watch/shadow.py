@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol
 
 import numpy as np
 
@@ -154,13 +153,6 @@ class BufferHistory(Pieces):
         self.other.forget(piece)
 
 
-class Stored(Protocol):
-    """Pieces, and the bytes stored there, if they are known."""
-
-    piece: Array
-    values: Array | None
-
-
 def unchanged(buffer: Buffer, piece: Array, values: Array | None) -> Array:
     """A mask of the pieces of a buffer that hold these bytes already; all False if the bytes are unknown."""
     if values is None:
@@ -171,11 +163,11 @@ def unchanged(buffer: Buffer, piece: Array, values: Array | None) -> Array:
     return (buffer.data.reshape(-1, width)[piece] == values).all(axis=1)
 
 
-def agreeing(touch: Stored) -> Array:
-    """Which pieces get the bytes that the last access to them stores there; none where they are not known."""
-    if touch.values is None:
-        return np.zeros(touch.piece.size, np.bool_)
-    pieces, number = np.unique(touch.piece, return_inverse=True)
+def agreeing(piece: Array, values: Array | None) -> Array:
+    """Which pieces get the bytes that the last access to them stores there; none where the bytes are unknown."""
+    if values is None:
+        return np.zeros(piece.size, np.bool_)
+    pieces, number = np.unique(piece, return_inverse=True)
     last = np.zeros(pieces.size, np.intp)
-    last[number] = np.arange(touch.piece.size)
-    return (touch.values == touch.values[last[number]]).all(axis=1)
+    last[number] = np.arange(piece.size)
+    return (values == values[last[number]]).all(axis=1)

@@ -272,8 +272,9 @@ class SharedMemory(Check):
             writer = shadow.writer[touch.piece]
             race = np.not_equal(writer % clocks.warps, touch.warp)
             self._tell_race(
-                touch, race, writer, shadow.write_pc[touch.piece], "writes what", "writes", lambda: agreeing(touch)
-            )
+                touch, race, writer, shadow.write_pc[touch.piece], "writes what", "writes",
+                lambda: agreeing(touch.piece, touch.values),
+            )  # fmt: skip
         shadow.write_time[touch.piece] = UNWAITED if kind == "copy" else clocks.now
         shadow.written[touch.piece] = kind != "copy"
         shadow.write_strong[touch.piece] = touch.strong

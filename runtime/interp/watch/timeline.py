@@ -17,7 +17,7 @@ from ....dialect.ptx.text.syntax import Immediate
 from ....passes.schedule.model import RATES, SPARSE_RATE
 from ...base.launch import Dim3
 from ...numerics.floats import Array
-from ..machine.events import LANES, Look, Selection
+from ..machine.events import Look, Selection, warps_with
 from ..machine.kernel import DecodedKernel, Observer
 from ..machine.state import State
 
@@ -292,7 +292,7 @@ class Timeline(Observer):
 
     def of_mask(self, mask: Array) -> Array:
         """The numbers of the warps of masked threads."""
-        return np.flatnonzero(mask.reshape(LANES, -1)[:, : self.warps].any(axis=0))
+        return np.flatnonzero(warps_with(mask)[: self.warps])
 
     def of_threads(self, threads: Array) -> Iterator[tuple[int, int]]:
         """The warp of each thread, by its number in the state, where it is followed; with the thread's place here."""

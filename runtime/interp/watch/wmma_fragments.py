@@ -26,7 +26,7 @@ import numpy as np
 from ....dialect.isa.wmma import WmmaMma, WmmaMove
 from ....dialect.ptx.text.syntax import Register, Vector
 from ...numerics.floats import Array
-from ..machine.events import LANES, Look, MemoryAccess, Selection
+from ..machine.events import LANES, Look, MemoryAccess, Selection, warps_with
 from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.names import SPECIALS
 from ..machine.state import RegisterSlot, State
@@ -156,9 +156,7 @@ class WmmaFragments(Check):
 
     def warps_of(self, sel: Selection) -> Array:
         """A mask of the warps with selected threads."""
-        if sel.mask is None:
-            return np.ones(self.every.size, np.bool_)
-        return np.logical_or.reduce(sel.mask.reshape(LANES, -1), axis=0)
+        return np.ones(self.every.size, np.bool_) if sel.mask is None else warps_with(sel.mask)
 
 
 class _Wmma:

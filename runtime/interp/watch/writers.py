@@ -201,7 +201,7 @@ class GlobalWriters(Check):
         history.put_store(store.piece, store.who, self.now, clock, access.pc, strong)
         twice = history.stored.who(store.piece) != store.who
         if not strong and twice.any():
-            self._tell(access, history.stored, store, twice, agreeing(store))
+            self._tell(access, history.stored, store, twice, agreeing(store.piece, store.values))
 
     def _races(self, last: LastAccesses, store: _Store, strong: bool) -> Array:
         """A mask of the stores that are not ordered after the last accesses to their pieces."""
