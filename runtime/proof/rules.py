@@ -120,10 +120,9 @@ class Atomic:
         for slot in self.decoded.writes:
             numbers = np.uint64(self.shadow.table.size) + np.arange(threads.size, dtype=np.uint64)
             made = field.hashed("old", numbers)
-            mask = np.zeros(self.shadow.state.threads, np.bool_)
-            mask[threads] = True
             planes = planes_of(self.shadow.table.add(made, "bits"), slot.bits // 8)
-            self.shadow.write(slot, Selection(mask, mask.size), planes[:, np.argsort(threads, kind="stable")])
+            sel = Selection.of(threads, self.shadow.state.threads)
+            self.shadow.write(slot, sel, planes[:, np.argsort(threads, kind="stable")])
 
 
 class BulkReduction:

@@ -172,7 +172,6 @@ ASYNCHRONOUS_ROWS = (
 
 _ANY, _IMAGE = "D{1d,2d,3d,4d,5d}", "D{3d,4d,5d}"
 _LOAD = "cp.async.bulk.tensor"
-_DONE = ".mbarrier::complete_tx::bytes"
 _TILE = "{MODE=.tile}"
 _SECTION = "9.7.9.25.5.2"
 
@@ -195,8 +194,8 @@ def _loads(
     """Loads of one mode: to a cluster, for the targets of `pair` only, to the CTA itself, and by pairs of CTAs."""
     more = f", {offsets}" if offsets else ""
     operands = f"a:[P], b:{tensor}, m:[shared]{more}"
-    cluster = f"{_LOAD}.{rank}.P{{shared::cluster}}.global{mode}{_DONE}{_MULTICAST}"
-    alone = f"{_LOAD}.{rank}.P{{shared::cta}}.global{mode}{_DONE}"
+    cluster = f"{_LOAD}.{rank}.P{{shared::cluster}}.global{mode}{_COMPLETES}{_MULTICAST}"
+    alone = f"{_LOAD}.{rank}.P{{shared::cta}}.global{mode}{_COMPLETES}"
     hint, wide = ", H?policy:b64", f", C?mask:{_MASK}, H?policy:b64"
     yield row(f"{cluster}{HINT}", operands + wide, _SECTION, ptx=since, sm=90, meaning=meaning, only=pair,
               needs=(_MASKED,))  # fmt: skip

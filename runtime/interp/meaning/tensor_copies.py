@@ -28,7 +28,7 @@ from ...numerics.floats import Array
 from ..machine.decode import Context, Updates, meaning
 from ..machine.events import AccessKind, Selection, tell, tell_of_one
 from ..machine.mbarriers import BulkCopy
-from ..machine.memory import FaultError, Part, check_writable, read_parts, write_parts
+from ..machine.memory import Buffer, FaultError, Part, check_writable, read_parts, write_parts
 from ..machine.state import Action, State, absent, acting
 from .access import Locate, locate, seen_as, space_of, updates
 from .bulk import masks_of, one_by_one, shifts
@@ -199,23 +199,18 @@ def _of_rows(fields: TensorMapFields, rows: int, thread: int) -> TensorMapFields
 _decoded = lru_cache(256)(TensorMapFields.decode)
 
 
-class Home:
-    """The shared memory of a CTA, by its addresses, where a box of so many bytes begins at byte `at` of the buffer."""
-
-    def __init__(self, state: State, at: int, thread: int, size: int) -> None:
-        window = state.memory.shared
-        stride = window.buffer.size // state.geometry.ctas
-        self.base, self.address = at // stride * stride, at % stride
-        if self.address % ALIGNMENT:
-            raise FaultError(
-                f"misaligned shared access: address {self.address:#x} is not a multiple of {ALIGNMENT}", thread,
-                self.address,
-            )  # fmt: skip
-        if self.address + size > window.size:
-            raise FaultError(
-                f"shared access out of bounds: {size} bytes at address {self.address:#x}, of {window.size} bytes",
-                thread, self.address,
-            )  # fmt: skip
+def units_of(state: State, box: Box, place: Locate, one: Selection, thread: int) -> tuple[Buffer, Array, int]:
+    """Where a box lies in shared memory: the buffer, its units there, and where its CTA's part begins."""
+    (part,), window, size = place(one, UNIT), state.memory.shared, box.fields.extent
+    address = int(part.index[0]) * UNIT % (window.buffer.size // state.geometry.ctas)
+    base = int(part.index[0]) * UNIT - address
+    if address % ALIGNMENT:
+        text = f"misaligned shared access: address {address:#x} is not a multiple of {ALIGNMENT}"
+        raise FaultError(text, thread, address)
+    if address + size > window.size:
+        text = f"shared access out of bounds: {size} bytes at address {address:#x}, of {window.size} bytes"
+        raise FaultError(text, thread, address)
+    return part.buffer, box.units(address) + base, base
 
 
 # Copies of boxes of tensors between global and shared memory: PTX ISA 9.7.9.25.5.
@@ -245,15 +240,13 @@ def load(ctx: Context, bound: Bindings) -> Action:
     def step(state: State, read: ReadBox, place: Locate, find: Find, masks: Array | None, sel: Selection) -> None:
         for one, thread in one_by_one(sel):
             box = read(thread)
-            (part,) = place(one, UNIT)
-            home = Home(state, int(part.index[0]) * UNIT, thread, box.fields.extent)
+            buffer, units, base = units_of(state, box, place, one, thread)
             data, moved = _read(state, box, pc, thread), box.fields.moved_bytes
-            units = box.units(home.address) + home.base
             wanted, index = None if masks is None else int(masks[thread]), find(one)
-            for shift in shifts(state, part.buffer, home.base, wanted, thread):
-                tell_of_one(state.observer, pc, "copy", part.buffer, units + shift, UNIT, thread)
-                at = _of_pair(state, index, home.base, shift, thread) if pairs else index + shift // 8
-                copy = BulkCopy(pc, thread, at, part.buffer, units + shift, data, transferred=moved)
+            for shift in shifts(state, buffer, base, wanted, thread):
+                tell_of_one(state.observer, pc, "copy", buffer, units + shift, UNIT, thread)
+                at = _of_pair(state, index, base, shift, thread) if pairs else index + shift // 8
+                copy = BulkCopy(pc, thread, at, buffer, units + shift, data, transferred=moved)
                 state.mbarriers.complete_later(copy, one)
 
     return acting(step, operand.bind, locate(ctx, target, space, None), objects(ctx, barrier, space), ctas)
@@ -331,11 +324,9 @@ def store(ctx: Context, bound: Bindings) -> Action:
         for one, thread in one_by_one(sel):
             box = read(thread)
             _check_stored(box, thread)
-            (part,) = place(one, UNIT)
-            home = Home(state, int(part.index[0]) * UNIT, thread, box.fields.extent)
-            units = box.units(home.address) + home.base
-            tell_of_one(state.observer, pc, "load", part.buffer, units, UNIT, thread)
-            _write(state, box, part.buffer.view(8, 2)[units // UNIT], (operation, of), pc, thread)
+            buffer, units, _ = units_of(state, box, place, one, thread)
+            tell_of_one(state.observer, pc, "load", buffer, units, UNIT, thread)
+            _write(state, box, buffer.view(8, 2)[units // UNIT], (operation, of), pc, thread)
 
     return acting(step, operand.bind, locate(ctx, ctx.operands[1], "shared", None))
 
