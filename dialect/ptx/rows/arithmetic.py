@@ -13,9 +13,6 @@ from .grammar import PatternRow, alike, pure, row
 
 # Integer arithmetic, logic and shifts. Source: PTX ISA 9.7.1, 9.7.2, 9.7.8.
 
-_UNTOLD = "carry.untold"
-"""The meaning of what ptxas takes and the text does not have."""
-
 _PACKED: Specific = (("sm_107f", (9, 4)), ("sm_120f", (9, 2)))
 """Where bytes are added, and unsigned sums clamped."""
 
@@ -78,27 +75,23 @@ _ARITHMETIC = (
     row("dp4a.A{u32,s32}.B{u32,s32}", "d:s32, a:A, b:B, c:s32", "9.7.1.23", ptx=(5, 0), sm=61),
 )
 
+
+def _carries(root: str, section: int, ptx: Version, sm: int = 0, part: str = "") -> Iterator[PatternRow]:
+    """What gives a carry, and what takes one; ptxas takes more of the latter than the text has."""
+    operands = f"d:T, a:T, b:T{', c:T' if part else ''}"
+    gives, takes = f"{root}{part}.CC{{cc}}", f"{root}c{part}{{CC=.cc}}"
+    for head, number, meaning in ((gives, section, f"{root}.cc"), (takes, section + 1, f"{root}c")):
+        for types, since in (("u32,s32", ptx), ("u64,s64", (4, 3))):
+            yield row(f"{head}.T{{{types}}}", operands, f"9.7.2.{number}", since, sm, meaning)
+    for words in (f"{part}.T{{u16,s16}}", f"{part.replace('lo,', '')}.sat.T{{s32}}"):
+        yield row(f"{root}c{words}", operands, f"9.7.2.{section + 1}", ptx, sm, "carry.untold")
+
+
 _CARRY = (
     # 9.7.2  Extended-precision integer arithmetic
-    row("add.CC{cc}.T{u32,s32}", "d:T, a:T, b:T", "9.7.2.1", ptx=(1, 2), meaning="add.cc"),
-    row("add.CC{cc}.T{u64,s64}", "d:T, a:T, b:T", "9.7.2.1", ptx=(4, 3), meaning="add.cc"),
-    row("addc{CC=.cc}.T{u32,s32}", "d:T, a:T, b:T", "9.7.2.2", ptx=(1, 2)),
-    row("addc{CC=.cc}.T{u64,s64}", "d:T, a:T, b:T", "9.7.2.2", ptx=(4, 3)),
-    # Taken by ptxas 13.0.88, and not in the text.
-    row("addc.T{u16,s16}", "d:T, a:T, b:T", "9.7.2.2", ptx=(1, 2), meaning=_UNTOLD),
-    row("addc.sat.T{s32}", "d:T, a:T, b:T", "9.7.2.2", ptx=(1, 2), meaning=_UNTOLD),
-    row("sub.CC{cc}.T{u32,s32}", "d:T, a:T, b:T", "9.7.2.3", ptx=(3, 0), meaning="sub.cc"),
-    row("sub.CC{cc}.T{u64,s64}", "d:T, a:T, b:T", "9.7.2.3", ptx=(4, 3), meaning="sub.cc"),
-    row("subc{CC=.cc}.T{u32,s32}", "d:T, a:T, b:T", "9.7.2.4", ptx=(3, 0)),
-    row("subc{CC=.cc}.T{u64,s64}", "d:T, a:T, b:T", "9.7.2.4", ptx=(4, 3)),
-    row("subc.T{u16,s16}", "d:T, a:T, b:T", "9.7.2.4", ptx=(3, 0), meaning=_UNTOLD),
-    row("subc.sat.T{s32}", "d:T, a:T, b:T", "9.7.2.4", ptx=(3, 0), meaning=_UNTOLD),
-    row("mad.PART{lo,hi}.CC{cc}.T{u32,s32}", "d:T, a:T, b:T, c:T", "9.7.2.5", ptx=(3, 0), sm=20, meaning="mad.cc"),
-    row("mad.PART{lo,hi}.CC{cc}.T{u64,s64}", "d:T, a:T, b:T, c:T", "9.7.2.5", ptx=(4, 3), sm=20, meaning="mad.cc"),
-    row("madc.PART{lo,hi}{CC=.cc}.T{u32,s32}", "d:T, a:T, b:T, c:T", "9.7.2.6", ptx=(3, 0), sm=20),
-    row("madc.PART{lo,hi}{CC=.cc}.T{u64,s64}", "d:T, a:T, b:T, c:T", "9.7.2.6", ptx=(4, 3), sm=20),
-    row("madc.PART{lo,hi}.T{u16,s16}", "d:T, a:T, b:T, c:T", "9.7.2.6", ptx=(3, 0), sm=20, meaning=_UNTOLD),
-    row("madc.PART{hi}.sat.T{s32}", "d:T, a:T, b:T, c:T", "9.7.2.6", ptx=(3, 0), sm=20, meaning=_UNTOLD),
+    *_carries("add", 1, (1, 2)),
+    *_carries("sub", 3, (3, 0)),
+    *_carries("mad", 5, (3, 0), 20, ".PART{lo,hi}"),
 )
 
 _LOGIC = (
@@ -272,6 +265,14 @@ _SIGNED = ",".join(COMPARISONS)
 _UNSIGNED = ",".join((_SIGNED, *UNSIGNED))
 _FLOAT = f"{_SIGNED},equ,neu,ltu,leu,gtu,geu,num,nan"
 _BOOLEAN = ".OP{and,or,xor}"
+_COMPARED = (
+    (_BITS, "b16,b32,b64", ""),
+    (_SIGNED, "s16,s32,s64", ""),
+    (_UNSIGNED, "u16,u32,u64", ""),
+    (_FLOAT, "f32", "{FTZ=.ftz}"),
+    (_FLOAT, "f64", ""),
+)
+"""The comparisons of each class of types, and whether they flush subnormal numbers."""
 
 
 def _setp(
@@ -306,21 +307,13 @@ def _set(
 
 _COMPARISON_ROWS = (
     # 9.7.6.1  set
-    *_set(_BITS, "b16,b32,b64", "", "9.7.6.1"),
-    *_set(_SIGNED, "s16,s32,s64", "", "9.7.6.1"),
-    *_set(_UNSIGNED, "u16,u32,u64", "", "9.7.6.1"),
+    *(line for words, types, ftz in _COMPARED for line in _set(words, types, ftz, "9.7.6.1")),
     *(
         of_rubin(f"set.IS{{{comparisons}}}.T{{{types}}}", "d:T, a:T, b:T", "9.7.6.1", meaning="set.packed")
         for comparisons, types in ((_SIGNED, "s8x4,s16x2"), (_UNSIGNED, "u8x4,u16x2"))
     ),
-    *_set(_FLOAT, "f32", "{FTZ=.ftz}", "9.7.6.1"),
-    *_set(_FLOAT, "f64", "", "9.7.6.1"),
     # 9.7.6.2  setp
-    *_setp(_BITS, "b16,b32,b64", "", "9.7.6.2"),
-    *_setp(_SIGNED, "s16,s32,s64", "", "9.7.6.2"),
-    *_setp(_UNSIGNED, "u16,u32,u64", "", "9.7.6.2"),
-    *_setp(_FLOAT, "f32", "{FTZ=.ftz}", "9.7.6.2"),
-    *_setp(_FLOAT, "f64", "", "9.7.6.2"),
+    *(line for words, types, ftz in _COMPARED for line in _setp(words, types, ftz, "9.7.6.2")),
     # 9.7.6.3  selp
     row("selp.T{b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64}", "d:T, a:T, b:T, c:!pred", "9.7.6.3"),
     # 9.7.6.4  slct
@@ -336,15 +329,9 @@ _COMPARISON_ROWS = (
     *_set(_FLOAT, "f16", "", "9.7.7.1", "bf16", (7, 8), 90),
     *(
         line
-        for result, flush, ptx, sm in (("f16", "{FTZ=.ftz}", (4, 2), 53), ("bf16", "", (7, 8), 90))
-        for words, types, ftz in (
-            (_BITS, "b16,b32,b64", ""),
-            (_SIGNED, "s16,s32,s64", ""),
-            (_UNSIGNED, "u16,u32,u64", ""),
-            (_FLOAT, "f32", flush),
-            (_FLOAT, "f64", ""),
-        )
-        for line in _set(words, types, ftz, "9.7.7.1", result, ptx, sm)
+        for result, ptx, sm in (("f16", (4, 2), 53), ("bf16", (7, 8), 90))
+        for words, types, ftz in _COMPARED
+        for line in _set(words, types, ftz if result == "f16" else "", "9.7.7.1", result, ptx, sm)
     ),
     # 9.7.7.2  setp, half
     *_setp(_FLOAT, "f16", "{FTZ=.ftz}", "9.7.7.2", ptx=(4, 2), sm=53),
