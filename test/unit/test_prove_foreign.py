@@ -77,3 +77,24 @@ def test_two_kernels_of_triton_are_one_function() -> None:
     assert prove(one, other, arrays)
     fewer = launch("triton_softmax_sm80", (5,), 128, ["X", "Y", 199, 0, 0], 1024)
     assert prove(one, fewer, arrays, explain=False).outcome == "refuted"
+
+
+COPIED = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 x, .param .u64 y) {
+.shared .align 16 .b8 tile[512]; .reg .pred %p; .reg .b32 %t, %s; .reg .b64 %x, %y, %at; .reg .f32 %v;
+mov.u32 %t, %tid.x; mul.wide.u32 %at, %t, 4; ld.param.u64 %x, [x]; ld.param.u64 %y, [y];
+add.u64 %x, %x, %at; add.u64 %y, %y, %at; mov.u32 %s, tile; mad.lo.u32 %s, %t, 4, %s; setp.lt.u32 %p, %t, LAST;
+cp.async.ca.shared.global [%s], [%x], 4, !%p; cp.async.wait_all;
+ld.shared.f32 %v, [%s]; st.global.f32 [%y], %v; ret; }"""
+
+
+@pytest.mark.parametrize(("last", "outcome"), [("37", "proven"), ("36", "refuted")])
+def test_copies_under_a_negated_predicate(last: str, outcome: str) -> None:
+    copied = KernelLaunch(load_ptx(COPIED.replace("LAST", last)), "k", (1,), 37, ["X", "Y"])
+    text = """func.func @f(%X: memref<37xf32>, %Y: memref<37xf32>) {
+      memref.copy %X, %Y : memref<37xf32> to memref<37xf32>
+      return
+    }"""
+    assert prove(copied, text).outcome == outcome
