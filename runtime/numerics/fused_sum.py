@@ -69,10 +69,10 @@ class Multiplicand:
 
 @cache
 def small_values(kind: ElementType) -> Array:
-    """The value of each word of a type of at most 8 bits, as f32.
+    """The value of each word of a type of at most 16 bits, as f32.
 
-    e5m2 has infinities and NaNs like f16, e4m3 the one NaN S.1111.111, ue5m3 the one NaN 255; the narrower types have
-    neither. ue8m0 are the powers of 2 from 2^-127 on, and the one NaN 255.
+    f16, bf16 and e5m2 have infinities and NaNs, e4m3 the one NaN S.1111.111, ue5m3 the one NaN 255; the narrower types
+    have neither. ue8m0 are the powers of 2 from 2^-127 on, and the one NaN 255.
     """
     words = np.arange(1 << kind.bits)
     if kind.name == "ue8m0":
@@ -80,11 +80,12 @@ def small_values(kind: ElementType) -> Array:
     e, m = kind.exponent, kind.mantissa
     bias, field, fraction = (1 << (e - 1)) - 1, words >> m & ((1 << e) - 1), words & ((1 << m) - 1)
     size = np.ldexp(np.where(field == 0, fraction, fraction + (1 << m)), np.maximum(field, 1) - bias - m)
-    value = np.where(kind.signed & (words >> (kind.bits - 1)), -size, size).astype(np.float32)
+    with np.errstate(over="ignore"):  # of what is no number
+        value = np.where(kind.signed & (words >> (kind.bits - 1)), -size, size).astype(np.float32)
     if kind.name in ("e4m3", "ue4m3", "ue5m3"):
         ones = (1 << e + m) - 1
         value[words & ones == ones] = np.nan
-    if kind.name == "e5m2":
+    if kind.name in ("f16", "bf16", "e5m2"):
         top = field == (1 << e) - 1
         value[top] = np.where(fraction == 0, np.copysign(np.inf, value), np.nan)[top]
     return value
@@ -93,8 +94,7 @@ def small_values(kind: ElementType) -> Array:
 @cache
 def _tables(kind: ElementType) -> tuple[Array, Array]:
     """The value of each word of a type of at most 16 bits, and its unnormalised exponent."""
-    words = np.arange(1 << kind.bits, dtype=np.uint16)
-    value = small_values(kind) if kind.bits <= 8 else floats.single(words, kind.name)
+    words, value = np.arange(1 << kind.bits, dtype=np.uint16), small_values(kind)
     top, narrow = (1 << kind.exponent) - 1, kind.exponent <= 5
     exponent = np.maximum((words >> kind.mantissa).astype(np.int16) & top, 1) - (top >> 1)
     exponent[value == 0] = ZERO_NARROW if narrow else ZERO_WIDE

@@ -212,9 +212,8 @@ class Machine:
         self.flow.observer = state.observer = launch.observer
         self.cluster_barrier = state.cluster_barrier = ClusterBarrier(self.flow)
         state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)
-        self.tensor: TensorMemory | None = None
         if self.kernel.has_tensor_memory:
-            self.tensor = state.tensor = TensorMemory(geometry, self.flow)
+            state.tensor = TensorMemory(geometry, self.flow)
         if launch.observer is not None:
             launch.observer.begin(state, self.kernel)
         self.state, self.mbarriers = state, state.mbarriers
@@ -377,12 +376,8 @@ class Machine:
     def _all_waiting(self) -> list[tuple[int, Array]]:
         """The program counters and masks of waiting threads."""
         waiting = [(b.pc, b.mask) for b in self.flow.barriers if b.resume != LEFT] + list(self.flow.parked.items())
-        return (
-            waiting
-            + self.mbarriers.waiting()
-            + self.cluster_barrier.parked
-            + ([] if self.tensor is None else self.tensor.waiting())
-        )
+        waiting += self.mbarriers.waiting() + self.cluster_barrier.parked
+        return waiting + (self.state.tensor.waiting() if self.kernel.has_tensor_memory else [])
 
     def _never_together(self, pc: int) -> NoReturn:
         """Lanes of a warp came to an `.aligned` instruction, and others wait elsewhere."""

@@ -8,12 +8,11 @@ from functools import partial
 import numpy as np
 
 from ....dialect.isa.row import Bindings
-from ....dialect.ptx.instructions import traits
 from ....dialect.ptx.text.syntax import Not, Operand, Register
 from ....dialect.ptx.types import bits_of
 from ...numerics.floats import Array
 from ..machine.decode import Context, meaning
-from ..machine.events import AccessKind, BoundStep, Selection, tell_of_one
+from ..machine.events import AccessKind, Selection, tell_of_one
 from ..machine.mbarriers import BulkCopy, Combine
 from ..machine.memory import Buffer, FaultError, Part, check_writable, read_parts
 from ..machine.names import DTYPES
@@ -31,15 +30,10 @@ from .synchronisation import Find, in_shared, objects
 def groups(ctx: Context, bound: Bindings) -> Action:
     """Closes the open group, or completes all groups but the latest ones; without a number, every copy. Bulk copies are
     complete: who looks on follows what would be read until they are waited for."""
-    keep, kind = ctx.integer(ctx.operands[0]) if ctx.operands else None, traits(ctx.instruction.opcode)
-
-    def bind(state: State) -> BoundStep:
-        pending = state.bulk_groups if ctx.row.means == "bulk group" else state.copies
-        if kind.commits:
-            return lambda sel: pending.commit(sel.lanes)
-        return lambda sel: pending.wait(sel.lanes, keep)
-
-    return bind
+    keep, bulk = ctx.integer(ctx.operands[0]) if ctx.operands else None, ctx.row.means == "bulk group"
+    if ctx.instruction.opcode.endswith("commit_group"):
+        return lambda state: lambda sel: (state.bulk_groups if bulk else state.copies).commit(sel.lanes)
+    return lambda state: lambda sel: (state.bulk_groups if bulk else state.copies).wait(sel.lanes, keep)
 
 
 @meaning("cp.async")
