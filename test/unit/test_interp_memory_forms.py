@@ -273,3 +273,9 @@ def test_offsets_of_64_bits_wrap() -> None:
         st.global.u32 [%rd2], %r0;"""
     program(body, POINTERS).launch("k", (1, 1, 1), (32, 1, 1), [data, out])
     assert (out[:, 0] == data[:, 1]).all()
+
+
+@pytest.mark.parametrize("literal", ["1.5", "-2.5e-3", "0d3FF8000000000000"])
+def test_floats_as_64_bits(literal: str) -> None:
+    value = np.array([int(literal[2:], 16)], "u8").view("f8")[0] if literal[:2] == "0d" else float(literal)
+    assert per_thread(f"mov.b64 %rd0, {literal};", dtype="u8").view("f8").tolist() == [value] * 32

@@ -162,10 +162,12 @@ class Context:
         if text[:2].lower() in ("0f", "0d"):
             return self._float_bits(int(text[2:], 16), 32 if text[1] in "fF" else 64, type, operand)
         value = operand.value
-        if isinstance(value, float) or type in ("f32", "f64"):
-            if type not in ("f32", "f64"):
-                self.fail(f"expected an integer for .{type}, got {text}")
+        if type in ("f32", "f64"):
             return dtype(value)
+        if isinstance(value, float):  # as 64 bits, whatever they are
+            if bits != 64:
+                self.fail(f"expected an integer for .{type}, got {text}")
+            return np.float64(value).view(dtype)
         if type == "pred":
             return np.bool_(value != 0)
         if type in FLOATS:

@@ -326,10 +326,7 @@ def store_bulk(ctx: Context, bound: Bindings) -> Action:
 def alloca(ctx: Context, bound: Bindings) -> Action:
     """Bytes of the stack, which the function gives back when it returns."""
     type, operands = bound["T"], ctx.operands
-    alignment = ctx.integer(operands[2]) if len(operands) == 3 else 8
-    if alignment <= 0 or alignment & (alignment - 1):
-        ctx.fail(f"expected an alignment that is a power of two, got {alignment}")
-    layout = ctx.layout
+    alignment, layout = ctx.integer(operands[2]) if len(operands) == 3 else 8, ctx.layout
 
     def step(state: State, out: Array, sizes: Array, pointer: Array, sel: Selection) -> None:
         lanes, base = sel.threads, np.uint64(layout.stack_base)

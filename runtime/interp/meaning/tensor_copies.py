@@ -23,7 +23,7 @@ from ....dialect.isa.tensor_map import (
     problem_of_copy,
 )
 from ....dialect.isa.wgmma import UNIT, MatrixDescriptor
-from ....dialect.ptx.text.syntax import Immediate, Indexed, Operand, Register, Symbol
+from ....dialect.ptx.text.syntax import Immediate, Indexed, Operand
 from ...numerics.floats import Array
 from ..machine.decode import Context, Updates, meaning
 from ..machine.events import AccessKind, Selection, tell, tell_of_one
@@ -125,8 +125,6 @@ class BoxOperand:
         if not isinstance(operand, Indexed):
             ctx.fail("expected a tensor map and coordinates, such as [%rd1, {%r1, %r2}]")
         base, *fields, where = operand.items
-        if not isinstance(base, Register | Symbol | Immediate):
-            ctx.fail("expected the address of a tensor map")
         by = [] if offsets is None else [ctx.source(o, "u16") for o in ctx.items(offsets)]
         self.offsets = by if mode in ("im2col", "im2col_no_offs") else None
         self.coordinates = [ctx.source(c, "b32") for c in ctx.items(where)]
