@@ -39,8 +39,6 @@ HALF_BIT = 4
 HALF_SLOT = LANE_BITS
 """The same among the bits that number 16-bit pieces, lanes first."""
 
-BANK_BITS = 5
-
 
 def routes(places: Sequence[int], element_bits: int) -> tuple[Route, ...]:
     """The routes to move bit i of lane + 32 * element to `places[i]`, cheapest first."""

@@ -32,8 +32,6 @@ OPERANDS = {
 }
 """Other names of operands."""
 
-OPAQUE = ("wmma.load", "wmma.store", "wmma.mma")
-
 SHOWN = 6
 """How many names an error lists."""
 

@@ -23,7 +23,6 @@ ArrayFunction: TypeAlias = (
 )
 """What one to four operands give: arrays, or a tuple of them."""
 
-MODES = ("rn", "rna", "rz", "rm", "rp")
 WORDS = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}
 NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF}
 SMALLEST_NORMAL = {"f16": 2.0**-14, "bf16": 2.0**-126, "f32": 2.0**-126, "f64": 2.0**-1022}
@@ -87,19 +86,11 @@ def _to_odd_single(exact: Array) -> Array:
 def _directed(exact: Array, type: str, mode: str) -> Array:
     """Starts at the nearest value and steps over by one place where that lies on the wrong side."""
     words = _nearest(exact, type)
-    if mode == "rna":
-        return _ties_away(exact, words, type)
     near = value(words, type)
     wrong = {"rz": np.abs(near) > np.abs(exact), "rm": near > exact, "rp": near < exact}[mode]
     outward = np.abs(near) < np.abs(exact)
     step = np.where(outward, WORDS[type](1), WORDS[type](-1 & int(np.iinfo(WORDS[type]).max)))
     return np.where(wrong, words + step, words)
-
-
-def _ties_away(exact: Array, words: Array, type: str) -> Array:
-    near, next_ = value(words, type), value(words + WORDS[type](1), type)
-    tie = (np.abs(near) < np.abs(exact)) & (np.abs(exact - near) == np.abs(next_ - exact))
-    return np.where(tie, words + WORDS[type](1), words)
 
 
 def odd(result: Array, error: Array) -> Array:

@@ -167,7 +167,11 @@ F = ".func (.param .b32 r) f(.param .b32 a) { ret; }\n"
         (F, "call (%r1), k, (%r1);", "'k' is a kernel; only functions can be called"),
         ("", "brx.idx %r1, nowhere;", "expected a label of .branchtargets, got nowhere"),
         ("", "w: .branchtargets A; brx.idx %r1, w;", "no label A in this function"),
-        ("", "w: .branchtargets 7; brx.idx %r1, w;", "expected names as in .branchtargets a, b;, got .branchtargets 7;"),
+        (
+            "",
+            "w: .branchtargets 7; brx.idx %r1, w;",
+            "expected names as in .branchtargets a, b;, got .branchtargets 7;",
+        ),
     ],
 )
 def test_what_is_refused_at_load_time(functions: str, body: str, message: str) -> None:

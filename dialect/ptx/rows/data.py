@@ -109,7 +109,7 @@ def _accesses(root: str, section: str) -> Iterator[PatternRow]:
     load = root == "ld"
     operations = "{.ca,.cg,.cs,.lu,.cv}" if load else "{.wb,.cg,.cs,.wt}"
     order = ".{relaxed,acquire}" if load else ".{relaxed,release}"
-    prefetch = "{.L2::64B,.L2::128B,.L2::256B}" if load else ""
+    prefetch = _PREFETCH if load else ""
     if load:
         yield from pure(_typed(f"ld{{.weak}}{_CONSTANT}{operations}", section))
     yield from _typed(f"{root}{{.weak}}{_READABLE if load else _WRITABLE}{operations}", section)
@@ -130,7 +130,7 @@ def _constant_loads() -> Iterator[PatternRow]:
     """`ld.global.nc`: loads from memory that is constant during the kernel."""
     for types, priority, ptx, sm in ((_TYPES, "", (3, 1), 32), (_WIDE_TYPES, _L2, (8, 8), 100)):
         for words in ("{.ca,.cg,.cs}", f".{{{_EVICTIONS}}}"):
-            hints = f"{priority}{HINT}{{.L2::64B,.L2::128B,.L2::256B}}"
+            hints = f"{priority}{HINT}{_PREFETCH}"
             yield from _typed(f"ld.P{{global}}{words}.nc{hints}", "9.7.9.9", types, ptx, sm)
 
 
