@@ -80,15 +80,14 @@ def small_values(kind: ElementType) -> Array:
     e, m = kind.exponent, kind.mantissa
     bias, field, fraction = (1 << (e - 1)) - 1, words >> m & ((1 << e) - 1), words & ((1 << m) - 1)
     size = np.ldexp(np.where(field == 0, fraction, fraction + (1 << m)), np.maximum(field, 1) - bias - m)
-    with np.errstate(over="ignore"):  # of what is no number
-        value = np.where(kind.signed & (words >> (kind.bits - 1)), -size, size).astype(np.float32)
+    value = np.where(kind.signed & (words >> (kind.bits - 1)), -size, size)
     if kind.name in ("e4m3", "ue4m3", "ue5m3"):
         ones = (1 << e + m) - 1
         value[words & ones == ones] = np.nan
     if kind.name in ("f16", "bf16", "e5m2"):
         top = field == (1 << e) - 1
         value[top] = np.where(fraction == 0, np.copysign(np.inf, value), np.nan)[top]
-    return value
+    return value.astype(np.float32)
 
 
 @cache
