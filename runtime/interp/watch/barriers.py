@@ -21,7 +21,7 @@ from .shared import SharedCheck
 
 class Transactions(Check):
     """Looks, when CTAs are done or objects end, at the objects at which copies arrived: where nobody expects bytes, a
-    phase completes before its data is there."""
+    phase completes before its data is there. Reports tests of a phase whose answer nothing reads."""
 
     name = "barriers"
 
@@ -29,6 +29,14 @@ class Transactions(Check):
         super().begin(state, kernel)
         self.arrived: dict[int, tuple[int, int]] = {}
         self.ends = {pc for pc, one in enumerate(kernel.code) if one.traits.means == "mbarrier.inval"}
+        self.read = {slot for one in kernel.code for slot in (one.guard, *one.reads)}
+
+    def watch(self, pc: int) -> Look | None:
+        decoded = self.kernel.code[pc]
+        if decoded.traits.means != "mbarrier.test_wait" or not self.read.isdisjoint(decoded.writes):
+            return None
+        text = f"nothing reads {decoded.writes[0].name}: threads go on though the phase may not be complete"
+        return lambda sel: self.report(pc, text, int(sel.threads[0]), about="unread", count=sel.count)
 
     def access(self, access: MemoryAccess) -> None:
         if access.pc in self.ends:
@@ -264,10 +272,11 @@ class Barriers(Check):
 
     def _expectations(self, pc: int, number: int, expected: int, threads: Array) -> None:
         """Checks that all waiting threads expect the same number of threads, and that so many exist."""
-        if expected > self.state.geometry.warps_with_threads * LANES:
+        every = self.state.geometry.warps_with_threads * LANES
+        if expected > every:
             text = f"barrier {number} expects {expected} threads, the CTA has {int(self._per_cta(self.there)[0])}"
             self.report(pc, text, int(np.flatnonzero(threads)[0]), about=("more", number))
-        others = [barrier.mask for barrier in self._waiting(number) if barrier.expected != expected]
+        others = [b.mask for b in self._waiting(number) if (b.expected or every) != (expected or every)]
         different = np.logical_or.reduce(others or [np.zeros_like(threads)])
         clash = threads & (self._per_cta(different) > 0)[self.cta]
         if clash.any():
