@@ -88,7 +88,6 @@ KERNELS = {
         STORED + "setp.eq.u32 %p2, %r3, 0;\n@%p2 bar.sync 1, 64;\n@!%p2 bar.sync 1, 64;\n"
     ),
 }  # fmt: skip
-NO_WAIT = "nothing reads %p1: threads go on though the phase may not be complete"
 FENCE = "fence.acq_rel.cluster;"
 NO_ORDER = "and nothing orders them"
 
@@ -96,7 +95,8 @@ FAULTS = [
     # Arrivals and waits that publish nothing.
     ("arrivals", "arrive.release.cta", "arrive.relaxed.cta", "races", "ld.shared.u32", NO_ORDER),
     ("arrivals", "acquire.cta", "relaxed.cta", "races", "ld.shared.u32", NO_ORDER),
-    ("arrivals", "@!%p1 bra W;", "", "barriers", "W: mbar", NO_WAIT),
+    ("arrivals", "@!%p1 bra W;", "", "races", "ld.shared.u32", NO_ORDER),
+    ("bulk load", "@!%p1 bra W;", "", "races", "ld.shared.u32", NO_ORDER),
     ("arrivals", "bar.sync 0;", "", "races", "W: mbar", "updates what warp 0, lane 0 writes"),
     ("remote arrivals", "arrive.release.cluster.s", "arrive.relaxed.cluster.s", "races", "ld.shared.u32", NO_ORDER),
     ("remote arrivals", "acquire.cluster.shared", "relaxed.cluster.shared", "races", "ld.shared.u32", NO_ORDER),

@@ -21,7 +21,7 @@ from .shared import SharedCheck
 
 class Transactions(Check):
     """Looks, when CTAs are done or objects end, at the objects at which copies arrived: where nobody expects bytes, a
-    phase completes before its data is there. Reports tests of a phase whose answer nothing reads."""
+    phase completes before its data is there."""
 
     name = "barriers"
 
@@ -29,14 +29,6 @@ class Transactions(Check):
         super().begin(state, kernel)
         self.arrived: dict[int, tuple[int, int]] = {}
         self.ends = {pc for pc, one in enumerate(kernel.code) if one.traits.means == "mbarrier.inval"}
-        self.read = {slot for one in kernel.code for slot in (one.guard, *one.reads)}
-
-    def watch(self, pc: int) -> Look | None:
-        decoded = self.kernel.code[pc]
-        if decoded.traits.means != "mbarrier.test_wait" or not self.read.isdisjoint(decoded.writes):
-            return None
-        text = f"nothing reads {decoded.writes[0].name}: threads go on though the phase may not be complete"
-        return lambda sel: self.report(pc, text, int(sel.threads[0]), about="unread", count=sel.count)
 
     def access(self, access: MemoryAccess) -> None:
         if access.pc in self.ends:

@@ -79,6 +79,7 @@ class SharedMemory(Check):
             ctas = self.shadow.written.reshape(state.geometry.ctas, -1)
             ctas[:, state.reserved // self.shadow.width :] = True
         self.widths = [_data_bytes(d.row) for d in kernel.code]
+        self.read = {slot for one in kernel.code for slot in (one.guard, *one.reads)}
         self.arrives_relaxed = False
         self.waits_relaxed = np.zeros(state.threads, np.bool_)
 
@@ -150,7 +151,8 @@ class SharedMemory(Check):
         if uses_object:
             relaxed = "relaxed" in traits.qualifiers
             self.arrives_relaxed = relaxed and traits.means == "mbarrier.arrive"
-            self.waits_relaxed[access.threads] = relaxed
+            unread = traits.means == "mbarrier.test_wait" and self.read.isdisjoint(self.kernel.code[access.pc].writes)
+            self.waits_relaxed[access.threads] = relaxed or unread
         self._after_write(touch, access.kind)
         if access.kind not in WRITING or access.kind == "atomic":
             self._initialised(touch, access)
