@@ -12,6 +12,7 @@ from typing import NoReturn
 from xdsl.dialects.builtin import DenseArrayBase, IntegerType, ModuleOp, ShapedType, UnregisteredOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.irdl.dominance import DominanceInfo
+from xdsl.traits import SymbolTable
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError, VerifyException
 from xdsl.utils.hints import isa
 
@@ -112,12 +113,16 @@ def _say(op: Operation, kind: str, by: str, message: str) -> None:
 
 
 def culprit(root: Operation) -> Operation | None:
-    """The operation whose own verifier fails first, in the order of verification."""
+    """The operation whose own verifier fails first, in the order of verification; of a table of symbols, the one whose
+    name an earlier one has."""
     for op in root.walk(region_first=True):
         try:
             op.verify(verify_nested_ops=False)
         except Exception:
-            return op
+            symbols = op.regions[0].ops if op.has_trait(SymbolTable) else ()
+            named = [(one.get_attr_or_prop("sym_name"), one) for one in symbols]
+            names = [name for name, _ in named]
+            return next((one for i, (name, one) in enumerate(named) if name and name in names[:i]), op)
     return None
 
 

@@ -99,6 +99,10 @@ class TestTarget:
         out, error = capsys.readouterr()
         assert ("#warp.target<sm_80>" in out, error) == (True, "")
 
+    def test_a_name_that_is_there_already(self) -> None:
+        with pytest.raises(CompileError, match=r'^<mlir>:5:1: error: func.func: Redefinition of symbol "product"$'):
+            compile(PRODUCT + PRODUCT)
+
     def test_small_mma_of_sm_70_is_named(self) -> None:
         with pytest.raises(CompileError, match="sm_70 has only mma m8n8k4, which products are not lowered to"):
             compile(PRODUCT, target="sm_70")

@@ -263,10 +263,11 @@ class Barriers(Check):
 
     def _expectations(self, pc: int, number: int, expected: int, threads: Array) -> None:
         """Checks that all waiting threads expect the same number of threads, and that so many exist."""
-        if expected > self.state.geometry.warps_with_threads * LANES:
+        every = self.state.geometry.warps_with_threads * LANES
+        if expected > every:
             text = f"barrier {number} expects {expected} threads, the CTA has {int(self._per_cta(self.there)[0])}"
             self.report(pc, text, int(np.flatnonzero(threads)[0]), about=("more", number))
-        others = [barrier.mask for barrier in self._waiting(number) if barrier.expected != expected]
+        others = [b.mask for b in self._waiting(number) if (b.expected or every) != (expected or every)]
         different = np.logical_or.reduce(others or [np.zeros_like(threads)])
         clash = threads & (self._per_cta(different) > 0)[self.cta]
         if clash.any():

@@ -53,14 +53,14 @@ class Clocks:
 
     # Barriers of a CTA
 
-    def come(self, number: int, threads: Array) -> None:
-        """Threads (a mask) bring what their warps know to a barrier."""
+    def come(self, number: int, threads: Array, *, relaxed: bool) -> None:
+        """Threads (a mask) bring what their warps know to a barrier: if `relaxed`, what their last fence covers."""
         self.tick()
         here = warps_with(threads)
         brought = self._at_barrier.get(number)
         if brought is None:
             brought = self._at_barrier[number] = np.zeros_like(self.seen)
-        np.maximum(brought, self._published(), out=brought, where=here[:, None])
+        np.maximum(brought, self._fenced if relaxed else self._published(), out=brought, where=here[:, None])
 
     def _published(self) -> Array:
         """What each warp could publish now: all that it has seen, and all of its own past."""
@@ -165,27 +165,30 @@ class Clocks:
         """The first of what a thread has begun is over."""
         self._begun[place, thread].popleft()
 
-    def arrive(self, places: Array, warps: Array, phases: Array) -> None:
-        """Warps arrive at objects, which are in these phases."""
+    def arrive(self, places: Array, warps: Array, phases: Array, *, relaxed: bool) -> None:
+        """Warps arrive at objects, which are in these phases. What they tell is as in `come`."""
         self.tick()
-        told = self._published()
+        told = self._fenced if relaxed else self._published()
         for place in np.unique(places):
             mine = places == place
             thing = self._at_object.setdefault(int(place), _Object(self.each))
             thing.move_to(int(phases[mine][0]))
             np.maximum(thing.coming, told[warps[mine]].max(axis=0), out=thing.coming)
 
-    def passed(self, places: Array, threads: Array, phases: Array) -> None:
-        """Threads have seen objects complete the phase before these."""
+    def passed(self, places: Array, threads: Array, phases: Array, relaxed: Array) -> None:
+        """Threads have seen objects complete the phase before these. Those of a mask know what arrivals told only
+        behind a fence."""
         for place in np.unique(places):
             mine = places == place
             thing = self._at_object.get(int(place))
             if thing is not None:
                 thing.move_to(int(phases[mine][0]))
-                warps = threads[mine] % self.warps
+                late = threads[mine & relaxed] % self.warps
+                self._due[late] = np.maximum(self._due[late], thing.complete)
+                warps = threads[mine & ~relaxed] % self.warps
                 self.seen[warps] = np.maximum(self.seen[warps], thing.complete)
                 if thing.complete[warps % self.each].any():
-                    self._learn_lanes(threads[mine] // self.warps, warps, thing.complete[warps % self.each])
+                    self._learn_lanes(threads[mine & ~relaxed] // self.warps, warps, thing.complete[warps % self.each])
 
     def _learn_lanes(self, lanes: Array, warps: Array, times: Array) -> None:
         """These lanes acquire what all lanes of their warp did up to `times`."""

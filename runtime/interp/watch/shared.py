@@ -79,6 +79,9 @@ class SharedMemory(Check):
             ctas = self.shadow.written.reshape(state.geometry.ctas, -1)
             ctas[:, state.reserved // self.shadow.width :] = True
         self.widths = [_data_bytes(d.row) for d in kernel.code]
+        self.read = {slot for one in kernel.code for slot in (one.guard, *one.reads)}
+        self.arrives_relaxed = False
+        self.waits_relaxed = np.zeros(state.threads, np.bool_)
 
     # What orders
 
@@ -86,12 +89,12 @@ class SharedMemory(Check):
         traits = self.kernel.code[pc].traits
         if traits.name in MULTIPLYING:
             return lambda sel: self.clocks.gather(pc, sel.mask)
-        if not traits.is_fence:
+        if not traits.is_fence or traits.name == "fence.proxy":
             return None
         return lambda sel: self.clocks.fence(sel.warps)
 
     def come(self, pc: int, number: int, expected: int, threads: Array) -> None:
-        self.clocks.come(number, threads)
+        self.clocks.come(number, threads, relaxed="relaxed" in self.kernel.code[pc].traits.qualifiers)
 
     def join(self, number: int, arrived: Array, waiting: Array) -> None:
         self.clocks.join(number, arrived, waiting)
@@ -115,10 +118,10 @@ class SharedMemory(Check):
         if copy is not None:
             self.clocks.arrive_deferred(int(start[0]), int(threads[0]), int(self._phases(start)[0]))
             return
-        self.clocks.arrive(start, threads % self.clocks.warps, self._phases(start))
+        self.clocks.arrive(start, threads % self.clocks.warps, self._phases(start), relaxed=self.arrives_relaxed)
 
     def passed(self, start: Array, threads: Array) -> None:
-        self.clocks.passed(start, threads, self._phases(start))
+        self.clocks.passed(start, threads, self._phases(start), self.waits_relaxed[threads])
 
     def _phases(self, start: Array) -> Array:
         return phase(self.state.mbarriers.words[start // 8])
@@ -144,6 +147,12 @@ class SharedMemory(Check):
         strong = access.kind == "atomic" or traits.strong
         values = None if access.values is None else access.values.reshape(-1, self.shadow.width)
         touch = _Touch(access.pc, piece, thread, thread % warps, thread // warps, strong, traits, values)
+        uses_object = access.kind == "atomic" and not traits.updates
+        if uses_object:
+            relaxed = "relaxed" in traits.qualifiers
+            self.arrives_relaxed = relaxed and traits.means == "mbarrier.arrive"
+            unread = traits.means == "mbarrier.test_wait" and self.read.isdisjoint(self.kernel.code[access.pc].writes)
+            self.waits_relaxed[access.threads] = relaxed or unread
         self._after_write(touch, access.kind)
         if access.kind not in WRITING or access.kind == "atomic":
             self._initialised(touch, access)
@@ -154,7 +163,7 @@ class SharedMemory(Check):
             self.clocks.exchange(places, touch.warp, access.kind, acquire=traits.acquires, release=traits.releases)
         if access.kind in ("load", "atomic"):
             self._mark_read(touch)
-        if access.kind in WRITING:
+        if access.kind in WRITING and not uses_object:  # Of an object, its initialisation stays the last write.
             self._mark_write(touch, access.kind)
 
     def _initialised(self, touch: _Touch, access: MemoryAccess) -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from ....dialect.isa.tensor_map import SIZE
-from ....dialect.ptx.text.syntax import Address, Indexed, Operand, Symbol
+from ....dialect.ptx.instructions import BULK
+from ....dialect.ptx.text.syntax import Address, Immediate, Indexed, Operand, Symbol
 from ...numerics.floats import Array
+from ..machine.copies import OperationGroups
 from ..machine.events import LANES, Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.memory import PARAM_WINDOW, Buffer, FaultError
 from ..machine.state import State
 from .clocks import GridClocks
 from .findings import Check, Findings
-from .shadow import BufferHistory, LastAccesses, agreeing, unchanged
+from .shadow import UNWAITED, BufferHistory, LastAccesses, agreeing, unchanged
 from .shared import SharedMemory
 
 # Global memory: threads of one launch that store different values to one address, read what another stores, or store
@@ -27,8 +30,8 @@ from .shared import SharedMemory
 # of its CTA wrote with a strong write (atomic, volatile, relaxed, release), as through a lock or a counter, is taken
 # to know all that was done up to then, and so does its warp. Where the other is of another CTA, its CTA knows what a
 # fence or a release covered: see `GridClocks`. Of the threads that read a piece since it was stored the last two are
-# known. Atomic operations are not looked at. What bulk and tensor copies read and write, the thread does that issues
-# them, then.
+# known. Atomic operations are not looked at. What bulk and tensor copies read, the thread does that issues them, then;
+# what they store is in flight until that thread has waited for its group, for more than the `.read` of its source.
 
 
 @dataclass
@@ -82,13 +85,20 @@ class GlobalWriters(Check):
         x, y, z = geometry.grid
         self.ctas = x * y * z
         self.grid.begin(self.shared.clocks, geometry.first // geometry.cluster_size)
+        self.in_flight = OperationGroups(state.threads)
         if not self.told.size:
             self.told = np.zeros(self.ctas, np.int64)
 
     def watch(self, pc: int) -> Look | None:
-        if not self.kernel.code[pc].traits.fences_grid:
-            return None
-        return lambda sel: self.grid.fence(sel.warps)
+        decoded = self.kernel.code[pc]
+        if decoded.traits.fences_grid:
+            return lambda sel: self.grid.fence(sel.warps)
+        if decoded.traits.commits == BULK:
+            return lambda sel: self.in_flight.commit(sel.threads)
+        if decoded.traits.awaits == BULK and "read" not in decoded.traits.qualifiers:
+            keep = int(cast("Immediate", decoded.source.operands[0]).value)
+            return lambda sel: self.in_flight.wait(sel.threads, keep)
+        return None
 
     def access(self, access: MemoryAccess) -> None:
         if not access.start.size or self._is_own(access.buffer):
@@ -167,14 +177,17 @@ class GlobalWriters(Check):
         """These reads against the last stores of their pieces."""
         last = history.stored
         before, mine = last.who(piece), self.who[thread]
-        at = np.flatnonzero((before >= 0) & (before != mine))
+        cached = "nc" in self.kernel.code[access.pc].traits.qualifiers
+        at = np.flatnonzero((before >= 0) & ((before != mine) | (last.time(piece) == UNWAITED) | cached))
         if not at.size:
             return
-        bad = at[~self._ordered(last, piece[at], thread[at], before[at])]
+        bad = at if cached else at[~self._ordered(last, piece[at], thread[at], before[at])]
         if bad.size:
             first = int(piece[bad[0]])
             line, where = self.who_accessed(last, first)
             how = self._how(last, first, int(thread[bad[0]]))
+            if cached:
+                how = "a load with .nc, whose cache no store of the launch reaches, may read what was there before"
             text = f"race in global memory: reads what {where} writes at line {line}, and {how}"
             text += f"; byte {first * history.width} of {access.buffer.name}"
             self.report(access.pc, text, int(thread[bad[0]]), about=("global read", line), count=int(bad.size))
@@ -199,9 +212,25 @@ class GlobalWriters(Check):
                 same = unchanged(access.buffer, store.piece, store.values)
                 self._tell(access, last, store, race, same, over=last is not history.stored)
         history.put_store(store.piece, store.who, self.now, clock, access.pc, strong)
+        if self.kernel.code[access.pc].traits.is_grouped:
+            self._fly(access, history, strong)
         twice = history.stored.who(store.piece) != store.who
         if not strong and twice.any():
             self._tell(access, history.stored, store, twice, agreeing(store.piece, store.values))
+
+    def _fly(self, access: MemoryAccess, history: BufferHistory, strong: bool) -> None:
+        """A thread's copy stores until the thread has waited for it."""
+        last, who = history.stored, self.who[access.threads[:1]]
+
+        def put(piece: Array, time: int, clock: int) -> None:
+            last.put(piece, np.repeat(who, piece.size), time, clock, access.pc, strong)
+
+        def finish(_: Array) -> None:
+            (piece,) = history.pieces(access.start, access.width)
+            put(piece[(last.time(piece) == UNWAITED) & (last.who(piece) == who)], self.now, self.shared.clocks.tick())
+
+        put(history.pieces(access.start, access.width)[0], UNWAITED, UNWAITED)
+        self.in_flight.issue(access.threads[:1], finish)
 
     def _races(self, last: LastAccesses, store: _Store, strong: bool) -> Array:
         """A mask of the stores that are not ordered after the last accesses to their pieces."""
@@ -233,6 +262,8 @@ class GlobalWriters(Check):
     def _how(self, last: LastAccesses, piece: int, thread: int) -> str:
         """Why an access to a piece is not ordered before what a thread does."""
         cta = int(self.who[thread]) // self.each
+        if int(last.time(np.array(piece))) == UNWAITED:
+            return "no cp.async.bulk.wait_group has waited for it; .read waits for its source alone"
         if int(last.who(np.array(piece))) // self.each == cta or int(last.time(np.array(piece))) > self.told[cta]:
             return "nothing orders them"
         return "no membar.gl, fence or .release covers it before the word is written that tells of it"
