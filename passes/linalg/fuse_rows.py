@@ -263,7 +263,7 @@ class RowsMatch:
         region = region_of([*self.elements.values()], types, stored, indices=indices, across=True, numbers=numbers)
         seen = {end: self._seen(*end, views) for end in dict.fromkeys(ends)}  # what is updated in place is one value
         maps = [map_of(seen[end][1], order) for end in ends]
-        if self.elementwise and any(list(loops) != sorted(loops) for loops in map(loops_of, maps)):
+        if self.elementwise and any(self.rows in loops[:-1] for loops in map(loops_of, maps)):
             decline("an operand is transposed")
         indexed = numbers or any(leaf.name != ALONG for leaf in self._leaves("index"))
         if indexed and any(self.rows in loops_of(map_)[:-1] for map_ in maps):

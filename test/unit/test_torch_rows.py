@@ -49,6 +49,11 @@ def rope(x: Any, cosine: Any, sine: Any) -> Any:
     return x * cosine + torch.cat((-b, a), -1) * sine
 
 
+def rope_of_heads(x: Any, cosine: Any, sine: Any) -> Any:
+    """As models write it: heads lie beside each other in memory, and are put before tokens."""
+    return rope(x.transpose(1, 2), cosine, sine).contiguous()
+
+
 def rope_pairs(x: Any, cosine: Any, sine: Any) -> Any:
     """Neighbours, turned, as they are converted first."""
     a, b = (x if x.dtype == torch.float64 else x.float()).unflatten(-1, (-1, 2)).unbind(-1)
@@ -131,6 +136,7 @@ CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "softmax_backward": (softmax_backward, (draw(3, 90), torch.softmax(draw(3, 90), -1)), 2**-8),
     "swiglu_backward": (swiglu_backward, tuple(draw(5, 33, kind=torch.float32) for _ in range(3)), 2**-20),
     "rope": (rope, (draw(3, 2, 24), draw(3, 1, 24), draw(3, 1, 24)), 2**-6),
+    "rope_of_heads": (rope_of_heads, (draw(2, 7, 3, 44), draw(7, 44), draw(7, 44)), 2**-6),
     "rope_pairs": (rope_pairs, (draw(3, 2, 44), draw(3, 1, 22), draw(3, 1, 22)), 2**-6),
     "total": (lambda x: x.sum(), (torch.rand(37, 41),), 2**-18),
     "router": (lambda x: torch.softmax(x, -1).topk(2), (draw(7, 40, kind=torch.float32),), 2**-20),
