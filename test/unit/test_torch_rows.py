@@ -54,6 +54,17 @@ def rope_of_heads(x: Any, cosine: Any, sine: Any) -> Any:
     return rope(x.transpose(1, 2), cosine, sine).contiguous()
 
 
+def normed_rope(x: Any, w: Any, cosine: Any, sine: Any) -> Any:
+    """As Qwen 3 writes it: each head is normed, put before tokens, and turned."""
+    wide = x if x.dtype == torch.float64 else x.float()
+    y = w * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+    return rope_of_heads(y, cosine, sine)
+
+
+def layer_normed_rope(x: Any, w: Any, cosine: Any, sine: Any) -> Any:
+    return rope(functional.layer_norm(x, x.shape[-1:], w, w), cosine[:, None], sine[:, None])
+
+
 def rope_pairs(x: Any, cosine: Any, sine: Any) -> Any:
     """Neighbours, turned, as they are converted first."""
     a, b = (x if x.dtype == torch.float64 else x.float()).unflatten(-1, (-1, 2)).unbind(-1)
@@ -137,6 +148,8 @@ CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "swiglu_backward": (swiglu_backward, tuple(draw(5, 33, kind=torch.float32) for _ in range(3)), 2**-20),
     "rope": (rope, (draw(3, 2, 24), draw(3, 1, 24), draw(3, 1, 24)), 2**-6),
     "rope_of_heads": (rope_of_heads, (draw(2, 7, 3, 44), draw(7, 44), draw(7, 44)), 2**-6),
+    "normed_rope": (normed_rope, (draw(2, 7, 3, 44), draw(44), draw(7, 44), draw(7, 44)), 2**-6),
+    "layer_normed_rope": (layer_normed_rope, (draw(2, 7, 3, 36), draw(36), draw(7, 36), draw(7, 36)), 2**-6),
     "rope_pairs": (rope_pairs, (draw(3, 2, 44), draw(3, 1, 22), draw(3, 1, 22)), 2**-6),
     "total": (lambda x: x.sum(), (torch.rand(37, 41),), 2**-18),
     "router": (lambda x: torch.softmax(x, -1).topk(2), (draw(7, 40, kind=torch.float32),), 2**-20),
