@@ -65,6 +65,11 @@ def layer_normed_rope(x: Any, w: Any, cosine: Any, sine: Any) -> Any:
     return rope(functional.layer_norm(x, x.shape[-1:], w, w), cosine[:, None], sine[:, None])
 
 
+def queries_and_keys(q: Any, k: Any, cosine: Any, sine: Any) -> Any:
+    """Queries have more heads than keys have."""
+    return tuple(rope(x, cosine[:, None], sine[:, None]) for x in (q, k))
+
+
 def rope_pairs(x: Any, cosine: Any, sine: Any) -> Any:
     """Neighbours, turned, as they are converted first."""
     a, b = (x if x.dtype == torch.float64 else x.float()).unflatten(-1, (-1, 2)).unbind(-1)
@@ -150,6 +155,11 @@ CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "rope_of_heads": (rope_of_heads, (draw(2, 7, 3, 44), draw(7, 44), draw(7, 44)), 2**-6),
     "normed_rope": (normed_rope, (draw(2, 7, 3, 44), draw(44), draw(7, 44), draw(7, 44)), 2**-6),
     "layer_normed_rope": (layer_normed_rope, (draw(2, 7, 3, 36), draw(36), draw(7, 36), draw(7, 36)), 2**-6),
+    "queries_and_keys": (
+        queries_and_keys,
+        (draw(2, 19, 6, 44), draw(2, 19, 2, 44), draw(19, 44), draw(19, 44)),
+        2**-6,
+    ),
     "rope_pairs": (rope_pairs, (draw(3, 2, 44), draw(3, 1, 22), draw(3, 1, 22)), 2**-6),
     "total": (lambda x: x.sum(), (torch.rand(37, 41),), 2**-18),
     "router": (lambda x: torch.softmax(x, -1).topk(2), (draw(7, 40, kind=torch.float32),), 2**-20),
