@@ -307,14 +307,8 @@ def _on_part(
 ) -> SSAValue:
     """The operation on parts of its inputs, with a result of the given shape."""
     make = LinalgBuilder(op, before)
-    return make.computed(inputs, make.empty(_with_shape(op, shape)), Nest.of(op).maps, op.body.clone())
-
-
-def _with_shape(op: GenericOp, shape: Sequence[int]) -> TensorType[Attribute]:
-    kind = op.results[0].type
-    if not isa(kind, TensorType[Attribute]):
-        raise ValueError(f"{kind} is no tensor")
-    return TensorType(kind.element_type, shape)
+    empty = make.empty(TensorType(element_type(op.results[0]), shape))
+    return make.computed(inputs, empty, Nest.of(op).maps, op.body.clone())
 
 
 class ComputeParts(RewritePattern):
@@ -344,7 +338,8 @@ class ComputeParts(RewritePattern):
                 shape[loop] = size
                 parts.append(_on_part(op, inputs, shape))
                 start += size
-            rewriter.replace(op, tensor.ConcatOp(parts, loop, _with_shape(op, shape_of(op.results[0]))))
+            kind = TensorType(element_type(op.results[0]), shape_of(op.results[0]))
+            rewriter.replace(op, tensor.ConcatOp(parts, loop, kind))
             if not joined.result.uses:
                 rewriter.erase(joined)
             return
@@ -390,11 +385,11 @@ class ReduceParts(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        nest, along = Nest.of(op), len(shape_of(op.inputs[0])) - 1 if len(op.inputs) == 1 else 0
-        in_order = len(op.results) == len(nest.reads) == 1 and nest.reads[0].loops == tuple(range(nest.loops))
+        nest, along = Nest.of(op), Nest.of(op).loops - 1
+        in_order = len(op.results) == 1 and [read.loops for read in nest.reads] == [tuple(range(nest.loops))]
         if not in_order or list(nest.summed) != [along] or nest.combination is None or nest.indices:
             return
-        (value,), result = op.inputs, op.outputs[0]
+        value, result = op.inputs[0], op.outputs[0]
         if size := _size_of_parts(value, along):
             for start in range(0, shape_of(value)[along], size):
                 part = _slice(value, along, start, size, rewriter)
@@ -408,13 +403,13 @@ def _size_of_parts(value: SSAValue, dimension: int) -> int:
     shape, sizes, queue = shape_of(value), set[int](), [value]
     while queue:
         source = queue.pop()
-        for part in (use.operation for use in source.uses):
-            if isinstance(part, tensor.ExtractSliceOp) and shape_of(part.result)[dimension] != shape[dimension]:
-                sizes.add(shape_of(part.result)[dimension])
+        slices = (use.operation for use in source.uses if isinstance(use.operation, tensor.ExtractSliceOp))
+        taken = ((x.static_sizes.get_values(), x.static_strides.get_values()) for x in slices)
+        sizes |= {cut[dimension] for cut, steps in taken if steps[dimension] == 1} - {shape[dimension]}
         nest = _elementwise(source.owner)
         queue += [read.value for read in (nest.reads if nest is not None else ()) if shape_of(read.value) == shape]
     size = sizes.pop() if len(sizes) == 1 else 0
-    return size if size and shape[dimension] in range(2 * size, MAX * size + 1, size) else 0
+    return size if size > 0 and shape[dimension] in range(2 * size, MAX * size + 1, size) else 0
 
 
 class ReadKnownSizes(RewritePattern):

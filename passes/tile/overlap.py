@@ -92,8 +92,8 @@ class _Launch(NamedTuple):
     @property
     def steps(self) -> list[str]:
         """What its threads do, without indices."""
-        walk = self.kernel.body.walk()
-        return [op.name for op in walk if any(not is_index(r.type) for r in op.results) or not op.results]
+        steps = self.kernel.body.walk()
+        return [op.name for op in steps if not op.results or not all(is_index(r.type) for r in op.results)]
 
     def is_apart(self, other: _Launch) -> bool:
         """Whether neither writes what the other reads or writes."""
@@ -153,9 +153,8 @@ def _with(run: list[_Launch], launch: LaunchFuncOp, kernel: FuncOp) -> list[_Lau
 
 
 class JoinLaunches(RewritePattern):
-    """Two launches that follow each other and do not depend on each other, of products of few rows, of what writes
-    parts of one memory, or of what does the same with the same memory, such as Q and K that are turned: one, whose CTAs
-    each run one of the kernels, in the same shared memory."""
+    """Two launches in turn that do not depend on each other, of products of few rows, of what writes parts of one
+    memory, or of what does the same with memory that both read: one, whose CTAs each run one of the kernels."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LaunchFuncOp, rewriter: PatternRewriter) -> None:
@@ -210,8 +209,8 @@ def _moved(index: IndexBuilder, ops: Sequence[Operation], number: SSAValue) -> S
 
 
 class JoinPass(PatternPass):
-    """Joins launches that follow each other and do not depend on each other, of products of few rows by slices of K or
-    of what writes parts of one memory, by a kernel in which each CTA runs one of theirs."""
+    """Joins launches in turn that do not depend on each other, of products of few rows by slices of K, of what writes
+    parts of one memory, or of what does the same with memory that both read, by a kernel whose CTAs each run one."""
 
     name = "warp-join"
     needs: ClassVar = ("launches",)

@@ -65,6 +65,12 @@ def layer_normed_rope(x: Any, w: Any, cosine: Any, sine: Any) -> Any:
     return rope(functional.layer_norm(x, x.shape[-1:], w, w), cosine[:, None], sine[:, None])
 
 
+def normed_part(x: Any, w: Any, cosine: Any, sine: Any) -> Any:
+    """A third of each head is turned, in halves, which are no equal parts of the head."""
+    y = functional.layer_norm(x, x.shape[-1:], w)
+    return torch.cat((rope(y[..., :16], cosine[:, None], sine[:, None]), y[..., 16:]), -1)
+
+
 def queries_and_keys(q: Any, k: Any, cosine: Any, sine: Any) -> Any:
     """Queries have more heads than keys have."""
     return tuple(rope(x, cosine[:, None], sine[:, None]) for x in (q, k))
@@ -172,6 +178,7 @@ CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
 IN_TWO: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "columns_in_parts": (weight_gradients, (draw(192, 37), draw(192, 37), draw(192, 1).float()), 2**-8),
     "group_norm": (group_norm, (draw(2, 9, 5, 4), draw(9), draw(9)), 2**-7),
+    "normed_part": (normed_part, (draw(2, 7, 3, 48), draw(48), draw(7, 16), draw(7, 16)), 2**-6),
     "everything": (lambda x: x.square().mean(), (draw(259, 261, kind=torch.float32),), 2**-18),
     "total_in_parts": (lambda x: x.sum(), (torch.rand(1 << 17),), 2**-18),
     "cross_entropy": (mean_loss, (draw(37, 41, kind=torch.float32), torch.arange(37) - 1), 2**-18),
