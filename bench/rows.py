@@ -47,7 +47,7 @@ def layer_norm_statistics(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]
     return torch.native_layer_norm(x, x.shape[-1:], w, b, EPSILON)
 
 
-def rms_norm(x: Tensor, w: Tensor) -> Tensor:
+def rms_norm(x: Tensor, w: Tensor | None) -> Tensor:
     return functional.rms_norm(x, x.shape[-1:], w, EPSILON)
 
 
@@ -123,6 +123,12 @@ def rope_pairs(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """Neighbours of each head, turned."""
     a, b = x.float().unflatten(-1, (-1, 2)).unbind(-1)
     return torch.stack((a * cosine - b * sine, a * sine + b * cosine), -1).flatten(-2).to(x.dtype)
+
+
+def norm_rope(q: Tensor, k: Tensor, w: Tensor, v: Tensor, cosine: Tensor, sine: Tensor) -> tuple[Tensor, ...]:
+    """Heads of queries and of keys as Qwen 3 has them: normed, put before tokens, and turned."""
+    normed = (w * rms_norm(q.float(), None).to(q.dtype), v * rms_norm(k.float(), None).to(k.dtype))
+    return tuple(rope(x.transpose(1, 2), cosine, sine).contiguous() for x in normed)
 
 
 def quantise_rows(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -304,6 +310,14 @@ CASES = {
     "rope_pairs": Case(
         rope_pairs, lambda m, n: (rows(m, n // HEAD, HEAD), rows(m, 1, HEAD // 2), rows(m, 1, HEAD // 2))
     ),
+    "norm_rope": Case(
+        norm_rope,
+        lambda m, n: (
+            *(rows(1, m, n // HEAD // share, HEAD) for share in (1, 4)),
+            *(rows(HEAD) for _ in range(2)),
+            *(rows(m, HEAD) for _ in range(2)),
+        ),
+    ),
     "swiglu_quantise": Case(swiglu_quantise, lambda m, n: (rows(m, n),)),
     "quantise_rows": Case(quantise_rows, lambda m, n: (rows(m, n),)),
     "quantise_blocks": Case(quantise_blocks, lambda m, n: (rows(m, n),)),
@@ -326,6 +340,7 @@ ANY_LENGTH = frozenset(
         "rope",
         "rope_part",
         "rope_pairs",
+        "norm_rope",
         "quantise_blocks",
         "cast",
     )
@@ -428,6 +443,7 @@ def errors(case: Case, operands: Sequence[Tensor], results: Sequence[Tensor], ow
         mean_square,
         embedding,
         embedding_norm,
+        norm_rope,
     )
     wide = [(x[:SAMPLE] if x.dim() > 1 and not sums else x) for x in operands]
     wide = [x.double() if x.is_floating_point() else x for x in wide]

@@ -207,10 +207,11 @@ class RowsMatch:
         return (user, place) if loads <= self.replaced.read and self._stores(user, place, element) else None
 
     def _stores(self, op: LinalgStructuredOperation, at: Subscripts, element: ElementExpression) -> bool:
-        """Whether an intermediate result can be stored here: it has one element for each element or row of the result,
-        and the epilogue of a product could not store it."""
+        """Whether an intermediate result can be stored here, in the order of the result: it has one element for each
+        element or row of that, and the epilogue of a product could not store it. In another order, it is computed."""
         each = (*range(self.rows), ALONG)
         names = tuple(name for name in at if name != FIXED)
+        names = names if ALONG in names[:-1] else tuple(sorted(names, key=str))
         return (
             (names == each or (names == each[:-1] != () and not self.elementwise))
             and (bool(element.leaves("reduce")) or not _is_of_products(element, op))
@@ -263,7 +264,7 @@ class RowsMatch:
         region = region_of([*self.elements.values()], types, stored, indices=indices, across=True, numbers=numbers)
         seen = {end: self._seen(*end, views) for end in dict.fromkeys(ends)}  # what is updated in place is one value
         maps = [map_of(seen[end][1], order) for end in ends]
-        if self.elementwise and any(list(loops) != sorted(loops) for loops in map(loops_of, maps)):
+        if self.elementwise and any(self.rows in loops[:-1] for loops in map(loops_of, maps)):
             decline("an operand is transposed")
         indexed = numbers or any(leaf.name != ALONG for leaf in self._leaves("index"))
         if indexed and any(self.rows in loops_of(map_)[:-1] for map_ in maps):

@@ -307,14 +307,8 @@ def _on_part(
 ) -> SSAValue:
     """The operation on parts of its inputs, with a result of the given shape."""
     make = LinalgBuilder(op, before)
-    return make.computed(inputs, make.empty(_with_shape(op, shape)), Nest.of(op).maps, op.body.clone())
-
-
-def _with_shape(op: GenericOp, shape: Sequence[int]) -> TensorType[Attribute]:
-    kind = op.results[0].type
-    if not isa(kind, TensorType[Attribute]):
-        raise ValueError(f"{kind} is no tensor")
-    return TensorType(kind.element_type, shape)
+    empty = make.empty(TensorType(element_type(op.results[0]), shape))
+    return make.computed(inputs, empty, Nest.of(op).maps, op.body.clone())
 
 
 class ComputeParts(RewritePattern):
@@ -344,7 +338,8 @@ class ComputeParts(RewritePattern):
                 shape[loop] = size
                 parts.append(_on_part(op, inputs, shape))
                 start += size
-            rewriter.replace(op, tensor.ConcatOp(parts, loop, _with_shape(op, shape_of(op.results[0]))))
+            kind = TensorType(element_type(op.results[0]), shape_of(op.results[0]))
+            rewriter.replace(op, tensor.ConcatOp(parts, loop, kind))
             if not joined.result.uses:
                 rewriter.erase(joined)
             return
@@ -358,7 +353,7 @@ def _slice(value: SSAValue, dimension: int, start: int, size: int, rewriter: Pat
 
 
 class ComputeSlice(RewritePattern):
-    """Replaces a slice of an elementwise result by the operation on slices, if the rest is unused."""
+    """Replaces a slice of an elementwise result by the operation on slices, if the rest is unused, or is converted."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: tensor.ExtractSliceOp, rewriter: PatternRewriter) -> None:
@@ -368,16 +363,53 @@ class ComputeSlice(RewritePattern):
         plain = not any((op.offsets, op.sizes, op.strides)) and len(op.result.type.get_shape()) == len(sizes)
         if nest is None or not isinstance(source, GenericOp) or not plain:
             return
-        if not all(isinstance(user, tensor.ExtractSliceOp) for user in users):
+        converts = (moved := Movement.of(op.source)) is not None and moved.extension is not None
+        if not converts and not all(isinstance(user, tensor.ExtractSliceOp) for user in users):
             return
         inputs = list[SSAValue]()
         for read in nest.reads:
             first, count, step = ([numbers[loop] for loop in read.loops] for numbers in (offsets, sizes, steps))
+            if count == list(shape_of(read.value)):
+                inputs.append(read.value)
+                continue
             part = tensor.ExtractSliceOp.from_static_parameters(read.value, first, count, step)
             inputs.append(rewriter.insert(part).result)
         rewriter.replace(op, [], [_on_part(source, inputs, sizes, op)])
         if not source.results[0].uses:
             rewriter.erase(source)
+
+
+class ReduceParts(RewritePattern):
+    """Reduces rows part after part where slices are equal parts of them, as halves of a head are that is normed and
+    turned: parts that lie side by side are then one row of a kernel."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        nest, along = Nest.of(op), Nest.of(op).loops - 1
+        in_order = len(op.results) == 1 and [read.loops for read in nest.reads] == [tuple(range(nest.loops))]
+        if not in_order or list(nest.summed) != [along] or nest.combination is None or nest.indices:
+            return
+        value, result = op.inputs[0], op.outputs[0]
+        if size := _size_of_parts(value, along):
+            for start in range(0, shape_of(value)[along], size):
+                part = _slice(value, along, start, size, rewriter)
+                result = LinalgBuilder(op).computed([part], result, nest.maps, op.body.clone(), [along])
+            rewriter.replace(op, [], [result])
+
+
+def _size_of_parts(value: SSAValue, dimension: int) -> int:
+    """The size of the few equal parts along a dimension that slices take of what elementwise operations make a value
+    of, in its shape; 0 if there are none."""
+    shape, sizes, queue = shape_of(value), set[int](), [value]
+    while queue:
+        source = queue.pop()
+        slices = (use.operation for use in source.uses if isinstance(use.operation, tensor.ExtractSliceOp))
+        taken = ((x.static_sizes.get_values(), x.static_strides.get_values()) for x in slices)
+        sizes |= {cut[dimension] for cut, steps in taken if steps[dimension] == 1} - {shape[dimension]}
+        nest = _elementwise(source.owner)
+        queue += [read.value for read in (nest.reads if nest is not None else ()) if shape_of(read.value) == shape]
+    size = sizes.pop() if len(sizes) == 1 else 0
+    return size if size > 0 and shape[dimension] in range(2 * size, MAX * size + 1, size) else 0
 
 
 class ReadKnownSizes(RewritePattern):
@@ -406,7 +438,7 @@ class JoinConcatenations(RewritePattern):
                 return
 
 
-PARTS = ConvertBehindReshape(), CollapseBehind(), ComputeParts(), ComputeSlice(), JoinConcatenations()
+PARTS = ConvertBehindReshape(), CollapseBehind(), ComputeParts(), ComputeSlice(), ReduceParts(), JoinConcatenations()
 
 
 def compute_parts(module: ModuleOp) -> None:

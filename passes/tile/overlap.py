@@ -29,7 +29,7 @@ from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.synchronisation import CLUSTER_SIZE, LAUNCHES, MIN_CTAS, CommitOp, WaitOp
 from ..allocate import allocate
-from ..linalg.elementwise import may_share, roots_of
+from ..linalg.elementwise import is_index, may_share, roots_of
 from ..linalg.operand import divisor_of, root
 from ..patterns import IndexBuilder, PatternPass, constant_value, op_type_rewrite_pattern
 from .tiling import LaunchedKernel, schedule_of
@@ -89,6 +89,12 @@ class _Launch(NamedTuple):
         plain = {ScheduleAttr.name, MIN_CTAS, CLUSTER_SIZE}.isdisjoint(self.kernel.attributes)
         return plain and all(isinstance(op, (*STORES, *PLACES)) or only_reads(op) for op in self.kernel.body.walk())
 
+    @property
+    def steps(self) -> list[str]:
+        """What its threads do, without indices."""
+        steps = self.kernel.body.walk()
+        return [op.name for op in steps if not op.results or not all(is_index(r.type) for r in op.results)]
+
     def is_apart(self, other: _Launch) -> bool:
         """Whether neither writes what the other reads or writes."""
         pairs = chain(product(self.written, other.memories), product(other.written, self.memories))
@@ -97,9 +103,11 @@ class _Launch(NamedTuple):
     def may_join(self, other: _Launch) -> bool:
         """Whether one kernel may do what both do, and is faster."""
         few = self.is_of_few_rows and other.is_of_few_rows
-        parts = not few and not roots_of(self.written).isdisjoint(roots_of(other.written))
-        parts = parts and self.is_of_elements and other.is_of_elements
-        if not (few or parts) or self.sizes[3:] != other.sizes[3:] or not self.is_apart(other):
+        elements = not few and self.is_of_elements and other.is_of_elements
+        parts = elements and not roots_of(self.written).isdisjoint(roots_of(other.written))
+        alike = elements and not roots_of(self.memories).isdisjoint(roots_of(other.memories))
+        alike = alike and self.steps == other.steps
+        if not (few or parts or alike) or self.sizes[3:] != other.sizes[3:] or not self.is_apart(other):
             return False
         module = cast("Operation", self.launch.get_toplevel_object())
         launched = [each.kernel for each in module.walk() if isinstance(each, LaunchFuncOp)]
@@ -145,8 +153,8 @@ def _with(run: list[_Launch], launch: LaunchFuncOp, kernel: FuncOp) -> list[_Lau
 
 
 class JoinLaunches(RewritePattern):
-    """Two launches that follow each other and do not depend on each other, of products of few rows, or of what writes
-    parts of one memory: one, whose CTAs each run one of the kernels, in the same shared memory."""
+    """Two launches in turn that do not depend on each other, of products of few rows, of what writes parts of one
+    memory, or of what does the same with memory that both read: one, whose CTAs each run one of the kernels."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LaunchFuncOp, rewriter: PatternRewriter) -> None:
@@ -201,8 +209,8 @@ def _moved(index: IndexBuilder, ops: Sequence[Operation], number: SSAValue) -> S
 
 
 class JoinPass(PatternPass):
-    """Joins launches that follow each other and do not depend on each other, of products of few rows by slices of K or
-    of what writes parts of one memory, by a kernel in which each CTA runs one of theirs."""
+    """Joins launches in turn that do not depend on each other, of products of few rows by slices of K, of what writes
+    parts of one memory, or of what does the same with memory that both read, by a kernel whose CTAs each run one."""
 
     name = "warp-join"
     needs: ClassVar = ("launches",)

@@ -37,6 +37,11 @@ OWN: dict[str, Callable[[], Any]] = {
     "gated_group_norm": lambda: (timed.rows(5, 296), timed.rows(5, 296), timed.rows(296)),
     "rope_part": lambda: (timed.rows(3, 5, 36), timed.rows(3, 1, 26), timed.rows(3, 1, 26)),
     "rope": lambda: (timed.rows(3, 5, 26), timed.rows(3, 1, 26), timed.rows(3, 1, 26)),
+    "norm_rope": lambda: (
+        *(timed.rows(2, 7, heads, 26) for heads in (3, 1)),
+        *(timed.rows(26) for _ in range(2)),
+        *(timed.rows(7, 26) for _ in range(2)),
+    ),
     "quantise_blocks": lambda: (timed.rows(5, 384),),
 }
 """Operands of functions that do not take rows of any length; of a router, no two elements of a row are equal."""
@@ -44,10 +49,11 @@ OWN: dict[str, Callable[[], Any]] = {
 SIZES = ((5, 174), (3, 1302))
 CASES = [(name, size) for name in timed.CASES for size in SIZES if name not in OWN or size == SIZES[0]]
 BOUNDS = {"cross_entropy": 2**-18, "mean_cross_entropy": 2**-18, "smoothed_cross_entropy": 2**-18,
-          "mean_square": 2**-18, "router": 2**-18,
+          "mean_square": 2**-18, "router": 2**-18, "norm_rope": 2**-6,
           "transpose": 0, "cast": 0, "concatenate": 0, "concatenate_three": 0, "embedding": 0,
           "quantise_rows": 2**-3.5, "swiglu_quantise": 2**-3.5, "quantise_blocks": 2**-3.5}  # fmt: skip
-"""Of the largest element: sums in f32, what is moved, and a step of e4m3 where a quotient is a tie; else of bf16."""
+"""Of the largest element: sums in f32, what is moved, a step of e4m3 where a quotient is a tie, and five roundings to
+bf16; else of bf16."""
 
 
 def operands_of(name: str, size: tuple[int, int]) -> Any:

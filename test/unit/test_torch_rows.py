@@ -49,6 +49,33 @@ def rope(x: Any, cosine: Any, sine: Any) -> Any:
     return x * cosine + torch.cat((-b, a), -1) * sine
 
 
+def rope_of_heads(x: Any, cosine: Any, sine: Any) -> Any:
+    """As models write it: heads lie beside each other in memory, and are put before tokens."""
+    return rope(x.transpose(1, 2), cosine, sine).contiguous()
+
+
+def normed_rope(x: Any, w: Any, cosine: Any, sine: Any) -> Any:
+    """As Qwen 3 writes it: each head is normed, put before tokens, and turned."""
+    wide = x if x.dtype == torch.float64 else x.float()
+    y = w * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+    return rope_of_heads(y, cosine, sine)
+
+
+def layer_normed_rope(x: Any, w: Any, cosine: Any, sine: Any) -> Any:
+    return rope(functional.layer_norm(x, x.shape[-1:], w, w), cosine[:, None], sine[:, None])
+
+
+def normed_part(x: Any, w: Any, cosine: Any, sine: Any) -> Any:
+    """A third of each head is turned, in halves, which are no equal parts of the head."""
+    y = functional.layer_norm(x, x.shape[-1:], w)
+    return torch.cat((rope(y[..., :16], cosine[:, None], sine[:, None]), y[..., 16:]), -1)
+
+
+def queries_and_keys(q: Any, k: Any, cosine: Any, sine: Any) -> Any:
+    """Queries have more heads than keys have."""
+    return tuple(rope(x, cosine[:, None], sine[:, None]) for x in (q, k))
+
+
 def rope_pairs(x: Any, cosine: Any, sine: Any) -> Any:
     """Neighbours, turned, as they are converted first."""
     a, b = (x if x.dtype == torch.float64 else x.float()).unflatten(-1, (-1, 2)).unbind(-1)
@@ -131,6 +158,14 @@ CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "softmax_backward": (softmax_backward, (draw(3, 90), torch.softmax(draw(3, 90), -1)), 2**-8),
     "swiglu_backward": (swiglu_backward, tuple(draw(5, 33, kind=torch.float32) for _ in range(3)), 2**-20),
     "rope": (rope, (draw(3, 2, 24), draw(3, 1, 24), draw(3, 1, 24)), 2**-6),
+    "rope_of_heads": (rope_of_heads, (draw(2, 7, 3, 44), draw(7, 44), draw(7, 44)), 2**-6),
+    "normed_rope": (normed_rope, (draw(2, 7, 3, 44), draw(44), draw(7, 44), draw(7, 44)), 2**-6),
+    "layer_normed_rope": (layer_normed_rope, (draw(2, 7, 3, 36), draw(36), draw(7, 36), draw(7, 36)), 2**-6),
+    "queries_and_keys": (
+        queries_and_keys,
+        (draw(2, 19, 6, 44), draw(2, 19, 2, 44), draw(19, 44), draw(19, 44)),
+        2**-6,
+    ),
     "rope_pairs": (rope_pairs, (draw(3, 2, 44), draw(3, 1, 22), draw(3, 1, 22)), 2**-6),
     "total": (lambda x: x.sum(), (torch.rand(37, 41),), 2**-18),
     "router": (lambda x: torch.softmax(x, -1).topk(2), (draw(7, 40, kind=torch.float32),), 2**-20),
@@ -143,6 +178,7 @@ CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
 IN_TWO: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "columns_in_parts": (weight_gradients, (draw(192, 37), draw(192, 37), draw(192, 1).float()), 2**-8),
     "group_norm": (group_norm, (draw(2, 9, 5, 4), draw(9), draw(9)), 2**-7),
+    "normed_part": (normed_part, (draw(2, 7, 3, 48), draw(48), draw(7, 16), draw(7, 16)), 2**-6),
     "everything": (lambda x: x.square().mean(), (draw(259, 261, kind=torch.float32),), 2**-18),
     "total_in_parts": (lambda x: x.sum(), (torch.rand(1 << 17),), 2**-18),
     "cross_entropy": (mean_loss, (draw(37, 41, kind=torch.float32), torch.arange(37) - 1), 2**-18),
