@@ -358,14 +358,19 @@ def _shares(i: Instructions, pair: _Sum, inverse: VirtualRegister) -> list[Virtu
 # Functions of f32 elements that need f64: sines and cosines of any angle, powers.
 
 
-# f32 has too few digits for these: an angle of some hundred turns leaves none of them, and a power multiplies the error
-# of a logarithm. So the rest of an angle in its quarter of a turn is computed in f64, of which GPUs without many units
-# for it compute little, and its sine in f32. All of a power is in f64. Every bit is defined by the ISA.
+# A power multiplies the error of a logarithm, so all of it is in f64. Of an angle, the rest in its quarter of a turn is
+# computed with pi / 2 in several numbers (W. J. Cody and W. Waite, "Software Manual for the Elementary Functions",
+# 1980): in f32 up to `NEAR`, and in f64 beyond, around which lanes with smaller angles branch. Its sine is in f32. Every
+# bit is defined by the ISA.
 #
-# Relative errors against float64: 1.3e-7 of sines, 1e-7 of powers, and 2^-149 for results below 2^-126.
+# Relative errors against float64: 2e-7 of sines, 1e-7 of powers, and 2^-149 for results below 2^-126.
 
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
-"""Pi / 2 in two numbers: what the first leaves out is in the second."""
+HALF_PI_F32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
+"""Pi / 2 in two numbers of f64 and in three of f32: what each leaves out is in the next."""
+
+NEAR = 2.0**16
+"""Below this, a multiple of the first of three numbers leaves an angle's rest exactly: a multiple of 2^-24 below 1."""
 
 ANGLE_LIMIT = 2.0**50
 """From here on sines are NaN: two numbers tell no more where in its turn an angle is."""
@@ -395,20 +400,34 @@ def double(value: float) -> Operand:
     return floating(struct.unpack("<Q", struct.pack("<d", value))[0], 64)
 
 
+def _rest(i: Instructions, angle: Operand, parts: Sequence[float], width: int) -> tuple[VirtualRegister, ...]:
+    """What an angle has beyond the nearest multiple of pi / 2, and a number whose low bits count its quarters."""
+    number, rounder = (single, ROUNDER) if width == 32 else (double, ROUNDER_F64)
+    rounded = i(f"fma.rn.f{width}", angle, number(2 / math.pi), number(rounder))
+    turns = i(f"sub.rn.f{width}", rounded, number(rounder))
+    for part in parts:
+        angle = i(f"fma.rn.f{width}", turns, number(-part), angle)
+    return angle, rounded
+
+
 def _sine(i: Instructions, x: Operand, quarters: int) -> VirtualRegister:
     """sin(x + quarters * pi / 2)."""
-    angle = i("cvt.f64.f32", x)
-    rounded = i("fma.rn.f64", angle, double(2 / math.pi), double(ROUNDER_F64))
-    turns = i("sub.rn.f64", rounded, double(ROUNDER_F64))
-    rest = i("fma.rn.f64", turns, double(-HALF_PI[0]), angle)
-    near = i("cvt.rn.f32.f64", i("fma.rn.f64", turns, double(-HALF_PI[1]), rest))
-    number = i("add.s32", _words(i, rounded)[0], quarters)
+    emitter, size = i.emitter, i("abs.f32", x)
+    rest, turns = _rest(i, x, HALF_PI_F32, 32)
+    near, number = emitter.register("f32"), emitter.register("b32")
+    emitter.move(near, rest)
+    emitter.move(number, i.bits(turns))
+    with emitter.skipping("near", guard=i("setp.lt.f32", size, single(NEAR))):
+        far = Instructions(emitter)
+        rest, turns = _rest(far, far("cvt.f64.f32", x), HALF_PI, 64)
+        emitter.move(near, far("cvt.rn.f32.f64", rest))
+        emitter.move(number, _words(far, turns)[0])
+    number = i("add.s32", number, quarters)
     square = i.mul(near, near)
     sine, cosine = i.fma(near, i.polynomial(square, SIN), near), i.polynomial(square, COS)
     value = i("selp.f32", cosine, sine, i("setp.ne.s32", i("and.b32", number, 1), 0))
     value = i("selp.f32", i.neg(value), value, i("setp.ne.s32", i("and.b32", number, 2), 0))
-    inside = i("setp.lt.f32", i("abs.f32", x), single(ANGLE_LIMIT))
-    return i("selp.f32", value, single(math.nan), inside)
+    return i("selp.f32", value, single(math.nan), i("setp.lt.f32", size, single(ANGLE_LIMIT)))
 
 
 def sin(i: Instructions, x: Operand) -> VirtualRegister:

@@ -380,6 +380,8 @@ def test_functions_that_need_f64(name: str, expected: Any) -> None:
     random = np.random.default_rng()
     x, y, z = (random.standard_normal(64) * 2.0 ** random.integers(-30, 31, 64) for _ in range(3))
     x, y, z = x.astype(np.float32), (y % 7 - 3).astype(np.float32), z.astype(np.float32)
+    # Angles next to multiples of pi / 2, where few bits are left of their rest, on both sides of `functions.NEAR`.
+    x[32:48] = random.integers(1, 2**16, 16) * (np.pi / 2)
     if expected is np.power:
         x = np.abs(x)
         x[:9], y[:9] = (0, np.inf, -2, -2, -0.0, np.nan, 1, -1, 0), (-1, 2, 3, 0.5, 3, 0, np.nan, np.inf, 2)
