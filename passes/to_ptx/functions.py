@@ -467,34 +467,36 @@ def _exp2(i: Instructions, x: VirtualRegister) -> VirtualRegister:
     return i("mul.rn.f64", power, _of_words(i, i("mov.b32", 0), i("shl.b32", exponent, 20)))
 
 
-def powf(i: Instructions, x: Operand, y: Operand) -> VirtualRegister:
-    """x to the power of y, as C has it: of a negative x for whole y, NaN for others; 1 for any x if y is 0."""
-    base, by = i("cvt.f64.f32", x), i("cvt.f64.f32", y)
-    size = i("abs.f64", base)
-    exact = i("mul.rn.f64", by, _log2(i, size))
-    infinite = i("setp.eq.f64", size, double(math.inf))
-    zero = i("setp.eq.f64", size, double(0))
-    upward = i("setp.gt.f64", by, double(0))
-    toward = i("selp.f64", double(LARGEST), double(-LARGEST), upward)
-    exact = i("selp.f64", toward, exact, infinite)
-    exact = i("selp.f64", i("neg.f64", toward), exact, zero)
+def _power_f64(i: Instructions, size: Operand, y: Operand) -> VirtualRegister:
+    """A number that is not negative to the power of y, through f64."""
+    base, by = i("cvt.f64.f32", size), i("cvt.f64.f32", y)
+    exact = i("mul.rn.f64", by, _log2(i, base))
+    toward = i("selp.f64", double(LARGEST), double(-LARGEST), i("setp.gt.f64", by, double(0)))
+    exact = i("selp.f64", toward, exact, i("setp.eq.f64", base, double(math.inf)))
+    exact = i("selp.f64", i("neg.f64", toward), exact, i("setp.eq.f64", base, double(0)))
     bounded = i("max.f64", i("min.f64", exact, double(LARGEST)), double(-LARGEST))
-    result = i("cvt.rn.f32.f64", _exp2(i, bounded))
-    integral = i("setp.eq.f64", i("cvt.rzi.f64.f64", by), by)
-    half = i("mul.rn.f64", by, double(0.5))
-    odd = i("and.pred", integral, i("setp.ne.f64", i("cvt.rzi.f64.f64", half), half))
+    return i("cvt.rn.f32.f64", _exp2(i, bounded))
+
+
+def powf(i: Instructions, x: Operand, y: Operand, approximate: bool = False) -> VirtualRegister:
+    """x to the power of y, as C has it: of a negative x for whole y, NaN for others; 1 for any x if y is 0. An
+    `approximate` one is off by a factor of 2^(|y| 2^-22), and that of an exponential."""
+    size, infinity = i("abs.f32", x), single(math.inf)
+    if approximate:
+        result = i("ex2.approx.ftz.f32", i.mul(y, i("lg2.approx.f32", size)))
+    else:
+        result = _power_f64(i, size, y)
+    integral = i("setp.eq.f32", i("cvt.rzi.f32.f32", y), y)
+    half = i.mul(y, single(0.5))
+    odd = i("and.pred", integral, i("setp.ne.f32", i("cvt.rzi.f32.f32", half), half))
     signed = i("selp.f32", i("copysign.f32", x, result), result, odd)
-    undefined = i("and.pred", i("setp.lt.f64", base, double(0)), i("not.pred", integral))
-    undefined = i("or.pred", i("and.pred", undefined, i("not.pred", infinite)), i("setp.nan.f64", base, by))
+    undefined = i("and.pred", i("setp.lt.f32", x, single(0.0)), i("not.pred", integral))
+    undefined = i("and.pred", undefined, i("setp.ne.f32", size, infinity))
+    undefined = i("or.pred", undefined, i("setp.nan.f32", x, y))
     signed = i("selp.f32", single(math.nan), signed, undefined)
-    one = i("setp.eq.f64", by, double(0))
-    one = i("or.pred", one, i("setp.eq.f64", base, double(1)))
-    one = i(
-        "or.pred",
-        one,
-        i("and.pred", i("setp.eq.f64", base, double(-1)), i("setp.eq.f64", i("abs.f64", by), double(math.inf))),
-    )
-    return i("selp.f32", single(1.0), signed, one)
+    one = i("or.pred", i("setp.eq.f32", y, single(0.0)), i("setp.eq.f32", x, single(1.0)))
+    endless = i("and.pred", i("setp.eq.f32", x, single(-1.0)), i("setp.eq.f32", i("abs.f32", y), infinity))
+    return i("selp.f32", single(1.0), signed, i("or.pred", one, endless))
 
 
 FUNCTIONS: Mapping[str, Callable[..., VirtualRegister]] = {"math.sin": sin, "math.cos": cos, "math.powf": powf}
