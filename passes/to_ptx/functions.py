@@ -29,7 +29,8 @@ from .emitter import Emitter, VirtualRegister, floating, single
 # Every function gives NaN for NaN. Coefficients are minimax fits, relative, to what is written beside them.
 #
 # With `fastmath<afn>` the approximate instructions stand in: `ex2.approx.ftz`, `lg2.approx.ftz`, `tanh.approx` (f32
-# relative errors about 2^-22, 2^-22, 2^-11; PTX ISA 9.7.3.20 to 22), and erf(x) as tanh of an odd cubic, within 1e-3.
+# relative errors about 2^-22, 2^-22, 2^-11; PTX ISA 9.7.3.20 to 22), erf(x) as tanh of an odd cubic, within 1e-3, and
+# powers by both of the first.
 
 Operand = VirtualRegister | Immediate | int
 """A register, or a literal."""
