@@ -361,8 +361,8 @@ def _shares(i: Instructions, pair: _Sum, inverse: VirtualRegister) -> list[Virtu
 
 # A power multiplies the error of a logarithm, so all of it is in f64. Of an angle, the rest in its quarter of a turn is
 # computed with pi / 2 in several numbers (W. J. Cody and W. Waite, "Software Manual for the Elementary Functions",
-# 1980): in f32 up to `NEAR`, and in f64 beyond, around which lanes with smaller angles branch. Its sine is in f32. Every
-# bit is defined by the ISA.
+# 1980): in f32 up to `NEAR`, and in f64 beyond, around which lanes with smaller angles branch. Its sine is in f32.
+# Every bit is defined by the ISA.
 #
 # Relative errors against float64: 2e-7 of sines, 1e-7 of powers, and 2^-149 for results below 2^-126.
 
@@ -483,10 +483,7 @@ def powf(i: Instructions, x: Operand, y: Operand, approximate: bool = False) -> 
     """x to the power of y, as C has it: of a negative x for whole y, NaN for others; 1 for any x if y is 0. An
     `approximate` one is off by a factor of 2^(|y| 2^-22), and that of an exponential."""
     size, infinity = i("abs.f32", x), single(math.inf)
-    if approximate:
-        result = i("ex2.approx.ftz.f32", i.mul(y, i("lg2.approx.f32", size)))
-    else:
-        result = _power_f64(i, size, y)
+    result = i("ex2.approx.ftz.f32", i.mul(y, i("lg2.approx.f32", size))) if approximate else _power_f64(i, size, y)
     integral = i("setp.eq.f32", i("cvt.rzi.f32.f32", y), y)
     half = i.mul(y, single(0.5))
     odd = i("and.pred", integral, i("setp.ne.f32", i("cvt.rzi.f32.f32", half), half))

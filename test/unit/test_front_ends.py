@@ -393,7 +393,9 @@ def test_functions_that_need_f64(name: str, expected: Any, off: float) -> None:
     compile(text, target="sm_80", cache=False)(x, y, z, device="interp")
     with np.errstate(all="ignore"):
         wanted = expected(x.astype(np.float64), *([y.astype(np.float64)] if expected is np.power else []))
-        np.testing.assert_allclose(z, wanted.astype(np.float32), rtol=off, atol=2.0 ** (-126 if "afn" in name else -149))
+        np.testing.assert_allclose(
+            z, wanted.astype(np.float32), rtol=off, atol=2.0 ** (-126 if "afn" in name else -149)
+        )
 
 
 @pytest.mark.sampled(6)

@@ -1043,6 +1043,16 @@ def test_powers_by_a_number(exponent: float) -> None:
     assert not compiled.reasons
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("exponent", [0.3, -1.7, 17.0, 99.5])
+def test_powers_of_halves_are_approximate(exponent: float) -> None:
+    """Up to an exponent whose error their rounding hides; those below 2^-126 are 0."""
+    x, compiled = torch.rand(301).add(0.4).bfloat16(), Compiled(lambda x: x**exponent)
+    exact = x.double() ** exponent
+    assert torch.all((compiled.call(x) - exact).abs() <= 1.01 * BF16 * exact + 2.0**-126)
+    assert ("fastmath<afn>" in compiled.explanations[0].compiled[0].mlir) == (exponent < 64)
+
+
 AT_ENDS: dict[str, Callable[..., Any]] = {
     "behind the first": lambda x, y: (x * 2).slice_scatter(y[:, 1:], 1, 1),
     "before the last": lambda x, y: (x * 2).slice_scatter(y[:, :-1], 1, 0, -1),
