@@ -1053,6 +1053,18 @@ def test_powers_of_halves_are_approximate(exponent: float) -> None:
     assert ("fastmath<afn>" in compiled.explanations[0].compiled[0].mlir) == (exponent < 64)
 
 
+def test_attention_of_parts_of_unknown_columns_is_left() -> None:
+    """As many parts as there are follow from no example of the columns."""
+
+    def attend(x: Any) -> Any:
+        part = x.chunk(2, -1)[-1]
+        return functional.scaled_dot_product_attention(part, part, part)
+
+    compiled, x = Compiled(attend, dynamic=True), drawn(1, 3, 7, 10)
+    assert close(compiled.call(x), attend(x.double()), 3.0)
+    assert any("unknown size" in reason for reason in compiled.reasons)
+
+
 AT_ENDS: dict[str, Callable[..., Any]] = {
     "behind the first": lambda x, y: (x * 2).slice_scatter(y[:, 1:], 1, 1),
     "before the last": lambda x, y: (x * 2).slice_scatter(y[:, :-1], 1, 0, -1),
