@@ -306,10 +306,9 @@ def _f64_function(e: Elements, op: Operation, operands: Sequence[HeldElement]) -
     """A function of f32 that is computed in f64."""
     if _type(op) != "f32":
         fail(op, f"{op.name} on elements of f64 is not lowered; on {', '.join(SINGLE)} it is")
-    words = [o.word for o in operands]
-    if op.name == "math.powf":
-        return e.final(functions.powf(e.emit, *words, is_approximate(op)), op.results[0].type)
-    return e.final(functions.FUNCTIONS[op.name](e.emit, *words), op.results[0].type)
+    function = functions.FUNCTIONS[op.name]
+    allowed = {"approximate": True} if function is functions.powf and is_approximate(op) else {}
+    return e.final(function(e.emit, *(o.word for o in operands), **allowed), op.results[0].type)
 
 
 def _integer(opcode: str, *, extends: bool = False) -> Handler:

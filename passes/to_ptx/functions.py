@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ...dialect.ptx.text.syntax import Immediate
@@ -401,7 +402,7 @@ def double(value: float) -> Operand:
     return floating(struct.unpack("<Q", struct.pack("<d", value))[0], 64)
 
 
-def _rest(i: Instructions, angle: Operand, parts: Sequence[float], width: int) -> tuple[VirtualRegister, ...]:
+def _rest(i: Instructions, angle: Operand, parts: Sequence[float], width: int) -> tuple[Operand, VirtualRegister]:
     """What an angle has beyond the nearest multiple of pi / 2, and a number whose low bits count its quarters."""
     number, rounder = (single, ROUNDER) if width == 32 else (double, ROUNDER_F64)
     rounded = i(f"fma.rn.f{width}", angle, number(2 / math.pi), number(rounder))
@@ -429,14 +430,6 @@ def _sine(i: Instructions, x: Operand, quarters: int) -> VirtualRegister:
     value = i("selp.f32", cosine, sine, i("setp.ne.s32", i("and.b32", number, 1), 0))
     value = i("selp.f32", i.neg(value), value, i("setp.ne.s32", i("and.b32", number, 2), 0))
     return i("selp.f32", value, single(math.nan), i("setp.lt.f32", size, single(ANGLE_LIMIT)))
-
-
-def sin(i: Instructions, x: Operand) -> VirtualRegister:
-    return _sine(i, x, 0)
-
-
-def cos(i: Instructions, x: Operand) -> VirtualRegister:
-    return _sine(i, x, 1)
 
 
 def _words(i: Instructions, value: VirtualRegister) -> tuple[VirtualRegister, VirtualRegister]:
@@ -497,5 +490,9 @@ def powf(i: Instructions, x: Operand, y: Operand, approximate: bool = False) -> 
     return i("selp.f32", single(1.0), signed, i("or.pred", one, endless))
 
 
-FUNCTIONS: Mapping[str, Callable[..., VirtualRegister]] = {"math.sin": sin, "math.cos": cos, "math.powf": powf}
+FUNCTIONS: Mapping[str, Callable[..., VirtualRegister]] = {
+    "math.sin": partial(_sine, quarters=0),
+    "math.cos": partial(_sine, quarters=1),
+    "math.powf": powf,
+}
 """Functions by the operation that asks for them."""
