@@ -306,7 +306,9 @@ def _f64_function(e: Elements, op: Operation, operands: Sequence[HeldElement]) -
     """A function of f32 that is computed in f64."""
     if _type(op) != "f32":
         fail(op, f"{op.name} on elements of f64 is not lowered; on {', '.join(SINGLE)} it is")
-    return e.final(functions.FUNCTIONS[op.name](e.emit, *(o.word for o in operands)), op.results[0].type)
+    function = functions.FUNCTIONS[op.name]
+    allowed = {"approximate": True} if function is functions.powf and is_approximate(op) else {}
+    return e.final(function(e.emit, *(o.word for o in operands), **allowed), op.results[0].type)
 
 
 def _integer(opcode: str, *, extends: bool = False) -> Handler:

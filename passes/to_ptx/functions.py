@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ...dialect.ptx.text.syntax import Immediate
@@ -29,7 +30,8 @@ from .emitter import Emitter, VirtualRegister, floating, single
 # Every function gives NaN for NaN. Coefficients are minimax fits, relative, to what is written beside them.
 #
 # With `fastmath<afn>` the approximate instructions stand in: `ex2.approx.ftz`, `lg2.approx.ftz`, `tanh.approx` (f32
-# relative errors about 2^-22, 2^-22, 2^-11; PTX ISA 9.7.3.20 to 22), and erf(x) as tanh of an odd cubic, within 1e-3.
+# relative errors about 2^-22, 2^-22, 2^-11; PTX ISA 9.7.3.20 to 22), erf(x) as tanh of an odd cubic, within 1e-3, and
+# powers by both of the first.
 
 Operand = VirtualRegister | Immediate | int
 """A register, or a literal."""
@@ -358,14 +360,19 @@ def _shares(i: Instructions, pair: _Sum, inverse: VirtualRegister) -> list[Virtu
 # Functions of f32 elements that need f64: sines and cosines of any angle, powers.
 
 
-# f32 has too few digits for these: an angle of some hundred turns leaves none of them, and a power multiplies the error
-# of a logarithm. So the rest of an angle in its quarter of a turn is computed in f64, of which GPUs without many units
-# for it compute little, and its sine in f32. All of a power is in f64. Every bit is defined by the ISA.
+# A power multiplies the error of a logarithm, so all of it is in f64. Of an angle, the rest in its quarter of a turn is
+# computed with pi / 2 in several numbers (W. J. Cody and W. Waite, "Software Manual for the Elementary Functions",
+# 1980): in f32 up to `NEAR`, and in f64 beyond, around which lanes with smaller angles branch. Its sine is in f32.
+# Every bit is defined by the ISA.
 #
-# Relative errors against float64: 1.3e-7 of sines, 1e-7 of powers, and 2^-149 for results below 2^-126.
+# Relative errors against float64: 2e-7 of sines, 1e-7 of powers, and 2^-149 for results below 2^-126.
 
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
-"""Pi / 2 in two numbers: what the first leaves out is in the second."""
+HALF_PI_F32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
+"""Pi / 2 in two numbers of f64 and in three of f32: what each leaves out is in the next."""
+
+NEAR = 2.0**16
+"""Below this, a multiple of the first of three numbers leaves an angle's rest exactly: a multiple of 2^-24 below 1."""
 
 ANGLE_LIMIT = 2.0**50
 """From here on sines are NaN: two numbers tell no more where in its turn an angle is."""
@@ -395,28 +402,34 @@ def double(value: float) -> Operand:
     return floating(struct.unpack("<Q", struct.pack("<d", value))[0], 64)
 
 
+def _rest(i: Instructions, angle: Operand, parts: Sequence[float], width: int) -> tuple[Operand, VirtualRegister]:
+    """What an angle has beyond the nearest multiple of pi / 2, and a number whose low bits count its quarters."""
+    number, rounder = (single, ROUNDER) if width == 32 else (double, ROUNDER_F64)
+    rounded = i(f"fma.rn.f{width}", angle, number(2 / math.pi), number(rounder))
+    turns = i(f"sub.rn.f{width}", rounded, number(rounder))
+    for part in parts:
+        angle = i(f"fma.rn.f{width}", turns, number(-part), angle)
+    return angle, rounded
+
+
 def _sine(i: Instructions, x: Operand, quarters: int) -> VirtualRegister:
     """sin(x + quarters * pi / 2)."""
-    angle = i("cvt.f64.f32", x)
-    rounded = i("fma.rn.f64", angle, double(2 / math.pi), double(ROUNDER_F64))
-    turns = i("sub.rn.f64", rounded, double(ROUNDER_F64))
-    rest = i("fma.rn.f64", turns, double(-HALF_PI[0]), angle)
-    near = i("cvt.rn.f32.f64", i("fma.rn.f64", turns, double(-HALF_PI[1]), rest))
-    number = i("add.s32", _words(i, rounded)[0], quarters)
+    emitter, size = i.emitter, i("abs.f32", x)
+    rest, turns = _rest(i, x, HALF_PI_F32, 32)
+    near, number = emitter.register("f32"), emitter.register("b32")
+    emitter.move(near, rest)
+    emitter.move(number, i.bits(turns))
+    with emitter.skipping("near", guard=i("setp.lt.f32", size, single(NEAR))):
+        far = Instructions(emitter)
+        rest, turns = _rest(far, far("cvt.f64.f32", x), HALF_PI, 64)
+        emitter.move(near, far("cvt.rn.f32.f64", rest))
+        emitter.move(number, _words(far, turns)[0])
+    number = i("add.s32", number, quarters)
     square = i.mul(near, near)
     sine, cosine = i.fma(near, i.polynomial(square, SIN), near), i.polynomial(square, COS)
     value = i("selp.f32", cosine, sine, i("setp.ne.s32", i("and.b32", number, 1), 0))
     value = i("selp.f32", i.neg(value), value, i("setp.ne.s32", i("and.b32", number, 2), 0))
-    inside = i("setp.lt.f32", i("abs.f32", x), single(ANGLE_LIMIT))
-    return i("selp.f32", value, single(math.nan), inside)
-
-
-def sin(i: Instructions, x: Operand) -> VirtualRegister:
-    return _sine(i, x, 0)
-
-
-def cos(i: Instructions, x: Operand) -> VirtualRegister:
-    return _sine(i, x, 1)
+    return i("selp.f32", value, single(math.nan), i("setp.lt.f32", size, single(ANGLE_LIMIT)))
 
 
 def _words(i: Instructions, value: VirtualRegister) -> tuple[VirtualRegister, VirtualRegister]:
@@ -448,35 +461,38 @@ def _exp2(i: Instructions, x: VirtualRegister) -> VirtualRegister:
     return i("mul.rn.f64", power, _of_words(i, i("mov.b32", 0), i("shl.b32", exponent, 20)))
 
 
-def powf(i: Instructions, x: Operand, y: Operand) -> VirtualRegister:
-    """x to the power of y, as C has it: of a negative x for whole y, NaN for others; 1 for any x if y is 0."""
-    base, by = i("cvt.f64.f32", x), i("cvt.f64.f32", y)
-    size = i("abs.f64", base)
-    exact = i("mul.rn.f64", by, _log2(i, size))
-    infinite = i("setp.eq.f64", size, double(math.inf))
-    zero = i("setp.eq.f64", size, double(0))
-    upward = i("setp.gt.f64", by, double(0))
-    toward = i("selp.f64", double(LARGEST), double(-LARGEST), upward)
-    exact = i("selp.f64", toward, exact, infinite)
-    exact = i("selp.f64", i("neg.f64", toward), exact, zero)
+def _power_f64(i: Instructions, size: Operand, y: Operand) -> VirtualRegister:
+    """A number that is not negative to the power of y, through f64."""
+    base, by = i("cvt.f64.f32", size), i("cvt.f64.f32", y)
+    exact = i("mul.rn.f64", by, _log2(i, base))
+    toward = i("selp.f64", double(LARGEST), double(-LARGEST), i("setp.gt.f64", by, double(0)))
+    exact = i("selp.f64", toward, exact, i("setp.eq.f64", base, double(math.inf)))
+    exact = i("selp.f64", i("neg.f64", toward), exact, i("setp.eq.f64", base, double(0)))
     bounded = i("max.f64", i("min.f64", exact, double(LARGEST)), double(-LARGEST))
-    result = i("cvt.rn.f32.f64", _exp2(i, bounded))
-    integral = i("setp.eq.f64", i("cvt.rzi.f64.f64", by), by)
-    half = i("mul.rn.f64", by, double(0.5))
-    odd = i("and.pred", integral, i("setp.ne.f64", i("cvt.rzi.f64.f64", half), half))
+    return i("cvt.rn.f32.f64", _exp2(i, bounded))
+
+
+def powf(i: Instructions, x: Operand, y: Operand, approximate: bool = False) -> VirtualRegister:
+    """x to the power of y, as C has it: of a negative x for whole y, NaN for others; 1 for any x if y is 0. An
+    `approximate` one is off by a factor of 2^(|y| 2^-22), and that of an exponential."""
+    size, infinity = i("abs.f32", x), single(math.inf)
+    result = i("ex2.approx.ftz.f32", i.mul(y, i("lg2.approx.f32", size))) if approximate else _power_f64(i, size, y)
+    integral = i("setp.eq.f32", i("cvt.rzi.f32.f32", y), y)
+    half = i.mul(y, single(0.5))
+    odd = i("and.pred", integral, i("setp.ne.f32", i("cvt.rzi.f32.f32", half), half))
     signed = i("selp.f32", i("copysign.f32", x, result), result, odd)
-    undefined = i("and.pred", i("setp.lt.f64", base, double(0)), i("not.pred", integral))
-    undefined = i("or.pred", i("and.pred", undefined, i("not.pred", infinite)), i("setp.nan.f64", base, by))
+    undefined = i("and.pred", i("setp.lt.f32", x, single(0.0)), i("not.pred", integral))
+    undefined = i("and.pred", undefined, i("setp.ne.f32", size, infinity))
+    undefined = i("or.pred", undefined, i("setp.nan.f32", x, y))
     signed = i("selp.f32", single(math.nan), signed, undefined)
-    one = i("setp.eq.f64", by, double(0))
-    one = i("or.pred", one, i("setp.eq.f64", base, double(1)))
-    one = i(
-        "or.pred",
-        one,
-        i("and.pred", i("setp.eq.f64", base, double(-1)), i("setp.eq.f64", i("abs.f64", by), double(math.inf))),
-    )
-    return i("selp.f32", single(1.0), signed, one)
+    one = i("or.pred", i("setp.eq.f32", y, single(0.0)), i("setp.eq.f32", x, single(1.0)))
+    endless = i("and.pred", i("setp.eq.f32", x, single(-1.0)), i("setp.eq.f32", i("abs.f32", y), infinity))
+    return i("selp.f32", single(1.0), signed, i("or.pred", one, endless))
 
 
-FUNCTIONS: Mapping[str, Callable[..., VirtualRegister]] = {"math.sin": sin, "math.cos": cos, "math.powf": powf}
+FUNCTIONS: Mapping[str, Callable[..., VirtualRegister]] = {
+    "math.sin": partial(_sine, quarters=0),
+    "math.cos": partial(_sine, quarters=1),
+    "math.powf": powf,
+}
 """Functions by the operation that asks for them."""

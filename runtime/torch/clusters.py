@@ -320,13 +320,8 @@ def follows(node: Node, product: Node) -> bool:
     """Whether a node computes each element of its result where a product computes one, in f32: what is computed in f64
     takes registers from the accumulators."""
     own = is_pointwise(node.target) and _is_lowered(node, product) and _like(node, product)
-    return own and is_row_major(node.meta["val"]) and not _is_wide(node)
-
-
-def _is_wide(node: Node) -> bool:
-    """Whether a function is computed in f64."""
-    name = name_of(node.target)
-    return name in ("sin", "cos", "tan") or (name == "pow" and node.args[1] not in (*ROOTS, *FACTORS))
+    lies = own and is_row_major(node.meta["val"])
+    return lies and not (name_of(node.target) == "pow" and node.args[1] not in (*ROOTS, *FACTORS))
 
 
 def why_left(node: Node, rest: str) -> str:

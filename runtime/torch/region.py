@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.dialects.utils import FastMathFlag
 
 from ...passes.linalg.tensors import fuse_elementwise
+from ...passes.patterns import float_value
 from ...passes.pipeline import import_passes
 from ..base.errors import AssemblerError, CompileError, WarploomError
 from ..base.launch import cores
@@ -101,11 +102,17 @@ def write(name: str, nodes: Sequence[Node], inputs: Sequence[Node], results: Seq
     return ImportedRegion(module, PartLayout(tuple(orders), tuple(written), metadata), str(module), tuple(sought))
 
 
+MAX_EXPONENT = 64
+"""Up to this, an approximate power is off by 2^-16 of itself."""
+
+
 def approximate(module: ModuleOp) -> None:
-    """Allows the approximate instructions of the GPU for exponentials and quotients in f32."""
+    """Allows the approximate instructions of the GPU for exponentials, powers and quotients in f32."""
     for op in module.walk():
-        if isinstance(op, math_ops.ExpOp | arith.DivfOp) and op.results[0].type == f32:
-            op.properties["fastmath"] = FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
+        if isinstance(op, math_ops.ExpOp | math_ops.PowFOp | arith.DivfOp) and op.results[0].type == f32:
+            exponent = float_value(op.rhs) if isinstance(op, math_ops.PowFOp) else 0
+            if exponent is not None and abs(exponent) <= MAX_EXPONENT:
+                op.properties["fastmath"] = FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
 
 
 def _place(size: Size, examples: Sequence[torch.Tensor]) -> SizeSource:

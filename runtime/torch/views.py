@@ -95,9 +95,9 @@ def shown(
     unknown = UnsupportedError("a part at places, or along a dimension, of unknown size is not lowered")
     try:
         results = target(example, *args, **kwargs)
-    except (RuntimeError, ValueError) as error:  # symbols of which only torch knows that they are equal
+        seen: torch.Tensor = results if part is None else results[part]
+    except (IndexError, RuntimeError, ValueError) as error:  # symbols of which torch alone knows how they compare
         raise unknown from error
-    seen: torch.Tensor = results if part is None else results[part]
     shape, offset = shape_of(like), int(seen.storage_offset())
     if [*seen.shape] != [number(size) for size in shape]:
         raise unknown
