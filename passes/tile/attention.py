@@ -337,7 +337,10 @@ class AttentionBuilder:
         logarithm = math_dialect.LogOp(x[1]).result
         if self.bias:
             logarithm = arith.SubfOp(logarithm, number(self.bias * math.log(2.0))).result
-        return fma(x[0], number(self.op.scale.value.data), logarithm)
+        factor = 1.0 if self.op.lse_factor is None else self.op.lse_factor.value.data
+        if factor != 1.0:
+            logarithm = arith.MulfOp(logarithm, number(factor)).result
+        return fma(x[0], number(self.op.scale.value.data * factor), logarithm)
 
     # States that are merged
 
@@ -465,8 +468,7 @@ class AttentionBuilder:
         inverse = arith.DivfOp(number(1.0), total[0]).result
         if self.op.zero_rows is None:
             return inverse
-        nothing = arith.CmpfOp(total[0], number(0.0), "oeq").result
-        return arith.SelectOp(nothing, number(0.0), inverse).result
+        return arith.SelectOp(arith.CmpfOp(total[0], number(0.0), "oeq").result, number(0.0), inverse).result
 
     def _store(self, index: IndexBuilder, state: SoftmaxState, first: Index) -> None:
         """Divides O by the sums, and stores it from the column `first` on."""
