@@ -380,15 +380,11 @@ class _Attention:
 
     def at(self, inside: Body, place: int) -> ElementValue:
         """Appends the number of a batch, a head, a query or a key."""
-        if place != HEADS:
-            loop = (BATCH, HEADS, ROW, KEY)[place]
-            return inside.index(self.around.index(loop)) if loop in self.around else inside.number(0, i32)
-        shared, sharing = (
-            inside.index(self.around.index(loop)) if loop in self.around else None for loop in (SHARED, SHARING)
-        )
-        if shared is None or sharing is None:
-            return shared or sharing or inside.number(0, i32)
-        return RULES["add"](inside, [RULES["mul"](inside, [shared, self.sizes[SHARING]]), sharing])
+        loops = ((BATCH,), (SHARED, SHARING), (ROW,), (KEY,))[place]
+        numbers = [inside.index(self.around.index(loop)) for loop in loops if loop in self.around]
+        if len(numbers) > 1:
+            return RULES["add"](inside, [RULES["mul"](inside, [numbers[0], self.sizes[SHARING]]), numbers[1]])
+        return numbers[0] if numbers else inside.number(0, i32)
 
     def along(self, value: Value, places: Sequence[int]) -> Value:
         """A tensor whose dimensions run along a batch, heads, queries or keys, as one along the loops of scores."""
@@ -421,6 +417,9 @@ class _Function:
         count = len(inputs) - len(buffers)
         first = int(count > 4)  # of a score, and behind the place the gradient of a result
         self.arguments, self.places = inputs[:first] + inputs[first + 4 : count], inputs[first : first + 4]
+        self.result, *others = (x for x in pytree.tree_leaves(self.graph.output_node().args) if x is not None)
+        if others:
+            raise UnsupportedError("the gradient of a tensor that scores are a function of is not lowered")
         self.loaded = dict[Node, Value]()
         self.constant = not any(node.users for node in inputs)
         """Whether it is the same everywhere, as a mask is that leaves all keys."""
@@ -437,27 +436,20 @@ class _Function:
         for node, element in zip(self.loaded, loaded, strict=True):
             known[node] = inside.convert(element, _widened(node))
         known |= {node: self.attention.at(inside, at) for at, node in enumerate(self.places) if node.users}
-        *steps, output = self.graph.nodes
-        for node in steps:
+        for node in self.graph.nodes:
             if node not in known and node.op == "call_function":
-                args, kwargs = map_arg((node.args, node.kwargs), _like)
+                examples = {x: torch.empty_like(x.meta["val"], dtype=_widened(x)) for x in node.all_input_nodes}
+                args, kwargs = map_arg((node.args, node.kwargs), examples.__getitem__)
                 elements = [known[x] for x in pytree.tree_leaves((node.args, node.kwargs)) if isinstance(x, Node)]
                 number = self.attention.builder.number
                 known[node] = compute(node.target, args, kwargs, inside, elements, _widened(node), number)
-        result, *others = [x for x in pytree.tree_leaves(output.args) if x is not None]
-        if others:
-            raise UnsupportedError("the gradient of a tensor that scores are a function of is not lowered")
-        return known[result]
+        return known[self.result]
 
 
 def _widened(node: Node) -> torch.dtype:
     """The type that an element of a function is computed in."""
     dtype = node.meta["val"].dtype
     return torch.float32 if dtype in HALVES else dtype
-
-
-def _like(node: Node) -> torch.Tensor:
-    return torch.empty(node.meta["val"].shape, dtype=_widened(node), device="meta")
 
 
 def _natural(inside: Body, x: Sequence[ElementValue]) -> ElementValue:
