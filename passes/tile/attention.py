@@ -337,10 +337,9 @@ class AttentionBuilder:
         logarithm = math_dialect.LogOp(x[1]).result
         if self.bias:
             logarithm = arith.SubfOp(logarithm, number(self.bias * math.log(2.0))).result
-        factor = 1.0 if self.op.lse_factor is None else self.op.lse_factor.value.data
-        if factor != 1.0:
-            logarithm = arith.MulfOp(logarithm, number(factor)).result
-        return fma(x[0], number(self.op.scale.value.data * factor), logarithm)
+        logarithm = fma(x[0], number(self.op.scale.value.data), logarithm)
+        factor = self.op.lse_factor
+        return logarithm if factor is None else arith.MulfOp(logarithm, number(factor.value.data)).result
 
     # States that are merged
 
