@@ -195,11 +195,11 @@ class AttentionOp(OverKeys):
           : memref<...>, memref<...>, memref<...>, memref<...> lengths %L : memref<16xi32>
 
     With `lse`, memory of f32 that the loops of the batch and m index by `lse_map`, each row also leaves the logarithm
-    of the sum of the exponentials of its scores, which its gradient is computed from. With `sinks`, memory of floats
-    that loops of the batch and m index by `sinks_map`, that sum has the exponential of one of them too, as of the score
-    of a key without values. A `warp.pointwise`, given as
-    `scores %f`, may change them: it takes a score before scaling, and yields a score in f32. Its operands are indexed
-    by m, n and the batch. Another, given as `through %g`, takes an element of the result in f32, and yields that of O.
+    of the sum of the exponentials of its scores, times `lse_factor`; its gradient is computed from it. With `sinks`,
+    memory of floats that loops of the batch and m index by `sinks_map`, that sum has the exponential of one of them
+    too, as of the score of a key without values. A `warp.pointwise`, given as `scores %f`, may change them: it takes a
+    score before scaling, and yields a score in f32. Its operands are indexed by m, n and the batch. Another, given as
+    `through %g`, takes an element of the result in f32, and yields that of O.
 
     The result is NaN for a row with a NaN or plus infinity, or of minus infinity alone, where `zero_rows` makes it 0.
     With `of_keys = c`, V is the columns of K from c on, as of one latent matrix, and a CTA has one tile of both. A loop
@@ -236,6 +236,7 @@ class AttentionOp(OverKeys):
     lse_map = opt_prop_def(AffineMapAttr)
     sinks_map = opt_prop_def(AffineMapAttr)
     zero_rows = opt_attr_def(UnitAttr)
+    lse_factor = opt_attr_def(FloatAttr)
     of_keys = opt_attr_def(IntegerAttr)
 
     assembly_format = (

@@ -9,7 +9,7 @@ from itertools import permutations
 from typing import ClassVar, NamedTuple
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import MemRefType, ModuleOp, UnitAttr, bf16, f32
+from xdsl.dialects.builtin import FloatAttr, MemRefType, ModuleOp, UnitAttr, bf16, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
@@ -228,9 +228,9 @@ class AttentionMatch:
 
     def _logarithm(
         self, exponential: ElementExpression, total: ElementExpression
-    ) -> tuple[LinalgStructuredOperation, SSAValue, Subscripts] | None:
-        """The operation that stores M + log(L) of each row in f32, with its memory and subscripts; the gradient needs
-        it. None if there is no such operation."""
+    ) -> tuple[LinalgStructuredOperation, SSAValue, Subscripts, float] | None:
+        """The operation that stores M + log(L) of each row in f32, with its memory and subscripts, and a factor of
+        that; the gradient needs it. None if there is no such operation."""
         block, sizes = self.values.parent, dict(zip(self.o[1], memory_of(self.o[0]).get_shape(), strict=True))
         largest = exponential.operands[0].operands[1]
         for op in () if block is None or not exponential.is_op("math.exp") else block.ops:
@@ -241,11 +241,11 @@ class AttentionMatch:
                 if kind.get_shape() != tuple(sizes[name] for name in place):
                     continue
                 reader = ElementReader(KEY)
-                element = reader.element(op.outputs[0], place, op.next_op)
+                element, factor = scaled(reader.element(op.outputs[0], place, op.next_op))
                 logarithms = [side for side in element.operands if side.is_op("math.log") and side.operands == (total,)]
                 if element.is_op("arith.addf") and len(logarithms) == 1 and largest in element.operands:
                     self.reader.used |= reader.used
-                    return op, op.outputs[0], place
+                    return op, op.outputs[0], place, factor
         return None
 
     def _read_factors(self) -> None:
@@ -303,6 +303,8 @@ class AttentionMatch:
                 sinks=None if self.sinks is None else (self.sinks[0], map_of(self.sinks[1], order)),
             )
             op.zero_rows = UnitAttr() if self.zero_rows else None
+            if self.lse is not None and self.lse[3] != 1.0:
+                op.lse_factor = FloatAttr(self.lse[3], f32)
             return op
 
         replacement.replace(made)

@@ -257,7 +257,7 @@ def _weighed(element: ElementExpression) -> Sequence[ElementExpression]:
     linear = LINEAR.get(str(element.name), ()) if element.kind == "op" else ()
     parts = {at: made for at in linear if (made := _weighed(element.operands[at]))}
     others = [element.operands[at].number for at in linear if at not in parts]
-    if len({made[:2] for made in parts.values()}) != 1 or (element.is_op("arith.mulf") == (len(parts) > 1)):
+    if len({made[:2] for made in parts.values()}) != 1 or (element.is_op("arith.mulf") and len(parts) > 1):
         return ()
     if not element.is_op("arith.mulf") and any(number != 0 for number in others):
         return ()

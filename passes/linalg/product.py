@@ -382,7 +382,8 @@ def _epilogue_memory(
     if row is None:
         fail(op, f"{what} of {kind.element_type} is not lowered; integers of 8 and 32 bits and floats are")
     if row.bits < BYTE:
-        fail(op, f"expected elements of a byte or more of {what}, got {kind}")
+        instead = "; truth values have a byte each (i8)" if row.bits == 1 else ""
+        fail(op, f"expected elements of a byte or more of {what}, got {kind}{instead}")
     m, n = (loops.index(loop) if loop in loops else None for loop in axes)
     if n is not None and m is not None and strides[n] == 1:
         # Where D has one row, the operand may lie as a column.

@@ -337,7 +337,9 @@ class AttentionBuilder:
         logarithm = math_dialect.LogOp(x[1]).result
         if self.bias:
             logarithm = arith.SubfOp(logarithm, number(self.bias * math.log(2.0))).result
-        return fma(x[0], number(self.op.scale.value.data), logarithm)
+        logarithm = fma(x[0], number(self.op.scale.value.data), logarithm)
+        factor = self.op.lse_factor
+        return logarithm if factor is None else arith.MulfOp(logarithm, number(factor.value.data)).result
 
     # States that are merged
 
@@ -465,8 +467,7 @@ class AttentionBuilder:
         inverse = arith.DivfOp(number(1.0), total[0]).result
         if self.op.zero_rows is None:
             return inverse
-        nothing = arith.CmpfOp(total[0], number(0.0), "oeq").result
-        return arith.SelectOp(nothing, number(0.0), inverse).result
+        return arith.SelectOp(arith.CmpfOp(total[0], number(0.0), "oeq").result, number(0.0), inverse).result
 
     def _store(self, index: IndexBuilder, state: SoftmaxState, first: Index) -> None:
         """Divides O by the sums, and stores it from the column `first` on."""

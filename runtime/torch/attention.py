@@ -7,17 +7,19 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import i32
 from xdsl.dialects.linalg.ops import IndexOp
 
 from ...dialect.mlir.contraction import ContractOp
-from .builder import FunctionBuilder
-from .options import aten
-from .scalars import COMPARISONS, RULES, Body, ElementValue, Size, UnsupportedError, Value, shape_of
+from .builder import FunctionBuilder, compute
+from .options import aten, pytree
+from .scalars import COMPARISONS, HALVES, RULES, Body, ElementValue, Size, UnsupportedError, Value, shape_of
 from .views import expanded, reordered, reshape, unsqueezed
 
 KINDS = ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
@@ -35,28 +37,38 @@ SEQUENCES = "torch_attn._varlen_attn.default", "torch_attn._varlen_attn_backward
 """Attention of sequences that follow one another, whose ends are in memory, and its gradients; torch has them once a
 module is imported."""
 
+FLEXIBLE = {
+    "flex_attention": ("query", "key", "value", "score_mod", "block_mask", "scale", "", "buffers", "mask_buffers"),
+    "flex_attention_backward": (
+        *("query", "key", "value", "out", "logsumexp", "grad_out", "grad_logsumexp", "score_mod", "joint"),
+        *("block_mask", "scale", "", "buffers", "mask_buffers"),
+    ),
+}
+"""FlexAttention and its gradients, with the names of their arguments: functions of a score and its place are graphs of
+their own. Logarithms are those of base 2."""
+
 Results: TypeAlias = Sequence[Callable[[], Value]]
 """What writes each result of an operation."""
 
 
 def is_attention(node: Node) -> bool:
     """Whether a node is attention, or computes its gradients."""
-    attention = node.target in ATTENTIONS or is_gradient(node) or str(node.target) in SEQUENCES
+    attention = node.target in ATTENTIONS or is_gradient(node) or str(node.target) in (*SEQUENCES, *FLEXIBLE)
     return node.op == "call_function" and attention
 
 
 def is_gradient(node: Node) -> bool:
     """Whether a node computes the gradients of an attention."""
-    return node.target in GRADIENTS or str(node.target) == SEQUENCES[1]
+    return node.target in GRADIENTS or str(node.target) in (SEQUENCES[1], "flex_attention_backward")
 
 
 def most_kernels(node: Node) -> int:
-    """How many kernels a fused attention has at most: of gradients one for sums of rows, and one for each result; of
-    sequences another one each for the keys of each tile, and one for the numbers of sequences each of queries and of
-    keys."""
-    own, of_sequences = arguments_of(node), str(node.target) in SEQUENCES
-    numbers = len({own["cu_seq_q"], own["cu_seq_k"]}) if of_sequences else 0
-    return (4 + 3 * of_sequences if is_gradient(node) else 1 + of_sequences) + numbers
+    """How many kernels a fused attention has at most, without those that look for the keys of each tile: of gradients
+    one for sums of rows, and one for each result; of sequences one for the numbers of sequences each of queries and of
+    keys; of gradients of FlexAttention one for the logarithms."""
+    own = arguments_of(node)
+    numbers = len({own["cu_seq_q"], own["cu_seq_k"]}) if str(node.target) in SEQUENCES else 0
+    return (4 + ("joint" in own) if is_gradient(node) else 1) + numbers
 
 
 def results_of(node: Node) -> tuple[Node, ...]:
@@ -71,6 +83,13 @@ def results_of(node: Node) -> tuple[Node, ...]:
 def arguments_of(node: Node) -> dict[str, Any]:
     """The arguments of attention by the names of its schema, without the state of dropout."""
     target: Any = node.target
+    if str(target) in FLEXIBLE:
+        graphs: Any = node.graph.owning_module
+        named = dict(zip(FLEXIBLE[str(target)], cast("Any", node.args), strict=True))
+        own = {**named, "mask_mod": named["block_mask"][-1]}
+        return {
+            n: getattr(graphs, x.target) if n in FUNCTIONS else x for n, x in own.items() if n in (*FUNCTIONS, *READ)
+        }
     schema = target._schema.arguments
     passed = {**dict(zip((each.name for each in schema), node.args, strict=False)), **node.kwargs}
     own = {each.name.rstrip("_"): passed.get(each.name, each.default_value) for each in schema}
@@ -81,8 +100,13 @@ READ = (
     *("query", "key", "value", "attn_mask", "attn_bias", "grad_out", "out", "logsumexp", "lse"),
     *("dropout_p", "is_causal", "scale"),
     *("cu_seq_q", "cu_seq_k", "window_size", "seqused_k", "block_table"),
+    *("grad_logsumexp", "buffers", "mask_buffers"),
 )
 """Names of the arguments on which results depend where nothing is dropped."""
+
+FUNCTIONS = "score_mod", "joint", "mask_mod"
+"""Functions of FlexAttention: that of a score, the gradient of its argument for that of its result, and whether a key
+counts. What blocks a mask has follows from the last, as in eager mode."""
 
 
 def lower(builder: FunctionBuilder, node: Node, values: Mapping[Node, Value]) -> Results:
@@ -91,14 +115,17 @@ def lower(builder: FunctionBuilder, node: Node, values: Mapping[Node, Value]) ->
     Raises:
         UnsupportedError: for sizes, strides or options that are not lowered.
     """
-    own = {name: values[x] if isinstance(x, Node) else x for name, x in arguments_of(node).items()}
+    own: Any = map_arg(cast("Any", arguments_of(node)), cast("Any", values).__getitem__)
     if own.get("dropout_p"):
         raise UnsupportedError("dropout is not lowered")
     if str(node.target) in SEQUENCES:
         return _of_sequences(builder, own, node.meta["val"], trains=is_gradient(node))
-    attention, likes = _Attention(builder, own, trains=node.target in GRADIENTS), node.meta["val"]
-    if node.target in GRADIENTS:
-        made = attention.gradients(own["grad_out"], own["out"], own["logsumexp"], likes)
+    attention, likes = _Attention(builder, own, trains=is_gradient(node)), node.meta["val"]
+    blocks: Any = node.args[FLEXIBLE[str(node.target)].index("block_mask")] if attention.functions else None
+    if blocks and "mask_mod" not in attention.functions and blocks[3].meta["val"].shape[-2:] != (1, 1):
+        raise UnsupportedError("blocks of keys without a function that says which keys count are not lowered")
+    if is_gradient(node):
+        made = attention.gradients(own["grad_out"], own["out"], own["logsumexp"], likes, own.get("grad_logsumexp"))
         if len(made) in [user.args[1] for user in results_of(node)]:
             raise UnsupportedError("the gradient of a mask is not lowered")
         return made
@@ -162,7 +189,7 @@ class _Attention:
 
     def __init__(self, builder: FunctionBuilder, own: Mapping[str, Any], *, trains: bool) -> None:
         q, k, v = (own[name] for name in ("query", "key", "value"))
-        mask, self.causal = own.get("attn_mask", own.get("attn_bias")), bool(own["is_causal"])
+        mask, self.causal = own.get("attn_mask", own.get("attn_bias")), bool(own.get("is_causal"))
         if len(q.shape) != 4:
             raise UnsupportedError(f"attention of {len(q.shape)} dimensions is not lowered; 4 are")
         if self.causal and q.shape[2] == 1:
@@ -185,17 +212,26 @@ class _Attention:
         self.mask: Value | None = mask
         self.numbers: Sequence[Value] = ()
         """Numbers of the sequences of rows of Q, and of keys, of which each row sees its own."""
+        self.functions = {
+            name: _Function(self, own[name], own["mask_buffers" if name == "mask_mod" else "buffers"])
+            for name in FUNCTIONS
+            if name in own
+        }
+        if self.functions and self.functions["mask_mod"].constant:
+            del self.functions["mask_mod"]
+        if self.functions and (q.shape[0] != k.shape[0]):
+            raise UnsupportedError("sequences of Q that share K and V are not lowered")
 
     def results(self, likes: Sequence[torch.Tensor]) -> Results:
         """What writes softmax(scores) V, and the logarithm of the sum of each row, in memory as tensors are."""
-        scores = self._scores()
+        scores = self._scores(self._product(self.q, self.k, self.around, self.wide))
         largest = self._reduced("maximum", scores, -math.inf)
         above = self._computed("exp", self._computed("sub", scores, largest))
         total = self._reduced("add", above, 0.0)
 
         def result() -> Value:
             weights = self._computed("div", above, total)
-            if self.mask is not None:
+            if self.mask is not None or "mask_mod" in self.functions:
                 rows = [weights, unsqueezed(largest, len(largest.shape))]
                 weights = self.builder.generic(rows, weights.shape, weights.dtype, _with_keys)
             weights = self.builder.converted(weights, self.half)
@@ -206,21 +242,32 @@ class _Attention:
             ordered = [reordered(value, order) for value in (largest, total)]
             self._check_rows(shape_of(likes[1]))
             written = self._computed("add", ordered[0], self._computed("log", ordered[1]))
+            if self.functions:
+                written = self._computed("mul", written, 1 / math.log(2))
             return self._joined(written, [self.loops[at] for at in order], shape_of(likes[1]))
 
         return [result, logarithm]
 
-    def gradients(self, slope: Value, out: Value, logarithm: Value, likes: Sequence[torch.Tensor]) -> Results:
-        """What writes the gradients of Q, K and V for that of the result, in memory as tensors are: the sums of the
-        exponentials of scores are computed before, the scores again."""
+    def gradients(
+        self, slope: Value, out: Value, logarithm: Value, likes: Sequence[torch.Tensor],
+        of_logarithm: Value | None = None,
+    ) -> Results:  # fmt: skip
+        """What writes the gradients of Q, K and V for that of the result, and of the logarithm of base 2, in memory as
+        tensors are: the sums of the exponentials of scores are computed before, the scores again."""
         self._check_rows(logarithm.shape)
+        if self.functions:
+            logarithm = self.builder.generic([logarithm], logarithm.shape, logarithm.dtype, _natural)
         logs, rows = self._of_heads(reordered(logarithm, range(3)))[0], self._of_heads(slope, COLUMN)
 
         weighed = self._computed("mul", *(self.builder.converted(x, self.wide) for x in (slope, out)))
-        delta = self._of_heads(self._reduced("add", weighed, 0.0))[0]
-        weights = self._computed("exp", self._computed("sub", self._scores(), logs))
+        of_rows = self._reduced("add", weighed, 0.0)
+        if of_logarithm is not None:
+            of_rows = self._computed("sub", of_rows, self._computed("mul", of_logarithm, 1 / math.log(2)))
+        delta = self._of_heads(of_rows)[0]
+        product = self._product(self.q, self.k, self.around, self.wide)
+        weights = self._computed("exp", self._computed("sub", self._scores(product), logs))
         slopes = self._computed("sub", self._product(rows, self.v, self.around, self.wide), delta)
-        scaled = self._computed("mul", self._computed("mul", weights, slopes), self.scale)
+        scaled = self._sloped(product, self._computed("mul", weights, slopes))
         p, ds = ((self.builder.converted(x, self.half), self.around) for x in (weights, scaled))
         return [
             lambda: self._sum(ds, self.k, (*self.loops, DEPTH), likes[0]),
@@ -285,9 +332,22 @@ class _Attention:
         dims = (places.get(BATCH), heads, rows, places.get(DEPTH, places.get(COLUMN)))
         return replace(full, dims=dims[: len(shape)], shape=shape)
 
-    def _scores(self) -> Value:
+    def _sloped(self, product: Value, weighed: Value) -> Value:
+        """The gradient of Q K^T for that of the scores."""
+        joint = self.functions.get("joint")
+        if joint is None:
+            return self._computed("mul", weighed, self.scale)
+
+        def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
+            score, slope, *loaded = elements
+            slope = joint(inside, [RULES["mul"](inside, [score, self.scale]), slope], loaded)
+            return RULES["mul"](inside, [slope, self.scale])
+
+        return self.builder.generic([product, weighed, *joint.loaded.values()], weighed.shape, weighed.dtype, body)
+
+    def _scores(self, scores: Value) -> Value:
         """scale Q K^T, with a mask added or where it is true, and minus infinity where a key comes after the query."""
-        mask, scores = self.mask, self._product(self.q, self.k, self.around, self.wide)
+        mask, functions = self.mask, [self.functions[x] for x in ("score_mod", "mask_mod") if x in self.functions]
         masks = [] if mask is None else [self._mask(mask)]
 
         def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
@@ -301,6 +361,11 @@ class _Attention:
                 row, column = (inside.insert(IndexOp(self.around.index(loop))).result for loop in (ROW, KEY))
                 after = ElementValue(inside.insert(arith.CmpiOp(column, row, "sgt")).result)
                 score = RULES["where"](inside, [after, -math.inf, score])
+            loaded = list(elements[1 + len(masks) :])
+            for function in functions:
+                own = [loaded.pop(0) for _ in function.loaded]
+                made = function(inside, [score][: len(function.arguments)], own)
+                score = made if function.arguments else RULES["where"](inside, [made, score, -math.inf])
             if self.numbers:
                 score = RULES["where"](inside, [COMPARISONS["ne"](inside, elements[-2:]), -math.inf, score])
             return score
@@ -310,7 +375,26 @@ class _Attention:
             replace(value, dims=tuple(dims), shape=scores.shape)
             for value, dims in zip(self.numbers, places, strict=False)
         ]
-        return self.builder.generic([scores, *masks, *numbers], scores.shape, scores.dtype, body)
+        buffers = [value for function in functions for value in function.loaded.values()]
+        return self.builder.generic([scores, *masks, *buffers, *numbers], scores.shape, scores.dtype, body)
+
+    def at(self, inside: Body, place: int) -> ElementValue:
+        """Appends the number of a batch, a head, a query or a key."""
+        loops = ((BATCH,), (SHARED, SHARING), (ROW,), (KEY,))[place]
+        numbers = [inside.index(self.around.index(loop)) for loop in loops if loop in self.around]
+        if len(numbers) > 1:
+            return RULES["add"](inside, [RULES["mul"](inside, [numbers[0], self.sizes[SHARING]]), numbers[1]])
+        return numbers[0] if numbers else inside.number(0, i32)
+
+    def along(self, value: Value, places: Sequence[int]) -> Value:
+        """A tensor whose dimensions run along a batch, heads, queries or keys, as one along the loops of scores."""
+        batch, shared, sharing, rows, keys = self.sizes[: KEY + 1]
+        sizes, own = (batch, shared * sharing, rows, keys), dict(zip(places, value.dims, strict=True))
+        if value.dtype == torch.int64:
+            raise UnsupportedError("scores are a function of integers of 64 bits; of those of 32 they may be")
+        if len(own) < len(places) or any(value.shape[d] != sizes[place] for d, place in enumerate(places)):
+            raise UnsupportedError("scores are a function of a tensor that is not read at each of their places")
+        return self._mask(replace(value, dims=tuple(own.get(place) for place in range(4)), shape=sizes))
 
     def _mask(self, mask: Value) -> Value:
         """A mask along the loops of scores."""
@@ -322,6 +406,57 @@ class _Attention:
             dims = (*full.dims[:HEADS], None, None, *full.dims[HEADS + 1 :])
             over = replace(full, dims=dims, shape=(*self.sizes[:KEY], mask.shape[-1]))
         return reordered(over, [*self.loops, 4])
+
+
+class _Function:
+    """A function of FlexAttention: what it reads of tensors, along the loops of scores, by the nodes of its graph."""
+
+    def __init__(self, attention: _Attention, module: GraphModule, buffers: Sequence[Any]) -> None:
+        self.attention, self.graph = attention, module.graph
+        inputs = self.graph.find_nodes(op="placeholder")
+        count = len(inputs) - len(buffers)
+        first = int(count > 4)  # of a score, and behind the place the gradient of a result
+        self.arguments, self.places = inputs[:first] + inputs[first + 4 : count], inputs[first : first + 4]
+        self.result, *others = (x for x in pytree.tree_leaves(self.graph.output_node().args) if x is not None)
+        if others:
+            raise UnsupportedError("the gradient of a tensor that scores are a function of is not lowered")
+        self.loaded = dict[Node, Value]()
+        self.constant = not any(node.users for node in inputs)
+        """Whether it is the same everywhere, as a mask is that leaves all keys."""
+        for node, buffer in zip(inputs[count:], buffers, strict=True):
+            for read in [node] if isinstance(buffer, Value) and not buffer.shape else node.users:
+                at: Any = read.args[1] if read.target is aten.index.Tensor else () if read is node else None
+                if not isinstance(buffer, Value) or at is None or not all(x in self.places for x in at):
+                    raise UnsupportedError("scores are a function of a tensor that is not read at each of their places")
+                self.loaded[read] = attention.along(buffer, [self.places.index(x) for x in at])
+
+    def __call__(self, inside: Body, arguments: Sequence[ElementValue], loaded: Sequence[ElementValue]) -> ElementValue:
+        """Appends the function; floats are f32, however torch traced them."""
+        known = dict(zip(self.arguments, arguments, strict=True))
+        for node, element in zip(self.loaded, loaded, strict=True):
+            known[node] = inside.convert(element, _widened(node))
+        known |= {node: self.attention.at(inside, at) for at, node in enumerate(self.places) if node.users}
+        for node in self.graph.nodes:
+            if node not in known and node.op == "call_function":
+                examples = {x: torch.empty_like(x.meta["val"], dtype=_widened(x)) for x in node.all_input_nodes}
+                args, kwargs = map_arg((node.args, node.kwargs), examples.__getitem__)
+                elements = [known[x] for x in pytree.tree_leaves((node.args, node.kwargs)) if isinstance(x, Node)]
+                number = self.attention.builder.number
+                known[node] = compute(node.target, args, kwargs, inside, elements, _widened(node), number)
+        return known[self.result]
+
+
+def _widened(node: Node) -> torch.dtype:
+    """The type that an element of a function is computed in."""
+    dtype = node.meta["val"].dtype
+    return torch.float32 if dtype in HALVES else dtype
+
+
+def _natural(inside: Body, x: Sequence[ElementValue]) -> ElementValue:
+    """A logarithm of base 2 as a natural one; 0 of a row without keys, whose weights are 0 with any number."""
+    return RULES["where"](
+        inside, [COMPARISONS["eq"](inside, [x[0], -math.inf]), 0.0, RULES["mul"](inside, [x[0], math.log(2)])]
+    )
 
 
 def _with_keys(inside: Body, x: Sequence[ElementValue]) -> ElementValue:

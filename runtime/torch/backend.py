@@ -22,7 +22,7 @@ from torch.fx.node import map_arg
 from ..base.errors import ArgumentError, WarploomError
 from ..base.explanation import CompiledPart, Explanation, LeftPart, place_of
 from ..kernel.kernel import Kernel
-from .attention import ATTENTIONS, arguments_of, is_attention, most_kernels
+from .attention import ATTENTIONS, FLEXIBLE, arguments_of, is_attention, most_kernels
 from .clusters import Cluster, clusters, cones, is_product, joined, narrowed, why_left, with_weights
 from .importer import CONSTANTS, decomposed, simpler
 from .inductor import compile_whole, judged, narrow_sorts, sums_in_f32
@@ -301,12 +301,15 @@ def _written(cluster: Cluster, options: BackendOptions) -> ImportedRegion:
         check_precision([node.meta["val"] for node in cluster.product.inputs], drops_bits=options.drops_bits)
     elif is_attention(core) and (dtype := arguments_of(core)["query"].meta["val"].dtype) not in HALVES:
         raise UnsupportedError(f"attention is compiled of bf16 and f16, not of {dtype}")
+    elif options.check and str(core.target) in FLEXIBLE:
+        raise UnsupportedError("option 'check' has nothing to compare it with: eager mode runs no traced functions")
     return write(cluster.name, cluster.nodes, cluster.inputs, cluster.results)
 
 
 def _compiled(cluster: Cluster, written: ImportedRegion, options: BackendOptions) -> Kernel:
     kernel = kernel_for(written, cluster.last.meta["val"].device, options)
-    if is_attention(cluster.core) and len(kernel.schedules) > most_kernels(cluster.core):
+    kernels = [name for name in kernel.schedules if "_spans" not in name]
+    if is_attention(cluster.core) and len(kernels) > most_kernels(cluster.core):
         raise UnsupportedError("the compiler does not fuse what this attention makes of its scores")
     if len(cluster.products) > 1 and len(kernel.schedules) > 1:
         raise UnsupportedError("the compiler does not fuse the products of one matrix")

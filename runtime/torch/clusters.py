@@ -47,7 +47,7 @@ class Cluster:
     @property
     def inputs(self) -> tuple[Node, ...]:
         """Nodes whose tensors the cluster reads."""
-        read = (arguments_of(n).values() if is_attention(n) else n.all_input_nodes for n in self.nodes)
+        read = (pytree.tree_leaves(arguments_of(n)) if is_attention(n) else n.all_input_nodes for n in self.nodes)
         own = (x for operands in read for x in operands if is_tensor(x) and x not in self.nodes)
         return tuple(dict.fromkeys((*own, *self.sizes)))
 

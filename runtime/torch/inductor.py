@@ -21,7 +21,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from .attention import ATTENTIONS, GRADIENTS, arguments_of, is_attention
+from .attention import ATTENTIONS, FLEXIBLE, GRADIENTS, arguments_of, is_attention
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
 from .graphs import recorded
@@ -311,14 +311,14 @@ MEASURED: dict[tuple[str, int], tuple[bool, str]] = {}
 
 def judged(cluster: Cluster, region: Region) -> tuple[bool, str]:
     """Whether a part of a graph runs as a kernel of ours, and the measured times. On the CPU, where these are
-    interpreted, each does.
+    interpreted, each does, and so does FlexAttention, of which torch has no kernel before inductor writes one.
 
     Raises:
         UnsupportedError: for sizes that depend on data, of which inductor cannot have an operand laid out.
     """
     for node in (*cluster.inputs, *cluster.results):
         _bytes(node)
-    if cluster.last.meta["val"].device.type != "cuda":
+    if cluster.last.meta["val"].device.type != "cuda" or str(cluster.core.target) in FLEXIBLE:
         return True, ""
     saved, launches = _saved(cluster)
     if (key := (region.name, int(saved))) not in MEASURED:

@@ -199,6 +199,7 @@ def test_operands_that_lie_otherwise_than_the_result(loops: str, along: str, kin
     [
         ("i16", "epilogue operand 0 of i16 is not lowered; integers of 8 and 32 bits and floats are"),
         ("i4", "expected elements of a byte or more of epilogue operand 0, got memref<16xi4>"),
+        ("i1", r"epilogue operand 0, got memref<16xi1>; truth values have a byte each \(i8\)"),
     ],
 )
 def test_operands_of_other_integers_are_refused(element: str, message: str) -> None:

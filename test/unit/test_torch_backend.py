@@ -1513,6 +1513,88 @@ def test_attention_in_training(shapes: tuple[tuple[int, ...], ...], options: dic
     assert backward.label == f"model: attention gradients bf16 {'x'.join(map(str, (k[0], k[2], k[1], k[3])))}"
 
 
+SLOPES, OF_TOKENS, KEPT = (
+    torch.tensor([0.3, 0.8, 0.1, 0.5]),
+    torch.arange(41, dtype=torch.int32) // 9,
+    torch.arange(82).view(2, 41) % 5 != 0,
+)
+BIAS = torch.linspace(-2, 2, 4 * 37 * 41).reshape(4, 37, 41).bfloat16()
+
+FLEXIBLE: dict[str, tuple[Any, Any]] = {
+    "cap": (lambda s, b, h, m, n: 2 * torch.tanh(s / 2), None),
+    "slopes": (lambda s, b, h, m, n: s + SLOPES[h] * (n - m), lambda b, h, m, n: m >= n),
+    "bias": (lambda s, b, h, m, n: s + BIAS[h, m, n], lambda b, h, m, n: (m >= n) & (m > 5)),
+    "chosen": (lambda s, b, h, m, n: torch.where(m - n < 5, s, s * 0.5), lambda b, h, m, n: (h < 2) | (n < 7)),
+    "padded": (None, lambda b, h, m, n: KEPT[b, n] & (m - n <= 7)),
+    "documents": (lambda s, b, h, m, n: s - abs(m - n), lambda b, h, m, n: OF_TOKENS[m] == OF_TOKENS[n]),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(("name", "rows"), [(name, 41 if name == "documents" else 37) for name in FLEXIBLE])
+def test_flex_attention_in_training(name: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions of scores and masks, of which some leave rows without keys, and the gradient of the logarithms."""
+    flex: Any = import_module("torch.nn.attention.flex_attention")
+    monkeypatch.setattr(flex, "_validate_device", lambda *_: None)  # torch has no kernel of the gradients for a CPU
+    score, mask = FLEXIBLE[name]
+    blocks = None if mask is None else flex.create_block_mask(mask, 2, 4, rows, 41, device="cpu")
+    inputs = [torch.randn(2, *shape) for shape in ((4, rows, 16), (2, 41, 16), (2, 41, 24))]
+    slopes, logs = torch.randn(2, 4, rows, 24), torch.randn(2, 4, rows)
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        options = {"enable_gqa": True, "return_lse": name == "slopes"}
+        return flex.flex_attention(q, k, v, score_mod=score, block_mask=blocks, **options)
+
+    def trained(call: Any, dtype: Any) -> list[Any]:
+        own = [x.bfloat16().to(dtype).requires_grad_() for x in inputs]
+        made = call(*own)
+        result, *lse = made if isinstance(made, tuple) else (made,)
+        loss = (result * slopes.bfloat16().to(dtype)).sum()
+        (loss + sum((x * logs).sum() for x in lse)).backward()
+        return [x.detach().double() for x in (result, *lse, *(x.grad for x in own))]
+
+    compiled = Compiled(function, dynamic=False)
+    here, eager, exact = (
+        trained(*each)
+        for each in ((compiled.call, torch.bfloat16), (function, torch.bfloat16), (function, torch.float64))
+    )
+    for ours, theirs, wanted in zip(here, eager, exact, strict=True):
+        assert (ours - wanted).norm() <= 1.1 * (theirs - wanted).norm() + 1e-6 * wanted.norm()
+    parts = [part for e in compiled.explanations for part in e.compiled if part.label.startswith("model: attention")]
+    spans = name == "documents"
+    assert [len(part.kernels) for part in parts] == [1 + spans, 4 + 2 * spans]
+
+
+NUMBERS, TABLE = torch.arange(41) // 9, torch.randn(4, 80)
+LEFT: dict[str, tuple[Any, Any]] = {
+    "integers of 64 bits": (None, lambda b, h, m, n: NUMBERS[m] == NUMBERS[n]),
+    "not read at each of their places": (lambda s, b, h, m, n: s + TABLE[h, m - n + 40], None),
+    "nothing to compare it with": (lambda s, b, h, m, n: s + n, None),
+}
+
+
+@pytest.mark.parametrize("reason", LEFT)
+def test_flex_attention_that_is_left(reason: str) -> None:
+    flex: Any = import_module("torch.nn.attention.flex_attention")
+    score, mask = LEFT[reason]
+    blocks = None if mask is None else flex.create_block_mask(mask, 1, 4, 41, 41, device="cpu")
+    compiled = Compiled(partial(flex.flex_attention, score_mod=score, block_mask=blocks), check="compare" in reason)
+    q = drawn(1, 4, 41, 16)
+    exact = flex.flex_attention(*[q.double()] * 3, score_mod=score, block_mask=blocks)
+    assert close(compiled.call(q, q, q), exact, 2.0)
+    assert any(reason in left for left in compiled.reasons)
+
+
+def test_blocks_that_no_function_says() -> None:
+    """Eager mode does not read which blocks a mask has, and kernels of torch read nothing else of this one."""
+    flex: Any = import_module("torch.nn.attention.flex_attention")
+    every = torch.arange(2, dtype=torch.int32).expand(1, 1, 2, 2)
+    blocks = flex.BlockMask.from_kv_blocks(torch.full((1, 1, 2), 2, dtype=torch.int32), every)
+    compiled, q = Compiled(partial(flex.flex_attention, block_mask=blocks)), drawn(1, 1, 256, 16)
+    assert close(compiled.call(q, q, q), flex.flex_attention(*[q.double()] * 3, block_mask=blocks), 2.0)
+    assert "blocks of keys without a function that says which keys count are not lowered" in compiled.reasons
+
+
 @pytest.mark.slow
 def test_gradients_of_scores_far_apart() -> None:
     """Those of Q and K are differences of equal numbers, times scores of 10^5."""
