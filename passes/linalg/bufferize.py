@@ -16,9 +16,11 @@ from xdsl.context import Context
 from xdsl.dialects import arith, func, memref, scf, tensor
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
+    AnyFloat,
     DenseIntOrFPElementsAttr,
     IndexType,
     IntegerAttr,
+    IntegerType,
     MemRefType,
     ModuleOp,
     NoneAttr,
@@ -59,10 +61,14 @@ def bufferize(module: ModuleOp, *, tf32: bool = False) -> None:
         kinds = {type(value.type): value.type for value in values}
         if UnrankedTensorType in kinds:
             fail(function, f"expected tensors of known rank alone, got {kinds[UnrankedTensorType]}")
+        for kind in (value.type for value in values):
+            if _is_tensor(kind) and not isinstance(kind.element_type, AnyFloat | IndexType | IntegerType):
+                fail(function, f"expected tensors of floats, integers or indices, got {kind}")
         if TensorType in kinds:
             if len(function.body.blocks) == 1:
                 front_ends.simplify(function, tf32=tf32)
             TensorFunction(function).rewrite()
+            front_ends.update_signature(function)
         elif function.function_type.outputs and MemRefType in kinds and len(function.body.blocks) == 1:
             front_ends.return_in_arguments(function)
 
@@ -137,7 +143,6 @@ class TensorFunction:
             self._rewrite(op)
         for op in reversed(self.done):
             Rewriter.erase_op(op)
-        self.function.update_function_type()
 
     def _add_results(self, last: func.ReturnOp) -> None:
         """An argument for each value that is returned."""
