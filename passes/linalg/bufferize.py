@@ -37,6 +37,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import strides_of
+from ...dialect.mlir.upstream import CastOp
 from ...dialect.warp.attributes import memory_of
 from ..diagnostics import fail, warn
 from ..patterns import IndexBuilder, constant_value
@@ -209,6 +210,10 @@ class TensorFunction:
         memory."""
         from xdsl.dialects.bufferization import ToBufferOp, ToTensorOp
 
+        if condition := next(
+            (v.type for v in (*op.operands, *op.results) if _is_tensor(v.type) and v.type.element_type == i1), None
+        ):
+            fail(op, f"expected elements of whole bytes, as they are in memory, got {condition}")
         before, behind = Builder(InsertPoint.before(op)), Builder(InsertPoint.after(op))
         for number, value in enumerate(op.operands):
             if value in self.buffers:
@@ -446,7 +451,7 @@ def _viewed(op: Shaped, source: SSAValue) -> Operation:
         case tensor.CollapseShapeOp() | tensor.ExpandShapeOp():
             return _reshaped(op, source, _like(source, op.result.type))
         case tensor.CastOp():
-            return memref.CastOp.get(source, _like(source, op.dest.type))
+            return CastOp.build(operands=[source], result_types=[_like(source, op.dest.type)])
         case tensor.ExtractSliceOp():
             return _part(op, source, op.result.type.get_shape())
 
