@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import (
     FileLineColLoc,
     FusedLoc,
     IntegerAttr,
+    IntegerType,
     MemRefType,
     ModuleOp,
     NameLoc,
@@ -420,4 +421,25 @@ _BINARY = f"$lhs `,` $rhs {_FLAGS} `:` type($result)"
 
 RemFOp = declared(arith.FloatingPointLikeBinaryOperation, "arith.remf", _BINARY, "The remainder of a quotient.")
 
-ARITH = extended(arith.Arith, (ExtFOp, TruncFOp, RemFOp))
+
+def _cast(parent: type[Declared]) -> type[Declared]:
+    """A conversion of integers: xDSL's, also of vectors and tensors of them."""
+
+    def verify_(op: Declared) -> None:
+        before, after = (get_element_type_or_self(value.type) for value in (*op.operands, *op.results))
+        if isinstance(before, IntegerType) and isinstance(after, IntegerType):
+            wider = after.width.data - before.width.data
+            if wider >= 0 if op.name == "arith.trunci" else wider <= 0:
+                raise VerifyException(f"expected {'fewer' if wider >= 0 else 'more'} bits than {before}, got {after}")
+
+    return declared(
+        parent, parent.name, "$input attr-dict `:` type($input) `to` type($result)", verify_=verify_,
+        input=operand_def(arith.signlessIntegerLike), result=result_def(arith.signlessIntegerLike),
+        traits=traits_def(Pure()),
+    )  # fmt: skip
+
+
+ARITH = extended(
+    arith.Arith,
+    (ExtFOp, TruncFOp, RemFOp, *map(_cast, (arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp, arith.IndexCastOp))),
+)
