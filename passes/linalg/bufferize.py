@@ -99,9 +99,6 @@ Shaped: TypeAlias = tensor.CollapseShapeOp | tensor.ExpandShapeOp | tensor.Extra
 SHAPED = (tensor.CollapseShapeOp, tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.CastOp)
 """Operations whose result is a view of their operand's memory."""
 
-RESULT = "result"
-"""The name of an argument that a function's result goes into, where the value returned has none."""
-
 
 def _is_tensor(kind: Attribute) -> TypeGuard[Tensor]:
     return isinstance(kind, TensorType)
@@ -153,7 +150,7 @@ class TensorFunction:
             if kind is None and not _is_tensor(value.type):
                 fail(last, f"{last.name}: expected tensors of known rank alone, got {value.type}")
             argument = block.insert_arg(as_bytes(_memory(value.type)) if kind is None else kind, len(block.args))
-            argument.name_hint = value.name_hint or RESULT
+            argument.name_hint = value.name_hint or "result"
             if kind is None and value not in self.returned:
                 self.returned[value] = argument
             else:

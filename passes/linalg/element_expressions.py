@@ -34,7 +34,7 @@ from .operand import SIZE_LIMIT, root, users_of
 Name: TypeAlias = "int | str | tuple[tuple[Name, int], ...] | ElementExpression"
 """A loop; or several that a dimension runs along, slowest first, with their sizes; or a number that is computed."""
 
-Names: TypeAlias = "dict[int, Name]"
+Naming: TypeAlias = "dict[int, Name]"
 """Those of an operation's loops, by number."""
 
 Subscripts: TypeAlias = tuple[Name, ...]
@@ -261,13 +261,13 @@ class ElementReader:
             return None
         return self._value(op, nest.yielded[0], names) if nest.yielded else None
 
-    def _value(self, op: LinalgStructuredOperation, value: SSAValue, names: Names) -> ElementExpression | None:
+    def _value(self, op: LinalgStructuredOperation, value: SSAValue, names: Naming) -> ElementExpression | None:
         key = op, value, tuple(names.items())
         if key not in self._values:
-            self._values[key] = self._computed_value(op, value, names)
+            self._values[key] = self._compute(op, value, names)
         return self._values[key]
 
-    def _computed_value(self, op: LinalgStructuredOperation, value: SSAValue, names: Names) -> ElementExpression | None:
+    def _compute(self, op: LinalgStructuredOperation, value: SSAValue, names: Naming) -> ElementExpression | None:
         body, owner = op.body.block, value.owner
         if isinstance(owner, Block):
             if owner is not body or not isinstance(value, BlockArgument):
@@ -308,7 +308,7 @@ class ElementReader:
         made = ElementExpression("op", owner.name, operands, properties=properties, op=owner, type=wide_kind)
         return made.rounded(kind)
 
-    def _gathered(self, op: LinalgStructuredOperation, load: LoadOp, names: Names) -> ElementExpression | None:
+    def _gathered(self, op: LinalgStructuredOperation, load: LoadOp, names: Naming) -> ElementExpression | None:
         """An element of a row of memory whose number is computed of what is the same along the row."""
         indices = [each for index in load.indices if (each := self._value(op, index, names)) is not None]
         place = tuple(each.name if each.kind == "index" else each for each in indices)
@@ -391,7 +391,7 @@ class ElementReader:
         if op is None or product is None:
             return None
         of_a, of_b, of_c = (loops_of(map_) for map_ in product.maps)
-        names: Names = {**dict(zip(of_c, element.place, strict=True)), len(of_c): over}
+        names: Naming = {**dict(zip(of_c, element.place, strict=True)), len(of_c): over}
         sides = zip(product.inputs, (of_a, of_b), strict=True)
         return [self.source(op.inputs[number], names_of(loops, names), op, widened=widened) for number, loops in sides]
 
