@@ -65,7 +65,7 @@ class PartialConversion:
         while (parent := top.parent_op()) is not None and parent.parent is not None:
             top = parent
         nested = _in_function(op)
-        self.reasons.append((op if nested is None else nested, reason))
+        self.reasons.append((self._original(op if nested is None else nested), reason))
         if nested is None or nested.has_trait(IsTerminator) or ASIDE in nested.attributes:
             self._take_out(top)
             return
@@ -79,6 +79,11 @@ class PartialConversion:
         copy.location = nested.location
         self.aside.append(copy)
         Rewriter.replace_op(nested, place)
+
+    def _original(self, op: Operation) -> Operation:
+        """The operation whose place another one holds; itself if it holds none."""
+        number = op.attributes.get(ASIDE)
+        return self.aside[number.value.data] if isinstance(number, IntegerAttr) else op
 
     def _take_out(self, symbol: Operation) -> None:
         """Takes a symbol out of the module, with the functions that it calls and whose types would be others."""
@@ -97,8 +102,7 @@ class PartialConversion:
         for symbol in self.symbols:
             module.body.block.add_op(symbol)
         for place in [op for op in module.walk() if ASIDE in op.attributes]:
-            number = place.attributes[ASIDE]
-            op = self.aside[number.value.data if isinstance(number, IntegerAttr) else 0]
+            op = self._original(place)
             if op.parent is not None:  # a pass made two of the place
                 op = op.clone()
                 op.location = place.location
