@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from xdsl.dialects import func, gpu
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, UnregisteredOp, i64
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, UnregisteredOp, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Operation
 from xdsl.rewriter import Rewriter
-from xdsl.traits import IsTerminator
+from xdsl.traits import IsTerminator, SymbolTable
 from xdsl.utils.exceptions import DiagnosticException
 
 from .diagnostics import LocatedError, fail, location_of, name_of, remark
@@ -60,15 +60,14 @@ class PartialConversion:
 
     def _put_aside(self, op: Operation, reason: str) -> None:
         """Takes an operation out of the module. If it is part of a symbol that is not converted, takes out that
-        symbol."""
+        symbol, or the module around it."""
         top = op
-        while (parent := top.parent_op()) is not None and not isinstance(parent, ModuleOp):
+        while (parent := top.parent_op()) is not None and parent.parent is not None:
             top = parent
         nested = _in_function(op)
-        self.reasons.append((op if nested is None else nested, reason))
+        self.reasons.append((self._original(op if nested is None else nested), reason))
         if nested is None or nested.has_trait(IsTerminator) or ASIDE in nested.attributes:
-            self.symbols.append(top)
-            top.detach()
+            self._take_out(top)
             return
         place = UnregisteredOp.with_name(f"{ASIDE}.{nested.name}").create(
             operands=[*nested.operands, *captured(nested)],
@@ -81,10 +80,29 @@ class PartialConversion:
         self.aside.append(copy)
         Rewriter.replace_op(nested, place)
 
+    def _original(self, op: Operation) -> Operation:
+        """The operation whose place another one holds; itself if it holds none."""
+        number = op.attributes.get(ASIDE)
+        return self.aside[number.value.data] if isinstance(number, IntegerAttr) else op
+
+    def _take_out(self, symbol: Operation) -> None:
+        """Takes a symbol out of the module, with the functions that it calls and whose types would be others."""
+        calls = [op.callee for op in symbol.walk() if isinstance(op, func.CallOp)]
+        called = [SymbolTable.lookup_symbol(symbol, callee) for callee in calls]
+        self.symbols.append(symbol)
+        symbol.detach()
+        for function in called:
+            if isinstance(function, func.FuncOp) and function.parent is not None and not function.is_declaration:
+                inputs, outputs = function.function_type.inputs, function.function_type.outputs
+                if outputs or any(isinstance(kind, TensorType) for kind in inputs):
+                    self.reasons.append((function, "a function that stays calls it"))
+                    self._take_out(function)
+
     def _bring_back(self, module: ModuleOp) -> None:
+        for symbol in self.symbols:
+            module.body.block.add_op(symbol)
         for place in [op for op in module.walk() if ASIDE in op.attributes]:
-            number = place.attributes[ASIDE]
-            op = self.aside[number.value.data if isinstance(number, IntegerAttr) else 0]
+            op = self._original(place)
             if op.parent is not None:  # a pass made two of the place
                 op = op.clone()
                 op.location = place.location
@@ -95,8 +113,6 @@ class PartialConversion:
             for result, placed in zip(op.results, place.results, strict=True):
                 result.name_hint = placed.name_hint
             Rewriter.replace_op(place, op)
-        for symbol in self.symbols:
-            module.body.block.add_op(symbol)
 
 
 def _in_function(op: Operation) -> Operation | None:

@@ -30,6 +30,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     TensorType,
     UnknownLoc,
+    UnregisteredAttr,
 )
 from xdsl.ir import Attribute, Dialect, Operation, TypeAttribute
 from xdsl.parser import AttrParser, Parser
@@ -179,6 +180,16 @@ class LocatingParser(Parser):
         if (size := len(one.data.data) * prod(type.get_shape())) > MAX_BYTES:
             self.raise_error(f"expected a constant of at most {MAX_BYTES} bytes, got {size}")
         return DenseIntOrFPElementsAttr(type, BytesAttr(one.data.data * prod(type.get_shape())))
+
+    def _parse_dialect_type_or_attribute_body(
+        self, attr_name: str, is_type: bool, is_opaque: bool, starting_opaque_pos: int | None
+    ) -> Any:
+        """As xDSL's, but text of an unknown dialect is one line: the printer would indent others, and so change it."""
+        made = super()._parse_dialect_type_or_attribute_body(attr_name, is_type, is_opaque, starting_opaque_pos)
+        if not isinstance(made, UnregisteredAttr):
+            return made
+        line = re.sub(r"\s*(//[^\n\"]*)?\n\s*", " ", made.value.data)
+        return type(made)(made.attr_name, made.is_type, made.is_opaque, line)
 
     def parse_dimension_list(self) -> list[int]:
         """xDSL's list, but with spaces around each `x`, as in MLIR: `memref<2 x f32>`."""

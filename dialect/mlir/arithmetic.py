@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from xdsl.dialects import arith, math, vector
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IndexType, MemRefType, VectorType, i1
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DictionaryAttr,
+    IndexType,
+    MemRefType,
+    StringAttr,
+    VectorType,
+    i1,
+    i64,
+)
 from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import (
     IRDLOperation,
+    ParsePropInAttrDict,
     VarConstraint,
+    base,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     result_def,
@@ -77,7 +90,44 @@ GatherOp = declared(
     result=result_def(VectorType),
 )  # fmt: skip
 
-VECTOR = extended(vector.Vector, (VectorContractOp, GatherOp))
+_PLACES, _OF_VECTORS = prop_def(ArrayAttr), {"result": result_def(VectorType), "traits": traits_def(Pure())}
+
+
+def _moves(name: str, text: str, *attributes: str, **operands: object) -> type[IRDLOperation]:
+    """An operation that moves elements of vectors, which has no lowering."""
+    options = {"irdl_options": (ParsePropInAttrDict(),)} if attributes else {}
+    fields = _OF_VECTORS | dict.fromkeys(attributes, _PLACES) | options | operands
+    return declared(IRDLOperation, f"vector.{name}", text, f"`vector.{name}`, which moves elements.", **fields)
+
+
+_SAME, _SOURCE = VarConstraint("SAME", base(VectorType)), operand_def(VectorType)
+_INTS = prop_def(DenseArrayBase.constr(i64))
+
+VECTOR = extended(
+    vector.Vector,
+    (
+        VectorContractOp, GatherOp,
+        _moves("shape_cast", "$source attr-dict `:` type($source) `to` type($result)", source=_SOURCE),
+        _moves(
+            "transpose", "$vector `,` $permutation attr-dict `:` type($vector) `to` type($result)",
+            vector=_SOURCE, permutation=_INTS,
+        ),
+        _moves(
+            "extract_strided_slice", "$source attr-dict `:` type($source) `to` type($result)",
+            "offsets", "sizes", "strides", source=_SOURCE,
+        ),
+        _moves(
+            "insert_strided_slice", "$source `,` $dest attr-dict `:` type($source) `into` type($dest)",
+            "offsets", "strides", source=_SOURCE, dest=operand_def(_SAME), result=result_def(_SAME),
+        ),
+        _moves("constant_mask", "$mask_dim_sizes attr-dict `:` type($result)", mask_dim_sizes=_INTS),
+        _moves("step", "attr-dict `:` type($result)"),
+        declared(
+            IRDLOperation, "vector.print", "($source^ `:` type($source))? (`str` $stringLiteral^)? attr-dict",
+            source=opt_operand_def(), stringLiteral=opt_prop_def(StringAttr),
+        ),
+    ),
+)  # fmt: skip
 
 
 # `math` and `index`: xDSL's `math`, and operations that xDSL lacks; those are read and printed.

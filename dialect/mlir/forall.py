@@ -54,6 +54,15 @@ class PadOp(tensor.PadOp):
             raise VerifyException(f"expected as many amounts, and indices in the region, as dimensions, got {counts}")
 
 
+class ExpandShapeOp(tensor.ExpandShapeOp):
+    """xDSL's `tensor.expand_shape`, whose verifier expects a group of dimensions for a tensor of rank 0 too."""
+
+    def verify_(self) -> None:
+        kind, sizes = self.src.type, self.static_output_shape.iter_values()
+        if not isinstance(kind, TensorType) or len(kind.shape) or any(size != 1 for size in sizes):
+            super().verify_()
+
+
 class ReshapeOp(tensor.ReshapeOp):
     """xDSL's `tensor.reshape`, whose verifier multiplies sizes that are not known."""
 
@@ -196,5 +205,5 @@ class ForallOp(IRDLOperation):
         printer.print_op_attributes({**mapping, **self.attributes})
 
 
-TENSOR = extended(tensor.Tensor, (PadOp, ReshapeOp, ParallelInsertSliceOp))
+TENSOR = extended(tensor.Tensor, (ExpandShapeOp, PadOp, ReshapeOp, ParallelInsertSliceOp))
 SCF = extended(scf.Scf, (ForallOp, InParallelOp))

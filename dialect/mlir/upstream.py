@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import (
     FileLineColLoc,
     FusedLoc,
     IntegerAttr,
+    IntegerType,
     MemRefType,
     ModuleOp,
     NameLoc,
@@ -379,8 +380,7 @@ class ExtFOp(OwnText, arith.ExtFOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
-        if _bits(self.result.type) <= _bits(self.input.type):
-            raise VerifyException(f"expected a type wider than {self.input.type}, got {self.result.type}")
+        _check_bits(self, wider=True)
 
 
 @irdl_op_definition
@@ -400,8 +400,7 @@ class TruncFOp(OwnText, arith.TruncFOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
-        if _bits(self.result.type) >= _bits(self.input.type):
-            raise VerifyException(f"expected a type narrower than {self.input.type}, got {self.result.type}")
+        _check_bits(self, wider=False)
         if "roundingmode" in self.attributes:
             raise VerifyException("expected roundingmode as a word before fastmath, got an attribute")
         number = 0 if self.roundingmode is None else self.roundingmode.value.data
@@ -411,13 +410,38 @@ class TruncFOp(OwnText, arith.TruncFOp):
             raise VerifyException(f"expected arith.truncf to round to_nearest_even, got {ROUNDING_MODES[number]}")
 
 
-def _bits(kind: Attribute) -> int:
-    element = get_element_type_or_self(kind)
-    return element.bitwidth if isinstance(element, AnyFloat) else 0
+def _check_bits(op: IRDLOperation, *, wider: bool) -> None:
+    before, after = (get_element_type_or_self(value.type) for value in (*op.operands, *op.results))
+    more = _bits(after) - _bits(before)
+    if more <= 0 if wider else more >= 0:
+        word = "wider" if wider else "narrower"
+        raise VerifyException(f"expected a type {word} than {op.operands[0].type}, got {op.results[0].type}")
+
+
+def _bits(element: Attribute) -> int:
+    return element.bitwidth if isinstance(element, AnyFloat | IntegerType) else 0
 
 
 _BINARY = f"$lhs `,` $rhs {_FLAGS} `:` type($result)"
 
 RemFOp = declared(arith.FloatingPointLikeBinaryOperation, "arith.remf", _BINARY, "The remainder of a quotient.")
 
-ARITH = extended(arith.Arith, (ExtFOp, TruncFOp, RemFOp))
+
+def _cast(parent: type[Declared]) -> type[Declared]:
+    """A conversion of integers: xDSL's, also of vectors and tensors of them."""
+
+    def verify_(op: Declared) -> None:
+        if op.name != "arith.index_cast":
+            _check_bits(op, wider=op.name != "arith.trunci")
+
+    return declared(
+        parent, parent.name, "$input attr-dict `:` type($input) `to` type($result)", verify_=verify_,
+        input=operand_def(arith.signlessIntegerLike), result=result_def(arith.signlessIntegerLike),
+        traits=traits_def(Pure()),
+    )  # fmt: skip
+
+
+ARITH = extended(
+    arith.Arith,
+    (ExtFOp, TruncFOp, RemFOp, *map(_cast, (arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp, arith.IndexCastOp))),
+)

@@ -16,9 +16,11 @@ from xdsl.context import Context
 from xdsl.dialects import arith, func, memref, scf, tensor
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
+    AnyFloat,
     DenseIntOrFPElementsAttr,
     IndexType,
     IntegerAttr,
+    IntegerType,
     MemRefType,
     ModuleOp,
     NoneAttr,
@@ -35,6 +37,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import strides_of
+from ...dialect.mlir.upstream import CastOp
 from ...dialect.warp.attributes import memory_of
 from ..diagnostics import fail, warn
 from ..patterns import IndexBuilder, constant_value
@@ -59,10 +62,14 @@ def bufferize(module: ModuleOp, *, tf32: bool = False) -> None:
         kinds = {type(value.type): value.type for value in values}
         if UnrankedTensorType in kinds:
             fail(function, f"expected tensors of known rank alone, got {kinds[UnrankedTensorType]}")
+        for kind in (value.type for value in values):
+            if _is_tensor(kind) and not isinstance(kind.element_type, AnyFloat | IndexType | IntegerType):
+                fail(function, f"expected tensors of floats, integers or indices, got {kind}")
         if TensorType in kinds:
             if len(function.body.blocks) == 1:
                 front_ends.simplify(function, tf32=tf32)
             TensorFunction(function).rewrite()
+            front_ends.update_signature(function)
         elif function.function_type.outputs and MemRefType in kinds and len(function.body.blocks) == 1:
             front_ends.return_in_arguments(function)
 
@@ -91,9 +98,6 @@ Tensor = TensorType[Attribute]
 Shaped: TypeAlias = tensor.CollapseShapeOp | tensor.ExpandShapeOp | tensor.ExtractSliceOp | tensor.CastOp
 SHAPED = (tensor.CollapseShapeOp, tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.CastOp)
 """Operations whose result is a view of their operand's memory."""
-
-RESULT = "result"
-"""The name of an argument that a function's result goes into, where the value returned has none."""
 
 
 def _is_tensor(kind: Attribute) -> TypeGuard[Tensor]:
@@ -137,7 +141,6 @@ class TensorFunction:
             self._rewrite(op)
         for op in reversed(self.done):
             Rewriter.erase_op(op)
-        self.function.update_function_type()
 
     def _add_results(self, last: func.ReturnOp) -> None:
         """An argument for each value that is returned."""
@@ -147,7 +150,7 @@ class TensorFunction:
             if kind is None and not _is_tensor(value.type):
                 fail(last, f"{last.name}: expected tensors of known rank alone, got {value.type}")
             argument = block.insert_arg(as_bytes(_memory(value.type)) if kind is None else kind, len(block.args))
-            argument.name_hint = value.name_hint or RESULT
+            argument.name_hint = value.name_hint or "result"
             if kind is None and value not in self.returned:
                 self.returned[value] = argument
             else:
@@ -204,6 +207,10 @@ class TensorFunction:
         memory."""
         from xdsl.dialects.bufferization import ToBufferOp, ToTensorOp
 
+        if condition := next(
+            (v.type for v in (*op.operands, *op.results) if _is_tensor(v.type) and v.type.element_type == i1), None
+        ):
+            fail(op, f"expected elements of whole bytes, as they are in memory, got {condition}")
         before, behind = Builder(InsertPoint.before(op)), Builder(InsertPoint.after(op))
         for number, value in enumerate(op.operands):
             if value in self.buffers:
@@ -441,7 +448,7 @@ def _viewed(op: Shaped, source: SSAValue) -> Operation:
         case tensor.CollapseShapeOp() | tensor.ExpandShapeOp():
             return _reshaped(op, source, _like(source, op.result.type))
         case tensor.CastOp():
-            return memref.CastOp.get(source, _like(source, op.dest.type))
+            return CastOp.build(operands=[source], result_types=[_like(source, op.dest.type)])
         case tensor.ExtractSliceOp():
             return _part(op, source, op.result.type.get_shape())
 

@@ -21,11 +21,10 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from ...dialect.mlir.affine import FIXED, Nest, loops_of
 from ...dialect.mlir.generic import contracted, weighted
-from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.fragments import IDENTITIES, Kind
 from . import contraction
-from .elementwise import EVERYTHING, Bounds, bounds_after, is_long
+from .elementwise import EVERYTHING, Bounds, bounds_after, is_long, nearest
 from .operand import SIZE_LIMIT, root, users_of
 
 # Two ways to write the same elements give equal expressions, which are computed in f32, or in f64 where they are
@@ -34,6 +33,9 @@ from .operand import SIZE_LIMIT, root, users_of
 
 Name: TypeAlias = "int | str | tuple[tuple[Name, int], ...] | ElementExpression"
 """A loop; or several that a dimension runs along, slowest first, with their sizes; or a number that is computed."""
+
+Naming: TypeAlias = "dict[int, Name]"
+"""Those of an operation's loops, by number."""
 
 Subscripts: TypeAlias = tuple[Name, ...]
 """Where in memory an element lies: a loop for each dimension, `FIXED` for one that is always at 0."""
@@ -195,12 +197,6 @@ def _as_narrow(operands: tuple[ElementExpression, ...]) -> tuple[ElementExpressi
     return tuple(narrow)
 
 
-def nearest(number: float, kind: Attribute) -> float | None:
-    """A constant as f16 or bf16 holds it; None for another type."""
-    element = element_row(kind)
-    return element.nearest(number) if element is not None and element.name in ("f16", "bf16") else None
-
-
 def _constant(number: float | int, op: Operation) -> ElementExpression:
     """A number. Zeros of either sign are two, for a quotient by them has either sign; all NaN are one."""
     number = math.nan if math.isnan(number) else number
@@ -227,6 +223,7 @@ class ElementReader:
         self.used: dict[Operation, None] = {}
         self.left = set[Operation]()
         self._expressions: dict[tuple[SSAValue, Subscripts, Operation], ElementExpression] = {}
+        self._values: dict[tuple[Operation, SSAValue, tuple[tuple[int, Name], ...]], ElementExpression | None] = {}
 
     def element(self, value: SSAValue, at: Subscripts, before: Operation) -> ElementExpression:
         """The element of `value` at a place, as it is before an operation of the block."""
@@ -264,9 +261,13 @@ class ElementReader:
             return None
         return self._value(op, nest.yielded[0], names) if nest.yielded else None
 
-    def _value(
-        self, op: LinalgStructuredOperation, value: SSAValue, names: Mapping[int, Name]
-    ) -> ElementExpression | None:
+    def _value(self, op: LinalgStructuredOperation, value: SSAValue, names: Naming) -> ElementExpression | None:
+        key = op, value, tuple(names.items())
+        if key not in self._values:
+            self._values[key] = self._compute(op, value, names)
+        return self._values[key]
+
+    def _compute(self, op: LinalgStructuredOperation, value: SSAValue, names: Naming) -> ElementExpression | None:
         body, owner = op.body.block, value.owner
         if isinstance(owner, Block):
             if owner is not body or not isinstance(value, BlockArgument):
@@ -307,9 +308,7 @@ class ElementReader:
         made = ElementExpression("op", owner.name, operands, properties=properties, op=owner, type=wide_kind)
         return made.rounded(kind)
 
-    def _gathered(
-        self, op: LinalgStructuredOperation, load: LoadOp, names: Mapping[int, Name]
-    ) -> ElementExpression | None:
+    def _gathered(self, op: LinalgStructuredOperation, load: LoadOp, names: Naming) -> ElementExpression | None:
         """An element of a row of memory whose number is computed of what is the same along the row."""
         indices = [each for index in load.indices if (each := self._value(op, index, names)) is not None]
         place = tuple(each.name if each.kind == "index" else each for each in indices)
@@ -392,7 +391,7 @@ class ElementReader:
         if op is None or product is None:
             return None
         of_a, of_b, of_c = (loops_of(map_) for map_ in product.maps)
-        names: dict[int, Name] = {**dict(zip(of_c, element.place, strict=True)), len(of_c): over}
+        names: Naming = {**dict(zip(of_c, element.place, strict=True)), len(of_c): over}
         sides = zip(product.inputs, (of_a, of_b), strict=True)
         return [self.source(op.inputs[number], names_of(loops, names), op, widened=widened) for number, loops in sides]
 

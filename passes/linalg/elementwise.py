@@ -19,7 +19,7 @@ from xdsl.utils.hints import isa
 from ...dialect.mlir.affine import FIXED, Nest, is_projection, map_along, strides_of
 from ...dialect.mlir.generic import contracted
 from ...dialect.warp.attention import INPUTS, AttentionGradientOp, AttentionOp
-from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.attributes import element_row, memory_of
 from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import only_computes
 from ...dialect.warp.matmul import MatmulOp
@@ -58,6 +58,12 @@ _BITWISE = (arith.AndIOp, arith.OrIOp, arith.XOrIOp)
 _QUOTIENTS = (arith.DivSIOp, arith.DivUIOp)
 _REMAINDERS = (arith.RemSIOp, arith.RemUIOp)
 _UNSIGNED = (arith.DivUIOp, arith.RemUIOp, arith.MinUIOp, arith.MaxUIOp)
+
+
+def nearest(number: float, kind: Attribute) -> float | None:
+    """A constant as f16 or bf16 holds it; None for another type."""
+    element = element_row(kind)
+    return element.nearest(number) if element is not None and element.name in ("f16", "bf16") else None
 
 
 def is_long(kind: Attribute) -> bool:

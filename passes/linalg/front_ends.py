@@ -8,7 +8,19 @@ from math import prod
 
 from xdsl.builder import Builder
 from xdsl.dialects import affine, arith, func, math, memref, scf, tensor
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, MemRefType, TensorType, f32, i8, i32, i64
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    ArrayAttr,
+    DictionaryAttr,
+    FloatAttr,
+    IndexType,
+    MemRefType,
+    TensorType,
+    f32,
+    i8,
+    i32,
+    i64,
+)
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
@@ -56,7 +68,18 @@ def return_in_arguments(function: func.FuncOp) -> None:
         else:
             LocatedRewriter(last).insert(CopyOp([value], [argument], []))
     Rewriter.replace_op(last, func.ReturnOp(), [])
+    update_signature(function)
+
+
+def update_signature(function: func.FuncOp) -> None:
+    """Updates the type of a function whose results became its last arguments. Attributes of arguments stay with them;
+    those of results go to the arguments, as in MLIR's `buffer-results-to-out-params`, if each result became one."""
+    before, results = len(function.function_type.inputs), function.properties.pop("res_attrs", None)
     function.update_function_type()
+    none = [DictionaryAttr({})] * (len(function.args) - before)
+    if function.arg_attrs is not None or results is not None:
+        added = results if isa(results, ArrayAttr[DictionaryAttr]) and len(results) == len(none) else none
+        function.arg_attrs = ArrayAttr([*(function.arg_attrs or [DictionaryAttr({})] * before), *added])
 
 
 class ExpandAffine(RewritePattern):

@@ -345,10 +345,11 @@ class GiveRoles(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: gpu.FuncOp, rewriter: PatternRewriter) -> None:
-        attribute, end = op.attributes.get(ScheduleAttr.name), op.body.block.last_op
-        producers = [inner for inner in operations_of(op) if _fills(inner)]
+        if not isinstance(attribute := op.attributes.get(ScheduleAttr.name), ScheduleAttr):
+            return
+        producers, end = [inner for inner in operations_of(op) if _fills(inner)], op.body.block.last_op
         rings = [inner for inner in op.body.block.ops if isinstance(inner, MakeRingOp)]
-        if not isinstance(attribute, ScheduleAttr) or not producers or end is None or _has_role(producers[0]):
+        if not producers or end is None or _has_role(producers[0]):
             return
         schedule, registers = attribute.data, _registers(op, attribute.data)
         # Behind the barrier that makes the rings visible.

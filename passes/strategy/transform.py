@@ -258,7 +258,8 @@ def apply_strategy(
     main = sequences.get(MAIN)
     if main is None or len(main.body.block.args) != 1:
         names = ", ".join(f"@{name}" for name in sequences) or "none"
-        fail(strategy, f"expected a transform.named_sequence @{MAIN} of one handle, the module; there is {names}")
+        first = next(iter(sequences.values()), strategy)
+        fail(first, f"expected a transform.named_sequence @{MAIN} of one handle, the module; there is {names}")
     Interpreter(running, sequences).block(main.body.block, [running.root])
     return running
 

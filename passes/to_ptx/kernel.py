@@ -39,6 +39,7 @@ from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.text.syntax import Variable
 from ...dialect.ptx.types import VarOp
 from ...dialect.schedule import SHARED_ALIGNMENT
+from ...dialect.schedule.schedule import MAX_THREADS
 from ...dialect.warp.attributes import (
     COMPUTES,
     SHARED_SPACE,
@@ -130,9 +131,6 @@ def check_multiple(op: Operation, what: str, index: IndexValue, unit: int, why: 
 
 # One kernel: from the operations of a `gpu.func` to the body of a `ptx.func`.
 
-MAX_THREADS = 1024
-"""The threads of a CTA."""
-
 TOGETHER = ("warp.", "nvgpu.", "nvvm.", "gpu.shuffle", "gpu.subgroup_")
 """How the names of operations begin that the lanes of a warp, which must all be there, do together."""
 
@@ -152,7 +150,7 @@ class KernelLowering:
         self.emitter = Emitter(target, kernel)
         self.scalars = Scalars(self.emitter)
         self.extents = self._extents()
-        self.threads = prod(self.extents)
+        self.threads = min(prod(self.extents), MAX_THREADS)
         self.thread_along = [
             self.scalars.special(f"%tid.{axis}", n) if n > 1 or axis == "x" else 0
             for axis, n in zip("xyz", self.extents, strict=True)
@@ -206,22 +204,18 @@ class KernelLowering:
         self.memories[value], self.variables[name] = static_shared(op, self.emitter, name, value.type)
 
     def _extents(self) -> tuple[int, ...]:
-        """The threads of a CTA along x, y and z."""
-        size = self.kernel.known_block_size
+        """The threads of a CTA along x, y and z; the most that there can be, if the kernel does not say."""
+        size, names = self.kernel.known_block_size, {op.name for op in operations_of(self.kernel)}
+        own = sorted(name for name in names if name.startswith("warp."))
         if size is None:
-            fail(self.kernel, "expected gpu.known_block_size on the kernel: copies are divided among its threads")
+            if shared := [*own, *names & {"gpu.all_reduce"}]:
+                fail(self.kernel, f"expected gpu.known_block_size on the kernel: {shared[0]} depends on it")
+            return MAX_THREADS, MAX_THREADS, MAX_THREADS // 16  # CUDA's limits
         extents = tuple(int(n) for n in size.iter_values())
-        names = {op.name for op in operations_of(self.kernel)}
         together = {name for name in names if name.startswith(TOGETHER)}
         parts = prod(extents) % LANES and (prod(extents) > LANES or together - {"gpu.shuffle"}) and together
-        own = any(name.startswith("warp.") for name in names)
-        if (
-            len(extents) != 3
-            or min(extents) < 1
-            or prod(extents) > MAX_THREADS
-            or parts
-            or (own and extents[1:] != (1, 1))
-        ):
+        fits = len(extents) == 3 and min(extents) >= 1 and prod(extents) <= MAX_THREADS
+        if not fits or parts or (own and extents[1:] != (1, 1)):
             got = " x ".join(map(str, extents))
             fail(self.kernel, f"expected a block of whole warps along x, at most {MAX_THREADS} threads, got {got}")
         return extents
@@ -229,6 +223,8 @@ class KernelLowering:
     def _thread(self) -> VirtualRegister:
         x, y, z = self.thread_along
         s, (along_x, along_y, _) = self.scalars, self.extents
+        if self.kernel.known_block_size is None:
+            along_x, along_y = (s.special(f"%ntid.{axis}", MAX_THREADS + 1) for axis in "xy")
         number = s.add(x, s.multiply(s.add(y, s.multiply(z, along_y)), along_x))
         if not isinstance(number, VirtualRegister):
             fail(self.kernel, "expected a number of each thread")
@@ -387,7 +383,7 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tup
         name,
         [*chosen, *map(VarOp, lowering.own_variables), *lowering.emitter.finish()],
         parameters=[p for a, name in zip(arguments, names, strict=True) for p in parameters(a, name)],
-        directives=[f".reqntid {', '.join(map(str, lowering.extents))}", *_directives(kernel, target)],
+        directives=[*_directives(kernel, lowering)],
     )
     func.location = kernel.location
     if schedule is not None:
@@ -408,14 +404,16 @@ def _parameter_names(kernel: gpu.FuncOp) -> list[str]:
     return names
 
 
-def _directives(kernel: gpu.FuncOp, target: Target) -> Iterator[str]:
-    """The size of clusters; and what lets the assembler know how many registers a thread has at entry, without which it
-    drops `setmaxnreg`, and for which it spills some where one CTA has all of tensor memory."""
-    if cluster := cluster_of(kernel, target):
+def _directives(kernel: gpu.FuncOp, lowering: KernelLowering) -> Iterator[str]:
+    """The sizes of CTAs and of clusters; and what lets the assembler know how many registers a thread has at entry,
+    without which it drops `setmaxnreg`, and for which it spills some where one CTA has all of tensor memory."""
+    if (size := kernel.known_block_size) is not None:
+        yield f".reqntid {', '.join(map(str, lowering.extents))}"
+    if cluster := cluster_of(kernel, lowering.target):
         yield f".reqnctapercluster {', '.join(map(str, cluster))}"
     if isinstance(least := kernel.attributes.get(MIN_CTAS), IntegerAttr):
         yield f".minnctapersm {least.value.data}"
-    elif any(isinstance(op, RegistersOp | TensorMmaOp) for op in operations_of(kernel)):
+    elif size is not None and any(isinstance(op, RegistersOp | TensorMmaOp) for op in operations_of(kernel)):
         yield ".minnctapersm 1"
 
 

@@ -62,6 +62,8 @@ def _shuffle(lowering: KernelLowering, op: Any) -> None:
     beyond which nothing is taken, the first for `up`. A warp that is not whole is one segment, of any width."""
     emitter, s, mode = lowering.emitter, lowering.scalars, op.mode.word.data
     width, full = lowering.scalar(op.width), lowering.threads >= LANES
+    if width != LANES and lowering.kernel.known_block_size is None:
+        fail(op, f"expected {op.name} of all {LANES} lanes, or gpu.known_block_size on the kernel")
     shared = s.multiply(s.subtract(LANES, width), 1 << 8) if full else 0
     clamp = shared if mode == "up" else s.add(shared, LANES - 1) if full else s.subtract(width, 1)
     moved, valid = emitter.register("b32"), emitter.register("pred")

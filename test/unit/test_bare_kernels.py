@@ -122,9 +122,19 @@ def test_misuse_of_the_command(
 
 
 def test_a_kernel_that_does_not_say_its_block() -> None:
-    with pytest.raises(CompileError, match=r"<mlir>:2:3: error: expected gpu\.known_block_size on the kernel"):
-        load_kernels(TWO)
-    assert ".reqntid 64, 1, 1" in load_kernels(TWO, block=64).text
+    assert ".reqntid" not in load_kernels(TWO).text
+    total = """gpu.module @m {
+  gpu.func @k(%x: f32) kernel {
+    %sum = gpu.all_reduce add %x {} : (f32) -> (f32)
+    gpu.return
+  }
+}
+"""
+    with pytest.raises(
+        CompileError, match=r"<mlir>:2:3: error: expected gpu\.known_block_size on the kernel: gpu\.all_"
+    ):
+        load_kernels(total)
+    assert ".reqntid 64, 1, 1" in load_kernels(total, block=64).text
 
 
 def test_a_name_that_is_none() -> None:

@@ -216,6 +216,11 @@ class TestFiles:
                 "1:1: error: expected tensors of known rank alone, got tensor<*xf32>",
             ),
             (
+                "func.func @f(%a: tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>> {\n"
+                "  return %a : tensor<4xcomplex<f32>>\n}\n",
+                "1:1: error: expected tensors of floats, integers or indices, got tensor<4xcomplex<f32>>",
+            ),
+            (
                 "func.func @f(%a: tensor<?xindex>) -> tensor<2xindex> {\n"
                 "  %0 = tensor.cast %a : tensor<?xindex> to tensor<2xindex>\n  return %0 : tensor<2xindex>\n}\n",
                 "2:3: error: expected elements that are floats or integers, got memref<2xindex>",
@@ -245,6 +250,7 @@ class TestFiles:
             "complex convolution",
             "several blocks",
             "unknown rank",
+            "complex tensors",
             "indices",
             "complex constant",
             "no result",

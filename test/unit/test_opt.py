@@ -731,3 +731,28 @@ def test_remarks_of_the_target_are_printed(opt: Opt) -> None:
     result = opt(str(example), "-p", "warp-set-target{arch=sm_120a},warploom", "-t", "nvvm", "--remarks")
     assert result.code == 0
     assert "remark: convert-warp-to-nvvm: inline PTX: mma.sync.aligned.m16n8k64" in result.err
+
+
+def test_text_of_unknown_dialects_in_several_lines_is_the_same_wherever_it_stands() -> None:
+    context = make_context()
+    context.allow_unregistered = True
+    text = """func.func @f(%a: tensor<4xf32, #sparse.encoding<{
+  map = (d0) -> (d0 : compressed) // of one
+}>>) {
+  scf.execute_region {
+    "foreign.use"(%a) {how = #foreign.how<
+      a = [1],
+      b = "two  lines"
+    >, kind = #foreign<kind
+      one>} : (tensor<4xf32, #sparse.encoding<{
+  map = (d0) -> (d0 : compressed)
+}>>) -> ()
+    scf.yield
+  }
+  return
+}
+"""
+    first = str(parse_mlir(context, text))
+    assert str(parse_mlir(context, first)) == first
+    assert '#foreign.how< a = [1], b = "two  lines" >' in first
+    assert "#foreign<kind one>" in first

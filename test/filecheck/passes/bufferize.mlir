@@ -64,3 +64,19 @@ func.func @read_in_order(%x: tensor<1x?x8xf32>) -> tensor<1x?x8xf32> {
   %y = linalg.exp ins(%same : tensor<1x?x8xf32>) outs(%e : tensor<1x?x8xf32>) -> tensor<1x?x8xf32>
   return %y : tensor<1x?x8xf32>
 }
+
+// Attributes of arguments stay with them, and those of a result go with the argument that it becomes.
+// CHECK:      func.func @attributes(%x: memref<4x8xf32> {jax.buffer_donor = true}, %y: memref<4x8xf32>, %r: memref<4x8xf32> {jax.result_info = "r"}) {
+func.func @attributes(%x: tensor<4x8xf32> {jax.buffer_donor = true}, %y: tensor<4x8xf32>)
+    -> (tensor<4x8xf32> {jax.result_info = "r"}) {
+  %e = tensor.empty() : tensor<4x8xf32>
+  %r = linalg.sub ins(%x, %y : tensor<4x8xf32>, tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %r : tensor<4x8xf32>
+}
+
+// CHECK:      func.func @attributes_of_one(%x: memref<4x8xf32> {iree.abi.output = 0 : index}, %r: memref<4x8xf32>) {
+func.func @attributes_of_one(%x: tensor<4x8xf32> {iree.abi.output = 0 : index}) -> tensor<4x8xf32> {
+  %e = tensor.empty() : tensor<4x8xf32>
+  %r = linalg.exp ins(%x : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %r : tensor<4x8xf32>
+}

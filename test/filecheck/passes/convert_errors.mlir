@@ -28,13 +28,13 @@ builtin.module attributes {warp.target = #warp.target<sm_70>} {
 
 // -----
 
-// expected-error @+3 {{expected gpu.known_block_size on the kernel: copies are divided among its threads}}
+// expected-error @+3 {{expected gpu.known_block_size on the kernel: gpu.all_reduce depends on it}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
   ^bb0(%C: memref<64x64xf32>):
-    %c0 = arith.constant 0 : index
-    
+    %c0 = arith.constant 0 : i32
+    %sum = gpu.all_reduce add %c0 {} : (i32) -> (i32)
     "gpu.return"() : () -> ()
   }) {sym_name = "no_block"} : () -> ()
 }) : () -> ()
