@@ -322,7 +322,7 @@ def eight_bits(*shape: int, dtype: Any = torch.int8) -> Any:
     return torch.randint(0, 256, shape, dtype=torch.uint8).view(dtype)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(
     ("function", "exact", "weights", "part"),
@@ -763,7 +763,10 @@ def test_why_a_graph_is_not_recorded(
     assert f"warploom: inference graph: not recorded: {reason}\n" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_training_with_inductor() -> None:
+    """With sizes that are not known; a graph with its gradients and known sizes is that of the test of the cache."""
+
     def function(x: Any, first: Any, second: Any) -> Any:
         return (x @ first) @ second
 
@@ -928,7 +931,7 @@ PICKS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", PICKS)
 def test_elements_at_places(name: str) -> None:
     compiled = Compiled(PICKS[name])
@@ -953,7 +956,7 @@ MOVED: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", MOVED)
 def test_elements_that_are_moved(name: str) -> None:
     compiled = Compiled(MOVED[name])
@@ -1021,7 +1024,7 @@ OF_RANGES = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", OF_RANGES)
 def test_functions_of_a_number(name: str) -> None:
     """Beside 0 too, where some of them are as small as what they are of."""
@@ -1136,7 +1139,7 @@ INTEGERS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", INTEGERS)
 def test_integers_with_and_without_a_sign(name: str) -> None:
     compiled = Compiled(INTEGERS[name])
@@ -1946,7 +1949,7 @@ OF_NUMBERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", OF_NUMBERS)
 def test_tensors_without_dimensions(name: str) -> None:
     """They have one, which is counted from either end, wherever an operation asks for a dimension."""
