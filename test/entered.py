@@ -115,8 +115,10 @@ class Hook:
         self.codes, self.records, self._importing = set[CodeType](), set[type](), 0
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        if event not in ("call", "return"):
+            return
         code = frame.f_code
-        if code.co_name == "<module>" and event in ("call", "return"):
+        if code.co_name == "<module>":
             self._importing += 1 if event == "call" else -1
         elif event == "call" and not self._importing:
             self.codes.add(code)

@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from entered import TASKS, Entered, entered
@@ -84,20 +84,29 @@ class Module:
         return self.name if self.path.stem == "__init__" else self.name.rpartition(".")[0]
 
     @cached_property
+    def text(self) -> str:
+        return self.path.read_text()
+
+    @cached_property
     def tree(self) -> ast.Module:
-        return ast.parse(self.path.read_text())
+        return ast.parse(self.text)
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree, each before those in it."""
+        return list(ast.walk(self.tree))
 
     @property
     def generated(self) -> bool:
-        return "enerated" in self.path.read_text().partition("\n")[0]
+        return "enerated" in self.text.partition("\n")[0]
 
     @property
     def lines(self) -> int:
-        return len(self.path.read_text().splitlines())
+        return len(self.text.splitlines())
 
     def imports(self) -> Iterator[str]:
         """What it imports of the project, as dotted names of modules or of what they define."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.ImportFrom) and node.level:
                 base = self.package.split(".")
                 base = base[: len(base) - node.level + 1]
@@ -114,8 +123,9 @@ class Module:
                 yield ast.unparse(node.target)
 
 
+@cache
 def modules(root: Path = ROOT) -> dict[str, Module]:
-    """All production modules by name."""
+    """All production modules by name, each of which is parsed once."""
     by_name: dict[str, Module] = {}
     for path in sorted(p for folder in ROOMS for p in (root / folder).rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
@@ -216,15 +226,15 @@ def hand_lists(modules: dict[str, Module]) -> set[str]:
 def _longest_list(module: Module, modules: dict[str, Module]) -> int:
     """Of how many modules one literal of a module names something: names that it imports, or paths of modules."""
     homes: dict[str, str] = {}
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ImportFrom) and node.level:
             homes |= {alias.asname or alias.name: f"{node.level}{node.module}.{alias.name}" for alias in node.names}
     stems = {name.rpartition(".")[2] for name in modules}
-    longest = 0
-    for node in ast.walk(module.tree):
-        if not isinstance(node, ast.Tuple | ast.List | ast.Dict | ast.Set):
+    longest, seen = 0, set[ast.AST]()
+    for node in module.nodes:
+        if node in seen or not isinstance(node, ast.Tuple | ast.List | ast.Dict | ast.Set):
             continue
-        inside = list(ast.walk(node))
+        seen |= (inside := set(ast.walk(node)))
         names = {homes[n.id].rpartition(".")[0] for n in inside if isinstance(n, ast.Name) and n.id in homes}
         texts = {n.value for n in inside if isinstance(n, ast.Constant) and isinstance(n.value, str)}
         paths = {text for text in texts if text.rpartition(".")[2] in stems and ("." in text or len(text) > 3)}
@@ -235,7 +245,7 @@ def _longest_list(module: Module, modules: dict[str, Module]) -> int:
 def _classes(modules: dict[str, Module], package: str) -> list[ast.ClassDef]:
     """The classes in the modules of a package."""
     mine = [m for m in modules.values() if f"{m.name}.".startswith(f"{package}.")]
-    return [node for m in mine for node in ast.walk(m.tree) if isinstance(node, ast.ClassDef)]
+    return [node for m in mine for node in m.nodes if isinstance(node, ast.ClassDef)]
 
 
 def _is_operation(node: ast.ClassDef) -> bool:

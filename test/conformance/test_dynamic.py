@@ -24,7 +24,7 @@ CASES = (
 """Types of A and B and of C, their shapes, and what is promised to divide them."""
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_unknown_sizes_do_not_spill(case: tuple[str, str, str, str, str, int]) -> None:
     kind, result, *shapes, divisor = case

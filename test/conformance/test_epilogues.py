@@ -46,7 +46,7 @@ BODIES = ("math.tanh %0", "math.exp %0", "math.erf %0", "math.tanh %0 fastmath<a
 TARGETS = ("sm_80", "sm_90a", "sm_120a")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("body", "target"), every([*product(BODIES, TARGETS)], 2))
 def test_epilogues_assemble_without_spills(body: str, target: str) -> None:
     resources = ptxas.assemble(compile(TEXT.replace("BODY", body), target=target).ptx, target)
@@ -80,6 +80,7 @@ func.func @f(%A: memref<{N}x{N}xbf16>, %B: memref<{N}x{N}xbf16>, %scale: memref<
 KINDS = (("bf16", "arith.extf %r : bf16 to f32"), ("f32", "math.absf %r : f32"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "target"), every([*product(KINDS, TARGETS[:2])], 3))
 def test_two_matrices_beside_the_sums_do_not_spill(kind: tuple[str, str], target: str) -> None:
     element, extend = kind

@@ -109,7 +109,7 @@ def deviant() -> frozenset[str]:
     return frozenset(c.spelling for c in candidates() if pattern.fullmatch(c.spelling))
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @each_target
 def test_each_deviation_is_real(target: Target) -> None:
     """ptxas takes all that an entry says it takes, each spelling by one entry, and we take none of it."""
@@ -130,7 +130,7 @@ def versions(target: Target) -> Iterator[tuple[Version, Candidate, Form]]:
             yield since, candidate, row
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @each_target
 def test_rows_are_taken_from_their_first_version_on(target: Target) -> None:
     groups: dict[Version, list[Candidate]] = defaultdict(list)

@@ -103,7 +103,7 @@ def ptx_of(text: str, pipeline: str) -> str:
     return out.getvalue()
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("case", every([*dict.fromkeys((*cases(), *wider_cases()))], 3), ids=str)
 def test_default_schedules_assemble_without_spills(case: Case) -> None:
     resources = ptxas.assemble(ptx_of(case.mlir, standard_pipeline(case.target, tf32=True)), case.target)
@@ -134,7 +134,7 @@ def hand_written(path: Path) -> str:
     return "\n".join(line for line in path.read_text().splitlines() if not line.lstrip().startswith("//"))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("name", "target"),
     [

@@ -87,6 +87,7 @@ def problem(row: Row, target: Target, version: Version) -> str | None:
     return None
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
 def test_a_row_assembles_for_what_it_claims(row: Row) -> None:
     target = lowest(row)

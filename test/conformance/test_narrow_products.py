@@ -31,7 +31,7 @@ def assemble(text: str, target: str) -> None:
 BITS = [("sm_75", "xor"), *product(("sm_80", "sm_90a", "sm_100a", "sm_120a"), ("xor", "and"))]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("size", "bits"), every([*product(SIZES[1:], BITS)], 4))
 def test_bits(size: tuple[int, int, int], bits: tuple[str, str]) -> None:
     (m, n, k), (target, op) = size, bits
@@ -43,7 +43,7 @@ def test_bits(size: tuple[int, int, int], bits: tuple[str, str]) -> None:
 NARROW = (("f4E2M1FN", "f8E4M3FN"), ("f6E3M2FN", "f6E2M3FN"), ("f4E2M1FN", "f4E2M1FN"))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("types", NARROW, ids="-".join)
 @pytest.mark.parametrize(("m", "n", "k"), SIZES)
 def test_narrow_floats(types: tuple[str, str], m: int, n: int, k: int) -> None:
@@ -62,7 +62,7 @@ SCALED = (
 PTX = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2", "f4E2M1FN": "e2m1"}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("size", "form"), every([*product(SIZES, SCALED)], 3))
 def test_scaled_products(size: tuple[int, int, int], form: tuple[str, str, str, str, int]) -> None:
     (m, n, k), (kind, a_kind, b_kind, scale, block) = size, form

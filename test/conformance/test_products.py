@@ -56,7 +56,7 @@ def problem(product: Product, target: str) -> str:
     return ""
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize(("product", "target"), chosen(), ids=str)
 def test_default_schedules_assemble_without_spills(product: Product, target: str) -> None:
     assert problem(product, target) == ""

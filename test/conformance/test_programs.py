@@ -359,6 +359,7 @@ def explained(message: str) -> bool:
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("group", GROUPS)
 def test_programs_changed_in_one_place(group: str) -> None:
     template, changes = GROUPS[group]

@@ -270,7 +270,7 @@ LINES: dict[str, Sequence[str]] = {
 }
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_103a", "sm_107a", "sm_120f"])
 @pytest.mark.parametrize("family", LINES)
 def test_spellings_near_the_rows(family: str, name: str) -> None:

@@ -228,7 +228,7 @@ FAMILIES = (
 )
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("root", FAMILIES.split())
 def test_verdicts_near_the_rows(root: str) -> None:
     """A word left out, another of the family in its place, or one more: accepted and refused as ptxas does."""

@@ -28,6 +28,7 @@ def test_an_editable_install_is_a_path() -> None:
     assert not any("editable" in finder.lower() for finder in finders)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("module", "told"), [("warploom", "warploom"), ("warploom.passes", "warploom-opt")])
 def test_commands_are_modules_too(module: str, told: str) -> None:
     done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True)

@@ -41,7 +41,7 @@ def bound(case: Case) -> float:
     return max(coarse, {"bf16": 2.0**-8, "f16": 2.0**-10, "f32": 2.0**-17, "f64": 2.0**-46, "i32": 0.0}[case.result])
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_copies_give_the_product(case: Case) -> None:
     """Elements of four bytes and more gain by it only where warpgroups multiply; constants of `arith` have no sign."""
@@ -67,7 +67,7 @@ def test_each_call_has_copies_of_its_size() -> None:
         assert (np.abs(d - x @ y) <= (k + 3) * 2.0**-23 * (np.abs(x) @ np.abs(y))).all()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("case", "m", "n", "k", "launches"),
     [

@@ -161,6 +161,7 @@ BY_FRAGMENTS = (
 )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("asked", "target", "reason"), BY_FRAGMENTS, ids=str)
 def test_rows_enough_for_warpgroups_that_fragments_multiply(
     asked: Attention | AttentionGradient, target: str, reason: str
@@ -323,7 +324,7 @@ def test_a_turn_is_the_last_products_of_a_tile_and_the_first_of_the_next(
     """Where P V is added to O behind it, or O has few registers. The turn is there before and behind the loop."""
     mma = "m64n64k32" if element == "f8E4M3FN" else "m64n64k16"
     schedule = {"cta": (64 * groups, 64, columns), "mma": mma, "stages": 2, "consumers": "pingpong", "ctas": 2}
-    asked = Attention((500, 300, columns, columns), element)
+    asked = Attention((300, 200, columns, columns), element)
     ptx = asked.compile("sm_90a", **schedule).ptx
     before, loop = ptx.rpartition("// K loop")[::2]
     loop, behind = loop.partition("_end:")[::2]

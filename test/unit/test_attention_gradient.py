@@ -45,7 +45,7 @@ FORMS: tuple[tuple[AttentionGradient, str, dict[str, Any]], ...] = (
 )
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize(("asked", "target", "schedule"), FORMS, ids=str)
 def test_gradients_are_those_of_float64(asked: AttentionGradient, target: str, schedule: dict[str, Any]) -> None:
     """Silent under all checks, too."""
@@ -66,7 +66,7 @@ def test_the_forward_pass_leaves_what_gradients_need(target: str) -> None:
     assert np.abs(o.astype(np.float64) - named["O"].astype(np.float64)).max() <= 2.0**-6
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     "fields", [{}, {"on_tensors": True}, {"mask": "bgmn"}, {"mask": "n"}, {"cap": 9.0}, {"slopes": True, "chosen": "m"}]
 )
@@ -249,7 +249,7 @@ DECLINED = (
 )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("written", "instead", "reason"), DECLINED)
 def test_what_is_not_a_gradient_is_said(written: str, instead: str, reason: str) -> None:
     text = AttentionGradient((1, 1, 20, 20, 16, 16), delta=True).mlir

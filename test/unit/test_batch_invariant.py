@@ -37,7 +37,7 @@ def last_row(kernel: Kernel, operands: list[Any], output: Any, rows: int) -> byt
     return out[-1].tobytes()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES)
 def test_words_of_a_row_are_those_of_every_batch(case: str) -> None:
     types, form, kind, out, mma = CASES[case]

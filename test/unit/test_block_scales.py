@@ -69,7 +69,7 @@ def text(m: int, n: int, k: int, columns: int, *, across: bool, rows: int = 1, a
                          shape_b=f"{n // columns}x{groups}")  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("size", "columns", "across", "schedule"),
     [
@@ -94,6 +94,7 @@ def test_square_blocks_of_both_operands() -> None:
     check((384, 256, 512), BLOCK, HIGH, across=False, rows=BLOCK)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("across", [False, True])
 def test_an_operand_that_does_not_lie_along_k_is_transposed_before(across: bool) -> None:
     check((102, 256, 384), BLOCK, {}, across=across, along_m=True)
@@ -154,6 +155,7 @@ def test_other_targets_scale_matrices_of_their_own() -> None:
     assert any("warpgroups multiply them so, which the target does not have" in str(one) for one in made)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("target", "schedule"), [("sm_90a", {"mma": "m64n128k32"}), ("sm_89", {})])
 def test_scales_of_rows_multiply_sums(target: str, schedule: dict[str, Any]) -> None:
     """One scale for each row of both matrices: the product is one kernel, whose sums are scaled, not the operands."""

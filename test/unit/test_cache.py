@@ -106,7 +106,7 @@ class TestKernels:
         assert phases(module) == ["cache"]
         assert phases(parse_mlir(make_context(), PRODUCT.replace("20", "21"), "a.mlir")) != ["cache"]
 
-    @pytest.mark.sampled(2)
+    @pytest.mark.sampled(4)
     @pytest.mark.parametrize(
         "other",
         [

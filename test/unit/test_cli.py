@@ -99,7 +99,7 @@ def write(folder: Path, text: str, name: str = "bad.mlir") -> Path:
 # What it prints and writes
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fill", [False, True])
 @pytest.mark.parametrize(("ab", "c"), [("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("bf16", "bf16")])
 def test_check_passes(run: Run, tmp_path: Path, ab: str, c: str, fill: bool) -> None:
@@ -271,6 +271,7 @@ MLIR_ERRORS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", MLIR_ERRORS)
 def test_bad_mlir(run: Run, tmp_path: Path, case: str) -> None:
     text, message = MLIR_ERRORS[case]
@@ -343,6 +344,7 @@ def test_no_gpu(run: Run, tmp_path: Path) -> None:
     assert done.err.endswith("; --device interp runs without one\n")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -36,6 +36,7 @@ def as_kept(kernel: Kernel) -> Kernel:
     return pickle.loads(pickle.dumps(kernel))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", ["11", "?"])
 def test_weights_and_a_bias_of_a_module_on_tensors(rows: str) -> None:
     weights, bias = draw(13, 7), draw(7, dtype=np.float32)

@@ -37,7 +37,7 @@ def draw(stored: str, *shape: int) -> Array:
     return np.random.default_rng().integers(*LIMITS[stored], shape)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("by_columns", [True, False], ids=["nk", "kn"])
 @pytest.mark.parametrize(
     ("float_", "stored"), [("bf16", "s8"), ("f16", "u8"), ("f16", "s4"), ("f16", "u4"), ("bf16", "u4")]
@@ -179,7 +179,7 @@ WIDE = """    %0 = arith.sitofp %q : i8 to f32
     %w = arith.truncf %2 : f32 to f16"""
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("schedule", [{}, {"cta": (32, 48, 64), "sliced_k": 2}, {"mma": "m64n24k16"}], ids=str)
 @pytest.mark.parametrize("by_columns", [True, False])
 @pytest.mark.parametrize("float_", ["f16", "bf16"])

@@ -94,7 +94,7 @@ def run(case: Case, target: str = "sm_80") -> None:
     assert (np.abs(c - wanted) <= error).all()
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(
     "name",
     [
@@ -117,7 +117,7 @@ def test_layouts(name: str, target: str) -> None:
     run(Case(name, (2, 1), (1, 2)), target)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("channels", "filters"), [(5, 9), (16, 9), (64, 1), (64, 9)])
 def test_filters_whose_rows_no_tensor_copy_takes(monkeypatch: pytest.MonkeyPatch, channels: int, filters: int) -> None:
     monkeypatch.setitem(SIZES, "c", channels)

@@ -50,7 +50,7 @@ def check(text: str, *arrays: Any, launches: int | None = None, **options: Any) 
     return kernel
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_copies_of_every_type(shape: tuple[int, ...]) -> None:
     for kind in TYPES:
@@ -74,6 +74,7 @@ def test_transposes_of_every_type(shape: tuple[int, int]) -> None:
         np.testing.assert_array_equal(x.T, y)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("shape", "exchanged", "loads", "stores"),
     [

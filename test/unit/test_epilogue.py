@@ -109,7 +109,7 @@ def test_bias_and_gelu(size: tuple[int, int, int]) -> None:
     np.testing.assert_allclose(got.astype(np.float64), expected, rtol=2.0**-8, atol=1e-5)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90a", "sm_120a"])
 @pytest.mark.parametrize("vector", ["f32", "f16"])
 def test_vectors_along_both_axes_a_residual_and_a_number(target: str, vector: str) -> None:

@@ -157,7 +157,7 @@ EXTRAS = (
 """The loops of D, and those that an epilogue operand's dimensions run along, with its type."""
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("loops", "along", "kind"), EXTRAS, ids=str)
 @pytest.mark.parametrize("n", [24, 21])
 def test_operands_that_lie_otherwise_than_the_result(loops: str, along: str, kind: str, n: int) -> None:

@@ -38,7 +38,7 @@ def double(array: Array) -> Array:
     return array.astype(np.float64)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", ["matmul_transpose_a", "matmul_transpose_b"])
 def test_transposed_names(name: str, size: tuple[int, int, int]) -> None:
@@ -124,7 +124,7 @@ BATCHES = (
 )
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("size", [(3, 33, 17, 45), (1, 16, 8, 16), (5, 4, 3, 0), (2, 40, 136, 24)], ids=str)
 @pytest.mark.parametrize("batch", BATCHES, ids=str)
 def test_batches(batch: Batch, size: tuple[int, int, int, int]) -> None:
@@ -226,7 +226,7 @@ def generic(spec: str, loops: str, sizes: dict[str, int], body: str, kinds: tupl
         ins(%A, %B : {types[0]}, {types[1]}) outs(%C : {types[2]}) {{ {body} }} return }}"""
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(
     ("spec", "loops"),
     [
@@ -251,7 +251,7 @@ def test_generic_contractions(spec: str, loops: str, k: int) -> None:
     check(compile(text), text, a, b, c, expected=expected)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("signs", [("s", "s"), ("u", "u"), ("s", "u"), ("u", "s")], ids="".join)
 @pytest.mark.parametrize("swapped", [False, True])
 def test_generic_products_of_integers_of_either_sign(signs: tuple[str, str], swapped: bool) -> None:

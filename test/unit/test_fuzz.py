@@ -193,7 +193,7 @@ def _threads(function: Function) -> int:
     return min(int(match[1]), 512) if match else 128 if function.name == "k" else 32
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("block", range(8))
 def test_every_input_runs_or_gets_one_error(block: int) -> None:
     outcomes = Counter(outcome(mutated(seed)) for seed in range(100 * block, 100 * (block + 1)))

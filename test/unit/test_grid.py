@@ -19,7 +19,7 @@ def sample() -> list[tuple[Product, str]]:
     return small[::EACH]
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize(("product", "target"), sample(), ids=str)
 def test_results_are_numpys(product: Product, target: str) -> None:
     assert grid.wrong(product, target) == ""

@@ -25,7 +25,7 @@ def example() -> ModuleType:
     return module
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("structure", "size", "ctas"),
     [

@@ -35,6 +35,7 @@ LOOP = """func.func @f(%A: memref<{n}x20x24xf16>, %B: memref<24x12xf16>, %C: mem
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("n", "step"), [("3", 1), ("?", 1), ("3", 2)])
 def test_a_loop_over_matrices_of_a_batch(n: str, step: int) -> None:
     rng = np.random.default_rng()

@@ -93,7 +93,7 @@ def stored(case: PixelCase) -> NDArray[Any]:
     return base[(*inside, slice(MARGIN, MARGIN + case.sizes[-1]))]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("case", list(captured_pixels.cases()), ids=lambda case: case.name)
 def test_pixels_are_those_of_the_model(case: PixelCase) -> None:
     memory, tensor = launched(case)

@@ -60,7 +60,7 @@ def check(text: str, m: int, n: int, k: int, target: str = "sm_90a", **schedule:
     np.testing.assert_allclose(d, masked(a.astype(np.float64) @ b.astype(np.float64)), rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("target", "schedule"),
     [

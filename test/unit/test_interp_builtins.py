@@ -45,6 +45,7 @@ def test_integers_are_printed_as_c_prints_them(kind: str) -> None:
             assert show(parse(format), [value & (2**64 - 1 if wide else 2**32 - 1)]) == printed_by_c(format, integer)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", list("eEfFgGaA"))
 def test_floats_are_printed_as_c_prints_them(kind: str) -> None:
     for flags, width, precision in product(FLAGS, ("", "5", "14"), ("", ".0", ".", ".3", ".10")):

@@ -129,6 +129,7 @@ def test_registers_that_a_function_does_not_set_are_found() -> None:
 F = ".func (.param .b32 r) f(.param .b32 a) { ret; }\n"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("functions", "body", "message"),
     [

@@ -66,7 +66,7 @@ def told(body: str, store: str) -> bool:
     return False
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("body", MADE)
 def test_bytes_are_followed(body: str) -> None:
     bytes_told = [told(body, f"prmt.b32 %r3, %r2, 0, 0x444{i}; st.shared.b8 [%r4], %r3;") for i in range(4)]

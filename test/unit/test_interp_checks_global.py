@@ -261,6 +261,7 @@ def test_the_last_cta_may_read_what_others_wrote(publish: str, at_once: int, mon
     assert run(LAST.format(publish=publish)) == ()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("at_once", [3, 1])
 @pytest.mark.parametrize(
     ("publish", "writer"),

@@ -25,7 +25,7 @@ def test_the_right_kernel_is_silent() -> None:
     assert run(text()) == ()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("old", "new", "check", "at", "nth", "message"),
     [
@@ -164,7 +164,7 @@ def test_the_right_cluster_is_silent() -> None:
     assert run_clusters(cluster_text()) == ()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("old", "new", "check", "message"),
     [
@@ -196,7 +196,7 @@ FROM_REGISTERS = "{%a0, %a1, %a2, %a3}, %da, 1, -1"
 WRITTEN = "@%first st.shared.b32 [as], %y; bar.sync 0;"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("old", "new", "check", "at", "message"),
     [

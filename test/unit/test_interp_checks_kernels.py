@@ -28,7 +28,7 @@ SCHEDULES: list[tuple[tuple[int, int, int], str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("sizes", "type", "schedule"), SCHEDULES)
 def test_our_kernels_are_silent(sizes: tuple[int, int, int], type: str, schedule: dict[str, Any]) -> None:
     m, n, k = sizes
@@ -78,7 +78,7 @@ def triton_softmax_sm80(text: str) -> tuple[Finding, ...]:
     return run(text, (5,), (128,), [data, np.zeros_like(data), 200, 0, 0], 1024)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("launch", "old", "new", "which", "check", "at", "nth", "message"),
     [

@@ -94,6 +94,7 @@ ORDER = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("bad", "line", "message"), ORDER, ids=[message[:40] for _, _, message in ORDER])
 def test_planted_bugs_of_order(bad: Kernel, line: str, message: str) -> None:
     fails(bad, line, message, "strict")

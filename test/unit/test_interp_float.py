@@ -217,7 +217,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", FORMATS, ids=lambda f: f.name)
 def test_setp(form: Format) -> None:
     a, b = form.words(300), form.words(300)
@@ -317,6 +317,7 @@ def test_floats_to_integers(form: Format, to: str) -> None:
             assert word == expected & ((1 << bits) - 1), (mode, hex(x))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", [F16, F32, F64], ids=lambda f: f.name)
 @pytest.mark.parametrize("to", ["u8", "s8", *INTEGERS])
 def test_floats_beside_the_ends_of_integers(form: Format, to: str) -> None:

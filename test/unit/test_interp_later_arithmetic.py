@@ -52,6 +52,7 @@ BINARY: dict[str, Callable[[int, int], int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("opcode", "types"),
     [
@@ -114,7 +115,7 @@ def halved(words: Array, size: int) -> list[tuple[int, int]]:
     return [(w & (1 << size) - 1, w >> size) for w in words.tolist()]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("narrow", [F16, BF16], ids=lambda f: f.name)
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
 def test_pairs_of_f32_with_pairs_of_halves(narrow: Format, mode: str) -> None:

@@ -38,7 +38,7 @@ ODD: ld.volatile.global.u32 %r5, [%rd1+4];
 BOTH: setp.eq.u32 %p1, %r5, 0; @%p1 bra W;"""
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("body", "grid", "message"),
     [

@@ -59,7 +59,7 @@ def test_integers_of_4_bits_are_refused() -> None:
         program(line)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("row", LOADS, ids=lambda r: r.spelling)
 def test_ldmatrix(row: LoadMatrix) -> None:
     words, out = answers(row)

@@ -88,7 +88,7 @@ def test_counts_drops_and_transactions() -> None:
 # Waiting
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("instruction", ["try_wait", "test_wait"])
 @pytest.mark.parametrize("ctas", [1, 5])
 def test_a_ring_of_stages_between_a_producer_and_consumers(instruction: str, ctas: int) -> None:

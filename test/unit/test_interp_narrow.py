@@ -14,6 +14,7 @@ from narrow_formats import ELEMENTS, bits, nearest, tried, values
 GENERATOR = np.random.default_rng(91)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("relu", ["", ".relu"])
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_pairs_of_narrow_floats_from_f32(name: str, relu: str) -> None:
@@ -42,6 +43,7 @@ def test_pairs_of_narrow_floats_from_halves(name: str) -> None:
     assert got.tolist() == [y << width | x for x, y in zip(codes, codes[::-1], strict=True)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("relu", ["", ".relu"])
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_every_pair_of_narrow_floats_as_halves(name: str, relu: str) -> None:

@@ -60,7 +60,7 @@ WRITE = "st.shared.u32 [%at], %i;"
 FILLED = "mbarrier.arrive.shared.b64 %state, [%full];"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("old", "new", "check", "at", "message"),
     [
@@ -119,7 +119,7 @@ LOAD = "cp.async.bulk.tensor.2d.shared::cluster"
 EXPECT = "mbarrier.arrive.expect_tx.shared::cta.b64"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("old", "new", "at", "nth", "message"),
     [

@@ -201,6 +201,7 @@ SHARED = {
 """Kernels, where ptxas 13.0 puts their variables for sm_80, and how many bytes of static memory it gives them."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SHARED)
 def test_shared_memory_lies_where_ptxas_puts_it(name: str) -> None:
     """Dynamic memory at its own alignment, behind what the kernel and its callees use; the static part is padded."""

@@ -91,6 +91,7 @@ def check_shifts(name: str, mode: str, sat: str, d: str, a: str, selector: str) 
     assert got.tolist() == [model(int(p), int(q)) for p, q in zip(x, y, strict=True)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sat", ["", ".sat"])
 @pytest.mark.parametrize("mode", ["clamp", "wrap"])
 @pytest.mark.parametrize("name", ["vshl", "vshr"])
@@ -156,7 +157,7 @@ def check_several_numbers(name: str, end: str, count: int, d: str, a: str, b: st
     assert got.tolist() == [model(*map(int, each)) for each in zip(*words, strict=True)]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize("end", ["", ".sat", ".add", "masked"])
 @pytest.mark.parametrize("name", [*OPERATIONS, "vset"])

@@ -206,7 +206,7 @@ def test_comparisons_of_pairs(form: Format, word: str) -> None:
         assert int(mask) == sum(0xFFFF << s for s, h in zip((0, 16), halves, strict=True) if h != (x == y))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("form", "to"), [(F32, "f32"), (F32, "s32"), (F64, "u32"), (F16, "u16"), (F16, "f16")])
 def test_comparisons_into_registers(form: Format, to: str) -> None:
     a, b = form.words(200), form.words(200)

@@ -193,9 +193,9 @@ def test_a_unit_does_one_thing_at_a_time(asked: Sequence[tuple[int, int]]) -> No
     pipe, busy = Pipe(), set[int]()
     for earliest, cycles in asked:
         start = pipe.take(earliest, cycles)
-        first = next(t for t in range(earliest, 1000) if not busy & set(range(t, t + cycles)))
+        first = next(t for t in range(earliest, 1000) if busy.isdisjoint(range(t, t + cycles)))
         assert start == first
-        busy |= set(range(start, start + cycles))
+        busy.update(range(start, start + cycles))
 
 
 # Files

@@ -12,6 +12,7 @@ ACCESS = re.compile(r"\b(?:ld|st|red|atom|prefetch|cp|multimem)\.(?!param|shared
 WAIT = "griddepcontrol.wait;"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("product", "target"),
     [

@@ -33,7 +33,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("product", "launches"), CASES, ids=str)
 def test_products_are_right_and_silent(product: Product, launches: int) -> None:
     kernel, instance = product.compile("sm_90a"), problem(product, 4)
@@ -76,6 +76,7 @@ class AlignedViews(Product):
         return [(-(-shape[-1] // 8) * 8 + 8, 8) for shape in self.shapes()]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("lies", ["A B", "At Bt"])
 def test_tiles_of_views_begin_where_boxes_may(lies: str) -> None:
     """No tile is moved back inside to a column that is no multiple of 16 bytes."""

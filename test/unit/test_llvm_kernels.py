@@ -212,6 +212,7 @@ MMA = """%c = llvm.mlir.constant(0.000000e+00 : f32) : f32
         llvm.return"""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("body", "target", "message"),
     [

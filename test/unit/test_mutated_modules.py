@@ -7,12 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+from samples import FULL
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from warploom.passes.opt import main
 
 INPUTS = sorted((Path(__file__).parents[1] / "filecheck").rglob("*.mlir"))
-MUTANTS = 150
+MUTANTS = 150 if FULL else 75
 NUMBER = re.compile(r"(?<![\w%#.])\d+(?!\w)|(?<=[<x])\d+(?=x)")
 NUMBERS = ("0", "1", "2", "3", "7", "8", "13", "16", "17", "33", "64", "100", "255", "4096", "-1", "5000000000")
 TYPES = ("f16", "bf16", "f32", "f64", "i1", "i4", "i8", "i32", "i64", "ui8", "index", "tf32", "f8E4M3FN", "f4E2M1FN")

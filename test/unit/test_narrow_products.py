@@ -68,7 +68,7 @@ def within(kernel: Kernel, size: Size, a_kind: str, b_kind: str, lies: str = "A 
     return bool((np.abs(c - (z + x @ y)) <= bound).all())
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize(("a", "b"), PAIRS)
 def test_every_mix(a: str, b: str) -> None:
     check((37, 27, 77), a, b)
@@ -121,7 +121,7 @@ def test_floats_of_six_bits_lie_as_they_like(lies: str) -> None:
     check((37, 75, 53), "f6E3M2FN", "f8E4M3FN", lies)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("schedule", [
     {"cta": (64, 64, 128), "warp": (32, 32), "stages": 3},
     {"cta": (32, 16, 32), "warp": (16, 8), "stages": 1, "pack": "ab"},

@@ -77,7 +77,7 @@ def operand_words(draw: st.DrawFn, kind: ElementType, count: int) -> list[int]:
     return draw(st.lists(word, min_size=count, max_size=count))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
 @settings(max_examples=120 if FULL else 40, deadline=None)
 @given(data=st.data())
@@ -89,7 +89,7 @@ def test_one_element_against_the_scalar_model(row: Mma, data: st.DataObject) -> 
     assert engine(core, row, a, b, c) == model(core, row, a, b, c)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
 @settings(max_examples=60 if FULL else 20, deadline=None)
 @given(data=st.data())

@@ -84,7 +84,7 @@ def test_one_multiply_add(mode: str, data: st.DataObject) -> None:
     assert hex(engine(a, b, c, mode)) == hex(model(a, b, c, mode))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mode", MODES)
 @settings(max_examples=200 if FULL else 50, deadline=None)
 @given(a=NEAR, b=NEAR, difference=st.integers(-3, 3))

@@ -202,7 +202,7 @@ def test_a_group_that_cancels_keeps_the_exponent_of_its_scales(row: Mma) -> None
         assert result(np.broadcast_to(signs, shape), 0) == kept
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("target", "row"), CASES, ids=lambda x: x if isinstance(x, str) else x.spelling)
 def test_narrow_types(target: str, row: Row) -> None:
     for seed, kind in enumerate(("bits", "least", "near")):

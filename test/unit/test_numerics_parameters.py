@@ -15,6 +15,7 @@ FORMS = (*mma.rows(), *mma.sparse_rows(), *wmma.mma_rows(), *wgmma.rows(), *tens
 FP8 = next(r for r in mma.rows() if r.a.name == "e4m3" and r.d.name == "f32" and not r.kind)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_form_that_a_target_has_is_computed(target: str) -> None:
     for row in FORMS:

@@ -32,7 +32,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("product", CASES, ids=str)
 def test_products_are_right_and_silent(product: Product) -> None:
     kernel, instance = product.compile("sm_90a"), problem(product, 8)
@@ -41,6 +41,7 @@ def test_products_are_right_and_silent(product: Product) -> None:
     assert instance.wrong() == ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "options",
     [{"ctas": 0}, {"cta": (128, 64, 64)}, {"split_k": 2}],

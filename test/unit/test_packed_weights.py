@@ -79,7 +79,7 @@ def test_packed_weights_are_multiplied_as_operations_round_them(product: Any, sc
     assert (np.abs(result - exact) <= bound).all()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("least", [0, 64, 128, 192])
 def test_every_float_of_4_bits_times_every_power_of_two_is_exact(least: int) -> None:
     """A picks one weight of each row. Where one of a row is infinite or NaN, its zeros times that are NaN."""

@@ -149,7 +149,7 @@ def test_where_it_is_not_one_a_remark_says_why() -> None:
     assert any("two products of one A that it reads are not one" in one and reason in one for one in said)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("schedule", "reason"),
     [

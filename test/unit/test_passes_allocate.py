@@ -18,7 +18,7 @@ from warploom.passes.universe import make_context, parse_mlir
 SCHEDULED = [k for k in pins.pinned() if isinstance(k.source, Product) and (k.text_name or k.source.schedule)]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kernel", SCHEDULED[::2], ids=str)
 def test_as_many_bytes_as_the_schedule_was_checked_for(kernel: pins.Pinned) -> None:
     assert isinstance(kernel.source, Product)

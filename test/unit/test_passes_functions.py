@@ -58,7 +58,7 @@ EXACT: dict[str, tuple[Callable[[Floats], Floats], float]] = {
 """What each function is, and the bound that `functions.py` states."""
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("flags", ["", " fastmath<afn>"])
 @pytest.mark.parametrize("type", ["f16", "bf16", "f32", "f64"])
 def test_no_product_and_sum_are_left_to_the_assembler_to_contract(type: str, flags: str) -> None:

@@ -31,6 +31,7 @@ def distance(d: np.ndarray, exact: np.ndarray, bound: np.ndarray) -> float:
     return float((np.abs(d.astype(np.float64) - exact) / (2.0**-11 * np.abs(exact) + 2.0**-20 * bound)).max())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_products_of_one_a_are_one_launch(target: str) -> None:
     arguments = {"A": (ROWS, K)} | {f"B{i}": (K, n) for i, n in enumerate(COLUMNS)}
@@ -48,6 +49,7 @@ def test_products_of_one_a_are_one_launch(target: str) -> None:
         assert distance(d, wide[0] @ wide[1], np.abs(wide[0]) @ np.abs(wide[1])) < 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("operands", "d"),
     [(("A", "D0"), "D1"), (("A", "C"), "A"), (("A", "A"), "D0")],
@@ -93,6 +95,7 @@ def parts(*copies: tuple[str, int, int, int]) -> str:
     return function("\n" + "\n".join(lines), dict.fromkeys(("A", "B", "D"), (37, 300)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("sizes", [(61, 25, 201), (64, 64, 128), (1, 299)], ids=str)
 def test_what_writes_parts_of_one_memory_is_one_launch(sizes: tuple[int, ...], target: str) -> None:

@@ -84,7 +84,7 @@ def at_once(name: str) -> tuple[str, str]:
     return ptx_of(done), text_of(done)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", SOURCES)
 def test_every_level_can_be_read_and_continued(name: str) -> None:
     """Each pass gives the same text to a module that was printed and read before it as to one that never was.

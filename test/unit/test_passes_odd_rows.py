@@ -32,7 +32,7 @@ def product(m: int, n: int, k: int, out: str, **schedule: Any) -> Kernel:
     )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("out", DTYPES)
 @pytest.mark.parametrize(
     ("size", "options"),
@@ -70,6 +70,7 @@ def test_lanes_store_behind_what_their_neighbours_read() -> None:
     assert numbers.wrong() == ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("out", "wide"), [("f32", "st.global.v2.f32"), ("f16", "st.global.b32")])
 def test_pairs_are_stored_together(out: str, wide: str) -> None:
     """64 pairs in rows of tiles all inside, less than a quarter as many single ones, beside the way for the edge."""

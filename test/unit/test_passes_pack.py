@@ -86,7 +86,7 @@ def test_what_is_refused(source: tuple[int, int], to: tuple[int, int], message: 
         packing(source, to, "f16", 1)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("pack", ["a", "b", "ab"])
 @pytest.mark.parametrize("size", [(65, 77, 53), (33, 40, 35), (31, 9, 130)])
 def test_products_of_packed_operands(size: tuple[int, int, int], pack: str) -> None:

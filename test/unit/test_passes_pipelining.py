@@ -89,13 +89,13 @@ def check(body: str, schedule: str = "stages = 3") -> None:
     np.testing.assert_allclose(c, expected, rtol=0, atol=1e-4)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", LOOPS.values(), ids=LOOPS)
 def test_a_plain_loop(schedule: str) -> None:
     check(loop(), schedule)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("place", range(len(LINES)))
 def test_a_constant_anywhere_changes_nothing(place: int) -> None:
     unrelated = "%unrelated = arith.constant 5 : index"
@@ -110,7 +110,7 @@ def test_indices_made_in_the_loop() -> None:
     check(loop((*lines, *LINES[4:])))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("schedule", LOOPS.values(), ids=LOOPS)
 @pytest.mark.parametrize("together", [True, False])
 def test_two_products_in_a_loop(together: bool, schedule: str) -> None:

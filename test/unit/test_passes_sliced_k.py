@@ -81,7 +81,7 @@ def test_tiles_moved_inside_need_no_bounds() -> None:
     assert len(compared) <= 3, compared
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("size", [(33, 40, 40), (31, 40, 32), (100, 33, 40), (33, 33, 33), (64, 100, 7)])
 @pytest.mark.parametrize("start", [0.0, None])
 @pytest.mark.parametrize("pack", ["none", "ab"])

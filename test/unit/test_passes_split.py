@@ -33,7 +33,7 @@ def run(kernel: Kernel, m: int, n: int, k: int, start: float | None) -> tuple[An
     return c, expected
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("start", [0.0, 1.5, None])
 @pytest.mark.parametrize(
     ("size", "options"),

@@ -72,7 +72,7 @@ LIES = ("A Bt", "A B", "At Bt", "At B")
 SIZES = ((1, 1, 1), (37, 75, 53))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("lies", LIES)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_integers_are_exact(size: tuple[int, int, int], lies: str) -> None:
@@ -132,7 +132,7 @@ FLOATS = [
 ]
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("lies", LIES)
 @pytest.mark.parametrize(("types", "operand", "sum"), FLOATS, ids=[types for types, *_ in FLOATS])
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -196,7 +196,7 @@ TILES = [
 ]
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("lies", LIES)
 @pytest.mark.parametrize(("types", "target", "cta", "warp", "mma"), TILES)
 def test_every_instruction(

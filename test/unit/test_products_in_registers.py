@@ -107,7 +107,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_products_are_right_and_silent(case: Case) -> None:
     (m, n, k), rng, kind = case.shape, np.random.default_rng(), FLOATS[case.out]
@@ -239,7 +239,7 @@ def chosen(case: Case, **options: Any) -> Schedule:
     return schedule
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("case", "tile"),
     [

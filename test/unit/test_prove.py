@@ -379,7 +379,7 @@ def test_functions_are_known_through_several_operations():
     assert prove(launch(body + "st.global.f32 [%rd2], %f3;"), text, ARRAYS, explain=False).outcome == "refuted"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("before", "after", "outcome"),
     [
@@ -437,7 +437,7 @@ BYTES = """func.func @f(%x: memref<128xf8E5M2>, %y: memref<32xf32>, %z: memref<3
 }"""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("steps", "proven"),
     [

@@ -95,7 +95,7 @@ def compiled(name: str) -> Kernel:
     return compile(text, **options)  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.sampled(90)
+@pytest.mark.sampled(180)
 @pytest.mark.parametrize("number", range(60))
 @pytest.mark.parametrize("name", SOURCES)
 def test_no_mutant_is_proven_wrongly(name: str, number: int) -> None:

@@ -115,7 +115,7 @@ def test_every_spelling_prints_as_it_was_parsed(name: str) -> None:
     assert print_ptx(module) == text
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_form_begins_with_its_version_and_its_targets(name: str) -> None:
     """The many targets that lack the many forms of `wgmma` are tried in turn; each with each by `make conformance`."""

@@ -64,6 +64,7 @@ def printed(text: str) -> str:
     return print_ptx(module)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.ptx")), ids=lambda p: p.name)
 def test_text_of_nvcc_comes_back(path: Path) -> None:
     text = path.read_text()

@@ -96,7 +96,7 @@ ROUNDED = "%0 = arith.truncf %a : f32 to {kind}\n %r = arith.extf %0 : {kind} to
 STORED = "%r = arith.truncf %a : f32 to {kind}"
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("kind", NARROW)
 @pytest.mark.parametrize("stored", [False, True], ids=["extended", "stored"])
 def test_elements_and_epilogues_round_alike(kind: str, stored: bool) -> None:

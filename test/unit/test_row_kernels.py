@@ -408,7 +408,7 @@ def check_chosen(body: str, chosen: Callable[[Any], Any], number: int = 0) -> No
     assert np.all(np.abs(y - terms.sum(1)) <= 100 * 2.0**-24 * np.abs(terms).sum(1))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("predicate", "number"),
     [("eq", 5), ("ne", -1), ("sgt", 7), ("slt", -100), ("sle", 2**31 - 2), ("sge", 2**40), ("ult", 3), ("uge", 9)],
@@ -445,7 +445,7 @@ COMPUTED: dict[str, Callable[[Any, Any], Any]] = {
 """Operations on integers of 64 bits; a shift is by 0 to 63."""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(6))
 def test_integers_of_64_bits_are_computed_with_all_of_their_bits(seed: int) -> None:
     """Chains of operations on labels, indices, constants and a number, whose result is compared, or its low word."""

@@ -351,6 +351,7 @@ def test_one_bit_without_dimensions() -> None:
     np.testing.assert_array_equal(kernel(np.array(False), x, device="interp", checks="all"), np.full(9, 7))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", ["fake", "freed", "vmap"])
 def test_tensors_of_torch_without_memory_are_refused(mode: str) -> None:
     torch = pytest.importorskip("torch")
@@ -382,6 +383,7 @@ def filled(element: str) -> Any:
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("element", "value", "message"),
     [

@@ -138,6 +138,7 @@ WIDE = MATMUL.replace("24", "512")
 SOFTMAX = EXP.replace("linalg.exp", "linalg.softmax dimension(1)").replace("@exp", "@softmax")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("text", "options", "error", "message"),
     [

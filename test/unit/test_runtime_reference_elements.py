@@ -75,7 +75,7 @@ BODIES = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", BODIES)
 def test_kernels_are_within_the_bound_and_wrong_results_are_not(name: str) -> None:
     out, body = BODIES[name]

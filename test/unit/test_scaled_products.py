@@ -107,7 +107,7 @@ def name(form: Form) -> str:
     return f"{form.kind}-{form.a}-{form.b}-{form.scale}"
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("form", FORMS, ids=name)
 def test_sizes(form: Form, size: Size) -> None:

@@ -27,7 +27,7 @@ def form(types: Types, name: str, size: tuple[int, int, int] = (70, 40, 48), **s
     return replace(fitted(types, name, "A B", size), schedule=tile | schedule)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("add_c", ["first", "last"])
 @pytest.mark.parametrize("staging", [0, 16])
 @pytest.mark.parametrize("types", [BF16, F64, S8, E4M3], ids=str)

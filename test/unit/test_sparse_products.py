@@ -47,7 +47,7 @@ def check(c: Array, a: Array, b: Array, start: Array | float = 0.0) -> None:
     assert np.all(np.abs(c - (start + a @ b)) <= bound)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("element", DTYPES)
 @pytest.mark.parametrize(("m", "n", "k"), SIZES)
 def test_any_size(m: int, n: int, k: int, element: str) -> None:

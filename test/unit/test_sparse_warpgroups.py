@@ -39,7 +39,7 @@ def sparse(types: Types, size: tuple[int, int, int], lies: str = "A B", **schedu
     return Product(types, "sparse", lies, size, schedule)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("product", "instruction"),
     [

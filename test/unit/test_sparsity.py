@@ -151,7 +151,7 @@ def test_codes_place_different_units(pattern: Granularity) -> None:
     assert all(len({*sparse.positions(pattern, code)}) == pattern.slots for code in pattern.codes(ordered=False))
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @KEYS
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
@@ -169,7 +169,7 @@ def test_expand_undoes_compress(key: tuple[str, str], data: st.DataObject) -> No
         assert same.all()
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @KEYS
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
@@ -212,7 +212,7 @@ def test_zeros_are_zeros_by_value() -> None:
     np.testing.assert_array_equal(values, np.array([[1, 2], [np.nan, np.inf]], np.float16))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("element", DTYPES)
 def test_what_is_zero(element: str) -> None:
     """A chunk of equal elements breaks 2:4 and 4:8 alike unless they are zeros, negative ones included.
@@ -255,7 +255,7 @@ def test_matrices_need_not_be_contiguous() -> None:
         assert (pruned(view, TWO_OF_FOUR) == base).all()
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @KEYS
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
@@ -308,7 +308,7 @@ def test_broken_pairs_and_halves_are_named() -> None:
     assert "row 0, chunk 1 (columns 4..6): 3 non-zeros" in failed(stored_of, cut, TWO_OF_FOUR)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @KEYS
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())

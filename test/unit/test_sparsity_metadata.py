@@ -108,7 +108,7 @@ def some_codes(row: ProductForm, rows: int, chunks: int, data: st.DataObject) ->
     return rng.choice(np.array(row.codes, np.uint8), (rows, chunks))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @OPERANDS
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
@@ -134,7 +134,7 @@ def test_matrix_words_are_the_tiles_in_loading_order(key: Key, data: st.DataObje
     validate_words(words, row, ordered=False)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @OPERANDS
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())

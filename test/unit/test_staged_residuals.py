@@ -30,7 +30,7 @@ STAGED = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("product", STAGED, ids=str)
 def test_panels_arrive_where_they_are_read(product: Product) -> None:
     kernel, instance = product.compile("sm_90a"), problem(product, 3)
@@ -108,7 +108,7 @@ DECLINED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("mlir", "schedule", "reason"), DECLINED, ids=[reason for _, _, reason in DECLINED])
 def test_what_is_left_to_lanes(mlir: str, schedule: dict[str, Any], reason: str) -> None:
     with remarks() as log:

@@ -85,6 +85,7 @@ def test_facts(facts: dict[str, object], matched: int) -> None:
     assert len(handle_of(PRODUCTS).match("linalg.matmul").where(**facts)) == matched
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("step", "message"),
     [

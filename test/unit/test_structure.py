@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from pathlib import Path
 
 import entered
@@ -14,14 +13,8 @@ import structure
 CHECK = "check one mma"
 
 
-@cache
-def production() -> dict[str, structure.Module]:
-    """The modules of the checkout, each of which is parsed once."""
-    return structure.modules()
-
-
 def test_the_structure_is_what_is_listed() -> None:
-    broken = structure.broken(production())
+    broken = structure.broken(structure.modules())
     assert broken - structure.listed() == set()
     assert structure.listed() - broken == set()
 
@@ -46,7 +39,7 @@ def test_what_breaks_a_rule_is_found(tmp_path: Path) -> None:
 
 
 def test_figures_of_the_text_are_no_worse_than_accepted() -> None:
-    assert structure.worse(structure.figures(production(), {}), structure.accepted()) == []
+    assert structure.worse(structure.figures(structure.modules(), {}), structure.accepted()) == []
 
 
 # a sample: `python test/structure.py` has all tasks, which take a minute

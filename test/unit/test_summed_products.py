@@ -104,7 +104,7 @@ FORMS = {
 }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", FORMS)
 def test_forms(name: str) -> None:
     form, shapes = FORMS[name]

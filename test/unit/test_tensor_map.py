@@ -63,6 +63,7 @@ TEXTS = {
 """Arguments of the command line for some of `PLACES`."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_map_lies_anywhere(place: str) -> None:
     assert np.array_equal(run(text=placed(place), argument=PLACES[place][2](WANTED))[:, :256], run()[:, :256])

@@ -441,7 +441,7 @@ def test_places_in_rows_of_other_types_have_no_form(kind: Any) -> None:
         torch_to_linalg(lambda x: x.argmax(-1), torch.ones(3, 5, dtype=kind))
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("name", CASES)
 def test_a_function_is_one_kernel(name: str) -> None:
     run(*CASES[name], 1)

@@ -283,7 +283,7 @@ PLAIN = {
 TURNED = "permutation_map = #turned"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("more", "swapped"),
     [

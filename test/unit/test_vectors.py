@@ -51,7 +51,7 @@ NAMES = (
 )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("name", "spec"), NAMES, ids=[name for name, _ in NAMES])
 def test_vectors(name: str, spec: str) -> None:
     """Added to what is there, from zero, and with sizes that only the caller knows: one kernel each."""

@@ -74,7 +74,7 @@ def assert_right(arguments: tuple[Any, ...]) -> None:
     assert (np.abs(d - np.maximum(x @ y + bias, 0)) <= bound).all()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("size", "gap", "shift", "wgmma"),
     [
@@ -119,6 +119,7 @@ def test_calls_whose_arguments_lie_alike_share_a_plan(anywhere: Kernel) -> None:
     assert plans[2] is not plans[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("attributes", ["", " {warp.divisible = 8 : i64}"])
 def test_fields_of_a_schedule_are_those_of_one_kernel(attributes: str) -> None:
     kernel = compile(text(attributes=attributes), target="sm_80", stages=3)

@@ -77,7 +77,7 @@ def product_op(row: Mma, values: Sequence[SSAValue]) -> MmaOp:
 PRODUCTS = [*mma.rows(), *mma.sparse_rows()]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)
 def test_products(row: Mma) -> None:
     op = product_op(row, test.TestOp(result_types=operand_types(row)).results)
@@ -93,7 +93,7 @@ def test_products(row: Mma) -> None:
         reprinted(op.clone(), generic)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)
 def test_products_are_refused_where_they_do_not_run(row: Mma) -> None:
     operands = test.TestOp(result_types=operand_types(row))

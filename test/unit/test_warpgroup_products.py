@@ -21,7 +21,7 @@ SPARSE = [product for product in of_warpgroups() if product.sparse]
 PLAIN = [product for product in of_warpgroups() if not product.sparse]
 
 
-@pytest.mark.sampled(18)
+@pytest.mark.sampled(36)
 @pytest.mark.parametrize("product", [*PLAIN[::EACH], *SPARSE[::EACH_SPARSE], *packed_for_warpgroups()[::4]], ids=str)
 def test_products_are_right_and_silent(product: Product) -> None:
     kernel, instance = product.compile("sm_90a"), problem(product, 3)
@@ -85,7 +85,7 @@ def chosen(mlir: str, **options: object) -> Schedule:
     return next(schedule for schedule in kernel.schedule if schedule is not None)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("mlir", "together"),
     [
@@ -139,6 +139,7 @@ def test_fields_that_leave_the_instruction_open_keep_it() -> None:
     assert (schedule.together, schedule.stages, schedule.group) == (4, 3, 4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("mlir", "options", "message"),
     [

@@ -60,7 +60,7 @@ def test_parts_that_meet_in_a_cluster_are_right_and_silent(product: Product) -> 
     assert instance.wrong() == ""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "fields", [{"split_k": 3}, {"split_k": 8, "cluster": "2x1"}, {"split_k": 2, "ctas": 2}, {"split_k": 1}]
 )
@@ -116,7 +116,7 @@ def test_what_is_not_split(form: str, message: str) -> None:
         Product(BF16, form, "A B", (128, 128, 512), asked).compile("sm_90a")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("size", "parts"), [((104, 248, 2392), 4), ((320, 1080, 4880), 2), ((512, 1024, 8192), 1), ((128, 512, 256), 1)]
 )
@@ -127,6 +127,7 @@ def test_parts_meet_in_a_cluster_where_few_tiles_have_a_long_k(size: tuple[int, 
     assert schedule.cluster_parts == parts
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("size", "parts", "cluster"),
     [((864, 184, 8312), 4, (2, 1)), ((216, 512, 6616), 4, (2, 1)), ((520, 1256, 3928), 2, (2, 2))],

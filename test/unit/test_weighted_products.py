@@ -38,7 +38,7 @@ BODIES = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", BODIES)
 def test_bodies(name: str) -> None:
     body, weight = BODIES[name]
@@ -64,6 +64,7 @@ def test_narrow_results_are_rounded_once() -> None:
     assert (np.abs(c - wanted) <= 2.0**-11 * np.abs(wanted) + 1e-5).all()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cast", ["", "{cast = #linalg.type_fn<cast_unsigned>} "])
 def test_integers_added_to_floats(cast: str) -> None:
     text = f"""func.func @f(%A: memref<21x7xi8>, %B: memref<7x13xi8>, %C: memref<21x13xf32>) {{

@@ -33,6 +33,7 @@ def ptx(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("element", ["f16", "f32", "f64"])
 def test_products_of_one_type_are_lowered_alike(
     element: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -45,6 +46,7 @@ def test_products_of_one_type_are_lowered_alike(
     assert "mma.sync" in text
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "operation",
     [
