@@ -251,7 +251,7 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     if tile.sliced_k > 1 and not (plain and not product.batch_invariant and _alone(product, tile, target)):
         return False
     base = ways.accumulator
-    grouped = _grouped_bytes(product)
+    grouped = bool(product.b.stored and product.group) and (product.b.memory_bits, product.b.transposed) == (8, False)
     for_weights = tile in model.SLICES_BEYOND["groups" if grouped else "columns"]
     sliced = tile.sliced_k * base.rows * base.columns > tile.warp[0] * tile.warp[1]
     if not for_weights and (tile in chain(*model.SLICES_BEYOND.values()) or (sliced and not grouped)):
@@ -270,15 +270,6 @@ def _mostly_beyond(product: Product, tile: Tile) -> bool:
     """Whether half of a tile lies beyond the end of each matrix of a batch."""
     beyond = tile.cta[0] >= 2 * max(product.m, 16) or tile.cta[1] >= 2 * max(product.n, 16)
     return product.matrices > 1 and beyond
-
-
-def _grouped_bytes(product: Product) -> bool:
-    """Whether weights are bytes in rows along n, with scales of groups."""
-    return (
-        product.b.stored is not None
-        and bool(product.group)
-        and (product.b.memory_bits, product.b.transposed) == (8, False)
-    )
 
 
 def _emulated(product: Product, row: Row, target: Target) -> bool:

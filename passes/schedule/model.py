@@ -458,7 +458,9 @@ def cost_of(product: Product, tile: Tile, target: Target, row: Row, parts: int =
     """The model's time of a product in tiles of this size, with K cut into `parts` for separate CTAs."""
     multiplying = cycles(product, product.depth // parts, tile, target, row)
     together = _together(multiplying, memory_cycles(product, tile, row, target, parts))
-    return together if parts == 1 else together + _partial_sums(tile, parts, row)
+    sums = tile.cta[0] * tile.cta[1] * row.d.bits // 8  # of a part, which are written, and added to those of others
+    adding = PARTIAL_SUMS_LATENCY + sums / WRITTEN_BYTES_PER_CYCLE + parts * sums / READ_BYTES_PER_CYCLE
+    return together if parts == 1 else together + adding
 
 
 def nanoseconds(product: Product, cost: float, *, staged: bool) -> float:
@@ -477,9 +479,3 @@ def rounded(cost: float) -> float:
 def _together(multiplying: float, reading: float) -> float:
     """Cycles of two activities that overlap but for a fixed share of the shorter one."""
     return max(multiplying, reading) + NOT_OVERLAPPED * min(multiplying, reading)
-
-
-def _partial_sums(tile: Tile, parts: int, row: Row) -> float:
-    """Cycles to add up the parts of a tile."""
-    sums = tile.cta[0] * tile.cta[1] * row.d.bits // 8
-    return PARTIAL_SUMS_LATENCY + sums / WRITTEN_BYTES_PER_CYCLE + parts * sums / READ_BYTES_PER_CYCLE
