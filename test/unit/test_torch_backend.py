@@ -798,8 +798,6 @@ def test_graphs_with_their_gradients_are_cached(tmp_path: Path, monkeypatch: pyt
     """Torch finds a graph that another process compiled before it traces anything, with the parts that it calls, and
     no process starts to compile for triton. What is to be compared, or where there is no cache of kernels, is traced
     again, and other options make another graph."""
-    # with a tag of its own in place of a folder of its own, where torch compiles the headers of its C++ again
-    monkeypatch.setattr(import_module("torch.compiler.config"), "cache_key_tag", str(tmp_path))
     part, counters = import_module("warploom.runtime.torch.part"), import_module("torch._dynamo.utils").counters
     operands, grad = [drawn(6, 16), drawn(16, 8), drawn(8, 24)], drawn(6, 24)
     wide = [x.double().requires_grad_() for x in operands]
@@ -825,8 +823,10 @@ def test_graphs_with_their_gradients_are_cached(tmp_path: Path, monkeypatch: pyt
         assert len(started) == (found != "hit")
         return found
 
-    assert [called(cache) for cache in (str(tmp_path), str(tmp_path), "off")] == ["miss", "hit", ""]
-    assert [called(str(tmp_path), **more) for more in ({"check": True}, {"tf32": True})] == ["", "miss"]
+    # with a tag of its own in place of a folder of its own, where torch compiles the headers of its C++ again
+    with import_module("torch.compiler.config").patch(cache_key_tag=str(tmp_path)):
+        assert [called(cache) for cache in (str(tmp_path), str(tmp_path), "off")] == ["miss", "hit", ""]
+        assert [called(str(tmp_path), **more) for more in ({"check": True}, {"tf32": True})] == ["", "miss"]
 
 
 def test_processes_of_inductor_start_before_kernels_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
