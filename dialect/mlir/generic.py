@@ -368,17 +368,17 @@ def _is_weight(value: SSAValue, block: Block) -> bool:
 def _factor(value: SSAValue, block: Block, zeros: Collection[int] = ()) -> tuple[Factor, bool] | None:
     """The argument of a factor, and whether it is an integer converted to a float. An integer may have one kind of
     extension only."""
-    kinds: set[type] = set()
+    kinds: set[str] = set()
     converted = isinstance(value.owner, CONVERSIONS)
     if isinstance(cast := value.owner, CONVERSIONS):
-        kinds |= {arith.ExtUIOp if isinstance(cast, arith.UIToFPOp) else arith.ExtSIOp}
+        kinds |= {(arith.ExtUIOp if isinstance(cast, arith.UIToFPOp) else arith.ExtSIOp).name}
         value = cast.input
     if isinstance(shifted := value.owner, arith.SubiOp):
         zero = _factor(shifted.rhs, block)
         value = shifted.lhs if zero is not None and zero[0].argument in zeros else value
     while isinstance(owner := value.owner, EXTENSIONS):
-        kinds.add(type(owner))
+        kinds.add(owner.name)
         value = owner.input
     if not isinstance(value, BlockArgument) or value.owner is not block or len(kinds) > 1:
         return None
-    return Factor(value.index, arith.ExtUIOp in kinds), converted
+    return Factor(value.index, arith.ExtUIOp.name in kinds), converted
