@@ -31,7 +31,7 @@ def groups(ctx: Context, bound: Bindings) -> Action:
     """Closes the open group, or completes all groups but the latest ones; without a number, every copy. Bulk copies are
     complete: who looks on follows what would be read until they are waited for."""
     keep, bulk = ctx.integer(ctx.operands[0]) if ctx.operands else None, ctx.row.means == "bulk group"
-    if ctx.row.means == "cp.async.commit_group" or bulk and keep is None:
+    if ctx.row.means == "cp.async.commit_group" or (bulk and keep is None):
         return lambda state: lambda sel: (state.bulk_groups if bulk else state.copies).commit(sel.lanes)
     return lambda state: lambda sel: (state.bulk_groups if bulk else state.copies).wait(sel.lanes, keep)
 
