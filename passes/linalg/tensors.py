@@ -400,14 +400,14 @@ class ReduceParts(RewritePattern):
 def _size_of_parts(value: SSAValue, dimension: int) -> int:
     """The size of the few equal parts along a dimension that slices take of what elementwise operations make a value
     of, in its shape; 0 if there are none."""
-    shape, sizes, queue = shape_of(value), set[int](), [value]
-    while queue:
-        source = queue.pop()
+    shape, sizes, values = shape_of(value), set[int](), [value]
+    for source in values:
         slices = (use.operation for use in source.uses if isinstance(use.operation, tensor.ExtractSliceOp))
         taken = ((x.static_sizes.get_values(), x.static_strides.get_values()) for x in slices)
         sizes |= {cut[dimension] for cut, steps in taken if steps[dimension] == 1} - {shape[dimension]}
         nest = _elementwise(source.owner)
-        queue += [read.value for read in (nest.reads if nest is not None else ()) if shape_of(read.value) == shape]
+        alike = (read.value for read in (nest.reads if nest is not None else ()) if shape_of(read.value) == shape)
+        values += dict.fromkeys(each for each in alike if each not in values)
     size = sizes.pop() if len(sizes) == 1 else 0
     return size if size > 0 and shape[dimension] in range(2 * size, MAX * size + 1, size) else 0
 
