@@ -122,3 +122,55 @@ def test_objects_that_another_cta_arrives_at(fence: str, barrier: str, right: bo
     else:
         message = "from another CTA the mbarrier object that CTA (1, 0, 0), warp 0, lane 0 initialises at line 8"
         check_found(findings, "races", FIRST_LINE + 3, message)
+
+
+TAKEN = f"""setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r4, 0; and.pred %p3, %p1, %p2; mov.u32 %r8, bar;
+@%p1 mbarrier.init.shared::cta.b64 [bar], 1; @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64;
+st.shared.u32 [%r3], %r1; fence.proxy.async; {SYNC}
+mov.u32 %r9, word; add.u32 %r10, %r9, 128; mapa.shared::cluster.u32 %r10, %r10, 1;
+mapa.shared::cluster.u32 %r11, %r8, 1;
+@%p3 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r10], [%r9], 64, [%r11];
+@%p2 bra SOURCE;
+WAIT: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p4, [bar], 0; @!%p4 bra WAIT;
+SOURCE: {{told}}
+setp.eq.u32 %p4, %r1, {{writer}}; and.pred %p4, %p4, %p2; @%p4 st.shared.u32 [word+16], %r1;
+{SYNC}"""
+"""CTA 0 copies 64 bytes to CTA 1, which waits for them, and one thread of CTA 0 writes over what is copied."""
+
+
+@pytest.mark.parametrize("writer", [0, 1, 40])
+def test_the_source_of_a_copy_to_another_cta_is_read_until_it_has_arrived(writer: int) -> None:
+    assert run(TAKEN.format(told=SYNC, writer=writer), 2, 64, 2) == ()
+    for told in ("", "bar.sync 0;"):
+        findings = run(TAKEN.format(told=told, writer=writer), 2, 64, 2)
+        check_found(findings, "races", FIRST_LINE + 9, "overwrites what the cp.async.bulk.shared::cluster")
+
+
+REUSED = """setp.eq.u32 %p1, %r1, 0; ld.param.u64 %rd1, [p];
+@%p1 mbarrier.init.shared::cta.b64 [bar], 1; @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64;
+@%p1 fence.mbarrier_init.release.cluster; {before}
+{fence} bar.sync 0;
+@%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [word], [%rd1], 64, [bar];
+WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p4, [bar], 0; @!%p4 bra WAIT;
+ld.shared.u32 %r7, [word];"""
+FENCE = "fence.proxy.async.shared::cta;"
+
+
+@pytest.mark.parametrize(
+    ("before", "fence", "right"),
+    [
+        ("st.shared.u32 [%r3], %r1;", FENCE, True),
+        ("st.shared.u32 [%r3], %r1;", "fence.proxy.async;", True),
+        ("st.shared.u32 [%r3], %r1;", "", False),
+        ("st.shared.u32 [%r3], %r1;", f"@%p1 {FENCE}", False),
+        ("st.shared.u32 [%r3], %r1;", "fence.proxy.async.global;", False),
+        ("atom.shared.add.u32 %r9, [%r3], %r1;", "", False),
+        ("@!%p1 st.shared.u32 [%r3+64], %r1;", "", True),
+    ],
+)
+def test_a_copy_goes_over_what_the_generic_proxy_wrote(before: str, fence: str, right: bool) -> None:
+    findings = run(REUSED.format(before=before, fence=fence), 1, 32)
+    if right:
+        assert findings == ()
+    else:
+        check_found(findings, "races", FIRST_LINE + 4, "writes through the asynchronous proxy over what warp 0, lane")

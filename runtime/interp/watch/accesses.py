@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
-from ....dialect.ptx.instructions import PRODUCTS, TENSOR_CORES
+from ....dialect.ptx.instructions import TENSOR_CORES
 from ....dialect.ptx.text.syntax import Address, Symbol
 from ...numerics.floats import Array
 from ..machine.copies import OperationGroups
@@ -25,11 +26,24 @@ from .shared import WRITING, SharedCheck
 # Shared memory that is written through the generic proxy and read through the asynchronous one.
 #
 # What `st`, `stmatrix`, `cp.async` and atomics write, `wgmma` and the stores of bulk and tensor copies see only behind
-# a `fence.proxy.async`: of the thread that wrote, or of one that is ordered behind it. What bulk and tensor copies
-# wrote needs none. PTX ISA 8.6 and 9.7.15.6.
+# a `fence.proxy.async`: of the thread that wrote, or of one that is ordered behind it; so do bulk and tensor copies to
+# shared memory go over it only then. What they wrote needs none. What the generic proxy read they may go over without
+# one, as kernels do in each turn of a pipeline. PTX ISA 8.6 and 9.7.15.6.
 #
 # The same holds for the mbarrier objects at which copies complete: `mbarrier.init` writes them. And another CTA of the
 # cluster sees an object only if a fence or a release followed the initialisation. `fence.mbarrier_init` does both.
+
+
+UNIT = 16
+"""Bytes of which one writer is kept: as many as asynchronous operations move at once."""
+
+
+def units_of(access: MemoryAccess) -> tuple[Array, Array]:
+    """The units that accesses touch, with the thread of each."""
+    first, last = access.start // UNIT, (access.start + access.width - 1) // UNIT
+    each = int((last - first).max()) + 1
+    units = np.minimum(first[:, None] + np.arange(each), last[:, None])
+    return units.reshape(-1), np.repeat(access.threads, each)
 
 
 class _Object(NamedTuple):
@@ -50,6 +64,10 @@ class Proxies(SharedCheck):
         traits = [d.traits for d in kernel.code]
         self.asynchronous = np.array([t.asynchronous for t in traits])
         self.creates = [t.name == "mbarrier.init" for t in traits]
+        # what tcgen05.alloc writes, compilers let copies go over without a fence
+        self.through_generic = [not t.asynchronous and t.root != TENSOR_CORES for t in traits]
+        self.generic = np.zeros((3, self.shared.buffer.size // UNIT), np.int32)
+        """Of the last write to each unit through the generic proxy: its time, thread and instruction."""
         self.releases = [t.fences_objects or t.releases_to_cluster for t in traits]
         self.objects: dict[int, _Object] = {}
         self.fences, self.shown, self.released = (Fences(self.shared.clocks) for _ in range(3))
@@ -73,6 +91,12 @@ class Proxies(SharedCheck):
             if self.asynchronous[access.pc]:
                 self._read(access)
             return
+        units, threads = units_of(access)
+        if self.through_generic[access.pc]:
+            self.generic[:, units] = np.broadcast_arrays(self.shared.clocks.now, threads, access.pc)
+        elif access.kind == "copy":
+            self._compare(access, units * UNIT, threads, self.generic[:, units], "writes {} over")
+            self.generic[0, units] = 0
         if self.creates[access.pc]:
             now = self.shared.clocks.now
             for start, thread in zip(access.start.tolist(), access.threads.tolist(), strict=True):
@@ -85,19 +109,29 @@ class Proxies(SharedCheck):
     def _read(self, access: MemoryAccess) -> None:
         shadow = self.shared.shadow
         pieces, threads = shadow.pieces(access.start, access.width, access.threads)
-        time, generic = shadow.write_time[pieces], ~self.asynchronous[shadow.write_pc[pieces]]
-        unfenced = generic & (time != UNWAITED) & ~self.fences.cover(shadow.writer[pieces], time)
+        time, pcs = shadow.write_time[pieces], shadow.write_pc[pieces]
+        time = np.where(self.asynchronous[pcs] | (time == UNWAITED), 0, time)
+        written = np.stack([time, shadow.writer[pieces], pcs])
+        self._compare(access, pieces * shadow.width, threads, written, "reads {}")
+
+    def _compare(self, access: MemoryAccess, places: Array, threads: Array, written: Array, deed: str) -> None:
+        """Compares accesses through the asynchronous proxy with the writes before them: times, 0 where there is none
+        of the generic proxy, threads and instructions."""
+        time, writer, pcs = written
+        unfenced = (time > 0) & ~self.fences.cover(writer, time)
         if not unfenced.any():
             return
-        piece, thread = int(pieces[unfenced][0]), int(threads[unfenced][0])
-        source = self.kernel.code[int(shadow.write_pc[piece])].source
-        _, warp, lane = self.state.geometry.place(int(shadow.writer[piece]))
-        text = (
-            f"reads through the asynchronous proxy what warp {warp}, lane {lane} writes at line {source.line} "
-            f"({source.opcode}), and no fence.proxy.async is between them"
+        first = int(np.flatnonzero(unfenced)[0])
+        source, (_, warp, lane) = (
+            self.kernel.code[int(pcs[first])].source,
+            self.state.geometry.place(int(writer[first])),
         )
-        address, count = piece * shadow.width % self.shared.stride, int(np.count_nonzero(unfenced))
-        self.report(access.pc, text, thread, address, about=("proxy", source.line), count=count)
+        text = (
+            f"{deed.format('through the asynchronous proxy')} what warp {warp}, lane {lane} writes at line "
+            f"{source.line} ({source.opcode}), and no fence.proxy.async is between them"
+        )
+        address, count = int(places[first]) % self.shared.stride, int(np.count_nonzero(unfenced))
+        self.report(access.pc, text, int(threads[first]), address, about=("proxy", source.line), count=count)
 
     def _uses(self, access: MemoryAccess) -> None:
         """Checks that copies, and other CTAs, see the objects that they name as initialised."""
@@ -150,22 +184,11 @@ class Proxies(SharedCheck):
 #
 # A product of a warpgroup reads its operands until a `wgmma.wait_group` covers it, one of a tensor core, or a copy to
 # tensor memory, until somebody has seen the arrival of a `tcgen05.commit` behind it, a store its source until a
-# `cp.async.bulk.wait_group` (`.read` will do) covers it. Before that nobody may write there; afterwards who writes
+# `cp.async.bulk.wait_group` (`.read` will do) covers it, a copy to another CTA its source until somebody has seen its
+# arrival. Before that nobody may write there; afterwards who writes
 # must be ordered behind one of those that waited. A product's operands are read by its warpgroup: any of its warps
 # will do. A thread that ends leaves nobody who could wait for its stores, and its CTA's shared memory goes with the
 # CTA.
-
-
-UNIT = 16
-"""Bytes of which one writer is kept: as many as asynchronous operations move at once."""
-
-
-def units_of(access: MemoryAccess) -> tuple[Array, Array]:
-    """The units that accesses touch, with the thread of each."""
-    first, last = access.start // UNIT, (access.start + access.width - 1) // UNIT
-    each = int((last - first).max()) + 1
-    units = np.minimum(first[:, None] + np.arange(each), last[:, None])
-    return units.reshape(-1), np.repeat(access.threads, each)
 
 
 @dataclass(eq=False)
@@ -203,10 +226,11 @@ class PendingReads(SharedCheck):
         self.reads: list[_Read] = []
         self.products = _Readers(state.warpgroups, WARPS, self.units, each)
         self.stores = _Readers(state.bulk_groups, 1, self.units, each)
+        self.copies = _Readers(OperationGroups(0), state.geometry.warps_per_cta, self.units, each)
         self.in_tensor_memory = [d.traits.root == TENSOR_CORES for d in kernel.code]
         queue = state.tensor.products if any(self.in_tensor_memory) else OperationGroups(0)
         self.tensor = _Readers(queue, 1, self.units, each)
-        self.multiplies = [d.traits.root in (PRODUCTS, TENSOR_CORES) for d in kernel.code]
+        self.grouped = [d.traits.is_grouped for d in kernel.code]
         if self.units:
             state.flow.on_exit.append(self._exits)
 
@@ -223,7 +247,7 @@ class PendingReads(SharedCheck):
             for group in np.unique(groups).tolist():
                 mine = groups == group
                 self._begin(self.products, group, _Read(access.pc, np.unique(units[mine]), int(threads[mine][0])))
-        elif self.asynchronous[access.pc] and self.kernel.code[access.pc].traits.is_grouped:
+        elif self.asynchronous[access.pc]:
             for thread in np.unique(threads).tolist():
                 self._begin(self.stores, thread, _Read(access.pc, np.unique(units[threads == thread]), thread))
 
@@ -231,20 +255,27 @@ class PendingReads(SharedCheck):
         self.pending[read.units] += 1
         self.pc[read.units] = read.pc
         self.reads.append(read)
+        if readers is not self.stores or self.grouped[read.pc]:
+            finish = partial(self._finish, readers, read, read.thread % self.state.warps)
+            readers.queue.issue(np.array([agent]), lambda _: finish(self.shared.clocks.tick()))
 
-        def finish(_: Array) -> None:
-            clocks = self.shared.clocks
-            self.pending[read.units] -= 1
-            self.reads.remove(read)
-            column = read.thread % clocks.warps % clocks.each // readers.warps
-            readers.done[read.units, column] = clocks.tick()
+    def _finish(self, readers: _Readers, read: _Read, warp: int, time: int) -> None:
+        """A read is done at a time, which who is ordered behind `warp` knows."""
+        self.pending[read.units] -= 1
+        self.reads.remove(read)
+        readers.done[read.units, warp % self.shared.clocks.each // readers.warps] = time
 
-        readers.queue.issue(np.array([agent]), finish)
+    def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
+        """A copy to another CTA, which can wait for it, is done with its source."""
+        read = next((r for r in self.reads if (r.pc, r.thread) == (copy, int(threads[0]))), None)
+        if read is not None:
+            first = int(start[0]) // self.shared.stride * self.copies.warps
+            self._finish(self.copies, read, first, self.shared.clocks.now)
 
     def _exits(self) -> None:
         """Looks at the stores of threads that have just ended."""
         for read in self.reads:
-            if not (read.ended or self.multiplies[read.pc]) and not self.state.live[read.thread]:
+            if self.grouped[read.pc] and not read.ended and not self.state.live[read.thread]:
                 read.ended = True
                 text = "its thread ends before a cp.async.bulk.wait_group covers it; its source may be gone by then"
                 self.report(read.pc, text, read.thread, int(read.units[0]) * UNIT % self.shared.stride, about="ended")
@@ -254,7 +285,7 @@ class PendingReads(SharedCheck):
     def _written(self, access: MemoryAccess, units: Array, threads: Array) -> None:
         pending = self.pending[units] > 0
         late = np.zeros_like(pending)
-        for readers in (self.products, self.stores, self.tensor):
+        for readers in (self.products, self.stores, self.copies, self.tensor):
             late |= ~pending & self._unordered(readers, units, threads)
         for bad, end in ((pending, "which has not been waited for"), (late, "and nothing orders it behind the wait")):
             if bad.any():
