@@ -22,21 +22,19 @@ from xdsl.dialects.builtin import (
     TensorType,
     i64,
 )
-from xdsl.dialects.linalg import ops
 from xdsl.dialects.linalg.abstract_ops import ElementwiseOperation, LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.irdl import (
-    prop_def,
-)
+from xdsl.irdl import SameVariadicOperandSize, prop_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from .generic import ARITHMETIC, check_yield, converted, parse_operands, parse_results, print_operands
+from .affine import map_along
+from .generic import ARITHMETIC, TensorOrMemory, check_yield, converted, parse_operands, parse_results, print_operands
 from .upstream import print_listed
 from .words import defined, irdl_op_definition, words
 
@@ -243,31 +241,60 @@ def _computed(kind: str, values: Sequence[SSAValue]) -> Operation:
 
 
 @irdl_op_definition
-class ReduceOp(ops.ReduceOp):
-    """xDSL's, which is read in its short form too: `linalg.reduce {arith.addf} ins(...) outs(...) dimensions = [1]`."""
+class ReduceOp(LinalgStructuredOperation):
+    """Elements combined along `dimensions`, of one input or of several of the same shape::
+
+    %m, %i = linalg.reduce ins(%x, %n : tensor<4x9xf32>, tensor<4x9xi32>) outs(%a, %b : tensor<4xf32>, tensor<4xi32>)
+               dimensions = [1] (%0: f32, %1: i32, %2: f32, %3: i32) { ... }
+
+    It is read in its short form too: `linalg.reduce {arith.addf} ins(...) outs(...) dimensions = [1]`.
+    """
 
     name = "linalg.reduce"
 
+    dimensions = prop_def(DenseArrayBase.constr(i64))
+
+    irdl_options = (SameVariadicOperandSize(),)
+
+    def get_indexing_maps(self) -> ArrayAttr[AffineMapAttr]:
+        loops = len(self.get_iterator_types())
+        kept = map_along(loops, (d for d in range(loops) if d not in self.dimensions.get_values()))
+        count = len(self.inputs)
+        return ArrayAttr(map(AffineMapAttr, [AffineMap.identity(loops)] * count + [kept] * count))
+
+    def get_iterator_types(self) -> ArrayAttr[IteratorTypeAttr]:
+        kind, along = self.inputs[0].type if self.inputs else None, self.dimensions.get_values()
+        loops = range(kind.get_num_dims() if isa(kind, TensorOrMemory) else 0)
+        both = IteratorTypeAttr.parallel(), IteratorTypeAttr.reduction()
+        return ArrayAttr([both[d in along] for d in loops])
+
+    def verify_(self) -> None:
+        super().verify_()
+        check_yield(self.body.block, self.outputs)
+
     @classmethod
-    def parse(cls, parser: Parser) -> ops.ReduceOp:
+    def parse(cls, parser: Parser) -> Self:
         start, named = parser.pos, _short_name(parser)
-        if named is None:
-            return super().parse(parser)
         inputs, outputs = (parse_operands(parser, keyword) for keyword in ("ins", "outs"))
         parser.parse_keyword("dimensions")
         parser.parse_punctuation("=")
         along = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-        if len(inputs) != 1 or len(outputs) != 1:
-            parser.raise_error("expected one operand in ins(...) and one in outs(...) of the short form", start)
-        # what is there so far comes first (MLIR, `addBodyWithPayloadOp` with `initFirst`)
-        body = _short_body(parser, named, [inputs[0], outputs[0]], (1, 0), start)
+        if not inputs or len(inputs) != len(outputs) or (named is not None and len(inputs) != 1):
+            parser.raise_error("expected an operand in outs(...) for each in ins(...), one in the short form", start)
+        if named is None:
+            body = parser.parse_region(parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument))
+        else:  # what is there so far comes first (MLIR, `addBodyWithPayloadOp` with `initFirst`)
+            body = _short_body(parser, named, [inputs[0], outputs[0]], (1, 0), start)
         results: list[Attribute] = [value.type for value in outputs if isa(value.type, TensorType[Attribute])]
-        return cls.build(
-            operands=(inputs[0], outputs[0]),
-            result_types=(results,),
-            properties={"dimensions": DenseArrayBase.from_list(i64, along)},
-            regions=(body,),
-        )
+        properties = {"dimensions": DenseArrayBase.from_list(i64, along)}
+        return cls.build(operands=(inputs, outputs), result_types=(results,), properties=properties, regions=(body,))
+
+    def print(self, printer: Printer) -> None:
+        print_operands(self, printer, results=False)
+        printer.print_string(f" dimensions = {list(self.dimensions.get_values())}")
+        print_listed(printer, "", self.body.block.args, printer.print_block_argument)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False)
 
 
 # `linalg.tanh` and the others that xDSL lacks: a name for each kind.

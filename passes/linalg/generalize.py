@@ -29,7 +29,7 @@ from xdsl.dialects.builtin import (
     f32,
     i64,
 )
-from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, ReduceOp, TransposeOp
+from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, TransposeOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
@@ -39,6 +39,7 @@ from xdsl.utils.hints import isa
 from ...dialect.mlir.affine import generic, map_along
 from ...dialect.mlir.generic import SoftmaxOp, TensorOrMemory, arithmetic, converted
 from ...dialect.mlir.packs import PackOp, UnPackOp
+from ...dialect.mlir.pointwise import ReduceOp
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail
 from ..patterns import apply_patterns, mixed, op_type_rewrite_pattern
@@ -154,12 +155,9 @@ class Reduce(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ReduceOp, rewriter: PatternRewriter) -> None:
-        if not isinstance(op.input.type, MemRefType | TensorType):
-            fail(op, f"expected a tensor or memory to reduce, got {op.input.type}")
-        rank, reduced = len(shape_of(op.input)), op.dimensions.get_values()
-        maps = [AffineMap.identity(rank), map_along(rank, (d for d in range(rank) if d not in reduced))]
-        body = op.detach_region(op.region)
-        rewriter.replace(op, generic(op, [op.input], [op.init], body, maps, reduced, op.result_types))
+        maps, reduced = [map_.data for map_ in op.get_indexing_maps()], op.dimensions.get_values()
+        body = op.detach_region(op.body)
+        rewriter.replace(op, generic(op, op.inputs, op.outputs, body, maps, reduced, op.result_types))
 
 
 class CopyMemory(RewritePattern):
