@@ -6,17 +6,22 @@ expm1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import log
+from typing import TypeAlias, cast
 
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, TensorType, VectorType, f32
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerType, TensorType, VectorType, f32
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint
 
 Scalar = SSAValue
+
+Binary: TypeAlias = "arith.DivSIOp | arith.DivUIOp | arith.RemSIOp | arith.RemUIOp"
 
 
 def _number(value: float) -> Scalar:
@@ -51,7 +56,7 @@ def _copysign(x: Scalar, y: Scalar) -> Scalar:
 def _round(x: Scalar) -> Scalar:
     truncated = math.TruncOp(x).result
     far = arith.CmpfOp(math.AbsFOp(arith.SubfOp(x, truncated)), _number(0.5), "oge")
-    return arith.AddfOp(truncated, arith.SelectOp(far, _copysign(_number(1), x), _number(0))).result
+    return arith.AddfOp(truncated, arith.SelectOp(far, _copysign(_number(1), x), _number(-0.0))).result
 
 
 def _half_power(x: Scalar) -> tuple[Scalar, Scalar]:
@@ -109,7 +114,60 @@ OF_FLOATS: Mapping[str, Callable[..., Scalar]] = {
 }
 """Functions of f32; of narrower floats they are computed in f32."""
 
-EXPANDED = (*OF_FLOATS, "math.absi")
+
+def _whole(value: int, like: Scalar) -> Scalar:
+    return arith.ConstantOp.from_int_and_width(value, cast("IntegerType", like.type), truncate_bits=True).result
+
+
+def _absi(x: Scalar) -> Scalar:
+    return arith.MaxSIOp(x, arith.SubiOp(_whole(0, x), x)).result
+
+
+def _divided(a: Scalar, b: Scalar, kinds: tuple[type[Binary], type[Binary]], where: str, step: int) -> Scalar:
+    """The quotient rounded to zero, moved by `step` where there is a rest whose sign beside that of b is such."""
+    quotient, rest, zero = kinds[0](a, b).result, kinds[1](a, b).result, _whole(0, a)
+    moves = arith.AndIOp(arith.CmpiOp(rest, zero, "ne"), arith.CmpiOp(arith.XOrIOp(rest, b), zero, where))
+    return arith.SelectOp(moves, arith.AddiOp(quotient, _whole(step, a)), quotient).result
+
+
+def _doubling(x: Scalar) -> Iterator[Scalar]:
+    """1, 2, 4 and so on, below the bits of an integer."""
+    return (_whole(1 << n, x) for n in range(cast("IntegerType", x.type).bitwidth.bit_length() - 1))
+
+
+def _ctpop(x: Scalar) -> Scalar:
+    """Adds neighbours: bits, then pairs of them, and so on."""
+    every = (1 << cast("IntegerType", x.type).bitwidth) - 1
+    for n, shift in enumerate(_doubling(x)):
+        mask = _whole(every // ((1 << (1 << n)) + 1), x)
+        x = arith.AddiOp(arith.AndIOp(x, mask), arith.AndIOp(arith.ShRUIOp(x, shift), mask)).result
+    return x
+
+
+def _ctlz(x: Scalar) -> Scalar:
+    for shift in _doubling(x):
+        x = arith.OrIOp(x, arith.ShRUIOp(x, shift)).result
+    return _ctpop(arith.XOrIOp(x, _whole(-1, x)).result)
+
+
+def _cttz(x: Scalar) -> Scalar:
+    return _ctpop(arith.AndIOp(arith.XOrIOp(x, _whole(-1, x)), arith.AddiOp(x, _whole(-1, x))).result)
+
+
+SIGNED, UNSIGNED = (arith.DivSIOp, arith.RemSIOp), (arith.DivUIOp, arith.RemUIOp)
+
+OF_INTEGERS: Mapping[str, Callable[..., Scalar]] = {
+    "math.absi": _absi,
+    "math.ctpop": _ctpop,
+    "math.ctlz": _ctlz,
+    "math.cttz": _cttz,
+    "arith.floordivsi": partial(_divided, kinds=SIGNED, where="slt", step=-1),
+    "arith.ceildivsi": partial(_divided, kinds=SIGNED, where="sge", step=1),
+    "arith.ceildivui": partial(_divided, kinds=UNSIGNED, where="uge", step=1),
+}
+"""Functions of integers. Those of indices stay, and those that the host computes."""
+
+EXPANDED = (*OF_FLOATS, *OF_INTEGERS)
 """The names of all functions that become others."""
 
 
@@ -120,9 +178,8 @@ class ExpandFunction(RewritePattern):
         if op.name not in EXPANDED or isinstance(kind := op.results[0].type, TensorType | VectorType):
             return
         with ImplicitBuilder(Builder(InsertPoint.before(op))):
-            if op.name == "math.absi":
-                zero = arith.ConstantOp(IntegerAttr(0, kind))  # pyright: ignore[reportArgumentType, reportCallIssue]
-                result = arith.MaxSIOp(op.operands[0], arith.SubiOp(zero, op.operands[0])).result
+            if isinstance(kind, IntegerType) and op.name in OF_INTEGERS and not isinstance(op.parent_op(), FuncOp):
+                result = OF_INTEGERS[op.name](*op.operands)
             elif isinstance(kind, AnyFloat) and kind.bitwidth <= f32.bitwidth:
                 wide = kind == f32
                 values = [v if wide else arith.ExtFOp(v, f32).result for v in op.operands]

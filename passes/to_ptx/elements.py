@@ -226,7 +226,7 @@ def _checked(op: Operation) -> Operation:
             fail(op, f"{op.name} of {value.type} is not lowered: an element can only be stored as one, or extended")
     if op.name not in (*_HANDLERS, GeluOp.name):
         names = ", ".join(sorted((*_HANDLERS, GeluOp.name)))
-        fail(op, f"{op.name} is not lowered in an epilogue; these are: {names}")
+        fail(op, f"{op.name} is not lowered on elements; these are: {names}")
     return op
 
 
@@ -264,7 +264,7 @@ def _float(opcode: str, types: Sequence[str] = FLOATS, *, exact: bool = False) -
         type, kind = _type(op), type_name(op.operands[0].type)
         if kind not in types:
             fail(op, f"{op.name} on elements of {kind} is not lowered; on {' and '.join(types)} it is")
-        result = e.emit(f"{opcode}.{type}", *(o.word for o in operands))
+        result = e.emit(f"{opcode.format(type)}.{type}", *(o.word for o in operands))
         return HeldElement(result) if exact else e.final(result, op.results[0].type)
 
     return handle
@@ -293,22 +293,17 @@ def _divide(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> Held
 
 
 def _function(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
-    (x,), kind = operands, op.results[0].type
+    words, kind, approximate = [o.word for o in operands], op.results[0].type, is_approximate(op)
     if _type(op) == "f64":
         if op.name != "math.sqrt":
             fail(op, f"{op.name} on elements of f64 is not lowered; on f32, f16 and bf16 it is")
-        return HeldElement(e.emit("sqrt.rn.f64", x.word))
-    table = APPROXIMATE if is_approximate(op) else ACCURATE
-    return e.final(table[op.name](e.emit, x.word, e.target.sm), kind)
-
-
-def _f64_function(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
-    """A function of f32 that is computed in f64."""
-    if _type(op) != "f32":
-        fail(op, f"{op.name} on elements of f64 is not lowered; on {', '.join(SINGLE)} it is")
-    function = functions.FUNCTIONS[op.name]
-    allowed = {"approximate": True} if function is functions.powf and is_approximate(op) else {}
-    return e.final(function(e.emit, *(o.word for o in operands), **allowed), op.results[0].type)
+        return HeldElement(e.emit("sqrt.rn.f64", *words))
+    if op.name in functions.FUNCTIONS:
+        function = functions.FUNCTIONS[op.name]
+        allowed = {"approximate": True} if function is functions.powf and approximate else {}
+        return e.final(function(e.emit, *words, **allowed), kind)
+    table = APPROXIMATE if approximate else ACCURATE
+    return e.final(table[op.name](e.emit, words[0], e.target.sm), kind)
 
 
 def _integer(opcode: str, *, extends: bool = False) -> Handler:
@@ -437,6 +432,16 @@ def _truncate_integer(e: Elements, op: Operation, operands: Sequence[HeldElement
     return e.normal(e.emit("mov.b32" if bits == WIDTH else "cvt.u32.u64", x.word), kind)
 
 
+def _same_bits(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
+    """The bits of a number as one of another type, of which those of bf16 are the upper half of an f32."""
+    (x,), source, kind = operands, type_name(op.operands[0].type), type_name(op.results[0].type)
+    if source[0] == kind[0] or not {source, kind} <= {"f32", "f64", "bf16", "i16", "i32", "i64"}:
+        fail(op, f"{op.name} from {source} to {kind} is not lowered; between i32 and f32, i64 and f64, i16 and bf16")
+    word = e.emit("shl.b32", x.word, 16) if kind == "bf16" else x.word
+    moved = e.emit(f"mov.b{64 if '64' in kind else 32}", word, type=ptx_type_of(op.results[0].type))
+    return HeldElement(e.emit("shr.s32", moved, 16) if source == "bf16" else moved)
+
+
 _HANDLERS: Mapping[str, Handler] = {
     arith.ConstantOp.name: _constant,
     arith.AddfOp.name: _float("add.rn"),
@@ -450,18 +455,11 @@ _HANDLERS: Mapping[str, Handler] = {
     arith.MinnumfOp.name: _float("min", exact=True),
     math.AbsFOp.name: _float("abs", exact=True),
     math.FmaOp.name: _float("fma.rn", ("f32", "f64")),
-    math.FloorOp.name: _float("cvt.rmi.f32", SINGLE, exact=True),
-    math.CeilOp.name: _float("cvt.rpi.f32", SINGLE, exact=True),
-    math.RoundEvenOp.name: _float("cvt.rni.f32", SINGLE, exact=True),
-    math.TruncOp.name: _float("cvt.rzi.f32", SINGLE, exact=True),
-    math.ExpOp.name: _function,
-    math.Exp2Op.name: _function,
-    math.LogOp.name: _function,
-    math.TanhOp.name: _function,
-    math.ErfOp.name: _function,
-    math.SqrtOp.name: _function,
-    math.RsqrtOp.name: _function,
-    **dict.fromkeys(functions.FUNCTIONS, _f64_function),
+    math.FloorOp.name: _float("cvt.rmi.{0}", exact=True),
+    math.CeilOp.name: _float("cvt.rpi.{0}", exact=True),
+    math.RoundEvenOp.name: _float("cvt.rni.{0}", exact=True),
+    math.TruncOp.name: _float("cvt.rzi.{0}", exact=True),
+    **dict.fromkeys((*ACCURATE, *functions.FUNCTIONS), _function),
     arith.CmpfOp.name: _compare_floats,
     arith.CmpiOp.name: _compare_integers,
     arith.SelectOp.name: _select,
@@ -474,6 +472,7 @@ _HANDLERS: Mapping[str, Handler] = {
     arith.ExtSIOp.name: _extend_integer("s"),
     arith.ExtUIOp.name: _extend_integer("u"),
     arith.TruncIOp.name: _truncate_integer,
+    arith.BitcastOp.name: _same_bits,
     arith.AddiOp.name: _integer("add.s"),
     arith.SubiOp.name: _integer("sub.s"),
     arith.MuliOp.name: _integer("mul.lo.s"),

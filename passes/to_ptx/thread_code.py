@@ -154,7 +154,7 @@ ARITHMETIC = (
     arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp, arith.NegfOp, arith.MaximumfOp, arith.MinimumfOp,
     arith.MaxnumfOp, arith.MinnumfOp, arith.CmpfOp, arith.ExtFOp, arith.TruncFOp, arith.SIToFPOp, arith.UIToFPOp,
     arith.FPToSIOp, arith.FPToUIOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp, arith.MaxSIOp, arith.MaxUIOp,
-    arith.DivSIOp, arith.RemSIOp, arith.ShLIOp, arith.ShRSIOp, arith.ShRUIOp,
+    arith.DivSIOp, arith.RemSIOp, arith.ShLIOp, arith.ShRSIOp, arith.ShRUIOp, arith.BitcastOp,
     math.AbsFOp, math.FmaOp, math.FloorOp, math.CeilOp, math.RoundEvenOp, math.TruncOp, math.ExpOp, math.Exp2Op,
     math.LogOp, math.TanhOp, math.ErfOp, math.SqrtOp, math.RsqrtOp, math.SinOp, math.CosOp, math.PowFOp,
 )  # fmt: skip

@@ -1,6 +1,6 @@
 // RUN: warploom-opt %s -p convert-warp-to-ptx --split-input-file --verify-diagnostics
 
-// expected-error @+8 {{math.tan is not lowered in an epilogue; these are: arith.addf,}}
+// expected-error @+8 {{math.tan is not lowered on elements; these are: arith.addf,}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x8xf32>, memref<16x8xf32>) -> (), kernel}> ({
