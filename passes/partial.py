@@ -39,15 +39,7 @@ class PartialConversion:
 
     def apply(self, module: ModuleOp, lower: Callable[[ModuleOp], None]) -> None:
         """Lowers those operations of a module that can be lowered, in place. Errors without a location are raised."""
-        while True:
-            attempt = module.clone()
-            try:
-                lower(attempt)
-                break
-            except DiagnosticException as error:
-                if not isinstance(error, LocatedError) or (op := _at(module, error.location)) is None:
-                    raise
-                self._put_aside(op, error.message)
+        attempt = self._lowered(module, lower)
         module.attributes.update(attempt.attributes)
         module.properties.update(attempt.properties)
         region = attempt.body
@@ -57,6 +49,35 @@ class PartialConversion:
         old.drop_all_references()
         module.add_region(region)
         self._bring_back(module)
+
+    def _lowered(self, module: ModuleOp, lower: Callable[[ModuleOp], None], *, several: bool = True) -> ModuleOp:
+        """A lowered copy of what is left of a module. Once a module of kernels stays, `several` others are each tried
+        alone: the passes would run over all of them again for each that stays."""
+        while True:
+            attempt, stay = module.clone(), len(self.symbols)
+            try:
+                lower(attempt)
+                return attempt
+            except DiagnosticException as error:
+                if not isinstance(error, LocatedError) or (op := _at(module, error.location)) is None:
+                    raise
+                self._put_aside(op, error.message)
+            if several and any(isinstance(symbol, gpu.ModuleOp) for symbol in self.symbols[stay:]):
+                several = False
+                self._try_alone(module, lower)
+
+    def _try_alone(self, module: ModuleOp, lower: Callable[[ModuleOp], None]) -> None:
+        """Takes out each module of kernels that cannot be lowered: none depends on another, or on a host function."""
+        moved = [op for op in module.ops if isinstance(op, gpu.ModuleOp | func.FuncOp)]
+        for op in moved:
+            op.detach()
+        for op in moved:
+            if isinstance(op, gpu.ModuleOp):
+                module.body.block.add_op(op)
+                self._lowered(module, lower, several=False)
+                if op not in self.symbols:
+                    op.detach()
+        module.body.block.add_ops(op for op in moved if op not in self.symbols)
 
     def _put_aside(self, op: Operation, reason: str) -> None:
         """Takes an operation out of the module. If it is part of a symbol that is not converted, takes out that
