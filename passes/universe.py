@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from math import prod
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from xdsl.context import Context
 from xdsl.dialects import get_all_dialects
@@ -119,10 +119,21 @@ class LocatingParser(Parser):
         if name.startswith("transform.") and not self._is_generic():
             kind = self.ctx.get_optional_op(name)
             return CARRIED_STEP()(name) if kind is None or kind.parse.__func__ is Operation.parse.__func__ else kind
-        kind = super()._get_op_by_name(name)
+        kind = self.ctx.get_optional_op(name, dialect_stack=self._parser_state.dialect_stack) or self._refuse(name)
         if kind.name == "builtin.unregistered" and not self._is_generic():
             self.raise_error(f"{name} is not registered: only its generic form can be read")
         return kind
+
+    def _refuse(self, name: str) -> NoReturn:
+        """Refuses an operation that is not registered, at its name."""
+        from difflib import get_close_matches  # for messages alone
+
+        dialects = {each.name: each for each in self.ctx.loaded_dialects}
+        known = dialects[of].operations if (of := name.partition(".")[0]) in dialects else ()
+        near = get_close_matches(name, [op.name for op in known], 1)
+        fix = f"did you mean {near[0]}?" if near else "lower its dialect to linalg and others that are"
+        start = self.lexer.input.content.rfind(name, 0, self.pos)
+        self.raise_error(f"Operation {name} is not registered; {fix}", start, start + len(name))
 
     def _is_generic(self) -> bool:
         """Whether the name of an operation that has just been read stands in quotes."""

@@ -184,7 +184,7 @@ def test_a_result_outside_its_bound_fails(run: Run, tmp_path: Path, monkeypatch:
 def test_one_of_several_functions(run: Run, tmp_path: Path) -> None:
     text = MATMUL.format(ab="f16", c="f32", fill="")
     path = write(tmp_path, text + text.replace("@product", "@other"), "two.mlir")
-    assert "got 2 (@product, @other); name one" in run(path).err
+    assert "got 2 (@product, @other); name one, by name= or --function" in run(path).err
     assert "function @other(" in run(path, "--function", "other").out
 
 
@@ -241,7 +241,15 @@ def test_the_target_of_ptx_is_what_it_runs_as(run: Run, tmp_path: Path, monkeypa
 # What can be wrong
 
 MLIR_ERRORS = {
-    "not MLIR": ("Dear compiler, please multiply.", "bad.mlir:1:6: error: Operation Dear is not registered"),
+    "not MLIR": ("Dear compiler, please multiply.", "bad.mlir:1:1: error: Operation Dear is not registered"),
+    "a near name": (
+        MATMUL.format(ab="f16", c="f32", fill="").replace("linalg.matmul", "linalg.matmull"),
+        "bad.mlir:3:3: error: Operation linalg.matmull is not registered; did you mean linalg.matmul?",
+    ),
+    "another dialect": (
+        "func.func @f() {\n  tosa.relu\n}",
+        "bad.mlir:2:3: error: Operation tosa.relu is not registered; lower its dialect to linalg and others that are",
+    ),
     "empty": ("// nothing", "bad.mlir:1:1: error: expected MLIR, got no text"),
     "element types": (
         MATMUL.format(ab="f32", c="f32", fill=""),

@@ -12,7 +12,7 @@ func.func @good() {
 // -----
 
 // CHECK-NOT: @unknown
-// FIRST:      split.mlir:19:23: error: Operation nowhere.to_be_found is not registered
+// FIRST:      split.mlir:19:3: error: Operation nowhere.to_be_found is not registered
 // FIRST-NEXT:   nowhere.to_be_found
 func.func @unknown() {
   // expected-error @below {{Operation nowhere.to_be_found is not registered}}
