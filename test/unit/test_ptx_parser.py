@@ -206,6 +206,11 @@ ERRORS = {
     "ret": (6, 1, "expected a statement that ends in ';', got 'ret'"),
     "add.s32 %r1, %r2, ;": (6, 1, "add.s32: an operand is missing at a comma"),
     "  ld.global.b32 %r1, [%r2*4];": (6, 3, "ld.global.b32: expected an address such as [%rd1+16], got '[%r2*4]'"),
+    "add.u32 %r1, %r1, %r1\nmov.u32 %r2, %r1;": (
+        6,
+        1,
+        "add.u32: '%r1 mov.u32 %r2' is not an operand; a semicolon may be missing in it",
+    ),
     "mov.u32 %r1, 3x;": (6, 1, "mov.u32: '3x' is not an operand"),
     "mov.u32 %r1, %r2+4;": (6, 1, "mov.u32: '%r2+4': an offset needs brackets around a register, as in [%r2+4]"),
     "setp.eq.and.b32 p, 1, 2, !q;": (6, 1, "setp.eq.and.b32: '!q' negates something that is not a predicate register"),

@@ -401,6 +401,7 @@ def _value(text: str, complaint: str) -> int | float:
         return evaluate(text)
     except ConstantError as error:
         message = str(error)
+        complaint += "; a semicolon may be missing in it" if " " in text and "." in text else ""
         raise OperandError(complaint if message.endswith("is not a constant expression") else message) from None
 
 
