@@ -400,9 +400,11 @@ def _value(text: str, complaint: str) -> int | float:
     try:
         return evaluate(text)
     except ConstantError as error:
-        message = str(error)
-        complaint += "; a semicolon may be missing in it" if " " in text and "." in text else ""
-        raise OperandError(complaint if message.endswith("is not a constant expression") else message) from None
+        two = "; a semicolon may be missing in it" if " " in text and "." in text else ""
+        raise OperandError(str(error) if not str(error).endswith(_NO_CONSTANT) else complaint + two) from None
+
+
+_NO_CONSTANT = "is not a constant expression"
 
 
 def _offset(text: str) -> int:
