@@ -88,8 +88,7 @@ def choose(module: ModuleOp, name: str | None) -> func.FuncOp:
     if name is None:
         kernels = any(isinstance(op, gpu.ModuleOp) for op in module.ops)
         launch = "launch a kernel of its gpu.module with a grid and a block"
-        fix = launch if kernels else "wrap the operations in a func.func"
-        fix = "name one, by name= or --function" if by_name else fix
+        fix = "name one (name=, --function)" if by_name else launch if kernels else "wrap the operations in a func.func"
         raise HostError(f"expected a module with one function, got {len(by_name)} ({names}); {fix}")
     if name not in by_name:
         raise HostError(f"no function @{name} in the module; it has {names}")

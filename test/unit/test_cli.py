@@ -184,7 +184,7 @@ def test_a_result_outside_its_bound_fails(run: Run, tmp_path: Path, monkeypatch:
 def test_one_of_several_functions(run: Run, tmp_path: Path) -> None:
     text = MATMUL.format(ab="f16", c="f32", fill="")
     path = write(tmp_path, text + text.replace("@product", "@other"), "two.mlir")
-    assert "got 2 (@product, @other); name one, by name= or --function" in run(path).err
+    assert "got 2 (@product, @other); name one (name=, --function)" in run(path).err
     assert "function @other(" in run(path, "--function", "other").out
 
 
