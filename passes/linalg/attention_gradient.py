@@ -28,6 +28,7 @@ from .element_expressions import (
     decline,
     map_of,
     names_of,
+    writer_before,
 )
 from .element_regions import function_of
 from .fuse_epilogue import Replacement, place_in_block
@@ -83,6 +84,15 @@ class GradientReader(ElementReader):
 
     def _reduced(self, op: LinalgStructuredOperation, at: Subscripts) -> ElementExpression | None:
         return None
+
+    def stored(self, element: ElementExpression) -> ElementExpression:
+        """An element as it is in memory that it was stored to; itself if it was to none, or is there alone."""
+        for (value, at, before), other in self._expressions.items():
+            if other == element and element.kind == "op" and (writer := writer_before(value, before)) is not None:
+                self.left.add(writer)
+                self.used.pop(writer, None)
+                return ElementExpression("load", value=value, place=at)
+        return element
 
 
 class GradientMatch:
@@ -174,7 +184,7 @@ class GradientMatch:
         """Q, K and lse of P. Q is the one that more loops of lse index."""
         (exponent,) = p.operands
         products = list(exponent.leaves("product"))
-        lse = exponent.operands[1] if exponent.is_op("arith.subf") else exponent
+        lse = self.reader.stored(exponent.operands[1]) if exponent.is_op("arith.subf") else exponent
         if len(products) != 1 or lse.kind != "load":
             decline("P is no exponential of a score less a number of each query, in memory")
         a, b = sorted(self._pair(products[0]), key=lambda side: -len(set(lse.place) & set(side[1])))
@@ -193,7 +203,7 @@ class GradientMatch:
         return Softmax(q, k, (lse.value, lse.place), _with(rest, product, SCORE), scale, keys)
 
     def _slope(self, p: ElementExpression, slope: ElementExpression, whole: ElementExpression) -> Slope:
-        product, delta = slope.operands
+        product, delta = slope.operands[0], self.reader.stored(slope.operands[1])
         if product.kind != "product" or delta.kind != "load" or delta.value is None:
             decline("P is multiplied with something else than a product less a number of each query")
         whole = _with(whole, next(iter(p.leaves("product"))), SCORE)

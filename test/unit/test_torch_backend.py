@@ -1534,15 +1534,16 @@ FLEXIBLE: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("heads", [2, 4])
 @pytest.mark.parametrize(("name", "rows"), [(name, 41 if name == "documents" else 37) for name in FLEXIBLE])
-def test_flex_attention_in_training(name: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flex_attention_in_training(name: str, rows: int, heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Functions of scores and masks, of which some leave rows without keys, and the gradient of the logarithms."""
     flex: Any = import_module("torch.nn.attention.flex_attention")
     monkeypatch.setattr(flex, "_validate_device", lambda *_: None)  # torch has no kernel of the gradients for a CPU
     score, mask = FLEXIBLE[name]
     blocks = None if mask is None else flex.create_block_mask(mask, 2, 4, rows, 41, device="cpu")
-    inputs = [torch.randn(2, *shape) for shape in ((4, rows, 16), (2, 41, 16), (2, 41, 24))]
+    inputs = [torch.randn(2, *shape) for shape in ((4, rows, 16), (heads, 41, 16), (heads, 41, 24))]
     slopes, logs = torch.randn(2, 4, rows, 24), torch.randn(2, 4, rows)
 
     def function(q: Any, k: Any, v: Any) -> Any:
