@@ -10,6 +10,7 @@ score, the mask and the function on scores are. exp is `ex2.approx`, within 2^-2
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,11 +87,21 @@ def problem(asked: Attention, seed: int = 0, *, masked: float = 0.2) -> Problem:
 
 
 def latent(asked: Attention, first: int) -> tuple[str, Problem]:
-    """The function of an attention of bf16 whose V is columns of K from `first` on, and arguments of Q, K, V and O."""
+    """The function of an attention of bf16 whose V is columns of K from `first` on, and arguments of Q, K, V and O. The
+    columns are of K as it is gathered, where it lies in pages."""
     (_, keys, depth, columns), arguments = asked.size, problem(asked).arguments
-    of_v = f"tensor<1x{keys}x{columns}xbf16>"
-    part = f"tensor.extract_slice %K[0, 0, {first}] [1, {keys}, {columns}] [1, 1, 1] : tensor<1x{keys}x{depth}xbf16>"
-    text = asked.mlir.replace(f", %V: {of_v}", "").replace("{\n", f"{{\n  %V = {part} to {of_v}\n", 1)
+    batch, memory, v = (asked.batch[0], "%t2", "%t4") if asked.pages else (1, "%K", "%V")
+    of_k, of_v = (f"tensor<{batch}x{keys}x{width}xbf16>" for width in (depth, columns))
+    part = (
+        f"{v} = tensor.extract_slice {memory}[0, 0, {first}] [{batch}, {keys}, {columns}] [1, 1, 1] : {of_k} to {of_v}"
+    )
+    text = re.sub(r", %V: tensor<\w+>", "", asked.mlir)
+    if asked.pages:
+        text = re.sub(r"tensor.extract %V\[.*", "arith.constant 0.0 : bf16", text).replace(
+            "%t4 = linalg", "%old = linalg"
+        )
+    begin = "  %t5 =" if asked.pages else "  %zero ="
+    text = text.replace(begin, f"  {part}\n{begin}", 1)
     arguments[2] = arguments[1][..., first : first + columns]
     return text, expected(asked, arguments)
 

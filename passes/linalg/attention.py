@@ -361,11 +361,9 @@ class FuseAttentionPass(ModulePass):
     needs: ClassVar = ("linalg.*", "memref.dim", AttentionOp.name)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_patterns([FoldDimension()], op)
-        apply_patterns([FuseAttention(self.tf32)], op)
-        apply_patterns([PackHeads()], op)
-        apply_patterns([SplitValues()], op)
-        apply_patterns([ReadPages(), ValuesOfKeys()], op)
+        every = (FoldDimension(), FuseAttention(self.tf32), PackHeads(), ReadPages(), SplitValues(), ValuesOfKeys())
+        for pattern in every:
+            apply_patterns([pattern], op)
         from .attention_gradient import fuse_gradients  # with operations that most functions do not have
 
         fuse_gradients(op, self.name)

@@ -41,7 +41,7 @@ from .element_expressions import NotFusedError, decline
 from .elementwise import check_unshared, read_elementwise
 from .fuse_epilogue import FUSE, FuseEpilogue, fuse, producers
 from .operand import drop_unused, kept_dimensions, part_of, users_of
-from .pages import OVERWRITTEN, Gathered, rows_of
+from .pages import Gathered, rows_of
 from .product import read
 from .raise_matmul import raise_products
 
@@ -400,11 +400,9 @@ class NameRows(RewritePattern):
         gathered = Gathered.of(op, op.a, rows_of) if plain else None
         if gathered is None:
             return
-        rows, reason = _of_warpgroups(op), ""
+        rows, reason = _of_warpgroups(op), gathered.objection(op, op.a)
         if target is None or any(row.runs_on(target) or in_tensor_memory(row, target) for row in rows):
             reason = f"{target} reads neighbouring ones"
-        elif gathered.is_overwritten(op):
-            reason = OVERWRITTEN
         if reason:
             remark(gathered.gather, GroupPass.name, f"an operation of its own gathers rows: {reason}")
             gathered.view.erase()

@@ -8,19 +8,19 @@ from typing import NamedTuple
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i32, i64
 from xdsl.dialects.linalg.ops import GenericOp, IndexOp
-from xdsl.dialects.memref import AllocOp, DeallocOp, LoadOp
+from xdsl.dialects.memref import AllocOp, DeallocOp, LoadOp, SubviewOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import Nest, strides_of
 from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.attributes import Memory, memory_of
 from ...dialect.warp.views import MatrixOp, PagedOp
 from ..diagnostics import remark
 from ..patterns import constant_value, op_type_rewrite_pattern, operations_between
 from .elementwise import roots_of, touched, uses_of
-from .operand import drop_unused, root
+from .operand import drop_unused, part_of, root
 
 MIN_ROWS = 16
 """Rows of a page, a power of two: what an instruction multiplies of K and V at once."""
@@ -97,46 +97,71 @@ class Gathered(NamedTuple):
     view: PagedOp
 
     @staticmethod
-    def of(op: Operation, memory: SSAValue, read: Callable[[Operation], PagedOp | None]) -> Gathered | None:
-        """What an operand of `op` is gathered by, where `read` has a view for it."""
-        users = {use.operation for use in memory.uses if not isinstance(use.operation, DeallocOp)} - {op}
+    def of(
+        op: Operation, memory: SSAValue, read: Callable[[Operation], PagedOp | None], *parts: Operation
+    ) -> Gathered | None:
+        """What an operand of `op` is gathered by, where `read` has a view for it. `parts` may use it too."""
+        users = {use.operation for use in memory.uses if not isinstance(use.operation, DeallocOp)} - {op, *parts}
         gather = users.pop() if isinstance(memory.owner, AllocOp) and len(users) == 1 else None
         view = None if gather is None else read(gather)
         return None if gather is None or view is None else Gathered(gather, view)
 
-    def is_overwritten(self, op: Operation) -> bool:
-        """Whether what the view reads may be overwritten before `op` has read it."""
+    def objection(self, op: Operation, memory: SSAValue) -> str:
+        """Why `op` does not read the view, or the first of its columns, in place of the memory; "" if it does."""
+        (*around, columns), (*others, every) = (memory_of(value).get_shape() for value in (memory, self.view.result))
+        of_keys = self.view.loops[self.view.page.value.data] == len(around)
+        if around != others or columns > every or (of_keys and columns < every):
+            return "it leaves out rows that a table names"
         between, sources = operations_between(self.gather, op), {root(self.view.memory), root(self.view.table)}
         memories = [None] if between is None else [*map(touched, between)]
         written = roots_of(use.value for use in (uses_of(op) or ([], []))[1])
-        apart = (memory is not None and sources.isdisjoint(memory[1]) for memory in memories)
-        return not sources.isdisjoint(written) or not all(apart)
+        apart = (touches is not None and sources.isdisjoint(touches[1]) for touches in memories)
+        return "" if sources.isdisjoint(written) and all(apart) else "what it reads may be overwritten"
 
-    def replace(self, op: Operation, memory: SSAValue) -> None:
-        """Lets `op` read the view in place of the memory."""
+    def replace(self, op: Operation, memory: SSAValue, *parts: Operation) -> None:
+        """Lets `op` read the view, or columns of it, in place of the memory and of `parts` of it."""
         Rewriter.insert_op(self.view, InsertPoint.before(op))
         Rewriter.erase_op(self.gather)
-        memory.replace_all_uses_with(self.view.result)
-        drop_unused(memory)
+        for value in (*(part.results[0] for part in parts), memory):
+            value.replace_all_uses_with(self._columns(op, memory_of(value)))
+            drop_unused(value)
+        drop_unused(self.view.result)
+
+    def _columns(self, op: Operation, kind: Memory) -> SSAValue:
+        """The view as `op` reads it: of each row as many columns as memory of this type has, from its offset on."""
+        cache, table, at = self.view.memory, self.view.table, self.view.loops.index(kind.get_num_dims() - 1)
+        shape, width = memory_of(cache).get_shape(), kind.get_shape()[-1]
+        if memory_of(self.view.result).get_shape()[-1] == width:
+            return self.view.result
+        start = [(kind.get_offset() or 0) if i == at else 0 for i in range(len(shape))]
+        part = part_of(cache, start, [*shape[:at], width, *shape[at + 1 :]])
+        view = self.view.of(part.result, table)
+        Rewriter.insert_op([part, view], InsertPoint.before(op))
+        return view.result
 
 
 class ReadPages(RewritePattern):
-    """Lets an attention read K and V in the pages that operations gather them from."""
+    """Lets an attention read K and V, or V that is columns of K, in the pages that operations gather them from."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
+        part = op.v.owner
+        parts = [part] if isinstance(part, SubviewOp) and _is_of_columns(part, op.k) else []
         for memory in dict.fromkeys((op.k, op.v)):
-            gathered = None if op.tile else Gathered.of(op, memory, pages_of)
-            if gathered is not None and gathered.is_overwritten(op):
-                remark(gathered.gather, "warp-fuse-attention", f"it gathers keys before: {OVERWRITTEN}")
+            gathered = None if op.tile else Gathered.of(op, memory, pages_of, *parts)
+            if gathered is not None and (reason := gathered.objection(op, memory)):
+                remark(gathered.gather, "warp-fuse-attention", f"it gathers keys before: {reason}")
                 gathered.view.erase()
             elif gathered is not None:
-                gathered.replace(op, memory)
+                gathered.replace(op, memory, *parts)
                 rewriter.has_done_action = True
 
 
-OVERWRITTEN = "what it reads may be overwritten"
-"""Why what is gathered is not read where it is."""
+def _is_of_columns(part: SubviewOp, memory: SSAValue) -> bool:
+    """Whether a view that one operation uses is of some columns of each row of memory."""
+    kinds = memory_of(memory), memory_of(part.result)
+    alike = kinds[0].get_shape()[:-1] == kinds[1].get_shape()[:-1] and strides_of(kinds[0]) == strides_of(kinds[1])
+    return part.source is memory and part.result.has_one_use() and alike and kinds[1].get_offset() is not None
 
 
 def _loop(index: SSAValue) -> int | None:

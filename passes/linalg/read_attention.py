@@ -23,7 +23,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.views import PagedOp
 from ..patterns import op_type_rewrite_pattern
-from .operand import KernelArgument, Spread, VectorOperand, each_once, expand, root
+from .operand import KernelArgument, Spread, VectorOperand, drop_unused, each_once, expand, numbered, root
 from .product import Product, read
 
 FACTORS = ((M, D), (D, N), (N, E), (M, E))
@@ -264,10 +264,24 @@ class SplitValues(RewritePattern):
             sizes = [
                 [parts, size // parts] if loop == last else [size] for loop, size in zip(loops, shape, strict=True)
             ]
-            matrices[number] = rewriter.insert(expand(matrices[number], sizes)).result
+            paged = matrices[number].owner
+            split = _split_pages(paged, sizes) if isinstance(paged, PagedOp) else [expand(matrices[number], sizes)]
+            matrices[number] = [rewriter.insert(each) for each in split][-1].results[0]
             at, places = loops.index(last), list(loops_of(maps[number]))
             maps[number] = map_along(len(order) + 1, (*places[:at], op.batch, *places[at:]))
+        values = op.v
         _renumber(op, matrices, maps, order, rewriter)
+        drop_unused(values)
+
+
+def _split_pages(view: PagedOp, sizes: Sequence[Sequence[int]]) -> list[memref.ExpandShapeOp | PagedOp]:
+    """A view of pages with each dimension split into several of these sizes; that of keys is not."""
+    shape, dims = memory_of(view.memory).get_shape(), numbered(sizes)
+    parts = [sizes[d] if len(sizes[d]) > 1 else [size] for d, size in zip(view.loops, shape, strict=True)]
+    split, places = expand(view.memory, parts), numbered(parts)
+    page, slot = (None if d is None else places[d][0] for d in view.dimensions)
+    along, of_table = ([new for d in old for new in dims[d]] for old in (view.loops, view.table_along.get_values()))
+    return [split, PagedOp(split.result, view.table, along, of_table, page or 0, slot)]
 
 
 MAX_COLUMNS, MAX_DEPTH = 256, 640
@@ -291,7 +305,14 @@ def _first_of_keys(op: AttentionOp) -> int | None:
     """The column of K that V begins with; None where V is something else, or is not whole lines of a tile of K."""
     kinds, depth, columns = [memory_of(op.k), memory_of(op.v)], op.batch + D, op.batch + E
     begins, every = [kind.get_offset() for kind in kinds], [strides_of(kind) for kind in kinds]
-    if root(op.k) is not root(op.v) or None in begins or None in every or not isinstance(kinds[1].element_type, HALVES):
+    tables = {view.table if isinstance(view := value.owner, PagedOp) else None for value in (op.k, op.v)}
+    if (
+        root(op.k) is not root(op.v)
+        or len(tables) > 1
+        or None in begins
+        or None in every
+        or not isinstance(kinds[1].element_type, HALVES)
+    ):
         return None
     maps = zip(op.maps[1:3], every, strict=True)
     of_k, of_v = (dict(zip(loops_of(map_), steps or (), strict=True)) for map_, steps in maps)

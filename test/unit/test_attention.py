@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -388,6 +389,46 @@ def test_values_may_be_columns_of_keys(target: str, first: int, columns: int) ->
     assert schedule is not None
     assert launch.grid == (schedule.split_k * -(-columns // 256), 1, 1)
     assert launch.shared < asked.compile(target, stages=2).launches[0].shared
+
+
+LATENT = (
+    (Attention((1, 144, 576, 512), "bf16", (2, 5), ("b1",), lengths=True, pages=16), 0, "sm_90a"),
+    (Attention((1, 160, 192, 128), "bf16", (3, 2, 3), ("b1", "b2"), pages=32), 64, "sm_80"),
+    (Attention((40, 128, 128, 48), "bf16", pages=16, causal=3), 16, "sm_80"),
+)
+"""With heads that are rows of one tile, in parts of V's columns, and where V has a tile of its own."""
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("sliced", [True, False])
+@pytest.mark.parametrize(("asked", "first", "target"), LATENT, ids=str)
+def test_values_may_be_columns_of_keys_in_pages(asked: Attention, first: int, target: str, sliced: bool) -> None:
+    """No launch gathers K, of which V is a slice, or V, where it is gathered too, from the first columns of K."""
+    text, instance = latent(asked, first if sliced else 0)
+    if not sliced:
+        cache = next(iter(re.findall(r"%K: (tensor<\w+>)", text)))
+        text = re.sub(r", %V: tensor<\w+>", "", asked.mlir)
+        text = re.sub(r"(tensor.extract )%V(.* : ).*", rf"\1%K\2{cache}", text)
+    kernel, (q, k, _, *others) = compile(text, target), instance.arguments
+    kernel(q, k, *others, device="interp", checks="all")
+    assert instance.wrong() == ""
+    assert len(kernel.launches) == 1
+
+
+@pytest.mark.parametrize(("keys", "launches"), [(80, 1), (70, 3)])
+def test_keys_that_a_table_names_and_nobody_reads(keys: int, launches: int) -> None:
+    """Behind the last key of 70 the page has others: K and V are gathered before, which a remark says."""
+    asked, whole = (Attention((5, n, 64, 64), "bf16", pages=16) for n in (keys, 80))
+    instance = problem(whole)
+    text = whole.mlir.replace("x80x", f"x{keys}x")
+    with remarks() as heard:
+        kernel = compile(text, "sm_80")
+    assert len(kernel.launches) == launches
+    assert any("it leaves out rows that a table names" in str(one) for one in heard) == (launches > 1)
+    q, k, v, pages, o = instance.arguments
+    kernel(q, k, v, pages, o, device="interp", checks="all")
+    of_k, of_v = (cache[pages].reshape(2, 80, 64)[:, :keys] for cache in (k, v))
+    assert expected(replace(asked, pages=0), [q, of_k, of_v, o]).wrong() == ""
 
 
 def test_keys_of_other_documents_are_not_read() -> None:
