@@ -79,14 +79,21 @@ class Keys(NamedTuple):
     ends: SSAValue | None = None
 
     def fields(self, scale: float) -> dict[str, FieldValue]:
-        """What an operation on these keys, with scores scaled so, has but for `lengths` and `ends`."""
-        return {
+        """What an operation on these keys, with scores scaled so, has but for `ends`."""
+        return with_maps(lengths=self.lengths) | {
             "scale": FloatAttr(scale, f32),
             "diagonal": self.diagonal,
             "window": self.window,
             "documents": [memory for memory, _ in self.documents],
             "documents_maps": [map_ for _, map_ in self.documents],
         }
+
+
+def with_maps(**placed: tuple[SSAValue, AffineMap] | None) -> dict[str, FieldValue]:
+    """What an operation has for memory and its map, where they are given."""
+    given = {name: pair for name, pair in placed.items() if pair is not None}
+    memories: dict[str, FieldValue] = {name: memory for name, (memory, _) in given.items()}
+    return memories | {f"{name}_map": map_ for name, (_, map_) in given.items()}
 
 
 class Gradient(NamedTuple):
@@ -247,26 +254,6 @@ class AttentionOp(OverKeys):
         " (`grouped` $ends^ `:` type($ends))?"
     )
 
-    def __init__(
-        self,
-        matrices: Sequence[SSAValue],
-        maps: Sequence[AffineMap],
-        *,
-        scale: float = 1.0,
-        keys: Keys | None = None,
-        lse: tuple[SSAValue, AffineMap] | None = None,
-        sinks: tuple[SSAValue, AffineMap] | None = None,
-        **others: FieldValue,
-    ):
-        """`matrices` are Q, K, V and O, `lse` and `sinks` memory and its map."""
-        keys = keys or Keys()
-        placed = {"lengths": keys.lengths, "lse": lse, "sinks": sinks}
-        pairs = {name: pair for name, pair in placed.items() if pair is not None}
-        memories: dict[str, FieldValue] = {name: memory for name, (memory, _) in pairs.items()}
-        places: dict[str, FieldValue] = {f"{name}_map": map_ for name, (_, map_) in pairs.items()}
-        fields = keys.fields(scale) | memories | places | others
-        super().__init__(*matrices, indexing_maps=maps, ends=keys.ends, **fields)
-
     @property
     def matrices(self) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
         """Q, K, V and O."""
@@ -401,20 +388,6 @@ class AttentionGradientOp(OverKeys):
         " `:` type($q) `,` type($k) `,` type($v) `,` type($do) `,` type($lse) `,` type($delta) `into` type($outputs)"
         " (`documents` $documents^ `:` type($documents))?"
     )
-
-    def __init__(
-        self,
-        inputs: Sequence[SSAValue],
-        outputs: Sequence[SSAValue],
-        maps: Sequence[AffineMap],
-        *,
-        scale: float,
-        keys: Keys | None = None,
-        **others: FieldValue,
-    ):
-        """`inputs` are Q, K, V, dO, lse and delta; `maps` are theirs, then those of the outputs."""
-        fields = (keys or Keys()).fields(scale) | dict(zip(map(str.lower, INPUTS), inputs, strict=True)) | others
-        super().__init__(outputs=outputs, indexing_maps=maps, **fields)
 
     @property
     def inputs(self) -> tuple[SSAValue, ...]:

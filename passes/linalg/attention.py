@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FloatAttr, MemRefType, ModuleOp, UnitAttr, bf16, f32
@@ -16,7 +16,7 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from ...dialect.mlir.affine import loops_of
-from ...dialect.warp.attention import AttentionOp
+from ...dialect.warp.attention import AttentionOp, with_maps
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type
 from ..diagnostics import chose, remark
@@ -38,7 +38,7 @@ from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
 from .pages import ReadPages
 from .read_attention import MAX_COLUMNS, MAX_DEPTH, PackHeads, SplitValues, ValuesOfKeys
-from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, loop_order, masked, scaled
+from .score_masks import COLUMN, DEPTH, KEY, QUERY, Scores, loop_order, scaled
 
 # `warp-fuse-attention`: two products with a softmax between them become one `warp.attention`.
 #
@@ -62,14 +62,6 @@ LARGER = ("arith.maximumf", "arith.maxnumf")
 
 ROUNDED_CONSTANT = 1e-6
 """How far a constant may be from the number that it stands for, relative to it."""
-
-
-class Scores(NamedTuple):
-    """Scores: `scale` times `rest`, an expression of the product, for the keys of a range."""
-
-    rest: ElementExpression
-    scale: float
-    keys: KeyRange
 
 
 class AttentionMatch:
@@ -218,13 +210,8 @@ class AttentionMatch:
             decline("what is subtracted in the exponent is not the largest score of each row")
         if len(x.leaves("product")) != 1:
             decline("scores depend on several products")
-        inner, keys = masked(x, single=self.single)
-        rest, scale = scaled(inner)
-        if rest.kind != "product" and scale <= 0:
-            rest, scale = inner, 1.0
-        if scale <= 0:
-            decline(f"scores are scaled by {scale:g}")
-        return Scores(rest, scale * logarithm, keys)
+        scores = Scores.of(x, single=self.single)
+        return scores._replace(scale=scores.scale * logarithm)
 
     def _logarithm(
         self, exponential: ElementExpression, total: ElementExpression
@@ -293,15 +280,13 @@ class AttentionMatch:
                 for key, name, element, taken, kind in every
                 if element != taken
             }
-            op = AttentionOp(
-                [value for value, _ in matrices],
-                [map_of(at, order) for _, at in matrices],
-                scale=self.scores.scale,
-                keys=keys,
-                **functions,
+            of_rows = with_maps(
                 lse=None if self.lse is None else (self.lse[1], map_of(self.lse[2], order)),
                 sinks=None if self.sinks is None else (self.sinks[0], map_of(self.sinks[1], order)),
             )
+            maps = [map_of(at, order) for _, at in matrices]
+            fields = keys.fields(self.scores.scale) | of_rows | functions
+            op = AttentionOp(*(value for value, _ in matrices), indexing_maps=maps, **fields)
             op.zero_rows = UnitAttr() if self.zero_rows else None
             if self.lse is not None and self.lse[3] != 1.0:
                 op.lse_factor = FloatAttr(self.lse[3], f32)

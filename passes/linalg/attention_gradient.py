@@ -15,7 +15,7 @@ from xdsl.ir.affine import AffineMap
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of
 from ...dialect.mlir.generic import factors
-from ...dialect.warp.attention import AttentionGradientOp
+from ...dialect.warp.attention import INPUTS, AttentionGradientOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type
 from ..diagnostics import chose, remark
@@ -35,7 +35,7 @@ from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
 from .product import padded
 from .read_attention import MAX_COLUMNS
-from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, loop_order, masked, scaled
+from .score_masks import COLUMN, DEPTH, KEY, QUERY, Scores, loop_order, scaled
 
 # As of attention, what counts is what the elements of a factor are, as expressions. With S a product of Q and K, X a
 # function of it, masked, dP a product of dO and V, lse and delta memory with a number for each query::
@@ -55,15 +55,12 @@ SCORE, WEIGHED = (ElementExpression("outside", name) for name in ("S", "P * (dP 
 
 
 class Softmax(NamedTuple):
-    """P as an expression: Q, K and lse with their places, the scores as `scale` times an expression of S, and the range
-    of keys."""
+    """P as an expression: Q, K and lse with their places, and the scores, of S."""
 
     q: tuple[SSAValue, Subscripts]
     k: tuple[SSAValue, Subscripts]
     lse: tuple[SSAValue, Subscripts]
-    scores: ElementExpression
-    scale: float
-    keys: KeyRange
+    scores: Scores
 
 
 class Slope(NamedTuple):
@@ -193,14 +190,10 @@ class GradientMatch:
     def _softmax(self, p: ElementExpression) -> Softmax:
         """The softmax of which P is the result."""
         q, k, lse = self._scores(p)
-        inner, keys = masked(p.operands[0].operands[0], single=False)
-        rest, scale = scaled(inner)
-        if scale <= 0:
-            rest, scale = inner, 1.0
-        if lse.value is None or keys.lengths:
+        scores, (product,) = Scores.of(p.operands[0].operands[0], single=False), p.leaves("product")
+        if lse.value is None or scores.keys.lengths:
             decline("the gradients of sequences with lengths of their own are not lowered; documents and indices are")
-        (product,) = p.leaves("product")
-        return Softmax(q, k, (lse.value, lse.place), _with(rest, product, SCORE), scale, keys)
+        return Softmax(q, k, (lse.value, lse.place), scores._replace(rest=_with(scores.rest, product, SCORE)))
 
     def _slope(self, p: ElementExpression, slope: ElementExpression, whole: ElementExpression) -> Slope:
         product, delta = slope.operands[0], self.reader.stored(slope.operands[1])
@@ -210,8 +203,8 @@ class GradientMatch:
         if any(whole.leaves("product")):
             decline("dS is a function of another product than P and dP are")
         inner, factor = scaled(whole)
-        near = abs(factor - self.softmax.scale) <= NEAR * self.softmax.scale
-        whole = inner if inner == WEIGHED and near and self.softmax.scores == SCORE else whole
+        near = abs(factor - self.softmax.scores.scale) <= NEAR * self.softmax.scores.scale
+        whole = inner if inner == WEIGHED and near and self.softmax.scores.rest == SCORE else whole
         a, b = self._pair(product, COLUMN)
         do, v = (a, b) if QUERY in a[1] else (b, a)
         if QUERY not in do[1] or KEY not in v[1] or KEY in do[1] or QUERY in v[1]:
@@ -301,25 +294,27 @@ def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
     names = [match.name for match in matches]
     inputs = [softmax.q, softmax.k, slope.v, slope.do, softmax.lse, slope.delta]
     order = loop_order(matches[0].batch)
-    keys = softmax.keys.placed(order)
+    of_product, scale, of_keys = softmax.scores
+    keys = of_keys.placed(order)
 
     def made() -> AttentionGradientOp:
         maps = [map_of(place, order) for _, place in (*inputs, *written)]
         read_, outputs = ([value for value, _ in each] for each in (inputs, written))
-        shared = _shared(softmax.scores, slope.slopes)
-        scores, slopes = (_with(element, shared, SCORE) for element in (softmax.scores, slope.slopes))
+        shared = _shared(of_product, slope.slopes)
+        scores, slopes = (_with(element, shared, SCORE) for element in (of_product, slope.slopes))
         functions = {
             "products": function_of("products", shared, [SCORE], order),
             "scores": function_of("scores", scores, [SCORE], order),
             "slopes": None if names == ["dV"] else function_of("slopes", slopes, [SCORE, WEIGHED], order),
         }
-        return AttentionGradientOp(read_, outputs, maps, scale=softmax.scale, keys=keys, **functions)
+        named = dict(zip(map(str.lower, INPUTS), read_, strict=True))
+        return AttentionGradientOp(**named, outputs=outputs, indexing_maps=maps, **keys.fields(scale), **functions)
 
     used = frozenset({op for match in matches for op in (*match.reader.used, match.op, match.last)})
     last = max((match.last for match in matches), key=place_in_block)
     results, left = frozenset(value for value, _ in written), {op for match in matches for op in match.reader.left}
     read_from = {root(value) for value, _ in (*inputs, *keys.documents)}
-    beside = [value for each in (softmax.scores, slope.slopes) for value in each.memories([SCORE, WEIGHED]).values()]
+    beside = [value for each in (of_product, slope.slopes) for value in each.memories([SCORE, WEIGHED]).values()]
     if other := next((kind for kind in map(element_type, beside) if kind not in (f32, f16, bf16, i32, i8)), None):
         decline(f"its scores are a function of elements of {other}; of f32, f16, bf16, i32 and i8 they may be")
     read_from.update(map(root, beside))

@@ -29,7 +29,7 @@ from ...dialect.isa.tensor_product import in_tensor_memory
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attributes import BYTE, in_place_of, memory_of, target_of
+from ...dialect.warp.attributes import BYTE, memory_of, target_of
 from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp, with_functions
 from ...dialect.warp.matmul import MatmulOp
@@ -312,17 +312,11 @@ def grouped_attention(loop: GroupLoop, op: AttentionOp) -> AttentionOp:
     if any(0 in loops_of(map_) for _, map_ in along):
         decline("expected no part of an operand that belongs to one sequence")
     placed = [(value, map_along(map_.num_dims - 1, (at - 1 for at in loops_of(map_)))) for value, map_ in along]
-    made = AttentionOp(
-        [value for value, _ in placed[:4]],
-        [map_ for _, map_ in placed[:4]],
-        scale=op.scale.value.data,
-        keys=op.keys._replace(ends=loop.ends),
-        scores=None if op.score is None else op.score.moved(op.score.placed, op.maps[0].num_dims, 0).function,
-        through=None if op.function is None else op.function.moved(op.function.placed, op.maps[0].num_dims, 0).function,
-        lse=placed[4] if lse else None,
-        sinks=None if op.sinks is None or op.sinks_map is None else (op.sinks, op.sinks_map.data),
-    )
-    return in_place_of(op, made)
+    functions = {"scores": op.score, "through": op.function}
+    made = {name: f.moved(f.placed, op.maps[0].num_dims, 0).function for name, f in functions.items() if f}
+    named = {name: value for name, (value, _) in zip(("q", "k", "v", "o", "lse"), placed, strict=False)}
+    maps = [map_ for _, map_ in placed]
+    return op.like(**named, **made, indexing_maps=maps[:4], lse_map=next(iter(maps[4:]), None), ends=loop.ends)
 
 
 def grouped(loop: GroupLoop, product: MatmulOp) -> MatmulOp:
@@ -379,12 +373,9 @@ class GroupProducts(RewritePattern):
         except (NotFusedError, VerifyException) as declined:
             remark(op, GroupPass.name, f"the loop over groups stays: {declined}")
             return
-        for each in with_functions(made):
-            Rewriter.insert_op(each, InsertPoint.before(op))
-        check_unshared(made)
         chose(op, GroupPass.name, f"the loop is {made.name} of groups that end where {loads[0].memref.type} says")
-        rewriter.erase(op)
-        rewriter.has_done_action = True
+        rewriter.replace(op, with_functions(made), [None] * len(op.results))
+        check_unshared(made)
 
 
 class NameRows(RewritePattern):

@@ -106,23 +106,26 @@ class Gathered(NamedTuple):
         view = None if gather is None else read(gather)
         return None if gather is None or view is None else Gathered(gather, view)
 
-    def objection(self, op: Operation, memory: SSAValue) -> str:
-        """Why `op` does not read the view, or the first of its columns, in place of the memory; "" if it does."""
-        (*around, columns), (*others, every) = (memory_of(value).get_shape() for value in (memory, self.view.result))
-        of_keys = self.view.loops[self.view.page.value.data] == len(around)
-        if around != others or columns > every or (of_keys and columns < every):
-            return "it leaves out rows that a table names"
+    def objection(self, op: Operation, memory: SSAValue, *parts: SubviewOp) -> str:
+        """Why `op` does not read the view, or columns of it, in place of the memory and of parts; "" if it does."""
+        *others, every = memory_of(self.view.result).get_shape()
+        of_keys = self.view.loops[self.view.page.value.data] == len(others)
+        for kind in map(memory_of, (memory, *(part.result for part in parts))):
+            *around, columns = kind.get_shape()
+            plain = strides_of(kind) == strides_of(memory_of(memory)) and kind.get_offset() is not None
+            if around != others or columns > every or (of_keys and columns < every) or not plain:
+                return "it leaves out rows that a table names"
         between, sources = operations_between(self.gather, op), {root(self.view.memory), root(self.view.table)}
         memories = [None] if between is None else [*map(touched, between)]
         written = roots_of(use.value for use in (uses_of(op) or ([], []))[1])
         apart = (touches is not None and sources.isdisjoint(touches[1]) for touches in memories)
         return "" if sources.isdisjoint(written) and all(apart) else "what it reads may be overwritten"
 
-    def replace(self, op: Operation, memory: SSAValue, *parts: Operation) -> None:
+    def replace(self, op: Operation, memory: SSAValue, *parts: SubviewOp) -> None:
         """Lets `op` read the view, or columns of it, in place of the memory and of `parts` of it."""
         Rewriter.insert_op(self.view, InsertPoint.before(op))
         Rewriter.erase_op(self.gather)
-        for value in (*(part.results[0] for part in parts), memory):
+        for value in (*(part.result for part in parts), memory):
             value.replace_all_uses_with(self._columns(op, memory_of(value)))
             drop_unused(value)
         drop_unused(self.view.result)
@@ -145,23 +148,16 @@ class ReadPages(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
-        part = op.v.owner
-        parts = [part] if isinstance(part, SubviewOp) and _is_of_columns(part, op.k) else []
         for memory in dict.fromkeys((op.k, op.v)):
+            parts = [part for part in [op.v.owner] if isinstance(part, SubviewOp) and part.source is memory]
+            parts = parts if op.v.has_one_use() else []
             gathered = None if op.tile else Gathered.of(op, memory, pages_of, *parts)
-            if gathered is not None and (reason := gathered.objection(op, memory)):
+            if gathered is not None and (reason := gathered.objection(op, memory, *parts)):
                 remark(gathered.gather, "warp-fuse-attention", f"it gathers keys before: {reason}")
                 gathered.view.erase()
             elif gathered is not None:
                 gathered.replace(op, memory, *parts)
                 rewriter.has_done_action = True
-
-
-def _is_of_columns(part: SubviewOp, memory: SSAValue) -> bool:
-    """Whether a view that one operation uses is of some columns of each row of memory."""
-    kinds = memory_of(memory), memory_of(part.result)
-    alike = kinds[0].get_shape()[:-1] == kinds[1].get_shape()[:-1] and strides_of(kinds[0]) == strides_of(kinds[1])
-    return part.source is memory and part.result.has_one_use() and alike and kinds[1].get_offset() is not None
 
 
 def _loop(index: SSAValue) -> int | None:

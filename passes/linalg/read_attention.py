@@ -10,14 +10,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, i64
+from xdsl.dialects.builtin import AffineMapAttr, FloatAttr, IntegerAttr, MemRefType, f32, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attention import HALVES, INPUTS, ROWS, AttentionGradientOp, AttentionOp, D, E, M, N
-from ...dialect.warp.attributes import element_name, in_place_of, memory_of
+from ...dialect.warp.attributes import element_name, memory_of
 from ...dialect.warp.elements import PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
@@ -332,27 +332,16 @@ def _renumber(
     """Replaces an attention by one on `matrices`, with its loops renumbered. `order` maps old loop numbers to new
     ones."""
 
-    def moved(value: SSAValue, map_: AffineMap) -> tuple[SSAValue, AffineMap]:
-        return value, map_along(maps[0].num_dims, (order[loop] for loop in loops_of(map_)))
+    def moved(map_: AffineMapAttr | None) -> AffineMap | None:
+        return None if map_ is None else map_along(maps[0].num_dims, (order[loop] for loop in loops_of(map_.data)))
 
-    score, through = (
-        None if function is None else rewriter.insert(_exchanged(function, order)).function
-        for function in (op.score, op.function)
-    )
-    keys, sinks_map = op.keys, op.sinks_map
-    new = AttentionOp(
-        *(matrices, maps),
-        scale=op.scale.value.data,
-        keys=keys._replace(
-            lengths=None if keys.lengths is None else moved(*keys.lengths),
-            documents=tuple(moved(*each) for each in keys.documents),
-        ),
-        scores=score,
-        through=through,
-        sinks=None if op.sinks is None or sinks_map is None else moved(op.sinks, sinks_map.data),
-    )
-    rewriter.replace(op, in_place_of(op, new))
-    drop_forms([value for value in (op.scores, op.through) if value is not None])
+    functions = {"scores": op.score, "through": op.function}
+    made = {name: rewriter.insert(_exchanged(each, order)).function for name, each in functions.items() if each}
+    places = {name: moved(getattr(op, name)) for name in ("lengths_map", "sinks_map")}
+    documents = [moved(each) for each in op.documents_maps or ()]
+    of_maps = {"indexing_maps": maps, "documents_maps": documents, **places}
+    rewriter.replace(op, op.like(**dict(zip("qkvo", matrices, strict=True)), **made, **of_maps))
+    drop_forms([each.function for each in functions.values() if each])
 
 
 def _exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:

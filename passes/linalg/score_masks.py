@@ -53,13 +53,27 @@ class KeyRange(NamedTuple):
         return Keys(self.diagonal, self.window, lengths, tuple(filter(None, documents)))
 
 
-def masked(x: ElementExpression, *, single: bool) -> tuple[ElementExpression, KeyRange]:
-    """Splits scores into the unmasked scores and the range of keys that the masks leave. `single` means that the only
-    query has number 0."""
+class Scores(NamedTuple):
+    """Scores: `scale`, above 0, times `rest`, an expression of the product, for the keys of a range."""
+
+    rest: ElementExpression
+    scale: float
+    keys: KeyRange
+
+    @staticmethod
+    def of(x: ElementExpression, *, single: bool) -> Scores:
+        """Scores as masks leave them. `single` means that the only query has number 0."""
+        inner, keys = _masked(x, single)
+        rest, scale = scaled(inner)
+        return Scores(rest, scale, keys) if scale > 0 else Scores(inner, 1.0, keys)
+
+
+def _masked(x: ElementExpression, single: bool) -> tuple[ElementExpression, KeyRange]:
+    """Splits scores into the unmasked scores and the range of keys that the masks leave."""
     rest, keys = _outermost(x, single)
     if keys is None:
         return x, KeyRange()
-    inner, others = masked(rest, single=single)
+    inner, others = _masked(rest, single)
     both = keys.both(others)
     return (rest, keys) if both is None else (inner, both)
 

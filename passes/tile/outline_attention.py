@@ -18,7 +18,7 @@ from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ThreadIdOp
 from ...dialect.mlir.gpu_carried import REDUCTION, AllReduceOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attention import AttentionGradientOp, AttentionOp, E, M, N
+from ...dialect.warp.attention import INPUTS, AttentionGradientOp, AttentionOp, E, M, N, with_maps
 from ...dialect.warp.attributes import FragmentType, fragment_of, in_place_of, memory_of
 from ...dialect.warp.elements import IndexOp
 from ...dialect.warp.operands import FindGroupOp
@@ -164,19 +164,21 @@ class TiledAttention(TiledRows):
             until, scratch = index.value(end if until is None else index.minimum(end, until)), scratch[1:]
         placed = ((memory, AffineMapAttr(map_)) for memory, map_ in op.keys.documents)
         documents = tuple(filter(None, (_vector(index, arguments, *each, at, N) for each in placed)))
+        maps = [map_along(count, loops_in_tile(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)]
         tiled = AttentionOp(
-            list(map(inside.seen, operands[:count])),
-            [map_along(count, loops_in_tile(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)],
-            scale=op.scale.value.data,
-            keys=op.keys._replace(lengths=None, documents=documents, ends=None),
+            *map(inside.seen, operands[:count]),
+            indexing_maps=maps,
+            **op.keys._replace(lengths=None, documents=documents).fields(op.scale.value.data),
+            **with_maps(
+                lse=_vector(index, arguments, op.lse, op.lse_map, at, E, sequence),
+                sinks=_vector(index, arguments, op.sinks, op.sinks_map, at, E),
+            ),
             scores=inside.function(index, op.score, self.read.scores.epilogue_operands, (M, N), count),
             through=inside.function(index, op.function, self.read.values.epilogue_operands, (M, E), count),
             tile=index.values([row] if parts == 1 else [row, number, part]),
             first=first,
             until=until,
             parts=scratch,
-            lse=_vector(index, arguments, op.lse, op.lse_map, at, E, sequence),
-            sinks=_vector(index, arguments, op.sinks, op.sinks_map, at, E),
         )
         return in_place_of(op, tiled)
 
@@ -235,23 +237,20 @@ class TiledGradient(TiledRows):
         row, at = index.mul(tile, self.schedule.cta[0]), index.unflattened(batch, matrix)
         if self.spans is not None:
             first, until = self.spans.read(index, scratch[0], dict(zip(self.read.around, at, strict=False)), tile)
-        documents = tuple((arguments[memory], map_) for memory, map_ in op.keys.documents)
         functions = dict[str, SSAValue]()
         for name, function in op.functions.items():
             inputs = [(arguments[value], map_) for value, map_ in function.placed]
             functions[name] = index.insert(function.moved(inputs, op.maps[0].num_dims, 0)).function
-        made = AttentionGradientOp(
-            [arguments[value] for value in op.inputs],
-            [arguments[value] for value in op.outputs],
-            op.maps,
-            scale=op.scale.value.data,
-            keys=op.keys._replace(documents=documents),
+        fields = zip(map(str.lower, INPUTS), op.inputs, strict=True)
+        return op.like(
+            **{name: arguments[value] for name, value in fields},
+            outputs=[arguments[value] for value in op.outputs],
+            documents=[arguments[value] for value in op.documents],
             tile=index.values([row, *at]),
             first=first,
             until=until,
             **functions,
         )
-        return in_place_of(op, made)
 
 
 def _part_types(read: Attention, schedule: Schedule, tiles: int) -> tuple[MemRefType, MemRefType]:

@@ -400,12 +400,7 @@ class _Attention:
         """A mask along the loops of scores."""
         batch, shared, sharing, rows = self.sizes[:KEY]
         full = expanded(mask, (batch, shared * sharing, rows, mask.shape[-1]))
-        if full.dims[HEADS] is not None:
-            over = _split(self.builder, full, (shared, sharing))
-        else:
-            dims = (*full.dims[:HEADS], None, None, *full.dims[HEADS + 1 :])
-            over = replace(full, dims=dims, shape=(*self.sizes[:KEY], mask.shape[-1]))
-        return reordered(over, [*self.loops, 4])
+        return reordered(_split(self.builder, full, (shared, sharing)), [*self.loops, 4])
 
 
 class _Function:
@@ -466,11 +461,8 @@ def _with_keys(inside: Body, x: Sequence[ElementValue]) -> ElementValue:
 
 def _split(builder: FunctionBuilder, value: Value, split: tuple[Size, ...]) -> Value:
     """Splits the heads into two dimensions: the heads of K and V, and the heads that share one of them."""
-    place = value.dims[HEADS]
-    if place is None:
-        raise UnsupportedError("heads that are repeated are not lowered")
-    heads = (*value.shape[:HEADS], *split, *value.shape[HEADS + 1 :])
-    if split[1] == 1:
+    place, heads = value.dims[HEADS], (*value.shape[:HEADS], *split, *value.shape[HEADS + 1 :])
+    if split[1] == 1 or place is None:
         return replace(value, dims=(*value.dims[: HEADS + 1], None, *value.dims[HEADS + 1 :]), shape=heads)
     full = value.full
     tensor = reshape(builder, full, (*full.shape[:place], *split, *full.shape[place + 1 :]))

@@ -391,6 +391,18 @@ def test_values_may_be_columns_of_keys(target: str, first: int, columns: int) ->
     assert launch.shared < asked.compile(target, stages=2).launches[0].shared
 
 
+@pytest.mark.parametrize("asked", [Attention((70, 50, 64, 64)), Attention((5, 90, 64, 64), function="alibi")], ids=str)
+def test_scores_may_be_scaled_by_a_number_below_zero(asked: Attention) -> None:
+    instance = problem(asked)
+    text = asked.mlir.replace(
+        f"%scale = arith.constant {asked.scale:.6e}", f"%scale = arith.constant {-asked.scale:.6e}"
+    )
+    kernel, (q, *others) = compile(text, "sm_80"), instance.arguments
+    kernel(-q, *others, device="interp", checks="all")
+    assert instance.wrong() == ""
+    assert len(kernel.launches) == 1
+
+
 LATENT = (
     (Attention((1, 144, 576, 512), "bf16", (2, 5), ("b1",), lengths=True, pages=16), 0, "sm_90a"),
     (Attention((1, 160, 192, 128), "bf16", (3, 2, 3), ("b1", "b2"), pages=32), 64, "sm_80"),
