@@ -109,12 +109,13 @@ class Gathered(NamedTuple):
     def objection(self, op: Operation, memory: SSAValue, *parts: SubviewOp) -> str:
         """Why `op` does not read the view, or columns of it, in place of the memory and of parts; "" if it does."""
         *others, every = memory_of(self.view.result).get_shape()
-        of_keys = self.view.loops[self.view.page.value.data] == len(others)
+        sizes, page = memory_of(self.view.memory).get_shape(), self.view.page.value.data
+        whole = self.view.loops[page] == len(others) or min(sizes) < 0
         for kind in map(memory_of, (memory, *(part.result for part in parts))):
             *around, columns = kind.get_shape()
             plain = strides_of(kind) == strides_of(memory_of(memory)) and kind.get_offset() is not None
-            if around != others or columns > every or (of_keys and columns < every) or not plain:
-                return "it leaves out rows that a table names"
+            if around != others or columns > every or (whole and columns < every) or not plain:
+                return "it leaves out rows that a table names, or columns of memory of unknown size"
         between, sources = operations_between(self.gather, op), {root(self.view.memory), root(self.view.table)}
         memories = [None] if between is None else [*map(touched, between)]
         written = roots_of(use.value for use in (uses_of(op) or ([], []))[1])
