@@ -110,6 +110,24 @@ def test_two_products_of_one_a_are_one_kernel(target: str, schedule: dict[str, A
     check(kernel, a, w, [w[:56].copy(), w[56:].copy()])
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("m", "f", "k"), [(16, 72, 136), (9, 40, 264), (1, 200, 72)])
+def test_few_rows_are_multiplied_by_warps_of_all_columns(m: int, f: int, k: int) -> None:
+    """A tile of 64 rows would leave SMs without one of the few tiles of columns."""
+    a, w = operands(m, f, k)
+    for text, weights in (
+        (two_products(m, f, k), [w[:f].copy(), w[f:].copy()]),
+        (weights_in_one(m, f, k), [w]),
+        (weights_in_one(m, f, k, across=True), [w.T.copy()]),
+    ):
+        kernel = compile(text, target="sm_90a")
+        ((_, schedule),) = kernel.schedules.items()
+        assert schedule is not None
+        assert schedule.cta[:2] == schedule.warp
+        assert schedule.cta[0] == 16
+        check(kernel, a, w, weights)
+
+
 def test_what_follows_is_in_the_same_epilogue() -> None:
     """A residual behind the gate: the function takes both products, then the operand."""
     text = (
