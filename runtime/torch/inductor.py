@@ -261,7 +261,7 @@ def narrow_sorts(graph: Graph) -> None:
         if topk.target is not aten.topk.default or used != {1} or not node.args[0].meta["val"].is_cuda:
             continue
         length = topk.args[0].meta["val"].shape[(*topk.args, -1)[2]]
-        if isinstance(length, int) and length <= MAX_PLACES:
+        if isinstance(length, int) and length <= 256:
             with graph.inserting_before(node):
                 places = called(graph, prims.convert_element_type.default, node.args[0], torch.uint8)
             node.update_arg(0, places)
@@ -282,9 +282,6 @@ def _permutation(node: Node) -> Node | None:
 
 
 SORTS = frozenset({aten.sort.default, aten.sort.stable})
-
-MAX_PLACES = 256
-"""Places that a byte tells apart."""
 
 
 # Whether a part of a graph runs as our kernel or is left to inductor: on a GPU both are measured, equal parts once.
