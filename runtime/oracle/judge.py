@@ -19,7 +19,7 @@ from ..reference.functions import poison
 from .candidate import Candidate, CandidateCall, Launching, Made, PythonCandidate, framework_of, of_file
 from .findings import ERROR, JudgeFinding, Verdict, note
 from .references import DRAWS, Expected, JudgeReference, NotComparedError, altered, forbidden_of, of_source
-from .service import Answer, JudgeRequest, Service
+from .service import Answer, Service
 from .tensors import is_float, is_ndarray, is_rounded
 from .worker import LimitError, Worker
 
@@ -101,7 +101,7 @@ class _Session:
         self.compared = self.varies = False
 
     def run(self, sizes: Sequence[Mapping[str, int]], *, prove: bool) -> None:
-        self._ask(JudgeRequest("load", made=self.reference.made))
+        self._ask("load", self.reference.made)
         if not self.verdict:
             return
         for number, each in enumerate(sizes):
@@ -121,7 +121,7 @@ class _Session:
                 self.compared = True
                 if not number and first is None and not self._inspect(call):
                     return
-                answer = self._ask(JudgeRequest("call", call, reuse=kind in ("altered", "integers")))
+                answer = self._ask("call", call, reuse=kind in ("altered", "integers"))
                 if answer.outputs is None:
                     return
                 self._compare(call, answer, wanted, earlier, kind)
@@ -153,8 +153,9 @@ class _Session:
                 for name, e in zip(names, wanted, strict=False)
             }
 
-    def _ask(self, request: JudgeRequest) -> Answer:
-        answer = self.worker.ask(request)
+    def _ask(self, method: str, *given: Any, **options: Any) -> Answer:
+        """What a method of the candidate's `Service` says."""
+        answer = self.worker.ask(method, *given, **options)
         if isinstance(answer, str):
             raise ArgumentError(answer)
         for finding in answer.findings:
@@ -163,14 +164,14 @@ class _Session:
 
     def _inspect(self, call: CandidateCall) -> bool:
         """Whether the kernel runs under all checks."""
-        answer = self._ask(JudgeRequest("inspect", call))
+        answer = self._ask("inspect", call)
         if answer.accesses is not None:
             self.verdict.accesses, self.verdict.counts = answer.accesses, answer.counts
         return not any(f.severity == ERROR and f.code in ("check-fault", "check-load") for f in answer.findings)
 
     def _again(self, call: CandidateCall, answer: Answer) -> None:
         """The first call once more, and what its results depend on."""
-        again = self._ask(JudgeRequest("call", call))
+        again = self._ask("call", call)
         if again.outputs is None or answer.outputs is None:
             return
         pairs = zip(again.outputs, answer.outputs, strict=False)
@@ -188,7 +189,7 @@ class _Session:
             other = {**call.arguments, name: np.roll(value.reshape(-1), 1).reshape(value.shape)}
             with suppress(NotComparedError):
                 moved = self.reference.expected(other)
-                changed = self._ask(JudgeRequest("call", CandidateCall(other, call.outputs, call.written, call.sizes)))
+                changed = self._ask("call", CandidateCall(other, call.outputs, call.written, call.sizes))
                 for i, (a, b) in enumerate(zip(answer.outputs or (), changed.outputs or (), strict=False)):
                     same = np.asarray(a).tobytes() == np.asarray(b).tobytes()
                     if not same or np.array_equal(base[i].value, moved[i].value):
@@ -281,7 +282,7 @@ class _Session:
             self.verdict.add(note("reference-constant", "the results are the same for all data that was tried"))
         if not prove or self.verdict.accesses is None:
             self._prepare(call, [])
-            self._ask(JudgeRequest("library", call))
+            self._ask("library", call)
             why = "the candidate is no single kernel" if prove else "no proof was asked for"
             self.verdict.proof = {"outcome": "undecided", "text": why}
             return
@@ -293,8 +294,7 @@ class _Session:
             self.verdict.proof = {"outcome": "undecided", "text": str(error)}
             return
         function = getattr(self.reference, "signature", None)
-        request = JudgeRequest("prove", call, text=text, function=getattr(function, "name", None))
-        self.verdict.proof = self._ask(request).proof
+        self.verdict.proof = self._ask("prove", call, text, getattr(function, "name", None)).proof
 
 
 def _cut(value: Any, bits: int) -> Any:

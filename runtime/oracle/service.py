@@ -44,73 +44,52 @@ class Answer:
     counts: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True)
-class JudgeRequest:
-    """`kind` is "load", "call", "inspect" (a call of a kernel under all checks), "library" (which
-    operations of torch compute) or "prove". A call that is to `reuse`
-    memory puts its arguments where those of the last one were."""
-
-    kind: str
-    call: CandidateCall | None = None
-    reuse: bool = False
-    text: str = ""
-    function: str | None = None
-    made: Made = field(default_factory=Made)
-
-
 class Service:
-    """Answers the requests of the judge. `make` loads the candidate from the data of its creation."""
+    """Answers the requests of the judge: what a method says of the arguments that come with its name. `make` loads the
+    candidate from the data of its creation."""
+
+    candidate: Candidate
 
     def __init__(self, watch: Watch, make: Callable[[Made], Candidate], forbidden: Forbidden) -> None:
         self.watch, self.forbidden, self.make = watch, forbidden, make
-        self.candidate: Candidate | None = None
         self._last: dict[str, Any] = {}
         self._returned: list[tuple[Any, Any]] = []
 
-    def __call__(self, request: JudgeRequest) -> Answer | str:
+    def __call__(self, method: str, *given: Any, **options: Any) -> Answer | str:
         """Answers a request. A result of type `str` is an error of the judge's request."""
-        if request.kind == "load":
-            return self._load(request.made)
-        if request.call is None or self.candidate is None:
-            return Answer()
         try:
-            answer = self._answer(self.candidate, request.call, request)
+            answer: Answer | str = getattr(self, method)(*given, **options)
         except WarploomError as error:
             answer = Answer(findings=[_failed("call-failed", error)])
-        answer.findings += self._events()
+        if isinstance(answer, Answer):
+            answer.findings += self._events()
         return answer
 
-    def _answer(self, candidate: Candidate, call: CandidateCall, request: JudgeRequest) -> Answer:
-        if request.kind == "library":
-            return Answer(findings=_library(candidate, call))
-        if request.kind == "prove":
-            return self._prove(candidate, call, request)
-        return self._inspect(candidate, call) if request.kind == "inspect" else self._call(candidate, call, request)
-
-    def _load(self, made: Made) -> Answer | str:
+    def load(self, made: Made) -> Answer | str:
+        """Loads the candidate."""
         try:
             self.candidate = self.make(made)
         except WarploomError as error:
             return str(error)
         except Exception as error:
-            return Answer(findings=[_failed("load-failed", error), *self._events()])
+            return Answer(findings=[_failed("load-failed", error)])
         self.forbidden.hide(sys.modules.get(judged_name(self.candidate.file)))
-        problems = _statically(self.candidate) if self.candidate.ptx else []
-        return Answer(findings=[*problems, *self._events()])
+        return Answer(findings=_statically(self.candidate) if self.candidate.ptx else [])
 
     def _events(self) -> list[JudgeFinding]:
         events, self.watch.events = self.watch.events, {}
         return [JudgeFinding(code, message) for code, message in events.items()]
 
-    def _call(self, candidate: Candidate, call: CandidateCall, request: JudgeRequest) -> Answer:
-        prepared = candidate.prepare(call)
-        if request.reuse:
+    def call(self, call: CandidateCall, *, reuse: bool = False) -> Answer:
+        """A call. One that is to `reuse` memory puts its arguments where those of the last one were."""
+        prepared = self.candidate.prepare(call)
+        if reuse:
             for name, value in prepared.items():
                 if name in self._last and overwrite(self._last[name], value):
                     prepared[name] = self._last[name]
         start = time.monotonic()
         try:
-            returned = candidate.call(call, list(prepared.values()))
+            returned = self.candidate.call(call, list(prepared.values()))
         except MemoryError:
             raise
         except InterpreterError as error:
@@ -119,7 +98,7 @@ class Service:
             return Answer(findings=[_failed("call-failed", error)])
         seconds = time.monotonic() - start
         findings: list[JudgeFinding] = []
-        if not request.reuse and any(not _same(kept, now) for kept, now in self._changed()):
+        if not reuse and any(not _same(kept, now) for kept, now in self._changed()):
             findings.append(JudgeFinding("result-overwritten", "this call changes what the last one returned"))
         self._last = prepared
         inplace = returned is None and call.written
@@ -137,14 +116,14 @@ class Service:
         now = to_arrays([returned for returned, _ in self._returned])
         return [(kept, one) for (_, kept), one in zip(self._returned, now, strict=True)]
 
-    def _inspect(self, candidate: Candidate, call: CandidateCall) -> Answer:
+    def inspect(self, call: CandidateCall) -> Answer:
         """A run of a kernel under all checks, with the counts of its report and what it accesses."""
-        launch = candidate.launch(call)
+        launch = self.candidate.launch(call)
         if launch is None:
             return Answer()
         from ..interp.watch.checks import ALL_ORDERS, CHECKS
 
-        prepared = candidate.prepare(call)
+        prepared = self.candidate.prepare(call)
         names = list(prepared)
         touched = Touched([arg if isinstance(arg, str) else "" for arg in launch.args])
         answer, start = Answer(), time.monotonic()
@@ -152,7 +131,7 @@ class Service:
             place = launch.run(names)(list(prepared.values()), touched, (*CHECKS, ALL_ORDERS), report=True)
         except InterpreterError as error:
             return Answer(findings=_located(error))
-        answer.findings += [_of_finding(f, candidate.file) for f in place.notes]
+        answer.findings += [_of_finding(f, self.candidate.file) for f in place.notes]
         for report in place.reports:
             kept = ("multiply_adds", "wavefronts", "wavefronts_extra", "sectors", "sectors_extra")
             every = report.as_json()
@@ -165,18 +144,43 @@ class Service:
                 answer.findings.append(JudgeFinding("input-modified", f"the kernel writes {name}, which is an input"))
         return answer
 
-    def _prove(self, candidate: Candidate, call: CandidateCall, request: JudgeRequest) -> Answer:
+    def library(self, call: CandidateCall) -> Answer:
+        """The operations of torch that compute in a call."""
+        candidate = self.candidate
+        if not isinstance(candidate, PythonCandidate) or candidate.framework != "torch":
+            return Answer()
+        mode: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode
+        names: dict[str, None] = {}
+
+        class Recorder(mode):
+            @classmethod
+            def _should_skip_dynamo(cls) -> bool:
+                return False  # To skip its compiler, torch would import it, which takes seconds.
+
+            def __torch_dispatch__(
+                self, function: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+            ) -> Any:
+                if not any(word in str(function) for word in MOVES):
+                    names[str(function)] = None
+                return function(*args, **(kwargs or {}))
+
+        prepared = list(candidate.prepare(call).values())
+        with Recorder():
+            candidate.call(call, prepared)
+        return Answer(findings=[note("library", f"torch computes {', '.join(names)}")] if names else [])
+
+    def prove(self, call: CandidateCall, text: str, function: str | None) -> Answer:
         """The proof against a function of linalg."""
         from ..proof.prove import prove
         from ..proof.question import PARTLY, Difference
 
-        launch = candidate.launch(call)
+        launch = self.candidate.launch(call)
         if launch is None:
             return Answer()
         arrays = {name: value for name, value in call.arguments.items() if is_ndarray(value)}
         names = [*call.arguments, *call.outputs]
         try:
-            proof = prove(launch, request.text, arrays, function=request.function, names=names)
+            proof = prove(launch, text, arrays, function=function, names=names)
         except WarploomError as error:
             undecided = {"outcome": "undecided", "text": str(error)}
             return Answer(findings=[note("proof-undecided", str(error))], proof=undecided)
@@ -249,31 +253,6 @@ class Touched(Observer):
             name: {"read": int(reads.sum()), "written": int(writes.sum()), "of": reads.size}
             for name, (reads, writes) in self._seen.items()
         }
-
-
-def _library(candidate: Candidate, call: CandidateCall) -> list[JudgeFinding]:
-    """The operations of torch that compute in a call of a candidate."""
-    if not isinstance(candidate, PythonCandidate) or candidate.framework != "torch":
-        return []
-    mode: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode
-    names: dict[str, None] = {}
-
-    class Recorder(mode):
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:
-            return False  # To skip its compiler, torch would import it, which takes seconds.
-
-        def __torch_dispatch__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
-        ) -> Any:
-            if not any(word in str(function) for word in MOVES):
-                names[str(function)] = None
-            return function(*args, **(kwargs or {}))
-
-    prepared = list(candidate.prepare(call).values())
-    with Recorder():
-        candidate.call(call, prepared)
-    return [note("library", f"torch computes {', '.join(names)}")] if names else []
 
 
 def _statically(candidate: Candidate) -> list[JudgeFinding]:

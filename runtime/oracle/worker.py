@@ -117,11 +117,11 @@ class Watch:
 
 
 class Worker:
-    """A process that answers requests by `serve(request)`, which `make(watch)` returns after a fork. Its time limit
-    starts at once."""
+    """A process that answers requests by a function that `make(watch)` returns after a fork. Its time limit starts at
+    once."""
 
     def __init__(
-        self, make: Callable[[Watch], Callable[[Any], Any]], seconds: float, megabytes: int, forbidden: str = ""
+        self, make: Callable[[Watch], Callable[..., Any]], seconds: float, megabytes: int, forbidden: str = ""
     ) -> None:
         self.end = time.monotonic() + seconds
         self.seconds, self.megabytes = seconds, megabytes
@@ -134,14 +134,14 @@ class Worker:
         self.process.start()
         other.close()
 
-    def ask(self, request: Any) -> Any:
-        """The answer of the candidate's process.
+    def ask(self, *request: Any, **options: Any) -> Any:
+        """The answer of the candidate's process to these arguments.
 
         Raises:
             LimitError: if it exceeds its time or memory, or ends.
         """
         try:
-            self.connection.send(request)
+            self.connection.send((request, options))
             if not self.connection.poll(max(0.0, self.end - time.monotonic())):
                 raise LimitError("time-limit", f"the candidate takes longer than {self.seconds:g} seconds")
             kind, answer = read_records(self.connection.recv_bytes(), _is_array)
@@ -171,7 +171,7 @@ def _is_array(module_name: str, global_name: str) -> bool:
     return module_name.partition(".")[0] in ("numpy", "ml_dtypes") and global_name in ARRAYS
 
 
-def _main(connection: Connection, make: Callable[[Watch], Callable[[Any], Any]], megabytes: int, watch: Watch) -> None:
+def _main(connection: Connection, make: Callable[[Watch], Callable[..., Any]], megabytes: int, watch: Watch) -> None:
     """The process of a candidate: it answers requests until the connection closes."""
     os.setpgid(0, 0)
     gc.freeze()  # What the process was forked from is never collected here: to look through it takes seconds.
@@ -187,11 +187,11 @@ def _main(connection: Connection, make: Callable[[Watch], Callable[[Any], Any]],
     try:
         serve, extra = make(watch), LOADING
         while True:
-            request = connection.recv()
+            request, options = connection.recv()
             _limit(megabytes + extra)
             extra = 0
             try:
-                connection.send(("answer", serve(request)))
+                connection.send(("answer", serve(*request, **options)))
             except MemoryError:
                 gc.collect()
                 connection.send(("memory", None))
