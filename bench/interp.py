@@ -31,6 +31,8 @@ from warploom.dialect.isa.families import find
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime import compile
+from warploom.runtime.arguments.launch_values import values
+from warploom.runtime.base.launch import Launch
 from warploom.runtime.interp import Stats, load
 from warploom.runtime.numerics.product import MatrixProduct
 
@@ -227,10 +229,12 @@ def growth(rows: list[Row]) -> Iterator[str]:
 
 def axpy(n: int) -> tuple[Callable[[], Stats], float]:
     """Loads, integer and floating-point instructions, a store, for each of n threads; and the bytes of the arrays."""
-    program = load(parse_ptx(ELEMENTWISE), "axpy.ptx")
+    module = parse_ptx(ELEMENTWISE)
+    program = load(module, "axpy.ptx")
     x, y = (np.random.default_rng(i).standard_normal(n).astype(np.float32) for i in range(2))
     z = np.full(n, np.nan, np.float32)
-    run = partial(program.launch, "axpy", (-(-n // 256), 1, 1), (256, 1, 1), [x, y, z, n])
+    launch = Launch("axpy", (-(-n // 256), 1, 1), (256, 1, 1), 0, (0, 1, 2, 3))
+    run = partial(program.launch, launch, values(module.functions["axpy"], [x, y, z, n]))
     run()
     if np.isnan(z).any():
         raise SystemExit("elementwise: elements were not written")

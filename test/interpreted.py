@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warploom.dialect.ptx.parser import parse_ptx
-from warploom.runtime.interp import Program, load
+from warploom.dialect.ptx.text.syntax import Module
+from warploom.runtime.arguments.launch_values import values
+from warploom.runtime.base.launch import Dim3, Launch, Progress
+from warploom.runtime.base.options import Options
+from warploom.runtime.interp import Stats
+from warploom.runtime.interp import load as load_program
 
 Array = NDArray[Any]
 
@@ -18,7 +24,30 @@ REGISTERS = (
 POISON = 0xA5
 
 
-def program(body: str, parameters: str = "", target: str = "sm_90a", module: str = "", **options: str) -> Program:
+class Loaded:
+    """A module for the interpreter, launched as it is: whether it is legal PTX is not asked."""
+
+    def __init__(self, module: Module, name: str = "<ptx>", arch: str | None = None) -> None:
+        self.module, self.program = module, load_program(module, name, arch)
+
+    def launch(
+        self,
+        kernel: str,
+        grid: Dim3,
+        block: Dim3,
+        args: Sequence[object],
+        shared: int = 0,
+        progress: Progress | None = None,
+        cluster: Dim3 | None = None,
+        **options: Any,
+    ) -> Stats:
+        """Runs a kernel; the options are those of `Options`."""
+        launch = Launch(kernel, grid, block, shared, tuple(range(len(args))), cluster=cluster)
+        passed = values(self.module.functions[kernel], args) if kernel in self.module.functions else []
+        return self.program.launch(launch, passed, Options(**options), progress)
+
+
+def program(body: str, parameters: str = "", target: str = "sm_90a", module: str = "", **options: str) -> Loaded:
     """A module whose kernel `k` has the body; registers %p, %h, %r, %rd, %f and %fd are declared.
 
     The body begins on line 6 of the text.
@@ -31,7 +60,7 @@ def program(body: str, parameters: str = "", target: str = "sm_90a", module: str
 {body}
 }}
 """
-    return load(parse_ptx(text, "k.ptx"), "k.ptx", **options)
+    return Loaded(parse_ptx(text, "k.ptx"), "k.ptx", **options)
 
 
 def outputs(count: int, dtype: str) -> Array:

@@ -1,7 +1,8 @@
 """The interpreter: it runs PTX on the CPU, with the arithmetic of the target.
 
-program = load(parse_ptx(text, "k.ptx"), "k.ptx")
-program.launch("k", (4, 1, 1), (32, 1, 1), [a, b, 3])
+module = parse_ptx(text, "k.ptx")
+program = load(module, "k.ptx")
+program.launch(Launch("k", (4, 1, 1), (32, 1, 1), 0, (0, 1, 2)), values(module.functions["k"], [a, b, 3]))
 """
 
 from ..numerics.parameters import Arithmetic, arithmetic

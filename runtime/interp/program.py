@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,23 +16,11 @@ from ...dialect.ptx.text.source_lines import SourceLines
 from ...dialect.ptx.text.syntax import Module, Variable
 from ..arguments.arrays import Argument
 from ..arguments.launch_values import LaunchValue, Packed, Scalar, in_memory, pack, reachable
-from ..arguments.launch_values import values as launch_values
-from ..base.errors import ArgumentError
-from ..base.launch import (
-    BLOCK_LIMIT,
-    GRID_LIMIT,
-    THREADS_LIMIT,
-    Dim3,
-    Mapped,
-    Passed,
-    Progress,
-    Shifted,
-    Word,
-    cores,
-)
+from ..base.launch import Dim3, Launch, Mapped, Passed, Progress, Shifted, Word, cores
+from ..base.options import DEFAULT, Options
 from ..numerics.floats import Array
 from .machine.functions import Functions
-from .machine.kernel import DecodedKernel, KernelDecoder, Observer, Observers, size_of
+from .machine.kernel import DecodedKernel, KernelDecoder, Observers, size_of
 from .machine.machine import KernelRun, Machine, Stats, geometry_of, shared_bytes
 from .machine.memory import (
     Buffer,
@@ -40,12 +29,11 @@ from .machine.memory import (
     GlobalBuffers,
     Heap,
     InterpreterError,
-    WarpOrder,
     initial,
     static_addresses,
 )
 from .machine.names import NameScope, VariablePlace
-from .machine.state import WORKSPACE, WORKSPACE_BYTES, Sink, State, align
+from .machine.state import WORKSPACE, WORKSPACE_BYTES, State, align
 from .parallel import independent, run_batches
 
 # Runs a decoded kernel over a grid, some CTAs at a time, one batch after the other or in several processes.
@@ -65,7 +53,7 @@ def run(launch: KernelRun) -> Stats:
     Raises:
         InterpreterError: if a thread does something wrong, waits for ever, or the steps run out.
     """
-    queue, total = launch.queue, launch.grid[0] * launch.grid[1] * launch.grid[2]
+    queue, total = launch.queue, math.prod(launch.sizes.grid)
     at_once = min(total, _ctas_in_flight(launch))
     cancels = any(decoded.traits.means == "cancel.try" for decoded in launch.kernel.code)
     if cancels:  # so that there is something to cancel
@@ -84,8 +72,12 @@ def run(launch: KernelRun) -> Stats:
 
 def _side_by_side(launch: KernelRun, total: int, at_once: int, stats: Stats) -> bool:
     """Runs the CTAs in several processes, if there are enough of them and they are independent of each other."""
-    observer = launch.observer
-    if (observer is not None and not observer.merges) or launch.max_steps is not None or (processes := cores()) == 1:
+    observer = launch.options.observer
+    if (
+        (observer is not None and not observer.merges)
+        or launch.options.max_steps is not None
+        or (processes := cores()) == 1
+    ):
         return False
     each = _ctas_of_batch(launch, total, at_once, processes)
     if each >= total or not independent(launch.kernel):
@@ -126,8 +118,8 @@ def _ctas_in_flight(launch: KernelRun) -> int:
     one = geometry_of(launch, 0, 1)
     per_thread = sum(max(bits // 8, 1) * n for bits, n in layout.slots.items()) + layout.local_bytes + 64
     per_cta = one.threads * per_thread + shared_bytes(launch)
-    if launch.observer is not None:
-        per_cta += launch.observer.weight(shared_bytes(launch), one.warps * one.cluster_size)
+    if launch.options.observer is not None:
+        per_cta += launch.options.observer.weight(shared_bytes(launch), one.warps * one.cluster_size)
     warps = IN_FLIGHT_WARPS_MATRIX if launch.kernel.multiplies_matrices else IN_FLIGHT_WARPS
     clusters = min(IN_FLIGHT_BYTES // per_cta, warps // one.warps) // one.cluster_size
     return max(1, clusters) * one.cluster_size
@@ -273,51 +265,30 @@ class Program:
 
     def launch(
         self,
-        kernel: str,
-        grid: Dim3,
-        block: Dim3,
-        args: Sequence[object],
-        shared: int = 0,
+        launch: Launch,
+        values: Sequence[LaunchValue],
+        options: Options = DEFAULT,
         progress: Progress | None = None,
-        max_steps: int | None = None,
-        observer: Observer | None = None,
-        cluster: Dim3 | None = None,
-        checks: str | Sequence[str] = (),
-        output: Sink | None = None,
-        order: WarpOrder | None = None,
-        values: Sequence[LaunchValue] | None = None,
     ) -> Stats:
-        """Runs a kernel to its end.
+        """Runs a kernel to its end on values that were checked before, of which the launch says what it passes.
 
-        Arrays are passed as pointers to their bytes and written in place; scalars by value. If there are `values`,
-        which were checked before, `args` are what the launch passes of them (`Passed`). `shared` is bytes of
-        dynamic shared memory. `progress` is called with the CTAs done and the CTAs there are. After `max_steps`
-        steps (an instruction for a group of threads) a launch ends with an error. `observer` looks on. `cluster` is
-        the shape of the clusters of CTAs; without it, what the kernel's `.reqnctapercluster` says.
-        `output` is called with what the kernel prints, which otherwise goes to standard output.
-        `order` is one in which the warps run at first.
-        `checks` are names as in `checks.CHECKS`; a kernel they find fault with runs to its end.
+        Arrays are passed as pointers to their bytes and written in place; scalars by value. `progress` is called with
+        the CTAs done and the CTAs there are. A kernel that checks find fault with runs to its end.
 
         Raises:
             InterpreterError: for a launch that cannot be, or when a thread does something wrong; `findings` has what.
             ArgumentError: for a name of no check.
         """
-        decoded = self.kernel(kernel)
-        self._check_sizes(decoded, grid, block, shared)
-        cluster = self._cluster(decoded, grid, cluster)
+        decoded = self.kernel(launch.kernel)
+        self._check_sizes(decoded, launch)
+        sizes = replace(launch, cluster=self._cluster(decoded, launch.grid, launch.cluster))
         memory = GlobalBuffers(self._heap)
         for name, buffer in self._variables.items():
             memory.put(self._places[name], buffer)
-        try:
-            checked = launch_values(self._functions[kernel], args) if values is None else values
-        except ArgumentError as error:
-            raise InterpreterError(str(error)) from error
-        passed = range(len(args)) if values is None else cast("Sequence[Passed]", args)
-        words = parameters(decoded, passed, checked, memory)
+        words = parameters(decoded, launch.arguments, values, memory)
         meeting = memory.add(Buffer("where the CTAs of a cooperative launch meet", np.zeros(WORKSPACE_BYTES, np.uint8)))
-        sizes = (decoded, grid, block, memory, words, {**self._places, WORKSPACE: meeting}, shared)
-        launched = KernelRun(*sizes, max_steps, progress, observer, cluster, output, order)
-        return _checked(launched, checks) if checks else run(launched)
+        launched = KernelRun(decoded, sizes, options, memory, words, {**self._places, WORKSPACE: meeting}, progress)
+        return _checked(launched) if options.checks else run(launched)
 
     def _cluster(self, kernel: DecodedKernel, grid: Dim3, asked: Dim3 | None) -> Dim3 | None:
         """The clusters of a launch; None if it has none."""
@@ -338,37 +309,34 @@ class Program:
             raise InterpreterError(f"{where}: expected a grid that is a multiple of the cluster {cluster}, got {grid}")
         return cluster
 
-    def _check_sizes(self, kernel: DecodedKernel, grid: Dim3, block: Dim3, shared: int) -> None:
+    def _check_sizes(self, kernel: DecodedKernel, launch: Launch) -> None:
         where = f"kernel {kernel.name}"
-        for what, sizes, limits in (("grid", grid, GRID_LIMIT), ("block", block, BLOCK_LIMIT)):
-            if len(sizes) != 3 or any(not 1 <= size <= limit for size, limit in zip(sizes, limits, strict=True)):
-                raise InterpreterError(f"{where}: expected {what} from (1, 1, 1) to {limits}, got {sizes}")
-        threads = block[0] * block[1] * block[2]
-        limit = min(kernel.block_limit or THREADS_LIMIT, THREADS_LIMIT)
-        if threads > limit:
-            raise InterpreterError(f"{where}: a block has at most {limit} threads here, got {threads}")
+        if kernel.block_limit and launch.threads > kernel.block_limit:
+            raise InterpreterError(
+                f"{where}: a block has at most {kernel.block_limit} threads here, got {launch.threads}"
+            )
         required = kernel.block_required
-        if required and tuple(block) != (*required, 1, 1)[:3]:
-            raise InterpreterError(f"{where}: .reqntid asks for a block of {(*required, 1, 1)[:3]}, got {block}")
+        if required and launch.block != (*required, 1, 1)[:3]:
+            raise InterpreterError(f"{where}: .reqntid asks for a block of {(*required, 1, 1)[:3]}, got {launch.block}")
         target, static = TARGETS.get(self.target), kernel.layout.shared
         if target is not None and static > target.static_shared:
             raise InterpreterError(
                 f"{where}: {static} bytes of static shared memory; ptxas takes at most {target.static_shared} for "
                 f"{self.target}{', dynamic shared memory may be larger' * (target.suffix != 'a')}"
             )
-        total = static + shared
-        if shared < 0 or (target is not None and total > target.shared):
-            has = f"; a CTA on {self.target} has at most {target.shared}" if target else ""
-            raise InterpreterError(f"{where}: {total} bytes of shared memory are asked for{has}")
+        total = static + launch.shared
+        if target is not None and total > target.shared:
+            has = f"a CTA on {self.target} has at most {target.shared}"
+            raise InterpreterError(f"{where}: {total} bytes of shared memory are asked for; {has}")
 
 
-def _checked(launch: KernelRun, names: str | Sequence[str]) -> Stats:
+def _checked(launch: KernelRun) -> Stats:
     from .watch.checks import CheckObserver
 
-    checks = CheckObserver(names)
-    others = () if launch.observer is None else (launch.observer,)
+    checks, options = CheckObserver(launch.options.checks), launch.options
+    others = () if options.observer is None else (options.observer,)
     try:
-        stats = run(replace(launch, observer=Observers((checks, *others))))
+        stats = run(replace(launch, options=replace(options, observer=Observers((checks, *others)))))
     except InterpreterError as fault:
         raise checks.error(fault) or fault from fault
     error = checks.error()

@@ -16,6 +16,7 @@ from ...dialect.schedule import Schedule
 from ..arguments.signature import Signature
 from ..base.errors import ArgumentError
 from ..base.launch import Launch, Plan, Progress
+from ..base.options import Checks, Options
 
 if TYPE_CHECKING:
     from ...dialect.ptx.text.syntax import Function
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ..base.launch import Problem
     from ..cuda.launch import Graph, Prepared
     from .calls import Calls
-    from .module import Checks, PtxModule
+    from .module import PtxModule
 
 ScheduleOption: TypeAlias = str | int | Sequence[int]
 OnPhase: TypeAlias = Callable[[str, float], None]
@@ -186,7 +187,6 @@ class Kernel:
         if plain and device in ("auto", "cuda") and (done := self._calls(args)) is not None:
             return done
         from .binding import bind, launch_values
-        from .module import Options
 
         bound = bind(self.function, args, named, out)
         if (report or trace) and bound.results:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
 from ...dialect.ptx.instructions import traits
 from ...dialect.ptx.text.syntax import (
@@ -31,15 +31,14 @@ from ..base.launch import (
     Progress,
     Shifted,
     dim3,
-    known_target,
     text_or_file,
 )
+from ..base.options import DEFAULT, Checks, Options, Output
 
 if TYPE_CHECKING:
     from ..cuda.driver import Gpu
     from ..cuda.launch import Prepared
     from ..interp import Program
-    from ..interp.machine.kernel import Observer
     from ..interp.machine.memory import Finding, WarpOrder
     from ..interp.watch.report import LaunchReport
     from ..interp.watch.timeline import LaunchTrace
@@ -110,57 +109,6 @@ def _names(operands: Sequence[Operand]) -> Iterator[str]:
 
 
 # PTX of any origin, loaded and launched.
-
-Output: TypeAlias = Callable[[str], object]
-"""Takes the text that an interpreted kernel prints."""
-
-Checks: TypeAlias = str | Sequence[str]
-"""What the interpreter looks for: names of `interp.checks.CHECKS` or "all", several in a sequence or with commas."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """What only the interpreter does: the arithmetic of another target, checks, reports, traces, a limit of steps.
-
-    Raises:
-        ArgumentError: for a limit below 1, or a target that there is not.
-    """
-
-    arch: str | None = None
-    checks: Checks = ()
-    report: bool = False
-    max_steps: int | None = None
-    output: Output | None = None
-    trace: bool = False
-    observer: Observer | None = None
-    order: WarpOrder | None = None
-
-    def __post_init__(self) -> None:
-        limit = cast("object", self.max_steps)
-        if limit is not None and (not isinstance(limit, int) or limit < 1):
-            raise ArgumentError(f"expected max_steps to be an integer from 1 on, got {limit!r}")
-        if self.arch is not None:
-            known_target(self.arch, "arch")
-
-    @property
-    def unsupported_options(self) -> list[str]:
-        """Why a GPU does not do what these options ask for."""
-        arch = [] if self.arch is None else [f"arch='{self.arch}' is arithmetic for device='interp'; a GPU has its own"]
-        asked = {
-            "checks are made": self.checks,
-            "a report is made": self.report,
-            "a trace is made": self.trace,
-            "steps are counted": self.max_steps is not None,
-        }
-        return arch + [f"{what} by the interpreter; pass device='interp'" for what, value in asked.items() if value]
-
-    def on(self, device: str) -> str:
-        """The device: the interpreter, where an option needs it."""
-        needed = self.arch or self.checks or self.report or self.trace or self.max_steps or self.observer
-        return "interp" if needed else device
-
-
-DEFAULT = Options()
 
 
 @dataclass(frozen=True)
@@ -335,15 +283,28 @@ class PtxModule:
             WarploomError: for arguments that do not fit, a missing GPU, or a kernel that fails.
             InterpreterError: with `findings`, if the checks find anything.
         """
-        passed, everything = values(self.kernel(name), args), tuple(range(len(args)))
-        shape = None if cluster is None else dim3(cluster, "cluster")
-        shared = self.shared.get(name, 0) if shared is None else shared
-        launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, everything, cluster=shape)
+        plan, passed = self.planned(name, grid, block, args, shared, cluster)
         options = Options(arch, checks, report, max_steps, output, trace, order=order)
         if choose_place(options.on(device), self.target, passed).gpu is None:
             # what a GPU may run is for its driver to say
             self._require_legal(name)
-        return self.run(Plan((launch,)), passed, device=device, progress=progress, options=options)
+        return self.run(plan, passed, device=device, progress=progress, options=options)
+
+    def planned(
+        self,
+        name: str,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[object],
+        shared: int | None,
+        cluster: int | Sequence[int] | None,
+    ) -> tuple[Plan, list[LaunchValue]]:
+        """The plan of one launch, and the values that `run` takes for its arguments. See `launch`."""
+        passed, everything = values(self.kernel(name), args), tuple(range(len(args)))
+        shape = None if cluster is None else dim3(cluster, "cluster")
+        shared = self.shared.get(name, 0) if shared is None else shared
+        launch = Launch(name, dim3(grid, "grid"), dim3(block, "block"), shared, everything, cluster=shape)
+        return Plan((launch,)), passed
 
     def run(
         self,
@@ -422,19 +383,9 @@ class PtxModule:
 
             observers = LaunchObservers(len(plan.launches), options.report, options.trace, options.observer)
         for number, launch in enumerate(plan.launches):
-            sizes = (launch.kernel, launch.grid, launch.block, launch.arguments, launch.shared)
+            watched = options if observers is None else replace(options, observer=observers.of(number))
             try:
-                done = self.program_for(options.arch).launch(
-                    *sizes,
-                    progress,
-                    options.max_steps,
-                    cluster=launch.cluster,
-                    checks=options.checks,
-                    observer=options.observer if observers is None else observers.of(number),
-                    output=options.output,
-                    order=options.order,
-                    values=everything,
-                )
+                done = self.program_for(options.arch).launch(launch, everything, watched, progress)
             except InterpreterError as error:
                 error.trace = None if observers is None else observers.trace_of(number)
                 raise

@@ -12,15 +12,15 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from ..arguments.launch_values import values
 from ..arguments.signature import Signature
 from ..base.errors import ArgumentError
-from ..base.launch import Launch, Plan, dim3, text_or_file
+from ..base.launch import text_or_file
+from ..base.options import Options
 from ..interp.machine.kernel import Observer
 from ..kernel.binding import launch_values
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import chosen, parse
-from ..kernel.module import LaunchPlace, Options, PtxModule, may_write
+from ..kernel.module import LaunchPlace, PtxModule, may_write
 from ..numerics.floats import Array
 from ..plan import host
 from ..reference.functions import accumulator_of
@@ -67,14 +67,9 @@ class KernelLaunch:
             passed = [
                 by_name[arg] if isinstance(arg, str) else arg(by_name) if callable(arg) else arg for arg in self.args
             ]
-            everything = tuple(range(len(passed)))
-            shape = None if self.cluster is None else dim3(self.cluster, "cluster")
-            shared = self.module.shared.get(self.kernel, 0) if self.shared is None else self.shared
-            sizes = (dim3(self.grid, "grid"), dim3(self.block, "block"))
-            launch = Launch(self.kernel, *sizes, shared, everything, cluster=shape)
             options = Options(observer=observer, checks=checks, max_steps=max_steps, report=report)
-            plan, function = Plan((launch,)), self.module.kernel(self.kernel)
-            return self.module.run(plan, values(function, passed), device="interp", options=options)
+            planned = self.module.planned(self.kernel, self.grid, self.block, passed, self.shared, self.cluster)
+            return self.module.run(*planned, device="interp", options=options)
 
         return run
 

@@ -26,6 +26,7 @@ sys.path.append(str(Path(__file__).parent.parent))
 import hopper_kernel
 import numpy as np
 import pytest
+from interpreted import Loaded
 from ptx_rows import BY_SPELLING, DECLARATIONS, SYMBOLS, WIDE, instructions
 from ptx_rows import operand as fitting
 from tensor_cores import Kernel, registers
@@ -35,7 +36,6 @@ from warploom.dialect.ptx.parser import parse_ptx
 from warploom.dialect.ptx.text.syntax import Function, PtxSyntaxError, Variable
 from warploom.runtime import TensorMap
 from warploom.runtime.base.errors import WarploomError
-from warploom.runtime.interp import load
 
 FOLDER = Path(__file__).parent.parent / "data" / "kernels"
 WORD = re.compile(r"[%$\w.:]+|\s+|.")
@@ -167,7 +167,7 @@ def outcome(text: str) -> str:
     """Parses, decodes and runs one warp of every kernel: "ran", or the kind of error."""
     try:
         module = parse_ptx(text, "fuzz.ptx")
-        program = load(module)
+        program = Loaded(module)
         for name, function in module.functions.items():
             if function.entry:
                 args = [_argument(p) for p in function.parameters]

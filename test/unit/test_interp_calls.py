@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from interpreted import per_thread
+from interpreted import Loaded, per_thread
 
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime import load_ptx
-from warploom.runtime.interp import InterpreterError, load
+from warploom.runtime.interp import InterpreterError
 from warploom.runtime.kernel.module import Checks
 
 HEAD = ".version 8.6\n.target sm_90a\n.address_size 64\n"
@@ -22,7 +22,7 @@ BODY = """.visible .entry k(.param .u64 out) { .reg .pred %p<4>; .reg .b32 %r<16
 def run(functions: str, body: str, threads: int = 64, checks: str = "all") -> list[int]:
     """What each thread leaves in the 64 bits at %rd1; %r1 is its number. Every check is on, and silent."""
     out = np.full(threads, 0xA5A5A5A5A5A5A5A5, np.uint64)
-    built = load(parse_ptx(HEAD + functions + BODY + body + "}", "k.ptx"), "k.ptx")
+    built = Loaded(parse_ptx(HEAD + functions + BODY + body + "}", "k.ptx"), "k.ptx")
     built.launch("k", (1, 1, 1), (threads, 1, 1), [out], checks=checks)
     return out.tolist()
 
@@ -185,7 +185,7 @@ def test_what_is_refused_at_load_time(functions: str, body: str, message: str) -
 def test_two_kernels_call_one_function() -> None:
     other = BODY.replace("entry k(", "entry other(") + "call (%r2), f, (%r1); st.global.u32 [%rd1], %r2; }\n"
     module = HEAD + F.replace("ret;", ".reg .b32 %r1; ld.param.b32 %r1, [a]; st.param.b32 [r], %r1;") + other
-    built = load(parse_ptx(module + other.replace("other(", "k("), "k.ptx"), "k.ptx")
+    built = Loaded(parse_ptx(module + other.replace("other(", "k("), "k.ptx"), "k.ptx")
     for name in ("k", "other"):
         out = np.zeros(32, np.uint64)
         built.launch(name, (1, 1, 1), (32, 1, 1), [out])

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interpreted import outputs, program
+from interpreted import Loaded, outputs, program
 
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime import load_ptx
-from warploom.runtime.interp import InterpreterError, load
+from warploom.runtime.interp import InterpreterError
 
 Dim3 = tuple[int, int, int]
 FOUR = ".shared .align 8 .b64 bar; .shared .align 16 .b32 word[64];"
@@ -104,20 +104,20 @@ def test_required_clusters_need_no_argument() -> None:
 .visible .entry k(.param .u64 out) .explicitcluster .reqnctapercluster 2, 1, 1 { .reg .b32 %r<4>; .reg .b64 %rd<3>;
 mov.u32 %r1, %cluster_nctarank; ld.param.u64 %rd1, [out]; st.global.u32 [%rd1], %r1; }"""
     out = outputs(1, "u4")
-    built = load(parse_ptx(text))
+    built = Loaded(parse_ptx(text))
     built.launch("k", (4, 1, 1), (1, 1, 1), [out])
     assert out[0] == 2
     with pytest.raises(InterpreterError, match=r"asks for a cluster of \(2, 1, 1\), got \(4, 1, 1\)"):
         built.launch("k", (4, 1, 1), (1, 1, 1), [out], cluster=(4, 1, 1))
     with pytest.raises(InterpreterError, match="a multiple of the cluster"):
         built.launch("k", (5, 1, 1), (1, 1, 1), [out])
-    explicit = load(parse_ptx(text.replace(".reqnctapercluster 2, 1, 1", ".maxclusterrank 4")))
+    explicit = Loaded(parse_ptx(text.replace(".reqnctapercluster 2, 1, 1", ".maxclusterrank 4")))
     with pytest.raises(InterpreterError, match="asks for a launch with a cluster"):
         explicit.launch("k", (4, 1, 1), (1, 1, 1), [out])
     with pytest.raises(InterpreterError, match="at most 4 CTAs"):
         explicit.launch("k", (8, 1, 1), (1, 1, 1), [out], cluster=(8, 1, 1))
     with pytest.raises(InterpreterError, match="clusters need sm_90"):
-        load(parse_ptx(text.replace("sm_90a", "sm_80"))).launch("k", (4, 1, 1), (1, 1, 1), [out])
+        Loaded(parse_ptx(text.replace("sm_90a", "sm_80"))).launch("k", (4, 1, 1), (1, 1, 1), [out])
 
 
 def test_the_cluster_of_a_loaded_module() -> None:

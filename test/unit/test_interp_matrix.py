@@ -9,14 +9,14 @@ import captured
 import ml_dtypes
 import numpy as np
 import pytest
-from interpreted import outputs, program
+from interpreted import Loaded, outputs, program
 from numpy.typing import NDArray
 
 from warploom.dialect.isa.families import LDMATRIX, LoadMatrix
 from warploom.dialect.isa.mma import ROWS, Mma
 from warploom.dialect.isa.row import TARGETS
 from warploom.dialect.ptx.parser import parse_ptx
-from warploom.runtime.interp import InterpreterError, load
+from warploom.runtime.interp import InterpreterError
 from warploom.runtime.numerics.product import MatrixProduct
 
 Array = NDArray[Any]
@@ -108,7 +108,7 @@ def test_mma_as_an_h200_answers(row: Mma) -> None:
     words = np.ascontiguousarray(captured.inputs(case, len(answers)))
     out = outputs(answers.size, "u4").reshape(answers.shape)
     text = captured.module([captured.kernel(case, "k")], TARGETS["sm_90a"])
-    load(parse_ptx(text)).launch("k", (len(answers), 1, 1), (32, 1, 1), [words, out])
+    Loaded(parse_ptx(text)).launch("k", (len(answers), 1, 1), (32, 1, 1), [words, out])
     assert np.count_nonzero(out != answers) == 0
 
 

@@ -8,13 +8,13 @@ import captured
 import numpy as np
 import pytest
 from captured_memory import TILE, MemoryCase, inputs, kernel, output_words
-from interpreted import program
+from interpreted import Loaded, program
 from numpy.typing import NDArray
 
 from warploom.dialect.isa.families import MOVMATRIX, LoadMatrix, StoreMatrix, load_rows, store_rows
 from warploom.dialect.isa.row import target
 from warploom.dialect.ptx.parser import parse_ptx
-from warploom.runtime.interp import InterpreterError, load
+from warploom.runtime.interp import InterpreterError
 
 Array = NDArray[Any]
 CTAS = 3
@@ -29,7 +29,7 @@ def answers(row: Any) -> tuple[Array, Array]:
     words = np.ascontiguousarray(inputs(case, CTAS))
     out = np.full((CTAS, output_words(case)), 0xDEADBEEF, np.uint32)
     arch = target("sm_100a" if row.only else "sm_90")
-    load(parse_ptx(captured.module([kernel(case, "k")], arch))).launch("k", (CTAS, 1, 1), (32, 1, 1), [words, out])
+    Loaded(parse_ptx(captured.module([kernel(case, "k")], arch))).launch("k", (CTAS, 1, 1), (32, 1, 1), [words, out])
     return words, out
 
 

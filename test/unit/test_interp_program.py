@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from interpreted import Array, apply, outputs, per_thread, program
+from interpreted import Array, Loaded, apply, outputs, per_thread, program
 
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime.cuda import ptxas
-from warploom.runtime.interp import InterpreterError, load
+from warploom.runtime.interp import InterpreterError
 
 GENERATOR = np.random.default_rng(61)
 
@@ -206,27 +206,27 @@ SHARED = {
 def test_shared_memory_lies_where_ptxas_puts_it(name: str) -> None:
     """Dynamic memory at its own alignment, behind what the kernel and its callees use; the static part is padded."""
     text, places, static = SHARED[name]
-    built = load(parse_ptx(MODULE + text, "k.ptx"), "k.ptx")
+    built = Loaded(parse_ptx(MODULE + text, "k.ptx"), "k.ptx")
     out = outputs(len(places) + 1, "u4")
     built.launch(name, (1, 1, 1), (1, 1, 1), [out], shared=64)
     assert out.tolist() == [*places, 0xA5A5A5A5]
-    assert built.kernel(name).layout.shared == static
+    assert built.program.kernel(name).layout.shared == static
     if ptxas.find() is not None:
         assert ptxas.assemble(MODULE + text, "sm_80")[name].shared == static
 
 
 def test_limits_of_shared_memory_are_those_of_the_padded_sizes() -> None:
     text = MODULE + kernel("k", ".shared .b8 v[48];", "v", "far") + kernel("h", ".shared .b8 v[48129];", "far")
-    built = load(parse_ptx(text, "k.ptx"), "k.ptx")
+    built = Loaded(parse_ptx(text, "k.ptx"), "k.ptx")
     built.launch("k", (1, 1, 1), (1, 1, 1), [outputs(2, "u4")], shared=162 * 1024)
     with pytest.raises(InterpreterError, match=r"kernel k: 166913 bytes of shared memory are asked for; .* 166912"):
         built.launch("k", (1, 1, 1), (1, 1, 1), [outputs(2, "u4")], shared=162 * 1024 + 1)
     built.launch("h", (1, 1, 1), (1, 1, 1), [outputs(1, "u4")])
-    built = load(parse_ptx(text.replace("48129", "49153"), "k.ptx"), "k.ptx")
+    built = Loaded(parse_ptx(text.replace("48129", "49153"), "k.ptx"), "k.ptx")
     with pytest.raises(InterpreterError, match=r"50176 bytes of static .* at most 49152 for sm_80, dynamic"):
         built.launch("h", (1, 1, 1), (1, 1, 1), [outputs(1, "u4")])
     text = text.replace("sm_80", "sm_90a")
-    load(parse_ptx(text.replace("48129", "232448"), "k.ptx")).launch("h", (1, 1, 1), (1, 1, 1), [outputs(1, "u4")])
-    built = load(parse_ptx(text.replace("48129", "232449"), "k.ptx"), "k.ptx")
+    Loaded(parse_ptx(text.replace("48129", "232448"), "k.ptx")).launch("h", (1, 1, 1), (1, 1, 1), [outputs(1, "u4")])
+    built = Loaded(parse_ptx(text.replace("48129", "232449"), "k.ptx"), "k.ptx")
     with pytest.raises(InterpreterError, match="233472 bytes of static shared memory; ptxas takes at most 232448"):
         built.launch("h", (1, 1, 1), (1, 1, 1), [outputs(1, "u4")])

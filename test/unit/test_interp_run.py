@@ -10,6 +10,7 @@ import pytest
 from interpreted import apply, outputs, per_thread, program
 from numpy.typing import NDArray
 
+from warploom.runtime.base.errors import ArgumentError, WarploomError
 from warploom.runtime.interp import InterpreterError
 
 Array = NDArray[Any]
@@ -514,7 +515,7 @@ def test_what_cannot_run_is_refused_at_load_time(statement: str, message: str) -
     ("grid", "block", "args", "shared", "message"),
     [
         (ONE, (1025, 1, 1), [1], 0, "expected block from"),
-        (ONE, (64, 32, 1), [1], 0, "a block has at most 1024 threads here, got 2048"),
+        (ONE, (64, 32, 1), [1], 0, "a block has at most 1024 threads, got 2048"),
         ((0, 1, 1), ONE, [1], 0, "expected grid from"),
         (ONE, ONE, [], 0, r"expected 1 arguments \(\.u32 p\), got 0"),
         (ONE, ONE, [np.zeros(3)], 0, "expected a scalar, got the array 3xf64"),
@@ -524,7 +525,7 @@ def test_what_cannot_run_is_refused_at_load_time(statement: str, message: str) -
     ],
 )
 def test_launches_that_cannot_be(grid: Any, block: Any, args: list[object], shared: int, message: str) -> None:
-    with pytest.raises(InterpreterError, match=message):
+    with pytest.raises(WarploomError, match=message):
         program("ret;", ".param .u32 p").launch("k", grid, block, args, shared)
 
 
@@ -532,7 +533,7 @@ def test_an_unknown_kernel_and_a_gapped_array() -> None:
     built = program("ret;", ".param .u64 p")
     with pytest.raises(InterpreterError, match=r"no kernel 'other' in k.ptx; it has k"):
         built.launch("other", ONE, ONE, [])
-    with pytest.raises(InterpreterError, match="4x2xf64 has gaps"):
+    with pytest.raises(ArgumentError, match="4x2xf64 has gaps"):
         built.launch("k", ONE, ONE, [np.zeros((4, 4))[:, :2]])
 
 

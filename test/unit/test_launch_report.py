@@ -305,7 +305,7 @@ def test_counts_are_those_of_one_process(monkeypatch: pytest.MonkeyPatch) -> Non
     assert reports[0].grid == (600, 1, 1)
     assert sum(i.warps for i in reports[0].instructions if i.opcode == "ld.global.u32") == 600 * 4 * 100
     with pytest.raises(TypeError, match="expected counts of another reporter, got 5"):
-        Reporter().add(built.kernel("k"), 5)
+        Reporter().add(built.program.kernel("k"), 5)
 
 
 def test_instructions_count_warps_and_the_lanes_whose_guard_holds() -> None:

@@ -13,12 +13,13 @@ import numpy as np
 from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.text.syntax import Address, Symbol, ranges
 from ....dialect.ptx.types import bits_of
-from ...base.launch import Dim3, Progress
+from ...base.launch import Launch, Progress
+from ...base.options import Options
 from ...numerics.floats import Array
 from .copies import ClusterBarrier, OperationGroups, SharedWindow, TensorMemory
 from .events import LEFT, BoundStep, CtaQueue, Geometry, Look, Selection
 from .flow import Flow, Replay, apart, parted, together
-from .kernel import Decoded, DecodedKernel, Observer
+from .kernel import Decoded, DecodedKernel
 from .mbarriers import MbarrierObjects
 from .memory import (
     LOCAL_WINDOW,
@@ -32,10 +33,9 @@ from .memory import (
     MachineLimitError,
     MemorySpaces,
     ParameterWindow,
-    WarpOrder,
     Window,
 )
-from .state import RESERVED_BYTES, Prints, Sink, State, align
+from .state import RESERVED_BYTES, Prints, State, align
 
 # Launches in which every thread left goes round in a loop, or waits, and nothing changes any more.
 #
@@ -151,21 +151,15 @@ POLLS = 32
 
 @dataclass(frozen=True)
 class KernelRun:
-    """One kernel launch: the kernel, its geometry, memory, arguments and limits, and its observer."""
+    """One kernel launch: the kernel, its geometry, memory and arguments, and what it is asked for."""
 
     kernel: DecodedKernel
-    grid: Dim3
-    block: Dim3
+    sizes: Launch
+    options: Options
     memory: GlobalBuffers
     parameters: Array
     addresses: dict[str, int]
-    shared: int
-    max_steps: int | None
     progress: Progress | None
-    observer: Observer | None = None
-    cluster: Dim3 | None = None
-    output: Sink | None = None
-    order: WarpOrder | None = None
     queue: CtaQueue = field(default_factory=CtaQueue)
 
 
@@ -181,12 +175,12 @@ class Stats:
 
 def geometry_of(launch: KernelRun, first: int, ctas: int) -> Geometry:
     together = WARPS if launch.kernel.has_warpgroups else 1
-    return Geometry(launch.grid, launch.block, first, ctas, launch.cluster or (1, 1, 1), together)
+    return Geometry(launch.sizes.grid, launch.sizes.block, first, ctas, launch.sizes.cluster or (1, 1, 1), together)
 
 
 def _own_bytes(launch: KernelRun) -> int:
     """Shared memory of a kernel in bytes: the padded static part and the dynamic one."""
-    return launch.kernel.layout.shared + launch.shared
+    return launch.kernel.layout.shared + launch.sizes.shared
 
 
 def shared_bytes(launch: KernelRun) -> int:
@@ -202,20 +196,20 @@ class Machine:
         self.launch, self.geometry, self.stats = launch, geometry, stats
         self.kernel = launch.kernel
         state = State(geometry, self.kernel.layout.slots, self._memory(), launch.addresses)
-        state.dynamic_bytes, state.explicit_cluster = launch.shared, launch.cluster is not None
+        state.dynamic_bytes, state.explicit_cluster = launch.sizes.shared, launch.sizes.cluster is not None
         state.shared_bytes = state.reserved = align(_own_bytes(launch), 128)
         state.multiprocessors = self.kernel.layout.multiprocessors
         self.flow = state.flow = Flow(geometry, state.live, self.kernel.entry)
         state.prints, state.queue = Prints(), launch.queue
         state.copies, state.bulk_groups = OperationGroups(state.threads), OperationGroups(state.threads)
         state.warpgroups = OperationGroups(-(-state.warps // WARPS))
-        self.flow.observer = state.observer = launch.observer
+        self.flow.observer = state.observer = launch.options.observer
         self.cluster_barrier = state.cluster_barrier = ClusterBarrier(self.flow)
         state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)
         if self.kernel.has_tensor_memory:
             state.tensor = TensorMemory(geometry, self.flow)
-        if launch.observer is not None:
-            launch.observer.begin(state, self.kernel)
+        if launch.options.observer is not None:
+            launch.options.observer.begin(state, self.kernel)
         self.state, self.mbarriers = state, state.mbarriers
         self.steps = [self._bind(pc, decoded) for pc, decoded in enumerate(self.kernel.code)]
 
@@ -254,9 +248,9 @@ class Machine:
         try:
             self._run()
         finally:
-            self.state.prints.flush(self.launch.output or sys.stdout.write)
-        if self.launch.observer is not None:
-            self.launch.observer.end()
+            self.state.prints.flush(self.launch.options.output or sys.stdout.write)
+        if self.launch.options.observer is not None:
+            self.launch.options.observer.end()
         # Callbacks and operations in flight refer to the state, and it to them: without them it is freed at once.
         self.flow.on_exit.clear()
         for groups in (self.state.copies, self.state.bulk_groups, self.state.warpgroups):
@@ -264,11 +258,11 @@ class Machine:
 
     def _run(self) -> None:
         tired, standstill = False, Standstill(self.state, self.launch.memory, self.kernel.code)
-        if self.launch.order is not None and not self.geometry.first:
-            Replay(self.launch.order).run(self.flow, self._one)
+        if self.launch.options.order is not None and not self.geometry.first:
+            Replay(self.launch.options.order).run(self.flow, self._one)
         while (group := self._next(tired)) is not None:
             tired = self._advance(*group) or self.flow.gave_way()
-            if self.launch.max_steps is not None and self.stats.steps >= self.launch.max_steps:
+            if self.launch.options.max_steps is not None and self.stats.steps >= self.launch.options.max_steps:
                 self._out_of_steps(next(reversed(self.flow.ready), group[0]))
             if standstill.turn(group[0]):
                 self._livelock()
@@ -276,7 +270,7 @@ class Machine:
             self._deadlock()
 
     def _one(self, pc: int, mask: Array) -> None:
-        if self.launch.max_steps is not None and self.stats.steps >= self.launch.max_steps:
+        if self.launch.options.max_steps is not None and self.stats.steps >= self.launch.options.max_steps:
             self._out_of_steps(pc)
         self._advance(pc, mask, budget=1)
 
@@ -295,8 +289,8 @@ class Machine:
         sel = self.state.all if mask.all() else Selection(mask, self.state.threads)
         limit = self.flow.limit(pc)
         turn = budget
-        if self.launch.max_steps is not None:
-            turn = min(budget, self.launch.max_steps - self.stats.steps)
+        if self.launch.options.max_steps is not None:
+            turn = min(budget, self.launch.options.max_steps - self.stats.steps)
         steps, done = self.steps, 0
         try:
             while done < turn:
@@ -327,7 +321,7 @@ class Machine:
         raise InterpreterError(str(finding), [finding])
 
     def _out_of_steps(self, pc: int) -> NoReturn:
-        message = f"the launch took more than {self.launch.max_steps} steps; it is near this instruction"
+        message = f"the launch took more than {self.launch.options.max_steps} steps; it is near this instruction"
         finding = self.kernel.finding(MachineLimitError.check, pc, message)
         raise InterpreterError(f"{finding}. If this is no endless loop, a larger max_steps lets it go on", [finding])
 
