@@ -55,6 +55,17 @@ class PlaneMemory:
         return planes
 
 
+class Issued(OperationGroups):
+    """The operations that a plane issues; it collects what they execute."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.collected: list[tuple[Array | None, Callable[[Array], None]]] = []
+
+    def issue(self, agents: Array | None, execute: Callable[[Array], None]) -> None:
+        self.collected.append((agents, execute))
+
+
 class Landings(MbarrierObjects):
     """The mbarrier objects of a plane; it collects the copies that an instruction starts."""
 
@@ -64,26 +75,6 @@ class Landings(MbarrierObjects):
 
     def complete_later(self, copy: BulkCopy, one: Selection) -> None:
         self.sent.append(copy)
-
-
-class MirroredCopies(OperationGroups):
-    """The pending copies of the machine, with those of the planes, which complete with them."""
-
-    def __init__(self, threads: int) -> None:
-        super().__init__(threads)
-        self.planes = [OperationGroups(threads) for _ in range(PLANES)]
-
-    def commit(self, agents: Array | None) -> None:
-        for queue in (super(), *self.planes):
-            queue.commit(agents)
-
-    def wait(self, agents: Array | None, keep: int | None) -> None:
-        for queue in (super(), *self.planes):
-            queue.wait(agents, keep)
-
-    def complete(self, agents: Array | None, before: int) -> None:
-        for queue in (super(), *self.planes):
-            queue.complete(agents, before)
 
 
 class MirroredObjects(MbarrierObjects):
@@ -100,17 +91,6 @@ class MirroredObjects(MbarrierObjects):
 
         copy.landed = landed
         super().complete_later(copy, one)
-
-
-class Issued(OperationGroups):
-    """The pending products of a plane; it collects what they execute."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__(count)
-        self.collected: list[tuple[Array | None, Callable[[Array], None]]] = []
-
-    def issue(self, agents: Array | None, execute: Callable[[Array], None]) -> None:
-        self.collected.append((agents, execute))
 
 
 class PlaneTensor(TensorMemory):
@@ -141,13 +121,13 @@ class Mirror:
         self.local = np.zeros((PLANES, real.memory.local.buffer.size), np.uint8)
         self.memory = memory
         self.buffers: dict[int, Array] = {}
-        copies = real.copies = MirroredCopies(threads)
-        objects = MirroredObjects(real.memory.shared.buffer.view(8), real.flow, copies)
+        objects = MirroredObjects(real.memory.shared.buffer.view(8), real.flow, real.copies)
         real.mbarriers = objects
+        copies = [Issued(threads) for _ in range(PLANES)]
         self.products = [Issued(real.warpgroups.count) for _ in range(PLANES)]
-        self.landings = [Landings(real.flow, queue) for queue in copies.planes]
+        self.landings = [Landings(real.flow, queue) for queue in copies]
         self.tensors: list[PlaneTensor] = []
-        self.queues: list[tuple[OperationGroups, list[Issued]]] = []
+        self.queues: list[tuple[OperationGroups, list[Issued]]] = [(real.copies, copies)]
         self.tensor = np.zeros((PLANES, 0), np.uint32)
         if hasattr(real, "tensor"):
             self.tensor = np.zeros((PLANES, *real.tensor.words.shape), np.uint32)
@@ -155,7 +135,7 @@ class Mirror:
             self.queues.append((real.tensor.products, [tensor.issued for tensor in self.tensors]))
             self.queues.append((real.tensor.moves["st"], [tensor.stores for tensor in self.tensors]))
             self.buffers[id(real.tensor.buffer)] = self.tensor.reshape(PLANES, -1).view(np.uint8)
-        self.planes = [self._plane(k, copies.planes[k]) for k in range(PLANES)]
+        self.planes = [self._plane(k, copies[k]) for k in range(PLANES)]
         objects.planes = self.landings
 
     def _plane(self, k: int, copies: OperationGroups) -> State:
@@ -215,7 +195,7 @@ class Mirror:
             with_control(self.banks, k, self.real, slots, lambda step=step: step(sel))
 
     def pass_on(self) -> None:
-        """Executes what the planes have issued to tensor memory together with the machine's next operations."""
+        """Lets what the planes have issued complete with the machine's next operation."""
         for groups, queues in self.queues:
             while queues[0].collected:
                 sent = [queue.collected.pop(0) for queue in queues]

@@ -281,7 +281,7 @@ class FieldProduct:
             self.later = state.warpgroups, mirror.products
         elif self.form is None:
             self.written = [(state.tensor.words, mirror.tensor)]
-            self.later = mirror.queues[0]
+            self.later = state.tensor.products, [plane.issued for plane in mirror.tensors]
         self._scale = 0
         self._collected: list[Collected] = []
         self._unknown = False
