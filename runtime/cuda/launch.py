@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import statistics
 import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
 
-from ...dialect.ptx.text.syntax import Function
 from ..arguments.arrays import Argument
 from ..arguments.launch_values import LaunchValue, Packed, in_memory
 from ..base.errors import ArgumentError
 from ..base.launch import Plan, ScratchBuffer
 from .driver import Gpu, LoadedKernel, call, device_count, encode_tensor_map, gpu
-from .launches import Launches, address_of, graph_launch, launches_of
+from .launches import GpuProgram, Launches, address_of, graph_launch, launches_of
 
 LEGACY_STREAM = 0
 
@@ -54,10 +53,8 @@ class Prepared:
     share it, so two must not run at the same time.
     """
 
-    def __init__(
-        self, gpu: Gpu, ptx: str, functions: Mapping[str, Function], plan: Plan, values: Sequence[LaunchValue]
-    ) -> None:
-        self.gpu = gpu
+    def __init__(self, program: GpuProgram, plan: Plan, values: Sequence[LaunchValue]) -> None:
+        self.gpu = gpu = program.gpu
         self.stream = stream_of(gpu, values)
         self._owners = tuple(values)
         self._scratch = ScratchMemory(gpu, plan.scratch, self.stream)
@@ -70,7 +67,7 @@ class Prepared:
             self._structs.append(ScratchMemory(gpu, (ScratchBuffer(len(data), data=data),), self.stream))
             everything[i] = _memory(*self._structs[-1].addresses)
         self._addresses = list(map(address_of, everything))
-        self._made = partial(Launches, gpu, ptx, functions, plan.launches, everything)
+        self._made = partial(Launches, program, plan.launches, everything)
         self.launches = self._made()
         self.launches.bind(self._addresses, self.stream)
         self._calls = self.launches.calls
@@ -198,54 +195,43 @@ def stream_of(gpu: Gpu, values: Sequence[LaunchValue]) -> int:
     return streams[0]
 
 
-def run(
-    gpu: Gpu,
-    ptx: str,
-    functions: dict[str, Function],
-    plan: Plan,
-    values: Sequence[LaunchValue],
-    written: frozenset[int],
-) -> None:
+def run(program: GpuProgram, plan: Plan, values: Sequence[LaunchValue], written: frozenset[int]) -> None:
     """Run the launches of a plan. Arrays on the GPU are used in place; host arrays are copied there, and those that are
     written back.
 
     With device arrays only, the launches are enqueued on their stream and not waited for.
     """
-    staged = {i: v for i, v in enumerate(values) if isinstance(v, Argument) and not v.on_device}
+    gpu, staged = program.gpu, {i: v for i, v in enumerate(values) if isinstance(v, Argument) and not v.on_device}
     if not staged:
-        _enqueued(gpu, ptx, functions, plan, values, stream_of(gpu, values))
+        _enqueued(program, plan, values, stream_of(gpu, values))
         return
     with ExitStack() as stack:
         stack.enter_context(gpu.current())
         stream = stream_of(gpu, values)
         copies = _copies(gpu, stack, staged, stream)
         placed = [copies.get(i, value) for i, value in enumerate(values)]
-        _enqueued(gpu, ptx, functions, plan, placed, stream).wait(stream)
+        _enqueued(program, plan, placed, stream).wait(stream)
         for i, value in staged.items():
             if i in written:
                 copy_out(gpu, value, copies[i])
 
 
-def _enqueued(
-    gpu: Gpu, ptx: str, functions: Mapping[str, Function], plan: Plan, values: Sequence[LaunchValue], stream: int
-) -> Launches:
+def _enqueued(program: GpuProgram, plan: Plan, values: Sequence[LaunchValue], stream: int) -> Launches:
     """The launches of a plan, enqueued on a stream with scratch memory that lives as long as this call."""
     if in_memory(values):
-        prepared = Prepared(gpu, ptx, functions, plan, values)
+        prepared = Prepared(program, plan, values)
         prepared(stream)
         return prepared.launches
-    scratch = ScratchMemory(gpu, plan.scratch, stream)
+    scratch = ScratchMemory(program.gpu, plan.scratch, stream)
     everything = [*values, *map(_memory, scratch.addresses)]
-    launches = launches_of(gpu, ptx, functions, plan.launches, everything)
+    launches = launches_of(program, plan.launches, everything)
     launches(list(map(address_of, everything)), stream)
     return launches
 
 
-def packed(
-    gpu: Gpu, ptx: str, functions: Mapping[str, Function], plan: Plan, values: Sequence[LaunchValue]
-) -> Launches:
+def packed(program: GpuProgram, plan: Plan, values: Sequence[LaunchValue]) -> Launches:
     """The launches of a plan with their parameters packed, for addresses of arrays and then of scratch memory."""
-    return launches_of(gpu, ptx, functions, plan.launches, [*values, *(_memory(0) for _ in plan.scratch)])
+    return launches_of(program, plan.launches, [*values, *(_memory(0) for _ in plan.scratch)])
 
 
 def _copies(gpu: Gpu, stack: ExitStack, staged: dict[int, Argument], stream: int) -> dict[int, Argument]:

@@ -119,6 +119,14 @@ class _Enqueue:
     storage: object
 
 
+class GpuProgram(NamedTuple):
+    """PTX text for a GPU, and its kernels by name."""
+
+    gpu: Gpu
+    ptx: str
+    functions: Mapping[str, Function]
+
+
 class Launches:
     """The launches of a plan with their parameters packed, for arrays of any addresses.
 
@@ -126,16 +134,9 @@ class Launches:
     has for each launch a function that enqueues it and returns the driver's code, its arguments, and the launch.
     """
 
-    def __init__(
-        self,
-        gpu: Gpu,
-        ptx: str,
-        functions: Mapping[str, Function],
-        launches: Sequence[Launch],
-        values: Sequence[LaunchValue],
-    ) -> None:
-        module = gpu.load(ptx)
-        self.gpu, self._lock = gpu, Lock()
+    def __init__(self, program: GpuProgram, launches: Sequence[Launch], values: Sequence[LaunchValue]) -> None:
+        functions, module = program.functions, program.gpu.load(program.ptx)
+        self.gpu, self._lock = program.gpu, Lock()
         self.queue = tuple(_enqueue(module.kernel(x.kernel), functions[x.kernel], x, values) for x in launches)
         self._pointers = tuple(one for item in self.queue for one in item.pointers)
         self._maps = tuple(one for item in self.queue for one in item.maps)
@@ -216,18 +217,16 @@ def copier(driver: Any, to: int, size: int) -> Callable[[int, int], int]:
     return lambda source, stream: functions.copy(place, ctypes.c_uint64(source), count, ctypes.c_void_p(stream))
 
 
-def launches_of(
-    gpu: Gpu, ptx: str, functions: Mapping[str, Function], launches: tuple[Launch, ...], values: Sequence[LaunchValue]
-) -> Launches:
+def launches_of(program: GpuProgram, launches: tuple[Launch, ...], values: Sequence[LaunchValue]) -> Launches:
     """The launches for these values, packed anew only where numbers are others than in earlier calls."""
     if any(isinstance(value, Packed) for value in values):
-        return Launches(gpu, ptx, functions, launches, values)
-    kept = gpu.load(ptx).enqueued
+        return Launches(program, launches, values)
+    kept = program.gpu.load(program.ptx).enqueued
     key = (launches, *map(_identity, values))
     if (packed := cast("Launches | None", kept.get(key))) is None:
         if len(kept) >= REMEMBERED:
             kept.clear()
-        packed = kept[key] = Launches(gpu, ptx, functions, launches, values)
+        packed = kept[key] = Launches(program, launches, values)
     return packed
 
 

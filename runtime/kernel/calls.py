@@ -177,6 +177,7 @@ class Calls:
 
     def _check(self, args: Sequence[object], addresses: list[int]) -> Call:
         from ..cuda.launch import packed, stream_of
+        from ..cuda.launches import GpuProgram
 
         function, module = self.function, self.module
         bound = bind(function, args, {})
@@ -193,7 +194,7 @@ class Calls:
         ordinal = gpu.device.ordinal
         return Call(
             function=function,
-            launches=packed(gpu, module.text, module.kernels, plan, values),
+            launches=packed(GpuProgram(gpu, module.text, module.kernels), plan, values),
             place=place,
             stream=stream_reader(ordinal),
             makers=bound.makers,

@@ -327,9 +327,10 @@ class PtxModule:
         if place.gpu is None:
             return self._interpret(place, plan, values, progress, options)
         from ..cuda.launch import run
+        from ..cuda.launches import GpuProgram
 
         copied_back = self._written(plan.launches, values) if written is None else written
-        run(place.gpu, self.text, self.kernels, plan, values, copied_back)
+        run(GpuProgram(place.gpu, self.text, self.kernels), plan, values, copied_back)
         return place
 
     def _written(self, launches: Sequence[Launch], values: Sequence[LaunchValue]) -> frozenset[int]:
@@ -363,10 +364,11 @@ class PtxModule:
             if isinstance(value, Argument) and not value.on_device:
                 raise ArgumentError(f"argument {i} ({value}) lies in host memory; prepare takes arrays in GPU memory")
         from ..cuda.launch import Prepared
+        from ..cuda.launches import GpuProgram
 
         self._written(plan.launches, values)
         place = choose_place("cuda", self.target, values)
-        prepared = Prepared(cast("Gpu", place.gpu), self.text, self.kernels, plan, values)
+        prepared = Prepared(GpuProgram(cast("Gpu", place.gpu), self.text, self.kernels), plan, values)
         if plan.scratch or in_memory(values):
             prepared.wait()  # The memory is there in the order of one stream; after this, for every stream.
         return prepared

@@ -205,12 +205,12 @@ def _interpret(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: t
 def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> PreparedPart:
     """Enqueues the launches on the current stream of the tensors' device; nothing is waited for."""
     from ..cuda.driver import gpu
-    from ..cuda.launches import Launches
+    from ..cuda.launches import GpuProgram, Launches
 
     scratch = tuple(memory_maker(buffer, device) for buffer in plan.scratch)
     memory = [make() for make in scratch]
     everything = [*values, *(_argument(t, tuple(t.shape), "i8") for t in memory)]
-    launches = Launches(gpu(device.index or 0), kernel.ptx, kernel.entries, plan.launches, everything)
+    launches = Launches(GpuProgram(gpu(device.index or 0), kernel.ptx, kernel.entries), plan.launches, everything)
     launches([value.address for value in everything], current_stream(device.index or 0))
     return launches, scratch
 

@@ -726,7 +726,7 @@ def test_tensor_maps_follow_their_arrays(driver: Driver, monkeypatch: pytest.Mon
     fields = TensorMap(arrays[0], (8, 32)).fields(0)
     module = load_ptx(MAPPED)
     launches = packing.Launches(
-        cuda.gpu(0), MAPPED, module.kernels,
+        packing.GpuProgram(cuda.gpu(0), MAPPED, module.kernels),
         (Launch("mapped", (1, 1, 1), (32, 1, 1), 0, (Mapped(0, 256, fields), 1)),),
         [borrow(OnGpu(x)) for x in arrays],
     )  # fmt: skip
