@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from ..arguments.launch_values import LaunchValue
 from ..arguments.signature import Signature
 from ..base.errors import ArgumentError
-from ..base.launch import text_or_file
+from ..base.launch import Plan, text_or_file
 from ..base.options import Options
 from ..interp.machine.kernel import Observer
 from ..kernel.binding import launch_values
@@ -26,14 +27,6 @@ from ..plan import host
 from ..reference.functions import accumulator_of
 from .counterexample import Counterexample, KernelCall
 from .question import Proof, Question, Trial, followed
-
-
-class RunLaunch(Protocol):
-    """Runs a launch on arrays."""
-
-    def __call__(
-        self, arrays: Sequence[Array], observer: Observer | None, checks: Sequence[str], *, report: bool = False
-    ) -> LaunchPlace: ...
 
 
 @dataclass(frozen=True)
@@ -50,8 +43,8 @@ class KernelLaunch:
     shared: int | None = None
     cluster: int | Sequence[int] | None = None
 
-    def run(self, names: Sequence[str], max_steps: int | None = None) -> RunLaunch:
-        """Runs it on arrays of these names.
+    def run(self, names: Sequence[str], max_steps: int | None = None) -> partial[LaunchPlace]:
+        """What runs it on arrays of these names, as `_run` says.
 
         Raises:
             ArgumentError: for an argument that names no array.
@@ -60,18 +53,14 @@ class KernelLaunch:
             if isinstance(arg, str) and arg not in names:
                 raise ArgumentError(f"{self.kernel}: no array is called {arg}; there are {', '.join(names)}")
 
-        def run(
-            arrays: Sequence[Array], observer: Observer | None, checks: Sequence[str], *, report: bool = False
-        ) -> LaunchPlace:
+        def planned(arrays: Sequence[Array]) -> tuple[Plan, Sequence[LaunchValue]]:
             by_name = dict(zip(names, arrays, strict=True))
             passed = [
                 by_name[arg] if isinstance(arg, str) else arg(by_name) if callable(arg) else arg for arg in self.args
             ]
-            options = Options(observer=observer, checks=checks, max_steps=max_steps, report=report)
-            planned = self.module.planned(self.kernel, self.grid, self.block, passed, self.shared, self.cluster)
-            return self.module.run(*planned, device="interp", options=options)
+            return self.module.planned(self.kernel, self.grid, self.block, passed, self.shared, self.cluster)
 
-        return run
+        return partial(_run, self.module, planned, max_steps)
 
     @property
     def written(self) -> frozenset[str]:
@@ -80,6 +69,15 @@ class KernelLaunch:
         written = may_write(function)
         pairs = zip(function.parameters, self.args, strict=False)
         return frozenset(arg for p, arg in pairs if isinstance(arg, str) and p.name in written)
+
+
+def _run(
+    module: PtxModule, planned: Callable[[Sequence[Array]], tuple[Plan, Sequence[LaunchValue]]], max_steps: int | None,
+    arrays: Sequence[Array], observer: Observer | None, checks: Sequence[str], *, report: bool = False,
+) -> LaunchPlace:  # fmt: skip
+    """Interprets the launches `planned` for arrays, watched by an observer and by the checks of these names."""
+    options = Options(observer=observer, checks=checks, max_steps=max_steps, report=report)
+    return module.run(*planned(arrays), device="interp", options=options)
 
 
 def prove(
@@ -142,12 +140,10 @@ def run_of(
         return kernel.run(names, max_steps), kernel.module.target
     called = kernel.called_with(*arrays)
 
-    def run(mine: Sequence[Array], observer: Observer | None, checks: Sequence[str]) -> object:
-        options = Options(observer=observer, checks=checks, max_steps=max_steps)
-        passed = launch_values(called.function, mine)
-        return called.binary.run(called.plan, passed, device="interp", options=options)
+    def planned(mine: Sequence[Array]) -> tuple[Plan, Sequence[LaunchValue]]:
+        return called.plan, launch_values(called.function, mine)
 
-    return run, kernel.target
+    return partial(_run, called.binary, planned, max_steps), kernel.target
 
 
 def _arguments(signature: Signature, arrays: Mapping[str, Array], seed: int) -> list[Array]:

@@ -36,6 +36,7 @@ from ..reference.functions import (
     in_blocks,
     in_groups,
     read_multiplied,
+    store,
 )
 from ..reference.nests import COMBINED, EXTREMES, SUBTRACTED, SUMS, along_all, loop_numbers, sizes_of
 from ..reference.product import ACCUMULATORS, Reference, expanded
@@ -203,11 +204,7 @@ class FieldEvaluation(Evaluation):
         return made._replace(shown=np.where(keys[at] == mine, values[at], made.shown))
 
     def _put(self, op: LinalgStructuredOperation, at: int, index: Array) -> None:
-        output = self.scope[op.outputs[at]]
-        if op.results:
-            self.scope[op.results[at]] = Reference.exact(index, output.dtype)
-        else:
-            output.value[...] = index
+        store(op, Reference.exact(index, self.scope[op.outputs[at]].dtype), self.scope, at)
 
     # Products of `warp.matmul`
 

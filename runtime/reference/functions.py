@@ -222,10 +222,10 @@ class Evaluation:
             case arith.ConstantOp(value=FloatAttr() | IntegerAttr() as constant):
                 scope[op.result] = _number(float(constant.value.data))
             case FillOp():
-                _store(op, _fill(op, scope), scope)
+                store(op, _fill(op, scope), scope)
             case LinalgStructuredOperation() if results := evaluate_nest(op, scope, self.accumulator):
                 for at, result in enumerate(results):
-                    _store(op, result, scope, at)
+                    store(op, result, scope, at)
             case MatmulOp():
                 result = evaluate_matmul(op, scope, self.accumulator)
                 _put(result, scope[op.d])
@@ -270,7 +270,7 @@ class Evaluation:
         if slot is not None:
             at[slot] = row % rows
         value, error = (array[tuple(at)] for array in (matrix.value, matrix.error))
-        _store(op, replace(matrix, value=value, error=error), self.scope)
+        store(op, replace(matrix, value=value, error=error), self.scope)
         return True
 
     def _arranges(self, op: Operation) -> None:
@@ -317,7 +317,8 @@ def _number(value: float) -> Reference:
     return Reference.exact(np.array(float(value)))
 
 
-def _store(op: LinalgStructuredOperation, result: Reference, scope: dict[SSAValue, Reference], at: int = 0) -> None:
+def store(op: LinalgStructuredOperation, result: Reference, scope: dict[SSAValue, Reference], at: int = 0) -> None:
+    """Keeps what an operation leaves in one of its outputs."""
     if op.results:
         scope[op.results[at]] = result
         return
