@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.dialect.ptx.text.syntax import Module
 from warploom.runtime.arguments.launch_values import values
-from warploom.runtime.base.launch import Dim3, Launch, Progress
-from warploom.runtime.base.options import Options
+from warploom.runtime.base.launch import Dim3, Launch, Options, Progress
 from warploom.runtime.interp import Stats
 from warploom.runtime.interp import load as load_program
 

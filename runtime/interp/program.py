@@ -16,8 +16,7 @@ from ...dialect.ptx.text.source_lines import SourceLines
 from ...dialect.ptx.text.syntax import Module, Variable
 from ..arguments.arrays import Argument
 from ..arguments.launch_values import LaunchValue, Packed, Scalar, in_memory, pack, reachable
-from ..base.launch import Dim3, Launch, Mapped, Passed, Progress, Shifted, Word, cores
-from ..base.options import DEFAULT, Options
+from ..base.launch import DEFAULT, Dim3, Launch, Mapped, Options, Passed, Progress, Shifted, Word, cores
 from ..numerics.floats import Array
 from .machine.functions import Functions
 from .machine.kernel import DecodedKernel, KernelDecoder, Observers, size_of
@@ -72,12 +71,8 @@ def run(launch: KernelRun) -> Stats:
 
 def _side_by_side(launch: KernelRun, total: int, at_once: int, stats: Stats) -> bool:
     """Runs the CTAs in several processes, if there are enough of them and they are independent of each other."""
-    observer = launch.options.observer
-    if (
-        (observer is not None and not observer.merges)
-        or launch.options.max_steps is not None
-        or (processes := cores()) == 1
-    ):
+    observer, processes = launch.observer, cores()
+    if processes == 1 or launch.options.max_steps is not None or (observer is not None and not observer.merges):
         return False
     each = _ctas_of_batch(launch, total, at_once, processes)
     if each >= total or not independent(launch.kernel):
@@ -118,8 +113,8 @@ def _ctas_in_flight(launch: KernelRun) -> int:
     one = geometry_of(launch, 0, 1)
     per_thread = sum(max(bits // 8, 1) * n for bits, n in layout.slots.items()) + layout.local_bytes + 64
     per_cta = one.threads * per_thread + shared_bytes(launch)
-    if launch.options.observer is not None:
-        per_cta += launch.options.observer.weight(shared_bytes(launch), one.warps * one.cluster_size)
+    if launch.observer is not None:
+        per_cta += launch.observer.weight(shared_bytes(launch), one.warps * one.cluster_size)
     warps = IN_FLIGHT_WARPS_MATRIX if launch.kernel.multiplies_matrices else IN_FLIGHT_WARPS
     clusters = min(IN_FLIGHT_BYTES // per_cta, warps // one.warps) // one.cluster_size
     return max(1, clusters) * one.cluster_size
@@ -287,7 +282,8 @@ class Program:
             memory.put(self._places[name], buffer)
         words = parameters(decoded, launch.arguments, values, memory)
         meeting = memory.add(Buffer("where the CTAs of a cooperative launch meet", np.zeros(WORKSPACE_BYTES, np.uint8)))
-        launched = KernelRun(decoded, sizes, options, memory, words, {**self._places, WORKSPACE: meeting}, progress)
+        places = {**self._places, WORKSPACE: meeting}
+        launched = KernelRun(decoded, sizes, options, memory, words, places, progress, options.observer)
         return _checked(launched) if options.checks else run(launched)
 
     def _cluster(self, kernel: DecodedKernel, grid: Dim3, asked: Dim3 | None) -> Dim3 | None:
@@ -333,10 +329,10 @@ class Program:
 def _checked(launch: KernelRun) -> Stats:
     from .watch.checks import CheckObserver
 
-    checks, options = CheckObserver(launch.options.checks), launch.options
-    others = () if options.observer is None else (options.observer,)
+    checks = CheckObserver(launch.options.checks)
+    others = () if launch.observer is None else (launch.observer,)
     try:
-        stats = run(replace(launch, options=replace(options, observer=Observers((checks, *others)))))
+        stats = run(replace(launch, observer=Observers((checks, *others))))
     except InterpreterError as fault:
         raise checks.error(fault) or fault from fault
     error = checks.error()

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ...dialect.schedule import Schedule
 from ..arguments.signature import Signature
 from ..base.errors import ArgumentError
-from ..base.launch import Launch, Plan, Progress
-from ..base.options import Checks, Options
+from ..base.launch import Checks, Launch, Options, Plan, Progress
 
 if TYPE_CHECKING:
     from ...dialect.ptx.text.syntax import Function

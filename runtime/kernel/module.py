@@ -24,16 +24,19 @@ from ..arguments.arrays import Argument, borrow
 from ..arguments.launch_values import LaunchValue, Scalar, in_memory, reachable, values, where
 from ..base.errors import ArgumentError, DeviceUnavailableError, WarploomError
 from ..base.launch import (
+    DEFAULT,
     DEVICES,
+    Checks,
     Launch,
     Mapped,
+    Options,
+    Output,
     Plan,
     Progress,
     Shifted,
     dim3,
     text_or_file,
 )
-from ..base.options import DEFAULT, Checks, Options, Output
 
 if TYPE_CHECKING:
     from ..cuda.driver import Gpu

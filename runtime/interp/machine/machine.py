@@ -13,13 +13,12 @@ import numpy as np
 from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.text.syntax import Address, Symbol, ranges
 from ....dialect.ptx.types import bits_of
-from ...base.launch import Launch, Progress
-from ...base.options import Options
+from ...base.launch import Launch, Options, Progress
 from ...numerics.floats import Array
 from .copies import ClusterBarrier, OperationGroups, SharedWindow, TensorMemory
 from .events import LEFT, BoundStep, CtaQueue, Geometry, Look, Selection
 from .flow import Flow, Replay, apart, parted, together
-from .kernel import Decoded, DecodedKernel
+from .kernel import Decoded, DecodedKernel, Observer
 from .mbarriers import MbarrierObjects
 from .memory import (
     LOCAL_WINDOW,
@@ -160,6 +159,7 @@ class KernelRun:
     parameters: Array
     addresses: dict[str, int]
     progress: Progress | None
+    observer: Observer | None
     queue: CtaQueue = field(default_factory=CtaQueue)
 
 
@@ -203,13 +203,13 @@ class Machine:
         state.prints, state.queue = Prints(), launch.queue
         state.copies, state.bulk_groups = OperationGroups(state.threads), OperationGroups(state.threads)
         state.warpgroups = OperationGroups(-(-state.warps // WARPS))
-        self.flow.observer = state.observer = launch.options.observer
+        self.flow.observer = state.observer = launch.observer
         self.cluster_barrier = state.cluster_barrier = ClusterBarrier(self.flow)
         state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)
         if self.kernel.has_tensor_memory:
             state.tensor = TensorMemory(geometry, self.flow)
-        if launch.options.observer is not None:
-            launch.options.observer.begin(state, self.kernel)
+        if launch.observer is not None:
+            launch.observer.begin(state, self.kernel)
         self.state, self.mbarriers = state, state.mbarriers
         self.steps = [self._bind(pc, decoded) for pc, decoded in enumerate(self.kernel.code)]
 
@@ -249,8 +249,8 @@ class Machine:
             self._run()
         finally:
             self.state.prints.flush(self.launch.options.output or sys.stdout.write)
-        if self.launch.options.observer is not None:
-            self.launch.options.observer.end()
+        if self.launch.observer is not None:
+            self.launch.observer.end()
         # Callbacks and operations in flight refer to the state, and it to them: without them it is freed at once.
         self.flow.on_exit.clear()
         for groups in (self.state.copies, self.state.bulk_groups, self.state.warpgroups):
