@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -120,6 +120,8 @@ class OverKeys(WarpOp):
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
 
+    FUNCTIONS: ClassVar[Sequence[str]]
+
     @property
     def maps(self) -> tuple[AffineMap, ...]:
         """The indexing maps of Q, K, V and O, or of the inputs of gradients, then of their outputs."""
@@ -163,9 +165,15 @@ class OverKeys(WarpOp):
                 raise VerifyException(f"expected documents to be indexed by the batch and d{loop}, got {list(loops)}")
 
     @property
+    def functions(self) -> dict[str, PointwiseOp]:
+        """The functions of elements that it takes, by the names of their operands."""
+        named = ((name, pointwise_of(getattr(self, name))) for name in self.FUNCTIONS)
+        return {name: function for name, function in named if function is not None}
+
+    @property
     def function_operands(self) -> list[SSAValue]:
-        """The operands of the functions of elements that it takes."""
-        return [value for each in self.operands if isinstance(each.owner, PointwiseOp) for value in each.owner.inputs]
+        """The operands of the functions of elements."""
+        return [value for function in self.functions.values() for value in function.inputs]
 
     def _verify_function(
         self, what: str, function: PointwiseOp | None, made: Attribute, column: int, sizes: LoopSizes, takes: int = 1
@@ -246,6 +254,8 @@ class AttentionOp(OverKeys):
     lse_factor = opt_attr_def(FloatAttr)
     of_keys = opt_attr_def(IntegerAttr)
 
+    FUNCTIONS: ClassVar = ("scores", "through")
+
     assembly_format = (
         "$q `,` $k `,` $v `into` $o (`scores` $scores^)? (`through` $through^)? (`tile` $tile^)?"
         " (`from` $first^)? (`until` $until^)? attr-dict `:` type($q) `,` type($k) `,` type($v) `,` type($o)"
@@ -269,12 +279,12 @@ class AttentionOp(OverKeys):
     @property
     def score(self) -> PointwiseOp | None:
         """What scores become before they are scaled."""
-        return pointwise_of(self.scores)
+        return self.functions.get("scores")
 
     @property
     def function(self) -> PointwiseOp | None:
         """What elements of the result become before they are stored."""
-        return pointwise_of(self.through)
+        return self.functions.get("through")
 
     @property
     def sizes(self) -> LoopSizes:
@@ -382,6 +392,8 @@ class AttentionGradientOp(OverKeys):
     scores = opt_operand_def(PointwiseType())
     slopes = opt_operand_def(PointwiseType())
 
+    FUNCTIONS: ClassVar = ("products", "scores", "slopes")
+
     assembly_format = (
         "$q `,` $k `,` $v `,` $do `,` $lse `,` $delta `into` $outputs (`products` $products^)?"
         " (`scores` $scores^)? (`slopes` $slopes^)? (`tile` $tile^)? (`from` $first^)? (`until` $until^)? attr-dict"
@@ -393,12 +405,6 @@ class AttentionGradientOp(OverKeys):
     def inputs(self) -> tuple[SSAValue, ...]:
         """Q, K, V, dO, lse and delta."""
         return self.q, self.k, self.v, self.do, self.lse, self.delta
-
-    @property
-    def functions(self) -> dict[str, PointwiseOp]:
-        """The functions of elements by their names, those that there are."""
-        named = {"products": self.products, "scores": self.scores, "slopes": self.slopes}
-        return {name: made for name, value in named.items() if (made := pointwise_of(value)) is not None}
 
     @property
     def gradients(self) -> list[Gradient]:

@@ -311,12 +311,13 @@ def grouped_attention(loop: GroupLoop, op: AttentionOp) -> AttentionOp:
     # No operand has anything for each sequence.
     if any(0 in loops_of(map_) for _, map_ in along):
         decline("expected no part of an operand that belongs to one sequence")
-    placed = [(value, map_along(map_.num_dims - 1, (at - 1 for at in loops_of(map_)))) for value, map_ in along]
-    functions = {"scores": op.score, "through": op.function}
-    made = {name: f.moved(f.placed, op.maps[0].num_dims, 0).function for name, f in functions.items() if f}
-    named = {name: value for name, (value, _) in zip(("q", "k", "v", "o", "lse"), placed, strict=False)}
-    maps = [map_ for _, map_ in placed]
-    return op.like(**named, **made, indexing_maps=maps[:4], lse_map=next(iter(maps[4:]), None), ends=loop.ends)
+    maps = [map_along(map_.num_dims - 1, (at - 1 for at in loops_of(map_))) for _, map_ in along]
+    return op.like(
+        **dict(zip((*"qkvo", "lse"), (value for value, _ in along), strict=False)),
+        **dict(zip(("indexing_maps", "lse_map"), (maps[:4], *maps[4:]), strict=False)),
+        **{name: each.moved(each.placed, op.maps[0].num_dims, 0).function for name, each in op.functions.items()},
+        ends=loop.ends,
+    )
 
 
 def grouped(loop: GroupLoop, product: MatmulOp) -> MatmulOp:

@@ -335,13 +335,17 @@ def _renumber(
     def moved(map_: AffineMapAttr | None) -> AffineMap | None:
         return None if map_ is None else map_along(maps[0].num_dims, (order[loop] for loop in loops_of(map_.data)))
 
-    functions = {"scores": op.score, "through": op.function}
-    made = {name: rewriter.insert(_exchanged(each, order)).function for name, each in functions.items() if each}
-    places = {name: moved(getattr(op, name)) for name in ("lengths_map", "sinks_map")}
-    documents = [moved(each) for each in op.documents_maps or ()]
-    of_maps = {"indexing_maps": maps, "documents_maps": documents, **places}
-    rewriter.replace(op, op.like(**dict(zip("qkvo", matrices, strict=True)), **made, **of_maps))
-    drop_forms([each.function for each in functions.values() if each])
+    functions = op.functions
+    new = op.like(
+        **dict(zip("qkvo", matrices, strict=True)),
+        indexing_maps=maps,
+        lengths_map=moved(op.lengths_map),
+        sinks_map=moved(op.sinks_map),
+        documents_maps=list(map(moved, op.documents_maps or ())),
+        **{name: rewriter.insert(_exchanged(function, order)).function for name, function in functions.items()},
+    )
+    rewriter.replace(op, new)
+    drop_forms([function.function for function in functions.values()])
 
 
 def _exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:

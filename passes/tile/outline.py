@@ -237,25 +237,18 @@ class OutlineProduct(RewritePattern):
 
 
 class OutlineAttention(RewritePattern):
-    """Outlines a scheduled `warp.attention` as a kernel in which each CTA computes some rows of O."""
+    """Outlines a scheduled `warp.attention`, or its gradient, as a kernel in which each CTA computes some rows of the
+    results."""
 
     @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
-        if not op.tile:
+    def match_and_rewrite(self, op: AttentionOp | AttentionGradientOp, rewriter: PatternRewriter) -> None:
+        if not op.tile and isinstance(op, AttentionOp):
             from .outline_attention import TiledAttention  # with operations that a product does not need
 
             attention = Attention.of(op)
             outline(TiledAttention(attention, schedule_of(op)), attention.paged)
-
-
-class OutlineAttentionGradient(RewritePattern):
-    """Outlines a scheduled `warp.attention_gradient` as a kernel in which each CTA computes some rows of the
-    results."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AttentionGradientOp, rewriter: PatternRewriter) -> None:
-        if not op.tile:
-            from .outline_attention import TiledGradient  # with operations that a product does not need
+        elif not op.tile and isinstance(op, AttentionGradientOp):
+            from .outline_attention import TiledGradient
             from .overlap import overlap
 
             block = op.parent
@@ -294,7 +287,7 @@ class OutlinePass(PatternPass):
     """
 
     name = "warp-outline"
-    patterns = OutlineProduct, OutlineAttention, OutlineAttentionGradient, OutlineRows, OutlineElementwise
+    patterns = OutlineProduct, OutlineAttention, OutlineRows, OutlineElementwise
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)

@@ -241,9 +241,8 @@ class TiledGradient(TiledRows):
         for name, function in op.functions.items():
             inputs = [(arguments[value], map_) for value, map_ in function.placed]
             functions[name] = index.insert(function.moved(inputs, op.maps[0].num_dims, 0)).function
-        fields = zip(map(str.lower, INPUTS), op.inputs, strict=True)
         return op.like(
-            **{name: arguments[value] for name, value in fields},
+            **{name.lower(): arguments[value] for name, value in zip(INPUTS, op.inputs, strict=True)},
             outputs=[arguments[value] for value in op.outputs],
             documents=[arguments[value] for value in op.documents],
             tile=index.values([row, *at]),

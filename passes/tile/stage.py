@@ -207,32 +207,24 @@ class StageProduct(RewritePattern):
 
 
 class StageAttention(RewritePattern):
-    """`warp.attention` of the rows of one CTA: a loop over tiles of K and V."""
+    """`warp.attention` of the rows of one CTA, or its gradient: a loop over tiles of K and V, or of what is along the
+    columns of scores."""
 
     @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
+    def match_and_rewrite(self, op: AttentionOp | AttentionGradientOp, rewriter: PatternRewriter) -> None:
         if op.tile:
-            from .attention import AttentionBuilder  # with operations that a product does not need
+            functions, read = [function.function for function in op.functions.values()], [op.k, op.v]
+            if isinstance(op, AttentionOp):
+                from .attention import AttentionBuilder  # with operations that a product does not need
 
-            AttentionBuilder(op, IndexBuilder(op), schedule_of(op)).build()
-            functions, read = [op.scores, op.through], [op.k, op.v]
+                AttentionBuilder(op, IndexBuilder(op), schedule_of(op)).build()
+            else:
+                from .attention_gradient import GradientBuilder
+
+                GradientBuilder(op, IndexBuilder(op), schedule_of(op)).build()
             rewriter.erase(op)
             drop_forms(functions)
             erase_pages(read)
-
-
-class StageAttentionGradient(RewritePattern):
-    """Stages the `warp.attention_gradient` of one CTA's rows: a loop over tiles along the columns of scores."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AttentionGradientOp, rewriter: PatternRewriter) -> None:
-        if op.tile:
-            from .attention_gradient import GradientBuilder  # with operations that a product does not need
-
-            GradientBuilder(op, IndexBuilder(op), schedule_of(op)).build()
-            functions = [op.products, op.scores, op.slopes]
-            rewriter.erase(op)
-            drop_forms(functions)
 
 
 class StagePass(PatternPass):
@@ -240,7 +232,7 @@ class StagePass(PatternPass):
     and multiplies them. After the loop it stores the sums to D. For attention it makes a loop over K and V."""
 
     name = "warp-stage"
-    patterns = StageProduct, StageAttention, StageAttentionGradient
+    patterns = StageProduct, StageAttention
 
 
 # `warp-distribute`: which warp of a CTA has what of the tiles that the CTA holds.
