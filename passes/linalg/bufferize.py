@@ -15,7 +15,6 @@ from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, func, memref, scf, tensor
 from xdsl.dialects.builtin import (
-    DYNAMIC_INDEX,
     AnyFloat,
     DenseIntOrFPElementsAttr,
     IndexType,
@@ -40,7 +39,7 @@ from ...dialect.mlir.affine import strides_of
 from ...dialect.mlir.upstream import CastOp
 from ...dialect.warp.attributes import memory_of
 from ..diagnostics import fail, warn
-from ..patterns import IndexBuilder, constant_value
+from ..patterns import IndexBuilder, constant_value, mixed
 from .constants import as_bytes, copy_before, global_of, hold_conditions, is_multiplied, number_of
 from .generalize import GENERALIZED, generalize
 from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
@@ -461,18 +460,13 @@ def _like(source: SSAValue, kind: Attribute) -> MemRefType[Attribute]:
 def _part(op: tensor.ExtractSliceOp | tensor.InsertSliceOp, source: SSAValue, shape: Sequence[int]) -> memref.SubviewOp:
     """The subview of memory that a slice reads or writes, with the rank of `shape`."""
     kind = memory_of(source)
-    steps, offset = strides_of(kind), kind.get_offset()
-    starts, sizes, by = (
-        [None if number == DYNAMIC_INDEX else number for number in static.iter_values()]
-        for static in (op.static_offsets, op.static_sizes, op.static_strides)
-    )
-    if steps is None:
+    if strides_of(kind) is None:
         fail(op, f"expected a part of strided memory, got one of {kind}")
-    for start, step in zip(starts, steps, strict=True):
-        offset = None if offset is None or start is None or step is None else offset + start * step
-    kept = kept_dimensions([-1 if size is None else size for size in sizes], shape)
-    strides = [None if (s := steps[d]) is None or (b := by[d]) is None else s * b for d in kept]
-    result = MemRefType(kind.element_type, shape, StridedLayoutAttr(strides, offset), kind.memory_space)
+    place = (op.static_offsets, op.offsets), (op.static_sizes, op.sizes), (op.static_strides, op.strides)
+    whole = memref.SubviewOp.infer_result_type(kind, *(mixed(*numbers) for numbers in place))
+    steps = strides_of(whole) or ()
+    layout = StridedLayoutAttr([steps[d] for d in kept_dimensions(whole.get_shape(), shape)], whole.get_offset())
+    result = MemRefType(kind.element_type, shape, layout, kind.memory_space)
     return memref.SubviewOp(
         source, op.offsets, op.sizes, op.strides, op.static_offsets, op.static_sizes, op.static_strides, result
     )

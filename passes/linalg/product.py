@@ -86,13 +86,11 @@ class TileProduct(NamedTuple):
 def read_scales(
     op: MatmulOp, a: MatrixOperand, b: MatrixOperand, sizes: Mapping[int, int]
 ) -> tuple[MatrixOperand, ...]:
-    """The scales of A and B, or none. `sizes` are those of the product's loops.
+    """The scales of A and B. `sizes` are those of the product's loops.
 
     Raises a located diagnostic for scaled products that are not lowered, because operands do not lie in the order in
     which the instruction numbers the elements of a block.
     """
-    if not op.scales:
-        return ()
     if op.outer > op.batch:
         fail(op, "a scaled product that is summed over several loops is not lowered; write a product for each")
     if any(memory_of(each).get_shape()[-1] < 0 for each in (*op.matrices, *op.scales)):
@@ -110,18 +108,16 @@ def read_scales(
     return scales
 
 
-def read_metadata(op: MatmulOp, a: MatrixOperand, sizes: Mapping[int, int]) -> MatrixOperand | None:
-    """The metadata of a sparse A, if A is one. Raises a located diagnostic if it is not lowered."""
-    if op.metadata is None:
-        return None
-    if any(memory_of(each).get_shape()[-1] < 0 for each in (op.matrices[0], op.metadata)):
-        fail(op, f"a sparse A and its metadata need a static size along k, got {a.type} and {op.metadata.type}")
+def read_metadata(op: MatmulOp, value: SSAValue, a: MatrixOperand, sizes: Mapping[int, int]) -> MatrixOperand:
+    """The metadata of a sparse A. Raises a located diagnostic if it is not lowered."""
+    if any(memory_of(each).get_shape()[-1] < 0 for each in (op.matrices[0], value)):
+        fail(op, f"a sparse A and its metadata need a static size along k, got {a.type} and {value.type}")
     if op.outer > op.batch:
         fail(op, "a product of a sparse A that is summed over several loops is not lowered; write a product for each")
     loops, row = map_along(op.outer + 3, companion_loops(op.maps[0], M, op.outer)), op.outer + M
     # Of a number of rows that is not known nothing may be concluded: an odd one divides no tile.
     words = {**sizes, row: -(-sizes[row] // METADATA_ROWS) | 1}
-    metadata = read_matrix(op, "E", op.metadata, (M, K), words, loops)
+    metadata = read_matrix(op, "E", value, (M, K), words, loops)
     if a.transposed or metadata.transposed:
         fail(op, "a sparse A is stored row by row, it cannot be transposed")
     return metadata
@@ -320,7 +316,8 @@ def read(op: MatmulOp) -> Product:
     matrices = math.prod(sizes[loop] for loop in range(op.batch) if loop not in dynamic)
     if matrices > LARGEST_GRID:
         fail(op, f"a batch has at most {LARGEST_GRID} matrices, each of at least one CTA of a grid, got {matrices}")
-    metadata, scales = read_metadata(op, a, sizes), read_scales(op, a, b, sizes)
+    metadata = None if op.metadata is None else read_metadata(op, op.metadata, a, sizes)
+    scales = read_scales(op, a, b, sizes) if op.scales else ()
     form, second = op.forms[1], None
     if isinstance(form, PairedOp):
         second = read_matrix(op, "B2", form.second, OPERAND_LOOPS[1], sizes, map_b, type_b)

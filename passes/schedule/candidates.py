@@ -321,6 +321,8 @@ def override(chosen: Schedule, fields: Mapping[str, object], asked: Product, tar
     Raises:
         ScheduleError: if they fit neither each other nor the product, whatever follows from them.
     """
+    if not fields and _is_valid(chosen, asked, target):
+        return chosen
     try:
         around = around_tile(chosen, fields, asked, target)
         return completed(chosen, fields, around, partial(check, product=asked, target=target))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from math import prod
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import MemRefType, StridedLayoutAttr
+from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.memref import SubviewOp
 
 from ...dialect.isa.form import ELEMENT_TYPES
 from ...dialect.isa.form import ProductForm as Row
@@ -241,10 +241,8 @@ def padded_type(memory: Memory, bits: int) -> tuple[Memory, Memory]:
     the padding."""
     *outer, columns = memory.get_shape()
     step = UNIT * BYTE // bits
-    rows = [*outer, -(-columns // step) * step]
-    strides = [prod(rows[d + 1 :]) for d in range(len(rows))]
-    part = MemRefType(memory.element_type, memory.get_shape(), StridedLayoutAttr(strides, 0))
-    return MemRefType(memory.element_type, rows), part
+    padded, rank = MemRefType(memory.element_type, [*outer, -(-columns // step) * step]), len(memory.get_shape())
+    return padded, SubviewOp.infer_result_type(padded, [0] * rank, memory.get_shape(), [1] * rank)
 
 
 def is_plain(product: Product, packed: str) -> bool:

@@ -19,7 +19,6 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     ModuleOp,
-    StridedLayoutAttr,
     i8,
     i32,
     i64,
@@ -199,13 +198,9 @@ class CopiedOperands:
 
     def _part(self, memory: SSAValue, kind: Memory, sizes: Sequence[Index]) -> SSAValue:
         """The part of a copy that the operand uses."""
-        steps: list[int | None] = [1]
-        for size in kind.get_shape()[:0:-1]:
-            steps.insert(0, None if steps[0] is None or size < 0 else steps[0] * size)
-        layout = StridedLayoutAttr(steps, 0)
-        part = MemRefType(kind.element_type, [_static(size) for size in sizes], layout)
-        rank = len(sizes)
-        return self.index.insert(memref.SubviewOp.get(memory, [0] * rank, list(sizes), [1] * rank, part)).result
+        place = [0] * len(sizes), sizes, [1] * len(sizes)
+        part = memref.SubviewOp.infer_result_type(kind, *place)
+        return self.index.insert(memref.SubviewOp.get(memory, *place, part)).result
 
 
 def _assumed(memory: SSAValue, divisor: int) -> memref.CastOp:
