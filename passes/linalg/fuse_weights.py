@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
 from ...dialect.isa import wgmma
 from ...dialect.layouts.layout import Bit
@@ -295,7 +295,6 @@ def _weights(product: MatmulOp) -> Weights | None:
     how = None if made is None else dequantised(made)
     if made is None or how is None or any(root(value) is memory for value in made.read):
         return None
-    product = merge_sums(product)
     weights = Weights(product, product.b, made, how)
     if memory is not product.matrices[1] and not isinstance(product.matrices[1].owner, memref.CollapseShapeOp):
         reason = "it reads them in another shape"
@@ -307,26 +306,6 @@ def _weights(product: MatmulOp) -> Weights | None:
         remark(made.op, FuseWeightsPass.name, f"{NOT_CONVERTED}: {reason}")
         return None
     return weights
-
-
-def merge_sums(product: MatmulOp) -> MatmulOp:
-    """The product with two reduction loops merged into one k, if they are contiguous in both A and B; else the same
-    product."""
-    views: list[memref.CollapseShapeOp] = []
-    if product.outer != 1 or product.batch or any(product.forms) or product.epilogue:
-        return product
-    for value, map_ in zip((product.a, product.b), product.maps, strict=False):
-        loops, kind = loops_of(map_), memory_of(value)
-        first = loops.index(0)
-        if loops[first : first + 2] != (0, 1 + K) or not isinstance(kind.layout, NoneAttr) or min(kind.get_shape()) < 1:
-            return product
-        views.append(collapse(value, [[d, d + 1] if d == first else [d] for d in range(len(loops)) if d != first + 1]))
-    a, b = (view.result for view in views)
-    Rewriter.insert_op(views, InsertPoint.before(product))
-    maps = [map_along(map_.num_dims - 1, (loop - 1 for loop in loops_of(map_) if loop)) for map_ in product.maps]
-    merged = product.like(a=a, b=b, indexing_maps=maps)
-    Rewriter.replace_op(product, merged, [])
-    return merged
 
 
 class FuseWeights(RewritePattern):
