@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, NamedTuple
 
@@ -146,12 +147,15 @@ class OverKeys(WarpOp):
         maps = () if self.documents_maps is None else (map_.data for map_ in self.documents_maps)
         return Keys(diagonal, window, documents=tuple(zip(self.documents, maps, strict=True)))
 
-    def verify_documents(self, *, of_tile: bool) -> None:
-        """Verifies the numbers of documents.
+    def verify_scores(self, *, of_tile: bool) -> None:
+        """Verifies the scale of scores and the numbers of documents.
 
         Raises:
-            VerifyException: if there are not two memories of i32 with maps, along queries and along keys.
+            VerifyException: if the scale is not above 0, or there are documents, but not two memories of i32 with maps,
+                along queries and along keys.
         """
+        if not 0 < self.scale.value.data < math.inf:
+            raise VerifyException(f"expected a scale above 0, got {self.scale.value.data:g}")
         count, batch = len(self.documents_maps or ()), self.batch
         if len(self.documents) != count or count not in (0, 2):
             raise VerifyException(
@@ -301,7 +305,7 @@ class AttentionOp(OverKeys):
             )
         self._verify_types()
         self._verify_row_operands()
-        self.verify_documents(of_tile=bool(self.tile))
+        self.verify_scores(of_tile=bool(self.tile))
         for name, loops, map_ in zip("QKVO", LOOPS, self.maps, strict=False):
             around = loops_around(name, loops, map_, self.batch, len(LOOPS))
             if name == "O" and len(around) != self.batch:
@@ -445,7 +449,7 @@ class AttentionGradientOp(OverKeys):
             raise VerifyException("expected dK and dV to be indexed by the same loops of the batch")
         if len(self.tile) not in (0, 1 + len(around[0])):
             raise VerifyException(f"expected a row and {len(around[0])} indices of the batch, got {len(self.tile)}")
-        self.verify_documents(of_tile=False)
+        self.verify_scores(of_tile=False)
         self._verify_types()
         for name, function in self.functions.items():
             self._verify_function(name, function, f32, N, self.sizes, takes=1 + (name == "slopes"))

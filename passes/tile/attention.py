@@ -40,7 +40,6 @@ from ...dialect.warp.op_shapes import bounds_attribute, tile_type
 from ...dialect.warp.synchronisation import ArriveLastOp
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.views import MatrixOp, PagedOp
-from ..diagnostics import fail
 from ..linalg.product import Product, padded
 from ..linalg.read_attention import KEYS_OF_BYTES, Attention
 from ..patterns import Index, IndexBuilder
@@ -130,8 +129,6 @@ class AttentionBuilder:
         self.k = OperandTiles(self.scores, "b")
         self.v = OperandTiles(self.values, "b")
         scale = op.scale.value.data
-        if not 0 < scale < math.inf:
-            fail(op, f"expected a scale above 0, got {scale:g}")
         self.band = Band(op.keys.diagonal, op.keys.window)
         self.factor, self.computed = scale * math.log2(math.e), op.score is not None
         self.bias = EXPONENT_OF_BYTES if self.read.values.b.element.bits == BYTE else 0

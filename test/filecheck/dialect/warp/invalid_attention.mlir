@@ -219,3 +219,16 @@ func.func @ends(%q: memref<32x64xf16>, %k: memref<32x64xf16>, %v: memref<32x16xf
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<32x64xf16>, memref<32x16xf16>, memref<32x16xf16> grouped %e : memref<?xi32>
   return
 }
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#v = affine_map<(m, n, d, e) -> (n, e)>
+#o = affine_map<(m, n, d, e) -> (m, e)>
+
+// expected-error @+2 {{warp.attention: expected a scale above 0, got 0}}
+func.func @scale(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
+  warp.attention %q, %k, %v into %o {scale = 0.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16>
+  return
+}
