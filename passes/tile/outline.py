@@ -237,17 +237,23 @@ class OutlineProduct(RewritePattern):
 
 
 class OutlineAttention(RewritePattern):
-    """Outlines a scheduled `warp.attention`, or its gradient, as a kernel in which each CTA computes some rows of the
-    results."""
+    """Outlines a scheduled `warp.attention` as a kernel in which each CTA computes some rows of the result."""
 
     @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AttentionOp | AttentionGradientOp, rewriter: PatternRewriter) -> None:
-        if not op.tile and isinstance(op, AttentionOp):
+    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
+        if not op.tile:
             from .outline_attention import TiledAttention  # with operations that a product does not need
 
             attention = Attention.of(op)
             outline(TiledAttention(attention, schedule_of(op)), attention.paged)
-        elif not op.tile and isinstance(op, AttentionGradientOp):
+
+
+class OutlineAttentionGradient(RewritePattern):
+    """Outlines a scheduled gradient of an attention likewise, beside the kernels of its other gradients."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AttentionGradientOp, rewriter: PatternRewriter) -> None:
+        if not op.tile:
             from .outline_attention import TiledGradient
             from .overlap import overlap
 
@@ -287,7 +293,7 @@ class OutlinePass(PatternPass):
     """
 
     name = "warp-outline"
-    patterns = OutlineProduct, OutlineAttention, OutlineRows, OutlineElementwise
+    patterns = OutlineProduct, OutlineAttention, OutlineAttentionGradient, OutlineRows, OutlineElementwise
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
