@@ -167,7 +167,7 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
 
     def order(tile: Tile, cost: float) -> float:
         ns = model.nanoseconds(product, cost, staged=True)
-        return rated(product, tile, ns, target) if is_fitted else model.rounded(cost)
+        return rated(product, tile, ns, target) if is_fitted else cost // model.COST_STEP * model.COST_STEP
 
     ways = [
         (order(tile, cost + extra), covered[i], _width(product, tile, pack), i, cost + extra, tile, pack)

@@ -459,7 +459,8 @@ def memory_cycles(product: Product, tile: Tile, row: Row, target: Target, parts:
 def cost_of(product: Product, tile: Tile, target: Target, row: Row, parts: int = 1) -> float:
     """The model's time of a product in tiles of this size, with K cut into `parts` for separate CTAs."""
     multiplying = cycles(product, product.depth // parts, tile, target, row)
-    together = _together(multiplying, memory_cycles(product, tile, row, target, parts))
+    reading = memory_cycles(product, tile, row, target, parts)
+    together = max(multiplying, reading) + NOT_OVERLAPPED * min(multiplying, reading)
     sums = tile.cta[0] * tile.cta[1] * row.d.bits // 8  # of a part, which are written, and added to those of others
     adding = PARTIAL_SUMS_LATENCY + sums / WRITTEN_BYTES_PER_CYCLE + parts * sums / READ_BYTES_PER_CYCLE
     return together if parts == 1 else together + adding
@@ -471,13 +472,3 @@ def nanoseconds(product: Product, cost: float, *, staged: bool) -> float:
     stored = product.m * product.n * product.d.element.bits / 8
     in_lines = all(o.pitch_bits <= LINE_BITS or o.pitch_bits % LINE_BITS == 0 for o in (product.a, product.b))
     return START_NS + cost / COMPARED_PER_NS[in_lines] + stored / STORED_PER_NS[staged]
-
-
-def rounded(cost: float) -> float:
-    """The cost no more exactly than the model knows it."""
-    return cost // COST_STEP * COST_STEP
-
-
-def _together(multiplying: float, reading: float) -> float:
-    """Cycles of two activities that overlap but for a fixed share of the shorter one."""
-    return max(multiplying, reading) + NOT_OVERLAPPED * min(multiplying, reading)
