@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product as combinations
-from math import gcd, log2, prod
+from math import gcd, log2, prod, sqrt
 from typing import NamedTuple
 
 from ...dialect.isa.form import FP8
@@ -49,6 +49,11 @@ HALF_LINES = 1.05
 NARROW_ROW = 2
 """Cycles in which a row of a box arrives that is less than a line, or a line beside such (H100, gradients of filters in
 tiles of 144x64, 112x64 and 64x96, with rows of 32 and 64 bytes: 0.68, 0.53 and 0.26 microseconds for a K tile)."""
+
+OUTSIDE, OF_MANY = 8, 24
+"""Cycles that a row of a box takes that lies beyond the matrix, where D is no higher or no wider than a tile; of one
+that goes to several CTAs each has a part. And the K tiles from which on they count (H200, microseconds of 10224x8x10784
+in tiles of 128 rows and 16, 48, 64, 80, 96 columns: 54.8, 62.7, 69.8, 78.9, 89.5; of 96 by two and four 74.7, 58.4)."""
 
 MAX_HELD = 1.1
 """How many times the columns of a tile of B may be copied for whole lines: 192 for 176 (4104)."""
@@ -327,7 +332,13 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     tiles = tile_count(product, tile)
     ctas = min(running := at_once(tile, target), tiles * tile.parts)
     fit = LISTED if product.convolves else fit_of(target)
-    step = max(_multiplying(product, tile), fit.least_step) + fit.overhead
+    (high, wide), turns, storing = tile.cluster, product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored
+    multiplying = tile.m * tile.n * LINE / MULTIPLIED_BYTES / product.sparsity
+    if product.sparsity > 1:  # for which shared memory may be slower than tensor cores
+        multiplying = max(multiplying, _in_shared_memory(product, tile, tile.n))
+    outside = max(0, tile.m - product.m) / sqrt(wide) + max(0, tile.n - product.n) / sqrt(high)
+    counted = turns >= OF_MANY * tile.parts and not product.convolves
+    step = max(multiplying, fit.least_step + OUTSIDE * outside * counted) + fit.overhead
     step = max(step, NARROW_ROW * narrow_rows(product, tile))
     if (
         along_k(product, "a")
@@ -338,7 +349,6 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     waves = -(-tiles // running)
     if across_lines(product, packed) or tile.joined or (waves > 1 and is_plain(product, packed)):
         step = max(step, _arriving(product, tile, packed, ctas))
-    turns, storing = product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored
     if product.convolves and tile.groups > 2:
         step *= THREE_GROUPS
     panel = panel_columns(tile.n // product.products, product.d.element.bits) * product.d.element.bits // 8
@@ -392,15 +402,6 @@ def partial_sums(tile: GroupTile, fit: Fit) -> float:
     if tile.joined:
         return JOINED + sums / JOINED_BYTES
     return 0.0 if tile.parts == 1 else fit.summed + sums / fit.written + tile.parts * sums / fit.read
-
-
-def _multiplying(product: Product, tile: GroupTile) -> float:
-    """Cycles of the products of a K tile: those of tensor cores or, for a sparse A, of shared memory if these are
-    more."""
-    dense = tile.m * tile.n * LINE / MULTIPLIED_BYTES
-    if product.sparsity == 1:
-        return dense
-    return max(dense / product.sparsity, _in_shared_memory(product, tile, tile.n))
 
 
 def _in_shared_memory(product: Product, tile: GroupTile, columns: int) -> float:
