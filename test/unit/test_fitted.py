@@ -17,6 +17,7 @@ from warploom.passes.linalg.product import Product
 from warploom.passes.schedule import fitted
 from warploom.passes.schedule.candidates import default_schedule
 from warploom.passes.schedule.warpgroup import schedules_by_cost
+from warploom.passes.schedule.warpgroup_model import GroupTile, cost
 from warploom.runtime.cli.tune_report import product_of
 from warploom.runtime.kernel.lowering import parse
 
@@ -59,6 +60,21 @@ def test_f16_has_the_schedule_of_bf16() -> None:
     for size in ((808, 1240, 520), (24, 5000, 1032), (3000, 96, 72)):
         of_f16, of_bf16 = (default_schedule(product(element, size), HOPPER) for element in ("f16", "bf16"))
         assert of_f16 == of_bf16
+
+
+def test_few_columns_or_rows_get_tiles_with_few_rows_of_boxes_beyond() -> None:
+    for m, n, k in ((10224, 8, 10784), (9080, 8, 12600), (11776, 16, 16368), (152, 13224, 4984)):
+        schedule = default_schedule(product("bf16", (m, n, k)), HOPPER)
+        (high, wide), (rows, columns, _) = schedule.cluster, schedule.cta
+        assert max(0, columns - n) / high + max(0, rows - m) / wide <= 16, (m, n, k, schedule)
+
+
+def test_rows_of_boxes_beyond_cost_less_where_ctas_share_them() -> None:
+    narrow, within = product("bf16", (10224, 8, 10784)), product("bf16", (10224, 96, 10784))
+    tiles = [GroupTile(128, 96, cluster=(high, 1)) for high in (1, 2, 4)]
+    costs = [cost(narrow, tile, "none", HOPPER) for tile in tiles]
+    assert costs[0] > costs[1] > costs[2] > cost(narrow, GroupTile(128, 16), "none", HOPPER)
+    assert costs[0] > cost(within, tiles[0], "none", HOPPER)
 
 
 def test_tiles_come_in_the_order_of_their_ratings() -> None:
