@@ -169,7 +169,7 @@ class Fit(NamedTuple):
 
 
 DRAWN = Fit(206, 84, 1300, 2120, 6.35, 780, 63, 1650)
-"""Fitted to 439 schedules of 133 sizes, most of them drawn (`bench/draw.py`, H100: 10 % from what they take). Memory
+"""Fitted to 439 schedules of 133 sizes, most of them drawn (`bench/draw.py`, H100: 10 % from what they take). Reading
 counts 1.2 times as fast as an H100's by that fit, by which choices are as good there, and better on an H200."""
 
 LISTED = Fit(350, 60, 1000, 3000, 16, 16, 40, 2300)
