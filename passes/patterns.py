@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -78,15 +78,19 @@ def dependences(op: Operation, between: Sequence[Operation]) -> list[Operation]:
     return [one for one in between if one in needed]
 
 
-def computed_from(values: Iterable[SSAValue], until: tuple[type[Operation], ...] = ()) -> dict[SSAValue, None]:
-    """All values from which values are computed, these included. It stops at results of operations of some types."""
+def computed_from(
+    values: Iterable[SSAValue], until: tuple[type[Operation], ...] = (), known: Container[SSAValue] = ()
+) -> dict[SSAValue, None]:
+    """All values from which values are computed, these included. It stops at results of operations of some types, and
+    at values that are known."""
     every, wanted = dict[SSAValue, None](), list(values)
     while wanted:
         value = wanted.pop()
         if value not in every:
             every[value] = None
             owner = value.owner
-            wanted += owner.operands if isinstance(owner, Operation) and not isinstance(owner, until) else ()
+            ends = value in known or isinstance(owner, until)
+            wanted += owner.operands if isinstance(owner, Operation) and not ends else ()
     return every
 
 

@@ -88,21 +88,21 @@ class ElementExpression:
 
     def leaves(self, kind: str) -> dict[ElementExpression, None]:
         """The leaves of a kind, each once."""
-        return {node: None for node in self._nodes if node.kind == kind}
+        return {node: None for node in self._nodes() if node.kind == kind}
 
     def memories(self, taken: Sequence[ElementExpression]) -> dict[ElementExpression, SSAValue]:
         """The memory and scalars that it is computed from, without those of the elements that are taken."""
-        if self in taken:
-            return {}
-        leaf = {self: self.value} if self.kind in ("load", "outside") and self.value is not None else {}
-        return {**leaf, **{k: v for operand in self.operands for k, v in operand.memories(taken).items()}}
+        nodes = self._nodes(taken)
+        return {node: node.value for node in nodes if node.kind in ("load", "outside") and node.value is not None}
 
-    @cached_property
-    def _nodes(self) -> dict[ElementExpression, None]:
-        """It and what it is computed from, each once."""
-        nodes: dict[ElementExpression, None] = {self: None}
-        for operand in self.operands:
-            nodes |= operand._nodes
+    def _nodes(self, taken: Sequence[ElementExpression] = ()) -> dict[ElementExpression, None]:
+        """It and what it is computed from, each once, but for elements that are taken."""
+        nodes, wanted = dict[ElementExpression, None](), [self]
+        while wanted:
+            node = wanted.pop()
+            if node not in nodes and node not in taken:
+                nodes[node] = None
+                wanted += reversed(node.operands)
         return nodes
 
     @cached_property
@@ -149,7 +149,7 @@ class ElementExpression:
             starts = nearest(-math.inf, kind) == -math.inf
             return starts and self.name not in ("add", "mul") and self.operands[0].is_of(kind)
         values = self.operands[1:] if self.is_op("arith.select") else self.operands
-        return self.is_op(*EXACT) and all(value.is_of(kind) for value in values)
+        return self.is_op(*EXACT) and all(value.is_of(kind) for value in dict.fromkeys(values))
 
     def rounded(self, kind: Attribute) -> ElementExpression:
         """It rounded to a type of floats; itself if it has that type, or f32 has no more digits."""

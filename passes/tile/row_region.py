@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import IDENTITIES, ConstantOp, Kind, ReduceOp, column_of
 from ...dialect.warp.rows import RowsOp
 from ..linalg.split_rows import needed
-from ..patterns import Index, IndexBuilder, Turn, constant_value, float_value
+from ..patterns import Index, IndexBuilder, Turn, computed_from, constant_value, float_value
 from .fragment_math import APPROXIMATE, fma, mapped, mapped_to, number, plus_one, power, until
 
 # What depends on rows taken together alone is computed once a row, on columns, and spread out where elements need it.
@@ -98,7 +98,7 @@ class RowRegion(NamedTuple):
         wide = any(value.type == f32 and value not in columns for value in results)
         return not (
             wide
-            or any(isinstance(op, math_dialect.ExpOp) for value in columns for op in _computing(value))
+            or any(isinstance(value.owner, math_dialect.ExpOp) for value in computed_from(columns))
             or any(isinstance(op, arith.TruncFOp) and op.result not in results for op in self.region.block.ops)
         )
 
@@ -187,20 +187,18 @@ class RowRegion(NamedTuple):
 
     def is_column(self, value: SSAValue) -> bool:
         """Whether a value is the same for all elements of a row, and no number alone."""
-        owner = value.owner
-        if isinstance(owner, ReduceOp):
-            return True
-        if not isinstance(owner, Operation):
-            return value in self.of_rows
-        varying = [operand for operand in owner.operands if not self.is_number(operand)]
-        return bool(varying) and all(map(self.is_column, varying))
+        varying = self._varying(value)
+        of_row = all(one in self.of_rows or isinstance(one.owner, ReduceOp) for one in varying)
+        return value in self.of_rows or (bool(varying) and of_row)
 
     def is_number(self, value: SSAValue) -> bool:
         """Whether a value is the same for all rows."""
-        owner = value.owner
-        if value in self.numbers or not isinstance(owner, Operation):
-            return value in self.numbers
-        return not isinstance(owner, ReduceOp | IndexOp) and all(map(self.is_number, owner.operands))
+        return not self._varying(value)
+
+    def _varying(self, value: SSAValue) -> list[SSAValue]:
+        """What a value is computed from that is no number: arguments, reductions and indices, each once."""
+        every = computed_from([value], until=(ReduceOp,), known=self.numbers)
+        return [v for v in every if v not in self.numbers and isinstance(v.owner, Block | ReduceOp | IndexOp)]
 
 
 def rescaled(x: Sequence[SSAValue]) -> SSAValue:
@@ -431,14 +429,6 @@ def _is_in_logarithm(op: math_dialect.ExpOp) -> bool:
         and all(isinstance(use.operation, math_dialect.LogOp) for use in total.result.uses)
         for total in sums
     )
-
-
-def _computing(value: SSAValue) -> Iterator[Operation]:
-    """The operations of the region that a value depends on."""
-    if isinstance(owner := value.owner, Operation):
-        yield owner
-        for operand in owner.operands:
-            yield from _computing(operand)
 
 
 def by_words(op: RowsOp) -> RowsOp:
