@@ -113,6 +113,11 @@ def rope(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     return x * cosine + torch.cat((-b, a), -1) * sine
 
 
+def rope_of_heads(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """The same of heads that lie before tokens afterwards, as attention takes them."""
+    return rope(x.transpose(1, 2), cosine, sine).contiguous()
+
+
 def rope_part(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """The first half of each head, turned, and the second as it is."""
     size = cosine.shape[-1]
@@ -306,6 +311,7 @@ CASES = {
     "concatenate": Case(concatenate, lambda m, n: (rows(m, n // 2), rows(m, n // 2))),
     "concatenate_three": Case(concatenate, lambda m, n: (rows(m, n // 4), rows(m, n // 4), rows(m, n // 2))),
     "rope": Case(rope, lambda m, n: (rows(m, n // HEAD, HEAD), rows(m, 1, HEAD), rows(m, 1, HEAD))),
+    "rope_of_heads": Case(rope_of_heads, lambda m, n: (rows(1, m, n // HEAD, HEAD), rows(m, HEAD), rows(m, HEAD))),
     "rope_part": Case(rope_part, lambda m, n: (rows(m, n // HEAD, HEAD), *(rows(m, 1, HEAD // 2) for _ in range(2)))),
     "rope_pairs": Case(
         rope_pairs, lambda m, n: (rows(m, n // HEAD, HEAD), rows(m, 1, HEAD // 2), rows(m, 1, HEAD // 2))
@@ -338,6 +344,7 @@ ANY_LENGTH = frozenset(
         "batch_norm_gradients",
         "concatenate",
         "rope",
+        "rope_of_heads",
         "rope_part",
         "rope_pairs",
         "norm_rope",
@@ -443,6 +450,7 @@ def errors(case: Case, operands: Sequence[Tensor], results: Sequence[Tensor], ow
         mean_square,
         embedding,
         embedding_norm,
+        rope_of_heads,
         norm_rope,
     )
     wide = [(x[:SAMPLE] if x.dim() > 1 and not sums else x) for x in operands]

@@ -20,7 +20,7 @@ from warploom.runtime.torch.importer import torch_to_linalg  # noqa: E402
 
 OWN: dict[str, Callable[[], Any]] = {
     "router": lambda: ((torch.rand(7, 40).argsort() / 16 - 1).bfloat16(),),
-    "group_norm": lambda: (timed.rows(9, 96, 5, 7), timed.rows(96), timed.rows(96)),
+    "group_norm": lambda: (timed.rows(33, 32, 3, 7), timed.rows(32), timed.rows(32)),
     "batch_norm": lambda: (timed.rows(9, 13, 5, 7), timed.rows(13), timed.rows(13)),
     "group_norm_gradients": lambda: (
         *(timed.rows(9, 96, 5, 7) for _ in range(2)),
@@ -37,6 +37,7 @@ OWN: dict[str, Callable[[], Any]] = {
     "gated_group_norm": lambda: (timed.rows(5, 296), timed.rows(5, 296), timed.rows(296)),
     "rope_part": lambda: (timed.rows(3, 5, 36), timed.rows(3, 1, 26), timed.rows(3, 1, 26)),
     "rope": lambda: (timed.rows(3, 5, 26), timed.rows(3, 1, 26), timed.rows(3, 1, 26)),
+    "rope_of_heads": lambda: (timed.rows(2, 3, 33, 26), *(timed.rows(3, 26) for _ in range(2))),
     "norm_rope": lambda: (
         *(timed.rows(2, 7, heads, 26) for heads in (3, 1)),
         *(timed.rows(26) for _ in range(2)),
