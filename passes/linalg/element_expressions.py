@@ -97,7 +97,7 @@ class ElementExpression:
 
     def _nodes(self, taken: Sequence[ElementExpression] = ()) -> dict[ElementExpression, None]:
         """It and what it is computed from, each once, but for elements that are taken."""
-        nodes, wanted = dict[ElementExpression, None](), [self]
+        nodes, wanted = dict[ElementExpression, None](), list[ElementExpression]((self,))
         while wanted:
             node = wanted.pop()
             if node not in nodes and node not in taken:
