@@ -440,5 +440,5 @@ def test_results_are_discarded_where_ptxas_says() -> None:
 
 def test_every_row_is_found_by_its_spellings() -> None:
     for row in ROWS:
-        for spelling in row.samples():
+        for spelling in every(row.samples(), 3):
             assert row.spelled(spelling) in [other for other, _ in find(spelling)], spelling

@@ -73,12 +73,12 @@ def text(m: int, n: int, k: int, columns: int, *, across: bool, rows: int = 1, a
 @pytest.mark.parametrize(
     ("size", "columns", "across", "schedule"),
     [
-        ((100, 256, 512), 128, True, {}),
+        ((100, 256, 384), 128, True, {}),
         ((66, 256, 1024), 128, True, {**HIGH, **LOW, "staging": 0}),
         ((70, 256, 384), 128, False, {"ctas": 2}),
         ((300, 256, 256), 128, True, {**HIGH, "cluster": "2x1", "consumers": "pingpong"}),
         ((130, 136, 256), 1, True, {"staging": 0}),
-        ((300, 384, 384), 128, True, {**HIGH, "cluster": "1x2", "ctas": 4, "consumers": "pingpong"}),
+        ((300, 384, 256), 128, True, {**HIGH, "cluster": "1x2", "ctas": 4, "consumers": "pingpong"}),
         ((139, 128, 512), 128, False, {**HIGH, **LOW, "consumers": "pingpong", "ctas": 1}),
         ((70, 128, 256), 128, True, {}),
     ],
@@ -91,7 +91,7 @@ def test_blocks_of_both_operands(
 
 def test_square_blocks_of_both_operands() -> None:
     """Each warpgroup of a tile of several blocks reads the scales of its own."""
-    check((384, 256, 512), BLOCK, HIGH, across=False, rows=BLOCK)
+    check((384, 256, 256), BLOCK, HIGH, across=False, rows=BLOCK)
 
 
 @pytest.mark.sampled(2)

@@ -137,10 +137,10 @@ def test_what_was_printed_before_an_error_is_shown() -> None:
 
 
 def test_blocks_of_the_heap() -> None:
-    sums = outputs(70, "i4")
-    load_ptx(PRINTING.read_text()).launch("lists", 1, 70, [sums, 3], device="interp", checks="all")
+    sums = outputs(37, "i4")
+    load_ptx(PRINTING.read_text()).launch("lists", 1, 37, [sums, 3], device="interp", checks="all")
     expected = list[int]()
-    for thread in range(70):
+    for thread in range(37):
         total = 0
         for i in reversed(range(3 + thread)):
             total = total * 31 + i * i

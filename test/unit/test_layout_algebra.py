@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from samples import FULL
 
 from warploom.dialect.conversions.search import (
     Conversion,
@@ -290,7 +291,7 @@ def test_fragments_of_instructions_become_each_other(source: Layout, target: Lay
     check(convert(source, target, bits))
 
 
-@settings(max_examples=150)
+@settings(max_examples=150 if FULL else 60)
 @given(layouts(), st.sampled_from(WIDTHS), st.data())
 def test_any_layout_becomes_any_other(source: Layout, bits: int, data: st.DataObject) -> None:
     check(convert(source, shuffled(source, data.draw), bits))

@@ -111,12 +111,14 @@ class TestInput:
         result = opt(write("binary.ptx", b"\xff"))
         assert result.err == "error: binary.ptx: expected PTX text, got byte 0xff at offset 0, which is not UTF-8\n"
 
-    def test_ptx_as_mlir(self) -> None:
-        text = TRANSPOSE.read_bytes()
-        done = process(stdin=text)
-        assert (done.returncode, done.stdout) == (1, b"")
-        assert done.stderr == b"error: stdin: expected MLIR text, got PTX; say so with -f ptx\n"
-        assert process("-f", "ptx", stdin=text).stdout.startswith(b"builtin.module {\n  ptx.module")
+    def test_ptx_as_mlir(self, opt: Opt, monkeypatch: pytest.MonkeyPatch) -> None:
+        results = list[Result]()
+        for arguments in ((), ("-f", "ptx")):
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TRANSPOSE.read_bytes())))
+            results.append(opt(*arguments))
+        expected = "error: stdin: expected MLIR text, got PTX; say so with -f ptx\n"
+        assert results[0] == Result(1, "", expected)
+        assert results[1].out.startswith("builtin.module {\n  ptx.module")
 
     @pytest.mark.parametrize("text", ["\x00\x01\x02", "int main() { return 0; }", "%", '"', "module {", "!!", "\n\n}"])
     def test_not_mlir(self, opt: Opt, text: str) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from samples import FULL
 from statements import Lanes, keep, run
 
 from warploom.dialect.isa.row import target
@@ -85,7 +86,7 @@ class Thread:
         return Coordinate(Position.of(lane, program, constant), expected + constant)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300 if FULL else 100)
 @given(st.data(), tiles())
 def test_shared_addresses_are_those_of_the_swizzle(data: st.DataObject, tile: SharedTile) -> None:
     thread = Thread(data)

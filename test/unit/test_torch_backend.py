@@ -825,7 +825,9 @@ def test_graphs_with_their_gradients_are_cached(tmp_path: Path, monkeypatch: pyt
 
     # with a tag of its own in place of a folder of its own, where torch compiles the headers of its C++ again; and
     # without vectors, so that g++ does not try what the processor has
-    plain = import_module("torch._inductor.config").patch({"cpp.vec_isa_ok": False, "cpp_cache_precompile_headers": False})
+    plain = import_module("torch._inductor.config").patch(
+        {"cpp.vec_isa_ok": False, "cpp_cache_precompile_headers": False}
+    )
     with plain, import_module("torch.compiler.config").patch(cache_key_tag=str(tmp_path)):
         assert [called(cache) for cache in (str(tmp_path), str(tmp_path), "off")] == ["miss", "hit", ""]
         assert [called(str(tmp_path), **more) for more in ({"check": True}, {"tf32": True})] == ["", "miss"]

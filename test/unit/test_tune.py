@@ -58,9 +58,6 @@ def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_candidate_fits_and_the_default_comes_first() -> None:
-    key, schedules = tune_report.schedules(parse(TEXT), "sm_90a")
-    assert key == KEY
-    assert len(schedules) == len(set(schedules)) > 50
     product: Any = None
 
     def take(asked: Any, where: Any) -> list[Schedule]:
@@ -70,7 +67,9 @@ def test_every_candidate_fits_and_the_default_comes_first() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tune_report, "candidates", take)
-        tune_report.schedules(parse(TEXT), "sm_90a")
+        key, schedules = tune_report.schedules(parse(TEXT), "sm_90a")
+        assert key == KEY
+        assert len(schedules) == len(set(schedules)) > 50
         assert schedules[0] == default_schedule(product, target("sm_90a"))
         for schedule in schedules:
             check(schedule, product, target("sm_90a"))
@@ -307,7 +306,7 @@ def test_a_device_is_measured_and_its_products_scheduled_by_that(
     assert len(kept["products"]) == 4
     device = replace(target("sm_90a"), sms=78, timing=tuple(OtherDevice.constants))
     same, others = 0, 0
-    for size in ((4096, 4096, 4096), (1000, 520, 2048), (256, 8192, 1024)):
+    for size in ((4096, 4096, 4096), (256, 8192, 1024)):
         text = tune_report.text_of(*size)
         product = tune_report.product_of(parse(text), "sm_90a")
         chosen = compile(text, tuned=file).schedule[0]
