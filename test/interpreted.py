@@ -115,3 +115,11 @@ def per_thread(body: str, count: int = 32, dtype: str = "u4", **launch: Any) -> 
     built = program(f"{body}\n{store}", ".param .u64 out" + (f", {parameters}" if parameters else ""))
     built.launch("k", grid, block, [out, *extra], **launch)
     return out
+
+
+def collatz_steps(n: int) -> int:
+    """How often a number is halved, or tripled and one added, until it is one: loops of which each lane has its own."""
+    count = 0
+    while n != 1:
+        n, count = (n // 2 if n % 2 == 0 else 3 * n + 1), count + 1
+    return count

@@ -51,7 +51,6 @@ _DIRECTIVE = re.compile(
     r"|version|target|address_size|pragma)\b[^\n{]*",
     re.MULTILINE,
 )
-_BARE = re.compile(r"^[ \t]*(//.*|\.loc\b.*|\.file\b.*)?\n|[ \t]*//.*$", re.MULTILINE)
 _LABEL = re.compile(r"^[ \t]*\$?[\w$]+:", re.MULTILINE)
 
 

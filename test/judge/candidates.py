@@ -201,10 +201,6 @@ def axpy_rows(X: Any, Y: Any) -> None:
         Y[i] = Y[i] + 3 * X[i]
 
 
-def axpy_returned(X: Any) -> Any:
-    return X * 3
-
-
 def best(X: Any) -> Any:
     return X.argmax(1)
 

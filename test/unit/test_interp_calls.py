@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from interpreted import Loaded, per_thread
+from interpreted import Loaded, collatz_steps, per_thread
 
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime import load_ptx
@@ -35,19 +35,12 @@ DONE: st.param.b32 [steps], %r2; ret; }
 """
 
 
-def steps(n: int) -> int:
-    count = 0
-    while n != 1:
-        n, count = (n // 2 if n % 2 == 0 else 3 * n + 1), count + 1
-    return count
-
-
 def test_lanes_take_different_ways_through_a_function_and_meet_behind_it() -> None:
     """Only some lanes call; behind the call, all of them are together."""
     body = """add.u32 %r2, %r1, 1; mov.u32 %r3, 7; and.b32 %r4, %r1, 3; setp.eq.u32 %p1, %r4, 0; @%p1 bra JOIN;
         { .param .b32 a; .param .b32 b; st.param.b32 [a], %r2; call.uni (b), collatz, (a); ld.param.b32 %r3, [b]; }
         JOIN: activemask.b32 %r6; mov.b64 %rd2, {%r3, %r6}; st.global.b64 [%rd1], %rd2;"""
-    assert run(STEPS, body) == [(0xFFFFFFFF << 32) | (7 if t % 4 == 0 else steps(t + 1)) for t in range(64)]
+    assert run(STEPS, body) == [(0xFFFFFFFF << 32) | (7 if t % 4 == 0 else collatz_steps(t + 1)) for t in range(64)]
 
 
 def test_functions_call_functions_and_come_back_to_several_places() -> None:
@@ -60,7 +53,7 @@ ld.param.b32 %r2, [b]; }} ld.param.b64 %rd1, [v]; mad.wide.u32 %rd1, %r2, 2, %rd
         mov.u64 %rd3, 1000000; st.param.b64 [v], %rd3; call (b), collatz, (a); and.b32 %r4, %r1, 1;
         setp.eq.u32 %p1, %r4, 1; ld.param.u32 %r3, [b]; cvt.u64.u32 %rd2, %r3; @%p1 call (r), twice, (v, a);
         @%p1 ld.param.b64 %rd4, [r]; @%p1 add.u64 %rd2, %rd2, %rd4; st.global.b64 [%rd1], %rd2;"""
-    expected = [steps(t + 1) + (1000000 + 2 * steps(t + 1) if t % 2 else 0) for t in range(64)]
+    expected = [collatz_steps(t + 1) + (1000000 + 2 * collatz_steps(t + 1) if t % 2 else 0) for t in range(64)]
     assert run(functions, body) == expected
 
 

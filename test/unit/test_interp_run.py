@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from interpreted import apply, outputs, per_thread, program
+from interpreted import apply, collatz_steps, outputs, per_thread, program
 from numpy.typing import NDArray
 
 from warploom.runtime.base.errors import ArgumentError, WarploomError
@@ -182,14 +182,7 @@ def test_loops_of_different_lengths_and_early_exits() -> None:
         LOOP: setp.eq.u32 %p1, %r3, 1; @%p1 bra DONE; add.u32 %r0, %r0, 1; and.b32 %r5, %r3, 1;
         setp.eq.u32 %p2, %r5, 0; @%p2 shr.u32 %r3, %r3, 1; @!%p2 mad.lo.u32 %r3, %r3, 3, 1; bra LOOP; DONE:"""
     got = per_thread(body, 96 * 5, grid=(5, 1, 1), block=(96, 1, 1))
-
-    def steps(n: int) -> int:
-        count = 0
-        while n != 1:
-            n, count = (n // 2 if n % 2 == 0 else 3 * n + 1), count + 1
-        return count
-
-    assert got.tolist() == [0xA5A5A5A5 if t % 16 == 7 else steps(t + 1) for t in range(480)]
+    assert got.tolist() == [0xA5A5A5A5 if t % 16 == 7 else collatz_steps(t + 1) for t in range(480)]
 
 
 def test_a_block_that_is_no_multiple_of_a_warp() -> None:

@@ -96,7 +96,7 @@ def test_as_html_it_holds_the_ptx(kernel: Kernel) -> None:
 
 
 def test_one_of_unknown_size_is_not_drawn() -> None:
-    kernel = compile(PRODUCT.replace("100x", "?x").replace("24x", "?x").replace("70x", "?x"))
+    kernel = compile(PRODUCT.replace("100x", "?x").replace("24x", "?x").replace("70x", "?x"), target="sm_80")
     assert isinstance(kernel.function, Signature)
     assert kernel._repr_svg_() is None
     assert kernel._repr_html_().startswith("<table>")

@@ -35,7 +35,6 @@ REMOTE = "mapa.shared::cluster.u32 %r11, %r5, %r8; add.u32 %r12, %r2, 2048; mapa
 BULK = "@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%d0], 256, [sm+2048];\n"
 EXPECT = "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [sm+2048], 256;\n"
 ASYNC = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r11], %r9, [%r13];"
-PUSH = "@%p0 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r11], [%r12], 256, [%r13];\n"
 SAVE = "@%p0 cp.async.bulk.global.shared::cta.bulk_group [%d1], [sm], 256;\n@%p0 cp.async.bulk.commit_group;\n"
 SAVED = "@%p0 cp.async.bulk.wait_group 0;\nbar.sync 1;\nld.global.u32 %r14, [%d3];\nst.global.u32 [%d3], %r14;\n"
 
