@@ -37,11 +37,10 @@ quick: $(TESTABLE)
 	$(BIN)/pytest -n $(JOBS) $(wildcard $(QUICK))
 	$(BIN)/python test/pins.py --every 16 --jobs $(JOBS)
 
-# with room for what is new, so that it is seldom collected: a tenth of the type checker's time
 lint: $(TESTABLE)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	NODE_OPTIONS=--max-semi-space-size=128 $(BIN)/basedpyright --level error
+	$(BIN)/basedpyright --level error
 
 lit: $(TESTABLE)
 	$(BIN)/lit -j$(JOBS) test/filecheck
