@@ -183,8 +183,9 @@ A decoder has one query for each head. The kernel takes as long as K and V are r
 Merging is exact in the same sense as the loop: m' is the largest m, and each l and O is multiplied by 2^(c m - c m').
 
 K and V in pages are views of a cache, `warp.paged`. A tile of keys lies in one page: pages have a power of two of rows,
-16 or more, and with fewer than 64 of them a tile has fewer keys. Their attention is lowered to `mma.sync`. Pages of
-other sizes, in a cache of unknown size, or that something else reads too, are gathered by a kernel before.
+16 or more, and with fewer than 64 of them a tile has fewer keys. Their attention is lowered to `mma.sync`. V may be a
+slice of the columns of K, or gathered from the first columns of the same pages. Pages of other sizes, in a cache of
+unknown size, whose last rows are left out, or that something else reads too, are gathered by a kernel before.
 """)
 
 
@@ -203,8 +204,8 @@ The backward pass is fused by meaning as the forward pass is, one result at a ti
 
 | part | what may vary |
 |---|---|
-| S | scaled, masked by `diagonal`, `window` and `documents`; other functions, `lengths` and sequences are not fused |
-| lse, delta | memory of f32 with a number for each query, along any loops of the batch |
+| S | scaled, masked by `diagonal`, `window` and `documents`, and through other functions, as f; not with `lengths` or of sequences |
+| lse, delta | memory of f32 with a number for each query, along any loops of the batch; where an operation makes it before, that stays |
 | delta | the sum of dO * O along a row: an argument, or computed before, by a kernel of its own |
 | scale | at any place in dS; it is that of S |
 | mask | memory of f16, bf16 or f32, added to scaled scores, along queries, keys, heads or some; it gets no gradient |

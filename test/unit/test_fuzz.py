@@ -197,7 +197,7 @@ def _threads(function: Function) -> int:
 @pytest.mark.parametrize("block", range(16))
 def test_every_input_runs_or_gets_one_error(block: int) -> None:
     outcomes = Counter(outcome(mutated(seed)) for seed in range(50 * block, 50 * (block + 1)))
-    assert outcomes.keys() == EXPECTED
+    assert EXPECTED >= outcomes.keys() >= EXPECTED - {"ArgumentError"}
     assert Counter(outcome(mutated(seed, "rows")) for seed in range(20 * block, 20 * (block + 1))).keys() <= EXPECTED
 
 
@@ -218,7 +218,8 @@ def test_an_address_size_that_is_none() -> None:
         parse_ptx(".version 8.0\n.target sm_90a\n.address_size 3264\n", "fuzz.ptx")
 
 
-EXPECTED = {"ran", "InterpreterError", "PtxSyntaxError"}
+EXPECTED = {"ran", "ArgumentError", "InterpreterError", "PtxSyntaxError"}
+"""What becomes of a mutated text. An argument may no longer be what a parameter takes."""
 
 
 def tried(seed: int, family: str) -> tuple[int, str]:

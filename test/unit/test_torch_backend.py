@@ -1965,8 +1965,8 @@ def test_launches_take_their_memory_and_stream_from_torch(monkeypatch: pytest.Mo
     enqueued: list[Any] = []
 
     class Recorded:
-        def __init__(self, gpu: Any, ptx: str, functions: Any, launches: Any, values: Any) -> None:
-            self.gpu, self.launches, self.values = gpu, launches, values
+        def __init__(self, program: Any, launches: Any, values: Any) -> None:
+            self.gpu, self.launches, self.values = program.gpu, launches, values
 
         def enqueue(self, addresses: Any, stream: int) -> None:
             enqueued.append((self, addresses, stream))
