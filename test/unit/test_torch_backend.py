@@ -1538,7 +1538,7 @@ FLEXIBLE: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("heads", [2, 4])
 @pytest.mark.parametrize(("name", "rows"), [(name, 41 if name == "documents" else 37) for name in FLEXIBLE])
 def test_flex_attention_in_training(name: str, rows: int, heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
