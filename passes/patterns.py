@@ -79,17 +79,17 @@ def dependences(op: Operation, between: Sequence[Operation]) -> list[Operation]:
 
 
 def computed_from(
-    values: Iterable[SSAValue], until: tuple[type[Operation], ...] = (), known: Container[SSAValue] = ()
+    values: Iterable[SSAValue], until: tuple[type[Operation], ...] = (), leaves: Container[SSAValue] = ()
 ) -> dict[SSAValue, None]:
     """All values from which values are computed, these included. It stops at results of operations of some types, and
-    at values that are known."""
+    at values that are leaves."""
     every, wanted = dict[SSAValue, None](), list(values)
     while wanted:
         value = wanted.pop()
         if value not in every:
             every[value] = None
             owner = value.owner
-            ends = value in known or isinstance(owner, until)
+            ends = value in leaves or isinstance(owner, until)
             wanted += owner.operands if isinstance(owner, Operation) and not ends else ()
     return every
 

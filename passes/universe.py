@@ -130,8 +130,8 @@ class LocatingParser(Parser):
 
         dialects = {each.name: each for each in self.ctx.loaded_dialects}
         dialect, _, last = name.partition(".")
-        known = dialects[dialect].operations if dialect in dialects else ()
-        near = get_close_matches(last, [op.name.partition(".")[2] for op in known], 1)
+        operations = dialects[dialect].operations if dialect in dialects else ()
+        near = get_close_matches(last, [op.name.partition(".")[2] for op in operations], 1)
         fix = f"did you mean {dialect}.{near[0]}?" if near else "lower its dialect to linalg and others that are"
         start = self.lexer.input.content.rfind(name, 0, self.pos)
         self.raise_error(f"Operation {name} is not registered; {fix}", start, start + len(name))

@@ -92,9 +92,9 @@ class Keys(NamedTuple):
 
 def with_maps(**placed: tuple[SSAValue, AffineMap] | None) -> dict[str, FieldValue]:
     """What an operation has for memory and its map, where they are given."""
-    given = {name: pair for name, pair in placed.items() if pair is not None}
-    memories: dict[str, FieldValue] = {name: memory for name, (memory, _) in given.items()}
-    return memories | {f"{name}_map": map_ for name, (_, map_) in given.items()}
+    pairs = {name: pair for name, pair in placed.items() if pair is not None}
+    memories: dict[str, FieldValue] = {name: memory for name, (memory, _) in pairs.items()}
+    return memories | {f"{name}_map": map_ for name, (_, map_) in pairs.items()}
 
 
 class Gradient(NamedTuple):

@@ -19,6 +19,8 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint
 
+from .constants import number_of
+
 Scalar = SSAValue
 
 Binary: TypeAlias = "arith.DivSIOp | arith.DivUIOp | arith.RemSIOp | arith.RemUIOp"
@@ -116,7 +118,7 @@ OF_FLOATS: Mapping[str, Callable[..., Scalar]] = {
 
 
 def _whole(value: int, like: Scalar) -> Scalar:
-    return arith.ConstantOp.from_int_and_width(value, cast("IntegerType", like.type), truncate_bits=True).result
+    return number_of(like.type, value).result
 
 
 def _absi(x: Scalar) -> Scalar:

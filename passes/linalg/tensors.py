@@ -385,7 +385,7 @@ class ReduceParts(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        nest, along = Nest.of(op), Nest.of(op).loops - 1
+        along = (nest := Nest.of(op)).loops - 1
         in_order = len(op.results) == 1 and [read.loops for read in nest.reads] == [tuple(range(nest.loops))]
         if not in_order or list(nest.summed) != [along] or nest.combination is None or nest.indices:
             return

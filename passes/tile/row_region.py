@@ -197,7 +197,7 @@ class RowRegion(NamedTuple):
 
     def _varying(self, value: SSAValue) -> list[SSAValue]:
         """What a value is computed from that is no number: arguments, reductions and indices, each once."""
-        every = computed_from([value], until=(ReduceOp,), known=self.numbers)
+        every = computed_from([value], until=(ReduceOp,), leaves=self.numbers)
         return [v for v in every if v not in self.numbers and isinstance(v.owner, Block | ReduceOp | IndexOp)]
 
 

@@ -299,9 +299,8 @@ def _function(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
             fail(op, f"{op.name} on elements of f64 is not lowered; on f32, f16 and bf16 it is")
         return HeldElement(e.emit("sqrt.rn.f64", *words))
     if op.name in functions.FUNCTIONS:
-        function = functions.FUNCTIONS[op.name]
-        allowed = {"approximate": True} if function is functions.powf and approximate else {}
-        return e.final(function(e.emit, *words, **allowed), kind)
+        of_words = functions.WITH_APPROXIMATE if approximate else functions.FUNCTIONS
+        return e.final(of_words[op.name](e.emit, *words), kind)
     table = APPROXIMATE if approximate else ACCURATE
     return e.final(table[op.name](e.emit, words[0], e.target.sm), kind)
 

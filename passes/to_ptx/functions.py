@@ -490,9 +490,10 @@ def powf(i: Instructions, x: Operand, y: Operand, approximate: bool = False) -> 
     return i("selp.f32", single(1.0), signed, i("or.pred", one, endless))
 
 
-FUNCTIONS: Mapping[str, Callable[..., VirtualRegister]] = {
+FUNCTIONS: dict[str, Callable[..., VirtualRegister]] = {
     "math.sin": partial(_sine, quarters=0),
     "math.cos": partial(_sine, quarters=1),
     "math.powf": powf,
 }
-"""Functions by the operation that asks for them."""
+WITH_APPROXIMATE: dict[str, Callable[..., VirtualRegister]] = FUNCTIONS | {"math.powf": partial(powf, approximate=True)}
+"""Functions by the operation that asks for them, and where approximate instructions are allowed."""

@@ -153,9 +153,9 @@ class _Session:
                 for name, e in zip(names, wanted, strict=False)
             }
 
-    def _ask(self, method: str, *given: Any, **options: Any) -> Answer:
+    def _ask(self, method: str, *arguments: Any, **options: Any) -> Answer:
         """What a method of the candidate's `Service` says."""
-        answer = self.worker.ask(method, *given, **options)
+        answer = self.worker.ask(method, *arguments, **options)
         if isinstance(answer, str):
             raise ArgumentError(answer)
         for finding in answer.findings:

@@ -55,10 +55,10 @@ class Service:
         self._last: dict[str, Any] = {}
         self._returned: list[tuple[Any, Any]] = []
 
-    def __call__(self, method: str, *given: Any, **options: Any) -> Answer | str:
+    def __call__(self, method: str, *arguments: Any, **options: Any) -> Answer | str:
         """Answers a request. A result of type `str` is an error of the judge's request."""
         try:
-            answer: Answer | str = getattr(self, method)(*given, **options)
+            answer: Answer | str = getattr(self, method)(*arguments, **options)
         except WarploomError as error:
             answer = Answer(findings=[_failed("call-failed", error)])
         if isinstance(answer, Answer):

@@ -427,18 +427,18 @@ class _Function:
 
     def __call__(self, inside: Body, arguments: Sequence[ElementValue], loaded: Sequence[ElementValue]) -> ElementValue:
         """Appends the function; floats are f32, however torch traced them."""
-        known = dict(zip(self.arguments, arguments, strict=True))
+        computed = dict(zip(self.arguments, arguments, strict=True))
         for node, element in zip(self.loaded, loaded, strict=True):
-            known[node] = inside.convert(element, _widened(node))
-        known |= {node: self.attention.at(inside, at) for at, node in enumerate(self.places) if node.users}
+            computed[node] = inside.convert(element, _widened(node))
+        computed |= {node: self.attention.at(inside, at) for at, node in enumerate(self.places) if node.users}
         for node in self.graph.nodes:
-            if node not in known and node.op == "call_function":
+            if node not in computed and node.op == "call_function":
                 examples = {x: torch.empty_like(x.meta["val"], dtype=_widened(x)) for x in node.all_input_nodes}
                 args, kwargs = map_arg((node.args, node.kwargs), examples.__getitem__)
-                elements = [known[x] for x in pytree.tree_leaves((node.args, node.kwargs)) if isinstance(x, Node)]
+                elements = [computed[x] for x in pytree.tree_leaves((node.args, node.kwargs)) if isinstance(x, Node)]
                 number = self.attention.builder.number
-                known[node] = compute(node.target, args, kwargs, inside, elements, _widened(node), number)
-        return known[self.result]
+                computed[node] = compute(node.target, args, kwargs, inside, elements, _widened(node), number)
+        return computed[self.result]
 
 
 def _widened(node: Node) -> torch.dtype:

@@ -122,10 +122,8 @@ class Proxies(SharedCheck):
         if not unfenced.any():
             return
         first = int(np.flatnonzero(unfenced)[0])
-        source, (_, warp, lane) = (
-            self.kernel.code[int(pcs[first])].source,
-            self.state.geometry.place(int(writer[first])),
-        )
+        source = self.kernel.code[int(pcs[first])].source
+        _, warp, lane = self.state.geometry.place(int(writer[first]))
         text = (
             f"{deed.format('through the asynchronous proxy')} what warp {warp}, lane {lane} writes at line "
             f"{source.line} ({source.opcode}), and no fence.proxy.async is between them"
@@ -185,10 +183,9 @@ class Proxies(SharedCheck):
 # A product of a warpgroup reads its operands until a `wgmma.wait_group` covers it, one of a tensor core, or a copy to
 # tensor memory, until somebody has seen the arrival of a `tcgen05.commit` behind it, a store its source until a
 # `cp.async.bulk.wait_group` (`.read` will do) covers it, a copy to another CTA its source until somebody has seen its
-# arrival. Before that nobody may write there; afterwards who writes
-# must be ordered behind one of those that waited. A product's operands are read by its warpgroup: any of its warps
-# will do. A thread that ends leaves nobody who could wait for its stores, and its CTA's shared memory goes with the
-# CTA.
+# arrival. Before that nobody may write there; afterwards who writes must be ordered behind one of those that waited. A
+# product's operands are read by its warpgroup: any of its warps will do. A thread that ends leaves nobody who could
+# wait for its stores, and its CTA's shared memory goes with the CTA.
 
 
 @dataclass(eq=False)
