@@ -101,6 +101,11 @@ def group_norm(x: Any, w: Any, b: Any) -> Any:
     return functional.group_norm(x, 3, w, b)
 
 
+def variances(x: Any) -> Any:
+    """Of channels, and their means."""
+    return torch.var_mean(x, (0, 2, 3), correction=0)
+
+
 def batch_norm(x: Any, w: Any, b: Any) -> Any:
     return functional.batch_norm(x, None, None, w, b, training=True)
 
@@ -351,8 +356,22 @@ def test_few_columns_are_shared_by_lanes() -> None:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("images", [21, 6])
 def test_channels_of_images_are_summed_in_two(images: int) -> None:
-    """Over the pixels of each image, which are rows, and over images; as many images as pixels do not make rows."""
-    run(batch_norm, (draw(images, 5, 3, 7), draw(5), draw(5)), 2**-7, 6)
+    """Over the pixels of each image, which are rows, and over images; of images and of pixels, either may be more."""
+    run(batch_norm, (draw(images, 5, 3, 7), draw(5), draw(5)), 2**-7, 4)
+
+
+@pytest.mark.parametrize("shape", [(21, 5, 3, 7), (6, 3, 9, 5)])
+def test_variances_of_channels_far_from_zero_take_one_reading(shape: tuple[int, ...]) -> None:
+    """About the mean of each image: 30 with a deviation of 2, and images that lie apart, within k 2^-24 for k additions
+    in turn, of an element, at most 64, and of the means' rounding."""
+    x = torch.randn(shape) * 2 + 30 + torch.arange(shape[0])[:, None, None, None]
+    kernel = compile(torch_to_linalg(variances, x), target="sm_90a", cache=False)
+    variance, mean = torch.full((2, shape[1]), 99.0)
+    kernel(x, variance, mean, device="interp", checks="all")
+    exact = variances(x.double())
+    assert len(kernel.launches) == 4
+    assert ((variance - exact[0]).abs() / exact[0]).max() <= 64 * 2**-24
+    assert ((mean - exact[1]).abs() / exact[1]).max() <= 64 * 2**-24
 
 
 def test_columns_of_a_prime_length_are_one_part() -> None:
