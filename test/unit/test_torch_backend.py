@@ -1397,6 +1397,38 @@ def test_slower_kernels_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled.reasons == ["measured 9.9 us, torch's kernel 10.0 us"]
 
 
+def test_a_slow_host_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for a GPU, which begins a call when those before are done and the host has enqueued it."""
+    choice: Any = import_module("warploom.runtime.torch.inductor")
+    now = {"host": 0.0, "gpu": 0.0}  # microseconds
+
+    def run(host: float, gpu: float) -> None:
+        now["host"] += host
+        now["gpu"] = max(now.values()) + gpu
+
+    class Event:
+        def __init__(self, **_: bool) -> None:
+            self.at = 0.0
+
+        def record(self) -> None:
+            run(1.0, 0.0)
+            self.at = now["gpu"]
+
+        def query(self) -> bool:
+            return now["host"] >= self.at
+
+        def synchronize(self) -> None:
+            now["host"] = max(now["host"], self.at)
+
+        def elapsed_time(self, other: Event) -> float:
+            return (other.at - self.at) / 1e3
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: run(1.0, cycles / 2e3))
+    ours, theirs = [lambda: run(700.0, 40.0)], [lambda: run(10.0, 30.0)] * 2
+    assert choice._times([ours, theirs]) == pytest.approx([40.0, 30.0])
+
+
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("shapes", "options"),
