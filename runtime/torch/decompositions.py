@@ -16,7 +16,7 @@ COMPOSITE = """
 native_layer_norm native_layer_norm_backward native_group_norm native_group_norm_backward native_batch_norm
 _native_batch_norm_legit _native_batch_norm_legit_no_training native_batch_norm_backward _softmax _log_softmax
 _softmax_backward_data _log_softmax_backward_data _fused_rms_norm _fused_rms_norm_backward unbind mean var_mean
-var stack arange triu tril logsumexp t transpose detach _unsafe_view repeat new_full select_scatter
+var stack arange triu tril logsumexp t transpose detach _unsafe_view new_full select_scatter
 select_backward zeros zeros_like new_zeros ones ones_like new_ones floor_divide _safe_softmax embedding
 index_select index_copy index_fill _unsafe_index pixel_shuffle all std std_mean linalg_vector_norm norm mse_loss
 mse_loss_backward smooth_l1_loss smooth_l1_loss_backward nll_loss_forward nll_loss_backward slice_backward
@@ -132,7 +132,7 @@ def _gathered(value: torch.Tensor, dim: int, places: torch.Tensor, **_: object) 
 def _scatter(value: torch.Tensor, dim: int, places: torch.Tensor, number: float) -> Any:
     """A number in the place of one element of each row."""
     there = _is_at(value, dim, places)
-    return there if there is NotImplemented else torch.where(there, number, value)
+    return there if there is NotImplemented else torch.where(there, number, value).contiguous()
 
 
 def _constant_pad(value: torch.Tensor, pads: Sequence[int], number: float = 0) -> torch.Tensor:
@@ -319,6 +319,7 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.slice_scatter.default: _slice_scatter,
     aten.constant_pad_nd.default: _constant_pad,
     aten.flip.default: _flip,
+    aten.repeat.default: lambda *args: _by_torch(aten.repeat.default, *args).contiguous(),
     aten.max.default: torch.amax,
     aten.min.default: torch.amin,
     aten.max.dim: partial(_first, torch.amax),

@@ -1377,6 +1377,20 @@ def test_rows_of_experts_are_read_by_the_sum() -> None:
     assert torch.all((module(x, chosen, rows) - exact).abs() <= BF16 * exact.abs())
 
 
+def test_results_that_torch_has_without_gaps() -> None:
+    """Views as models write them are of results in row-major order, whatever the order of the operand."""
+    functions = (
+        lambda x: x.unsqueeze(0).repeat(2, 1, 1, 1).view(-1, 6) * 3,
+        lambda x: x.scatter(1, torch.zeros_like(x[:, :1], dtype=torch.int64), 2.0).view(-1, 6) * 3,
+    )
+    x = drawn(5, 6, 7).permute(2, 0, 1)
+    with torch.no_grad():
+        for function in functions:
+            result = Compiled(function, rest="eager").call(x)
+            assert torch.equal(result, function(x))
+            assert result.stride() == function(x).stride()
+
+
 def test_slower_kernels_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """The times that decide are in the explanation. On a CPU they are those of a stand-in for a GPU."""
     backend: Any = import_module("warploom.runtime.torch.backend")
