@@ -299,8 +299,7 @@ of a kernel to the next one's start, with their ramps."""
 
 ROUNDS, EACH, MAX_SETS, ROTATED, SLEEP, MOST = 5, 6, 8, 1 << 27, 2_000_000, 100_000_000
 """Times that calls are measured, calls each time, and sets of operands, of so many bytes at most: more than L2 has, so
-that inputs of the graph, which are weights, are not read from it. Cycles that the GPU waits at first while the host
-enqueues: other kernels are compiled on all cores then."""
+that inputs of the graph, which are weights, are not read from it. Cycles that the GPU waits: first, most."""
 
 
 MEASURED: dict[tuple[str, int], tuple[bool, str]] = {}
@@ -462,9 +461,8 @@ def _drawn(example: torch.Tensor, strides: Sequence[Any] = ()) -> torch.Tensor:
 def _times(contenders: Sequence[Sequence[Callable[[], object]]]) -> list[float]:
     """The median time of a call of each in microseconds; they take turns."""
     cuda: Any = torch.cuda
-    for calls in contenders:
-        for call in calls:
-            call()
+    for call in (call for calls in contenders for call in calls):
+        call()
     times, sleep = [list[float]() for _ in contenders], SLEEP
     while len(times[-1]) < ROUNDS:
         for calls, one in zip(contenders, times, strict=True):

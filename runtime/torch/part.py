@@ -6,7 +6,9 @@ from __future__ import annotations
 import pickle
 from base64 import b85decode
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from importlib import import_module
+from operator import or_
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
@@ -56,12 +58,10 @@ class MemoryOrder(NamedTuple):
 
     def laid_out(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor's elements, once each, in memory like this: a copy where they do not lie so."""
-        once = tensor
-        for d in range(self.rank):
-            if d not in self.order:
-                once = once.narrow(d, 0, 1)
         others = [d for d in range(self.rank) if d not in self.order]
-        return once.permute([*self.order, *others]).contiguous()
+        for d in others:
+            tensor = tensor.narrow(d, 0, 1)
+        return tensor.permute([*self.order, *others]).contiguous()
 
 
 def row_major(rank: int) -> MemoryOrder:
@@ -139,13 +139,9 @@ class Region:
 
     def _into(self, inputs: tuple[torch.Tensor, ...], outs: Sequence[torch.Tensor]) -> None:
         key = tuple([x.shape for x in inputs]) if self._dynamic else None
-        addresses, bits = list[int](), 0
-        for tensor in (*inputs, *outs):
-            address = tensor.data_ptr()
-            addresses.append(address)
-            bits |= address
+        addresses = [x.data_ptr() for x in (*inputs, *outs)]
         ready = self._prepared.get(key)
-        if ready is None or bits % ALIGNMENT:
+        if ready is None or reduce(or_, addresses) % ALIGNMENT:
             if (first := self._first(inputs, outs)) is not None:
                 if len(self._prepared) >= REMEMBERED:
                     self._prepared.clear()
