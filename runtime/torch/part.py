@@ -8,7 +8,6 @@ from base64 import b85decode
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from importlib import import_module
-from operator import or_
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
@@ -141,7 +140,7 @@ class Region:
         key = tuple([x.shape for x in inputs]) if self._dynamic else None
         addresses = [x.data_ptr() for x in (*inputs, *outs)]
         ready = self._prepared.get(key)
-        if ready is None or reduce(or_, addresses) % ALIGNMENT:
+        if ready is None or reduce(int.__or__, addresses) % ALIGNMENT:
             if (first := self._first(inputs, outs)) is not None:
                 if len(self._prepared) >= REMEMBERED:
                     self._prepared.clear()
