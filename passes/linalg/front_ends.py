@@ -9,10 +9,8 @@ from math import prod
 from xdsl.builder import Builder
 from xdsl.dialects import affine, arith, func, math, memref, scf, tensor
 from xdsl.dialects.builtin import (
-    AnyFloat,
     ArrayAttr,
     DictionaryAttr,
-    FloatAttr,
     IndexType,
     MemRefType,
     TensorType,
@@ -209,41 +207,6 @@ def _place(op: tensor.ExtractSliceOp | ParallelInsertSliceOp) -> tuple[object, .
     """The part of a tensor that a slice reads or writes."""
     first = 1 if isinstance(op, tensor.ExtractSliceOp) else 2
     return *op.operands[first:], op.static_offsets, op.static_sizes, op.static_strides
-
-
-LARGEST_POWER = 64
-
-
-class MultiplyPower(RewritePattern):
-    """Replaces a power with a constant integer exponent by repeated squaring.
-
-    Raises a located diagnostic for another power.
-    """
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: math.FPowIOp, rewriter: PatternRewriter) -> None:
-        power, kind = constant_value(op.rhs), op.lhs.type
-        if power is None or abs(power) > LARGEST_POWER or not isinstance(kind, AnyFloat):
-            fail(op, f"{op.name} is lowered for constant powers from -{LARGEST_POWER} to {LARGEST_POWER}, and floats")
-        builder = Builder(InsertPoint.before(op))
-        one = builder.insert(arith.ConstantOp(FloatAttr(1.0, kind))).result
-        result = _product(builder, op.lhs, abs(power), one)
-        if power < 0:
-            result = builder.insert(arith.DivfOp(one, result)).result
-        rewriter.replace(op, [], [result])
-
-
-def _product(builder: Builder, base: SSAValue, power: int, one: SSAValue) -> SSAValue:
-    if power == 0:
-        return one
-    result: SSAValue | None = None
-    while True:
-        if power & 1:
-            result = base if result is None else builder.insert(arith.MulfOp(result, base)).result
-        power >>= 1
-        if not power and result is not None:
-            return result
-        base = builder.insert(arith.MulfOp(base, base)).result
 
 
 class ReadNumber(RewritePattern):

@@ -1,192 +1,420 @@
 """Functions that no instruction computes, by those that one does.
 
 Where a sum would cancel, 1 + x is rounded, and what it is rounded by is made up for by a quotient (W. Kahan's log1p and
-expm1).
+expm1). Others are Taylor series on an interval to which the argument is reduced. Of f32 and of f64 they are off by at
+most 3 times what rounding a result just above 1 may be off by, relative to the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from math import log
-from typing import TypeAlias, cast
+from math import factorial, inf, log, nan, pi, prod, sqrt
+from typing import Any, TypeAlias, cast
 
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerType, TensorType, VectorType, f32
+from xdsl.dialects.builtin import AnyFloat, IntegerType, ModuleOp, f16, f32, f64, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint
 
+from ..diagnostics import fail
+from ..patterns import apply_patterns, constant_value
 from .constants import number_of
 
 Scalar = SSAValue
 
+LARGEST_POWER = 64
+"""Powers of integers up to this are products."""
+
+Made: TypeAlias = "Scalar | tuple[Scalar, Scalar]"
+
+Unary: TypeAlias = "Callable[[Scalar], Made]"
+
+Function: TypeAlias = "Callable[..., Made]"
+
 Binary: TypeAlias = "arith.DivSIOp | arith.DivUIOp | arith.RemSIOp | arith.RemUIOp"
 
 
-def _number(value: float) -> Scalar:
-    return arith.ConstantOp(FloatAttr(value, f32)).result
+def _binary(kind: Callable[..., Operation], a: Scalar | float, b: Scalar | float) -> Scalar:
+    """An operation on two numbers, one of which may be a constant of the other's type."""
+    like: SSAValue = cast("Any", a if isinstance(a, SSAValue) else b)
+    operands = (x if isinstance(x, SSAValue) else number_of(like.type, x).result for x in (a, b))
+    return kind(*operands).results[0]
 
 
-def _equal(a: Scalar, b: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
-    return arith.SelectOp(arith.CmpfOp(a, b, "oeq"), then, otherwise).result
+_plus, _minus = partial(_binary, arith.AddfOp), partial(_binary, arith.SubfOp)
+_times, _over = partial(_binary, arith.MulfOp), partial(_binary, arith.DivfOp)
+_above, _below = partial(_binary, arith.MaximumfOp), partial(_binary, arith.MinimumfOp)
+_and, _right = partial(_binary, arith.AndIOp), partial(_binary, arith.ShRUIOp)
+
+
+def _is(a: Scalar, predicate: str, b: Scalar | float) -> Scalar:
+    kind = arith.CmpfOp if isinstance(a.type, AnyFloat) else arith.CmpiOp
+    return _binary(partial(kind, arg=predicate), a, b)
+
+
+def _select(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
+    return arith.SelectOp(condition, then, otherwise).result
+
+
+def _equal(a: Scalar, b: Scalar | float, then: Scalar, otherwise: Scalar) -> Scalar:
+    return _select(_is(a, "oeq", b), then, otherwise)
+
+
+def _size(x: Scalar) -> Scalar:
+    return math.AbsFOp(x).result
+
+
+def _polynomial(x: Scalar, coefficients: Sequence[float]) -> Scalar:
+    """Powers of x times coefficients, those of 1 first."""
+    total: Scalar = number_of(x.type, coefficients[-1]).result
+    for coefficient in reversed(coefficients[:-1]):
+        total = math.FmaOp(total, x, number_of(x.type, coefficient)).result
+    return total
 
 
 def _log1p(x: Scalar) -> Scalar:
-    above = arith.AddfOp(_number(1), x).result
-    rounded, log = arith.SubfOp(above, _number(1)).result, math.LogOp(above).result
-    mended = arith.MulfOp(log, arith.DivfOp(x, rounded)).result
-    return _equal(above, _number(1), x, _equal(rounded, x, log, mended))
+    above = _plus(1, x)
+    rounded, log = _minus(above, 1), math.LogOp(above).result
+    return _equal(above, 1, x, _equal(rounded, x, log, _times(log, _over(x, rounded))))
 
 
 def _expm1(x: Scalar) -> Scalar:
     power = math.ExpOp(x).result
-    less = arith.SubfOp(power, _number(1)).result
-    mended = arith.MulfOp(less, arith.DivfOp(x, math.LogOp(power))).result
-    large = _equal(less, power, power, _equal(less, _number(-1), less, mended))
-    return _equal(power, _number(1), x, large)
+    less = _minus(power, 1)
+    mended = _times(less, _over(x, math.LogOp(power).result))
+    return _equal(power, 1, x, _equal(less, power, power, _equal(less, -1, less, mended)))
+
+
+def _is_negative(x: Scalar) -> Scalar:
+    return arith.OrIOp(_is(x, "olt", 0), _is(_over(1, x), "olt", 0)).result  # 1 / -0 is
 
 
 def _copysign(x: Scalar, y: Scalar) -> Scalar:
-    size, zero, inverse = math.AbsFOp(x).result, _number(0), arith.DivfOp(_number(1), y)
-    is_negative = arith.OrIOp(arith.CmpfOp(y, zero, "olt"), arith.CmpfOp(inverse, zero, "olt"))  # 1 / -0 is
-    return arith.SelectOp(is_negative, arith.NegfOp(size), size).result
+    size = _size(x)
+    return _select(_is_negative(y), arith.NegfOp(size).result, size)
 
 
 def _round(x: Scalar) -> Scalar:
     truncated = math.TruncOp(x).result
-    far = arith.CmpfOp(math.AbsFOp(arith.SubfOp(x, truncated)), _number(0.5), "oge")
-    return arith.AddfOp(truncated, arith.SelectOp(far, _copysign(_number(1), x), _number(-0.0))).result
+    one = _copysign(number_of(x.type, 1).result, x)
+    far = _is(_size(_minus(x, truncated)), "oge", 0.5)
+    return _plus(truncated, _select(far, one, number_of(x.type, -0.0).result))
 
 
 def _half_power(x: Scalar) -> tuple[Scalar, Scalar]:
     """exp(|x|) / 2, which may be finite where exp(|x|) is not, and exp(|x| / 2)."""
-    root_ = math.ExpOp(arith.MulfOp(math.AbsFOp(x), _number(0.5))).result
-    return arith.MulfOp(arith.MulfOp(root_, _number(0.5)), root_).result, root_
+    root_ = math.ExpOp(_times(_size(x), 0.5)).result
+    return _times(_times(root_, 0.5), root_), root_
 
 
 def _sinh(x: Scalar) -> Scalar:
-    less = _expm1(math.AbsFOp(x).result)
-    more = arith.AddfOp(less, _number(1)).result
-    near = arith.MulfOp(arith.AddfOp(less, arith.DivfOp(less, more)), _number(0.5)).result
+    less = _expm1(_size(x))
+    more = _plus(less, 1)
+    near = _times(_plus(less, _over(less, more)), 0.5)
     return _copysign(_equal(more, less, _half_power(x)[0], near), x)
 
 
 def _cosh(x: Scalar) -> Scalar:
     half, root_ = _half_power(x)
-    return arith.AddfOp(half, arith.DivfOp(arith.DivfOp(_number(0.5), root_), root_)).result
+    return _plus(half, _over(_over(0.5, root_), root_))
 
 
 def _asinh(x: Scalar) -> Scalar:
-    size = math.AbsFOp(x).result
-    inverse = arith.DivfOp(_number(1), size).result
-    root_ = math.SqrtOp(arith.AddfOp(_number(1), arith.MulfOp(inverse, inverse)))
-    return _copysign(_log1p(arith.AddfOp(size, arith.DivfOp(size, arith.AddfOp(inverse, root_))).result), x)
+    size = _size(x)
+    inverse = _over(1, size)
+    root_ = math.SqrtOp(_plus(1, _times(inverse, inverse))).result
+    return _copysign(_log1p(_plus(size, _over(size, _plus(inverse, root_)))), x)
 
 
 def _acosh(x: Scalar) -> Scalar:
-    above = arith.SubfOp(x, _number(1)).result
-    roots = arith.MulfOp(math.SqrtOp(above), math.SqrtOp(arith.AddfOp(above, _number(2))))
-    return _log1p(arith.AddfOp(above, roots).result)
+    above = _minus(x, 1)
+    return _log1p(_plus(above, _times(math.SqrtOp(above).result, math.SqrtOp(_plus(above, 2)).result)))
 
 
 def _atanh(x: Scalar) -> Scalar:
-    size = math.AbsFOp(x).result
-    quotient = arith.DivfOp(arith.AddfOp(size, size), arith.SubfOp(_number(1), size)).result
-    return _copysign(arith.MulfOp(_log1p(quotient), _number(0.5)).result, x)
+    size = _size(x)
+    return _copysign(_times(_log1p(_over(_plus(size, size), _minus(1, size))), 0.5), x)
 
 
-def _log2(x: Scalar) -> Scalar:
-    return arith.MulfOp(math.LogOp(x), _number(1 / log(2))).result
+def _angle(tangent: Scalar) -> Scalar:
+    """The angle from 0 to pi / 2 of a tangent: by its inverse above 1, and less pi / 4 above tan(pi / 8)."""
+    far = _is(tangent, "ogt", 1)
+    near = _select(far, _over(1, tangent), tangent)
+    turned = _is(near, "ogt", sqrt(2) - 1)
+    rest = _select(turned, _over(_minus(near, 1), _plus(near, 1)), near)
+    series = [0.0, *((-1) ** n / (2 * n + 1) for n in range(1, 22 if tangent.type == f64 else 10))]
+    angle = math.FmaOp(rest, _polynomial(_times(rest, rest), series), rest).result
+    angle = _select(turned, _plus(angle, pi / 4), angle)
+    return _select(far, _minus(pi / 2, angle), angle)
 
 
-def _log10(x: Scalar) -> Scalar:
-    return arith.MulfOp(math.LogOp(x), _number(1 / log(10))).result
+def _atan2(y: Scalar, x: Scalar) -> Scalar:
+    """The angle of (x, y), as C has it for zeros and infinities."""
+    height, width = _size(y), _size(x)
+    diagonal = _equal(height, 0, height, number_of(x.type, 1).result)
+    angle = _angle(_equal(height, width, diagonal, _over(height, width)))
+    return _copysign(_select(_is_negative(x), _minus(pi, angle), angle), y)
 
 
-def _tan(x: Scalar) -> Scalar:
-    return arith.DivfOp(math.SinOp(x), math.CosOp(x)).result
+def _cbrt(x: Scalar) -> Scalar:
+    """By a logarithm, and a step of Newton's."""
+    size = _size(x)
+    root = math.ExpOp(_times(math.LogOp(size).result, 1 / 3)).result
+    root = _plus(root, _times(_minus(_over(size, _times(root, root)), root), 1 / 3))
+    return _copysign(_equal(size, 0, size, _equal(size, inf, size, root)), x)
 
 
-OF_FLOATS: Mapping[str, Callable[..., Scalar]] = {
-    f"math.{function.__name__.removeprefix('_')}": function
-    for function in (_log1p, _expm1, _copysign, _round, _sinh, _cosh, _tan, _asinh, _acosh, _atanh, _log2, _log10)
+def _remf(x: Scalar, y: Scalar) -> Scalar:
+    """The rest of x / y, with the sign of x. Each step takes a multiple of y 2^(29 n) off, exactly in f64."""
+    start, unit = (_size(arith.ExtFOp(value, f64).result) for value in (x, y))
+    rest = start
+    for step in reversed(range(10)):
+        scaled = _times(unit, 2.0 ** (29 * step))
+        rest = math.FmaOp(arith.NegfOp(math.TruncOp(_over(rest, scaled))), scaled, rest).result
+    rest = _select(_is(start, "olt", unit), start, rest)
+    return _copysign(arith.TruncFOp(rest, f32).result, x)
+
+
+def _fpowi(x: Scalar, power: Scalar) -> Scalar:
+    """By squares for small powers that are known; else |x| to the power as a float, whose parity may be lost."""
+    known = constant_value(power)
+    if known is not None and 0 < abs(known) <= LARGEST_POWER:
+        result = x
+        for bit in f"{abs(known):b}"[1:]:
+            result = _times(_times(result, result), x) if bit == "1" else _times(result, result)
+        return result if known > 0 else _over(1, result)
+    size = math.PowFOp(_size(x), arith.SIToFPOp(power, cast("AnyFloat", x.type))).result
+    negative = arith.AndIOp(_is(_and(power, 1), "ne", 0), _is_negative(x)).result
+    return _select(negative, arith.NegfOp(size).result, size)
+
+
+_OF_ONE: Mapping[str, Unary] = {
+    "math.tan": lambda x: _over(math.SinOp(x).result, math.CosOp(x).result),
+    "math.log2": lambda x: _times(math.LogOp(x).result, 1 / log(2)),
+    "math.log10": lambda x: _times(math.LogOp(x).result, 1 / log(10)),
+    "math.atan": lambda x: _copysign(_angle(_size(x)), x),
+    "math.asin": lambda x: _atan2(x, math.SqrtOp(_times(_minus(1, x), _plus(1, x))).result),
+    "math.acos": lambda x: _times(_angle(math.SqrtOp(_over(_minus(1, x), _plus(1, x))).result), 2),
+    "math.sincos": lambda x: (math.SinOp(x).result, math.CosOp(x).result),
 }
-"""Functions of f32; of narrower floats they are computed in f32."""
+_NAMED = _log1p, _expm1, _copysign, _round, _sinh, _cosh, _asinh, _acosh, _atanh, _atan2, _cbrt
+
+OF_FLOATS: Mapping[str, Function] = {**_OF_ONE, **{f"math.{of.__name__.removeprefix('_')}": of for of in _NAMED}}
+"""Functions of f32 and f64; of narrower floats they are computed in f32."""
+
+OF_F32: Mapping[str, Function] = {"arith.remf": _remf, "math.fpowi": _fpowi}
+"""Functions that take f64 for what they are of f32."""
 
 
-def _whole(value: int, like: Scalar) -> Scalar:
-    return number_of(like.type, value).result
+# Functions of f64 that have instructions of their own in f32.
+
+LOG_2, HALF_PI = (log(2), 2.319046813846299e-17), (pi / 2, 6.123233995736766e-17, -1.4973849048591833e-33)
+"""Numbers as sums: what each term leaves out is in the next."""
+
+LOG_2_SHORT = round(log(2) * 2**42) / 2**42
+"""Of so few bits that the product with an exponent is exact."""
+
+EXPONENT, BIAS, ROOT_HALF = 52, 1023, 0x3FE6A09E667F3BCD
+"""The first bit of the exponent of an f64, and its bias; the bits of the root of 1/2."""
+
+ANGLE_LIMIT = 2.0**50
+"""From here on sines are NaN, as those of f32 are."""
 
 
-def _absi(x: Scalar) -> Scalar:
-    return arith.MaxSIOp(x, arith.SubiOp(_whole(0, x), x)).result
+def _rest(x: Scalar, count: Scalar, parts: Sequence[float]) -> Scalar:
+    """x less a whole number times a sum."""
+    for part in parts:
+        x = math.FmaOp(count, number_of(f64, -part), x).result
+    return x
+
+
+def _power(x: Scalar, unit: Sequence[float], of_rest: float = 1.0) -> Scalar:
+    """Two to the power of x / unit: a series for what x has beyond whole units, times `of_rest`; and two factors for
+    these, because the power of them all may have no exponent."""
+    x = _below(_above(x, -1080 * unit[0]), 1080 * unit[0])
+    count = math.RoundEvenOp(_times(x, 1 / unit[0])).result
+    value = _polynomial(_times(_rest(x, count, unit), of_rest), [1 / factorial(n) for n in range(14)])
+    whole = arith.FPToSIOp(count, i64).result
+    half = _binary(arith.ShRSIOp, whole, 1)
+    for part in (half, arith.SubiOp(whole, half).result):
+        bits = _binary(arith.ShLIOp, _binary(arith.AddiOp, part, BIAS), EXPONENT)
+        value = _times(value, arith.BitcastOp(bits, f64).result)
+    return value
+
+
+def _log(x: Scalar) -> Scalar:
+    """The logarithm of a number between the roots of 1/2 and 2, by a series in f / (2 + f) of what it has beyond 1, and
+    that of a power of two (FreeBSD's e_log.c describes how)."""
+    tiny = _is(x, "olt", 2.0**-1022)
+    bits = arith.BitcastOp(_select(tiny, _times(x, 2.0**54), x), i64).result
+    whole = _binary(arith.ShRSIOp, _binary(arith.SubiOp, bits, ROOT_HALF), EXPONENT)
+    mantissa = arith.SubiOp(bits, _binary(arith.ShLIOp, whole, EXPONENT))
+    f, power = _minus(arith.BitcastOp(mantissa, f64).result, 1), arith.SIToFPOp(whole, f64).result
+    power = _select(tiny, _minus(power, 54), power)
+    s, half = _over(f, _plus(f, 2)), _times(_times(f, f), 0.5)
+    series = _polynomial(_times(s, s), [0.0, *(2 / (2 * n + 1) for n in range(1, 12))])
+    low = _plus(_times(power, log(2) - LOG_2_SHORT + LOG_2[1]), _times(s, _plus(half, series)))
+    value = _minus(_times(power, LOG_2_SHORT), _minus(_minus(half, low), f))
+    value = _equal(x, inf, x, _equal(x, 0, number_of(f64, -inf).result, value))
+    return _select(_is(x, "oge", 0), value, number_of(f64, nan).result)
+
+
+def _tanh(x: Scalar) -> Scalar:
+    size = _below(_size(x), 22)
+    less = _expm1(_plus(size, size))
+    return _copysign(_over(less, _plus(less, 2)), x)
+
+
+def _erf(x: Scalar) -> Scalar:
+    """By a series of positive terms (Abramowitz and Stegun 7.1.6) up to 6, from where on it is 1."""
+    size = _below(_size(x), 6)
+    square = _times(size, size)
+    series = _polynomial(square, [2**n / prod(range(1, 2 * n + 2, 2)) for n in range(100)])
+    value = _times(math.ExpOp(arith.NegfOp(square)).result, _times(_times(size, 2 / sqrt(pi)), series))
+    return _copysign(_below(value, 1), x)
+
+
+def _sine(x: Scalar, quarters: int) -> Scalar:
+    """sin(x + quarters * pi / 2)."""
+    count = math.RoundEvenOp(_times(x, 2 / pi)).result
+    rest, whole = _rest(x, count, HALF_PI), _binary(arith.AddiOp, arith.FPToSIOp(count, i64).result, quarters)
+    square = _times(rest, rest)
+    series = [[(-1) ** n / factorial(2 * n + odd) for n in range(10)] for odd in (0, 1)]
+    sine = _equal(x, 0, x, math.FmaOp(rest, _polynomial(square, [0.0, *series[1][1:]]), rest).result)
+    value = _select(_is(_and(whole, 1), "ne", 0), _polynomial(square, series[0]), sine)
+    value = _select(_is(_and(whole, 2), "ne", 0), arith.NegfOp(value).result, value)
+    return _select(_is(_size(x), "olt", ANGLE_LIMIT), value, number_of(f64, nan).result)
+
+
+OF_F64: Mapping[str, Unary] = {
+    "math.exp": partial(_power, unit=LOG_2),
+    "math.exp2": partial(_power, unit=(1.0,), of_rest=log(2)),
+    "math.log": _log,
+    "math.tanh": _tanh,
+    "math.erf": _erf,
+    "math.sin": partial(_sine, quarters=0),
+    "math.cos": partial(_sine, quarters=1),
+    "math.rsqrt": lambda x: _over(1, math.SqrtOp(x).result),
+}
+"""Functions of f64 alone, which are replaced last: fusion, and the reference, see what is computed."""
+
+SMALLEST = {f16: 2.0**-14, f64: 2.0**-1022}
+"""The smallest normal number; of other types it is that of f32."""
+
+OF_CLASSES: Mapping[str, Unary] = {
+    "math.isnan": lambda x: _is(x, "uno", x),
+    "math.isinf": lambda x: _is(_size(x), "oeq", inf),
+    "math.isfinite": lambda x: _is(_size(x), "olt", inf),
+    "math.isnormal": lambda x: _and(
+        _is(_size(x), "olt", inf), _is(_size(x), "oge", SMALLEST.get(cast("Any", x.type), 2.0**-126))
+    ),
+}
+"""Whether a float is of a kind."""
 
 
 def _divided(a: Scalar, b: Scalar, kinds: tuple[type[Binary], type[Binary]], where: str, step: int) -> Scalar:
     """The quotient rounded to zero, moved by `step` where there is a rest whose sign beside that of b is such."""
-    quotient, rest, zero = kinds[0](a, b).result, kinds[1](a, b).result, _whole(0, a)
-    moves = arith.AndIOp(arith.CmpiOp(rest, zero, "ne"), arith.CmpiOp(arith.XOrIOp(rest, b), zero, where))
-    return arith.SelectOp(moves, arith.AddiOp(quotient, _whole(step, a)), quotient).result
+    quotient, rest = kinds[0](a, b).result, kinds[1](a, b).result
+    moves = _and(_is(rest, "ne", 0), _is(arith.XOrIOp(rest, b).result, where, 0))
+    return _select(moves, _binary(arith.AddiOp, quotient, step), quotient)
 
 
-def _doubling(x: Scalar) -> Iterator[Scalar]:
+def _doubling(x: Scalar) -> Iterator[int]:
     """1, 2, 4 and so on, below the bits of an integer."""
-    return (_whole(1 << n, x) for n in range(cast("IntegerType", x.type).bitwidth.bit_length() - 1))
+    return (1 << n for n in range(cast("IntegerType", x.type).bitwidth.bit_length() - 1))
 
 
 def _ctpop(x: Scalar) -> Scalar:
     """Adds neighbours: bits, then pairs of them, and so on."""
     every = (1 << cast("IntegerType", x.type).bitwidth) - 1
-    for n, shift in enumerate(_doubling(x)):
-        mask = _whole(every // ((1 << (1 << n)) + 1), x)
-        x = arith.AddiOp(arith.AndIOp(x, mask), arith.AndIOp(arith.ShRUIOp(x, shift), mask)).result
+    for shift in _doubling(x):
+        mask = every // ((1 << shift) + 1)
+        x = arith.AddiOp(_and(x, mask), _and(_right(x, shift), mask)).result
     return x
 
 
 def _ctlz(x: Scalar) -> Scalar:
     for shift in _doubling(x):
-        x = arith.OrIOp(x, arith.ShRUIOp(x, shift)).result
-    return _ctpop(arith.XOrIOp(x, _whole(-1, x)).result)
+        x = arith.OrIOp(x, _right(x, shift)).result
+    return _ctpop(_binary(arith.XOrIOp, x, -1))
 
 
-def _cttz(x: Scalar) -> Scalar:
-    return _ctpop(arith.AndIOp(arith.XOrIOp(x, _whole(-1, x)), arith.AddiOp(x, _whole(-1, x))).result)
+def _ipowi(x: Scalar, power: Scalar) -> Scalar:
+    """By squares, for each bit of the power. With a negative one, it is 0 but for 1 and -1."""
+    result, square, none = number_of(x.type, 1).result, x, number_of(x.type).result
+    for n in range(cast("IntegerType", x.type).bitwidth - 1):
+        result = _select(_is(_and(power, 1 << n), "ne", 0), arith.MuliOp(result, square).result, result)
+        square = arith.MuliOp(square, square).result
+    return _select(_and(_is(power, "slt", 0), _is(_binary(arith.AddiOp, x, 1), "ugt", 2)), none, result)
+
+
+def _extended_product(a: Scalar, b: Scalar, extend: type[arith.ExtSIOp | arith.ExtUIOp]) -> tuple[Scalar, Scalar]:
+    """The lower and the upper half of a product."""
+    product, kind = arith.MuliOp(extend(a, i64), extend(b, i64)).result, cast("IntegerType", a.type)
+    return arith.TruncIOp(product, kind).result, arith.TruncIOp(_right(product, kind.bitwidth), kind).result
+
+
+def _extended_sum(a: Scalar, b: Scalar) -> tuple[Scalar, Scalar]:
+    total = arith.AddiOp(a, b).result
+    return total, _is(total, "ult", a)
 
 
 SIGNED, UNSIGNED = (arith.DivSIOp, arith.RemSIOp), (arith.DivUIOp, arith.RemUIOp)
 
-OF_INTEGERS: Mapping[str, Callable[..., Scalar]] = {
-    "math.absi": _absi,
+_OF_INTEGER: Mapping[str, Unary] = {
+    "math.absi": lambda x: arith.MaxSIOp(x, _binary(arith.SubiOp, 0, x)).result,
     "math.ctpop": _ctpop,
     "math.ctlz": _ctlz,
-    "math.cttz": _cttz,
+    "math.cttz": lambda x: _ctpop(_and(_binary(arith.XOrIOp, x, -1), _binary(arith.AddiOp, x, -1))),
+}
+
+OF_INTEGERS: Mapping[str, Function] = {
+    **_OF_INTEGER,
+    "math.ipowi": _ipowi,
+    "arith.addui_extended": _extended_sum,
+    "arith.mulsi_extended": partial(_extended_product, extend=arith.ExtSIOp),
+    "arith.mului_extended": partial(_extended_product, extend=arith.ExtUIOp),
     "arith.floordivsi": partial(_divided, kinds=SIGNED, where="slt", step=-1),
     "arith.ceildivsi": partial(_divided, kinds=SIGNED, where="sge", step=1),
     "arith.ceildivui": partial(_divided, kinds=UNSIGNED, where="uge", step=1),
 }
 """Functions of integers. Those of indices stay, and those that the host computes."""
 
-EXPANDED = (*OF_FLOATS, *OF_INTEGERS)
-"""The names of all functions that become others."""
+EXPANDED = (*OF_FLOATS, *OF_F32, *OF_CLASSES, *OF_INTEGERS)
+"""The names of all functions that become others, beside those of f64 alone."""
 
 
+@dataclass(frozen=True)
 class ExpandFunction(RewritePattern):
-    """Replaces functions that no instruction computes by others."""
+    """Replaces functions that no instruction computes by others; those of f64 alone only where it is the `last` to."""
+
+    last: bool = False
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if op.name not in EXPANDED or isinstance(kind := op.results[0].type, TensorType | VectorType):
+        kind, hosted = op.operands[0].type if op.operands else None, isinstance(op.parent_op(), FuncOp)
+        tables: tuple[Mapping[str, Function], ...] = ()
+        if isinstance(kind, AnyFloat):
+            tables = OF_CLASSES, OF_FLOATS, OF_F64 if self.last and kind == f64 else {}, OF_F32
+        elif isinstance(kind, IntegerType) and not hosted:
+            tables = (OF_INTEGERS,)
+        function = next((table[op.name] for table in tables if op.name in table), None)
+        if function is None or kind is None:
             return
+        if (kind == f64 and op.name in OF_F32) or (kind == i64 and op.name.startswith("arith.mul")):
+            fail(op, f"{op.name} of {kind} is not lowered; of 32 bits and fewer it is")
+        narrow = kind if isinstance(kind, AnyFloat) and kind.bitwidth < 32 and op.name not in OF_CLASSES else None
         with ImplicitBuilder(Builder(InsertPoint.before(op))):
-            if isinstance(kind, IntegerType) and op.name in OF_INTEGERS and not isinstance(op.parent_op(), FuncOp):
-                result = OF_INTEGERS[op.name](*op.operands)
-            elif isinstance(kind, AnyFloat) and kind.bitwidth <= f32.bitwidth:
-                wide = kind == f32
-                values = [v if wide else arith.ExtFOp(v, f32).result for v in op.operands]
-                result = OF_FLOATS[op.name](*values)
-                result = result if wide else arith.TruncFOp(result, kind).result
-            else:
-                return
-        rewriter.replace(op, [], [result])
+            made = function(*(arith.ExtFOp(v, f32).result if v.type == narrow else v for v in op.operands))
+            results = made if isinstance(made, tuple) else (made,)
+            rewriter.replace(op, [], [arith.TruncFOp(r, narrow).result if narrow else r for r in results])
+
+
+def expand_last(module: ModuleOp, names: Collection[str]) -> None:
+    """Replaces what of such functions is left, those of f64 among them. `names` are those of the operations."""
+    while not {*EXPANDED, *OF_F64}.isdisjoint(names) and apply_patterns((ExpandFunction(last=True),), module):
+        continue  # with the functions that the others are made from

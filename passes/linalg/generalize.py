@@ -53,7 +53,7 @@ TENSORS = ("bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.
 
 GENERALIZED = (
     *(kind.name for kind in (func.CallOp, BroadcastOp, ReduceOp, SoftmaxOp)),
-    *(kind.name for kind in (memref.CopyOp, memref.GetGlobalOp, math.FPowIOp)),
+    *(kind.name for kind in (memref.CopyOp, memref.GetGlobalOp)),
     *EXPANDED,
     *(HOSTED := ("affine.apply", "affine.min", "scf.forall", "memref.transpose")),
     *TENSORS,
@@ -80,10 +80,6 @@ def generalize(module: ModuleOp) -> None:
     names = {op.name for op in module.walk()}
     if SoftmaxOp.name in names:
         patterns.append(DecomposeSoftmax())
-    if math.FPowIOp.name in names:
-        from .front_ends import MultiplyPower
-
-        patterns.append(MultiplyPower())
     if not names.isdisjoint(HOSTED):
         from .front_ends import ExpandAffine, RunInTurn, SeeTransposed
 

@@ -55,6 +55,7 @@ from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, MAX_CTAS, 
 from ...dialect.warp.tensor_memory import TensorMmaOp
 from ..allocate import allocate, allocate_all
 from ..diagnostics import fail, warn
+from ..linalg.functions import expand_last
 from ..linalg.product import PTX_NAME, fresh_name
 from ..patterns import constant_value, operations_of
 from .addressing import (
@@ -485,6 +486,7 @@ class ConvertWarpToPtxPass(ModulePass):
             from ..pipelining.ring import SynchronisePass
 
             SynchronisePass().apply(ctx, op)
+        expand_last(op, names)
         allocate_all(op)
         modules = [o for o in op.body.block.ops if isinstance(o, gpu.ModuleOp)]
         others = [] if modules else operations_of(op)

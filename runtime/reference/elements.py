@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType
+from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType, i1
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
@@ -121,6 +121,10 @@ INTEGER: Mapping[str, Callable[[Floats, Floats], Floats]] = {
     "arith.divui": lambda a, b: np.trunc(a / b),
     "arith.remui": np.fmod,
 }
+BITWISE: Mapping[str, Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], npt.NDArray[np.int64]]] = {
+    "arith.andi": np.bitwise_and, "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor,
+}  # fmt: skip
+"""Operations on bits; where an operand may be another number, nothing is known of the result."""
 UNSIGNED = ("arith.uitofp", "arith.extui", "arith.divui", "arith.remui")
 """Operations that read integers without a sign."""
 _COMPARED: Mapping[str, Callable[[npt.NDArray[np.generic], npt.NDArray[np.generic]], npt.NDArray[np.bool_]]] = {
@@ -174,6 +178,10 @@ def _apply(op: Operation, operands: Sequence[Bounded], slack: Slack) -> Bounded:
         return _compare_integers(op, *operands)
     if name == "arith.select":
         return _select(*operands)
+    if name in BITWISE:
+        a, b = (each.value.astype(np.int64) for each in operands)
+        error = np.where(sum(each.error for each in operands) > 0, 1.0 if kind == i1 else np.inf, 0.0)
+        return Bounded(BITWISE[name](a, b).astype(np.float64), error)
     if name == "arith.trunci":
         return Bounded(rounded(operands[0].value, _dtype(op, kind)), operands[0].error)
     if name in UNSIGNED:
@@ -332,36 +340,24 @@ def _truncated(x: Bounded) -> Bounded:
     return Bounded(value, distance(value, *map(np.trunc, x.ends)))
 
 
-def _multiply_add(a: Bounded, b: Bounded, c: Bounded) -> Bounded:
-    return _at_corners(np.add, _at_corners(np.multiply, a, b), c)
-
-
-def _negate(x: Bounded) -> Bounded:
-    return Bounded(-x.value, x.error)
-
-
-def _absolute(x: Bounded) -> Bounded:
-    return Bounded(np.abs(x.value), x.error)
-
-
-def _same(x: Bounded) -> Bounded:
-    return x
-
-
 _MONOTONOUS: Mapping[str, Callable[[Floats, Floats], Floats]] = {
     "addf": np.add, "subf": np.subtract, "mulf": np.multiply,
     "maximumf": np.maximum, "minimumf": np.minimum, "maxnumf": np.fmax, "minnumf": np.fmin,
 }  # fmt: skip
 _CONVERSIONS = ("extf", "truncf", "sitofp", "uitofp", "index_cast", "extsi", "extui")
 
-_FLOAT: Mapping[str, Callable[..., Bounded]] = {
-    **{f"arith.{name}": partial(_at_corners, function) for name, function in _MONOTONOUS.items()},
-    **{f"arith.{name}": _same for name in _CONVERSIONS},
-    "arith.divf": _divide,
+_OF_ONE: Mapping[str, Callable[[Bounded], Bounded]] = {
+    **{f"arith.{name}": lambda x: x for name in _CONVERSIONS},
     "arith.fptosi": _truncated,
-    "arith.negf": _negate,
-    "math.absf": _absolute,
-    "math.fma": _multiply_add,
+    "arith.negf": lambda x: Bounded(-x.value, x.error),
+    "math.absf": lambda x: Bounded(np.abs(x.value), x.error),
+}
+
+_FLOAT: Mapping[str, Callable[..., Bounded]] = {
+    **_OF_ONE,
+    **{f"arith.{name}": partial(_at_corners, function) for name, function in _MONOTONOUS.items()},
+    "arith.divf": _divide,
+    "math.fma": lambda a, b, c: _at_corners(np.add, _at_corners(np.multiply, a, b), c),
 }
 """Operations whose result is rounded to its type."""
 
