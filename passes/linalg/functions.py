@@ -21,6 +21,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint
 
+from ...dialect.warp.elements import is_approximate
 from ..diagnostics import fail
 from ..patterns import apply_patterns, constant_value
 from .constants import number_of
@@ -291,6 +292,22 @@ def _sine(x: Scalar, quarters: int) -> Scalar:
     return _select(_is(_size(x), "olt", ANGLE_LIMIT), value, number_of(f64, nan).result)
 
 
+def _powf(x: Scalar, y: Scalar, flags: arith.FastMathFlagsAttr | None) -> Scalar:
+    """x to the power of y, as C has it: of a negative x for whole y, NaN for others; 1 for any x if y is 0. In f64,
+    whose own powers are off by |y log(x)| 2^-52. With the flags of an approximate one, in f32, off by |y| 2^-21."""
+    size, wide = _size(x), x.type == f64 or flags is not None
+    base, by = (each if wide else arith.ExtFOp(each, f64).result for each in (size, y))
+    power = math.ExpOp(_times(by, math.LogOp(base, flags).result), flags).result
+    power = power if wide else arith.TruncFOp(power, cast("AnyFloat", x.type)).result
+    whole, half = _is(math.TruncOp(y).result, "oeq", y), _times(y, 0.5)
+    odd = _and(_and(whole, _is(math.TruncOp(half).result, "one", half)), _is_negative(x))
+    undefined = _and(_and(_is(x, "olt", 0), _is(size, "one", inf)), _binary(arith.XOrIOp, whole, 1))
+    power = _select(undefined, number_of(x.type, nan).result, _select(odd, arith.NegfOp(power).result, power))
+    endless = _and(_is(x, "oeq", -1), _is(_size(y), "oeq", inf))
+    one = arith.OrIOp(arith.OrIOp(_is(y, "oeq", 0), _is(x, "oeq", 1)), endless).result
+    return _select(one, number_of(x.type, 1).result, power)
+
+
 OF_F64: Mapping[str, Unary] = {
     "math.exp": partial(_power, unit=LOG_2),
     "math.exp2": partial(_power, unit=(1.0,), of_rest=log(2)),
@@ -400,6 +417,8 @@ class ExpandFunction(RewritePattern):
         tables: tuple[Mapping[str, Function], ...] = ()
         if isinstance(kind, AnyFloat):
             tables = OF_CLASSES, OF_FLOATS, OF_F64 if self.last and kind == f64 else {}, OF_F32
+            if self.last and isinstance(op, math.PowFOp):
+                tables = ({op.name: partial(_powf, flags=op.fastmath if is_approximate(op) else None)},)
         elif isinstance(kind, IntegerType) and not hosted:
             tables = (OF_INTEGERS,)
         function = next((table[op.name] for table in tables if op.name in table), None)
@@ -416,5 +435,7 @@ class ExpandFunction(RewritePattern):
 
 def expand_last(module: ModuleOp, names: Collection[str]) -> None:
     """Replaces what of such functions is left, those of f64 among them. `names` are those of the operations."""
-    while not {*EXPANDED, *OF_F64}.isdisjoint(names) and apply_patterns((ExpandFunction(last=True),), module):
+    while not {*EXPANDED, *OF_F64, math.PowFOp.name}.isdisjoint(names) and apply_patterns(
+        (ExpandFunction(last=True),), module
+    ):
         continue  # with the functions that the others are made from

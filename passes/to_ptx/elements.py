@@ -19,10 +19,9 @@ from ...dialect.isa.row import Target
 from ...dialect.warp.attributes import element_row, type_name
 from ...dialect.warp.elements import GeluOp, YieldOp, is_approximate
 from ..diagnostics import fail
-from . import functions
 from .emitter import Emitter, VirtualRegister, floating, single
 from .fragments import element_bits, is_clamped
-from .functions import ACCURATE, APPROXIMATE, HALVED, Instructions, Operand, approximate_gelu, gelu
+from .functions import ACCURATE, APPROXIMATE, FUNCTIONS, HALVED, Instructions, Operand, approximate_gelu, gelu
 
 # What registers hold of an element of a matrix, by its type: see `elements.py`.
 
@@ -298,9 +297,8 @@ def _function(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
         if op.name != "math.sqrt":
             fail(op, f"{op.name} on elements of f64 is not lowered; on f32, f16 and bf16 it is")
         return HeldElement(e.emit("sqrt.rn.f64", *words))
-    if op.name in functions.FUNCTIONS:
-        of_words = functions.WITH_APPROXIMATE if approximate else functions.FUNCTIONS
-        return e.final(of_words[op.name](e.emit, *words), kind)
+    if op.name in FUNCTIONS:
+        return e.final(FUNCTIONS[op.name](e.emit, words[0]), kind)
     table = APPROXIMATE if approximate else ACCURATE
     return e.final(table[op.name](e.emit, words[0], e.target.sm), kind)
 
@@ -458,7 +456,7 @@ _HANDLERS: Mapping[str, Handler] = {
     math.CeilOp.name: _float("cvt.rpi.{0}", exact=True),
     math.RoundEvenOp.name: _float("cvt.rni.{0}", exact=True),
     math.TruncOp.name: _float("cvt.rzi.{0}", exact=True),
-    **dict.fromkeys((*ACCURATE, *functions.FUNCTIONS), _function),
+    **dict.fromkeys((*ACCURATE, *FUNCTIONS), _function),
     arith.CmpfOp.name: _compare_floats,
     arith.CmpiOp.name: _compare_integers,
     arith.SelectOp.name: _select,

@@ -357,15 +357,14 @@ def _shares(i: Instructions, pair: _Sum, inverse: VirtualRegister) -> list[Virtu
     return [i.mul(inverse, pair.last), i.fma(pair.exponentials[0], inverse, inverse)]
 
 
-# Functions of f32 elements that need f64: sines and cosines of any angle, powers.
+# Functions of f32 elements that need f64: sines and cosines of any angle.
 
 
-# A power multiplies the error of a logarithm, so all of it is in f64. Of an angle, the rest in its quarter of a turn is
-# computed with pi / 2 in several numbers (W. J. Cody and W. Waite, "Software Manual for the Elementary Functions",
-# 1980): in f32 up to `NEAR`, and in f64 beyond, around which lanes with smaller angles branch. Its sine is in f32.
-# Every bit is defined by the ISA.
+# Of an angle, the rest in its quarter of a turn is computed with pi / 2 in several numbers (W. J. Cody and W. Waite,
+# "Software Manual for the Elementary Functions", 1980): in f32 up to `NEAR`, and in f64 beyond, around which lanes with
+# smaller angles branch. Its sine is in f32. Every bit is defined by the ISA.
 #
-# Relative errors against float64: 2e-7 of sines, 1e-7 of powers, and 2^-149 for results below 2^-126.
+# Relative errors against float64: 2e-7, and 2^-149 for results below 2^-126.
 
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
 HALF_PI_F32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
@@ -383,18 +382,6 @@ COS = (1.0, -0.5, 4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948
 
 ROUNDER_F64 = 1.5 * 2.0**52
 """Added to a number below 2^51, it leaves the nearest whole one in the low bits."""
-
-LOG2 = tuple(2 / math.log(2) / (2 * n + 1) for n in range(10))
-"""Series in s^2 of log2((1 + s) / (1 - s)) / s, for |s| <= 0.172 off by less than 1e-15."""
-
-EXP2_SERIES = tuple(math.log(2) ** n / math.factorial(n) for n in range(12))
-"""The series of 2^x, for |x| <= 1/2 off by less than 1e-13."""
-
-EXPONENT, SQRT_HALF_BITS = 1023, 0x3FE6A09E
-"""The bias of exponents of f64, and the upper word of the root of one half."""
-
-LARGEST = 200.0
-"""Beyond powers of two of this, every f32 is an infinity, or 0."""
 
 
 def double(value: float) -> Operand:
@@ -423,7 +410,7 @@ def _sine(i: Instructions, x: Operand, quarters: int) -> VirtualRegister:
         far = Instructions(emitter)
         rest, turns = _rest(far, far("cvt.f64.f32", x), HALF_PI, 64)
         emitter.move(near, far("cvt.rn.f32.f64", rest))
-        emitter.move(number, _words(far, turns)[0])
+        emitter.move(number, far("cvt.u32.u64", far("mov.b64", turns, type="b64")))
     number = i("add.s32", number, quarters)
     square = i.mul(near, near)
     sine, cosine = i.fma(near, i.polynomial(square, SIN), near), i.polynomial(square, COS)
@@ -432,68 +419,8 @@ def _sine(i: Instructions, x: Operand, quarters: int) -> VirtualRegister:
     return i("selp.f32", value, single(math.nan), i("setp.lt.f32", size, single(ANGLE_LIMIT)))
 
 
-def _words(i: Instructions, value: VirtualRegister) -> tuple[VirtualRegister, VirtualRegister]:
-    """The lower and the upper word of an f64."""
-    bits = i("mov.b64", value, type="b64")
-    return i("cvt.u32.u64", bits), i("cvt.u32.u64", i("shr.u64", bits, 32))
-
-
-def _of_words(i: Instructions, low: Operand, high: Operand) -> VirtualRegister:
-    bits = i("or.b64", i("shl.b64", i("cvt.u64.u32", high), 32), i("cvt.u64.u32", low))
-    return i("mov.b64", bits, type="f64")
-
-
-def _log2(i: Instructions, x: VirtualRegister) -> VirtualRegister:
-    """The logarithm of a positive normal number."""
-    low, high = _words(i, x)
-    exponent = i("shr.s32", i("sub.s32", high, SQRT_HALF_BITS), 20)
-    fraction = _of_words(i, low, i("sub.s32", high, i("shl.b32", exponent, 20)))
-    s = i("div.rn.f64", i("sub.rn.f64", fraction, double(1)), i("add.rn.f64", fraction, double(1)))
-    series = i("mul.rn.f64", i.polynomial(i("mul.rn.f64", s, s), LOG2, 64), s)
-    return i("add.rn.f64", series, i("cvt.rn.f64.s32", exponent))
-
-
-def _exp2(i: Instructions, x: VirtualRegister) -> VirtualRegister:
-    """Two to the power of a number between -LARGEST and LARGEST."""
-    rounded = i("cvt.rni.f64.f64", x)
-    power = i.polynomial(i("sub.rn.f64", x, rounded), EXP2_SERIES, 64)
-    exponent = i("add.s32", i("cvt.rzi.s32.f64", rounded), EXPONENT)
-    return i("mul.rn.f64", power, _of_words(i, i("mov.b32", 0), i("shl.b32", exponent, 20)))
-
-
-def _power_f64(i: Instructions, size: Operand, y: Operand) -> VirtualRegister:
-    """A number that is not negative to the power of y, through f64."""
-    base, by = i("cvt.f64.f32", size), i("cvt.f64.f32", y)
-    exact = i("mul.rn.f64", by, _log2(i, base))
-    toward = i("selp.f64", double(LARGEST), double(-LARGEST), i("setp.gt.f64", by, double(0)))
-    exact = i("selp.f64", toward, exact, i("setp.eq.f64", base, double(math.inf)))
-    exact = i("selp.f64", i("neg.f64", toward), exact, i("setp.eq.f64", base, double(0)))
-    bounded = i("max.f64", i("min.f64", exact, double(LARGEST)), double(-LARGEST))
-    return i("cvt.rn.f32.f64", _exp2(i, bounded))
-
-
-def powf(i: Instructions, x: Operand, y: Operand, approximate: bool = False) -> VirtualRegister:
-    """x to the power of y, as C has it: of a negative x for whole y, NaN for others; 1 for any x if y is 0. An
-    `approximate` one is off by a factor of 2^(|y| 2^-22), and that of an exponential."""
-    size, infinity = i("abs.f32", x), single(math.inf)
-    result = i("ex2.approx.ftz.f32", i.mul(y, i("lg2.approx.f32", size))) if approximate else _power_f64(i, size, y)
-    integral = i("setp.eq.f32", i("cvt.rzi.f32.f32", y), y)
-    half = i.mul(y, single(0.5))
-    odd = i("and.pred", integral, i("setp.ne.f32", i("cvt.rzi.f32.f32", half), half))
-    signed = i("selp.f32", i("copysign.f32", x, result), result, odd)
-    undefined = i("and.pred", i("setp.lt.f32", x, single(0.0)), i("not.pred", integral))
-    undefined = i("and.pred", undefined, i("setp.ne.f32", size, infinity))
-    undefined = i("or.pred", undefined, i("setp.nan.f32", x, y))
-    signed = i("selp.f32", single(math.nan), signed, undefined)
-    one = i("or.pred", i("setp.eq.f32", y, single(0.0)), i("setp.eq.f32", x, single(1.0)))
-    endless = i("and.pred", i("setp.eq.f32", x, single(-1.0)), i("setp.eq.f32", i("abs.f32", y), infinity))
-    return i("selp.f32", single(1.0), signed, i("or.pred", one, endless))
-
-
-FUNCTIONS: dict[str, Callable[..., VirtualRegister]] = {
+FUNCTIONS: Mapping[str, Callable[[Instructions, Operand], VirtualRegister]] = {
     "math.sin": partial(_sine, quarters=0),
     "math.cos": partial(_sine, quarters=1),
-    "math.powf": powf,
 }
-WITH_APPROXIMATE: dict[str, Callable[..., VirtualRegister]] = FUNCTIONS | {"math.powf": partial(powf, approximate=True)}
-"""Functions by the operation that asks for them, and where approximate instructions are allowed."""
+"""Functions that are computed as they are where approximate ones are allowed, too."""

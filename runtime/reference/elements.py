@@ -340,6 +340,10 @@ def _truncated(x: Bounded) -> Bounded:
     return Bounded(value, distance(value, *map(np.trunc, x.ends)))
 
 
+def _multiply_add(a: Bounded, b: Bounded, c: Bounded) -> Bounded:
+    return _at_corners(np.add, _at_corners(np.multiply, a, b), c)
+
+
 _MONOTONOUS: Mapping[str, Callable[[Floats, Floats], Floats]] = {
     "addf": np.add, "subf": np.subtract, "mulf": np.multiply,
     "maximumf": np.maximum, "minimumf": np.minimum, "maxnumf": np.fmax, "minnumf": np.fmin,
@@ -357,7 +361,7 @@ _FLOAT: Mapping[str, Callable[..., Bounded]] = {
     **_OF_ONE,
     **{f"arith.{name}": partial(_at_corners, function) for name, function in _MONOTONOUS.items()},
     "arith.divf": _divide,
-    "math.fma": lambda a, b, c: _at_corners(np.add, _at_corners(np.multiply, a, b), c),
+    "math.fma": _multiply_add,
 }
 """Operations whose result is rounded to its type."""
 

@@ -248,6 +248,19 @@ def test_powers_of_integers_are_those_of_negative_floats_too() -> None:
         check_close(applied(computed, "f32", "f32", x, np.full_like(x, power)), wanted, 2.0)
 
 
+@pytest.mark.parametrize(("kind", "dtype"), [("f32", np.float32), ("f64", np.float64), ("f16", np.float16)])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_powers_are_those_of_c(kind: str, dtype: Any) -> None:
+    x, y = floats(dtype), (np.random.default_rng().normal(size=SHAPE) * 20).astype(dtype)
+    x[4:, 5:], y[5:] = np.abs(x[4:, 5:]), np.round(y[5:])
+    both = np.array([0.0, -0.0, np.inf, -np.inf, 1.0, -1.0, 0.5, -2.0, 3.0, 2.5, np.nan], dtype)
+    x[:4, :11], y[:4, :11] = both, both[[0, 2, 3, 8]][:, None]
+    x[:4, 11:22], y[:4, 11:22] = both, both[[1, 5, 6, 10]][:, None]
+    wanted = np.power(x.astype(Long), y.astype(Long))
+    got = applied(f"%r = math.powf %a, %b : {kind}", kind, kind, x, y)
+    check_close(got, wanted, 1500.0 if kind == "f64" else 1.0)
+
+
 def test_functions_without_a_form_in_f64_are_refused_at_their_place() -> None:
     x = np.ones(SHAPE)
     with pytest.raises(CompileError, match=r":6:13: error: arith\.remf of f64 is not lowered; of 32 bits and fewer"):
