@@ -314,12 +314,8 @@ XDSL_HAS = ("exp", "log", "sqrt", "add", "sub", "mul", "select")
 """Kinds that xDSL has an operation for; and both kinds that compare as signed numbers, under names of their own."""
 
 
-def _named(kind: str) -> type[NamedPointwiseOp]:
-    return defined(NamedPointwiseOp, f"linalg.{kind}", f"Applies {kind} to each element.", KIND=kind)
-
-
 NAMED = [
-    _named(kind)
+    defined(NamedPointwiseOp, f"linalg.{kind}", f"Applies {kind} to each element.", KIND=kind)
     for kind in KIND.WORDS
     if kind not in XDSL_HAS and (kind == "div_unsigned" or not kind.endswith("signed"))
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import factorial, inf, log, nan, pi, prod, sqrt
+from math import factorial, inf, log, nan, pi, sqrt
 from typing import Any, TypeAlias, cast
 
 from xdsl.builder import Builder, ImplicitBuilder
@@ -27,9 +27,6 @@ from ..patterns import apply_patterns, constant_value
 from .constants import number_of
 
 Scalar = SSAValue
-
-LARGEST_POWER = 64
-"""Powers of integers up to this are products."""
 
 Made: TypeAlias = "Scalar | tuple[Scalar, Scalar]"
 
@@ -182,9 +179,9 @@ def _remf(x: Scalar, y: Scalar) -> Scalar:
 
 
 def _fpowi(x: Scalar, power: Scalar) -> Scalar:
-    """By squares for small powers that are known; else |x| to the power as a float, whose parity may be lost."""
+    """By squares for known powers up to 64; else |x| to the power as a float, whose parity may be lost."""
     known = constant_value(power)
-    if known is not None and 0 < abs(known) <= LARGEST_POWER:
+    if known is not None and 0 < abs(known) <= 64:
         result = x
         for bit in f"{abs(known):b}"[1:]:
             result = _times(_times(result, result), x) if bit == "1" else _times(result, result)
@@ -217,14 +214,11 @@ OF_F32: Mapping[str, Function] = {"arith.remf": _remf, "math.fpowi": _fpowi}
 LOG_2, HALF_PI = (log(2), 2.319046813846299e-17), (pi / 2, 6.123233995736766e-17, -1.4973849048591833e-33)
 """Numbers as sums: what each term leaves out is in the next."""
 
-LOG_2_SHORT = round(log(2) * 2**42) / 2**42
-"""Of so few bits that the product with an exponent is exact."""
-
 EXPONENT, BIAS, ROOT_HALF = 52, 1023, 0x3FE6A09E667F3BCD
 """The first bit of the exponent of an f64, and its bias; the bits of the root of 1/2."""
 
 ANGLE_LIMIT = 2.0**50
-"""From here on sines are NaN, as those of f32 are."""
+"""From here on sines are NaN: two numbers tell no more where in its turn an angle is."""
 
 
 def _rest(x: Scalar, count: Scalar, parts: Sequence[float]) -> Scalar:
@@ -259,8 +253,8 @@ def _log(x: Scalar) -> Scalar:
     power = _select(tiny, _minus(power, 54), power)
     s, half = _over(f, _plus(f, 2)), _times(_times(f, f), 0.5)
     series = _polynomial(_times(s, s), [0.0, *(2 / (2 * n + 1) for n in range(1, 12))])
-    low = _plus(_times(power, log(2) - LOG_2_SHORT + LOG_2[1]), _times(s, _plus(half, series)))
-    value = _minus(_times(power, LOG_2_SHORT), _minus(_minus(half, low), f))
+    low = _plus(_times(power, LOG_2[1]), _times(s, _plus(half, series)))
+    value = math.FmaOp(power, number_of(f64, LOG_2[0]), _minus(f, _minus(half, low))).result
     value = _equal(x, inf, x, _equal(x, 0, number_of(f64, -inf).result, value))
     return _select(_is(x, "oge", 0), value, number_of(f64, nan).result)
 
@@ -269,15 +263,6 @@ def _tanh(x: Scalar) -> Scalar:
     size = _below(_size(x), 22)
     less = _expm1(_plus(size, size))
     return _copysign(_over(less, _plus(less, 2)), x)
-
-
-def _erf(x: Scalar) -> Scalar:
-    """By a series of positive terms (Abramowitz and Stegun 7.1.6) up to 6, from where on it is 1."""
-    size = _below(_size(x), 6)
-    square = _times(size, size)
-    series = _polynomial(square, [2**n / prod(range(1, 2 * n + 2, 2)) for n in range(100)])
-    value = _times(math.ExpOp(arith.NegfOp(square)).result, _times(_times(size, 2 / sqrt(pi)), series))
-    return _copysign(_below(value, 1), x)
 
 
 def _sine(x: Scalar, quarters: int) -> Scalar:
@@ -313,7 +298,6 @@ OF_F64: Mapping[str, Unary] = {
     "math.exp2": partial(_power, unit=(1.0,), of_rest=log(2)),
     "math.log": _log,
     "math.tanh": _tanh,
-    "math.erf": _erf,
     "math.sin": partial(_sine, quarters=0),
     "math.cos": partial(_sine, quarters=1),
     "math.rsqrt": lambda x: _over(1, math.SqrtOp(x).result),
@@ -376,11 +360,6 @@ def _extended_product(a: Scalar, b: Scalar, extend: type[arith.ExtSIOp | arith.E
     return arith.TruncIOp(product, kind).result, arith.TruncIOp(_right(product, kind.bitwidth), kind).result
 
 
-def _extended_sum(a: Scalar, b: Scalar) -> tuple[Scalar, Scalar]:
-    total = arith.AddiOp(a, b).result
-    return total, _is(total, "ult", a)
-
-
 SIGNED, UNSIGNED = (arith.DivSIOp, arith.RemSIOp), (arith.DivUIOp, arith.RemUIOp)
 
 _OF_INTEGER: Mapping[str, Unary] = {
@@ -393,7 +372,6 @@ _OF_INTEGER: Mapping[str, Unary] = {
 OF_INTEGERS: Mapping[str, Function] = {
     **_OF_INTEGER,
     "math.ipowi": _ipowi,
-    "arith.addui_extended": _extended_sum,
     "arith.mulsi_extended": partial(_extended_product, extend=arith.ExtSIOp),
     "arith.mului_extended": partial(_extended_product, extend=arith.ExtUIOp),
     "arith.floordivsi": partial(_divided, kinds=SIGNED, where="slt", step=-1),

@@ -349,7 +349,7 @@ class GiveRoles(RewritePattern):
             return
         producers, end = [inner for inner in operations_of(op) if _fills(inner)], op.body.block.last_op
         rings = [inner for inner in op.body.block.ops if isinstance(inner, MakeRingOp)]
-        if not producers or end is None or _has_role(producers[0]):
+        if not producers or end is None or any(isinstance(each, scf.IfOp) for each in enclosing(producers[0])):
             return
         schedule, registers = attribute.data, _registers(op, attribute.data)
         # Behind the barrier that makes the rings visible.
@@ -398,11 +398,6 @@ class GiveRoles(RewritePattern):
 def _fills(op: Operation) -> bool:
     """Whether an operation fills a stage of a ring."""
     return isinstance(op, TensorLoadOp) or (isinstance(op, PipelineOp) and op.step.data in (ACQUIRE, FILLED))
-
-
-def _has_role(op: Operation) -> bool:
-    """Whether an operation of a kernel is in the branch of a role."""
-    return any(isinstance(each, scf.IfOp) for each in enclosing(op))
 
 
 def _erase(op: Operation) -> None:

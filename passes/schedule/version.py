@@ -172,7 +172,9 @@ class CopiedOperands:
             [of[loop] if loop >= 0 else size for loop, size in zip(loops, own, strict=True)]
             for of in (self.sizes, self.rounded)
         )
-        memory_type = MemRefType(kind.element_type, [_static(size) for size in padded])
+        memory_type = MemRefType(
+            kind.element_type, [size if isinstance(size, int) else DYNAMIC_INDEX for size in padded]
+        )
         unknown = [size for size in padded if not isinstance(size, int)]
         memory = self.index.insert(memref.AllocOp(unknown, [], memory_type)).memref
         part = self._part(memory, memory_type, sizes) if self.rounding.changes(value) else memory
@@ -220,10 +222,6 @@ def _zero_of(kind: Memory) -> FloatAttr | IntegerAttr | None:
     """The zero that `linalg.fill` writes to elements; None for types without one."""
     element = kind.element_type
     return FloatAttr(0.0, element) if isinstance(element, AnyFloat) else INTEGER_ZEROS.get(element)
-
-
-def _static(size: Index) -> int:
-    return size if isinstance(size, int) else DYNAMIC_INDEX
 
 
 # `warp-version`: a product of which only a call knows how it lies, or how large it is, becomes several.

@@ -207,14 +207,12 @@ def _pack(launch: LaunchedKernel, sources: dict[CopyOp, BlockArgument]) -> None:
     launch.finish()
 
 
-def _bytes(memory: SSAValue) -> int:
-    return memory_of(memory).element_count() * element_of(memory).memory_bits // BYTE
-
-
 def _launch(launch: LaunchedKernel, packed: Sequence[_Packed]) -> gpu.FuncOp:
     """One kernel packs all operands, some in blocks: every CTA does a share of each, or a line of each of its threads
     where sizes are not known."""
-    shares = -(-sum(_bytes(each.destination.value) for each in packed) // (16 * THREADS * CHUNKS))
+    written = [each.destination.value for each in packed]
+    bits = sum(memory_of(value).element_count() * element_of(value).memory_bits for value in written)
+    shares = -(-bits // (BYTE * 16 * THREADS * CHUNKS))
     ctas, host = shares, launch.host.index
     if any(not isinstance(each.rows, int) for each in packed):
         shares, ctas = None, reduce(host.add, (host.ceildiv(each.rows, THREADS) for each in packed), 0)

@@ -356,7 +356,8 @@ class _Inline:
                 return register.name
             if register in written:
                 return self._result(register, slot, count)
-            return f"${self._argument(register, count)}"
+            value = self.of.registers.read(self.of.declared(register))
+            return f"${self._value(value, self._letter(register), count)}"
 
         symbols = self.of.symbols
         if isinstance(operand, Symbol) and (operand.name in symbols.spaces or operand.name in symbols.arrays):
@@ -374,9 +375,6 @@ class _Inline:
             self.arguments.append(self.of.registers.read(self.of.declared(register)))
             self.constraints.append(str(place))
         return f"${place}"
-
-    def _argument(self, register: Register, count: int) -> int:
-        return self._value(self.of.registers.read(self.of.declared(register)), self._letter(register), count)
 
     def _value(self, value: SSAValue, letter: str, count: int) -> int:
         self.arguments.append(value)

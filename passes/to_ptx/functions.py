@@ -9,6 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ...dialect.ptx.text.syntax import Immediate
+from ..linalg.functions import ANGLE_LIMIT, HALF_PI
 from .emitter import Emitter, VirtualRegister, floating, single
 
 # Functions of one f32 element, as sequences of instructions whose every bit the ISA defines.
@@ -366,15 +367,11 @@ def _shares(i: Instructions, pair: _Sum, inverse: VirtualRegister) -> list[Virtu
 #
 # Relative errors against float64: 2e-7, and 2^-149 for results below 2^-126.
 
-HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
 HALF_PI_F32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
-"""Pi / 2 in two numbers of f64 and in three of f32: what each leaves out is in the next."""
+"""Pi / 2 in three numbers of f32: what each leaves out is in the next."""
 
 NEAR = 2.0**16
 """Below this, a multiple of the first of three numbers leaves an angle's rest exactly: a multiple of 2^-24 below 1."""
-
-ANGLE_LIMIT = 2.0**50
-"""From here on sines are NaN: two numbers tell no more where in its turn an angle is."""
 
 # (sin(x) / x - 1) and cos(x) in x^2, for |x| <= pi / 4 (Cephes)
 SIN = (0.0, -1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4)
@@ -408,7 +405,7 @@ def _sine(i: Instructions, x: Operand, quarters: int) -> VirtualRegister:
     emitter.move(number, i.bits(turns))
     with emitter.skipping("near", guard=i("setp.lt.f32", size, single(NEAR))):
         far = Instructions(emitter)
-        rest, turns = _rest(far, far("cvt.f64.f32", x), HALF_PI, 64)
+        rest, turns = _rest(far, far("cvt.f64.f32", x), HALF_PI[:2], 64)
         emitter.move(near, far("cvt.rn.f32.f64", rest))
         emitter.move(number, far("cvt.u32.u64", far("mov.b64", turns, type="b64")))
     number = i("add.s32", number, quarters)

@@ -318,17 +318,13 @@ def _number(gpu: Gpu, parameter: Variable, passed: Passed, values: Sequence[Laun
     return pack(parameter, value)
 
 
-def _waits(function: Function) -> bool:
-    """Whether a kernel itself waits for earlier launches. Then it may start before they end."""
-    return any(instruction.opcode == "griddepcontrol.wait" for instruction in instructions(function.body or ()))
-
-
 def _configuration(kernel: LoadedKernel, function: Function, launch: Launch) -> Any:
     """The launch attributes, if there are any: the cluster size, unless the kernel declares it, and programmatic stream
     serialisation. CUDA driver API, `CUlaunchAttributeID`."""
     driver, attributes = kernel.gpu.driver, list[Any]()
     if kernel.waits is None:
-        kernel.waits = _waits(function)
+        # what waits for earlier launches itself may start before they end
+        kernel.waits = any(each.opcode == "griddepcontrol.wait" for each in instructions(function.body or ()))
     if launch.cluster is not None and not _own_clusters(function):
         attribute = _attribute(driver, "CLUSTER_DIMENSION", attributes)
         attribute.clusterDim.x, attribute.clusterDim.y, attribute.clusterDim.z = launch.cluster

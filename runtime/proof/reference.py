@@ -89,14 +89,6 @@ def _negate(a: BodyElements) -> BodyElements:
     return BodyElements(field.negate(a.numbers), -a.shown)
 
 
-def _larger(a: BodyElements, b: BodyElements) -> BodyElements:
-    return _pick(a.shown >= b.shown, a, b)
-
-
-def _smaller(a: BodyElements, b: BodyElements) -> BodyElements:
-    return _pick(a.shown <= b.shown, a, b)
-
-
 BodyOperation: TypeAlias = (
     Callable[[BodyElements], BodyElements]
     | Callable[[BodyElements, BodyElements], BodyElements]
@@ -111,8 +103,8 @@ COMPUTED: Mapping[str, BodyOperation] = {
     "math.fma": lambda a, b, c: _add(_multiply(a, b), c),
     "arith.negf": _negate,
     "math.absf": lambda a: _pick(a.shown >= 0, a, _negate(a)),
-    **dict.fromkeys(("arith.maximumf", "arith.maxnumf", "arith.maxsi"), _larger),
-    **dict.fromkeys(("arith.minimumf", "arith.minnumf", "arith.minsi"), _smaller),
+    **dict.fromkeys(("arith.maximumf", "arith.maxnumf", "arith.maxsi"), lambda a, b: _pick(a.shown >= b.shown, a, b)),
+    **dict.fromkeys(("arith.minimumf", "arith.minnumf", "arith.minsi"), lambda a, b: _pick(a.shown <= b.shown, a, b)),
     "arith.select": lambda condition, yes, no: _pick(condition.shown != 0, yes, no),
 }
 CHOICES = ("arith.select", *(name for name in COMPUTED if name.startswith(("arith.max", "arith.min"))))

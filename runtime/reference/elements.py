@@ -278,7 +278,8 @@ def _compare_floats(op: Operation, a: Bounded, b: Bounded) -> Bounded:
 
 def _compare_integers(op: Operation, a: Bounded, b: Bounded) -> Bounded:
     name = _predicate(op, arith.CMPI_COMPARISON_OPERATIONS)
-    x, y = (_unsigned(v.value) if name.startswith("u") else v.value for v in (a, b))
+    # without a sign, negative ones are 2^64 more: of any width, for no more than their order is asked for
+    x, y = (v.value.astype(np.int64).view(np.uint64) if name.startswith("u") else v.value for v in (a, b))
     return Bounded(_compared(op, name, name[-2:], x, y).astype(np.float64), _open(a, b))
 
 
@@ -300,11 +301,6 @@ def _open(a: Bounded, b: Bounded) -> Floats:
     slack = a.error + b.error
     is_open: Floats = (~(np.abs(a.value - b.value) > slack) & (slack > 0)).astype(np.float64)
     return is_open
-
-
-def _unsigned(values: Floats) -> npt.NDArray[np.uint64]:
-    """Integers, negative ones as 2^64 more: of any width, for a comparison asks for no more than their order."""
-    return values.astype(np.int64).view(np.uint64)
 
 
 def _of_unsigned(op: Operation, x: Bounded) -> Bounded:

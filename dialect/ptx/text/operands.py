@@ -351,14 +351,12 @@ class OperandReader:
                 raise OperandError(f"'{text}': an offset needs brackets around a register, as in [{name}+4]")
             base, _, part = name.partition(".")
             if base in self.vectors:
-                return Register(f"{base}.{_PARTS.get(part, part)}") if part else self._vector(base)
+                every = Vector(tuple(Register(f"{base}.{each}") for each in "xyzw"[: self.vectors[base]]))
+                return Register(f"{base}.{_PARTS.get(part, part)}") if part else every
             return Register(name)
         if name == "WARP_SZ" and match["offset"]:
             return Immediate(spelled(_value(text, f"'{text}' is not an operand")))
         return Symbol(name, _offset(match["offset"] or "0"))
-
-    def _vector(self, name: str) -> Vector:
-        return Vector(tuple(Register(f"{name}.{part}") for part in "xyzw"[: self.vectors[name]]))
 
     def _register(self, text: str) -> Register:
         operand = self._named(text)
