@@ -32,8 +32,9 @@ from xdsl.dialects.builtin import (
     UnknownLoc,
     UnregisteredAttr,
 )
-from xdsl.ir import Attribute, Dialect, Operation, TypeAttribute
-from xdsl.parser import AttrParser, Parser
+from xdsl.ir import Attribute, Dialect, Operation, SSAValue, TypeAttribute
+from xdsl.parser import AttrParser, Parser, UnresolvedOperand
+from xdsl.parser.core import ForwardDeclaredValue
 from xdsl.rewriter import Rewriter
 from xdsl.universe import Universe
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
@@ -89,6 +90,7 @@ class LocatingParser(Parser):
         self._line_offset = line_offset
         self._line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
         self._used_before: dict[str, Span] = {}
+        self._unresolved: dict[str, Span] = {}
         """Aliases of locations whose definitions come later, with the first use of each."""
         self._starts: dict[Operation, int] = {}
 
@@ -148,12 +150,23 @@ class LocatingParser(Parser):
             if self.dialect_resources:
                 self._embed_resources(module)
             return module
-        except (ParseError, LocatedError, ImportError, RecursionError):
+        except ParseError as error:
+            name = next(iter(self.forward_ssa_references), "")
+            if "used but not defined" not in str(error):
+                raise
+            raise ParseError(self._unresolved[name], f"%{name} is used but not defined") from None
+        except (LocatedError, ImportError, RecursionError):
             raise
         except DiagnosticException as error:
             raise self._located(self.pos, error) from error
         except Exception as error:
             raise self._unreadable(self.pos, error) from error
+
+    def resolve_operand(self, operand: UnresolvedOperand, type: Attribute) -> SSAValue:
+        value = super().resolve_operand(operand, type)
+        if isinstance(value, ForwardDeclaredValue):
+            self._unresolved.setdefault(operand.operand_name, operand.span)
+        return value
 
     def _embed_resources(self, module: ModuleOp) -> None:
         """Replaces constants that name a resource of the text by its elements. A resource without contents remains a

@@ -277,7 +277,7 @@ def _sine(x: Scalar, quarters: int) -> Scalar:
     return _select(_is(_size(x), "olt", ANGLE_LIMIT), value, number_of(f64, nan).result)
 
 
-def _powf(x: Scalar, y: Scalar, flags: arith.FastMathFlagsAttr | None) -> Scalar:
+def _powf(x: Scalar, y: Scalar, *, flags: arith.FastMathFlagsAttr | None) -> Scalar:
     """x to the power of y, as C has it: of a negative x for whole y, NaN for others; 1 for any x if y is 0. In f64,
     whose own powers are off by |y log(x)| 2^-52. With the flags of an approximate one, in f32, off by |y| 2^-21."""
     size, wide = _size(x), x.type == f64 or flags is not None

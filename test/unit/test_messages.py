@@ -347,3 +347,10 @@ class TestInterrupt:
         monkeypatch.setattr(sys, "meta_path", [Interrupt(), *sys.meta_path])
         assert entry() == 130
         assert capsys.readouterr().err == "error: interrupted\n"
+
+
+def test_an_undefined_value_is_named_where_it_is_first_used() -> None:
+    other = "func.func @other(%A2: memref<4xf32>) { return }\n"
+    text = other + PRODUCT.replace("ins(%A, %B", "ins(%A, %A2")
+    with pytest.raises(CompileError, match=r"^<mlir>:3:25: error: %A2 is used but not defined\n"):
+        compile(text)
