@@ -260,12 +260,8 @@ def verify_scaling(variant: Variant, scales: Sequence[SSAValue]) -> None:
     if first != second:
         raise VerifyException(f"expected scales of A and B of one type, got {first} and {second}")
     if variant.scale_type not in legal:
-        raise VerifyException(f"expected scales of {' or '.join(map(_stored, legal))} for {variant.kind}, got {first}")
-
-
-def _stored(scale: str) -> str:
-    """The MLIR type of scales in memory."""
-    return ELEMENT_TYPES[SCALES.get(scale, scale)].mlir
+        stored = " or ".join(ELEMENT_TYPES[SCALES.get(scale, scale)].mlir for scale in legal)
+        raise VerifyException(f"expected scales of {stored} for {variant.kind}, got {first}")
 
 
 # A sparse A: `warp.sparse`, an operand of products.

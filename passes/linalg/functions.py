@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, IntegerType, ModuleOp, f16, f32, f64, i64
+from xdsl.dialects.builtin import AnyFloat, IntegerType, ModuleOp, f32, f64, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
@@ -28,11 +28,9 @@ from .constants import number_of
 
 Scalar = SSAValue
 
-Made: TypeAlias = "Scalar | tuple[Scalar, Scalar]"
+Unary: TypeAlias = "Callable[[Scalar], Scalar]"
 
-Unary: TypeAlias = "Callable[[Scalar], Made]"
-
-Function: TypeAlias = "Callable[..., Made]"
+Function: TypeAlias = "Callable[..., Scalar | tuple[Scalar, Scalar]]"
 
 Binary: TypeAlias = "arith.DivSIOp | arith.DivUIOp | arith.RemSIOp | arith.RemUIOp"
 
@@ -198,7 +196,6 @@ _OF_ONE: Mapping[str, Unary] = {
     "math.atan": lambda x: _copysign(_angle(_size(x)), x),
     "math.asin": lambda x: _atan2(x, math.SqrtOp(_times(_minus(1, x), _plus(1, x))).result),
     "math.acos": lambda x: _times(_angle(math.SqrtOp(_over(_minus(1, x), _plus(1, x))).result), 2),
-    "math.sincos": lambda x: (math.SinOp(x).result, math.CosOp(x).result),
 }
 _NAMED = _log1p, _expm1, _copysign, _round, _sinh, _cosh, _asinh, _acosh, _atanh, _atan2, _cbrt
 
@@ -206,7 +203,7 @@ OF_FLOATS: Mapping[str, Function] = {**_OF_ONE, **{f"math.{of.__name__.removepre
 """Functions of f32 and f64; of narrower floats they are computed in f32."""
 
 OF_F32: Mapping[str, Function] = {"arith.remf": _remf, "math.fpowi": _fpowi}
-"""Functions that take f64 for what they are of f32."""
+"""Functions of f32 that take f64."""
 
 
 # Functions of f64 that have instructions of their own in f32.
@@ -304,16 +301,10 @@ OF_F64: Mapping[str, Unary] = {
 }
 """Functions of f64 alone, which are replaced last: fusion, and the reference, see what is computed."""
 
-SMALLEST = {f16: 2.0**-14, f64: 2.0**-1022}
-"""The smallest normal number; of other types it is that of f32."""
-
 OF_CLASSES: Mapping[str, Unary] = {
     "math.isnan": lambda x: _is(x, "uno", x),
     "math.isinf": lambda x: _is(_size(x), "oeq", inf),
     "math.isfinite": lambda x: _is(_size(x), "olt", inf),
-    "math.isnormal": lambda x: _and(
-        _is(_size(x), "olt", inf), _is(_size(x), "oge", SMALLEST.get(cast("Any", x.type), 2.0**-126))
-    ),
 }
 """Whether a float is of a kind."""
 

@@ -94,7 +94,8 @@ class EpilogueOperands:
         self.index, self.part, self.m, self.n, self.in_bounds = index, part, m, n, in_bounds
         self.operands = [(value, loops_of(map_)) for value, map_ in operands]
         vectors = [each for each in self.operands if each[1] == (N,)]
-        repeated = [each for each in self.operands if each[1] == (M, N) and _repeats(each[0])]
+        matrices = [each for each in self.operands if each[1] == (M, N)]
+        repeated = [each for each in matrices if (strides_of(memory_of(each[0])) or (None,))[0] == 0]
         self._same = {each: self._placed(*each, n) for each in vectors}
         self._same |= {each: self._placed(*each, m) for each in repeated}
 
@@ -141,11 +142,6 @@ class EpilogueOperands:
         kind, where = self.part.with_element(element_type(operand)), [self.index.value(start)]
         vector = LoadOp(operand, where, kind, in_bounds=self.in_bounds, along=AXES[loops[0]])
         return self.index.insert(vector).fragment
-
-
-def _repeats(memory: SSAValue) -> bool:
-    """Whether all rows of a matrix are the same."""
-    return (strides_of(memory_of(memory)) or (None,))[0] == 0
 
 
 # `warp-epilogue`: the way of a warp's sums to D. C is added, they are rounded, go through the epilogue and to other
@@ -354,17 +350,14 @@ class LoadEarly(RewritePattern):
         before = list(_before(op))
         loop = next((one for one in before if isinstance(one, scf.ForOp)), None)
         sliced = any(isinstance(one, SumSlicedKOp) for one in before)
-        if loop is None or not sliced or op.along is None or op.along.data != "columns" or not _converts(loop):
+        if loop is None or not sliced or op.along is None or op.along.data != "columns":
             return
+        if not any(isinstance(each, ConvertOp) and each.integers is not None for each in loop.walk()):
+            return  # which converts no weights
         behind = [*takewhile(lambda one: one is not loop, before)]
         for moved in dependences(op, [*reversed(behind), op]):
             moved.detach()
             rewriter.insert(moved, InsertPoint.before(loop))
-
-
-def _converts(loop: scf.ForOp) -> bool:
-    """Whether a loop converts weights."""
-    return any(isinstance(op, ConvertOp) and op.integers is not None for op in loop.walk())
 
 
 def _before(op: Operation) -> Iterator[Operation]:

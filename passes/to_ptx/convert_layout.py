@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...dialect.conversions.steps import LANE_BITS, MoveMatrices, PermuteElements, Rename, Route, Shuffles, Step, Trip
+from ...dialect.conversions.steps import LANE_BITS, MoveMatrices, PermuteElements, Rename, Shuffles, Step, Trip
 from ...dialect.isa.families import MOVMATRIX
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.warp.attributes import FragmentType, fragment_of
@@ -33,7 +33,8 @@ def _convert_layout(lowering: KernelLowering, op: ConvertLayoutOp) -> None:
     fits = (
         conversion_
         for conversion_ in conversion.routes
-        if conversion_.sm <= target.sm and _stays(conversion_) and (conversion_.is_free or not wide)
+        if conversion_.sm <= target.sm and (conversion_.is_free or not wide)
+        if not any(isinstance(step, Trip) for step in conversion_.steps)
     )
     conversion_ = next(fits, None)
     if conversion_ is None:
@@ -52,11 +53,6 @@ def _convert_layout(lowering: KernelLowering, op: ConvertLayoutOp) -> None:
     if not alone:
         registers = own(lowering, op.fragment, registers)
     lowering.values[op.fragment] = registers
-
-
-def _stays(conversion: Route) -> bool:
-    """Whether all of it happens in registers."""
-    return not any(isinstance(step, Trip) for step in conversion.steps)
 
 
 def _step(lowering: KernelLowering, op: ConvertLayoutOp, step: Step, registers: Fragment) -> Fragment:

@@ -331,11 +331,6 @@ def _divide(a: Bounded, b: Bounded) -> Bounded:
     return Bounded(quotient.value, np.where(open_, np.inf, quotient.error))
 
 
-def _truncated(x: Bounded) -> Bounded:
-    value = np.trunc(x.value)
-    return Bounded(value, distance(value, *map(np.trunc, x.ends)))
-
-
 def _multiply_add(a: Bounded, b: Bounded, c: Bounded) -> Bounded:
     return _at_corners(np.add, _at_corners(np.multiply, a, b), c)
 
@@ -348,7 +343,7 @@ _CONVERSIONS = ("extf", "truncf", "sitofp", "uitofp", "index_cast", "extsi", "ex
 
 _OF_ONE: Mapping[str, Callable[[Bounded], Bounded]] = {
     **{f"arith.{name}": lambda x: x for name in _CONVERSIONS},
-    "arith.fptosi": _truncated,
+    "arith.fptosi": lambda x: Bounded(np.trunc(x.value), distance(np.trunc(x.value), *map(np.trunc, x.ends))),
     "arith.negf": lambda x: Bounded(-x.value, x.error),
     "math.absf": lambda x: Bounded(np.abs(x.value), x.error),
 }
