@@ -7,7 +7,7 @@ most 3 times what rounding a result just above 1 may be off by, relative to the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import factorial, inf, log, nan, pi, sqrt
@@ -402,9 +402,11 @@ class ExpandFunction(RewritePattern):
             rewriter.replace(op, [], [arith.TruncFOp(r, narrow).result if narrow else r for r in results])
 
 
-def expand_last(module: ModuleOp, names: Collection[str]) -> None:
-    """Replaces what of such functions is left, those of f64 among them. `names` are those of the operations."""
-    while not {*EXPANDED, *OF_F64, math.PowFOp.name}.isdisjoint(names) and apply_patterns(
-        (ExpandFunction(last=True),), module
-    ):
+LAST = {*EXPANDED, *OF_F64, math.PowFOp.name}
+"""The names of what `expand_last` replaces."""
+
+
+def expand_last(module: ModuleOp) -> None:
+    """Replaces what of such functions is left, those of f64 among them."""
+    while apply_patterns((ExpandFunction(last=True),), module):
         continue  # with the functions that the others are made from

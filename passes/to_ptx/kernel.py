@@ -55,7 +55,7 @@ from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, MAX_CTAS, 
 from ...dialect.warp.tensor_memory import TensorMmaOp
 from ..allocate import allocate, allocate_all
 from ..diagnostics import fail, warn
-from ..linalg.functions import expand_last
+from ..linalg.functions import LAST, expand_last
 from ..linalg.product import PTX_NAME, fresh_name
 from ..patterns import constant_value, operations_of
 from .addressing import (
@@ -486,14 +486,16 @@ class ConvertWarpToPtxPass(ModulePass):
             from ..pipelining.ring import SynchronisePass
 
             SynchronisePass().apply(ctx, op)
-        expand_last(op, names)
+        if not names.isdisjoint(LAST):
+            expand_last(op)
         allocate_all(op)
         modules = [o for o in op.body.block.ops if isinstance(o, gpu.ModuleOp)]
         others = [] if modules else operations_of(op)
         left = next((o for o in others if o.name.startswith("linalg.") or isinstance(o, MatmulOp)), None)
         if left is not None:
-            place = f"{left.name} is in no gpu.module"
-            warn(left, self.name, f"nothing is converted: {place}; -p warploom runs every stage")
+            warn(
+                left, self.name, f"nothing is converted: {left.name} is in no gpu.module; -p warploom runs every stage"
+            )
         for module in modules:
             op.body.block.insert_op_before(_module(module), module)
             module.detach()
