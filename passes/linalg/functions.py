@@ -402,8 +402,7 @@ class ExpandFunction(RewritePattern):
             rewriter.replace(op, [], [arith.TruncFOp(r, narrow).result if narrow else r for r in results])
 
 
-LAST = {*EXPANDED, *OF_F64, math.PowFOp.name}
-"""The names of what `expand_last` replaces."""
+LAST = {*EXPANDED, *OF_F64, math.PowFOp.name}  # what `expand_last` replaces
 
 
 def expand_last(module: ModuleOp) -> None:

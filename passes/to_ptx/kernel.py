@@ -493,9 +493,7 @@ class ConvertWarpToPtxPass(ModulePass):
         others = [] if modules else operations_of(op)
         left = next((o for o in others if o.name.startswith("linalg.") or isinstance(o, MatmulOp)), None)
         if left is not None:
-            warn(
-                left, self.name, f"nothing is converted: {left.name} is in no gpu.module; -p warploom runs every stage"
-            )
+            warn(left, self.name, f"nothing is converted: {left.name} is in no gpu.module; -p warploom runs all")
         for module in modules:
             op.body.block.insert_op_before(_module(module), module)
             module.detach()
