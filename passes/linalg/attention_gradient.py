@@ -169,11 +169,14 @@ class GradientMatch:
         of_q, of_k = ({name for name in place if isinstance(name, int)} for _, place in sides)
         queries = [name for name in lse.place if name in of_q - of_k]
         keys = of_k - of_q
-        if not queries or len(keys) != 1 or max(*keys, *of_q) >= loops:
+        if lse.value is None or not queries or len(keys) != 1 or max(*keys, *of_q) >= loops:
             decline("it is not clear which of its loops run over queries and keys")
+        # Heads that share K run along Q and lse too; of what several loops may be, the longest is.
         compared = {leaf.name for leaf in made[0].leaves("index")}
-        query = next((name for name in queries if name in compared), queries[-1])
-        return int(str(query)), keys.pop()
+        likely = [name for name in queries if name not in self.of_c] or queries
+        likely = [name for name in likely if name in compared] or likely
+        sizes = dict(zip(lse.place, memory_of(lse.value).get_shape(), strict=True))
+        return int(str(max(reversed(likely), key=lambda name: sizes[name]))), keys.pop()
 
     def _scores(
         self, p: ElementExpression

@@ -1535,6 +1535,7 @@ def test_gradients_of_sequences_that_follow_each_other(causal: bool) -> None:
     [
         (((2, 9, 4, 16), (2, 9, 2, 16)), {"is_causal": True, "enable_gqa": True}, "eager"),
         (((1, 5, 3, 16), (1, 19, 3, 16)), {"scale": 0.5}, "inductor"),
+        (((2, 13, 4, 16), (2, 7, 1, 16)), {}, "eager"),  # one head of K and V, repeated by a view
     ],
 )
 def test_attention_in_training(shapes: tuple[tuple[int, ...], ...], options: dict[str, Any], rest: str) -> None:
@@ -1543,6 +1544,8 @@ def test_attention_in_training(shapes: tuple[tuple[int, ...], ...], options: dic
 
     def function(q: Any, k: Any, v: Any) -> Any:
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        if "enable_gqa" not in options:
+            k, v = (x.expand(-1, q.shape[1], -1, -1) for x in (k, v))
         return functional.scaled_dot_product_attention(q, k, v, **options).transpose(1, 2).flatten(2)
 
     inputs, grad = (drawn(*q), drawn(*k), drawn(*k)), drawn(*q[:2], q[2] * q[3])
@@ -1564,7 +1567,8 @@ def test_attention_in_training(shapes: tuple[tuple[int, ...], ...], options: dic
     assert not compiled.reasons
     forward, backward = (e.compiled[0] for e in compiled.explanations)
     assert (len(forward.kernels), len(backward.kernels)) == (1, 3)
-    assert backward.label == f"model: attention gradients bf16 {'x'.join(map(str, (k[0], k[2], k[1], k[3])))}"
+    heads = (k if options.get("enable_gqa") else q)[2]
+    assert backward.label == f"model: attention gradients bf16 {'x'.join(map(str, (k[0], heads, k[1], k[3])))}"
 
 
 SLOPES, OF_TOKENS, KEPT = (
