@@ -204,7 +204,7 @@ The backward pass is fused by meaning as the forward pass is, one result at a ti
 
 | part | what may vary |
 |---|---|
-| S | scaled, masked by `diagonal`, `window`, `documents`, through functions as f; not with `lengths` or of sequences |
+| S | scaled, masked by `diagonal`, `window`, `documents`, through functions as f, also by lengths; not of sequences |
 | lse, delta | memory of f32 with a number for each query, along any loops of the batch; what makes it before stays |
 | delta | the sum of dO * O along a row: an argument, or computed before, by a kernel of its own |
 | scale | at any place in dS; it is that of S |

@@ -193,9 +193,9 @@ class GradientMatch:
     def _softmax(self, p: ElementExpression) -> Softmax:
         """The softmax of which P is the result."""
         q, k, lse = self._scores(p)
-        scores, (product,) = Scores.of(p.operands[0].operands[0], single=False), p.leaves("product")
-        if lse.value is None or scores.keys.lengths:
-            decline("the gradients of sequences with lengths of their own are not lowered; documents and indices are")
+        scores = Scores.of(p.operands[0].operands[0], single=False, lengths=False)
+        (product,) = p.leaves("product")
+        assert lse.value is not None
         return Softmax(q, k, (lse.value, lse.place), scores._replace(rest=_with(scores.rest, product, SCORE)))
 
     def _slope(self, p: ElementExpression, slope: ElementExpression, whole: ElementExpression) -> Slope:

@@ -61,9 +61,12 @@ class Scores(NamedTuple):
     keys: KeyRange
 
     @staticmethod
-    def of(x: ElementExpression, *, single: bool) -> Scores:
-        """Scores as masks leave them. `single` means that the only query has number 0."""
+    def of(x: ElementExpression, *, single: bool, lengths: bool = True) -> Scores:
+        """Scores as masks leave them. `single` means that the only query has number 0. Without `lengths`, masks by
+        lengths, and those around them, are part of the expression."""
         inner, keys = _masked(x, single)
+        if keys.lengths and not lengths:
+            inner, keys = x, keys._replace(lengths=None)
         rest, scale = scaled(inner)
         return Scores(rest, scale, keys) if scale > 0 else Scores(inner, 1.0, keys)
 

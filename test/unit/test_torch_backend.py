@@ -1576,6 +1576,7 @@ SLOPES, OF_TOKENS, KEPT = (
     torch.arange(41, dtype=torch.int32) // 9,
     torch.arange(82).view(2, 41) % 5 != 0,
 )
+LENGTHS = torch.tensor([17, 40], dtype=torch.int32)
 BIAS = torch.linspace(-2, 2, 4 * 37 * 41).reshape(4, 37, 41).bfloat16()
 
 FLEXIBLE: dict[str, tuple[Any, Any]] = {
@@ -1584,6 +1585,7 @@ FLEXIBLE: dict[str, tuple[Any, Any]] = {
     "bias": (lambda s, b, h, m, n: s + BIAS[h, m, n], lambda b, h, m, n: (m >= n) & (m > 5)),
     "chosen": (lambda s, b, h, m, n: torch.where(m - n < 5, s, s * 0.5), lambda b, h, m, n: (h < 2) | (n < 7)),
     "padded": (None, lambda b, h, m, n: KEPT[b, n] & (m - n <= 7)),
+    "lengths": (None, lambda b, h, m, n: (n <= m + 30) & (n < LENGTHS[b])),
     "documents": (lambda s, b, h, m, n: s - abs(m - n), lambda b, h, m, n: OF_TOKENS[m] == OF_TOKENS[n]),
 }
 
