@@ -41,6 +41,7 @@ FORMS: tuple[tuple[AttentionGradient, str, dict[str, Any]], ...] = (
     (AttentionGradient((1, 2, 45, 70, 24, 40), "f16", chosen="bmn", window=20, causal=30), "sm_80", {}),
     (AttentionGradient((1, 2, 70, 140, 64, 64), cap=2.0, slopes=True, causal=80), "sm_90a", {}),
     (AttentionGradient((1, 2, 70, 140, 128, 128), cap=2.0, documents=True), "sm_90a", {}),
+    (AttentionGradient((1, 2, 70, 140, 128, 128), slopes=True, causal=80), "sm_90a", {}),
     (AttentionGradient((1, 1, 70, 90, 64, 64), cap=2.0, mask="bn", chosen="mn", delta=False), "sm_120a", {}),
 )
 
