@@ -193,8 +193,7 @@ class GradientMatch:
     def _softmax(self, p: ElementExpression) -> Softmax:
         """The softmax of which P is the result."""
         q, k, lse = self._scores(p)
-        scores = Scores.of(p.operands[0].operands[0], single=False, lengths=False)
-        (product,) = p.leaves("product")
+        scores, (product,) = Scores.of(p.operands[0].operands[0], single=False, lengths=False), p.leaves("product")
         assert lse.value is not None
         return Softmax(q, k, (lse.value, lse.place), scores._replace(rest=_with(scores.rest, product, SCORE)))
 

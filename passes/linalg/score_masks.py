@@ -62,8 +62,7 @@ class Scores(NamedTuple):
 
     @staticmethod
     def of(x: ElementExpression, *, single: bool, lengths: bool = True) -> Scores:
-        """Scores as masks leave them. `single` means that the only query has number 0. Without `lengths`, masks by
-        lengths, and those around them, are part of the expression."""
+        """Scores as masks leave them, those by lengths only if `lengths`. `single`: the only query has number 0."""
         inner, keys = _masked(x, single)
         if keys.lengths and not lengths:
             inner, keys = x, keys._replace(lengths=None)
