@@ -37,8 +37,8 @@ from ..patterns import apply_patterns, op_type_rewrite_pattern
 from .channels import Blocked, Widened
 from .contraction import multiplies_images
 from .element_expressions import NotFusedError, decline
-from .image_windows import PANEL, Filter, Padded, are_contiguous, unshaped
-from .operand import collapse, drop_unused, expand, pitch
+from .image_windows import ALIGNED, PANEL, Filter, Padded, are_contiguous, unshaped
+from .operand import collapse, drop_unused, expand, part_of, pitch
 
 
 class Flattened:
@@ -93,6 +93,7 @@ class Flattened:
                 decline(f"expected the channels of all groups side by side, got {memory.type}")
             places = [*([d] for d in outer[: self.outer]), [*range(self.outer, first + 1)]]
             memory = self.builder.insert(collapse(memory, places)).result
+        memory = self._aligned(memory) if self.taps else memory
         if self.group:
             groups = memory_of(memory).get_shape()[-1] // memory_of(self.window.memory).get_shape()[-1]
         low = self.padded.low if self.padded else [0] * len(self.filter.taps)
@@ -114,7 +115,7 @@ class Flattened:
             decline(f"a copy steps over at most {MAX_STEP} pixels, {farthest} in the filter")
         if problem := made.box(UNIT, UNIT).reversed().problem(kind.get_shape()[::-1]):
             decline(problem)
-        if pitch(kind, last, 1) * 2 % UNIT or (strides_of(kind) or ())[-1:] != (1,):
+        if not _begins_units(kind) or (strides_of(kind) or ())[-1:] != (1,):
             decline(f"expected channels that lie side by side, in rows that are multiples of {UNIT} bytes, got {kind}")
         return made.matrix, [*self.group, *self.taps, row, self.filter.channel]
 
@@ -137,6 +138,24 @@ class Flattened:
         if value not in self.made:
             self.made[value] = self.builder.insert(collapse(value, groups)).result
         return self.made[value]
+
+    @staticmethod
+    def _is_packed(value: SSAValue) -> bool:
+        """Whether memory is one matrix, which the product packs where it must."""
+        kind = memory_of(value)
+        return kind.get_num_dims() == 2 and kind.get_shape()[1] > 1 and are_contiguous(value, (0, 1))
+
+    def _aligned(self, value: SSAValue) -> SSAValue:
+        """Memory whose rows begin at multiples of 16 bytes, which tensor copies take: a copy where others do."""
+        kind = memory_of(value)
+        if _begins_units(kind):
+            return value
+        *outer, columns = shape = kind.get_shape()
+        rows = MemRefType(kind.element_type, [*outer, -(-columns // ALIGNED) * ALIGNED])
+        made = self.builder.insert(memref.AllocOp([], [], rows)).memref
+        part = self.builder.insert(part_of(made, [0] * len(shape), shape)).result
+        self.builder.insert(CopyOp([value], [part], []))
+        return part
 
     def epilogue(self) -> SSAValue | None:
         """The epilogue by the loops of the new product."""
@@ -161,10 +180,7 @@ class Flattened:
         images = self.images()
         sides = [(self.as_rows(value, loops), loops) for value, loops in ((op.a, map_a), (op.b, map_b))
                  if value is not self.window.result]  # fmt: skip
-        for value, kind in [(value, memory_of(value)) for value, _ in sides]:
-            is_packed = kind.get_num_dims() == 2 and kind.get_shape()[1] > 1 and are_contiguous(value, (0, 1))
-            if pitch(kind, kind.get_num_dims() - 1, 1) * 2 % UNIT and not is_packed:
-                decline(f"expected rows of multiples of {UNIT} bytes, or one matrix, which can be packed, got {kind}")
+        sides = [(value if self._is_packed(value) else self._aligned(value), loops) for value, loops in sides]
         (a, of_a), (b, of_b) = (images, *sides) if self.side == 0 else (*sides, images)
         start = op.init if op.c is None else self.as_rows(op.c, map_d)
         maps = [self.along(loops) for loops in (of_a, of_b, map_d)]
@@ -183,6 +199,11 @@ class Flattened:
         made = memref.AllocOp([], [], MemRefType(kind.element_type, kind.get_shape()))
         self.apart = self.builder.insert(made).memref
         return self.as_rows(self.apart, loops)
+
+
+def _begins_units(kind: Memory) -> bool:
+    """Whether rows of elements of 16 bits begin at multiples of 16 bytes."""
+    return not pitch(kind, kind.get_num_dims() - 1, 1) % ALIGNED
 
 
 def _is_boxed(images: Memory) -> bool:

@@ -72,12 +72,23 @@ func.func @chained(%X: memref<1x4x4x64xbf16>, %W: memref<3x3x64x64xbf16>, %Y: me
   return
 }
 
-// Channels in rows of 24 bytes are no place for a box.
+// Channels in rows of 24 bytes are no place for a box: they are copied to rows of 32.
 // CHECK-LABEL: func.func @narrow
-// CHECK-NOT:     warp.im2col
-// REMARK: warp-im2col: it stays a product in each row of pixels: expected channels that lie side by side, in rows that are multiples of 16 bytes, got memref<1x6x6x12xbf16>
+// CHECK:         %[[R:\w+]] = memref.alloc() : memref<1x6x6x16xbf16>
+// CHECK:         %[[X:\w+]] = memref.subview %[[R]][0, 0, 0, 0] [1, 6, 6, 12]
+// CHECK:         linalg.copy ins(%X : memref<1x6x6x12xbf16>) outs(%[[X]]
+// CHECK:         warp.im2col %[[X]] taps [3, 3]
 func.func @narrow(%X: memref<1x6x6x12xbf16>, %W: memref<3x3x12x64xbf16>, %Y: memref<1x4x4x64xbf16>) {
   linalg.conv_2d_nhwc_hwcf ins(%X, %W : memref<1x6x6x12xbf16>, memref<3x3x12x64xbf16>) outs(%Y : memref<1x4x4x64xbf16>)
+  return
+}
+
+// A copy steps over no more than eight pixels.
+// CHECK-LABEL: func.func @far
+// CHECK-NOT:     warp.im2col
+// REMARK: warp-im2col: it stays a product in each row of pixels: a copy steps over at most 8 pixels
+func.func @far(%X: memref<1x12x12x64xbf16>, %W: memref<3x3x64x64xbf16>, %Y: memref<1x2x2x64xbf16>) {
+  linalg.conv_2d_nhwc_hwcf {strides = dense<[9, 9]> : tensor<2xi64>} ins(%X, %W : memref<1x12x12x64xbf16>, memref<3x3x64x64xbf16>) outs(%Y : memref<1x2x2x64xbf16>)
   return
 }
 
