@@ -12,6 +12,7 @@ from math import log2, prod
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import Schedule
+from ...dialect.schedule.schedule import FEW_ROWS
 from ..linalg.product import Product, along_k
 from .defaults import is_plain
 from .model import WIDEST, Tile, access_bytes
@@ -26,6 +27,7 @@ from .warpgroup_model import (
     k_of,
     nanoseconds,
     read_bytes,
+    reads_weights,
 )
 
 
@@ -64,13 +66,14 @@ B. And the most of such a power beyond."""
 
 def is_rated(product: Product, packed: str, target: Target) -> bool:
     """Whether a product is of the kind that was measured: of 16 bits (bf16, whose times f16 has) along K in rows of
-    whole accesses, and of lines no more than L2 has room for. Others, and all with the constants of another device
-    (`warploom tune --device`), have the models alone."""
+    whole accesses, and of lines no more than L2 has room for, but of 17 to 32 rows (H200, `bench/NOTES.md`). Others,
+    and all with the constants of another device (`warploom tune --device`), have the models alone."""
     along = along_k(product, "a") and along_k(product, "b") and not product.batch_invariant
     aligned = all(access_bytes(operand) == WIDEST for operand in (product.a, product.b, product.d))
     if not (along and aligned and is_plain(product, packed) and target.sm == WARPGROUP_SM and not target.timing):
         return False
-    return across_lines(product, packed) or read_bytes(product) <= MAX_READ
+    thin = reads_weights(product, above=FEW_ROWS)
+    return thin or across_lines(product, packed) or read_bytes(product) <= MAX_READ
 
 
 def by_time(product: Product, tiles: Iterable[GroupTile], packed: str, target: Target) -> list[GroupTile]:

@@ -12,14 +12,14 @@ from ...dialect.isa.tensor_map import MAX_BOX
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.schedule import Schedule, ScheduleError, roles
-from ...dialect.schedule.schedule import MIN_RING
+from ...dialect.schedule.schedule import FEW_ROWS, MIN_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, images_of, shared_bits
 from . import needs
 from .defaults import can_change, can_exchange, laid_out, unknown_pitches
-from .fitted import by_time
+from .fitted import by_time, is_rated
 from .model import WORD, access_bytes, not_packed
 from .pairs import part_of, tiles_of_lanes
 from .warpgroup_model import (
@@ -301,7 +301,8 @@ def pays(product: Product, target: Target, role: str) -> bool:
         if needs.promotes(product, "f32", target) and product.is_known("k") and product.depth <= k_of(product):
             return False  # a single K tile, whose short sums nothing would be added to; fragments multiply f16
         laid_out = transpose != PLAIN or _packed(product) != PLAIN
-        return is_compared(product) or is_large(product, laid_out=laid_out)
+        thin = reads_weights(product, above=FEW_ROWS) and is_rated(product, PLAIN, target)
+        return thin or is_compared(product) or is_large(product, laid_out=laid_out)
     operand, other = _both(product, role)
     if operand.packed or (operand.stored is not None and operand.element.bits == BYTE):
         return True  # nothing else reads it

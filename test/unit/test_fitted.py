@@ -50,6 +50,8 @@ def product(element: str, size: tuple[int, int, int], op: str = "matmul_transpos
         (("bf16", (808, 1240, 520), "matmul_transpose_b", "f32"), False),
         (("f8E4M3FN", (808, 1248, 528), "matmul_transpose_b", "bf16"), False),
         (("bf16", (8192, 8192, 8192)), False),
+        (("bf16", (24, 28672, 4096)), True),
+        (("bf16", (16, 28672, 4096)), False),
     ],
 )
 def test_what_is_rated(case: tuple[str, tuple[int, int, int]], expected: bool) -> None:
@@ -60,6 +62,13 @@ def test_f16_has_the_schedule_of_bf16() -> None:
     for size in ((808, 1240, 520), (24, 5000, 1032), (3000, 96, 72)):
         of_f16, of_bf16 = (default_schedule(product(element, size), HOPPER) for element in ("f16", "bf16"))
         assert of_f16 == of_bf16
+
+
+@pytest.mark.parametrize(("rows", "columns", "k"), [(17, 28672, 8192), (24, 5120, 8192), (32, 4096, 14336)])
+def test_warpgroups_multiply_17_to_32_rows_by_many_weights(rows: int, columns: int, k: int) -> None:
+    more, few = (default_schedule(product("bf16", (m, columns, k)), HOPPER) for m in (rows, 16))
+    assert more.together > 1
+    assert few.together == 1
 
 
 def test_few_columns_or_rows_get_tiles_with_few_rows_of_boxes_beyond() -> None:
