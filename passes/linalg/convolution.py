@@ -115,7 +115,7 @@ class Flattened:
             decline(f"a copy steps over at most {MAX_STEP} pixels, {farthest} in the filter")
         if problem := made.box(UNIT, UNIT).reversed().problem(kind.get_shape()[::-1]):
             decline(problem)
-        if not _begins_units(kind) or (strides_of(kind) or ())[-1:] != (1,):
+        if pitch(kind, last, 1) % ALIGNED or (strides_of(kind) or ())[-1:] != (1,):
             decline(f"expected channels that lie side by side, in rows that are multiples of {UNIT} bytes, got {kind}")
         return made.matrix, [*self.group, *self.taps, row, self.filter.channel]
 
@@ -139,18 +139,14 @@ class Flattened:
             self.made[value] = self.builder.insert(collapse(value, groups)).result
         return self.made[value]
 
-    @staticmethod
-    def _is_packed(value: SSAValue) -> bool:
-        """Whether memory is one matrix, which the product packs where it must."""
-        kind = memory_of(value)
-        return kind.get_num_dims() == 2 and kind.get_shape()[1] > 1 and are_contiguous(value, (0, 1))
-
     def _aligned(self, value: SSAValue) -> SSAValue:
-        """Memory whose rows begin at multiples of 16 bytes, which tensor copies take: a copy where others do."""
+        """Memory whose rows begin at multiples of 16 bytes, which tensor copies take, or one matrix, which the product
+        packs where it must: a copy of other memory."""
         kind = memory_of(value)
-        if _begins_units(kind):
-            return value
         *outer, columns = shape = kind.get_shape()
+        is_packed = len(outer) == 1 and columns > 1 and are_contiguous(value, (0, 1))
+        if is_packed or pitch(kind, len(outer), 1) % ALIGNED == 0:
+            return value
         rows = MemRefType(kind.element_type, [*outer, -(-columns // ALIGNED) * ALIGNED])
         made = self.builder.insert(memref.AllocOp([], [], rows)).memref
         part = self.builder.insert(part_of(made, [0] * len(shape), shape)).result
@@ -178,9 +174,8 @@ class Flattened:
         """The product over all pixels."""
         op, (map_a, map_b, map_d) = self.op, map(loops_of, self.op.maps)
         images = self.images()
-        sides = [(self.as_rows(value, loops), loops) for value, loops in ((op.a, map_a), (op.b, map_b))
+        sides = [(self._aligned(self.as_rows(value, loops)), loops) for value, loops in ((op.a, map_a), (op.b, map_b))
                  if value is not self.window.result]  # fmt: skip
-        sides = [(value if self._is_packed(value) else self._aligned(value), loops) for value, loops in sides]
         (a, of_a), (b, of_b) = (images, *sides) if self.side == 0 else (*sides, images)
         start = op.init if op.c is None else self.as_rows(op.c, map_d)
         maps = [self.along(loops) for loops in (of_a, of_b, map_d)]
@@ -199,11 +194,6 @@ class Flattened:
         made = memref.AllocOp([], [], MemRefType(kind.element_type, kind.get_shape()))
         self.apart = self.builder.insert(made).memref
         return self.as_rows(self.apart, loops)
-
-
-def _begins_units(kind: Memory) -> bool:
-    """Whether rows of elements of 16 bits begin at multiples of 16 bytes."""
-    return not pitch(kind, kind.get_num_dims() - 1, 1) % ALIGNED
 
 
 def _is_boxed(images: Memory) -> bool:

@@ -72,8 +72,7 @@ def is_rated(product: Product, packed: str, target: Target) -> bool:
     aligned = all(access_bytes(operand) == WIDEST for operand in (product.a, product.b, product.d))
     if not (along and aligned and is_plain(product, packed) and target.sm == WARPGROUP_SM and not target.timing):
         return False
-    thin = reads_weights(product, above=FEW_ROWS)
-    return thin or across_lines(product, packed) or read_bytes(product) <= MAX_READ
+    return reads_weights(product, above=FEW_ROWS) or across_lines(product, packed) or read_bytes(product) <= MAX_READ
 
 
 def by_time(product: Product, tiles: Iterable[GroupTile], packed: str, target: Target) -> list[GroupTile]:
