@@ -6,7 +6,6 @@ group on (docs/experts.md). A host that ran it would wait for the end of each gr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar, NamedTuple
 
 from xdsl.builder import Builder
@@ -52,10 +51,6 @@ from .raise_matmul import raise_products
 HALF = 16
 """Bits of the elements that are multiplied so."""
 
-FEW_ROWS, LARGE_WEIGHTS = 32, 1 << 25
-"""Rows, and bytes of both matrices, where products of warps in slices of K take less time, launch included (H100, 16
-rows, 14336 columns, K = 4096: 101 microseconds for two, 115 for one)."""
-
 
 def objection(first: MatmulOp, second: MatmulOp, target: Target | None, apart: int = 0) -> str:
     """Why two products are not one; "" if they are. The matrix of the second may begin columns `apart`."""
@@ -72,9 +67,7 @@ def objection(first: MatmulOp, second: MatmulOp, target: Target | None, apart: i
     if product.a.element.bits != HALF:
         return f"expected elements of {HALF} bits, got {' x '.join(first.multiplied)}"
     if target is None or not any(row.runs_on(target) for row in _of_warpgroups(first)):
-        weights = 2 * product.b.memory_bits // BYTE * prod(product.b.shape)
-        few = product.m <= FEW_ROWS and weights > LARGE_WEIGHTS
-        return f"{product.m} rows are multiplied by {weights} bytes, which slices of K read faster" if few else ""
+        return ""
     odd = next((o for o in (product.a, product.b, read(second).b) if o.pitch_bits % (BYTE * UNIT)), None)
     if odd is None and not product.b.transposed and apart * product.b.memory_bits % (BYTE * UNIT):
         odd = product.b

@@ -294,7 +294,7 @@ def pays(product: Product, target: Target, role: str) -> bool:
         return role == PLAIN  # of kinds no mma.sync is left where there is tensor memory
     transpose = _transposed(product, role)
     if product.second is not None:
-        return product.m > 16  # fragments have both sums of an element in one lane in fewer tiles
+        return product.m > 32  # fragments have both sums of an element in one lane in fewer tiles
     if product.batch_invariant and needs.sums_differ(product):
         return True  # one kind of instruction for every m
     if role == PLAIN:

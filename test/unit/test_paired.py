@@ -128,6 +128,15 @@ def test_few_rows_are_multiplied_by_warps_of_all_columns(m: int, f: int, k: int)
         check(kernel, a, w, weights)
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_up_to_32_rows_by_many_weights_are_one_launch_of_warps(target: str) -> None:
+    ((_, schedule),) = compile(two_products(24, 4352, 2048), target=target).schedules.items()
+    assert schedule is not None
+    assert (schedule.cta[0], schedule.warp[1], schedule.together) == (32, schedule.cta[1], 1)
+    a, w = operands(27, 72, 136)
+    check(compile(two_products(27, 72, 136), target=target), a, w, [w[:72].copy(), w[72:].copy()])
+
+
 def test_what_follows_is_in_the_same_epilogue() -> None:
     """A residual behind the gate: the function takes both products, then the operand."""
     text = (
