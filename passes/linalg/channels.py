@@ -85,7 +85,10 @@ class Widened:
         needed = max(size * self.per_pixel, (self.width - 1) * self.step * self.per_pixel + self.along)
         rounded = -(-needed // ALIGNED) * ALIGNED // self.per_pixel
         source, low = (self.window.memory, ()) if self.padded is None else (self.padded.images(), self.padded.low)
-        copied, rank = self._among_zeros(source, [*outer, rounded, self.per_pixel], low), len(outer) + 2
+        kind, rank, first = memory_of(source), len(outer) + 2, [0, *(low or [0] * len(outer)), 0]
+        copied = self.builder.filled(MemRefType(kind.element_type, [*outer, rounded, self.per_pixel]), 0)
+        part = self.builder.insert(part_of(copied, first, kind.get_shape())).result
+        self.builder.insert(CopyOp([source], [part], []))
         rows = self.builder.insert(collapse(copied, [*([d] for d in range(rank - 2)), [rank - 2, rank - 1]])).result
         *own, pixel, element = map(AffineDimExpr, range(rank))
         over = AffineMap(rank, 0, (*own, pixel * (self.step * self.per_pixel) + element))
@@ -115,14 +118,6 @@ class Widened:
         parts[at].insert(0, 1)
         padded = self.builder.insert(expand(flat, parts)).result
         return self.builder.insert(part_of(padded, [0] * len(sizes), sizes)).result
-
-    def _among_zeros(self, source: SSAValue, shape: Sequence[int], low: Sequence[int]) -> SSAValue:
-        """A copy of memory inside of larger memory of zeros. Images begin `low` pixels after its start."""
-        kind, first = memory_of(source), [0, *(low or [0] * (len(shape) - 2)), 0]
-        larger = self.builder.filled(MemRefType(kind.element_type, shape), 0)
-        part = self.builder.insert(part_of(larger, first, kind.get_shape())).result
-        self.builder.insert(CopyOp([source], [part], []))
-        return larger
 
 
 def _take_place(op: MatmulOp, made: MatmulOp, window: WindowOp) -> None:

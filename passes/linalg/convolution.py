@@ -56,7 +56,6 @@ class Flattened:
         rank = memory_of(base).get_num_dims()
         self.padded = Padded.of(base, op, (0, *range(self.outer, rank)))
         self.made = dict[SSAValue, SSAValue]()
-        self.apart: SSAValue | None = None
         (*_, row), columns, (m, n, k) = self.filter.rows, self.filter.columns, range(op.outer, op.outer + 3)
         alone = prod(size for _, _, size in self.filter.taps) == 1
         self.units = columns[:-1] if alone else ()
@@ -179,7 +178,7 @@ class Flattened:
         (a, of_a), (b, of_b) = (images, *sides) if self.side == 0 else (*sides, images)
         start = op.init if op.c is None else self.as_rows(op.c, map_d)
         maps = [self.along(loops) for loops in (of_a, of_b, map_d)]
-        return op.like(a=a, b=b, d=self._result(map_d), start=start, indexing_maps=maps, through=self.epilogue())
+        return op.like(through=self.epilogue(), start=start, indexing_maps=maps, a=a, b=b, d=self._result(map_d))
 
     def _result(self, loops: Sequence[int]) -> SSAValue:
         """The result by rows. Where pixels have others between them, copies write the matrix of images, or the result
@@ -192,8 +191,9 @@ class Flattened:
             pixels, once = kind.get_shape()[1:-1], [1] * len(self.filter.pixels)
             return self.builder.insert(Im2colOp(self.op.d, once, pixels, once, once, [0] * len(once))).matrix
         made = memref.AllocOp([], [], MemRefType(kind.element_type, kind.get_shape()))
-        self.apart = self.builder.insert(made).memref
-        return self.as_rows(self.apart, loops)
+        rows = self.as_rows(self.builder.insert(made).memref, loops)
+        Rewriter.insert_op(CopyOp([made.memref], [self.op.d], []), InsertPoint.after(self.op))
+        return rows
 
 
 def _is_boxed(images: Memory) -> bool:
@@ -224,13 +224,11 @@ class FlattenPixels(RewritePattern):
                 fail(op, f"only tensor copies read pixels backwards: {error}")
             remark(op, Im2colPass.name, f"it stays a product in each row of pixels: {error}")
             return
-        through, images, result = op.through, window.result, op.d
+        through, images = op.through, window.result
         chose(op, Im2colPass.name, f"copies read the pixels of its {'AB'[side]} out of images")
         rewriter.replace(op, made, [])
         drop_forms([through])
         drop_unused(images)
-        if flat.apart is not None:
-            Rewriter.insert_op(CopyOp([flat.apart], [result], []), InsertPoint.after(made))
         if flat.padded is not None:
             flat.padded.drop_unused(flat.memory)
 

@@ -12,7 +12,6 @@ from math import log2, prod
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import Schedule
-from ...dialect.schedule.schedule import FEW_ROWS
 from ..linalg.product import Product, along_k
 from .defaults import is_plain
 from .model import WIDEST, Tile, access_bytes
@@ -55,9 +54,9 @@ WEIGHTS = _read("""
 """Of products of features, fitted to the times of 5,200 schedules of 840 sizes, relative to those of the same size
 (`python bench/fit.py` makes them of `bench/schedules-h100.json`)."""
 
-NEAR, MAX_READ = 1.5, 64 << 20
+NEAR, MAX_READ, THIN_READ = 1.5, 64 << 20, 512 << 20
 """How many times the least time of the model a tile may take; bytes of A and B in whole lines, where nearly all that is
-larger was measured with the defaults of the models alone."""
+larger was measured with the defaults of the models alone, and of 17 to 32 rows (H200, 17x57344x8192 1.29 times)."""
 
 MEAN_NS, MEAN_TURNS, MEAN_AREA, MEAN_BYTES, MAX = 8000, 16, 1 << 13, 1 << 22, 4.0
 """What features are relative to, as powers of two: nanoseconds, K tiles of a CTA, elements of a tile, bytes of A and
@@ -66,13 +65,13 @@ B. And the most of such a power beyond."""
 
 def is_rated(product: Product, packed: str, target: Target) -> bool:
     """Whether a product is of the kind that was measured: of 16 bits (bf16, whose times f16 has) along K in rows of
-    whole accesses, and of lines no more than L2 has room for, but of 17 to 32 rows (H200, `bench/NOTES.md`). Others,
+    whole accesses, and of lines no more than L2 has room for, of 17 to 32 rows up to `THIN_READ`. Others,
     and all with the constants of another device (`warploom tune --device`), have the models alone."""
     along = along_k(product, "a") and along_k(product, "b") and not product.batch_invariant
     aligned = all(access_bytes(operand) == WIDEST for operand in (product.a, product.b, product.d))
     if not (along and aligned and is_plain(product, packed) and target.sm == WARPGROUP_SM and not target.timing):
         return False
-    return reads_weights(product, above=FEW_ROWS) or across_lines(product, packed) or read_bytes(product) <= MAX_READ
+    return across_lines(product, packed) or read_bytes(product) <= (THIN_READ if reads_weights(product) else MAX_READ)
 
 
 def by_time(product: Product, tiles: Iterable[GroupTile], packed: str, target: Target) -> list[GroupTile]:

@@ -12,7 +12,7 @@ from ...dialect.isa.tensor_map import MAX_BOX
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.schedule import Schedule, ScheduleError, roles
-from ...dialect.schedule.schedule import FEW_ROWS, MIN_RING
+from ...dialect.schedule.schedule import MIN_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
@@ -301,7 +301,7 @@ def pays(product: Product, target: Target, role: str) -> bool:
         if needs.promotes(product, "f32", target) and product.is_known("k") and product.depth <= k_of(product):
             return False  # a single K tile, whose short sums nothing would be added to; fragments multiply f16
         laid_out = transpose != PLAIN or _packed(product) != PLAIN
-        thin = reads_weights(product, above=FEW_ROWS) and is_rated(product, PLAIN, target)
+        thin = reads_weights(product) and is_rated(product, PLAIN, target)
         return thin or is_compared(product) or is_large(product, laid_out=laid_out)
     operand, other = _both(product, role)
     if operand.packed or (operand.stored is not None and operand.element.bits == BYTE):
@@ -323,7 +323,7 @@ def is_compared(product: Product) -> bool:
     16-bit floats as they lie."""
     if product.batch or product.summed or product.dynamic or product.second or product.convolves:
         return False
-    plain = product.sparsity == 1 and product.b.stored is None and not reads_weights(product)
+    plain = product.sparsity == 1 and product.b.stored is None and not reads_weights(product, above=0)
     return plain and product.a.element.bits == product.b.element.bits == 16
 
 

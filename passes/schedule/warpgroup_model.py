@@ -26,9 +26,9 @@ from .model import LISTED, Fit, fit_of
 LINE = 128
 """Bytes of K of a tile: the widest swizzle, a line of shared memory, and one of memory."""
 
-THIN_ROWS, MANY_WEIGHTS, SHORT_K = 32, 1 << 24, 32
-"""Rows of D, with so many elements of B or more, of which up to `FEW_ROWS` are by fragments (H100, 8x5744x6296 31.4
-microseconds, by warpgroups 33.6), more by warpgroups (H200, 24x28672x4096 59.9, by fragments 63.3). K of fragments."""
+BY_WARPS, THIN_ROWS, MANY_WEIGHTS, SHORT_K = 16, 32, 1 << 24, 32
+"""Rows of D that fragments multiply with so many elements of B or more (H100, 8x5744x6296 31.4 microseconds, by
+warpgroups 33.6), rows that warpgroups do (H200, 24x28672x4096 59.9, by fragments 63.3). K of fragments."""
 
 MULTIPLIED_BYTES = 4096
 """Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
@@ -385,7 +385,7 @@ def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> flo
     return loops + waves * (LISTED.latency + tile.m * tile.n / LISTED.stored) + partial_sums(tile, LISTED)
 
 
-def reads_weights(product: Product, *, above: int = 0) -> bool:
+def reads_weights(product: Product, *, above: int = BY_WARPS) -> bool:
     """Whether a product of few rows, of more than `above`, is limited by reading its weights."""
     many = product.n > NARROW_RESULT and product.n * product.k >= MANY_WEIGHTS
     return above < product.m <= THIN_ROWS and many and not across_lines(product, "none")

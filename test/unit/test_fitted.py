@@ -52,6 +52,7 @@ def product(element: str, size: tuple[int, int, int], op: str = "matmul_transpos
         (("bf16", (8192, 8192, 8192)), False),
         (("bf16", (24, 28672, 4096)), True),
         (("bf16", (16, 28672, 4096)), False),
+        (("bf16", (17, 57344, 8192)), False),
     ],
 )
 def test_what_is_rated(case: tuple[str, tuple[int, int, int]], expected: bool) -> None:
