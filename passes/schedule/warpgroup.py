@@ -300,9 +300,8 @@ def pays(product: Product, target: Target, role: str) -> bool:
     if role == PLAIN:
         if needs.promotes(product, "f32", target) and product.is_known("k") and product.depth <= k_of(product):
             return False  # a single K tile, whose short sums nothing would be added to; fragments multiply f16
-        laid_out = transpose != PLAIN or _packed(product) != PLAIN
-        thin = reads_weights(product) and is_rated(product, PLAIN, target)
-        return thin or is_compared(product) or is_large(product, laid_out=laid_out)
+        compared = is_compared(product) or (reads_weights(product) and is_rated(product, PLAIN, target))
+        return compared or is_large(product, laid_out=transpose != PLAIN or _packed(product) != PLAIN)
     operand, other = _both(product, role)
     if operand.packed or (operand.stored is not None and operand.element.bits == BYTE):
         return True  # nothing else reads it
