@@ -3,9 +3,9 @@
     python test/entered.py                  # every task: files, functions and their lines
     python test/entered.py "check one mma"  # one task, and the files that it enters
 
-Each task runs in a process of its own under a profile hook. A named function is entered when it is called, a file when
-one of its functions is. What runs while a module is imported does not count, nor do lambdas and comprehensions. The
-lines of a function go from its `def` to its last statement.
+Each task runs in a process of its own under a trace function. A named function is entered when it is called, a file
+when one of its functions is. What runs while a module is imported does not count, nor do lambdas and comprehensions.
+The lines of a function go from its `def` to its last statement.
 """
 
 from __future__ import annotations
@@ -109,22 +109,26 @@ TASKS: Mapping[str, Callable[[], None]] = {
 
 
 class Hook:
-    """A profile hook that collects the code of functions that are called, and the records that are made."""
+    """A trace function that collects the code of functions that are called, and the records that are made.
+
+    Python calls it where a function begins, and where a module that is imported ends: no lines, no functions of C.
+    """
 
     def __init__(self) -> None:
         self.codes, self.records, self._importing = set[CodeType](), set[type](), 0
 
-    def __call__(self, frame: FrameType, event: str, _: object) -> None:
-        if event not in ("call", "return"):
-            return
+    def __call__(self, frame: FrameType, event: str, _: object) -> Hook | None:
         code = frame.f_code
         if code.co_name == "<module>":
-            self._importing += 1 if event == "call" else -1
-        elif event == "call" and not self._importing:
+            frame.f_trace_lines = False
+            self._importing += {"call": 1, "return": -1}.get(event, 0)
+            return self
+        if not self._importing:
             self.codes.add(code)
             if code.co_filename == "<string>" and code.co_name in ("__init__", "__new__"):
                 made = frame.f_locals.get("self", frame.f_locals.get("_cls"))
                 self.records.add(made if isinstance(made, type) else type(made))
+        return None
 
     def entered(self) -> Entered:
         functions = [code for code in self.codes if code.co_filename.startswith(ROOMS) and _is_function(code)]
@@ -169,11 +173,11 @@ def entered(task: str) -> Entered:
 
 def _measure(task: str) -> None:
     hook = Hook()
-    sys.setprofile(hook)
+    sys.settrace(hook)
     try:
         TASKS[task]()
     finally:
-        sys.setprofile(None)
+        sys.settrace(None)
     print(json.dumps(vars(hook.entered())))
 
 
