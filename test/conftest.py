@@ -21,6 +21,8 @@ os.environ.setdefault("WARPLOOM_CORES", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What a test compiles is neither read from the cache of who runs it nor kept there.
 os.environ["WARPLOOM_CACHE"] = "off"
+# Dynamo collects garbage after each compilation: a walk of all that was made since the last one.
+os.environ.setdefault("TORCH_DYNAMO_RUN_GC_AFTER_COMPILE", "0")
 
 # IR and traces are many small objects that live long: as often as Python collects by default takes a sixth of the time.
 gc.set_threshold(200_000, 20, 100)
@@ -67,15 +69,36 @@ def deselect_all_but_samples(config: pytest.Config, items: list[pytest.Item]) ->
     config.hook.pytest_deselected(items=others)
 
 
+def deselect_all_but_the_first(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of each file under test/gpu leave one test, which says why all of them are skipped."""
+    first = {item.path: item for item in reversed(items)}
+    others = [item for item in items if item.path.is_relative_to(GPU_TESTS) and first[item.path] is not item]
+    dropped = set(others)
+    items[:] = [item for item in items if item not in dropped]
+    config.hook.pytest_deselected(items=others)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take samples, mark what stands under test/gpu, and skip all that is so marked where there is no device."""
     if not FULL:
         deselect_all_but_samples(config, items)
+    if why_no_gpu():
+        deselect_all_but_the_first(config, items)
     for item in items:
         if item.path.is_relative_to(GPU_TESTS):
             item.add_marker(pytest.mark.gpu)
         if item.get_closest_marker("gpu") and (reason := why_no_gpu()):
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish() -> None:
+    """Keep what imports made, and the tests, from the collector, which would walk them again and again.
+
+    Torch looks all its operators up for each of their namespaces, twice in each export. No test adds any, so once do.
+    """
+    gc.freeze()
+    if (operators := sys.modules.get("torch._export.utils")) is not None:
+        operators._materialize_cpp_cia_ops = cache(operators._materialize_cpp_cia_ops)
 
 
 @pytest.fixture
