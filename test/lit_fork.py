@@ -15,9 +15,10 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -30,6 +31,8 @@ from lit.ShUtil import ShParser
 
 CRASHED = 134
 """Exit code of a tool that let an exception out, as a shell reports an abort; `not` does not accept it."""
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "matmul_bias_gelu.mlir"
 
 Tool = Callable[[list[str]], None]
 """A command: takes its arguments, uses the standard streams, ends by returning or by SystemExit."""
@@ -77,8 +80,16 @@ def preimport() -> None:
     for load in (*loads, *WARPLOOM_UNIVERSE.all_passes.values(), *WARPLOOM_UNIVERSE.all_targets.values()):
         with suppress(Exception):
             load()
+    _warm()
     gc.collect()
     gc.freeze()
+
+
+def _warm() -> None:
+    """Compile an example here, so that what is remembered of operations, rows and types is there in each fork."""
+    for target in ("sm_80", "sm_90a"):
+        with suppress(Exception, SystemExit), redirect_stdout(StringIO()):
+            _warploom_opt([str(EXAMPLE), "-t", "ptx", "-p", f"warploom{{target={target}}}"])
 
 
 @dataclass(frozen=True)
