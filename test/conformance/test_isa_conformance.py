@@ -30,7 +30,7 @@ from warploom.dialect.isa.wmma import former_rows
 
 pytestmark = pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed (extra: test)")
 
-SAMPLE, STRIDE = 300, 4
+SAMPLE, STRIDE = 300, 6
 """Of the illegal spellings so many are tried for a target, of the legal ones one of so many, another for the next."""
 SEED = 20251
 

@@ -103,6 +103,7 @@ def test_tiles_of_warpgroups_that_spill_are_left_out(evidence: str, monkeypatch:
     assert spills(evidence) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evidence", REGISTER_EVIDENCE[:OF_EACH])
 def test_products_with_an_operand_in_registers_that_spill_are_left_out(
     evidence: str, monkeypatch: pytest.MonkeyPatch

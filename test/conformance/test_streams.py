@@ -38,7 +38,7 @@ def text(m: str, n: str, x_map: str) -> str:
       }} return }}"""
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90a", "sm_120a"])
 @pytest.mark.parametrize("x_map", ["m, n", "n, m"])
 def test_elementwise_kernels_assemble_without_spills(target: str, x_map: str) -> None:

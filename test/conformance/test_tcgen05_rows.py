@@ -149,7 +149,7 @@ def candidates(target: Target) -> list[str]:
     return many if FULL else choose.sample(many, SAMPLE)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("target", TESTED, ids=str)
 def test_our_verdict_is_that_of_ptxas(target: Target) -> None:
     statements = candidates(target)

@@ -26,7 +26,7 @@ def test_the_corpus_is_of_the_size_that_was_promised() -> None:
     assert sum(case.file == "triton" for case in CASES) >= 40
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("case", [case for case in CASES if case.sample], ids=lambda case: case.name)
 def test_a_kernel_is_right(case: Case) -> None:
     module = load(STORE, case, home(case))

@@ -411,7 +411,7 @@ LATENT = (
 """With heads that are rows of one tile, in parts of V's columns, and where V has a tile of its own."""
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("sliced", [True, False])
 @pytest.mark.parametrize(("asked", "first", "target"), LATENT, ids=str)
 def test_values_may_be_columns_of_keys_in_pages(asked: Attention, first: int, target: str, sliced: bool) -> None:

@@ -69,7 +69,7 @@ def text(m: int, n: int, k: int, columns: int, *, across: bool, rows: int = 1, a
                          shape_b=f"{n // columns}x{groups}")  # fmt: skip
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("size", "columns", "across", "schedule"),
     [

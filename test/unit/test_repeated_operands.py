@@ -82,6 +82,7 @@ def module(case: str, count: int) -> str:
     return MODULE.format(type=kind, body=body, behind=behind)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", ["numbers", "indices", "columns", "elements of 16 bits"])
 def test_time_to_compile_does_not_double_with_each_operation(case: str) -> None:
     compile(module(case, 1), target="sm_90a")  # imports what it needs

@@ -1590,7 +1590,7 @@ FLEXIBLE: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("heads", [2, 4])
 @pytest.mark.parametrize(("name", "rows"), [(name, 41 if name == "documents" else 37) for name in FLEXIBLE])
 def test_flex_attention_in_training(name: str, rows: int, heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -2089,6 +2089,7 @@ GRAPHS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", GRAPHS.values(), ids=GRAPHS)
 def test_random_graphs_that_were_wrong(seed: int) -> None:
     from torch_graphs import fault
