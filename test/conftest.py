@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -97,7 +98,8 @@ def pytest_collection_finish() -> None:
     Torch looks all its operators up for each of their namespaces, twice in each export. No test adds any, so once do.
     """
     gc.freeze()
-    if (operators := sys.modules.get("torch._export.utils")) is not None:
+    operators: Any = sys.modules.get("torch._export.utils")
+    if operators is not None:
         operators._materialize_cpp_cia_ops = cache(operators._materialize_cpp_cia_ops)
 
 
