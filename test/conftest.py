@@ -32,7 +32,7 @@ gc.set_threshold(200_000, 20, 100)
 settings.register_profile(
     "warploom",
     deadline=None,
-    max_examples=100 if FULL else 40,
+    max_examples=100 if FULL else 25,
     derandomize="CI" in os.environ,
     suppress_health_check=[HealthCheck.too_slow],
 )

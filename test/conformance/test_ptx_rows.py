@@ -129,7 +129,7 @@ def problem(line: str) -> str | None:
 
 
 def test_every_spelling_assembles_where_its_row_claims() -> None:
-    for where, lines in every(sorted(grouped().items(), key=lambda group: str(group[0])), 24):
+    for where, lines in every(sorted(grouped().items(), key=lambda group: str(group[0])), 36):
         errors = rejected(lines, *where)
         assert not [(*where, lines[i], message) for i, message in errors.items()]
 
@@ -384,7 +384,7 @@ def test_what_sweeps_found() -> None:
     assert not [line for line in wrong if not unlike(line, check_line(line, context))]
 
 
-DISCARDS = 12
+DISCARDS = 24
 """Of so many rows that write registers, one is tried with `_` in their place."""
 
 
@@ -440,5 +440,5 @@ def test_results_are_discarded_where_ptxas_says() -> None:
 
 def test_every_row_is_found_by_its_spellings() -> None:
     for row in ROWS:
-        for spelling in every(row.samples(), 3):
+        for spelling in every(row.samples(), 6):
             assert row.spelled(spelling) in [other for other, _ in find(spelling)], spelling
