@@ -42,7 +42,7 @@ from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value, op_type_rewrite_pattern
-from ..schedule.pairs import BUFFERS
+from ..schedule.tensor_memory import BUFFERS
 from .ring import Ring
 
 # Products that a warp of the producer's starts, whose sums are in tensor memory: what all loops over K have of it.

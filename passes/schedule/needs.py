@@ -30,7 +30,7 @@ from ..linalg.operand import MatrixOperand
 from ..linalg.product import MatrixFactor, Multiplied, Product, block, images_of, shared_bits
 from .defaults import Arrangement, arrange, arrange_stored, matrices, strip_bytes
 from .model import MAX_STAGES, WIDEST, Tile, access_bytes, as_halves, widened
-from .pairs import beside_columns, stages_beside
+from .tensor_memory import beside_columns, stages_beside
 from .warpgroup_model import LINE, GroupTile, held_columns, panel_columns
 
 # What ptxas takes of registers beside fragments, accumulators and addresses.
@@ -370,7 +370,8 @@ def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
     """Shared memory of the tiles of one stage: A, B, metadata, scales. Tensor copies bring those of warpgroups, in
     whole repeats of a swizzle but for lines of scales."""
     (m, n, k), by_groups = schedule.cta, schedule.together > 1
-    table_columns, columns = (beside_columns(product, schedule), held_columns(product, n)) if by_groups else ([], n)
+    table_columns = beside_columns(product, schedule) if schedule.mma.m > wgmma.M else []
+    columns = held_columns(product, n) if by_groups else n
     tiles = [
         (m * k // product.sparsity, shared_bits(product, product.a)),
         (columns * k // (2 if schedule.pairs else 1), shared_bits(product, product.b)),
@@ -455,7 +456,7 @@ def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
     sizes = stage_bytes(product, schedule)
     padding = sum(size % SHARED_ALIGNMENT > 0 for size in sizes) * SHARED_ALIGNMENT  # all stages of lines fill those up
     free = target.shared - staging_bytes(product, schedule) - whole_swizzles(slice_bytes(schedule)) - BARRIERS - padding
-    limit = min(MAX_STAGES, stages_beside(product, schedule))
+    limit = min(MAX_STAGES, stages_beside(product, schedule)) if schedule.mma.m > wgmma.M else MAX_STAGES
     return max(MIN_RING, min(limit, free // sum(sizes)))
 
 

@@ -24,7 +24,7 @@ from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, unpaired
 from .needs import staged_part
-from .pairs import stages_beside, why_no_pairs
+from .tensor_memory import stages_beside, why_no_pairs
 from .warpgroup import MAX_PROMOTED, PLAIN, check_operands, check_tiles, row_of, why_not
 from .warpgroup_model import LINE
 

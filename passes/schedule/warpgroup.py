@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product as combinations
 from math import prod
 from typing import Any
@@ -21,7 +21,7 @@ from . import needs
 from .defaults import can_change, can_exchange, laid_out, unknown_pitches
 from .fitted import by_time, is_rated
 from .model import WORD, access_bytes, not_packed
-from .pairs import part_of, tiles_of_lanes
+from .tensor_memory import why_no_pairs
 from .warpgroup_model import (
     GROUP,
     LINE,
@@ -359,6 +359,37 @@ def declined(product: Product, target: Target) -> str:
     return f"{role.upper()} in registers: {reason}" if all(reasons.values()) else ""
 
 
+def _sides(product: Product, tile: GroupTile, rows: Mapping[tuple[int, int], Wgmma]) -> tuple[int, int]:
+    """The rows and columns of a warpgroup's instruction: 128 rows and half of the columns if there is such a row,
+    otherwise 64 rows. Two products that share A stay in one warpgroup."""
+    doubled = 2 * ROWS, tile.n // 2
+    if tile.m == 2 * ROWS and tile.in_registers == PLAIN and product.second is None and doubled in rows:
+        return doubled
+    return ROWS, tile.width
+
+
+MAX_ADDED = 128
+"""Columns of the sums of a warpgroup, of 128 rows: with both of a tile of 128x256 ptxas 13.5 spills nothing."""
+
+
+def _in_tensor_memory(
+    product: Product, tiles: Iterable[GroupTile], rows: Mapping[tuple[int, int], Wgmma], target: Target
+) -> Iterator[GroupTile]:
+    """The tiles to consider for tensor memory, in pairs of CTAs where these multiply together; each of a pair copies
+    half of B."""
+    for tile in tiles:
+        high, wide = _sides(product, tile, rows)
+        if (product.scales or product.metadata is not None) and high != tile.m:
+            continue
+        if product.metadata is not None:
+            tile = tile._replace(depth=2)
+        if tile.exchanged or tile.cluster != (1, 1) or tile.m > 2 * ROWS or wide > MAX_ADDED:
+            continue  # of 192 rows there is no instruction
+        pairs = high == tile.m and tile.parts == 1 and product.m > tile.m
+        pairs = pairs and target.sms % 2 == 0 and product.op.grouped is None
+        yield tile._replace(cluster=(2, 1)) if pairs and not why_no_pairs(product, tile.m, tile.n) else tile
+
+
 def candidates(product: Product, target: Target, accumulate: str, role: str) -> Iterator[Schedule]:
     """Schedules of warpgroups with this operand in registers, by the cost that the model expects."""
     for schedule in schedules_by_cost(product, target, accumulate, role, measured=True):
@@ -379,11 +410,11 @@ def schedules_by_cost(
     operands = prepared(product, role)
     product = laid_out(product, operands["transpose"], operands["padded"])
     every_tile = tiles_of(product, operands["pack"], target, role, measured=measured)
-    tiles = [tile for tile in every_tile if part_of(product, tile, rows) in rows]
+    tiles = [tile for tile in every_tile if _sides(product, tile, rows) in rows]
     if promoted := needs.promotes(product, accumulate, target):
         tiles = [t for t in tiles if t.width <= (MAX_PROMOTED if t.groups <= 2 else MAX_PROMOTED_BY_THREE)]
     if needs.adds_in_tensor_memory(target):
-        tiles = list(tiles_of_lanes(product, tiles, rows, target))
+        tiles = list(_in_tensor_memory(product, tiles, rows, target))
     if product.blocks[1]:
         tiles = tiles_of_blocks(product, tiles, target)
     if product.b.packed or (promoted and role == "b"):
@@ -395,7 +426,7 @@ def schedules_by_cost(
         tiles = [tile._replace(depth=2) for tile in tiles if tile.n <= 2 * ROWS] or tiles
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
     for tile in by_time(product, fitting, operands["pack"], target):
-        schedule = schedule_of_tile(product, tile, rows[part_of(product, tile, rows)], accumulate, target, operands)
+        schedule = schedule_of_tile(product, tile, rows[_sides(product, tile, rows)], accumulate, target, operands)
         lines = (tile.depth if promoted else 1) * needs.fitting_stages(product, schedule, target)
         if (role == PLAIN or lines >= MIN_STAGES) and needs.shared_bytes(product, schedule) <= target.shared:
             yield schedule

@@ -1,22 +1,15 @@
-"""Tiles of products in tensor memory: what a warpgroup has of them, and where CTAs multiply in pairs (sm_100a)."""
+"""What tensor memory holds of a product, and where CTAs multiply in pairs (sm_100a)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-
 from ...dialect.isa.form import SCALES_OF_WORD
-from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import M as ROWS
-from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.layouts.tensor_memory import COLUMNS, METADATA_BLOCK, SCALES_BLOCK
 from ...dialect.schedule import Schedule
 from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
-from .warpgroup_model import GroupTile, held_columns, panel_of_b
-
-MAX_ADDED = 128
-"""Columns of the sums of a warpgroup, of 128 rows: with both of a tile of 128x256 ptxas 13.5 spills nothing."""
+from .warpgroup_model import held_columns, panel_of_b
 
 COLUMNS_OF_PAIR = {True: 64, False: 128}
 """Columns of a tile of a pair come in steps of so many, of floats or of integers: N of a warpgroup's half in steps of
@@ -31,7 +24,7 @@ BUFFERS = 2
 
 def beside_columns(product: Product, schedule: Schedule) -> list[int]:
     """Columns of tensor memory of a stage: those of the scales of A and B; of the metadata of a sparse A."""
-    if schedule.mma.m <= ROWS or not (product.scales or product.metadata is not None):
+    if not (product.scales or product.metadata is not None):
         return []
     if not product.scales:
         return [schedule.cta[2] // metadata_span(product.a.element) * LANES // (METADATA_BLOCK.columns >> 2)]
@@ -46,33 +39,6 @@ def stages_beside(product: Product, schedule: Schedule) -> int:
         return COLUMNS
     left = [(COLUMNS - sums * schedule.cta[1]) // each for sums in (BUFFERS, 1)]
     return next((stages for stages in left if stages >= MIN_STAGES), left[-1])
-
-
-def part_of(product: Product, tile: GroupTile, rows: Mapping[tuple[int, int], Wgmma]) -> tuple[int, int]:
-    """The rows and columns of a warpgroup's instruction: 128 rows and half of the columns if there is such a row,
-    otherwise 64 rows. Two products that share A stay in one warpgroup."""
-    doubled = 2 * ROWS, tile.n // 2
-    if tile.m == 2 * ROWS and tile.in_registers == "none" and product.second is None and doubled in rows:
-        return doubled
-    return ROWS, tile.width
-
-
-def tiles_of_lanes(
-    product: Product, tiles: Iterable[GroupTile], rows: Mapping[tuple[int, int], Wgmma], target: Target
-) -> Iterator[GroupTile]:
-    """The tiles to consider for tensor memory, in pairs of CTAs where these multiply together; each of a pair copies
-    half of B."""
-    for tile in tiles:
-        high, wide = part_of(product, tile, rows)
-        if (product.scales or product.metadata is not None) and high != tile.m:
-            continue
-        if product.metadata is not None:
-            tile = tile._replace(depth=2)
-        if tile.exchanged or tile.cluster != (1, 1) or tile.m > 2 * ROWS or wide > MAX_ADDED:
-            continue  # of 192 rows there is no instruction
-        pairs = high == tile.m and tile.parts == 1 and product.m > tile.m
-        pairs = pairs and target.sms % 2 == 0 and product.op.grouped is None
-        yield tile._replace(cluster=(2, 1)) if pairs and not why_no_pairs(product, tile.m, tile.n) else tile
 
 
 def why_no_pairs(product: Product, rows: int, columns: int) -> str:
