@@ -9,10 +9,12 @@ cross between lane and register need a step that moves whole registers, halves o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from typing import NamedTuple
 
+from ..isa.families import MOVMATRIX
 from ..layouts.layout import AXES, LANES, BitMap, Layout, column, compose, inverse, row
 from .steps import (
     COLUMNS,
@@ -27,7 +29,6 @@ from .steps import (
     PermuteElements,
     Rename,
     Round,
-    Route,
     Shuffles,
     Step,
     Trip,
@@ -307,6 +308,40 @@ MAX_BITS = 64
 
 class LayoutMismatchError(ValueError):
     """Layouts of different matrices, or elements wider than a register."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """One way to turn a fragment into another: its steps, in order. No step: the fragments are the same."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def cost(self) -> int:
+        """An estimate, in issue slots of a warp."""
+        return sum(step.cost for step in self.steps)
+
+    @property
+    def sm(self) -> int:
+        """The lowest target number that has the instructions; 0 if every target has them."""
+        moves = any(isinstance(step, MoveMatrices) for step in self.steps)
+        return max((MOVMATRIX.sm if moves else 0, *(step.sm for step in self.steps if isinstance(step, Trip))))
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no instruction is executed."""
+        return all(isinstance(step, Rename) for step in self.steps)
+
+    @property
+    def shuffles(self) -> int:
+        """The number of `shfl.sync`."""
+        return sum(step.count for step in self.steps if isinstance(step, Shuffles))
+
+    def __str__(self) -> str:
+        if not self.steps:
+            return "the fragments are the same: no instruction"
+        needs = f" (sm_{self.sm} or later)" if self.sm else ""
+        return "; then ".join(map(str, self.steps)) + needs
 
 
 class Conversion(NamedTuple):

@@ -229,37 +229,3 @@ def _count(access: Access) -> int:
 
 
 Step = Rename | PermuteElements | Shuffles | MoveMatrices | Trip
-
-
-@dataclass(frozen=True)
-class Route:
-    """One way to turn a fragment into another: its steps, in order. No step: the fragments are the same."""
-
-    steps: tuple[Step, ...]
-
-    @property
-    def cost(self) -> int:
-        """An estimate, in issue slots of a warp."""
-        return sum(step.cost for step in self.steps)
-
-    @property
-    def sm(self) -> int:
-        """The lowest target number that has the instructions; 0 if every target has them."""
-        moves = any(isinstance(step, MoveMatrices) for step in self.steps)
-        return max((MOVMATRIX.sm if moves else 0, *(step.sm for step in self.steps if isinstance(step, Trip))))
-
-    @property
-    def is_free(self) -> bool:
-        """Whether no instruction is executed."""
-        return all(isinstance(step, Rename) for step in self.steps)
-
-    @property
-    def shuffles(self) -> int:
-        """The number of `shfl.sync`."""
-        return sum(step.count for step in self.steps if isinstance(step, Shuffles))
-
-    def __str__(self) -> str:
-        if not self.steps:
-            return "the fragments are the same: no instruction"
-        needs = f" (sm_{self.sm} or later)" if self.sm else ""
-        return "; then ".join(map(str, self.steps)) + needs

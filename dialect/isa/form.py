@@ -482,7 +482,7 @@ class ProductForm(Form):
 
     def registers(self, role: str) -> int:
         """Registers per lane of operand "a", "b", "c" or "d": 64-bit registers for f64, 32-bit ones otherwise."""
-        return self.layout(role).elements * self.container_bits(role) // max(32, self.element(role).bits)
+        raise TypeError(f"{type(self).__name__} has no fragments of known size")
 
     @property
     def fragments(self) -> tuple[Slot, ...]:

@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from itertools import product
 from typing import Any, NamedTuple
 
-from ..layouts.layout import Layout
+from ..layouts.layout import LANES, Layout
 from .form import (
     F8F6F4,
     FP8,
@@ -53,7 +53,7 @@ class Mma(ProductForm):
 
     def __post_init__(self) -> None:
         for role in "abcd":
-            bits = self.layout(role).elements * self.container_bits(role)
+            bits = self._lane_bits(role)
             if bits == 0 or bits % max(32, self.element(role).bits):
                 raise ValueError(f"{self.spelling}: {role} does not fill whole registers")
         if self.granularity is not None and self.metadata is not None:
@@ -85,6 +85,15 @@ class Mma(ProductForm):
         """d, a, b, c, of a sparse A the metadata e and its selector f, and the scales with their selectors."""
         sparse = (word("e", braces=True), Slot("f", CONSTANT, span=choice(self.selectors))) if self.sparse else ()
         return (*self.fragments, *sparse, *(self.scale.operands if self.scale else ()))
+
+    def _lane_bits(self, role: str) -> int:
+        """Bits of an operand in a lane. Each element is in one lane."""
+        m, n, k = self.shape
+        elements = {"a": m * self.stored_k, "b": k * n}.get(role, m * n) * self.products // LANES
+        return elements * self.container_bits(role)
+
+    def registers(self, role: str) -> int:
+        return self._lane_bits(role) // max(32, self.element(role).bits)
 
     def layout(self, role: str) -> Layout:
         """The fragment layout of operand "a", "b", "c" or "d"; axis `q` is the product where there are four. That of a

@@ -349,6 +349,8 @@ class FuseAttentionPass(ModulePass):
         every = (FoldDimension(), FuseAttention(self.tf32), PackHeads(), ReadPages(), SplitValues(), ValuesOfKeys())
         for pattern in every:
             apply_patterns([pattern], op)
-        from .attention_gradient import fuse_gradients  # with operations that most functions do not have
+        every_linalg = (each for each in op.walk() if isinstance(each, LinalgStructuredOperation))
+        if products := [each for each in every_linalg if len(each.inputs) == 2 and not each.results]:
+            from .attention_gradient import fuse_gradients  # with operations that most functions do not have
 
-        fuse_gradients(op, self.name)
+            fuse_gradients(products, self.name)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import chain, count
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import ModuleOp, bf16, f16, f32, i8, i32
+from xdsl.dialects.builtin import bf16, f16, f32, i8, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
@@ -323,16 +323,16 @@ def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
     Replacement(used, last, results, read_from, left).replace(made)
 
 
-def fuse_gradients(module: ModuleOp, by: str) -> None:
-    """Replaces the products that compute gradients of an attention. `by` is the pass that emits the remarks."""
+def fuse_gradients(operations: Iterable[LinalgStructuredOperation], by: str) -> None:
+    """Replaces the products, among operations of two inputs, that compute gradients of an attention. `by` is the pass
+    that emits the remarks."""
     every = list[GradientMatch]()
-    for op in module.walk():
-        if isinstance(op, LinalgStructuredOperation) and len(op.inputs) == 2 and not op.results:
-            try:
-                every.append(GradientMatch(op))
-            except NotFusedError as declined:
-                if reason := str(declined):
-                    remark(op, by, f"{NOT_FUSED}: {reason}")
+    for op in operations:
+        try:
+            every.append(GradientMatch(op))
+        except NotFusedError as declined:
+            if reason := str(declined):
+                remark(op, by, f"{NOT_FUSED}: {reason}")
     slopes = [match for match in every if match.slope is not None]
     taken: list[GradientMatch] = []
     for match in (*slopes, *(match for match in every if match.slope is None)):

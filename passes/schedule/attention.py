@@ -11,7 +11,7 @@ from functools import partial
 from typing import ClassVar
 
 from ...dialect.isa.row import Target
-from ...dialect.isa.wgmma import M
+from ...dialect.isa.wgmma import WARPGROUP_SM, M
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.fields import ATTENTION
 from ...dialect.schedule.schedule import FIELDS, MAX_PARTS
@@ -174,11 +174,12 @@ class ScheduledScores(ABC):
     def chosen(self, target: Target, by: str, *, invariant: bool) -> Schedule:
         """The default: by warpgroups where they can, and have rows enough, or the bits of a row are to be those of any
         number of rows."""
-        reason = self.objection(target)
+        asks = by in ROLES or (not by and target.sm >= WARPGROUP_SM)
+        reason = self.objection(target) if asks else ""
         if by in ROLES and reason:
             raise ScheduleError(f"warpgroups cannot multiply {self.kind} like this: {reason}")
         few = self.scores.m if self.scores.is_known("m") and not invariant else LONGEST_FOR_FRAGMENTS + 1
-        by_groups = not reason and by != "fragments" and (by or few > LONGEST_FOR_FRAGMENTS)
+        by_groups = asks and not reason and (by or few > LONGEST_FOR_FRAGMENTS)
         return self.by_warpgroups(target) if by_groups else self.by_fragments(target, few)
 
     def first_fitting(self, sizes: Sequence[tuple[int, int, int]], target: Target) -> Schedule:

@@ -21,7 +21,8 @@ from ...dialect.warp.elements import GeluOp, YieldOp, is_approximate
 from ..diagnostics import fail
 from .emitter import Emitter, VirtualRegister, floating, single
 from .fragments import element_bits, is_clamped
-from .functions import ACCURATE, APPROXIMATE, FUNCTIONS, HALVED, Instructions, Operand, approximate_gelu, gelu
+from .functions import ACCURATE, APPROXIMATE, FUNCTIONS, HALVED, approximate_gelu, gelu
+from .scalars import Instructions, Operand
 
 # What registers hold of an element of a matrix, by its type: see `elements.py`.
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ...dialect.ptx.text.syntax import Immediate
 from ..linalg.functions import ANGLE_LIMIT, HALF_PI
-from .emitter import Emitter, VirtualRegister, floating, single
+from .emitter import VirtualRegister, single
+from .scalars import Instructions, Operand, double
 
 # Functions of one f32 element, as sequences of instructions whose every bit the ISA defines.
 #
@@ -34,15 +33,10 @@ from .emitter import Emitter, VirtualRegister, floating, single
 # relative errors about 2^-22, 2^-22, 2^-11; PTX ISA 9.7.3.20 to 22), erf(x) as tanh of an odd cubic, within 1e-3, and
 # powers by both of the first.
 
-Operand = VirtualRegister | Immediate | int
-"""A register, or a literal."""
-
 LOG2_E = 1.4426950408889634
 LN2 = 0.6931471805599453
 LN2_HIGH = 0.693145751953125
 """The upper 16 bits of ln 2: times a whole number of 8 bits it is exact."""
-XORSIGN_SM = 86
-"""The first target with `min.xorsign.abs` (PTX ISA 9.7.3.11)."""
 ROUNDER = 12582912.0
 """1.5 * 2^23: added to a small number, it leaves the nearest whole one in the low bits."""
 ROUNDER_BITS = 0x4B400000
@@ -66,76 +60,6 @@ ERF_LIMIT = 3.6125
 ERF_T = (0.1197078675031662, -0.0006896577542647719)
 ERF_P = (0.7396672368049622, 0.17346182465553284, 0.03355638310313225, 0.0038417624309659004)
 ERF_Q = (0.7333086133003235, 0.4449101388454437, 0.11685851216316223, 0.017015034332871437, 0.0013663513818755746)
-
-
-class Instructions:
-    """Emits instructions on single elements. An instruction with equal operands is emitted once."""
-
-    def __init__(self, emitter: Emitter) -> None:
-        self.emitter = emitter
-        self._registers: dict[tuple[str, str, tuple[Operand, ...]], VirtualRegister] = {}
-
-    def __call__(self, opcode: str, *operands: Operand, type: str = "") -> VirtualRegister:
-        """The register that an instruction without effects sets; of `type`, as for `Emitter.compute`."""
-        key = opcode, type, operands
-        if key not in self._registers:
-            self._registers[key] = self.emitter.compute(opcode, *operands, type=type)
-        return self._registers[key]
-
-    # f32
-
-    def add(self, a: Operand, b: Operand) -> VirtualRegister:
-        return self("add.rn.f32", a, b)
-
-    def mul(self, a: Operand, b: Operand) -> VirtualRegister:
-        return self("mul.rn.f32", a, b)
-
-    def fma(self, a: Operand, b: Operand, c: Operand) -> VirtualRegister:
-        return self("fma.rn.f32", a, b, c)
-
-    def neg(self, a: Operand) -> VirtualRegister:
-        return self("neg.f32", a)
-
-    def polynomial(self, x: Operand, coefficients: Sequence[float], width: int = 32) -> VirtualRegister:
-        """Horner's scheme in f32, or f64; coefficients from the constant one on."""
-        *rest, last = map(single if width == 32 else double, coefficients)
-        result: Operand = last
-        for coefficient in reversed(rest):
-            result = self(f"fma.rn.f{width}", result, x, coefficient)
-        return result if isinstance(result, VirtualRegister) else self(f"mov.f{width}", result)
-
-    def clamp(self, x: Operand, low: float, high: float, sm: int) -> VirtualRegister:
-        """x between two bounds; NaN stays NaN."""
-        if sm >= 80:
-            return self("min.NaN.f32", self("max.NaN.f32", x, single(low)), single(high))
-        bounded = self("min.f32", self("max.f32", x, single(low)), single(high))
-        return self("selp.f32", x, bounded, self("setp.nan.f32", x, x))
-
-    def within(self, x: Operand, limit: float, sm: int) -> VirtualRegister:
-        """x between -limit and limit; NaN stays NaN."""
-        if sm < XORSIGN_SM:
-            return self.clamp(x, -limit, limit, sm)
-        # The smaller of both magnitudes, with the sign of x.
-        return self("min.NaN.xorsign.abs.f32", x, single(limit))
-
-    def reciprocal(self, q: Operand) -> VirtualRegister:
-        """1 / q, correctly rounded, for a normal q whose reciprocal is one.
-
-        One step of Newton's from a guess within a unit in the last place, which PTX ISA 9.7.3.13 promises of the
-        approximation, rounds correctly whatever the guess was (P. Markstein, "Computation of elementary functions on
-        the IBM RISC System/6000 processor", 1990), but where the fraction of q is all ones: there the guess must be the
-        upper one of two, as it is on an H200.
-        """
-        guess = self("rcp.approx.ftz.f32", q)
-        return self.fma(self.fma(self.neg(q), guess, single(1.0)), guess, guess)
-
-    # Bits
-
-    def bits(self, a: Operand) -> VirtualRegister:
-        return self("mov.b32", a)
-
-    def of_bits(self, a: Operand) -> VirtualRegister:
-        return self("mov.b32", a, type="f32")
 
 
 def _power(i: Instructions, rounded: Operand, fraction: VirtualRegister) -> VirtualRegister:
@@ -379,11 +303,6 @@ COS = (1.0, -0.5, 4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948
 
 ROUNDER_F64 = 1.5 * 2.0**52
 """Added to a number below 2^51, it leaves the nearest whole one in the low bits."""
-
-
-def double(value: float) -> Operand:
-    """An f64 as a literal."""
-    return floating(struct.unpack("<Q", struct.pack("<d", value))[0], 64)
 
 
 def _rest(i: Instructions, angle: Operand, parts: Sequence[float], width: int) -> tuple[Operand, VirtualRegister]:

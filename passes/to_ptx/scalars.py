@@ -1,4 +1,4 @@
-"""Integer arithmetic of one thread, folded while it is emitted.
+"""Arithmetic of one thread: of indices, folded while it is emitted, and of elements.
 
 Indices are 32-bit; a memref that needs more is refused. Addresses in global memory are 64-bit, in shared
 memory 32-bit.
@@ -7,13 +7,14 @@ memory 32-bit.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from math import gcd
 
 from ...dialect.ptx.rows.arithmetic import COMPARISONS
-from ...dialect.ptx.text.syntax import Register
-from .emitter import At, Condition, Emitter, IndexValue, VirtualRegister
+from ...dialect.ptx.text.syntax import Immediate, Register
+from .emitter import At, Condition, Emitter, IndexValue, VirtualRegister, floating, single
 
 WORD = (1 << 32) - 1
 
@@ -273,3 +274,85 @@ def runs(places: Sequence[int | None]) -> Iterator[tuple[int, int, int]]:
         if place is not None:
             yield start, count, place
         start += count
+
+
+Operand = VirtualRegister | Immediate | int
+"""A register, or a literal."""
+
+XORSIGN_SM = 86
+"""The first target with `min.xorsign.abs` (PTX ISA 9.7.3.11)."""
+
+
+def double(value: float) -> Operand:
+    """An f64 as a literal."""
+    return floating(struct.unpack("<Q", struct.pack("<d", value))[0], 64)
+
+
+class Instructions:
+    """Emits instructions on single elements. An instruction with equal operands is emitted once."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self.emitter = emitter
+        self._registers: dict[tuple[str, str, tuple[Operand, ...]], VirtualRegister] = {}
+
+    def __call__(self, opcode: str, *operands: Operand, type: str = "") -> VirtualRegister:
+        """The register that an instruction without effects sets; of `type`, as for `Emitter.compute`."""
+        key = opcode, type, operands
+        if key not in self._registers:
+            self._registers[key] = self.emitter.compute(opcode, *operands, type=type)
+        return self._registers[key]
+
+    # f32
+
+    def add(self, a: Operand, b: Operand) -> VirtualRegister:
+        return self("add.rn.f32", a, b)
+
+    def mul(self, a: Operand, b: Operand) -> VirtualRegister:
+        return self("mul.rn.f32", a, b)
+
+    def fma(self, a: Operand, b: Operand, c: Operand) -> VirtualRegister:
+        return self("fma.rn.f32", a, b, c)
+
+    def neg(self, a: Operand) -> VirtualRegister:
+        return self("neg.f32", a)
+
+    def polynomial(self, x: Operand, coefficients: Sequence[float], width: int = 32) -> VirtualRegister:
+        """Horner's scheme in f32, or f64; coefficients from the constant one on."""
+        *rest, last = map(single if width == 32 else double, coefficients)
+        result: Operand = last
+        for coefficient in reversed(rest):
+            result = self(f"fma.rn.f{width}", result, x, coefficient)
+        return result if isinstance(result, VirtualRegister) else self(f"mov.f{width}", result)
+
+    def clamp(self, x: Operand, low: float, high: float, sm: int) -> VirtualRegister:
+        """x between two bounds; NaN stays NaN."""
+        if sm >= 80:
+            return self("min.NaN.f32", self("max.NaN.f32", x, single(low)), single(high))
+        bounded = self("min.f32", self("max.f32", x, single(low)), single(high))
+        return self("selp.f32", x, bounded, self("setp.nan.f32", x, x))
+
+    def within(self, x: Operand, limit: float, sm: int) -> VirtualRegister:
+        """x between -limit and limit; NaN stays NaN."""
+        if sm < XORSIGN_SM:
+            return self.clamp(x, -limit, limit, sm)
+        # The smaller of both magnitudes, with the sign of x.
+        return self("min.NaN.xorsign.abs.f32", x, single(limit))
+
+    def reciprocal(self, q: Operand) -> VirtualRegister:
+        """1 / q, correctly rounded, for a normal q whose reciprocal is one.
+
+        One step of Newton's from a guess within a unit in the last place, which PTX ISA 9.7.3.13 promises of the
+        approximation, rounds correctly whatever the guess was (P. Markstein, "Computation of elementary functions on
+        the IBM RISC System/6000 processor", 1990), but where the fraction of q is all ones: there the guess must be the
+        upper one of two, as it is on an H200.
+        """
+        guess = self("rcp.approx.ftz.f32", q)
+        return self.fma(self.fma(self.neg(q), guess, single(1.0)), guess, guess)
+
+    # Bits
+
+    def bits(self, a: Operand) -> VirtualRegister:
+        return self("mov.b32", a)
+
+    def of_bits(self, a: Operand) -> VirtualRegister:
+        return self("mov.b32", a, type="f32")

@@ -11,7 +11,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -23,7 +23,6 @@ from ..base.launch import ELEMENT_NAMES, ScratchBuffer, map_element
 from ..numerics.floats import Array
 from . import dtypes
 from .dtypes import PACKED, Argument, DType, element_of
-from .signature import Parameter
 
 _NO_STREAM, _LEGACY_STREAM = -1, 1
 """Of an export that nobody reads: it need not wait for what its producer does; and of others."""
@@ -68,21 +67,6 @@ def _borrowed(value: object, element: str) -> Argument:
     raise ArgumentError(
         f"expected a numpy array or an object with __cuda_array_interface__ or __dlpack__, got {type(value).__name__}"
     )
-
-
-def packed_as(argument: Argument, parameter: Parameter) -> Argument:
-    """Reinterprets bytes as packed elements if the parameter has several in a byte; other arguments are unchanged."""
-    each = PACKED.get(parameter.element, 1)
-    if each == 1 or argument.element not in ("i8", "ui8") or not parameter.shape:
-        return argument
-    steps = argument.byte_strides
-    if steps[-1:] != (1,) and argument.shape[-1:] != (1,):
-        return argument
-    columns, wanted = argument.shape[-1] * each, parameter.shape[-1]
-    shape = (*argument.shape[:-1], wanted if 0 <= columns - wanted < each else columns)
-    strides = (*(each * step for step in steps[:-1]), 1)
-    dense = argument.contiguous and shape[-1] == columns
-    return replace(argument, shape=shape, element=parameter.element, strides=None if dense else strides, packed=each)
 
 
 def _packed(array: Array, element: str) -> Argument:

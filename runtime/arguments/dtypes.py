@@ -15,6 +15,7 @@ import numpy.typing as npt
 from ..base.errors import ArgumentError
 from ..base.launch import ELEMENT_NAMES, describe
 from ..numerics.floats import Array
+from .signature import Parameter
 
 Floats = npt.NDArray[np.float64]
 DType = np.dtype[Any]
@@ -157,6 +158,20 @@ class Argument:
                 return False
             expected *= extent
         return True
+
+    def packed_as(self, parameter: Parameter) -> Argument:
+        """Reinterprets bytes as packed elements if the parameter has several in a byte; others are unchanged."""
+        each = PACKED.get(parameter.element, 1)
+        if each == 1 or self.element not in ("i8", "ui8") or not parameter.shape:
+            return self
+        steps = self.byte_strides
+        if steps[-1:] != (1,) and self.shape[-1:] != (1,):
+            return self
+        columns, wanted = self.shape[-1] * each, parameter.shape[-1]
+        shape = (*self.shape[:-1], wanted if 0 <= columns - wanted < each else columns)
+        strides = (*(each * step for step in steps[:-1]), 1)
+        dense = self.contiguous and shape[-1] == columns
+        return replace(self, shape=shape, element=parameter.element, strides=None if dense else strides, packed=each)
 
     def elements(self, raw: Array) -> Array:
         """The elements, as words, among the bytes from the first to the last."""

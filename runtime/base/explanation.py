@@ -1,18 +1,10 @@
-"""What the backend of `torch.compile` made of a graph, as records, as text and as a table, and where in the model the
-nodes of a graph come from; nothing here loads torch."""
+"""What the backend of `torch.compile` made of a graph, as records, as text and as a table; nothing here loads torch."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from torch.fx import Node
 
 
 @dataclass(frozen=True)
@@ -103,26 +95,3 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     cells.insert(1, ["-" * width for width in widths])
     return "\n".join(f"| {' | '.join(map(str.ljust, row, widths))} |" for row in cells)
-
-
-def place_of(node: Node) -> str:
-    """`file:line` of the innermost line of the model from which a node comes, else the module, else ""."""
-    spec = find_spec("torch")
-    ours = (str(Path(__file__).parents[1] / "torch"), str(Path(spec.origin or "").parent) if spec else "")
-    lines: list[tuple[str, str]] = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
-    if own := [f"{file}:{line}" for file, line in lines if not file.startswith(ours)]:
-        return own[-1]
-    path, kind = _module_of(node)
-    return f"module {path}, {str(getattr(kind, '__qualname__', kind)).rpartition('.')[2]}" if path else ""
-
-
-def _module_of(node: Node) -> tuple[str, object]:
-    """The path and the class of the module of a node. A gradient has those of its forward node."""
-    modules: dict[str, Any] = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
-    return next(reversed(modules.values()), ("", ""))
-
-
-def layer_of(node: Node) -> str:
-    """The path of the module of a node, such as `layers.0.mlp`; "" for the outermost module."""
-    path = re.sub(r"\['?(\w+)'?\]", r".\1", _module_of(node)[0])
-    return re.sub(r"^L\.\w+", "", path).replace("._modules", "").strip(".")

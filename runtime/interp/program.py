@@ -141,12 +141,13 @@ def _words(
     if isinstance(passed, Word):
         return pack(variable, passed.value)
     position = passed if isinstance(passed, int) else passed.position
-    value, reached, addresses = values[position], reachable(values, position), dict[int, int]()
+    value, addresses = values[position], dict[int, int]()
+    reached = reachable(values, position) if isinstance(value, Packed) else {position}
     for at in sorted(reached):
         if isinstance(array := values[at], Argument):
             skipped = passed.bytes if isinstance(passed, Shifted) else 0
             addresses[at] = memory.add(_buffer(array, variable, number, skipped))
-    for at in (at for at in in_memory(values) if at in reached):
+    for at in (at for at in in_memory(values) if at in reached) if isinstance(value, Packed) else ():
         struct = cast(Packed, values[at])
         data, maps = np.frombuffer(bytearray(struct.filled(addresses.__getitem__)), np.uint8), len(struct.maps)
         what = f"{maps} tensor maps" if maps * SIZE == data.size else f"struct of {data.size} bytes"

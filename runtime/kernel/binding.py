@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..arguments.arrays import Argument, borrow, is_array, packed_as
+from ..arguments.arrays import Argument, borrow, is_array
 from ..arguments.dtypes import PACKED, DType, element_of
 from ..arguments.launch_values import LaunchValue, Scalar, packed_number
 from ..arguments.signature import Parameter, Signature, extents, position_of
@@ -389,7 +389,7 @@ def _value(parameter: Parameter, arg: object, position: int, written: bool) -> L
 
 def _borrowed(parameter: Parameter, arg: object, position: int) -> Argument:
     try:
-        return packed_as(borrow(arg, parameter.element), parameter)
+        return borrow(arg, parameter.element).packed_as(parameter)
     except ArgumentError as error:
         raise ArgumentError(f"argument {position} (%{parameter.name}): expected {parameter}: {error}") from error
 

@@ -20,11 +20,11 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from ..base.errors import ArgumentError, WarploomError
-from ..base.explanation import CompiledPart, Explanation, LeftPart, place_of
+from ..base.explanation import CompiledPart, Explanation, LeftPart
 from ..kernel.kernel import Kernel
 from .attention import ATTENTIONS, FLEXIBLE, arguments_of, is_attention, most_kernels
 from .clusters import Cluster, clusters, cones, is_product, joined, narrowed, why_left, with_weights
-from .importer import CONSTANTS, decomposed, simpler
+from .importer import CONSTANTS, decomposed, place_of, simpler
 from .inductor import compile_whole, judged, narrow_sorts, sums_in_f32
 from .options import BackendOptions, aten, expression, read
 from .part import KERNELS_FILE, REGIONS, Region

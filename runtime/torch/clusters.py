@@ -14,10 +14,9 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from ...dialect.schedule.schedule import FEW_ROWS
-from ..base.explanation import layer_of
 from .attention import arguments_of, is_attention, is_gradient, results_of
 from .builder import CONVERSIONS, SYMBOLIC, is_pointwise, name_of, why_not
-from .importer import CONSTANTS, REDUCTIONS
+from .importer import CONSTANTS, REDUCTIONS, layer_of
 from .options import NO_FORM, aten, expression, is_operator, pytree, sympy
 from .products import PRODUCTS
 from .scalars import ELEMENTS, FACTORS, HALVES, ROOTS, shape_of

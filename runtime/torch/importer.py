@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any, cast
 
@@ -22,7 +23,6 @@ from xdsl.dialects.tensor import ExtractOp
 from xdsl.ir import SSAValue
 
 from ..base.errors import ArgumentError, CompileError
-from ..base.explanation import place_of
 from .attention import Results, is_attention
 from .attention import lower as lower_attention
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
@@ -301,3 +301,28 @@ def _named_forward(function: Callable[..., object]) -> Callable[..., object]:
     named = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     named.__kwdefaults__ = function.__kwdefaults__
     return named
+
+
+# Where in the model the nodes of a graph come from.
+
+
+def place_of(node: Node) -> str:
+    """`file:line` of the innermost line of the model from which a node comes, else the module, else ""."""
+    ours = (str(Path(__file__).parent), str(Path(torch.__file__).parent))
+    lines: list[tuple[str, str]] = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    if own := [f"{file}:{line}" for file, line in lines if not file.startswith(ours)]:
+        return own[-1]
+    path, kind = _module_of(node)
+    return f"module {path}, {str(getattr(kind, '__qualname__', kind)).rpartition('.')[2]}" if path else ""
+
+
+def _module_of(node: Node) -> tuple[str, object]:
+    """The path and the class of the module of a node. A gradient has those of its forward node."""
+    modules: dict[str, Any] = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    return next(reversed(modules.values()), ("", ""))
+
+
+def layer_of(node: Node) -> str:
+    """The path of the module of a node, such as `layers.0.mlp`; "" for the outermost module."""
+    path = re.sub(r"\['?(\w+)'?\]", r".\1", _module_of(node)[0])
+    return re.sub(r"^L\.\w+", "", path).replace("._modules", "").strip(".")

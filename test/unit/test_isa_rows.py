@@ -54,6 +54,13 @@ def test_the_instruction_rows_know_every_spelling(row: Mma | LoadMatrix) -> None
     assert all((r.ptx, r.sm) == (row.ptx, row.sm) for r in rows)
 
 
+@pytest.mark.parametrize("row", [*mma.rows(), *mma.sparse_rows()], ids=lambda r: r.spelling)
+def test_registers_hold_what_the_layout_places_in_a_lane(row: Mma) -> None:
+    for role in "abcd":
+        width = max(32, row.element(role).bits)
+        assert row.registers(role) * width == row.layout(role).elements * row.container_bits(role)
+
+
 @pytest.mark.parametrize("row", mma.ROWS, ids=lambda r: r.spelling)
 def test_registers_hold_the_matrices_exactly(row: Mma) -> None:
     m, n, k = row.shape

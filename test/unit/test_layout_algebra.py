@@ -16,6 +16,7 @@ from samples import FULL
 from warploom.dialect.conversions.search import (
     Conversion,
     LayoutMismatchError,
+    Route,
     convert,
     matrix_map,
     tiled,
@@ -30,7 +31,6 @@ from warploom.dialect.conversions.steps import (
     MoveMatrices,
     PermuteElements,
     Rename,
-    Route,
     Shuffles,
     Trip,
 )
