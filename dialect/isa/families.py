@@ -37,7 +37,7 @@ def blackwell(since: Version) -> Specific:
 NIBBLES: Specific = tuple((name, (9, 4)) for name in ("sm_90a", "sm_100f", "sm_110f", "sm_120f"))
 """Where integers of 4 bits become those of 8."""
 
-# One matrix, rows being rows in memory and columns elements of such a row; `_ACROSS` is what `.trans` does of it.
+# One matrix, rows being rows in memory and columns elements of such a row; `.trans` makes of it what is across.
 _PAIRS = Layout.parse("c1 c2 r0 r1 r2 | c0")
 _PAIRS_ACROSS = _PAIRS.transposed()
 _BYTES = Layout.parse("c2 c3 r0 r1 r2 | c0 c1")

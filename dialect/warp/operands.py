@@ -33,8 +33,8 @@ from .op_shapes import WarpOp
 
 # Operands of products that are more than their elements in memory: `!warp.operand`, and what makes one.
 #
-# Each form is an operation in a file of its own: a sparse matrix has metadata (`sparse.py`), blocks have scales
-# (`scaling.py`), integers are converted (`stored.py`). A product takes the value that it makes in the matrix's place.
+# Each form is an operation: a sparse matrix has metadata, blocks have scales, and integers are converted (`stored.py`).
+# A product takes the value that it makes in the matrix's place.
 
 
 @irdl_attr_definition

@@ -333,7 +333,7 @@ class MatrixOperand:
 
     `element` is the type that is multiplied, added or stored. If memory has another type, that is `stored`, in lines if
     `packed`. `dimensions` of the memref are the rows and the columns; columns are contiguous. `batch` has the loop of
-    each other dimension. `samples` has a number in place of each dynamic size (`extents.py`). `divisor` divides
+    each other dimension. `samples` has a number in place of each dynamic size (`sample`). `divisor` divides
     columns, strides and offset.
     """
 

@@ -151,7 +151,7 @@ class Product:
     `block_scales` are scales of f32 of blocks of A and B.
     `ends` are those of the groups that the rows of A and D, or those along k, belong to: the batch is then one of
     groups, and m or k the usual size of one.
-    `dynamic` are the loops, by number, whose sizes are not known: there is a sample for each (`extents.py`), which
+    `dynamic` are the loops, by number, whose sizes are not known: there is a sample for each (`operand.sample`), which
     nothing but its divisors may be concluded from.
     """
 
