@@ -30,7 +30,7 @@ Scalar = SSAValue
 
 Unary: TypeAlias = "Callable[[Scalar], Scalar]"
 
-Function: TypeAlias = "Callable[..., Scalar | tuple[Scalar, Scalar]]"
+Expansion: TypeAlias = "Callable[..., Scalar | tuple[Scalar, Scalar]]"
 
 Binary: TypeAlias = "arith.DivSIOp | arith.DivUIOp | arith.RemSIOp | arith.RemUIOp"
 
@@ -199,10 +199,10 @@ _OF_ONE: Mapping[str, Unary] = {
 }
 _NAMED = _log1p, _expm1, _copysign, _round, _sinh, _cosh, _asinh, _acosh, _atanh, _atan2, _cbrt
 
-OF_FLOATS: Mapping[str, Function] = {**_OF_ONE, **{f"math.{of.__name__.removeprefix('_')}": of for of in _NAMED}}
+OF_FLOATS: Mapping[str, Expansion] = {**_OF_ONE, **{f"math.{of.__name__.removeprefix('_')}": of for of in _NAMED}}
 """Functions of f32 and f64; of narrower floats they are computed in f32."""
 
-OF_F32: Mapping[str, Function] = {"arith.remf": _remf, "math.fpowi": _fpowi}
+OF_F32: Mapping[str, Expansion] = {"arith.remf": _remf, "math.fpowi": _fpowi}
 """Functions of f32 that take f64."""
 
 
@@ -360,7 +360,7 @@ _OF_INTEGER: Mapping[str, Unary] = {
     "math.cttz": lambda x: _ctpop(_and(_binary(arith.XOrIOp, x, -1), _binary(arith.AddiOp, x, -1))),
 }
 
-OF_INTEGERS: Mapping[str, Function] = {
+OF_INTEGERS: Mapping[str, Expansion] = {
     **_OF_INTEGER,
     "math.ipowi": _ipowi,
     "arith.mulsi_extended": partial(_extended_product, extend=arith.ExtSIOp),
@@ -383,7 +383,7 @@ class ExpandFunction(RewritePattern):
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         kind, hosted = op.operands[0].type if op.operands else None, isinstance(op.parent_op(), FuncOp)
-        tables: tuple[Mapping[str, Function], ...] = ()
+        tables: tuple[Mapping[str, Expansion], ...] = ()
         if isinstance(kind, AnyFloat):
             tables = OF_CLASSES, OF_FLOATS, OF_F64 if self.last and kind == f64 else {}, OF_F32
             if self.last and isinstance(op, math.PowFOp):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
@@ -15,7 +15,6 @@ import numpy.typing as npt
 from ..base.errors import ArgumentError
 from ..base.launch import ELEMENT_NAMES, describe
 from ..numerics.floats import Array
-from .signature import Parameter
 
 Floats = npt.NDArray[np.float64]
 DType = np.dtype[Any]
@@ -159,19 +158,19 @@ class Argument:
             expected *= extent
         return True
 
-    def packed_as(self, parameter: Parameter) -> Argument:
-        """Reinterprets bytes as packed elements if the parameter has several in a byte; others are unchanged."""
-        each = PACKED.get(parameter.element, 1)
-        if each == 1 or self.element not in ("i8", "ui8") or not parameter.shape:
+    def packed_as(self, element: str, parameter: Sequence[int]) -> Argument:
+        """Reinterprets bytes as packed elements, if a parameter of that shape has several in a byte; others stay."""
+        each = PACKED.get(element, 1)
+        if each == 1 or self.element not in ("i8", "ui8") or not parameter:
             return self
         steps = self.byte_strides
         if steps[-1:] != (1,) and self.shape[-1:] != (1,):
             return self
-        columns, wanted = self.shape[-1] * each, parameter.shape[-1]
+        columns, wanted = self.shape[-1] * each, parameter[-1]
         shape = (*self.shape[:-1], wanted if 0 <= columns - wanted < each else columns)
         strides = (*(each * step for step in steps[:-1]), 1)
         dense = self.contiguous and shape[-1] == columns
-        return replace(self, shape=shape, element=parameter.element, strides=None if dense else strides, packed=each)
+        return replace(self, shape=shape, element=element, strides=None if dense else strides, packed=each)
 
     def elements(self, raw: Array) -> Array:
         """The elements, as words, among the bytes from the first to the last."""

@@ -389,7 +389,7 @@ def _value(parameter: Parameter, arg: object, position: int, written: bool) -> L
 
 def _borrowed(parameter: Parameter, arg: object, position: int) -> Argument:
     try:
-        return borrow(arg, parameter.element).packed_as(parameter)
+        return borrow(arg, parameter.element).packed_as(parameter.element, parameter.shape or ())
     except ArgumentError as error:
         raise ArgumentError(f"argument {position} (%{parameter.name}): expected {parameter}: {error}") from error
 

@@ -100,8 +100,8 @@ def _variance(value: torch.Tensor, dims: Sequence[int] | None, correction: float
     count = max(0, math.prod(value.shape[d] for d in axes) - less)
     # Not `value - mean`, which norms subtract too: what two kernels read is stored.
     # Not `/ count`, which torch writes as operations on tensors where sizes are dynamic.
-    # Dimensions with a gap between them, as images and pixels of a channel, lie apart in memory: of those behind the gap
-    # squares about their own mean are made where they are read for that mean, and those of the means are added.
+    # Dimensions with a gap between them, as images and pixels of a channel, lie apart in memory. Squares about the mean
+    # of those behind the gap are made where they are read for that mean, and squares of the means are added.
     first = max((d for d in axes if d - 1 not in axes), default=0) if value.is_contiguous() else 0
     inner, outer = [d for d in axes if d >= first], [d for d in axes if d < first]
     means = value.mean(inner, keepdim=True)

@@ -165,7 +165,10 @@ class Region:
         placed = [_placed(t, order) for t, order in zip(tensors, self.layout.orders, strict=True)]
         lying = [result.order.shape(tuple(out.shape)) for result, out in zip(self.layout.results, outs, strict=True)]
         arrays = zip((*placed, *zip(outs, lying, strict=True)), self.kernel.function.parameters, strict=True)
-        values = [_argument(*array, "i8" if to.element in PACKED else to.element).packed_as(to) for array, to in arrays]
+        values = [
+            _argument(*array, "i8" if to.element in PACKED else to.element).packed_as(to.element, to.shape or ())
+            for array, to in arrays
+        ]
         plan = self.kernel.plan_for(values)
         prepared = (_enqueue if outs[0].is_cuda else _interpret)(self.kernel, plan, values, outs[0].device)
         copied = any(t is not tensor for (t, _), tensor in zip(placed, inputs, strict=True))

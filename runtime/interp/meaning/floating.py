@@ -101,6 +101,10 @@ def _fma(a: Array, b: Array, c: Array) -> Array:
     return (floats.fma32 if a.dtype == np.float32 else f64.fused)(a, b, c)
 
 
+def _difference(a: Array, b: Array, mode: str) -> Array:
+    return floats.sum_odd(a, -b, mode)
+
+
 _Rounded: TypeAlias = (
     Callable[[Array, str], Array] | Callable[[Array, Array, str], Array] | Callable[[Array, Array, Array, str], Array]
 )
@@ -108,7 +112,7 @@ _Rounded: TypeAlias = (
 
 _ROUNDED: dict[str, tuple[Callable[..., Array], _Rounded, _Rounded]] = {
     "add": (np.add, floats.sum_odd, f64.add),
-    "sub": (np.subtract, lambda a, b, mode: floats.sum_odd(a, -b, mode), f64.subtract),
+    "sub": (np.subtract, _difference, f64.subtract),
     "mul": (np.multiply, lambda a, b, mode: a * b, f64.multiply),
     "fma": (_fma, floats.fma_odd, f64.fused),
     "mad": (_fma, floats.fma_odd, f64.fused),
