@@ -16,7 +16,7 @@ from torch.fx.node import map_arg
 from ...dialect.schedule.schedule import FEW_ROWS
 from .attention import arguments_of, is_attention, is_gradient, results_of
 from .builder import CONVERSIONS, SYMBOLIC, is_pointwise, name_of, why_not
-from .importer import CONSTANTS, REDUCTIONS, layer_of
+from .importer import CONSTANTS, HANDLERS, REDUCTIONS, layer_of
 from .options import NO_FORM, aten, expression, is_operator, pytree, sympy
 from .products import PRODUCTS
 from .scalars import ELEMENTS, FACTORS, HALVES, ROOTS, shape_of
@@ -177,7 +177,7 @@ def _is_lowered(node: Node, last: Node) -> bool:
         return False
     if is_pointwise(node.target):
         return not obstacle(node)
-    return node.target in REDUCTIONS or node.target in VIEWS or node.target in CONSTANTS
+    return node.target in HANDLERS and not _reads_elsewhere(node)
 
 
 def narrowed(cluster: Cluster) -> Cluster:
@@ -327,6 +327,8 @@ def why_left(node: Node, rest: str) -> str:
     """Why a node is in no cluster."""
     if is_product(node):
         return "its result has no elements"
+    if rest != "inductor" and _reads_elsewhere(node):
+        return ELSEWHERE
     if not is_pointwise(node.target):
         inductors = "neither a product of matrices nor pointwise: inductor's kernels"
         return inductors if rest == "inductor" else NO_FORM
@@ -356,5 +358,9 @@ def _takes_what_is_there(node: Node) -> bool:
     device, values = node.meta["val"].device, [x.meta.get("val") for x in node.all_input_nodes]
     sizes = {size for x in values if isinstance(x, SYMBOLIC) for size in sympy.sympify(expression(x)).free_symbols}
     is_static = all(input_of_size(node.graph, size, device) for size in sizes)
-    others = [x for x in values if not isinstance(x, SYMBOLIC)]
-    return is_static and all(isinstance(x, torch.Tensor) and x.device == device for x in others)
+    return is_static and all(isinstance(x, (torch.Tensor, *SYMBOLIC)) for x in values) and not _reads_elsewhere(node)
+
+
+def _reads_elsewhere(node: Node) -> bool:
+    """Whether a node reads a tensor on another device, as a tensor on a GPU may have an index on the host."""
+    return len({x.meta["val"].device for x in (node, *node.all_input_nodes) if is_tensor(x)}) > 1

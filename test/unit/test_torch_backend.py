@@ -1209,6 +1209,28 @@ def test_an_element_at_a_place_that_there_is_not_is_nan() -> None:
     assert result.isnan().all(1).tolist() == [False, True, False, True]
 
 
+def test_an_index_on_the_host_is_left() -> None:
+    """Torch copies it to the GPU for an index alone; a kernel would read the host's address."""
+    backend: Any = import_module("warploom.runtime.torch.backend")
+    tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+    x, at, seen, aten = drawn(13, 7), torch.randint(-13, 13, (29,)), list[Any](), torch.ops.aten
+
+    def function(x: Any, at: Any) -> Any:
+        return aten.index.Tensor(x * 2, [at]) + 1
+
+    with fake.FakeTensorMode():
+        examples = [torch.empty(v.shape, dtype=v.dtype, device=to) for v, to in ((x, "cuda"), (at, "cpu"))]
+        module = tracing.make_fx(function)(*examples)
+    options = backend.BackendOptions(target="sm_90a", explain=seen.append)
+    call = backend.compile_graph(module, [], name="forward", options=options)
+    assert torch.equal(call([x, at]), function(x, at))
+    assert [part.nodes for part in seen[0].compiled] == [("mul",), ("add",)]
+    (left,) = seen[0].left
+    assert left.node == "index"
+    assert "lies elsewhere" in left.reason
+
+
 def test_sums_by_index_are_of_f32() -> None:
     choice: Any = import_module("warploom.runtime.torch.inductor")
     fake: Any = import_module("torch._subclasses.fake_tensor")
