@@ -198,7 +198,7 @@ def _index_put(value: torch.Tensor, indices: Sequence[Any], source: torch.Tensor
     along = [d for d, each in enumerate(indices) if each is not None]
     first, last = along[0], along[-1]
     sizes: Any = value.shape
-    places: Sequence[torch.Tensor] = cast("Any", torch).broadcast_tensors(*(indices[d] for d in along))
+    places: Sequence[torch.Tensor] = cast("Any", torch).broadcast_tensors(*(indices[d].to(value.device) for d in along))
     shape: Any = places[0].shape
     size, count = math.prod(sizes[first : last + 1]), math.prod(shape)
     static = all(isinstance(n, int) for n in (*sizes, *shape)) and 0 < size * count <= MAX_PLACED
@@ -209,7 +209,8 @@ def _index_put(value: torch.Tensor, indices: Sequence[Any], source: torch.Tensor
         place = place * sizes[d] + torch.where(index < 0, index + sizes[d], index).to(torch.int32)
     there = torch.arange(size, dtype=torch.int32, device=value.device)[:, None] == place.reshape(1, count)
     numbers = torch.where(there, torch.arange(count, dtype=torch.float32, device=value.device), -1.0).amax(1)
-    put = source.expand((*sizes[:first], *shape, *sizes[last + 1 :])).reshape(*sizes[:first], count, *sizes[last + 1 :])
+    put = source.to(value.device).expand((*sizes[:first], *shape, *sizes[last + 1 :]))
+    put = put.reshape(*sizes[:first], count, *sizes[last + 1 :])
     moved = put.index_select(first, numbers.clamp(min=0).to(torch.int32))
     replaced = (numbers >= 0).view(size, *[1] * (len(sizes) - last - 1))
     return _lying_as(value, torch.where(replaced, moved, value.reshape(moved.shape)).view(sizes))

@@ -1231,6 +1231,28 @@ def test_an_index_on_the_host_is_left() -> None:
     assert "lies elsewhere" in left.reason
 
 
+@pytest.mark.parametrize("shape", [(7, 5), ()])
+def test_what_is_put_at_places_comes_from_the_host(shape: tuple[int, ...]) -> None:
+    """Places, and a number, which torch takes beside a tensor on a GPU; another device stands for it."""
+    decompositions: Any = import_module("warploom.runtime.torch.decompositions")
+    tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+    x, at, source = drawn(11, 5), torch.randperm(11)[:7] - 11, drawn(*shape)
+    aten = torch.ops.aten
+    with fake.FakeTensorMode():
+        devices = ("meta", "cpu", "meta" if shape else "cpu")
+        examples = [
+            torch.empty(v.shape, dtype=v.dtype, device=to) for v, to in zip((x, at, source), devices, strict=True)
+        ]
+        put = tracing.make_fx(lambda x, at, y: aten.index_put(x, [at], y), decompositions.simpler())(*examples)
+    assert put.graph.output_node().args[0].meta["val"].device.type == "meta"
+    for node in put.graph.nodes:
+        if "device" in node.kwargs:
+            node.kwargs = {**node.kwargs, "device": "cpu"}
+    put.recompile()
+    assert torch.equal(put(x, at, source), x.index_put((at,), source))
+
+
 def test_sums_by_index_are_of_f32() -> None:
     choice: Any = import_module("warploom.runtime.torch.inductor")
     fake: Any = import_module("torch._subclasses.fake_tensor")
