@@ -46,7 +46,7 @@ def _computed(target: Any, *args: Any, rows: int | None = None) -> Tensor:
     options = BackendOptions()
     try:
         check_precision(tensors, drops_bits=options.drops_bits)
-        return _region(target, key, tensors[0].device, options.drops_bits)(*tensors)[0]
+        return _region(target, key, tuple(x.device for x in tensors), options.drops_bits)(*tensors)[0]
     except (UnsupportedError, CompileError) as error:
         raise CompileError(f"{target}: {str(error).removeprefix(f'{target}: ')}") from error
 
@@ -60,7 +60,7 @@ def _layout(tensor: Tensor, rows: bool) -> TensorLayout:
 
 
 @cache
-def _region(target: Any, key: Sequence[Any], device: torch.device, tf32: bool) -> Region:
+def _region(target: Any, key: Sequence[Any], devices: Sequence[torch.device], tf32: bool) -> Region:
     fake: Any = import_module("torch._subclasses.fake_tensor")
     symbolic: Any = import_module("torch.fx.experimental.symbolic_shapes")
     graph, mode = Graph(), fake.FakeTensorMode(shape_env=symbolic.ShapeEnv())
@@ -70,7 +70,7 @@ def _region(target: Any, key: Sequence[Any], device: torch.device, tf32: bool) -
         node.meta["val"] = target(*(x.meta["val"] if isinstance(x, Node) else x for x in args))
     name = f"{name_of(target)}_{str(node.meta['val'].dtype).removeprefix('torch.')}"
     written = write(name, [node], [x for x in args if isinstance(x, Node)], [node])
-    return region_of(written, kernel_for(written, device, BackendOptions(tf32=tf32)))
+    return region_of(written, kernel_for(written, devices[0], BackendOptions(tf32=tf32)))
 
 
 def _input(graph: Graph, mode: Any, layout: TensorLayout) -> Node:

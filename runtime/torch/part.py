@@ -153,9 +153,12 @@ class Region:
 
     def _first(self, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> PreparedPart | None:
         """The first call with tensors of these strides. Returns its launches and what allocates their scratch memory,
-        or None if an output is empty; later calls on a GPU reuse them, unless tensors were copied."""
+        or None if an output is empty; later calls on a GPU reuse them, unless tensors were copied. An ArgumentError for
+        tensors on several devices."""
         if not all(out.numel() for out in outs):
             return None
+        if len(devices := sorted({str(x.device) for x in (*inputs, *outs)})) > 1:
+            raise ArgumentError(f"{self.name}: expected tensors on one device, got {', '.join(devices)}")
         tensors = list(inputs)
         for number, dtype in self.layout.metadata.items():
             version, _ = self._words.get(inputs[number], (None, None))

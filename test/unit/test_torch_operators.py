@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -468,6 +469,15 @@ def test_errors() -> None:
         torch_operators.compress(torch.ones(16, 32, dtype=torch.float64))
     with pytest.raises(CompileError, match=r"^warploom\.matmul\.default: no mma multiplies bf16 x f16; "):
         torch_operators.matmul(torch.ones(4, 4).bfloat16(), torch.ones(4, 4).half())
+
+
+def test_operands_elsewhere() -> None:
+    """A kernel would read an address of another device, also after calls with the same sizes on one device."""
+    operators: Any = import_module("warploom.runtime.torch.operators")
+    a, b, target = drawn(5, 16), drawn(16, 9), torch.ops.warploom.matmul.default
+    assert operators._computed(target, a, b).shape == (5, 9)
+    with pytest.raises(ArgumentError, match=r"^matmul_bfloat16_\w+: expected tensors on one device, got cpu, meta$"):
+        operators._computed(target, a, b.to("meta"))
 
 
 @pytest.mark.sampled(2)
