@@ -185,7 +185,7 @@ def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
 
 
 def _copy(value: torch.Tensor, other: torch.Tensor, *_: object) -> torch.Tensor:
-    return _lying_as(value, other.to(value.dtype).expand(value.shape).clone())  # `other` may be a graph's result
+    return _lying_as(value, other.to(value.device).to(value.dtype).expand(value.shape).clone())  # it may be a result
 
 
 MAX_PLACED = 1 << 16

@@ -1231,26 +1231,32 @@ def test_an_index_on_the_host_is_left() -> None:
     assert "lies elsewhere" in left.reason
 
 
-@pytest.mark.parametrize("shape", [(7, 5), ()])
-def test_what_is_put_at_places_comes_from_the_host(shape: tuple[int, ...]) -> None:
-    """Places, and a number, which torch takes beside a tensor on a GPU; another device stands for it."""
+FROM_HOST: dict[str, Callable[..., Any]] = {
+    "places": lambda x, at, y: torch.ops.aten.index_put(x, [at], x[:7] * 2),
+    "a number at places": lambda x, at, y: torch.ops.aten.index_put(x, [at], y[0, 0]),
+    "a copy": lambda x, at, y: torch.ops.aten.copy(x[:7], y.float() / 3) * 2,
+    "a number": lambda x, at, y: torch.ops.aten.fill.Tensor(x, y[0, 0]),
+}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", FROM_HOST)
+def test_what_is_put_comes_from_the_host(name: str) -> None:
+    """Torch takes it beside a tensor on a GPU, for which another device stands here."""
     decompositions: Any = import_module("warploom.runtime.torch.decompositions")
     tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
     fake: Any = import_module("torch._subclasses.fake_tensor")
-    x, at, source = drawn(11, 5), torch.randperm(11)[:7] - 11, drawn(*shape)
-    aten = torch.ops.aten
+    x, at, y = drawn(11, 5), torch.randperm(11)[:7] - 11, drawn(7, 5)
     with fake.FakeTensorMode():
-        devices = ("meta", "cpu", "meta" if shape else "cpu")
-        examples = [
-            torch.empty(v.shape, dtype=v.dtype, device=to) for v, to in zip((x, at, source), devices, strict=True)
-        ]
-        put = tracing.make_fx(lambda x, at, y: aten.index_put(x, [at], y), decompositions.simpler())(*examples)
+        pairs = zip((x, at, y), ("meta", "cpu", "cpu"), strict=True)
+        examples = [torch.empty(v.shape, dtype=v.dtype, device=to) for v, to in pairs]
+        put = tracing.make_fx(FROM_HOST[name], decompositions.simpler())(*examples)
     assert put.graph.output_node().args[0].meta["val"].device.type == "meta"
     for node in put.graph.nodes:
         if "device" in node.kwargs:
             node.kwargs = {**node.kwargs, "device": "cpu"}
     put.recompile()
-    assert torch.equal(put(x, at, source), x.index_put((at,), source))
+    assert torch.equal(put(x, at, y), FROM_HOST[name](x, at, y))
 
 
 def test_sums_by_index_are_of_f32() -> None:
