@@ -220,6 +220,19 @@ class TestEntries:
         assert "c" not in kept
         assert sum(entry.bytes for entry in store.entries()) <= 700
 
+    def test_entries_are_counted_once_a_share_of_the_limit(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Not at each entry, which takes as long as there are entries; the limit holds but for that share."""
+        limit, counted = 64_000, list[int]()
+        monkeypatch.setattr(Cache, "entries", lambda store, plain=Cache.entries: counted.append(1) or plain(store))
+        for number in range(200):
+            Cache(tmp_path, limit).put(f"key{number}", {"x": bytes(400)})
+        size = len((tmp_path / "key199.entry").read_bytes())
+        assert 200 * size > limit
+        assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= limit + limit // 64 + size
+        assert 1 < len(counted) <= 200 * size // (limit // 64) + 1
+
     def test_what_is_larger_than_all_is_not_kept(self, tmp_path: Path) -> None:
         store = Cache(tmp_path, limit=700)
         store.put("small", {"x": b""})
