@@ -217,19 +217,21 @@ def _index_put(value: torch.Tensor, indices: Sequence[Any], source: torch.Tensor
 
 
 def _convolution_backward(slope: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, *options: Any) -> Any:
-    """The gradients of images, filter and bias as an operation each: a transposed convolution, one of ours, a sum."""
-    _, steps, padding, dilations, transposed, _, groups, wanted = options
+    """The gradients of images, filter and bias as an operation each: a transposed convolution, one of ours, a sum; of a
+    transposed one a convolution, and ours with images and slope in each other's place."""
+    _, steps, padding, dilations, transposed, more, groups, wanted = options
     shape = cast("Any", x.shape)
-    if transposed or len(shape) != 4 or not all(isinstance(n, int) for n in shape):
+    if len(shape) != 4 or not all(isinstance(n, int) for n in shape) or max(more) >= min(steps):
         return NotImplemented
     padding = [*padding] * (2 // len(padding))  # one number where a layer says "valid"
     sizes = zip(shape[2:], slope.shape[2:], weight.shape[2:], steps, padding, dilations, strict=True)
     added = [n - (m - 1) * step + 2 * around - (taps - 1) * by - 1 for n, m, taps, step, around, by in sizes]
     own: Any = torch.ops.warploom
-    of_images = (slope, weight, None, steps, padding, dilations, True, added, groups)
+    moves, (small, large) = (steps, padding, dilations), (x, slope) if transposed else (slope, x)
+    of_images = (slope, weight, None, *moves, not transposed, [0, 0] if transposed else added, groups)
     return (
         aten.convolution(*of_images) if wanted[0] else None,
-        own.filter_gradient(slope, x, weight.shape, steps, padding, dilations, groups) if wanted[1] else None,
+        own.filter_gradient(small, large, weight.shape, *moves, groups) if wanted[1] else None,
         slope.sum((0, 2, 3)) if wanted[2] else None,
     )
 

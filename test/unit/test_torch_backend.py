@@ -1970,6 +1970,28 @@ def test_gradients_of_a_convolution(features: int, step: int, groups: int, paddi
     ]
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("features", "step", "groups", "more"), [(16, 2, 1, 1), (8, 3, 8, 0), (8, 1, 1, 0)])
+def test_gradients_of_a_transposed_convolution(features: int, step: int, groups: int, more: int) -> None:
+    """A convolution, and the gradient of a filter of the images by the slopes; torch's own, whose layout inductor does
+    not foretell where there is one channel, is not called."""
+    torch.manual_seed(3)
+    layer = torch.nn.ConvTranspose2d(8, features, 3, step, 1, more, groups=groups).bfloat16()
+    layer = layer.to(memory_format=torch.channels_last)
+    x = drawn(2, 8, 7, 5).to(memory_format=torch.channels_last)
+    compiled, exact = Compiled(layer), copy.deepcopy(layer).double()
+    grads = list[Any]()
+    for call, weights, images in ((compiled.call, layer, x), (exact, exact, x.double())):
+        images = images.detach().requires_grad_()
+        y = call(images)
+        y.backward(torch.sin(torch.arange(y.numel())).view(y.shape).bfloat16().to(y.dtype))
+        grads.append([images.grad, *(weight.grad for weight in weights.parameters())])
+    assert all(close(ours, wanted, 2.0) for ours, wanted in zip(*grads, strict=True))
+    operators = [name for part in compiled.explanations[1].compiled for name in part.operators]
+    assert {"aten.convolution.default", "warploom.filter_gradient.default"} <= {*operators}
+    assert compiled.explanations[1].left == ()
+
+
 def test_norms_are_called_what_the_model_calls_them() -> None:
     compiled = Compiled(torch.nn.Sequential(torch.nn.LayerNorm(24)).bfloat16())
     with torch.inference_mode():
