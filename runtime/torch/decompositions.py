@@ -217,8 +217,7 @@ def _index_put(value: torch.Tensor, indices: Sequence[Any], source: torch.Tensor
 
 
 def _convolution_backward(slope: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, *options: Any) -> Any:
-    """The gradients of images, filter and bias as an operation each: a transposed convolution, one of ours, a sum; of a
-    transposed one a convolution, and ours with images and slope in each other's place."""
+    """Gradients of images, filter, bias as an operation each: a convolution or transposed one, one of ours, a sum."""
     _, steps, padding, dilations, transposed, more, groups, wanted = options
     shape = cast("Any", x.shape)
     if len(shape) != 4 or not all(isinstance(n, int) for n in shape) or max(more) >= min(steps):
