@@ -117,39 +117,18 @@ def _odd(
     return i.mul(x, i.fma(i.polynomial(square, p), quotient, i.polynomial(square, t)))
 
 
-def tanh(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
-    return _odd(i, i.within(x, TANH_LIMIT, sm), TANH_T, TANH_P, TANH_Q)
-
-
-def erf(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
-    return _odd(i, i.within(x, ERF_LIMIT, sm), ERF_T, ERF_P, ERF_Q)
-
-
-def sqrt(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
-    return i("sqrt.rn.f32", x)
-
-
-def rsqrt(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
-    return i("rcp.rn.f32", sqrt(i, x, sm))
-
-
 Function = Callable[[Instructions, Operand, int], VirtualRegister]
 
 ACCURATE: Mapping[str, Function] = {
     "math.exp": exp,
     "math.exp2": exp2,
     "math.log": log,
-    "math.tanh": tanh,
-    "math.erf": erf,
-    "math.sqrt": sqrt,
-    "math.rsqrt": rsqrt,
+    "math.tanh": lambda i, x, sm: _odd(i, i.within(x, TANH_LIMIT, sm), TANH_T, TANH_P, TANH_Q),
+    "math.erf": lambda i, x, sm: _odd(i, i.within(x, ERF_LIMIT, sm), ERF_T, ERF_P, ERF_Q),
+    "math.sqrt": lambda i, x, sm: i("sqrt.rn.f32", x),
+    "math.rsqrt": lambda i, x, sm: i("rcp.rn.f32", i("sqrt.rn.f32", x)),
 }
 """Functions by the operation that asks for them."""
-
-
-def _fast_erf(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
-    inner = i.fma(i.mul(x, x), single(0.1), single(1.1295))
-    return i("tanh.approx.f32", i.mul(x, inner))
 
 
 APPROXIMATE: Mapping[str, Function] = {
@@ -157,7 +136,7 @@ APPROXIMATE: Mapping[str, Function] = {
     "math.exp2": lambda i, x, sm: i("ex2.approx.ftz.f32", x),
     "math.log": lambda i, x, sm: i.mul(i("lg2.approx.ftz.f32", x), single(LN2)),
     "math.tanh": lambda i, x, sm: i("tanh.approx.f32", x),
-    "math.erf": _fast_erf,
+    "math.erf": lambda i, x, sm: i("tanh.approx.f32", i.mul(x, i.fma(i.mul(x, x), single(0.1), single(1.1295)))),
     "math.sqrt": lambda i, x, sm: i("sqrt.approx.ftz.f32", x),
     "math.rsqrt": lambda i, x, sm: i("rsqrt.approx.ftz.f32", x),
 }

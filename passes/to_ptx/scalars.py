@@ -316,13 +316,13 @@ class Instructions:
     def neg(self, a: Operand) -> VirtualRegister:
         return self("neg.f32", a)
 
-    def polynomial(self, x: Operand, coefficients: Sequence[float], width: int = 32) -> VirtualRegister:
-        """Horner's scheme in f32, or f64; coefficients from the constant one on."""
-        *rest, last = map(single if width == 32 else double, coefficients)
+    def polynomial(self, x: Operand, coefficients: Sequence[float]) -> VirtualRegister:
+        """Horner's scheme in f32; coefficients from the constant one on."""
+        *rest, last = map(single, coefficients)
         result: Operand = last
         for coefficient in reversed(rest):
-            result = self(f"fma.rn.f{width}", result, x, coefficient)
-        return result if isinstance(result, VirtualRegister) else self(f"mov.f{width}", result)
+            result = self.fma(result, x, coefficient)
+        return result if isinstance(result, VirtualRegister) else self("mov.f32", result)
 
     def clamp(self, x: Operand, low: float, high: float, sm: int) -> VirtualRegister:
         """x between two bounds; NaN stays NaN."""
