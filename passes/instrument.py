@@ -22,6 +22,7 @@ from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 from xdsl.utils.arg_spec import ArgSpec
 
+from ..dialect.ptx.instruction import quoted
 from .diagnostics import CHOSEN, ExpectedDiagnostics, LocatedMessage, is_warning, remarks, verify
 from .patterns import counted
 from .pipeline import STRATEGY
@@ -261,8 +262,8 @@ def passes_of(pipeline: str) -> str:
 
 def reproducer_of(passes: str) -> str:
     """The pipeline of a reproducer, behind its module."""
-    escaped = f"builtin.module({passes})".replace("\\", "\\\\").replace('"', '\\"')
-    fields = f'pipeline: "{escaped}",\n      disable_threading: true,\n      verify_each: true'
+    pipeline = quoted(f"builtin.module({passes})")
+    fields = f"pipeline: {pipeline},\n      disable_threading: true,\n      verify_each: true"
     return f"{{-#\n  external_resources: {{\n    mlir_reproducer: {{\n      {fields}\n    }}\n  }}\n#-}}\n"
 
 

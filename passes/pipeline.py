@@ -23,6 +23,7 @@ from xdsl.utils.exceptions import PassFailedException
 from ..dialect.index import NEEDS
 from ..dialect.isa.row import UnknownTargetError, target
 from ..dialect.isa.wgmma import WARPGROUP_SM
+from ..dialect.ptx.instruction import quoted
 from ..dialect.warp.attributes import ScheduleAttr, TargetAttr, target_of
 from . import source
 from .diagnostics import remark, remarks, verify
@@ -169,7 +170,7 @@ def standard_pipeline(
     allows products of f32 with operands rounded to 10 bits of fraction. `tuned` is a file of measured schedules, which
     replace the default ones.
     """
-    fields, file = schedule or {}, f"tuned={_quoted(str(tuned))}" if tuned else ""
+    fields, file = schedule or {}, f"tuned={quoted(str(tuned))}" if tuned else ""
     options = dict.fromkeys(_ROUNDING, "tf32=true" if tf32 else "")
     options |= {"warp-set-target": f"arch={target}" if target else "", "warp-version": file}
     chosen = [f"{name}={_option(value)}" for name, value in fields.items()]
@@ -210,12 +211,6 @@ PARTS = {
 
 TILING = PipelinePart("warp-stage", "warp-pack")
 """The passes that take the tile of a CTA to fragments."""
-
-
-def _quoted(text: str) -> str:
-    """A string quoted as an option of a pass."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 def _option(value: Option) -> str:

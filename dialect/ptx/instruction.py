@@ -287,10 +287,11 @@ _BARE_OPCODE = re.compile(r"[A-Za-z_][\w$.]*(::[A-Za-z_][\w$.]*)*", re.ASCII)
 
 @lru_cache(4096)
 def _pretty_opcode(opcode: str) -> str:
-    return opcode if _BARE_OPCODE.fullmatch(opcode) else _quote(opcode)
+    return opcode if _BARE_OPCODE.fullmatch(opcode) else quoted(opcode)
 
 
-def _quote(text: str) -> str:
+def quoted(text: str) -> str:
+    """Text in quotes, as MLIR and the options of passes have it."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
@@ -312,12 +313,12 @@ def _pretty_pieces(form: str) -> tuple[str, ...]:
             pieces.append("")
         elif match.lastgroup == "symbol":
             pieces[-1] += (
-                "_" if text == "_" else f"@{text}" if re.fullmatch(r"[A-Za-z_][\w$.]*", text) else f"@{_quote(text)}"
+                "_" if text == "_" else f"@{text}" if re.fullmatch(r"[A-Za-z_][\w$.]*", text) else f"@{quoted(text)}"
             )
         elif len(pieces) > 1 and not pieces[-1] and text[0] == ".":
             pieces[-1] = ":" + text[1:]
         elif match.lastgroup == "other":
-            pieces[-1] += _quote(text)
+            pieces[-1] += quoted(text)
         else:
             pieces[-1] += text
     return tuple(pieces)
