@@ -173,13 +173,13 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
         (order(tile, cost + extra), covered[i], _width(product, tile, pack), i, cost + extra, tile, pack)
         for i, (tile, cost) in enumerate(costs)
         for pack, extra in model.choices(product, tile.cta, target)
-        if tile.warp != (64, 64) or not (model.through_registers(product, pack) or _apart(product, row))
+        if tile.warp != (64, 64) or not (model.copies_below(model.WORD, product, pack) or _apart(product, row))
     ]
     if not ways:
         raise ScheduleError(f"mma.sync multiplies {needs.multiplied(product)} as they are stored here in no tile")
     *_, cost, tile, pack = min(ways)
     cost, parts, product, tile = _parts(product, tiles, cost, tile, row, target)
-    cta_k, stages = depth(product, tile, row, target, odd=model.through_registers(product, pack), parts=parts)
+    cta_k, stages = depth(product, tile, row, target, odd=model.copies_below(model.WORD, product, pack), parts=parts)
     fp8_as = "f16" if model.widened(product, row, target) else "none"
     schedule = _schedule_of(
         tile, cta_k, row, stages=stages, split_k=parts, pack=pack, fp8_as=fp8_as, accumulate=accumulate

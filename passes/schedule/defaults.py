@@ -24,7 +24,7 @@ from ...dialect.warp.synchronisation import BARRIER_BYTES, BARRIER_SM
 from ...dialect.warp.warpgroup import numbered
 from ..linalg.operand import MatrixOperand, Spread
 from ..linalg.product import Product
-from .model import LONG_STEP, LOOP_WARPS, MAX_STAGES, MIN_AHEAD, SLACK, WIDEST, access_bytes, narrow
+from .model import LONG_STEP, LOOP_WARPS, MAX_STAGES, MIN_AHEAD, SLACK, WIDEST, access_bytes, copies_below
 
 # The part of a schedule that is about the K loop: how warps meet, how far copies run ahead, unrolling, persistence.
 
@@ -63,7 +63,7 @@ def decoupled(
     stages = next((s for s in range(limit, SLACK, -1) if fits and needed % s == 0), limit)
     pays = schedule.warp[0] * schedule.warp[1] >= LONG_STEP and schedule.warps >= LOOP_WARPS
     pays = pays and schedule.sliced_k == schedule.split_k == 1
-    if not pays or not 3 <= stages < needed or target.sm < BARRIER_SM or narrow(product, schedule.pack):
+    if not pays or not 3 <= stages < needed or target.sm < BARRIER_SM or copies_below(WIDEST, product, schedule.pack):
         return schedule
     prefetch = min(stages - 1, max(stages - SLACK, -(-MIN_AHEAD // stage)))
     schedule = deep.with_fields(stages=stages, sync="mbarrier", prefetch=prefetch)

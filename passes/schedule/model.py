@@ -219,14 +219,10 @@ def unpaired(product: Product, schedule: Schedule | Tile, columns: int) -> str:
     return f"two products of one A take warp tiles of all columns of a CTA tile, multiples of {2 * columns}, no slices"
 
 
-def through_registers(product: Product, pack: str) -> bool:
-    """Whether tiles of A or B pass through registers, because rows are no multiple of 4 bytes and not packed."""
-    return any(access_bytes(o) < WORD for role, o in (("a", product.a), ("b", product.b)) if role not in roles(pack))
-
-
-def narrow(product: Product, pack: str) -> bool:
-    """Whether some asynchronous copies are narrower than 16 bytes, so that each needs an address of its own."""
-    return any(access_bytes(o) < WIDEST for role, o in (("a", product.a), ("b", product.b)) if role not in roles(pack))
+def copies_below(size: int, product: Product, pack: str) -> bool:
+    """Whether some copies of A or B as they are have fewer bytes: below `WORD` they pass through registers, below
+    `WIDEST` each needs an address of its own."""
+    return any(access_bytes(o) < size for role, o in (("a", product.a), ("b", product.b)) if role not in roles(pack))
 
 
 def choices(product: Product, cta: tuple[int, int], target: Target) -> Iterator[tuple[str, float]]:
@@ -244,7 +240,7 @@ def choices(product: Product, cta: tuple[int, int], target: Target) -> Iterator[
     for pack in ("none", *useful, *(["ab"] if len(useful) == 2 else [])):
         packed = roles(pack)
         kept = sum(cost for role, cost in rows_cost.items() if role not in packed)
-        if product.b.stored is None and through_registers(product, pack):
+        if product.b.stored is None and copies_below(WORD, product, pack):
             kept += REGISTER_TURN * (product.k * product.a.element.memory_bits // (8 * TURN_BYTES))
         yield pack, kept + _pack_cycles(product, packed, target)
 
