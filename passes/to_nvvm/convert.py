@@ -265,17 +265,14 @@ class ConvertWarpToNvvmPass(ModulePass):
             if inlined:
                 listed = ", ".join(f"{opcode} ({count})" for opcode, count in sorted(inlined.items()))
                 remark(module, self.name, f"inline PTX: {listed}")
-            self._put(module, body)
+            if not self.bare:
+                properties = {"sym_name": module.sym_name, "targets": ArrayAttr([_target(module)])}
+                body = [GpuModuleOp.build(properties=properties, regions=[Region(Block(body))])]
+            Rewriter.replace_op(module, body, [])
         for other in [each for each in op.body.block.ops if self.bare and not each.name.startswith("llvm.")]:
             Rewriter.erase_op(other)
         for name in [name for name in op.attributes if name.startswith("warp.")]:
             del op.attributes[name]
-
-    def _put(self, module: ptx.ModuleOp, body: list[Operation]) -> None:
-        if not self.bare:
-            properties = {"sym_name": module.sym_name, "targets": ArrayAttr([_target(module)])}
-            body = [GpuModuleOp.build(properties=properties, regions=[Region(Block(body))])]
-        Rewriter.replace_op(module, body, [])
 
 
 @dataclass(frozen=True)
