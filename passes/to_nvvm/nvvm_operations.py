@@ -207,14 +207,11 @@ class _Match:
             self.results[place.name] = (items, [kind] * len(items))
             return True
         counts = [p for p in self.made.pieces if p.kind == COUNT and p.name == place.name]
-        if place.kind == ELEMENTS:
-            self.operands[place.name] = lambda: [self._elements([of.read(item, kind) for item in items])]
+        if place.kind == ELEMENTS and len(items) > 1:
+            self.operands[place.name] = lambda: [of.build.vector([of.read(item, kind) for item in items])]
         else:
             self.operands[place.name] = lambda: [of.read(item, kind) for item in items]
         return not counts or len(items) == int(self.match[f"{place.name}__count"])
-
-    def _elements(self, values: list[SSAValue]) -> SSAValue:
-        return self.of.build.vector(values) if len(values) > 1 else values[0]
 
     def _together(self, kinds: list[Attribute]) -> Attribute:
         """The type of a result in several registers."""
