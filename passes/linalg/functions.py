@@ -393,7 +393,8 @@ class ExpandFunction(RewritePattern):
         function = next((table[op.name] for table in tables if op.name in table), None)
         if function is None or kind is None:
             return
-        if (kind == f64 and op.name in OF_F32) or (kind == i64 and op.name.startswith("arith.mul")):
+        known_power = isinstance(op, math.FPowIOp) and abs(constant_value(op.rhs) or 65) <= 64
+        if (kind == f64 and op.name in OF_F32 and not known_power) or (kind == i64 and op.name.startswith("arith.mul")):
             fail(op, f"{op.name} of {kind} is not lowered; of 32 bits and fewer it is")
         narrow = kind if isinstance(kind, AnyFloat) and kind.bitwidth < 32 and op.name not in OF_CLASSES else None
         with ImplicitBuilder(Builder(InsertPoint.before(op))):
