@@ -165,37 +165,37 @@ class GradientMatch:
 
     def _loops(self, made: Sequence[ElementExpression], loops: int) -> tuple[int, int]:
         """The loops over queries and over keys."""
-        *sides, lse = self._scores(made[0])
+        *sides, of_lse = self._scores(made[0])
         of_q, of_k = ({name for name in place if isinstance(name, int)} for _, place in sides)
-        queries = [name for name in lse.place if name in of_q - of_k]
+        lse, of_lse = of_lse
+        queries = [name for name in of_lse if name in of_q - of_k]
         keys = of_k - of_q
-        if lse.value is None or not queries or len(keys) != 1 or max(*keys, *of_q) >= loops:
+        if not queries or len(keys) != 1 or max(*keys, *of_q) >= loops:
             decline("it is not clear which of its loops run over queries and keys")
         # Heads that share K run along Q and lse too; of what several loops may be, the longest is.
         compared = {leaf.name for leaf in made[0].leaves("index")}
         likely = [name for name in queries if name not in self.of_c] or queries
         likely = [name for name in likely if name in compared] or likely
-        sizes = dict(zip(lse.place, memory_of(lse.value).get_shape(), strict=True))
+        sizes = dict(zip(of_lse, memory_of(lse).get_shape(), strict=True))
         return int(str(max(reversed(likely), key=lambda name: sizes[name]))), keys.pop()
 
     def _scores(
         self, p: ElementExpression
-    ) -> tuple[tuple[SSAValue, Subscripts], tuple[SSAValue, Subscripts], ElementExpression]:
+    ) -> tuple[tuple[SSAValue, Subscripts], tuple[SSAValue, Subscripts], tuple[SSAValue, Subscripts]]:
         """Q, K and lse of P. Q is the one that more loops of lse index."""
         (exponent,) = p.operands
         products = list(exponent.leaves("product"))
         lse = self.reader.stored(exponent.operands[1]) if exponent.is_op("arith.subf") else exponent
-        if len(products) != 1 or lse.kind != "load":
+        if len(products) != 1 or lse.kind != "load" or lse.value is None:
             decline("P is no exponential of a score less a number of each query, in memory")
         a, b = sorted(self._pair(products[0]), key=lambda side: -len(set(lse.place) & set(side[1])))
-        return a, b, lse
+        return a, b, (lse.value, lse.place)
 
     def _softmax(self, p: ElementExpression) -> Softmax:
         """The softmax of which P is the result."""
         q, k, lse = self._scores(p)
         scores, (product,) = Scores.of(p.operands[0].operands[0], single=False, lengths=False), p.leaves("product")
-        assert lse.value is not None
-        return Softmax(q, k, (lse.value, lse.place), scores._replace(rest=_with(scores.rest, product, SCORE)))
+        return Softmax(q, k, lse, scores._replace(rest=_with(scores.rest, product, SCORE)))
 
     def _slope(self, p: ElementExpression, slope: ElementExpression, whole: ElementExpression) -> Slope:
         product, delta = slope.operands[0], self.reader.stored(slope.operands[1])

@@ -178,7 +178,9 @@ class Flattened:
         (a, of_a), (b, of_b) = (images, *sides) if self.side == 0 else (*sides, images)
         start = op.init if op.c is None else self.as_rows(op.c, map_d)
         maps = [self.along(loops) for loops in (of_a, of_b, map_d)]
-        return op.like(through=self.epilogue(), start=start, indexing_maps=maps, a=a, b=b, d=self._result(map_d))
+        through = self.epilogue()
+        d = self._result(map_d)  # last, behind all that may decline: it may put a copy behind the product
+        return op.like(a=a, b=b, d=d, start=start, indexing_maps=maps, through=through)
 
     def _result(self, loops: Sequence[int]) -> SSAValue:
         """The result by rows. Where pixels have others between them, copies write the matrix of images, or the result

@@ -44,7 +44,7 @@ def _binary(kind: Callable[..., Operation], a: Scalar | float, b: Scalar | float
 
 _plus, _minus = partial(_binary, arith.AddfOp), partial(_binary, arith.SubfOp)
 _times, _over = partial(_binary, arith.MulfOp), partial(_binary, arith.DivfOp)
-_above, _below = partial(_binary, arith.MaximumfOp), partial(_binary, arith.MinimumfOp)
+_larger, _smaller = partial(_binary, arith.MaximumfOp), partial(_binary, arith.MinimumfOp)
 _and, _right = partial(_binary, arith.AndIOp), partial(_binary, arith.ShRUIOp)
 
 
@@ -179,11 +179,11 @@ def _remf(x: Scalar, y: Scalar) -> Scalar:
 def _fpowi(x: Scalar, power: Scalar) -> Scalar:
     """By squares for known powers up to 64; else |x| to the power as a float, whose parity may be lost."""
     known = constant_value(power)
-    if known is not None and 0 < abs(known) <= 64:
-        result = x
+    if known is not None and abs(known) <= 64:
+        result = x if known else number_of(x.type, 1).result
         for bit in f"{abs(known):b}"[1:]:
             result = _times(_times(result, result), x) if bit == "1" else _times(result, result)
-        return result if known > 0 else _over(1, result)
+        return result if known >= 0 else _over(1, result)
     size = math.PowFOp(_size(x), arith.SIToFPOp(power, cast("AnyFloat", x.type))).result
     negative = arith.AndIOp(_is(_and(power, 1), "ne", 0), _is_negative(x)).result
     return _select(negative, arith.NegfOp(size).result, size)
@@ -197,13 +197,14 @@ _OF_ONE: Mapping[str, Unary] = {
     "math.asin": lambda x: _atan2(x, math.SqrtOp(_times(_minus(1, x), _plus(1, x))).result),
     "math.acos": lambda x: _times(_angle(math.SqrtOp(_over(_minus(1, x), _plus(1, x))).result), 2),
 }
-_NAMED = _log1p, _expm1, _copysign, _round, _sinh, _cosh, _asinh, _acosh, _atanh, _atan2, _cbrt
+_NAMED = _log1p, _expm1, _copysign, _round, _sinh, _cosh, _asinh, _acosh, _atanh, _atan2, _cbrt, _fpowi
 
-OF_FLOATS: Mapping[str, Expansion] = {**_OF_ONE, **{f"math.{of.__name__.removeprefix('_')}": of for of in _NAMED}}
-"""Functions of f32 and f64; of narrower floats they are computed in f32."""
-
-OF_F32: Mapping[str, Expansion] = {"arith.remf": _remf, "math.fpowi": _fpowi}
-"""Functions of f32 that take f64."""
+OF_FLOATS: Mapping[str, Expansion] = {
+    **_OF_ONE,
+    **{f"math.{of.__name__.removeprefix('_')}": of for of in _NAMED},
+    "arith.remf": _remf,
+}
+"""Functions of f32 and f64, but for rests, which are of f32; of narrower floats they are computed in f32."""
 
 
 # Functions of f64 that have instructions of their own in f32.
@@ -228,7 +229,7 @@ def _rest(x: Scalar, count: Scalar, parts: Sequence[float]) -> Scalar:
 def _power(x: Scalar, unit: Sequence[float], of_rest: float = 1.0) -> Scalar:
     """Two to the power of x / unit: a series for what x has beyond whole units, times `of_rest`; and two factors for
     these, because the power of them all may have no exponent."""
-    x = _below(_above(x, -1080 * unit[0]), 1080 * unit[0])
+    x = _smaller(_larger(x, -1080 * unit[0]), 1080 * unit[0])
     count = math.RoundEvenOp(_times(x, 1 / unit[0])).result
     value = _polynomial(_times(_rest(x, count, unit), of_rest), [1 / factorial(n) for n in range(14)])
     whole = arith.FPToSIOp(count, i64).result
@@ -257,7 +258,7 @@ def _log(x: Scalar) -> Scalar:
 
 
 def _tanh(x: Scalar) -> Scalar:
-    size = _below(_size(x), 22)
+    size = _smaller(_size(x), 22)
     less = _expm1(_plus(size, size))
     return _copysign(_over(less, _plus(less, 2)), x)
 
@@ -371,7 +372,7 @@ OF_INTEGERS: Mapping[str, Expansion] = {
 }
 """Functions of integers. Those of indices stay, and those that the host computes."""
 
-EXPANDED = (*OF_FLOATS, *OF_F32, *OF_CLASSES, *OF_INTEGERS)
+EXPANDED = (*OF_FLOATS, *OF_CLASSES, *OF_INTEGERS)
 """The names of all functions that become others, beside those of f64 alone."""
 
 
@@ -385,7 +386,7 @@ class ExpandFunction(RewritePattern):
         kind, hosted = op.operands[0].type if op.operands else None, isinstance(op.parent_op(), FuncOp)
         tables: tuple[Mapping[str, Expansion], ...] = ()
         if isinstance(kind, AnyFloat):
-            tables = OF_CLASSES, OF_FLOATS, OF_F64 if self.last and kind == f64 else {}, OF_F32
+            tables = OF_CLASSES, OF_FLOATS, OF_F64 if self.last and kind == f64 else {}
             if self.last and isinstance(op, math.PowFOp):
                 tables = ({op.name: partial(_powf, flags=op.fastmath if is_approximate(op) else None)},)
         elif isinstance(kind, IntegerType) and not hosted:
@@ -393,8 +394,7 @@ class ExpandFunction(RewritePattern):
         function = next((table[op.name] for table in tables if op.name in table), None)
         if function is None or kind is None:
             return
-        known_power = isinstance(op, math.FPowIOp) and abs(constant_value(op.rhs) or 65) <= 64
-        if (kind == f64 and op.name in OF_F32 and not known_power) or (kind == i64 and op.name.startswith("arith.mul")):
+        if (kind == f64 and op.name == "arith.remf") or (kind == i64 and op.name.startswith("arith.mul")):
             fail(op, f"{op.name} of {kind} is not lowered; of 32 bits and fewer it is")
         narrow = kind if isinstance(kind, AnyFloat) and kind.bitwidth < 32 and op.name not in OF_CLASSES else None
         with ImplicitBuilder(Builder(InsertPoint.before(op))):

@@ -94,8 +94,7 @@ class EpilogueOperands:
         self.index, self.part, self.m, self.n, self.in_bounds = index, part, m, n, in_bounds
         self.operands = [(value, loops_of(map_)) for value, map_ in operands]
         vectors = [each for each in self.operands if each[1] == (N,)]
-        matrices = [each for each in self.operands if each[1] == (M, N)]
-        repeated = [each for each in matrices if (strides_of(memory_of(each[0])) or (None,))[0] == 0]
+        repeated = [each for each in self.operands if each[1] == (M, N) and _repeats(each[0])]
         self._same = {each: self._placed(*each, n) for each in vectors}
         self._same |= {each: self._placed(*each, m) for each in repeated}
 
@@ -142,6 +141,11 @@ class EpilogueOperands:
         kind, where = self.part.with_element(element_type(operand)), [self.index.value(start)]
         vector = LoadOp(operand, where, kind, in_bounds=self.in_bounds, along=AXES[loops[0]])
         return self.index.insert(vector).fragment
+
+
+def _repeats(memory: SSAValue) -> bool:
+    """Whether all rows of a matrix are the same."""
+    return (strides_of(memory_of(memory)) or (None,))[0] == 0
 
 
 # `warp-epilogue`: the way of a warp's sums to D. C is added, they are rounded, go through the epilogue and to other

@@ -491,9 +491,9 @@ class ConvertWarpToPtxPass(ModulePass):
         allocate_all(op)
         modules = [o for o in op.body.block.ops if isinstance(o, gpu.ModuleOp)]
         others = [] if modules else operations_of(op)
-        left = next((o for o in others if o.name.startswith("linalg.") or isinstance(o, MatmulOp)), None)
-        if left is not None:
-            warn(left, self.name, f"nothing is converted: {left.name} is in no gpu.module; -p warploom runs all")
+        one = next((o for o in others if o.name.startswith("linalg.") or isinstance(o, MatmulOp)), None)
+        if one is not None:
+            warn(one, self.name, f"nothing is converted: {one.name} is in no gpu.module; -p warploom runs every stage")
         for module in modules:
             op.body.block.insert_op_before(_module(module), module)
             module.detach()

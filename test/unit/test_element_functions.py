@@ -148,7 +148,7 @@ def floats(dtype: Any, largest: float = 1e9) -> Array:
     return numbers
 
 
-def check_close(got: Array, wanted: Array, units: float) -> None:
+def check_close(got: Array, wanted: Array, units: float | Array) -> None:
     """Compares with results of more digits: by units of the least difference from 1, and words of other numbers."""
     limits, rounded = np.finfo(got.dtype), wanted.astype(got.dtype)
     unusual = ~np.isfinite(rounded) | (rounded == 0)
@@ -232,14 +232,17 @@ def test_products_have_an_upper_half(sign: str, bits: int) -> None:
         np.testing.assert_array_equal(got.view(f"uint{bits}"), (wanted % 2**bits).astype(f"uint{bits}"))
 
 
-def test_powers_of_integers_are_those_of_negative_floats_too() -> None:
-    x = np.random.default_rng().uniform(-3, 3, SHAPE).astype(np.float32)
-    for power in (3, -2, 7):
+@pytest.mark.parametrize(("kind", "dtype"), [("f32", np.float32), ("f64", np.float64)])
+def test_powers_of_integers_are_those_of_negative_floats_too(kind: str, dtype: Any) -> None:
+    """Of f64 within |y log(x)| 2^-52 more where the integer is not known, as `powf` is."""
+    x = np.random.default_rng().uniform(-3, 3, SHAPE).astype(dtype)
+    for power in (3, -2, 7, 0):
         wanted = x.astype(Long) ** power
-        known = f"%n = arith.constant {power} : i32 %r = math.fpowi %a, %n : f32, i32"
-        check_close(applied(known, "f32", "f32", x), wanted, 4.0)
-        computed = "%n = arith.fptosi %b : f32 to i32 %r = math.fpowi %a, %n : f32, i32"
-        check_close(applied(computed, "f32", "f32", x, np.full_like(x, power)), wanted, 2.0)
+        known = f"%n = arith.constant {power} : i32 %r = math.fpowi %a, %n : {kind}, i32"
+        check_close(applied(known, kind, kind, x), wanted, 4.0)
+        computed = f"%n = arith.fptosi %b : {kind} to i32 %r = math.fpowi %a, %n : {kind}, i32"
+        units = 2.0 + (kind == "f64") * np.abs(power * np.log(np.abs(x)))
+        check_close(applied(computed, kind, kind, x, np.full_like(x, power)), wanted, units)
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("f32", np.float32), ("f64", np.float64), ("f16", np.float16)])

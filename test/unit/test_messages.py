@@ -311,7 +311,7 @@ def test_conversion_without_kernels_warns(capsys: pytest.CaptureFixture[str], tm
     assert "linalg.matmul" in out
     assert error == (
         f"{path}:2:3: warning: convert-warp-to-ptx: nothing is converted: linalg.matmul is in no gpu.module; "
-        "-p warploom runs all\n"
+        "-p warploom runs every stage\n"
     )
     assert optimise(path, "-p", "warploom") == 0
     assert capsys.readouterr().err == ""

@@ -351,8 +351,9 @@ class OperandReader:
                 raise OperandError(f"'{text}': an offset needs brackets around a register, as in [{name}+4]")
             base, _, part = name.partition(".")
             if base in self.vectors:
-                every = Vector(tuple(Register(f"{base}.{each}") for each in "xyzw"[: self.vectors[base]]))
-                return Register(f"{base}.{_PARTS.get(part, part)}") if part else every
+                if part:
+                    return Register(f"{base}.{_PARTS.get(part, part)}")
+                return Vector(tuple(Register(f"{base}.{each}") for each in "xyzw"[: self.vectors[base]]))
             return Register(name)
         if name == "WARP_SZ" and match["offset"]:
             return Immediate(spelled(_value(text, f"'{text}' is not an operand")))
