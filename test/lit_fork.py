@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
+from difflib import unified_diff
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -61,7 +62,20 @@ def _filecheck(arguments: list[str]) -> None:
     main(["filecheck", *arguments])
 
 
-TOOLS: dict[str, Tool] = {"warploom-opt": _warploom_opt, "xdsl-opt": _xdsl_opt, "filecheck": _filecheck}
+def _diff(arguments: list[str]) -> None:
+    """Ends with 1 if two files differ, in which lines it says."""
+    one, other = (Path(argument).read_text().splitlines(keepends=True) for argument in arguments)
+    lines = list(unified_diff(one, other, *arguments))
+    sys.stdout.writelines(lines)
+    raise SystemExit(bool(lines))
+
+
+TOOLS: dict[str, Tool] = {
+    "warploom-opt": _warploom_opt,
+    "xdsl-opt": _xdsl_opt,
+    "filecheck": _filecheck,
+    "diff": _diff,
+}
 
 
 def preimport() -> None:
