@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
+from math import frexp
 from types import EllipsisType
 from typing import NamedTuple
 
@@ -188,6 +189,7 @@ LOG2_E, ROOT = 1.4426950408889634, 2.0**0.5
 UNIT = 2.0**-22
 """How far a constant may be from what it stands for, relative to it."""
 PLAIN_BITS, DENOMINATOR, COUNT = 12, 64, 1 << 16
+DENOMINATORS = np.arange(1, DENOMINATOR + 1)
 
 
 @cache
@@ -241,23 +243,31 @@ def _plain(value: float) -> Fraction | None:
     exact = Fraction(value)
     if abs(exact.numerator).bit_length() <= PLAIN_BITS or exact.denominator == 1:
         return exact
-    for limit in (DENOMINATOR, COUNT):
-        near = exact.limit_denominator(limit)
-        simple = limit == DENOMINATOR or abs(near.numerator) == 1
-        if simple and near and np.float32(float(near)) == np.float32(value):
-            return near
+    if (near := _fraction(value)) is not None and np.float32(float(near)) == np.float32(value):
+        return near
+    if abs(value) < 1 and np.float32(1 / round(1 / value)) == np.float32(value):
+        near = exact.limit_denominator(COUNT)
+        return near if abs(near.numerator) == 1 and np.float32(float(near)) == np.float32(value) else None
     return None
 
 
 def _near(value: float) -> Fraction | None:
     """A plain number within the unit, if there is one: of few bits, or a fraction."""
-    exact = Fraction(value)
-    mantissa, exponent = np.frexp(value)
-    dyadic = Fraction(round(float(mantissa) * 2**8), 2**8) * Fraction(2) ** int(exponent)
-    for near in (dyadic, exact.limit_denominator(DENOMINATOR)):
-        if near and abs(float(near) / value - 1) < UNIT:
-            return near
-    return None
+    mantissa, exponent = frexp(value)
+    few = round(mantissa * 2**8) / 2**8
+    if few and abs(few / mantissa - 1) < UNIT:
+        return Fraction(few) * Fraction(2) ** exponent
+    near = _fraction(value)
+    return near if near and abs(float(near) / value - 1) < UNIT else None
+
+
+def _fraction(value: float) -> Fraction | None:
+    """The fraction with a small denominator that is nearest, if one is as near as twice the unit: few numbers have one,
+    and the search for it takes long."""
+    multiples = value * DENOMINATORS
+    if not (abs(np.rint(multiples) - multiples) < 2 * UNIT * abs(multiples)).any():
+        return None
+    return Fraction(value).limit_denominator(DENOMINATOR)
 
 
 def _residues(value: Fraction) -> tuple[int, ...]:
