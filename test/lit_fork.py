@@ -65,7 +65,7 @@ def _filecheck(arguments: list[str]) -> None:
 def _diff(arguments: list[str]) -> None:
     """Ends with 1 if two files differ, in which lines it says."""
     one, other = (Path(argument).read_text().splitlines(keepends=True) for argument in arguments)
-    lines = list(unified_diff(one, other, *arguments))
+    lines = list(unified_diff(one, other))
     sys.stdout.writelines(lines)
     raise SystemExit(bool(lines))
 
