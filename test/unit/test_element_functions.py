@@ -206,9 +206,8 @@ def test_floats_are_classified(name: str, kind: str, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
-@pytest.mark.parametrize("powers", [(0, 9), (-9, 0)])
-def test_integers_are_raised_to_powers_as_they_wrap_around(bits: int, powers: tuple[int, int]) -> None:
-    x, y = drawn(bits), np.random.default_rng().integers(*powers, SHAPE).astype(f"int{bits}")
+def test_integers_are_raised_to_powers_as_they_wrap_around(bits: int) -> None:
+    x, y = drawn(bits), np.random.default_rng().integers(-9, 9, SHAPE).astype(f"int{bits}")
     x[0] = np.tile([1, -1, 3], 11)
     wanted = [
         int(a) ** int(b) if b >= 0 else int(a) ** -int(b) * (abs(int(a)) == 1)
@@ -237,12 +236,12 @@ def test_powers_of_integers_are_those_of_negative_floats_too(kind: str, dtype: A
     """Of f64 within |y log(x)| 2^-52 more where the integer is not known, as `powf` is."""
     x = np.random.default_rng().uniform(-3, 3, SHAPE).astype(dtype)
     for power in (3, -2, 7, 0):
-        wanted = x.astype(Long) ** power
         known = f"%n = arith.constant {power} : i32 %r = math.fpowi %a, %n : {kind}, i32"
-        check_close(applied(known, kind, kind, x), wanted, 4.0)
-        computed = f"%n = arith.fptosi %b : {kind} to i32 %r = math.fpowi %a, %n : {kind}, i32"
-        units = 2.0 + (kind == "f64") * np.abs(power * np.log(np.abs(x)))
-        check_close(applied(computed, kind, kind, x, np.full_like(x, power)), wanted, units)
+        check_close(applied(known, kind, kind, x), x.astype(Long) ** power, 4.0)
+    powers = np.random.default_rng().choice([3, -2, 7, 0], SHAPE).astype(dtype)
+    computed = f"%n = arith.fptosi %b : {kind} to i32 %r = math.fpowi %a, %n : {kind}, i32"
+    units = 2.0 + (kind == "f64") * np.abs(powers * np.log(np.abs(x)))
+    check_close(applied(computed, kind, kind, x, powers), x.astype(Long) ** powers.astype(Long), units)
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("f32", np.float32), ("f64", np.float64), ("f16", np.float16)])
