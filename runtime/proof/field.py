@@ -245,10 +245,8 @@ def _plain(value: float) -> Fraction | None:
         return exact
     if (near := _fraction(value)) is not None and np.float32(float(near)) == np.float32(value):
         return near
-    if abs(value) < 1 and np.float32(1 / round(1 / value)) == np.float32(value):
-        near = exact.limit_denominator(COUNT)
-        return near if abs(near.numerator) == 1 and np.float32(float(near)) == np.float32(value) else None
-    return None
+    count = round(1 / value) if 2 * COUNT * abs(value) > 1 else 0
+    return Fraction(1, count) if 0 < abs(count) <= COUNT and np.float32(1 / count) == np.float32(value) else None
 
 
 def _near(value: float) -> Fraction | None:
@@ -257,17 +255,14 @@ def _near(value: float) -> Fraction | None:
     few = round(mantissa * 2**8) / 2**8
     if few and abs(few / mantissa - 1) < UNIT:
         return Fraction(few) * Fraction(2) ** exponent
-    near = _fraction(value)
-    return near if near and abs(float(near) / value - 1) < UNIT else None
+    return near if (near := _fraction(value)) and abs(float(near) / value - 1) < UNIT else None
 
 
 def _fraction(value: float) -> Fraction | None:
-    """The fraction with a small denominator that is nearest, if one is as near as twice the unit: few numbers have one,
-    and the search for it takes long."""
+    """The nearest fraction of a small denominator, or None if it is further than twice the unit, as of most numbers."""
     multiples = value * DENOMINATORS
-    if not (abs(np.rint(multiples) - multiples) < 2 * UNIT * abs(multiples)).any():
-        return None
-    return Fraction(value).limit_denominator(DENOMINATOR)
+    near = (np.abs(np.rint(multiples) - multiples) < 2 * UNIT * np.abs(multiples)).any()
+    return Fraction(value).limit_denominator(DENOMINATOR) if near else None
 
 
 def _residues(value: Fraction) -> tuple[int, ...]:
