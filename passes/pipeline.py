@@ -218,17 +218,14 @@ def _option(value: Option) -> str:
     return text.replace("x", ",") if text[:1].isdecimal() else text
 
 
-_BEHIND = frozenset(part.behind for part in PARTS.values())
-"""The passes that start a part, and what stands for the end."""
-
 VERIFIES_EACH: ContextVar[bool] = ContextVar("verifies_each", default=False)
 """Whether `lower` verifies the module after each pass that changed it, as `warploom-opt` does."""
 
 
 def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | None = None) -> None:
-    """Runs the passes of a pipeline that may change the module, in place. It is verified before the first pass, after
-    each of PARTS and at the end. `on_phase` is called with each pass's name and its seconds, and with those of each
-    verification as "verify".
+    """Runs the passes of a pipeline that may change the module, in place. It is verified before the first pass, with
+    the schedules that were asked for, and at the end. `on_phase` is called with each pass's name and its seconds, and
+    with those of each verification as "verify".
 
     Raises:
         DiagnosticException: the first error of a pass or of its verification, as if each pass were verified.
@@ -256,14 +253,11 @@ def run(one: ModulePass, ctx: Context, module: ModuleOp, verified: ModuleParts) 
 
 
 @lru_cache(64)
-def _parts_of(pipeline: str) -> tuple[tuple[ArgSpec, ...], ...]:
-    """The passes of a pipeline by the parts of the standard one."""
-    parts: list[list[ArgSpec]] = [[]]
-    for spec in parse_pipeline(pipeline):
-        if spec.name in _BEHIND:
-            parts.append([])
-        parts[-1].append(spec)
-    return tuple(map(tuple, parts))
+def _parts_of(pipeline: str) -> tuple[list[ArgSpec], ...]:
+    """The passes of a pipeline up to the schedules of kernels, and those that follow."""
+    specs = list(parse_pipeline(pipeline))
+    first = next((i for i, spec in enumerate(specs) if spec.name == PARTS["schedule"].behind), len(specs))
+    return tuple(filter(None, (specs[:first], specs[first:])))
 
 
 @contextmanager
