@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 from samples import FULL
 
 from warploom.runtime.base.errors import DeviceUnavailableError
@@ -37,6 +38,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("warploom")
+# Nor do they depend on what else was imported: hypothesis reads all sources of this folder for constants to try, 3 s.
+providers._get_local_constants = lambda: providers._local_constants
 
 GPU_TESTS = Path(__file__).parent / "gpu"
 
