@@ -18,6 +18,7 @@ from ...dialect.isa.form import ELEMENT_TYPES
 from ...dialect.isa.row import Target
 from ...dialect.warp.attributes import element_row, type_name
 from ...dialect.warp.elements import GeluOp, YieldOp, is_approximate
+from ...dialect.warp.memory import EXPONENT
 from ..diagnostics import fail
 from .emitter import Emitter, VirtualRegister, floating, single
 from .fragments import element_bits, is_clamped
@@ -219,7 +220,7 @@ def _needed(region: Region) -> list[Operation]:
 def _checked(op: Operation) -> Operation:
     """The operation; fails if it is not lowered on elements of its types."""
     for value in (*op.operands, *op.results):
-        if not ptx_type_of(value.type):
+        if not ptx_type_of(value.type) and not (value.type == EXPONENT and isinstance(op, arith.ExtFOp)):
             fail(op, f"{op.name} on elements of {value.type} is not lowered; "
                  f"{', '.join((*FLOATS, *INTEGERS))} are")  # fmt: skip
         if value in op.operands and type_name(value.type) in EIGHT and not isinstance(op, arith.ExtFOp):
@@ -381,8 +382,10 @@ def _truncate(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
 
 
 def _extend(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
-    (x,) = operands
-    return HeldElement(e.emit("cvt.f64.f32", x.word)) if ptx_type_of(op.results[0].type) == "f64" else x
+    (x,), kind = operands, op.results[0].type
+    if op.operands[0].type == EXPONENT:  # of which f16 has few
+        return e.final(x.word, kind)
+    return HeldElement(e.emit("cvt.f64.f32", x.word)) if ptx_type_of(kind) == "f64" else x
 
 
 def _from_integer(sign: str) -> Handler:

@@ -15,6 +15,7 @@ from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ROW_BITS, ReduceOp, alike
 from ...dialect.warp.memory import EXPONENT, POINT, LoadOp
+from ...dialect.warp.stored import EXPONENTS
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from .addressing import Position, SharedPlace
@@ -26,6 +27,7 @@ from .kernel import KernelLowering, lowers
 from .memory import offsets
 from .products import multiplies_by_powers, own
 from .scalars import common_divisor
+from .widening import power_of_two
 
 # Vectors in shared memory: `along` of `warp.load`.
 
@@ -122,6 +124,9 @@ class ElementPacking:
             # The bits of a bf16 are the upper half of the same f32.
             bits = i("and.b32", register, word(0xFFFF0000)) if place else i("shl.b32", register, 16)
             return HeldElement(i.of_bits(bits))
+        if kind.name == EXPONENTS:
+            bits = power_of_two(self.emitter, i("bfe.u32", register, place * kind.bits, kind.bits))
+            return HeldElement(i.of_bits(i("shl.b32", bits, 16)))
         if kind.bits == 8:
             register, place = self._extended(kind.name, register, place // 2), place % 2
         return HeldElement(i("cvt.f32.f16", self._half(register, place)))

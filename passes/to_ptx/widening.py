@@ -44,6 +44,13 @@ def _twice(half: int) -> Immediate:
     return word(half << 16 | half)
 
 
+def power_of_two(emitter: Emitter, exponent: VirtualRegister) -> VirtualRegister:
+    """A number of type f8E8M0FNU, whose 8 bits a register holds, as the low half of a register in bf16: 255 is NaN."""
+    bits = emitter.compute("max.u32", emitter.compute("shl.b32", exponent, 7), 0x40)
+    last = emitter.compute("shr.u32", emitter.compute("add.u32", exponent, 1), 8)
+    return emitter.compute("add.u32", bits, last)
+
+
 class Widening:
     """Emits the conversion of registers of integers to registers of two floats each."""
 
@@ -95,16 +102,11 @@ class Widening:
         ]
         bits = reduce(lambda some, byte: emitter.pure("or.b32", some, byte), every)
         with emitter.skipping("scaled", unless=emitter.any(emitter.pure("setp.gt.u32", bits, 127))):
-            powers = {byte: emitter.compute("mov.b32", [self._power(byte)] * 2) for byte in every}
+            halves = {byte: emitter.compute("cvt.u16.u32", power_of_two(emitter, byte)) for byte in every}
+            powers = {byte: emitter.compute("mov.b32", [half] * 2) for byte, half in halves.items()}
             for result, pair, byte in zip(results, pairs, exponents, strict=True):
                 emitter.emit("mul.rn.bf16x2", result, self._whole(pair), powers[byte])
         return results
-
-    def _power(self, exponent: VirtualRegister) -> VirtualRegister:
-        """A power of two as bf16: 8 bits of exponent, those of the least one in its fraction, 255 as NaN."""
-        bits = self.emitter.compute("max.u32", self.emitter.compute("shl.b32", exponent, 7), 0x40)
-        last = self.emitter.compute("shr.u32", self.emitter.compute("add.u32", exponent, 1), 8)
-        return self.emitter.compute("cvt.u16.u32", self.emitter.compute("add.u32", bits, last))
 
     def _whole(self, pair: VirtualRegister) -> VirtualRegister:
         return self.emitter.compute("mul.rn.bf16x2", pair, self._number(2.0**126))
