@@ -25,6 +25,11 @@ from .operand import drop_unused, part_of, root
 MIN_ROWS = 16
 """Rows of a page, a power of two: what an instruction multiplies of K and V at once."""
 
+NO_PAGES = (
+    f"expected cache[table[..., n / rows], n % rows, ...] of known sizes, rows a power of two from {MIN_ROWS} on, "
+    "each other index a loop's own number"
+)
+
 QUOTIENTS = (arith.DivUIOp, arith.DivSIOp, arith.FloorDivSIOp)
 REMAINDERS = (arith.RemUIOp, arith.RemSIOp)
 
@@ -100,10 +105,13 @@ class Gathered(NamedTuple):
     def of(
         op: Operation, memory: SSAValue, read: Callable[[Operation], PagedOp | None], *parts: Operation
     ) -> Gathered | None:
-        """What an operand of `op` is gathered by, where `read` has a view for it. `parts` may use it too."""
+        """What an operand of `op` is gathered by, where `read` has a view for it. `parts` may use it too. Where it has
+        none, and a table names pages, a remark says so."""
         users = {use.operation for use in memory.uses if not isinstance(use.operation, DeallocOp)} - {op, *parts}
         gather = users.pop() if isinstance(memory.owner, AllocOp) and len(users) == 1 else None
         view = None if gather is None else read(gather)
+        if gather is not None and view is None and read is pages_of and _names_pages(gather):
+            remark(gather, "warp-fuse-attention", f"it gathers keys before: {NO_PAGES}")
         return None if gather is None or view is None else Gathered(gather, view)
 
     def objection(self, op: Operation, memory: SSAValue, *parts: SubviewOp) -> str:
@@ -181,6 +189,13 @@ def _page(index: SSAValue) -> tuple[LoadOp, Quotient] | None:
     read = cast.input.owner if isinstance(cast, arith.IndexCastOp) else None
     block = _quotient(read.indices[-1], QUOTIENTS) if isinstance(read, LoadOp) and read.indices else None
     return (read, block) if isinstance(read, LoadOp) and block is not None else None
+
+
+def _names_pages(op: Operation) -> bool:
+    """Whether an operation reads one element of a page that a table names."""
+    nest = Nest.of(op) if isinstance(op, GenericOp) else None
+    read = nest.yielded[0].owner if nest is not None and len(nest.yielded) == 1 else None
+    return isinstance(read, LoadOp) and any(_page(index) is not None for index in read.indices)
 
 
 def erase_pages(values: Sequence[SSAValue]) -> None:

@@ -246,7 +246,7 @@ def test_keys_in_pages_that_no_attention_reads_are_gathered(pages: str, rows: in
     [("%pages: tensor<2x5xi32>", "%pages: tensor<2x5xi64>", 1), ("tensor<13x16x", "tensor<?x16x", 3)],
 )
 def test_pages_of_other_tables_and_caches(written: str, instead: str, launches: int) -> None:
-    """Numbers of 64 bits, and caches of unknown size, of which K and V are gathered before."""
+    """Numbers of 64 bits, and caches of unknown size, of which K and V are gathered before, which a remark says."""
     asked = Attention((5, 80, 64, 64), "bf16", pages=16)
     assert written in asked.mlir
     text = asked.mlir.replace(written, instead).replace(written[-14:], instead[-14:])
@@ -256,7 +256,9 @@ def test_pages_of_other_tables_and_caches(written: str, instead: str, launches: 
         if wide
         else text
     )
-    instance, kernel = problem(asked), compile(text, "sm_80")
+    with remarks() as heard:
+        instance, kernel = problem(asked), compile(text, "sm_80")
+    assert any("each other index a loop's own number" in str(one) for one in heard) == (launches > 1)
     arguments = [x.astype(np.int64) if wide and x.dtype == np.int32 else x for x in instance.arguments]
     kernel(*arguments, device="interp", checks="all")
     assert instance.wrong() == ""
