@@ -30,6 +30,9 @@ BYTES = ("s8", "e4m3")
 NIBBLES, EXPONENTS = "e2m1", "ue8m0"
 """Floats of 4 bits, which packed weights may be, and the powers of two that the scales of their groups may be."""
 
+SMALLER = 2.0**-6
+"""Of what weights of bf16 are, what one multiply-add makes of integers (`to_ptx/widening.py`)."""
+
 PACKED = {
     4: Layout.parse("c1 c2 r0 r1 r2 | r3 c3 c0 c4 c5 | r4 r5"),
     8: Layout.parse("c1 c2 r0 r1 r2 | r3 c0 c3 c4 | r4 r5"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects import arith
+from xdsl.builder import Builder
+from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import AnyFloat, Float32Type, IntegerAttr, StringAttr, i64
 from xdsl.dialects.math import FmaOp
 from xdsl.ir import SSAValue
+from xdsl.rewriter import InsertPoint
 
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
@@ -18,7 +20,7 @@ from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, El
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import SparseOp, form_of
-from ...dialect.warp.stored import BLOCK_LINES, PACKED, StoredOp
+from ...dialect.warp.stored import BLOCK_LINES, INTEGERS, PACKED, SMALLER, StoredOp
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import MatrixOp
@@ -144,6 +146,7 @@ class RegisterProduct(Multiplication):
         zero = is_zero(accumulator)
         # Where slices share a tile, other warpgroups multiply while one converts all that it multiplies in a turn.
         together = len(steps) if changes and self.tiling.schedule.sliced_k > 1 else 1
+        smaller = self._smaller_weights(parameters) if together > 1 else None
         for group in (steps[number : number + together] for number in range(0, len(steps), together)):
             index.insert(WaitOp(WGMMA, min(MAX_GROUPS, len(steps) // together) - 1))
             firsts = list[SSAValue]()
@@ -152,7 +155,7 @@ class RegisterProduct(Multiplication):
                     first = self._loaded(warp | {"k": outside.add(warp["k"], at)}, k)
                 else:
                     first = self._changed(index.insert(SubfragmentOp([loaded], (0, at), (ROWS, k))).fragment)
-                    first = self._scaled(first, parameters[at // run])
+                    first = self._scaled(first, parameters[at // run], smaller)
                 firsts.append(first)
             index.insert(FenceOp(WGMMA))
             for at, first in zip(group, firsts, strict=True):
@@ -216,12 +219,36 @@ class RegisterProduct(Multiplication):
         kind = self.tiling.element_type(self.first.role)
         return FragmentType.of("a", ROWS, self.tiling.row.shape.k, kind, self.first.delivery.layout)
 
-    def _scaled(self, weights: SSAValue, parameters: Sequence[SSAValue]) -> SSAValue:
-        """Weights less zero points, times scales, both rounded to the type that is multiplied."""
-        kinds = (Kind.Sub, Kind.Mul)[-len(parameters) :] if parameters else ()
-        for kind, other in zip(kinds, parameters, strict=True):
+    def _scaled(self, weights: SSAValue, parameters: Sequence[SSAValue], smaller: SSAValue | None) -> SSAValue:
+        """Weights less zero points, times scales, both rounded to the type that is multiplied; `smaller` by a factor
+        that is exact."""
+        *points, scales = parameters or [None]
+        factors = [(Kind.Sub, *points)] if points else []
+        factors += [(Kind.Mul, other) for other in (smaller, scales) if other is not None]
+        for kind, other in factors:
             weights = self.index.insert(ElementwiseOp(kind, weights, other)).fragment
         return weights
+
+    def _smaller_weights(self, parameters: Sequence[Sequence[SSAValue]]) -> SSAValue | None:
+        """The factor of weights that are made smaller, and whose sums the loop over K leaves to be made larger again.
+
+        As integers at the end of bf16 count 2^-133, and no factor is above 2^127, one instruction makes a part of an
+        integer less its zero point. What is scaled to less than 2^-120 loses bits below 2^-133 of the part.
+        """
+        stored, kind, loop, sums = self.first.operand.stored, self._step_of_weights(), self.op.parent_op(), self.op.c
+        exact = stored is not None and stored.name in INTEGERS and kind.element.name == "bf16" and all(parameters)
+        whole = stored is not None and (stored.zero or stored.element.signed) and len(parameters[0]) > 1
+        if not exact or whole or not isinstance(loop, scf.ForOp) or sums.owner is not loop.body.block:
+            return None
+        number = loop.body.block.args.index(sums) - 1
+        outside, behind = IndexBuilder(loop), IndexBuilder(Builder(InsertPoint.after(loop)))
+        down, up = (ConstantOp.of(factor, fragment_of(sums)) for factor in (SMALLER, 1 / SMALLER))
+        if not is_zero(start := loop.iter_args[number]):
+            start = outside.insert(ElementwiseOp(Kind.Mul, start, outside.insert(down).fragment)).fragment
+            loop.operands = [*loop.operands[: 3 + number], start, *loop.operands[4 + number :]]
+        whole = behind.insert(ElementwiseOp(Kind.Mul, loop.results[number], behind.insert(up).fragment))
+        loop.results[number].replace_uses_with_if(whole.fragment, lambda use: use.operation is not whole)
+        return outside.insert(ConstantOp.of(SMALLER, kind)).fragment
 
 
 # Products of warpgroups whose blocks have scales of f32, `times` and `and` of `warp.tile_mma`.

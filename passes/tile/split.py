@@ -320,6 +320,8 @@ class Split:
         value."""
         sums, initial = self.loop.results[0], self.loop.iter_args[0]
         user = sums.get_user_of_unique_use()
+        if isinstance(user, ElementwiseOp) and user.kind.data is Kind.Mul:  # of weights that were made smaller
+            user = user.fragment.get_user_of_unique_use()
         if isinstance(user, SumSlicedKOp):
             sums = user.part
             user = sums.get_user_of_unique_use()

@@ -6,7 +6,7 @@ from functools import reduce
 
 from ...dialect.isa.form import ElementType
 from ...dialect.ptx.text.syntax import Immediate
-from ...dialect.warp.stored import NIBBLES, StoredIntegers
+from ...dialect.warp.stored import NIBBLES, SMALLER, StoredIntegers
 from .emitter import EmittedOperand, Emitter, VirtualRegister, word
 from .fragments import Fragment, element_bits
 
@@ -89,6 +89,30 @@ class Widening:
             return self.emitter.compute("mul.rn.f16x2", pair, scales)
         return self.emitter.compute("fma.rn.bf16x2", pair, scales, self._number(-0.0))
 
+    def smaller(self, source: Fragment, order: list[int], points: Fragment) -> Fragment:
+        """Integers, less zero points or what `stored` has too much, times `SMALLER`, as bf16.
+
+        The eight bits at the end of bf16 are a number that counts 2^-133: one multiply-add does all the rest.
+        """
+        bits, results, emitter = self.stored.element.bits, list[VirtualRegister](), self.emitter
+
+        def number(value: float) -> VirtualRegister:
+            return emitter.pure("mov.b32", _twice(element_bits(self.element, value)))
+
+        for i, (first, second) in enumerate(zip(order[::2], order[1::2], strict=True)):
+            register, at = self._halves(source, first, second)
+            place = at % BYTE
+            halves, mask = self._down(register, at - place), (1 << bits) - 1 << place
+            if self.turned:
+                halves = self._and_xor(halves, mask, self.turned << place)
+            else:
+                halves = emitter.compute("and.b32", halves, _twice(mask))
+            less = number(-(self.turned + self.stored.zero) * SMALLER)
+            if points:
+                less = emitter.pure("mul.rn.bf16x2", points[i], number(-SMALLER))
+            results.append(emitter.compute("fma.rn.bf16x2", halves, number(2.0 ** (133 - place) * SMALLER), less))
+        return results
+
     def by_powers(self, pairs: Fragment, exponents: Fragment) -> Fragment:
         """Floats that are not whole times powers of two, whose exponents of 8 bits registers hold.
 
@@ -112,12 +136,17 @@ class Widening:
         return self.emitter.compute("mul.rn.bf16x2", pair, self._number(2.0**126))
 
     def _pair(self, source: Fragment, first: int, second: int) -> VirtualRegister:
+        register, at = self._halves(source, first, second)
+        return self._half_apart(register, at)
+
+    def _halves(self, source: Fragment, first: int, second: int) -> tuple[VirtualRegister, int]:
+        """A register with two elements half of it apart, and the bit of the first."""
         bits = self.stored.element.bits
         per_register = WIDENED_BITS // bits
         (at, number), (other, partner) = divmod(first, per_register), divmod(second, per_register)
         if (other, partner) == (at, number + per_register // 2):
-            return self._half_apart(source[at], number * bits)
-        return self._floats(self._gathered(source[at], number * bits, source[other], partner * bits))
+            return source[at], number * bits
+        return self._gathered(source[at], number * bits, source[other], partner * bits), 0
 
     def _half_apart(self, register: VirtualRegister, at: int) -> VirtualRegister:
         """Elements at bit `at` of both halves, as floats."""
