@@ -98,6 +98,9 @@ DEBUG_VARIABLE = "WARPLOOM_DEBUG"
 PIPELINE = "warploom"
 """What names of passes that stand for several start with."""
 
+_INCOMPATIBLE = re.compile(r"Incompatible types: given \((.*?),?\), expected (.*?)( \| None)?$")
+"""How xDSL refuses the value of an option."""
+
 _Factories: TypeAlias = Mapping[str, Callable[[], type[ArgSpecConvertible]]]
 
 
@@ -399,7 +402,8 @@ def _check_specs(kind: str, specs: Iterable[ArgSpec], factories: _Factories) -> 
             convertible.from_spec(spec)
         except ValueError as error:
             where = f"{kind} '{spec.name}'{_refused(convertible, spec)}"
-            raise UsageError(f"{where}: {error}; {_options(convertible)}") from error
+            reason = _INCOMPATIBLE.sub(r"expected \2, got \1", str(error))
+            raise UsageError(f"{where}: {reason}; {_options(convertible)}") from error
 
 
 def _without_value(convertible: type[ArgSpecConvertible], spec: ArgSpec) -> str:

@@ -55,6 +55,8 @@ def _hold_closed_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, mode)  # takes the lowest free number, which is this one
+    if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison]
+        sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
         sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
 

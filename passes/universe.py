@@ -192,7 +192,7 @@ class LocatingParser(Parser):
     def parse_dense_int_or_fp_elements_attr(self, type: Any) -> DenseIntOrFPElementsAttr:
         """As xDSL's, but a splat constant makes one element instead of all (17 us each)."""
         if not _ONE_VALUE.match(self.lexer.input.content, self.pos):
-            return super().parse_dense_int_or_fp_elements_attr(type)
+            return self._literal(super().parse_dense_int_or_fp_elements_attr, type)
         self.parse_punctuation("<")
         (element,), _ = self._parse_tensor_literal()
         self.parse_punctuation(">")
@@ -205,6 +205,20 @@ class LocatingParser(Parser):
         if (size := len(one.data.data) * prod(type.get_shape())) > MAX_BYTES:
             self.raise_error(f"expected a constant of at most {MAX_BYTES} bytes, got {size}")
         return DenseIntOrFPElementsAttr(type, BytesAttr(one.data.data * prod(type.get_shape())))
+
+    def parse_optional_builtin_int_or_float_attr(self) -> Any:
+        return self._literal(super().parse_optional_builtin_int_or_float_attr)
+
+    def _literal(self, parse: Callable[..., _Element], *args: Any) -> _Element:
+        """What is read by `parse`. xDSL finds a literal wrong when it stands behind it: the error is at the literal."""
+        start = self.pos
+        try:
+            return parse(*args)
+        except ParseError as error:
+            read = self.lexer.input.content[start : self.pos].rstrip()
+            if error.span.start != self.pos or not read or read[-1] in ",:<([":
+                raise
+            raise ParseError(Span(start, start + len(read), self.lexer.input), error.msg) from None
 
     def _parse_dialect_type_or_attribute_body(
         self, attr_name: str, is_type: bool, is_opaque: bool, starting_opaque_pos: int | None

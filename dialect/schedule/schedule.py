@@ -180,6 +180,7 @@ class Schedule:
         for axis, tile, step in zip("MNK", (*self.warp, self.cta[2]), steps, strict=True):
             if tile % step:
                 transposed = " of the transpose" if self.exchanged else ""
+                self._check_shape()
                 raise ScheduleError(
                     f"cta and warp must be multiples of mma = {self.mma}{transposed}, got {tile} along {axis} "
                     f"(the next multiple is {-(-tile // step) * step}): {self._sizes}"
@@ -188,6 +189,15 @@ class Schedule:
             raise ScheduleError(
                 f"staging must be 0 or a power of two that divides a warp tile's {self.warp[0]} rows, got {rows}"
             )
+
+    def _check_shape(self) -> None:
+        """Refuses a shape that no instruction has."""
+        from ..isa import mma, wgmma  # for messages alone
+
+        shapes = {row.shape for row in (*mma.rows(), *mma.sparse_rows(), *wgmma.rows())}
+        if self.mma not in shapes and self.mma.m <= WARPGROUP_ROWS:
+            near = min(shapes, key=lambda shape: sum(abs(a - b) for a, b in zip(shape, self.mma, strict=True)))
+            raise ScheduleError(f"no instruction has the shape mma = {self.mma}; the nearest is {near}")
 
     def _check_slices(self) -> None:
         """Checks slices and cuts of K: they must be whole steps, fit the largest CTA, and, with `batch_invariant`, not

@@ -354,3 +354,15 @@ def test_an_undefined_value_is_named_where_it_is_first_used() -> None:
     text = other + PRODUCT.replace("ins(%A, %B", "ins(%A, %A2")
     with pytest.raises(CompileError, match=r"^<mlir>:3:25: error: %A2 is used but not defined\n"):
         compile(text)
+
+
+@pytest.mark.parametrize("literal", ["1.5 : i32", "dense<[1.0, 2.0, 3.0]> : tensor<4xf32>"])
+def test_a_literal_of_another_type_is_pointed_at(literal: str) -> None:
+    with pytest.raises(CompileError, match=r"^<mlir>:2:\d+: error: (Floating point value|Shape mismatch)"):
+        compile(f"func.func @f() {{\n  %c = arith.constant {literal}\n  return\n}}")
+
+
+@pytest.mark.parametrize(("mma", "near"), [("m16n8k15", "m16n8k16"), ("m64n128k15", "m64n128k16")])
+def test_a_shape_that_no_instruction_has(mma: str, near: str) -> None:
+    with pytest.raises(CompileError, match=f"no instruction has the shape mma = {mma}; the nearest is {near}$"):
+        compile(PRODUCT, mma=mma)

@@ -229,7 +229,7 @@ class TestPasses:
     def test_option_of_wrong_type(self, opt: Opt) -> None:
         result = opt(write("a.mlir", GOOD), "-p", "warp-set-target{arch=80}")
         assert result.code == 2
-        assert result.err.startswith("error: pass 'warp-set-target', option arch: Incompatible types: given (80,)")
+        assert result.err.startswith("error: pass 'warp-set-target', option arch: expected str, got 80;")
 
     @pytest.mark.parametrize(
         ("passes", "name", "option"),
