@@ -64,6 +64,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "math.tan", "math.log2", "math.log10", "math.atan", "math.asin", "math.acos", "math.log1p", "math.expm1",
         "math.copysign", "math.round", "math.sinh", "math.cosh", "math.asinh", "math.acosh", "math.atanh",
         "math.atan2", "math.cbrt", "math.fpowi", "arith.remf", "math.isnan", "math.isinf", "math.isfinite",
+        "math.isnormal", "math.erfc", "math.clampf", "math.sincos", "arith.addui_extended",
         "math.absi", "math.ctpop", "math.ctlz", "math.cttz", "math.ipowi", "arith.mulsi_extended",
         "arith.mului_extended", "arith.floordivsi", "arith.ceildivsi", "arith.ceildivui", "affine.apply", "affine.min",
         "scf.forall", "memref.transpose", "bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.pack",

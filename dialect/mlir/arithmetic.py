@@ -141,6 +141,11 @@ MATH = extended(
     [
         declared(math.FloatingPointLikeUnaryMathOperation, "math.erfc", f"$operand {_FLAGS} `:` type($result)"),
         declared(
+            IRDLOperation, "math.clampf", f"$value `to` `[` $min `,` $max `]` {_FLAGS} `:` type($result)",
+            value=operand_def(_FLOAT), min=operand_def(_FLOAT), max=operand_def(_FLOAT),
+            fastmath=opt_prop_def(arith.FastMathFlagsAttr), result=result_def(_FLOAT), traits=traits_def(Pure()),
+        ),
+        declared(
             IRDLOperation, "math.sincos", f"$operand {_FLAGS} `:` type($operand)", **_UNARY,
             sin=result_def(_FLOAT), cos=result_def(_FLOAT), traits=traits_def(Pure()),
         ),

@@ -46,6 +46,7 @@ _plus, _minus = partial(_binary, arith.AddfOp), partial(_binary, arith.SubfOp)
 _times, _over = partial(_binary, arith.MulfOp), partial(_binary, arith.DivfOp)
 _larger, _smaller = partial(_binary, arith.MaximumfOp), partial(_binary, arith.MinimumfOp)
 _and, _right = partial(_binary, arith.AndIOp), partial(_binary, arith.ShRUIOp)
+_times_i = partial(_binary, arith.MuliOp)
 
 
 def _is(a: Scalar, predicate: str, b: Scalar | float) -> Scalar:
@@ -165,6 +166,42 @@ def _cbrt(x: Scalar) -> Scalar:
     return _copysign(_equal(size, 0, size, _equal(size, inf, size, root)), x)
 
 
+_TAIL = (
+    0.5107913569159452, 0.3435803329700964, 0.13973573352192914, 0.018221384245757106, -0.010751626186584588,
+    -0.0032418548953675043, 0.001529157160763692, 0.0004270201507622499, -0.0002993827120715645,
+    -3.295153927018533e-05, 4.2161197196387805e-05, -1.327395517676192e-06,
+)  # fmt: skip
+_TAIL_F64 = (
+    0.5107913526210115, 0.34358034220690514, 0.13973604627801475, 0.01822111575345904, -0.010755330944036532,
+    -0.0032395925345820673, 0.0015453060141013286, 0.0004186480432791111, -0.0003315365766901461,
+    -1.7185831874889752e-05, 7.223418829504806e-05, -1.7073781133818914e-05, -1.084298532996441e-05,
+    8.05787586714734e-06, -5.776423611511427e-07, -1.8150355080541665e-06, 1.0305699215291105e-06,
+    -1.3754508233185945e-08, -3.262460935296672e-07, 1.7867229479168533e-07, 3.6000845292079935e-08,
+    -6.965842943409138e-08, 6.52043461440154e-09, 1.3216325517632649e-08, -1.911173728607894e-09,
+    -1.05903331435718e-09,
+)  # fmt: skip
+"""erfc(x) exp(x^2) / t, where t = 2 / (2 + x), as powers of 2 t - 1: their sums of Chebyshev polynomials."""
+
+
+def _erfc(x: Scalar) -> Scalar:
+    """By exp(-x^2), with what is rounded off x^2; of negative numbers by 2 less that of their size."""
+    size = _smaller(_size(x), 28)
+    t, square = _over(2, _plus(size, 2)), _times(size, size)
+    lost = math.FmaOp(size, size, arith.NegfOp(square)).result
+    power = math.ExpOp(arith.NegfOp(square)).result
+    tail = _polynomial(_minus(_plus(t, t), 1), _TAIL_F64 if x.type == f64 else _TAIL)
+    tail = _times(_times(t, tail), math.FmaOp(arith.NegfOp(power), lost, power).result)
+    return _select(_is(x, "olt", 0), _minus(2, tail), tail)
+
+
+def _clampf(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
+    return _smaller(_larger(x, low), high)
+
+
+def _sincos(x: Scalar) -> tuple[Scalar, Scalar]:
+    return math.SinOp(x).result, math.CosOp(x).result
+
+
 def _remf(x: Scalar, y: Scalar) -> Scalar:
     """The rest of x / y, with the sign of x. Each step takes a multiple of y 2^(29 n) off, exactly in f64."""
     start, unit = (_size(arith.ExtFOp(value, f64).result) for value in (x, y))
@@ -197,7 +234,10 @@ _OF_ONE: Mapping[str, Unary] = {
     "math.asin": lambda x: _atan2(x, math.SqrtOp(_times(_minus(1, x), _plus(1, x))).result),
     "math.acos": lambda x: _times(_angle(math.SqrtOp(_over(_minus(1, x), _plus(1, x))).result), 2),
 }
-_NAMED = _log1p, _expm1, _copysign, _round, _sinh, _cosh, _asinh, _acosh, _atanh, _atan2, _cbrt, _fpowi
+_NAMED = (
+    _log1p, _expm1, _copysign, _round, _sinh, _cosh, _asinh, _acosh, _atanh, _atan2, _cbrt, _fpowi, _erfc, _clampf,
+    _sincos,
+)  # fmt: skip
 
 OF_FLOATS: Mapping[str, Expansion] = {
     **_OF_ONE,
@@ -263,6 +303,14 @@ def _tanh(x: Scalar) -> Scalar:
     return _copysign(_over(less, _plus(less, 2)), x)
 
 
+def _erf(x: Scalar) -> Scalar:
+    """A series up to 1, and 1 less the rest beyond."""
+    size = _size(x)
+    series = [2 / sqrt(pi) * (-1) ** n / (factorial(n) * (2 * n + 1)) for n in range(20)]
+    near = _times(size, _polynomial(_times(size, size), series))
+    return _copysign(_select(_is(size, "ogt", 1), _minus(1, _erfc(size)), near), x)
+
+
 def _sine(x: Scalar, quarters: int) -> Scalar:
     """sin(x + quarters * pi / 2)."""
     count = math.RoundEvenOp(_times(x, 2 / pi)).result
@@ -295,6 +343,7 @@ OF_F64: Mapping[str, Unary] = {
     "math.exp": partial(_power, unit=LOG_2),
     "math.exp2": partial(_power, unit=(1.0,), of_rest=log(2)),
     "math.log": _log,
+    "math.erf": _erf,
     "math.tanh": _tanh,
     "math.sin": partial(_sine, quarters=0),
     "math.cos": partial(_sine, quarters=1),
@@ -306,6 +355,9 @@ OF_CLASSES: Mapping[str, Unary] = {
     "math.isnan": lambda x: _is(x, "uno", x),
     "math.isinf": lambda x: _is(_size(x), "oeq", inf),
     "math.isfinite": lambda x: _is(_size(x), "olt", inf),
+    "math.isnormal": lambda x: _and(
+        _is(_size(x), "olt", inf), _is(_size(x), "oge", 2.0 ** {2: -14, 8: -1022}.get(x.type.size, -126))
+    ),
 }
 """Whether a float is of a kind."""
 
@@ -346,8 +398,26 @@ def _ipowi(x: Scalar, power: Scalar) -> Scalar:
     return _select(_and(_is(power, "slt", 0), _is(_binary(arith.AddiOp, x, 1), "ugt", 2)), none, result)
 
 
+def _addui_extended(a: Scalar, b: Scalar) -> tuple[Scalar, Scalar]:
+    total = arith.AddiOp(a, b).result
+    return total, _is(total, "ult", a)
+
+
+def _upper_half(a: Scalar, b: Scalar, signed: bool) -> Scalar:
+    """The upper half of a product of two i64, by products of their halves."""
+    (a0, a1), (b0, b1) = ((_and(x, 2**32 - 1), _right(x, 32)) for x in (a, b))
+    middle = arith.AddiOp(_times_i(a1, b0), _right(_times_i(a0, b0), 32)).result
+    cross = arith.AddiOp(_times_i(a0, b1), _and(middle, 2**32 - 1)).result
+    upper = arith.AddiOp(_times_i(a1, b1), arith.AddiOp(_right(middle, 32), _right(cross, 32))).result
+    for x, y in ((a, b), (b, a)) if signed else ():
+        upper = arith.SubiOp(upper, _and(_binary(arith.ShRSIOp, x, 63), y)).result
+    return upper
+
+
 def _extended_product(a: Scalar, b: Scalar, extend: type[arith.ExtSIOp | arith.ExtUIOp]) -> tuple[Scalar, Scalar]:
     """The lower and the upper half of a product."""
+    if a.type == i64:
+        return _times_i(a, b), _upper_half(a, b, extend is arith.ExtSIOp)
     product, kind = arith.MuliOp(extend(a, i64), extend(b, i64)).result, cast("IntegerType", a.type)
     return arith.TruncIOp(product, kind).result, arith.TruncIOp(_right(product, kind.bitwidth), kind).result
 
@@ -366,6 +436,7 @@ OF_INTEGERS: Mapping[str, Expansion] = {
     "math.ipowi": _ipowi,
     "arith.mulsi_extended": partial(_extended_product, extend=arith.ExtSIOp),
     "arith.mului_extended": partial(_extended_product, extend=arith.ExtUIOp),
+    "arith.addui_extended": _addui_extended,
     "arith.floordivsi": partial(_divided, kinds=SIGNED, where="slt", step=-1),
     "arith.ceildivsi": partial(_divided, kinds=SIGNED, where="sge", step=1),
     "arith.ceildivui": partial(_divided, kinds=UNSIGNED, where="uge", step=1),
@@ -394,7 +465,7 @@ class ExpandFunction(RewritePattern):
         function = next((table[op.name] for table in tables if op.name in table), None)
         if function is None or kind is None:
             return
-        if (kind == f64 and op.name == "arith.remf") or (kind == i64 and op.name.startswith("arith.mul")):
+        if kind == f64 and op.name == "arith.remf":
             fail(op, f"{op.name} of {kind} is not lowered; of 32 bits and fewer it is")
         narrow = kind if isinstance(kind, AnyFloat) and kind.bitwidth < 32 and op.name not in OF_CLASSES else None
         with ImplicitBuilder(Builder(InsertPoint.before(op))):

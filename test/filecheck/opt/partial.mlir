@@ -5,7 +5,7 @@
 // FULL: partial.mlir:[[# @LINE + 41]]:3: error: linalg.add is not lowered: expected an element type
 
 // CHECK-DAG: partial.mlir:[[# @LINE + 39]]:3: remark: partial-conversion: linalg.add stays as it is: expected an element type of a matrix instruction, or i16, i64, index, got memref<3xi128>
-// CHECK-DAG: partial.mlir:[[# @LINE + 54]]:3: remark: partial-conversion: linalg.generic stays as it is: math.erfc is not lowered to PTX inside a kernel
+// CHECK-DAG: partial.mlir:[[# @LINE + 54]]:3: remark: partial-conversion: linalg.generic stays as it is: foreign.half is not lowered to PTX inside a kernel
 // CHECK-DAG: remark: partial-conversion: foreign.init stays as it is: its dialect is not known
 // CHECK-DAG: remark: partial-conversion: foreign.write stays as it is: its dialect is not known
 
@@ -64,7 +64,7 @@ func.func @tensors(%x: tensor<7xf32>, %at: tensor<5xi32>) -> tensor<5xf32> {
   ^bb0(%i: i32, %old: f32):
     %n = arith.index_cast %i : i32 to index
     %z = tensor.extract %y[%n] : tensor<7xf32>
-    %a = math.erfc %z : f32
+    %a = "foreign.half"(%z) : (f32) -> f32
     linalg.yield %a : f32
   } -> tensor<5xf32>
   %r = linalg.exp ins(%g : tensor<5xf32>) outs(%o : tensor<5xf32>) -> tensor<5xf32>
