@@ -234,17 +234,24 @@ def _padded(
     """A tensor filled with `value`, into which the source is inserted at the offsets `low`. It has the type of the
     result, or the given shape."""
     kind = op.result.type if shape is None else TensorType(op.result.type.element_type, shape)
-    filled, inner = make.filled(kind, value, sizes), shape_of(source)
+    return _put(make, source, make.filled(kind, value, sizes), low).result
+
+
+def _put(
+    make: LinalgBuilder, source: SSAValue, into: SSAValue, offsets: Sequence[int | SSAValue]
+) -> tensor.InsertSliceOp:
+    """Inserts all of a tensor into another."""
+    inner = shape_of(source)
     put = tensor.InsertSliceOp.build(
-        operands=[source, filled, [a for a in low if not isinstance(a, int)], make.unknown_sizes(source), []],
+        operands=[source, into, [a for a in offsets if not isinstance(a, int)], make.unknown_sizes(source), []],
         properties={
-            "static_offsets": _static([a if isinstance(a, int) else DYNAMIC_INDEX for a in low]),
+            "static_offsets": _static([a if isinstance(a, int) else DYNAMIC_INDEX for a in offsets]),
             "static_sizes": _static([size if size >= 0 else DYNAMIC_INDEX for size in inner]),
             "static_strides": _static([1] * len(inner)),
         },
-        result_types=[kind],
+        result_types=[into.type],
     )
-    return make.insert(put).result
+    return make.insert(put)
 
 
 def _static(numbers: Sequence[int]) -> DenseArrayBase[IntegerType]:
@@ -317,23 +324,21 @@ class Unpack(RewritePattern):
 
 
 class Concatenate(RewritePattern):
-    """Replaces a concatenation by insertions into one tensor.
-
-    Raises a located diagnostic for unknown sizes along the concatenated dimension.
-    """
+    """Replaces a concatenation by insertions into one tensor."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: tensor.ConcatOp, rewriter: PatternRewriter) -> None:
-        kind, along, start = op.result.type, op.dim.value.data, 0
-        shapes = [shape_of(value) for value in op.inputs]
-        if min(kind.get_shape(), default=0) < 0 or any(min(shape, default=0) < 0 for shape in shapes):
-            fail(op, f"{op.name} of dynamic sizes is not lowered; known sizes are")
-        value = LinalgBuilder(op).empty(kind)
-        for source, shape in zip(op.inputs, shapes, strict=True):
-            offsets = [start if d == along else 0 for d in range(len(shape))]
-            put = tensor.InsertSliceOp.from_static_parameters(source, value, offsets, shape)
+        kind, along, make = op.result.type, op.dim.value.data, LinalgBuilder(op)
+        starts: list[int | SSAValue] = [0]
+        for source in op.inputs:
+            starts.append(make.add(starts[-1], make.dim(source, along)))
+        extents = [starts[-1] if d == along else make.dim(op.inputs[0], d) for d in range(len(kind.get_shape()))]
+        unknown = [make.value(extent) for extent, size in zip(extents, kind.get_shape(), strict=True) if size < 0]
+        value = make.empty(kind, unknown)
+        for source, start in zip(op.inputs, starts, strict=False):
+            put = _put(make, source, value, [start if d == along else 0 for d in range(len(extents))])
             put.attributes[COVERED] = UnitAttr()
-            value, start = rewriter.insert(put).result, start + shape[along]
+            value = put.result
         rewriter.replace(op, [], [value])
 
 

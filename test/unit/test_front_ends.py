@@ -484,10 +484,13 @@ def test_parts_among_numbers_are_written_at_once() -> None:
     np.testing.assert_array_equal(joined.view(np.int16), np.concatenate([x, y], 1).view(np.int16))
 
 
-def test_tensors_of_unknown_sizes_behind_one_another_are_refused() -> None:
-    text = CONCATENATED.replace("3x", "?x")
-    with pytest.raises(CompileError, match=r"<mlir>:2:3: error: tensor\.concat of dynamic sizes is not lowered"):
-        compile(text, target="sm_80", cache=False)
+@pytest.mark.parametrize(("known", "unknown"), [(("3x",), ("?x",)), (("3x5", "3x2", "3x7"), ("3x?",) * 3)])
+def test_tensors_of_unknown_sizes_behind_one_another(known: tuple[str, ...], unknown: tuple[str, ...]) -> None:
+    x, y, result, text = draw(3, 5), draw(3, 2), np.full((3, 7), np.nan, np.float32), CONCATENATED
+    for old, new in zip(known, unknown, strict=True):
+        text = text.replace(old, new)
+    compile(text, target="sm_80", cache=False)(x, y, result, device="interp", checks="all")
+    np.testing.assert_array_equal(result, np.concatenate([x, y], 1))
 
 
 SHORT = """func.func @f(%x: memref<3x5xf32>, %y: memref<3xf32>) {
