@@ -63,12 +63,12 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "func.call", "linalg.broadcast", "linalg.reduce", "linalg.softmax", "memref.copy", "memref.get_global",
         "math.tan", "math.log2", "math.log10", "math.atan", "math.asin", "math.acos", "math.log1p", "math.expm1",
         "math.copysign", "math.round", "math.sinh", "math.cosh", "math.asinh", "math.acosh", "math.atanh",
-        "math.atan2", "math.cbrt", "math.fpowi", "arith.remf", "math.isnan", "math.isinf", "math.isfinite",
-        "math.isnormal", "math.erfc", "math.clampf", "math.sincos", "arith.addui_extended",
-        "math.absi", "math.ctpop", "math.ctlz", "math.cttz", "math.ipowi", "arith.mulsi_extended",
-        "arith.mului_extended", "arith.floordivsi", "arith.ceildivsi", "arith.ceildivui", "affine.apply", "affine.min",
-        "scf.forall", "memref.transpose", "bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.pack",
-        "linalg.unpack", "tensor", "returned",
+        "math.atan2", "math.cbrt", "math.fpowi", "math.erfc", "math.clampf", "math.sincos", "arith.remf", "math.isnan",
+        "math.isinf", "math.isfinite", "math.isnormal", "math.absi", "math.ctpop", "math.ctlz", "math.cttz",
+        "math.ipowi", "arith.mulsi_extended", "arith.mului_extended", "arith.addui_extended", "arith.floordivsi",
+        "arith.ceildivsi", "arith.ceildivui", "affine.apply", "affine.min", "scf.forall", "memref.transpose",
+        "bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.pack", "linalg.unpack", "tensor",
+        "returned",
     ),
     "warp-fuse-attention": ("linalg.*", "memref.dim", "warp.attention"),
     "warp-fuse-rows": ("linalg.*", "memref.dim"),
@@ -172,8 +172,8 @@ LOWERINGS = _homes(
         "passes.to_ptx.upstream": """
         cf.assert, cf.br, cf.cond_br, gpu.all_reduce, gpu.func, gpu.printf, gpu.shuffle, gpu.subgroup_mma_compute,
         gpu.subgroup_mma_constant_matrix, gpu.subgroup_mma_elementwise, gpu.subgroup_mma_load_matrix,
-        gpu.subgroup_mma_store_matrix, gpu.subgroup_reduce, gpu.yield, index.add, index.casts, index.divu, index.mins,
-        index.minu, index.mul, index.remu, index.sub, index.xor, memref.atomic_rmw
+        gpu.subgroup_mma_store_matrix, gpu.subgroup_reduce, gpu.yield, index.add, index.casts, index.constant,
+        index.divu, index.mins, index.minu, index.mul, index.remu, index.sub, index.xor, memref.atomic_rmw
         """,
     }
 )

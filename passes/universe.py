@@ -124,6 +124,8 @@ class LocatingParser(Parser):
         kind = self.ctx.get_optional_op(name, dialect_stack=self._parser_state.dialect_stack) or self._refuse(name)
         if kind.name == "builtin.unregistered" and not self._is_generic():
             self.raise_error(f"{name} is not registered: only its generic form can be read")
+        if kind.parse.__func__ is Operation.parse.__func__ and not self._is_generic():  # pyright: ignore[reportFunctionMemberAccess]
+            self.raise_error(f"only the generic form of {name} can be read; mlir-opt --mlir-print-op-generic prints it")
         return kind
 
     def _refuse(self, name: str) -> NoReturn:

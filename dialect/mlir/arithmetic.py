@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     DictionaryAttr,
     IndexType,
+    IntegerAttr,
     MemRefType,
     StringAttr,
     VectorType,
@@ -177,6 +178,10 @@ INDEX = Dialect(
                 input=operand_def(), output=result_def(), traits=traits_def(Pure()),
             )
             for name in ("casts", "castu")
+        ),
+        declared(
+            IRDLOperation, "index.constant", "attr-dict $value", value=prop_def(IntegerAttr[IndexType]),
+            result=result_def(IndexType()), traits=traits_def(Pure()),
         ),
     ],
 )  # fmt: skip

@@ -203,7 +203,11 @@ LaunchFuncOp = declared(
     custom_directives=(AsyncDependencies, SizeText, ArgumentsText),
 )  # fmt: skip
 
-BarrierOp = declared(gpu.BarrierOp, "gpu.barrier", "attr-dict", "All threads of a CTA meet.")
+BarrierOp = declared(
+    gpu.BarrierOp, "gpu.barrier", "(`memfence` $address_spaces^)? attr-dict",
+    "All threads of a CTA meet, with accesses to all memory in order; `memfence` names spaces that must be.",
+    address_spaces=opt_prop_def(ArrayAttr), verify_=lambda op: None,  # xDSL's allows no properties
+)  # fmt: skip
 DynamicSharedMemoryOp = declared(
     IRDLOperation, "gpu.dynamic_shared_memory", "attr-dict `:` type($resultMemref)",
     "All the shared memory that a launch gives a CTA, in bytes.", resultMemref=result_def(MemRefType),

@@ -428,20 +428,27 @@ RemFOp = declared(arith.FloatingPointLikeBinaryOperation, "arith.remf", _BINARY,
 
 
 def _cast(parent: type[Declared]) -> type[Declared]:
-    """A conversion of integers: xDSL's, also of vectors and tensors of them."""
+    """A conversion from or to integers: xDSL's, also of vectors and tensors of them."""
+    word, ends = parent.name.removeprefix("arith."), {True: arith.floatingPointLike, False: arith.signlessIntegerLike}
 
     def verify_(op: Declared) -> None:
-        if op.name != "arith.index_cast":
-            _check_bits(op, wider=op.name != "arith.trunci")
+        if word in ("extsi", "extui", "trunci"):
+            _check_bits(op, wider=word != "trunci")
 
     return declared(
         parent, parent.name, "$input attr-dict `:` type($input) `to` type($result)", verify_=verify_,
-        input=operand_def(arith.signlessIntegerLike), result=result_def(arith.signlessIntegerLike),
+        input=operand_def(ends[word.startswith("fp")]), result=result_def(ends[word.endswith("fp")]),
         traits=traits_def(Pure()),
     )  # fmt: skip
 
 
+_CASTS = (
+    arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp, arith.IndexCastOp, arith.SIToFPOp, arith.UIToFPOp, arith.FPToSIOp,
+    arith.FPToUIOp,
+)  # fmt: skip
+
+
 ARITH = extended(
     arith.Arith,
-    (ExtFOp, TruncFOp, RemFOp, *map(_cast, (arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp, arith.IndexCastOp))),
+    (ExtFOp, TruncFOp, RemFOp, *map(_cast, _CASTS)),
 )

@@ -187,8 +187,8 @@ class TensorFunction:
                 self._rewrite(inner)
         elif isinstance(op, UnregisteredOp):
             self._unknown(op)
-        elif any(_is_tensor(v.type) for v in (*op.operands, *op.results)):
-            fail(op, f"{op.name} on tensors is not bufferised; structured operations of linalg are")
+        elif inner := next((o for o in op.walk() if any(_is_tensor(v.type) for v in (*o.operands, *o.results))), None):
+            fail(inner, f"{inner.name} on tensors is not bufferised; structured operations of linalg are")
 
     def _constant(self, op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:
         """A constant tensor becomes memory of the module, copied if it is returned."""
@@ -207,7 +207,12 @@ class TensorFunction:
         from xdsl.dialects.bufferization import ToBufferOp, ToTensorOp
 
         if condition := next(
-            (v.type for v in (*op.operands, *op.results) if _is_tensor(v.type) and v.type.element_type == i1), None
+            (
+                v.type
+                for v in (*op.operands, *op.results)
+                if _is_tensor(v.type) and v.type.element_type in (i1, IndexType())
+            ),
+            None,
         ):
             fail(op, f"expected elements of whole bytes, as they are in memory, got {condition}")
         before, behind = Builder(InsertPoint.before(op)), Builder(InsertPoint.after(op))
@@ -216,6 +221,8 @@ class TensorFunction:
                 op.operands[number] = before.insert(ToTensorOp(self.buffers[value], restrict=True)).tensor
             elif isinstance(value.owner, tensor.EmptyOp):
                 op.operands[number] = before.insert(value.owner.clone()).tensor
+            elif _is_tensor(value.type):
+                fail(op, f"{op.name} reads a tensor that nothing has been written to")
         for result in op.results:
             if _is_tensor(result.type):
                 made = ToBufferOp.create(operands=[result], result_types=[_memory(result.type)])

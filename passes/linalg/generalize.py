@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import (
     AnyFloat,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
+    IndexType,
     IntegerType,
     MemRefType,
     ModuleOp,
@@ -40,7 +41,7 @@ from ...dialect.mlir.affine import generic, map_along
 from ...dialect.mlir.generic import SoftmaxOp, TensorOrMemory, arithmetic, converted
 from ...dialect.mlir.packs import PackOp, UnPackOp
 from ...dialect.mlir.pointwise import ReduceOp
-from ...dialect.warp.elements import shape_of
+from ...dialect.warp.elements import element_type, shape_of
 from ..diagnostics import fail
 from ..patterns import apply_patterns, mixed, op_type_rewrite_pattern
 from .constants import COVERED, contents, is_splat, spread_number
@@ -161,6 +162,8 @@ class CopyMemory(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: memref.CopyOp, rewriter: PatternRewriter) -> None:
+        if element_type(op.source) == IndexType():
+            fail(op, f"{op.name} of indices is not lowered; of floats and integers it is")
         rewriter.replace(op, CopyOp([op.source], [op.destination], []), [])
 
 

@@ -422,13 +422,15 @@ def _word(lowering: KernelLowering, kind: Attribute, value: object) -> VirtualRe
 _INDEX: Mapping[str, type[Operation]] = {
     "add": arith.AddiOp, "sub": arith.SubiOp, "mul": arith.MuliOp, "divu": arith.DivUIOp, "remu": arith.RemUIOp,
     "minu": arith.MinUIOp, "mins": arith.MinSIOp, "xor": arith.XOrIOp, "casts": arith.IndexCastOp,
+    "constant": arith.ConstantOp,
 }  # fmt: skip
 """Operations of `index` that are those of `arith`; unsigned conversions are, too, as indices stay below 2^31."""
 
 
 def _of_index(kind: type[Operation], same: type[Operation]) -> None:
     def handle(lowering: KernelLowering, op: Operation) -> None:
-        equal = same.create(operands=op.operands, result_types=[result.type for result in op.results])
+        kinds = [result.type for result in op.results]
+        equal = same.create(operands=op.operands, result_types=kinds, properties=op.properties)
         if (lower := handler_of(equal)) is not None:
             lower(lowering, equal)
         lowering.values[op.results[0]] = lowering.values.pop(equal.results[0])

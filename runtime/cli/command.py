@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -94,9 +95,11 @@ def _discard_output() -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    """Prints an error on stderr and returns `code`. A message that has its location is printed as it is."""
+    """Prints an error on stderr, behind its location if it has one, and returns `code`."""
     first, *_ = message.split("\n")
-    print(message if ": error: " in first else f"error: {message}", file=sys.stderr)
+    if ": error: " not in first:
+        message = re.sub(r"^(.*?:\d+:\d+: )?", r"\1error: ", message, count=1)
+    print(message, file=sys.stderr)
     return code
 
 

@@ -194,7 +194,7 @@ class _Reading:
                     f"{place_of(op)}host function @{self.function.sym_name.data}: expected arith on constants and "
                     f"sizes, memref.dim, memref.alloc, memref.dealloc, memref.get_global, views of memory, scf.for and "
                     f"scf.if that carry no values, cf.assert, gpu.launch_func and an empty func.return, got "
-                    f"{name_of(op)}; has the module been lowered?"
+                    f"{name_of(op)}; loops over elements are written as linalg.generic, or as threads of a gpu.func"
                 )
 
     def _buffer(self, wanted: ScratchBuffer) -> int:

@@ -140,3 +140,25 @@ def test_a_kernel_that_does_not_say_its_block() -> None:
 def test_a_name_that_is_none() -> None:
     with pytest.raises(ArgumentError, match=r"no kernel 'k' in <PTX of <mlir>>; it has first, second"):
         load_kernels(TWO, block=32).launch("k", 1, 1, [])
+
+
+def test_vectors_of_integers_become_floats() -> None:
+    text = """gpu.module @kernels {
+      gpu.func @k(%A: memref<128xi8>, %B: memref<128xf32>, %C: memref<128xi32>) kernel {
+        %t = gpu.thread_id x
+        %four = index.constant 4
+        %i = index.mul %t, %four
+        %a = vector.load %A[%i] : memref<128xi8>, vector<4xi8>
+        %b = arith.sitofp %a : vector<4xi8> to vector<4xf32>
+        vector.store %b, %B[%i] : memref<128xf32>, vector<4xf32>
+        gpu.barrier memfence [#gpu.address_space<workgroup>]
+        %c = arith.fptosi %b : vector<4xf32> to vector<4xi32>
+        vector.store %c, %C[%i] : memref<128xi32>, vector<4xi32>
+        gpu.return
+      }
+    }"""
+    a = np.random.default_rng().integers(-128, 128, 128, np.int8)
+    b, c = np.full(128, np.nan, np.float32), np.zeros(128, np.int32)
+    load_kernels(text).launch("k", 1, 32, [a, b, c], device="interp", checks="all")
+    np.testing.assert_array_equal(b, a)
+    np.testing.assert_array_equal(c, a)

@@ -422,10 +422,22 @@ def test_named_elementwise_operations(name: str, expected: Callable[[Array], Arr
     np.testing.assert_allclose(y, expected(x.astype(np.float64)), rtol=2.0**-21)
 
 
+def test_one_of_two_by_a_condition() -> None:
+    kind = "tensor<5xf32>"
+    text = f"""func.func @f(%p: tensor<5xi1>, %x: {kind}, %y: {kind}) -> {kind} {{
+      %r = linalg.select ins(%p, %x, %y : tensor<5xi1>, {kind}, {kind}) outs(%y : {kind}) -> {kind}
+      return %r : {kind}
+    }}"""
+    x, y = draw(5), -draw(5)
+    got = compile(text, target="sm_80", cache=False)(x < 0, x, y, device="interp")
+    np.testing.assert_array_equal(got, np.where(x < 0, x, y))
+
+
 def test_named_operations_on_two_inputs() -> None:
     text = """func.func @f(%x: memref<5xf32>, %y: memref<5xf32>, %z: memref<5xf32>,
                              %i: memref<5xi32>, %o: memref<5xi32>) {
-      linalg.div ins(%x, %y : memref<5xf32>, memref<5xf32>) outs(%z : memref<5xf32>)
+      linalg.add {lowering_config = 1 : i64} ins(%x, %y : memref<5xf32>, memref<5xf32>) outs(%z : memref<5xf32>)
+      linalg.div ins(%x, %z : memref<5xf32>, memref<5xf32>) outs(%z : memref<5xf32>)
       linalg.div_unsigned ins(%i, %o : memref<5xi32>, memref<5xi32>) outs(%o : memref<5xi32>)
       return
     }"""
@@ -433,7 +445,7 @@ def test_named_operations_on_two_inputs() -> None:
     i, o = np.array([-1, 7, -9, 0, 65537], np.int32), np.array([3, 2, 5, 9, 16], np.int32)
     quotients = i.astype(np.uint32) // o.astype(np.uint32)
     compile(text, target="sm_80", cache=False)(x, y, z, i, o, device="interp")
-    np.testing.assert_allclose(z, x.astype(np.float64) / y, rtol=2.0**-21)
+    np.testing.assert_allclose(z, x / (x + y).astype(np.float64), rtol=2.0**-21)
     np.testing.assert_array_equal(o.astype(np.uint32), quotients)
 
 

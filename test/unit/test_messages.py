@@ -245,6 +245,19 @@ class TestFiles:
                 "    }\n  }\n  return %r : tensor<4xf32>\n}\n",
                 "4:7: error: expected tensor.parallel_insert_slice into a tensor of shared_outs of its scf.forall",
             ),
+            (
+                "func.func private @g(%x: tensor<4xf32>)\n"
+                "func.func @f(%a: tensor<4xf32>, %e: tensor<4xf32>, %p: i1) -> tensor<4xf32> {\n"
+                "  %0 = linalg.exp ins(%a : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>\n"
+                "  scf.if %p {\n    %1 = tensor.cast %0 : tensor<4xf32> to tensor<?xf32>\n  }\n"
+                "  return %0 : tensor<4xf32>\n}\n",
+                "5:5: error: tensor.cast on tensors is not bufferised; structured operations of linalg are",
+            ),
+            (
+                "func.func @f(%a: memref<2xindex>, %b: memref<2xindex>) {\n"
+                "  memref.copy %a, %b : memref<2xindex> to memref<2xindex>\n  return\n}\n",
+                "2:3: error: memref.copy of indices is not lowered; of floats and integers it is",
+            ),
         ],
         ids=[
             "complex convolution",
@@ -255,6 +268,8 @@ class TestFiles:
             "complex constant",
             "no result",
             "not a shared tensor",
+            "in a condition",
+            "copied indices",
         ],
     )
     def test_what_is_not_compiled_on_tensors_says_why(
@@ -290,10 +305,9 @@ class TestFiles:
         assert optimise(path) == 0
         assert "iter_args(%s = %x) -> (index)" in capsys.readouterr().out
 
-    def test_an_operation_that_xdsl_cannot_read_is_pointed_at(
+    def test_an_operation_on_elements_that_it_does_not_take_is_pointed_at(
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path
     ) -> None:
-        # its body is made by a helper that asserts one type
         kind = "memref<4xindex>"
         path = write(
             tmp_path,
@@ -301,7 +315,7 @@ class TestFiles:
             f"  linalg.add ins(%i, %k : {kind}, {kind}) outs(%o : {kind})\n  return\n}}\n",
         )
         assert optimise(path) == 1
-        assert capsys.readouterr().err.startswith(f"{path}:2:3: error: cannot read this: its types or attributes")
+        assert capsys.readouterr().err.startswith(f"{path}:2:3: error: expected 2 inputs of add to a number")
 
 
 def test_conversion_without_kernels_warns(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
