@@ -18,7 +18,7 @@ from levels import ATTENTION_IN_TURNS, EXAMPLE, HERE, WARPGROUPS, WARPS, Walk, q
 from warploom.dialect.isa.wgmma import UNIT, MatrixDescriptor
 from warploom.dialect.layouts.pictures import Cell, Panel, Picture, box, colour, document, number, svg, text
 from warploom.runtime import compile
-from warploom.runtime.interp.watch.trace_picture import trace_svg
+from warploom.runtime.interp.watch.timeline import trace_svg
 from warploom.runtime.kernel.binding import launch_values
 
 FOLDER = HERE / "pictures"

@@ -26,8 +26,7 @@ from ..base.launch import Launch, Problem, is_ptx, known_target
 from ..cuda import ptxas
 from ..interp.machine.memory import InterpreterError, WarpOrder
 from ..interp.watch.checks import ALL_ORDERS
-from ..interp.watch.timeline import LaunchTrace, chrome_trace
-from ..interp.watch.trace_picture import trace_svg
+from ..interp.watch.timeline import LaunchTrace, chrome_trace, trace_svg
 from ..kernel.check import contractions
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import chosen, kernels, parse
