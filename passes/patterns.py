@@ -27,7 +27,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineExpr
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
-from xdsl.rewriter import InsertPoint
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from ..dialect.warp.attributes import memory_of
 from ..dialect.warp.elements import shape_of
@@ -103,6 +103,18 @@ def operations_of(root: Operation) -> list[Operation]:
             ops += operations_of(op) if op.regions else (op,)
             op = op.next_op
     return ops
+
+
+def is_unused(op: Operation) -> bool:
+    """Whether an operation has results, and nobody uses them."""
+    return bool(op.results) and not any(result.uses for result in op.results)
+
+
+def erase_unused(ops: Iterable[Operation]) -> None:
+    """Erases those whose results nobody uses, one after the other."""
+    for op in ops:
+        if is_unused(op):
+            Rewriter.erase_op(op)
 
 
 class LocatedRewriter(PatternRewriter):

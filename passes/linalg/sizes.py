@@ -17,7 +17,7 @@ from xdsl.rewriter import Rewriter
 from ...dialect.mlir.affine import FIXED, Nest, generic, map_along
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail, remark
-from ..patterns import IndexBuilder, constant_value, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, constant_value, erase_unused, op_type_rewrite_pattern
 from .operand import reassociation
 
 
@@ -205,8 +205,8 @@ class ReadInOrder(RewritePattern):
         for each in reversed(list(body.block.ops)):
             if isinstance(each, tensor.ExtractOp) and each.indices:
                 Rewriter.replace_op(each, [], [element])
-            elif each.results and not any(result.uses for result in each.results):
-                Rewriter.erase_op(each)
+            else:
+                erase_unused([each])
         maps = [access.map for access in nest.accesses]
         maps.insert(number, map_along(nest.loops, along))
         same = source.type == op.results[0].type and end is not None and end.operands[0] is element

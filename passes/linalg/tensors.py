@@ -22,7 +22,7 @@ from ...dialect.mlir.affine import Nest, NestAccess, generic, is_plain, loops_of
 from ...dialect.warp.attributes import UNUSED
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ..diagnostics import remark
-from ..patterns import IndexBuilder, apply_patterns, computed_from, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, apply_patterns, computed_from, erase_unused, is_unused, op_type_rewrite_pattern
 from .constants import COVERED, number_for_input
 from .contraction import adds_products
 from .moved_operands import CollapseBehind, Movement
@@ -119,9 +119,7 @@ class ComputeWhereRead(RewritePattern):
 def _replace(rewriter: PatternRewriter, op: GenericOp, made: GenericOp, producer: GenericOp | FillOp) -> None:
     """Replaces an operation by a fused one, and erases producers that become unused."""
     rewriter.replace(op, made)
-    for unread in (producer, producer.outputs[0].owner):
-        if isinstance(unread, Operation) and not any(result.uses for result in unread.results):
-            rewriter.erase(unread)
+    erase_unused(op for op in (producer, producer.outputs[0].owner) if isinstance(op, Operation))
 
 
 def _is_in_order(op: GenericOp) -> bool:
@@ -230,7 +228,7 @@ def drop_unused(block: Block, function: Operation | None = None) -> None:
     """Erases pure operations of a block whose results are unused. In a function, a remark tells of each."""
     for op in reversed(list(block.ops)):
         made = isinstance(op, (LinalgStructuredOperation, *PURE)) or op.name.startswith("arith.")
-        if made and op.results and not any(result.uses for result in op.results):
+        if made and is_unused(op):
             if isinstance(op, LinalgStructuredOperation) and function is not None:
                 remark(op, "warp-bufferize", f"nobody uses the result of {op.name}; it is not computed")
                 function.attributes[UNUSED] = UnitAttr()
@@ -273,9 +271,7 @@ def _alone(op: GenericOp, number: int) -> GenericOp:
     block, end = body.block, body.block.last_op
     if end is not None:
         end.operands = [end.operands[number]]
-    for inner in reversed(list(block.ops)):
-        if inner.results and not any(result.uses for result in inner.results):
-            Rewriter.erase_op(inner)
+    erase_unused(reversed(list(block.ops)))
     used = {*kept, len(nest.reads) + number}
     for argument in reversed(list(block.args)):
         if argument.index not in used:

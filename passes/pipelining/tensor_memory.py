@@ -41,7 +41,7 @@ from ...dialect.warp.synchronisation import AFTER_SYNC, BEFORE_SYNC, WGMMA, Comm
 from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
-from ..patterns import Index, IndexBuilder, PatternPass, constant_value, op_type_rewrite_pattern
+from ..patterns import Index, IndexBuilder, PatternPass, constant_value, erase_unused, op_type_rewrite_pattern
 from ..schedule.tensor_memory import BUFFERS
 from .ring import Ring
 
@@ -268,9 +268,7 @@ class _Sums(TensorProducts):
         self.ring.step(index, READ)
         initial = dict.fromkeys(loop.iter_args)
         Rewriter.replace_op(loop, [], loop.iter_args)
-        for value in initial:
-            if isinstance(value.owner, ConstantOp) and not value.uses:
-                Rewriter.erase_op(value.owner)
+        erase_unused(value.owner for value in initial if isinstance(value.owner, ConstantOp))
 
 
 # An attention in tensor memory: scores S and outputs O of a loop over keys, and P, operand A of O += P V.

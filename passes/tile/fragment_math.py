@@ -21,7 +21,7 @@ from ...dialect.warp.attributes import FragmentType, fragment_of, schedule_aroun
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp, is_approximate
 from ...dialect.warp.epilogue import MapOp
 from ..linalg.product import Product
-from ..patterns import Index, IndexBuilder, PatternPass, float_value, op_type_rewrite_pattern
+from ..patterns import Index, IndexBuilder, PatternPass, erase_unused, float_value, op_type_rewrite_pattern
 from ..schedule.needs import functions
 
 # Arithmetic on fragments: `warp.map` of what is said of one element.
@@ -263,13 +263,7 @@ class RaiseGelu(RewritePattern):
                 function = gelu_gradient_of(one.results[0])
             if function is not None:
                 rewriter.replace(one, function)
-                _erase_unused(op, rewriter)
-
-
-def _erase_unused(op: MapOp, rewriter: PatternRewriter) -> None:
-    for one in reversed(list(op.body.block.ops)):
-        if one.results and not any(result.uses for result in one.results):
-            rewriter.erase(one)
+                erase_unused(reversed(list(op.body.block.ops)))
 
 
 class RaiseGeluPass(PatternPass):

@@ -35,7 +35,7 @@ from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.pages import erase_pages
 from ..linalg.product import Product, TileProduct, read
-from ..patterns import Index, IndexBuilder, PatternPass, constant_value, op_type_rewrite_pattern
+from ..patterns import Index, IndexBuilder, PatternPass, constant_value, erase_unused, op_type_rewrite_pattern
 from ..schedule.defaults import adds_last, stored
 from ..schedule.needs import group_scale_tile, scale_lines
 from .operands import FragmentProduct, KTurns, Multiplication, OperandTiles, copies_done, slice_number, warp_origin
@@ -188,10 +188,7 @@ def drop_unused(values: Sequence[SSAValue]) -> None:
     """Erases unused matrices, and forms of operands without uses."""
     memories = [memory for value in values for memory in memories_behind(value)]
     drop_forms(values)
-    for value in dict.fromkeys(memories):
-        if isinstance(value.owner, MatrixOp) and not value.uses:
-            value.owner.detach()
-            value.owner.erase()
+    erase_unused(value.owner for value in dict.fromkeys(memories) if isinstance(value.owner, MatrixOp))
 
 
 class StageProduct(RewritePattern):
