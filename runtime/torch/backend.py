@@ -59,8 +59,8 @@ def warploom(
             "is installed, or with options={'rest': 'inductor'}; here the rest is eager"
         )
     common: Any = import_module("torch._dynamo.backends.common")
-    names = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
-    compilers = {key: partial(compile_graph, name=name, options=chosen) for key, name in names.items()}
+    names = {"fw": "forward", "bw": "backward", "inference": "inference"}
+    compilers = {f"{key}_compiler": partial(compile_graph, name=names[key], options=chosen) for key in names}
     cut = import_module("torch._functorch.partitioners").min_cut_rematerialization_partition
     settings = {"decompositions": simpler(), "partition_fn": cut, "keep_inference_input_mutations": True}
     return common.aot_autograd(**compilers, **settings)(module, examples)
@@ -70,8 +70,9 @@ def _replace_in(module: GraphModule, name: str, *, options: BackendOptions, rest
     """Puts calls of compiled parts into a graph of ATen operations; `rest` compiles the others. Returns what is told
     how its calls run."""
     sink(module.graph, name)
-    for rewrite in (sums_in_f32, narrow_sorts) if rest == "inductor" else ():
-        rewrite(module.graph)
+    if rest == "inductor":
+        sums_in_f32(module.graph)
+        narrow_sorts(module.graph)
     explanation = replace_clusters(module, name, options, rest)
     _report(explanation, options)
     module.recompile()
@@ -114,11 +115,11 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions, re
     grown = [narrowed(cluster) if rest == "inductor" else cluster for cluster in widest]
     first = [with_weights(cluster, taken) for cluster in grown]
     together = joined(first, order)
-    choices = [
-        (together.get(part, part), part, cluster, cluster.single, cluster.product)
-        for part, cluster in zip(first, grown, strict=True)
-    ]
-    for parts in replacing.each_of([list(dict.fromkeys(parts)) for parts in choices]):
+    choices = list[list[Cluster]]()
+    for part, cluster in zip(first, grown, strict=True):
+        single = replace(cluster, nodes=tuple(n for n in cluster.nodes if n not in cluster.products[1:]))
+        choices.append(list(dict.fromkeys([together.get(part, part), part, cluster, single, cluster.product])))
+    for parts in replacing.each_of(choices):
         _check_schedule(parts[-1], options, replacing.reasons)
     if rest == "eager":  # inductor fuses what is between the products with less on the host
         replacing.options = replace(options, schedule={})  # whose fields are of products and attention
@@ -146,7 +147,7 @@ class _Replacing:
     compiled: list[CompiledPart] = field(default_factory=list[CompiledPart])
     reasons: dict[Node, str] = field(default_factory=dict[Node, str])
     gone: set[Node] = field(default_factory=set[Node])
-    written: dict[str, ImportedRegion] = field(default_factory=dict[str, "ImportedRegion"])
+    written: dict[str, ImportedRegion] = field(default_factory=dict[str, ImportedRegion])
     """Parts of the graph by their structure."""
 
     def each_of(self, choices: Sequence[Sequence[Cluster]]) -> list[Sequence[Cluster]]:
@@ -176,16 +177,14 @@ class _Replacing:
         return self.gone.isdisjoint(part.nodes)
 
     def _written(self, part: Cluster) -> ImportedRegion:
-        key = part.structure
-        if key not in self.written:
+        if (key := part.structure) not in self.written:
             self.written[key] = _written(part, self.options)
         return self.written[key]
 
     def _chosen(self, part: Cluster) -> tuple[Cluster, Region, str]:
         """A part with the inputs of which it reads the sizes, its compiled form, and the measured times; an
         UnsupportedError with these where inductor is faster."""
-        written = self._written(part)
-        part = replace(part, sizes=written.sizes)
+        part = replace(part, sizes=(written := self._written(part)).sizes)
         region = region_of(written, _compiled(part, written, self.options), part.label)
         faster, text = judged(part, region) if self.rest == "inductor" else (True, "")
         if not faster:
@@ -202,7 +201,11 @@ class _Replacing:
             self.reasons |= dict.fromkeys(part.nodes, str(error))
             return False
         region.name = f"{region.name}_{self.name}{len(self.compiled)}"  # packed parameters are each call's own
-        self.compiled.append(_part(part, self._written(part), region.kernel, text))
+        kernels = tuple(f"@{name}: {schedule or 'elementwise'}" for name, schedule in region.kernel.schedules.items())
+        nodes = (part.core,) if is_attention(part.core) else part.nodes
+        names, operators = zip(*((node.name, str(node.target)) for node in nodes), strict=True)
+        described = names, operators, self._written(part).text, kernels, text, part.label, place_of(part.last)
+        self.compiled.append(CompiledPart(*described))
         self.gone |= {*part.nodes}
         _replace(self.graph, part, ComparedPart(region, part) if self.options.check else region)
         return True
@@ -216,29 +219,18 @@ TF32, EXPONENT, OF_EXPONENT = 2.0**-7, 2.0**-6, 2.0**-18
 how far in addition, of the largest: gradients raise them to a power again, where a distance becomes a factor."""
 
 
-class ComparedPart:
+class ComparedPart(Region):
     """A compiled part that raises an error if a result differs from what eager mode computes of the same tensors."""
 
     def __init__(self, region: Region, part: Cluster) -> None:
-        self.region, self.name, self.layout = region, region.name, region.layout
-        self.label, self.place, self._inputs, self._results = part.label, place_of(part.last), part.inputs, part.results
+        super().__init__(region.layout, region.kernel, region.name, region.label)
+        self.place, self._inputs, self._results = place_of(part.last), part.inputs, part.results
         self._multiplies, self._attends = is_product(part.core), part.core.target in ATTENTIONS
         self._calls = [(node, node.target, node.args, node.kwargs) for node in part.nodes]  # the graph loses them
 
-    def __reduce__(self) -> tuple[type[Region], tuple[object, ...]]:
-        return self.region.__reduce__()
-
-    def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
-        outs = self.region(*inputs)
-        self._compare(inputs, outs)
-        return outs
-
-    def into(self, *inputs: torch.Tensor, out: torch.Tensor) -> None:
-        """Computes the result in a tensor."""
-        self.region.into(*inputs, out=out)
-        self._compare(inputs, [out])
-
-    def _compare(self, inputs: tuple[torch.Tensor, ...], outs: Sequence[torch.Tensor]) -> None:
+    def run(self, inputs: tuple[torch.Tensor, ...], outs: Sequence[torch.Tensor], *, holds: bool = True) -> None:
+        """Computes the results in `outs`, and compares them."""
+        super().run(inputs, outs, holds=holds)
         for out, expected in zip(outs, self._eager(inputs), strict=True):
             ours, theirs = out.detach().double(), expected.detach().double()
             share = TF32 if self._multiplies and out.dtype == torch.float32 else APART.get(out.dtype, 0.0)
@@ -318,10 +310,10 @@ def _compiled(cluster: Cluster, written: ImportedRegion, options: BackendOptions
     return kernel
 
 
-def _replace(graph: Graph, cluster: Cluster, region: Region | ComparedPart) -> None:
+def _replace(graph: Graph, cluster: Cluster, region: Region) -> None:
     results = cluster.results
     for part in cluster.joined:
-        _move([x for x in part.inputs if x is not part.left], cluster.core)
+        _move([x for x in part.inputs if x is not part.core.args[-2]], cluster.core)
     with graph.inserting_before(cluster.core if len(results) > 1 else cluster.last):
         REGIONS[region.name] = region
         call = graph.call_function(warploom_operators.region.default, (list(cluster.inputs), region.name))
@@ -347,13 +339,6 @@ def _move(views: Iterable[Node], before: Node) -> None:
         if view.op != "placeholder":
             _move(view.all_input_nodes, before)
             before.prepend(view)
-
-
-def _part(cluster: Cluster, written: ImportedRegion, kernel: Kernel, measured: str) -> CompiledPart:
-    described = tuple(f"@{name}: {schedule or 'elementwise'}" for name, schedule in kernel.schedules.items())
-    nodes = (cluster.core,) if is_attention(cluster.core) else cluster.nodes
-    names, operators = zip(*((node.name, str(node.target)) for node in nodes), strict=True)
-    return CompiledPart(names, operators, written.text, described, measured, cluster.label, place_of(cluster.last))
 
 
 def _computes(node: Node) -> bool:

@@ -40,17 +40,14 @@ from .scalars import (
     element_of,
 )
 
-INDEX_ARITHMETIC = {"add": arith.AddiOp, "mul": arith.MuliOp, "floordiv": arith.FloorDivSIOp}
+INDEX_ARITHMETIC = {"Add": arith.AddiOp, "Mul": arith.MuliOp, "FloorDiv": arith.FloorDivSIOp}
 
 
 def operation_of(size: Size) -> tuple[str, Sequence[Size]]:
-    """The operation that a size is of others, "" for one that is none, and these."""
-    name = {sympy.Add: "add", sympy.Mul: "mul"}.get(type(size), "")
+    """The operation that a size is of others, as sympy and torch call it, and these."""
     if type(size) is sympy.Pow and size.exp.is_Integer and size.exp > 0:
-        return "mul", [size.base] * int(size.exp)
-    if type(size).__name__ == "FloorDiv":
-        return "floordiv", size.args
-    return name, size.args
+        return "Mul", [size.base] * int(size.exp)
+    return type(size).__name__, size.args
 
 
 ElementBody: TypeAlias = Callable[[Body, Sequence[ElementValue]], ElementValue]
@@ -104,20 +101,17 @@ class FunctionBuilder(Builder):
             tensor, dimension = self._places[size]
             return self.insert(tensors.DimOp(tensor, self.index(dimension))).result
         name, of = operation_of(size)
-        if not name:
+        if name not in INDEX_ARITHMETIC:
             raise UnsupportedError(f"the size {size} does not follow from sums and products of the operands' sizes")
-        first, *rest = map(self.index, of)
-        for other in rest:
-            first = self.insert(INDEX_ARITHMETIC[name](first, other)).result
-        return first
+        return reduce(lambda a, b: self.insert(INDEX_ARITHMETIC[name](a, b)).result, map(self.index, of))
 
     def number(self, inside: Body, size: Size) -> ElementValue:
         """Appends a size to a body: kernels take one as 32 bits; sums and products of several may need 64."""
         name, of = operation_of(size)
-        if name not in RULES:
+        if name not in ("Add", "Mul"):
             return ElementValue(self.insert(arith.IndexCastOp(self.index(size), i32)).result)
         parts = [inside.convert(self.number(inside, part), torch.int64) for part in of]
-        return reduce(lambda a, b: RULES[name](inside, [a, b]), parts)
+        return reduce(lambda a, b: RULES[name.lower()](inside, [a, b]), parts)
 
     def indices(self, shape: Sequence[Size]) -> list[int | SSAValue]:
         """Sizes as indices. Symbolic sizes become values."""
@@ -201,16 +195,12 @@ class FunctionBuilder(Builder):
     def _generic(
         self, operands: Sequence[TensorOperand], out: Value, kept: Sequence[int], rank: int, body: ElementBody
     ) -> Value:
-        inputs, dtypes = [operand.value.tensor for operand in operands], [operand.value.dtype for operand in operands]
-        block = Block(arg_types=[element_of(dtype) for dtype in (*dtypes, out.dtype)])
-        inside = Body(block)
-        elements = [inside.loaded(x, dtype) for x, dtype in zip(block.args, dtypes, strict=False)]
-        if len(kept) < rank:
-            elements.append(inside.loaded(block.args[-1], out.dtype))
+        inside, elements = Body.of([*(operand.value.dtype for operand in operands), out.dtype], len(kept) < rank)
         inside.insert(YieldOp(inside.stored(body(inside, elements), out.dtype)))
         maps = [AffineMapAttr(map_along(rank, loops)) for loops in (*(operand.loops for operand in operands), kept)]
         kinds = [IteratorTypeAttr.parallel() if d in kept else IteratorTypeAttr.reduction() for d in range(rank)]
-        op = GenericOp(inputs, [out.tensor], Region(block), maps, kinds, [out.tensor.type])
+        inputs = [operand.value.tensor for operand in operands]
+        op = GenericOp(inputs, [out.tensor], Region(inside.block), maps, kinds, [out.tensor.type])
         return replace(out, tensor=self.insert(op).results[0])
 
     def product(
@@ -415,7 +405,7 @@ def _with_sizes(target: Any, args: Sequence[Given]) -> tuple[Any, list[Given]]:
             raise UnsupportedError(f"{target} takes {dims} beside a number that depends on sizes")
         size: Any = sympy.sympify(expression(dims))
         size = size.args[0] if type(size).__name__ == "ToFloat" else size
-        kind = torch.int64 if dtype == torch.int32 and operation_of(size)[0] in RULES else dtype
+        kind = torch.int64 if dtype == torch.int32 and operation_of(size)[0] in ("Add", "Mul") else dtype
         return TensorLike(kind, number, size) if size.is_integer else float(size) if size.is_number else dims
 
     takes = ["Tensor" in str(each.type) for each in target._schema.arguments]
@@ -450,9 +440,7 @@ def why_not(node: Node) -> str:
     try:
         args, kwargs = map_arg((node.args, node.kwargs), lambda operand: operand.meta["val"])
         dtypes = [x.dtype for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
-        block = Block(arg_types=map(element_of, dtypes))
-        body = Body(block)
-        elements = [body.loaded(x, dtype) for x, dtype in zip(block.args, dtypes, strict=True)]
+        body, elements = Body.of(dtypes)
         number, dtype = body.number(1, i32), node.meta["val"].dtype
         compute(node.target, cast("Any", args), cast("Any", kwargs), body, elements, dtype, lambda _, __: number)
     except UnsupportedError as error:

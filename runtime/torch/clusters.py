@@ -65,25 +65,14 @@ class Cluster:
         return tuple(filter(is_product, self.nodes))
 
     @property
-    def left(self) -> Any:
-        """The matrix A of the product."""
-        return self.core.args[-2]
-
-    @property
-    def single(self) -> Cluster:
-        """The cluster without a second product."""
-        return replace(self, nodes=tuple(n for n in self.nodes if n not in self.products[1:]))
-
-    @property
     def last(self) -> Node:
         return self.nodes[-1]
 
     @property
     def results(self) -> tuple[Node, ...]:
         """The nodes whose results are used outside: the last one, or those of an attention."""
-        if self.joined:
-            return tuple(part.last for part in self.joined)
-        return results_of(self.core) if is_attention(self.core) else (self.last,)
+        joined = tuple(part.last for part in self.joined)
+        return joined or (results_of(self.core) if is_attention(self.core) else (self.last,))
 
     @property
     def structure(self) -> str:
@@ -104,8 +93,7 @@ class Cluster:
         for node in (n for n in self.nodes if n.target not in VIEWS and n.target is not operator.getitem):
             origin = node.meta.get("original_aten")
             name = name_of(origin if is_operator(origin) and not is_product(node) else node.target)
-            if name == name_of(node.target) or names[-1:] != [name]:
-                names.append(name)
+            names += [name] if name == name_of(node.target) or names[-1:] != [name] else []
         return [name.strip("_") for name in names]
 
     @property
@@ -172,20 +160,17 @@ def _is_lowered(node: Node, last: Node) -> bool:
     """Whether a node other than a product has its own lowering on the device of `last`."""
     if node.op != "call_function" or not is_tensor(node) or is_attention(node) or is_product(node):
         return False
-    result, device = node.meta["val"], last.meta["val"].device
-    if result.device != device or result.dtype not in ELEMENTS or result.dtype in NARROW or 0 in shape_of(result):
+    result = node.meta["val"]
+    kinds = result.device == last.meta["val"].device and result.dtype in ELEMENTS and result.dtype not in NARROW
+    if not kinds or 0 in shape_of(result):
         return False
-    if is_pointwise(node.target):
-        return not obstacle(node)
-    return node.target in HANDLERS and not _reads_elsewhere(node)
+    return not obstacle(node) if is_pointwise(node.target) else node.target in HANDLERS and not _reads_elsewhere(node)
 
 
 def narrowed(cluster: Cluster) -> Cluster:
     """The cluster without a final conversion to a wider type, which the reader of the result can do."""
     nodes = cluster.nodes
-    while len(nodes) > 1 and not is_attention(cluster.core) and _widens(nodes[-1]):
-        if nodes[-2] not in nodes[-1].all_input_nodes:
-            break
+    while len(nodes) > 1 and _widens(nodes[-1]) and nodes[-2] in nodes[-1].all_input_nodes:
         nodes = nodes[:-1]
     return replace(cluster, nodes=nodes)
 
@@ -203,22 +188,19 @@ def _parted(node: Node) -> list[Node]:
 
 def with_weights(cluster: Cluster, taken: Collection[Node]) -> Cluster:
     """The cluster with the conversions of its operands from 8-bit integers, unless they are taken."""
-    product = cluster.core
-    if is_attention(product):
-        return cluster
-    conversions = [node for operand in product.all_input_nodes for node in _converting(operand, taken)]
-    weights = tuple(dict.fromkeys(conversions))
+    operands = cluster.core.all_input_nodes if is_product(cluster.core) else ()
+    weights = tuple(dict.fromkeys(node for operand in operands for node in _converting(operand, taken)))
     return Cluster((*weights, *cluster.nodes), weights)
 
 
 def joined(parts: Sequence[Cluster], order: Mapping[Node, int]) -> dict[Cluster, Cluster]:
     """For parts that multiply one A of few rows by inputs of the graph, or by views of such: the cluster of all
     these."""
-    groups = defaultdict[Node, list[Cluster]](list)
+    groups = defaultdict[Any, list[Cluster]](list)
     for part in parts:
-        given = all(_is_given(x) for x in part.inputs if x is not part.left)
-        if given and len(part.products) == 1 and part.core.target in (aten.mm.default, aten.addmm.default):
-            groups[part.left].append(part)
+        if len(part.products) == 1 and part.core.target in (aten.mm.default, aten.addmm.default):
+            a = part.core.args[-2]
+            groups[a] += [part] if all(x is a or _is_given(x) for x in part.inputs) else []
     together = dict[Cluster, Cluster]()
     for a, several in groups.items():
         rows = shape_of(a.meta["val"])[0]
@@ -253,10 +235,9 @@ def _converting(node: Node, taken: Collection[Node]) -> list[Node]:
 
 def _grown(product: Node, taken: set[Node], order: Mapping[Node, int]) -> set[Node]:
     """The product and the most pointwise operations behind it of which only the last one's result is used elsewhere."""
-    core, members, closed = product, {product}, {product}
-    if product.target is aten.convolution.default:  # what follows it is computed with the channels last
-        members |= {user for user in product.users if user.target is aten.permute.default and len(product.users) == 1}
-    members |= _halves(product)
+    core, closed, members = product, {product}, {product, *_halves(product)}
+    if product.target is aten.convolution.default and len(product.users) == 1:  # what follows has the channels last
+        members |= {user for user in product.users if user.target is aten.permute.default}
     product = max(members, key=order.__getitem__)
     queue = sorted({user for node in members for user in node.users} - members, key=order.__getitem__)
     while queue and len(members) < MAX:
@@ -288,19 +269,17 @@ def _with_operands(members: set[Node], taken: set[Node]) -> set[Node]:
 
 def _widens(node: Node) -> bool:
     """Whether a node converts to a type of more bytes."""
-    if node.target not in CONVERSIONS:
-        return False
-    (source,) = node.all_input_nodes
-    return source.meta["val"].dtype.itemsize < node.meta["val"].dtype.itemsize
+    sizes = [x.meta["val"].dtype.itemsize for x in (*node.all_input_nodes, node)] if node.target in CONVERSIONS else ()
+    return bool(sizes) and sizes[0] < sizes[-1]
 
 
 def _second(node: Node, product: Node, others: set[Node]) -> set[Node]:
     """Another product of the same A that only a node reads, whose matrix lies in memory: both can be one kernel."""
     is_plain = product.target is aten.mm.default and _is_given(product.all_input_nodes[-1])
-    if not is_plain or sum(map(is_product, others & {*node.all_input_nodes})):
+    if not is_plain or any(map(is_product, others & {*node.all_input_nodes})):
         return set()
-    pairs = [x for x in node.all_input_nodes if x.target is product.target and len(x.users) == 1 and x not in others]
-    alike = [x for x in pairs if x.args[0] is product.args[0] and _like(x, product)]
+    pairs = (x for x in node.all_input_nodes if x.target is product.target and len(x.users) == 1 and x not in others)
+    alike = (x for x in pairs if x.args[0] is product.args[0] and _like(x, product))
     return {*[x for x in alike if _is_given(x.all_input_nodes[-1])][:1]}
 
 
@@ -319,8 +298,8 @@ def follows(node: Node, product: Node) -> bool:
     """Whether a node computes each element of its result where a product computes one, in f32: what is computed in f64
     takes registers from the accumulators."""
     own = is_pointwise(node.target) and _is_lowered(node, product) and _like(node, product)
-    lies = own and is_row_major(node.meta["val"])
-    return lies and not (name_of(node.target) == "pow" and node.args[1] not in (*ROOTS, *FACTORS))
+    is_power = own and name_of(node.target) == "pow" and node.args[1] not in (*ROOTS, *FACTORS)
+    return own and not is_power and is_row_major(node.meta["val"])
 
 
 def why_left(node: Node, rest: str) -> str:
@@ -330,8 +309,7 @@ def why_left(node: Node, rest: str) -> str:
     if rest != "inductor" and _reads_elsewhere(node):
         return ELSEWHERE
     if not is_pointwise(node.target):
-        inductors = "neither a product of matrices nor pointwise: inductor's kernels"
-        return inductors if rest == "inductor" else NO_FORM
+        return "neither a product of matrices nor pointwise: inductor's kernels" if rest == "inductor" else NO_FORM
     if (dtype := node.meta["val"].dtype) in NARROW:
         return f"conversions to {dtype} are left to torch, for targets before sm_89 have none"
     if rest == "inductor":
@@ -342,23 +320,18 @@ def why_left(node: Node, rest: str) -> str:
 OBSTACLE = "warploom_obstacle"
 """What a node remembers of itself: clusters that grow ask again and again."""
 
+ELSEWHERE = "it takes a tensor that lies elsewhere, or a number that follows from no size of an input"
+
 
 def obstacle(node: Node) -> str:
     """Why a pointwise node has no form here that computes it where its tensor lies, "" if it has one."""
     if OBSTACLE not in node.meta:
-        node.meta[OBSTACLE] = why_not(node) if _takes_what_is_there(node) else ELSEWHERE
+        device, values = node.meta["val"].device, [x.meta.get("val") for x in node.all_input_nodes]
+        sizes = {size for x in values if isinstance(x, SYMBOLIC) for size in sympy.sympify(expression(x)).free_symbols}
+        is_static = all(input_of_size(node.graph, size, device) for size in sizes)
+        there = is_static and all(isinstance(x, (torch.Tensor, *SYMBOLIC)) for x in values)
+        node.meta[OBSTACLE] = why_not(node) if there and not _reads_elsewhere(node) else ELSEWHERE
     return node.meta[OBSTACLE]
-
-
-ELSEWHERE = "it takes a tensor that lies elsewhere, or a number that follows from no size of an input"
-
-
-def _takes_what_is_there(node: Node) -> bool:
-    """Whether what a node takes beside tensors on its device, or numbers in them, is known while compiling."""
-    device, values = node.meta["val"].device, [x.meta.get("val") for x in node.all_input_nodes]
-    sizes = {size for x in values if isinstance(x, SYMBOLIC) for size in sympy.sympify(expression(x)).free_symbols}
-    is_static = all(input_of_size(node.graph, size, device) for size in sizes)
-    return is_static and all(isinstance(x, (torch.Tensor, *SYMBOLIC)) for x in values) and not _reads_elsewhere(node)
 
 
 def _reads_elsewhere(node: Node) -> bool:

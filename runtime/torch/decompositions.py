@@ -348,12 +348,8 @@ OWN: Mapping[Any, Callable[..., Any]] = {
 """Decompositions in the place of torch's, or where it has none."""
 
 
-def _sign(x: torch.Tensor) -> torch.Tensor:
-    return torch.where(x > 0, 1, torch.where(x < 0, -1, 0)).to(x.dtype)
-
-
-def _signbit(x: torch.Tensor) -> torch.Tensor:
-    return NotImplemented if x.is_floating_point() else x < 0
+def _of_integers(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda x: NotImplemented if x.is_floating_point() else function(x)
 
 
 def _remainder(value: Any, by: Any) -> torch.Tensor:
@@ -363,8 +359,11 @@ def _remainder(value: Any, by: Any) -> torch.Tensor:
 
 
 PRIMITIVES: Mapping[Any, Callable[..., Any]] = {
-    prims.sign.default: _sign,
-    prims.signbit.default: _signbit,
+    prims.sign.default: lambda x: torch.where(x > 0, 1, torch.where(x < 0, -1, 0)).to(x.dtype),
+    prims.signbit.default: _of_integers(lambda x: x < 0),
+    prims.neg.default: _of_integers(lambda x: 0 - x),
+    prims.abs.default: _of_integers(lambda x: torch.maximum(x, 0 - x) if x.dtype.is_signed else x),
+    prims.bitwise_not.default: lambda x: x ^ (True if x.dtype == torch.bool else -1),
     prims.remainder.default: _remainder,
 }
 """What `torch.ops.prims` has, and `math` in kernels has not, in other operations of it."""

@@ -178,7 +178,7 @@ def why_launched(module: GraphModule) -> str:
     kernels = lowering.lowerings.keys() - lowering.fallbacks | WITHOUT_WAITING
     waiting = [node for node in calls if node.target not in kernels or "c10d" in str(node.target)]
     own = (REGIONS[str(node.args[1])] for node in calls if node.target is warploom.region.default)
-    if not all(isinstance(region, Region) for region in own):
+    if not all(type(region) is Region for region in own):
         return "option 'check' waits for the GPU"
     node = next(iter(waiting), None) or utilities.get_first_incompatible_cudagraph_node(module)
     return f"{node.target} may wait for the GPU, or for other processes" if node else ""

@@ -120,26 +120,27 @@ class Region:
 
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         outs = [result.empty(inputs) for result in self.layout.results]
-        if all(order.holds(x.shape, x.stride()) for order, x in zip(self.layout.orders, inputs, strict=True)):
-            self.into(*inputs, out=outs)
-        else:
-            self._first(inputs, outs)
+        holds = all(order.holds(x.shape, x.stride()) for order, x in zip(self.layout.orders, inputs, strict=True))
+        self.run(inputs, outs, holds=holds)
         return outs
 
-    def into(self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor]) -> None:
-        """Computes the results in `out`. The inputs must have the memory orders of the part and be on torch's
+    def into(self, *inputs: torch.Tensor, out: torch.Tensor) -> None:
+        """Computes the result in `out`. The inputs must have the memory orders of the part and be on torch's
         device."""
-        outs = [out] if isinstance(out, torch.Tensor) else out
+        self.run(inputs, [out])
+
+    def run(self, inputs: tuple[torch.Tensor, ...], outs: Sequence[torch.Tensor], *, holds: bool = True) -> None:
+        """Computes the results in `outs`; `holds` says whether the inputs have the memory orders of the part."""
         if PROFILING():
             with torch.profiler.record_function(self.label):
-                self._into(inputs, outs)
+                self._launch(inputs, outs, holds)
         else:
-            self._into(inputs, outs)
+            self._launch(inputs, outs, holds)
 
-    def _into(self, inputs: tuple[torch.Tensor, ...], outs: Sequence[torch.Tensor]) -> None:
+    def _launch(self, inputs: tuple[torch.Tensor, ...], outs: Sequence[torch.Tensor], holds: bool) -> None:
         key = tuple([x.shape for x in inputs]) if self._dynamic else None
         addresses = [x.data_ptr() for x in (*inputs, *outs)]
-        ready = self._prepared.get(key)
+        ready = self._prepared.get(key) if holds else None
         if ready is None or reduce(int.__or__, addresses) % ALIGNMENT:
             if (first := self._first(inputs, outs)) is not None:
                 if len(self._prepared) >= REMEMBERED:

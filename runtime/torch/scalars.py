@@ -124,6 +124,14 @@ class Body(Builder):
 
     def __init__(self, block: Block) -> None:
         super().__init__(InsertPoint.at_end(block))
+        self.block = block
+
+    @staticmethod
+    def of(dtypes: Sequence[torch.dtype], last: bool = True) -> tuple[Body, list[ElementValue]]:
+        """A body with an argument of each type, and these as elements; the last one only if it is read."""
+        body = Body(Block(arg_types=map(element_of, dtypes)))
+        read = dtypes if last else dtypes[:-1]
+        return body, [body.loaded(x, dtype) for x, dtype in zip(body.block.args, read, strict=False)]
 
     def emit(self, kind: type[IRDLOperation], *operands: ElementValue, result: Attribute) -> ElementValue:
         """Appends an operation with one result."""
@@ -234,26 +242,6 @@ def _where(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     return body.emit(arith.SelectOp, condition, *chosen, result=chosen[0].type)._replace(unsigned=unsigned)
 
 
-def _not(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
-    (value,) = _typed(body, operands)
-    ones = body.number(1 if value.type == i1 else -1, value.type)
-    return body.emit(arith.XOrIOp, value, ones, result=value.type)
-
-
-def _negated(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
-    (value,) = _typed(body, operands)
-    if value.is_float:
-        return body.emit(arith.NegfOp, value, result=value.type)
-    return body.emit(arith.SubiOp, body.number(0, value.type), value, result=value.type)
-
-
-def _absolute(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
-    (value,) = _typed(body, operands)
-    if value.is_float:
-        return body.emit(math_ops.AbsFOp, value, result=value.type)
-    return value if value.unsigned else RULES["maximum"](body, [value, _negated(body, [value])])
-
-
 ROOTS, FACTORS = (0.5, -0.5, 1.5, -1.5), (1, 2, 3, 4, -1, -2)
 """Exponents of powers that are roots, and products; others are computed in f64."""
 
@@ -305,9 +293,8 @@ RULES: Mapping[str, Rule] = {
     "bitwise_and": _arithmetic(None, arith.AndIOp, arith.AndIOp),
     "bitwise_or": _arithmetic(None, arith.OrIOp, arith.OrIOp),
     "bitwise_xor": _arithmetic(None, arith.XOrIOp, arith.XOrIOp),
-    "bitwise_not": _not,
-    "neg": _negated,
-    "abs": _absolute,
+    "neg": _arithmetic(arith.NegfOp),
+    "abs": _arithmetic(math_ops.AbsFOp),
     "__rshift__": _shifted,
     "where": _where,
     "pow": _power,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -50,14 +52,11 @@ def is_row_major(tensor: torch.Tensor, order: Sequence[int] | None = None) -> bo
 
 def _placed(tensor: torch.Tensor) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
     """The sizes and the strides of a tensor of a graph, as if it had elements: Max(1, n) in a stride is n."""
-    return shape_of(tensor), tuple(_bounded(expression(stride)) for stride in tensor.stride())
-
-
-def _bounded(stride: Any) -> Size:
-    """A stride without its bound, which torch writes as Max(1, n) among its factors."""
-    bounded: Any = sympy.sympify(stride)
-    bounds: Any = [bound for bound in bounded.atoms(Max) if bound.args[0] == 1]
-    return bounded.subs({bound: bound.func(*bound.args[1:]) for bound in bounds}) if bounds else stride
+    strides: Any = list(map(expression, tensor.stride()))
+    for at, stride in enumerate(strides):
+        for bound in () if isinstance(stride, int) else [x for x in stride.atoms(Max) if x.args[0] == 1]:
+            strides[at] = strides[at].subs(bound, bound.func(*bound.args[1:]))
+    return shape_of(tensor), tuple(strides)
 
 
 def hint(size: Any, unknown: int | None = None) -> int:
@@ -137,10 +136,6 @@ def unsqueezed(value: Value, at: int) -> Value:
     return replace(value, dims=dims, shape=shape)
 
 
-def _reshape(builder: FunctionBuilder, like: torch.Tensor, value: Value, *_: object, **__: object) -> Value:
-    return reshape(builder, value, shape_of(like))
-
-
 def reshape(builder: FunctionBuilder, value: Value, shape: tuple[Size, ...]) -> Value:
     """The value in another shape, its elements in row-major order.
 
@@ -163,10 +158,9 @@ def _groups(before: tuple[Size, ...], after: tuple[Size, ...]) -> list[tuple[ran
     if not before or not after:
         return []
     groups: list[tuple[range, range]] = []
-    i = j = 0
+    start = other = i = j = 0
     while i < len(before) and j < len(after):
-        start, other = i, j
-        i, j = i + 1, j + 1
+        start, other, i, j = i, j, i + 1, j + 1
         left, right = before[start], after[other]
         while left != right:
             grow_left = _divides(left, right)
@@ -177,10 +171,7 @@ def _groups(before: tuple[Size, ...], after: tuple[Size, ...]) -> list[tuple[ran
             else:
                 raise UnsupportedError(f"a view of {before} as {after} is not lowered")
         groups.append((range(start, i), range(other, j)))
-    if groups:
-        (first, second) = groups.pop()
-        groups.append((range(first.start, len(before)), range(second.start, len(after))))
-    return groups
+    return [*groups[:-1], (range(start, len(before)), range(other, len(after)))]
 
 
 def _divides(left: Size, right: Size) -> bool:
@@ -223,15 +214,13 @@ SHOWN = (
 RESHAPES = frozenset({aten.view.default, aten.reshape.default})
 
 
-def _same(builder: FunctionBuilder, like: torch.Tensor, value: Value, **_: object) -> Value:
-    """A copy, or the tensor itself: values are never written to."""
-    return value
-
+SAME = (aten.clone.default, aten.alias.default, aten.lift_fresh_copy.default)
+"""Copies, which are the tensor itself here: values are never written to."""
 
 VIEWS: Mapping[object, Lowering] = {
-    **dict.fromkeys((aten.clone.default, aten.alias.default, aten.lift_fresh_copy.default), _same),
+    **dict.fromkeys(SAME, lambda builder, like, value, **_: value),
     **{target: partial(shown, target) for target in SHOWN},
-    **dict.fromkeys(RESHAPES, _reshape),
+    **dict.fromkeys(RESHAPES, lambda builder, like, value, *_: reshape(builder, value, shape_of(like))),
     aten.cat.default: _concatenated,
 }
 """What shows the elements of a tensor otherwise."""
@@ -242,12 +231,11 @@ def unpacking(node: Node) -> list[Any]:
     the first one on, which takes the bytes; empty where a node is the last of no such."""
     joined: Any = node.all_input_nodes[0] if node.target in RESHAPES else node
     parts: Any = joined.args[0] if joined.target is aten.cat.default else ()
-    if [x.target for x in parts] != [aten.unsqueeze.default] * 2:
-        return []
-    low, high = halves = [x.args[0] for x in parts]
+    halves = [x.args[0] for x in parts if x.target is aten.unsqueeze.default]
     names = [name_of(x.target) for x in halves if is_operator(x.target)]
-    if names != ["bitwise_and", "__rshift__"]:
+    if names != ["bitwise_and", "__rshift__"] or len(parts) > 2:
         return []
+    low, high = halves
     packed, shape = low.args[0], _shape(low)
     places = {d % (len(shape) + 1) for d in (*(x.args[1] for x in parts), *joined.args[1:])}
     whole_bytes = low.args[1:] == (15,) and high.args == (packed, 4) and {*packed.users} == {*halves}
@@ -277,7 +265,7 @@ def _merge_rows(graph: Graph) -> None:
     each of the others. Exported programs have such products, graphs with gradients have none."""
     for node in graph.find_nodes(op="call_function", target=aten.matmul.default):
         (a, b), (*rows, depth) = node.args, _shape(node.args[0])
-        sizes = [n if isinstance(n, int) else -1 for n in (*rows, _shape(b)[-1])]
+        sizes = _known((*rows, _shape(b)[-1]))
         merges = isinstance(depth, int) and sizes.count(-1) < 2 and is_row_major(a.meta["val"])
         if len(rows) > 1 and len(_shape(b)) == 2 and merges:
             with graph.inserting_before(node):
@@ -285,6 +273,11 @@ def _merge_rows(graph: Graph) -> None:
                 fresh.append(called(graph, aten.mm.default, fresh[0], b))
                 fresh.append(called(graph, aten.view.default, fresh[1], sizes))
             take_place(graph, node, fresh)
+
+
+def _known(shape: Sequence[Size]) -> list[int]:
+    """Sizes as a reshape takes them, -1 for one that is not known."""
+    return [size if isinstance(size, int) else -1 for size in shape]
 
 
 def _join_reshapes(graph: Graph) -> None:
@@ -308,9 +301,9 @@ def sink_view(graph: Graph, node: Node) -> None:
     if view is None:
         return
     inner, outer = _shape(view.all_input_nodes[0]), _shape(view)
-    common, unknown = _common(inner, outer), [size for size in inner if not isinstance(size, int)]
-    sizes = [size if isinstance(size, int) else -1 for size in inner]
-    if not common or len(unknown) > 1:
+    # How many of the last dimensions they share, where the others of the tensor are one.
+    common = sum(takewhile(bool, map(operator.eq, reversed(inner), reversed(outer))))
+    if len(inner) - common > 1 or not common or (sizes := _known(inner)).count(-1) > 1:
         return
 
     def moved(x: Node) -> Node | None:
@@ -381,14 +374,6 @@ def _shape(node: Any) -> tuple[Size, ...]:
     return shape_of(node.meta["val"])
 
 
-def _common(inner: tuple[Size, ...], outer: tuple[Size, ...]) -> int:
-    """How many of the last dimensions a tensor and its view share, where the others of the tensor are one."""
-    common = 0
-    while common < min(len(inner), len(outer)) and inner[-1 - common] == outer[-1 - common]:
-        common += 1
-    return common if len(inner) - common <= 1 else 0
-
-
 def called(graph: Graph, target: Any, *args: Any, **kwargs: Any) -> Node:
     """A new node, with an example of what it computes."""
     node = graph.call_function(target, args, kwargs)
@@ -416,29 +401,22 @@ def pixels_as_products(graph: Graph) -> None:
     operations."""
     last: set[Node] = set()
     """Results with the channels last of convolutions, and of what follows them."""
-    for node in list(graph.nodes):
-        if node.op != "call_function":
-            continue
-        if node.target is aten.convolution.default and has_channels_last(
-            *(x.meta["val"] for x in (*node.args[:2], node))
-        ):
-            last.add(_convolved(graph, node))
+    for node in [n for n in graph.nodes if n.op == "call_function"]:
+        if node.target is aten.convolution.default:
+            if has_channels_last(*(x.meta["val"] for x in (*node.args[:2], node))):
+                last.add(_convolved(graph, node))
         elif is_pointwise(node.target) and not _sink(graph, node, last):
             sink_view(graph, node)
     graph.eliminate_dead_code()
-
-
-def _is_of_pixels(node: Node) -> bool:
-    """Whether a convolution of images with the channels last is a product for each pixel."""
-    options = [list(o) if isinstance(o, Sequence) else o for o in node.args[3:]]
-    return options == [[1, 1], [0, 0], [1, 1], False, [0, 0], 1] and _shape(node.args[1])[2:] == (1, 1)
 
 
 def _convolved(graph: Graph, node: Node) -> Node:
     """The result of a convolution with the channels last, of which the users read an order; of single pixels, that of a
     product."""
     call, fresh = partial(called, graph), list[Node]()
-    with graph.inserting_before(node if (single := _is_of_pixels(node)) else node.next):
+    options = [list(o) if isinstance(o, Sequence) else o for o in node.args[3:]]
+    single = options == [[1, 1], [0, 0], [1, 1], False, [0, 0], 1] and _shape(node.args[1])[2:] == (1, 1)
+    with graph.inserting_before(node if single else node.next):
         if single:
             (images, weight, *bias), (batch, channels, *pixels) = node.all_input_nodes, _shape(node)
             fresh += [call(aten.permute.default, images, LAST), call(aten.reshape.default, weight, [channels, -1])]
@@ -463,21 +441,17 @@ def _sink(graph: Graph, node: Node, last: set[Node]) -> bool:
 
     def moved(x: Node) -> Node | None:
         own, count = _shape(x), math.prod(_shape(x))
-        if own == shape:
-            if not is_row_major(x.meta["val"], LAST):
-                return None
+        if own == shape and is_row_major(x.meta["val"], LAST):
             return _channels_last(x) or called(graph, aten.permute.default, x, LAST)
-        if count == 1 or (len(own) >= 3 and count == own[-3] == shape[1]):
+        if own != shape and (count == 1 or (len(own) >= 3 and count == own[-3] == shape[1])):
             return called(graph, aten.reshape.default, x, [] if count == 1 else [count])
         return None
 
     computed = _computed_before(graph, node, moved, (aten.permute.default, FIRST))
-    if computed is None:
-        return False
-    if last.intersection(same):
-        last.add(computed)
-    sink_view(graph, computed)
-    return True
+    if computed is not None:
+        last |= {computed} if last.intersection(same) else set()
+        sink_view(graph, computed)
+    return computed is not None
 
 
 def _channels_last(node: Node) -> Node | None:
