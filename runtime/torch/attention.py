@@ -87,9 +87,8 @@ def arguments_of(node: Node) -> dict[str, Any]:
         graphs: Any = node.graph.owning_module
         named = dict(zip(FLEXIBLE[str(target)], cast("Any", node.args), strict=True))
         own = {**named, "mask_mod": named["block_mask"][-1]}
-        return {
-            n: getattr(graphs, x.target) if n in FUNCTIONS else x for n, x in own.items() if n in (*FUNCTIONS, *READ)
-        }
+        read = ((name, x) for name, x in own.items() if name in (*FUNCTIONS, *READ))
+        return {name: getattr(graphs, x.target) if name in FUNCTIONS else x for name, x in read}
     schema = target._schema.arguments
     passed = {**dict(zip((each.name for each in schema), node.args, strict=False)), **node.kwargs}
     own = {each.name.rstrip("_"): passed.get(each.name, each.default_value) for each in schema}
@@ -212,14 +211,11 @@ class _Attention:
         self.mask: Value | None = mask
         self.numbers: Sequence[Value] = ()
         """Numbers of the sequences of rows of Q, and of keys, of which each row sees its own."""
-        self.functions = {
-            name: _Function(self, own[name], own["mask_buffers" if name == "mask_mod" else "buffers"])
-            for name in FUNCTIONS
-            if name in own
-        }
+        buffers = {"mask_mod": "mask_buffers"}
+        self.functions = {x: _Function(self, own[x], own[buffers.get(x, "buffers")]) for x in FUNCTIONS if x in own}
         if self.functions and self.functions["mask_mod"].constant:
             del self.functions["mask_mod"]
-        if self.functions and (q.shape[0] != k.shape[0]):
+        if self.functions and q.shape[0] != k.shape[0]:
             raise UnsupportedError("sequences of Q that share K and V are not lowered")
 
     def results(self, likes: Sequence[torch.Tensor]) -> Results:
@@ -229,11 +225,15 @@ class _Attention:
         above = self._computed("exp", self._computed("sub", scores, largest))
         total = self._reduced("add", above, 0.0)
 
+        def with_keys(inside: Body, x: Sequence[ElementValue]) -> ElementValue:
+            """A weight, or 0 where the largest score is minus infinity: of a row without keys, as in eager mode."""
+            return RULES["where"](inside, [COMPARISONS["eq"](inside, [x[1], -math.inf]), 0.0, x[0]])
+
         def result() -> Value:
             weights = self._computed("div", above, total)
             if self.mask is not None or "mask_mod" in self.functions:
                 rows = [weights, unsqueezed(largest, len(largest.shape))]
-                weights = self.builder.generic(rows, weights.shape, weights.dtype, _with_keys)
+                weights = self.builder.generic(rows, weights.shape, weights.dtype, with_keys)
             weights = self.builder.converted(weights, self.half)
             return self._sum((weights, self.around), self.v, (*self.loops, COLUMN), likes[0])
 
@@ -255,8 +255,14 @@ class _Attention:
         """What writes the gradients of Q, K and V for that of the result, and of the logarithm of base 2, in memory as
         tensors are: the sums of the exponentials of scores are computed before, the scores again."""
         self._check_rows(logarithm.shape)
+
+        def natural(inside: Body, x: Sequence[ElementValue]) -> ElementValue:
+            """Of base 2 before; 0 of a row without keys, whose weights are 0 with any number."""
+            empty = COMPARISONS["eq"](inside, [x[0], -math.inf])
+            return RULES["where"](inside, [empty, 0.0, RULES["mul"](inside, [x[0], math.log(2)])])
+
         if self.functions:
-            logarithm = self.builder.generic([logarithm], logarithm.shape, logarithm.dtype, _natural)
+            logarithm = self.builder.generic([logarithm], logarithm.shape, logarithm.dtype, natural)
         logs, rows = self._of_heads(reordered(logarithm, range(3)))[0], self._of_heads(slope, COLUMN)
 
         weighed = self._computed("mul", *(self.builder.converted(x, self.wide) for x in (slope, out)))
@@ -324,9 +330,8 @@ class _Attention:
         places = dict(zip(along, out.dims, strict=True))
         full, at = out.full, places.get(SHARED)
         if at is not None and SHARING in places:
-            full = reshape(
-                self.builder, full, (*full.shape[:at], math.prod(full.shape[at : at + 2]), *full.shape[at + 2 :])
-            )
+            heads = math.prod(full.shape[at : at + 2])
+            full = reshape(self.builder, full, (*full.shape[:at], heads, *full.shape[at + 2 :]))
             places = {loop: d if d is None or d <= at else d - 1 for loop, d in places.items() if loop != SHARING}
         heads, rows = (places.get(first, places.get(second)) for first, second in ((SHARED, SHARING), (ROW, KEY)))
         dims = (places.get(BATCH), heads, rows, places.get(DEPTH, places.get(COLUMN)))
@@ -334,8 +339,7 @@ class _Attention:
 
     def _sloped(self, product: Value, weighed: Value) -> Value:
         """The gradient of Q K^T for that of the scores."""
-        joint = self.functions.get("joint")
-        if joint is None:
+        if (joint := self.functions.get("joint")) is None:
             return self._computed("mul", weighed, self.scale)
 
         def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
@@ -347,13 +351,13 @@ class _Attention:
 
     def _scores(self, scores: Value) -> Value:
         """scale Q K^T, with a mask added or where it is true, and minus infinity where a key comes after the query."""
-        mask, functions = self.mask, [self.functions[x] for x in ("score_mod", "mask_mod") if x in self.functions]
-        masks = [] if mask is None else [self._mask(mask)]
+        functions = [self.functions[x] for x in ("score_mod", "mask_mod") if x in self.functions]
+        masks = [] if self.mask is None else [self._mask(self.mask)]
 
         def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
             score = RULES["mul"](inside, [elements[0], self.scale])
-            for other in elements[1 : 1 + len(masks)]:
-                if mask is not None and mask.dtype == torch.bool:
+            for mask, other in zip(masks, elements[1:], strict=False):
+                if mask.dtype == torch.bool:
                     score = RULES["where"](inside, [other, score, -math.inf])
                 else:
                     score = RULES["add"](inside, [score, inside.convert(other, scores.dtype)])
@@ -370,10 +374,9 @@ class _Attention:
                 score = RULES["where"](inside, [COMPARISONS["ne"](inside, elements[-2:]), -math.inf, score])
             return score
 
-        places = [[0 if loop == along else None for loop in self.around] for along in (ROW, KEY)]
         numbers = [
-            replace(value, dims=tuple(dims), shape=scores.shape)
-            for value, dims in zip(self.numbers, places, strict=False)
+            replace(value, dims=tuple(0 if loop == along else None for loop in self.around), shape=scores.shape)
+            for value, along in zip(self.numbers, (ROW, KEY), strict=False)
         ]
         buffers = [value for function in functions for value in function.loaded.values()]
         return self.builder.generic([scores, *masks, *buffers, *numbers], scores.shape, scores.dtype, body)
@@ -445,18 +448,6 @@ def _widened(node: Node) -> torch.dtype:
     """The type that an element of a function is computed in."""
     dtype = node.meta["val"].dtype
     return torch.float32 if dtype in HALVES else dtype
-
-
-def _natural(inside: Body, x: Sequence[ElementValue]) -> ElementValue:
-    """A logarithm of base 2 as a natural one; 0 of a row without keys, whose weights are 0 with any number."""
-    return RULES["where"](
-        inside, [COMPARISONS["eq"](inside, [x[0], -math.inf]), 0.0, RULES["mul"](inside, [x[0], math.log(2)])]
-    )
-
-
-def _with_keys(inside: Body, x: Sequence[ElementValue]) -> ElementValue:
-    """A weight, or 0 where the largest score is minus infinity: of a row without keys, as in eager mode."""
-    return RULES["where"](inside, [COMPARISONS["eq"](inside, [x[1], -math.inf]), 0.0, x[0]])
 
 
 def _split(builder: FunctionBuilder, value: Value, split: tuple[Size, ...]) -> Value:

@@ -17,7 +17,7 @@ from xdsl.dialects import tensor as tensors
 from xdsl.dialects.builtin import DYNAMIC_INDEX, AffineMapAttr, ArrayAttr, IntegerAttr, ModuleOp, TensorType, i32
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import FillOp, YieldOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import map_along
@@ -145,26 +145,23 @@ class FunctionBuilder(Builder):
         full = value.full
         if len(kept) == len(full.shape):
             return full
-        shape = tuple(size for d, size in enumerate(full.shape) if d in kept)
-        groups = around([0, *sorted(kept)[1:]], len(full.shape))
         if (key := (full, frozenset(kept))) not in self._made:
-            self._made[key] = self.reshaped(full, shape, groups if shape else [])
+            groups = around([0, *sorted(kept)[1:]], len(full.shape)) if kept else []
+            self._made[key] = self.reshaped(full, tuple(full.shape[d] for d in sorted(kept)), groups)
         return self._made[key]
 
     def reshaped(self, value: Value, shape: tuple[Size, ...], groups: Sequence[Sequence[int]]) -> Value:
         """A reshaped tensor. `groups` are the dimensions that are collapsed, or into which one is expanded."""
         sizes = [size if isinstance(size, int) else DYNAMIC_INDEX for size in shape]
         if len(shape) < len(value.shape):
-            op: Operation = collapse(value.tensor, groups, sizes)
-        else:
-            op = expand(value.tensor, groups, sizes, [self.index(size) for size in shape if not isinstance(size, int)])
-        return plain(self.insert(op).results[0], shape, value.dtype)
+            return plain(self.insert(collapse(value.tensor, groups, sizes)).results[0], shape, value.dtype)
+        unknown = [self.index(size) for size in shape if not isinstance(size, int)]
+        return plain(self.insert(expand(value.tensor, groups, sizes, unknown)).results[0], shape, value.dtype)
 
     def sliced(self, value: Value, dimension: int, start: Size, count: Size, step: int) -> Value:
         """A slice of a tensor along one dimension."""
         shape = (*value.shape[:dimension], count, *value.shape[dimension + 1 :])
-        offsets = [start if d == dimension else 0 for d in range(len(shape))]
-        steps = [step if d == dimension else 1 for d in range(len(shape))]
+        offsets, steps = ([x if d == dimension else y for d in range(len(shape))] for x, y in ((start, 0), (step, 1)))
         kind = tensor_type(shape, value.tensor.type.element_type)
         op = tensors.ExtractSliceOp(value.tensor, self.indices(offsets), self.indices(shape), steps, kind)
         return plain(self.insert(op).results[0], shape, value.dtype)
@@ -220,15 +217,14 @@ class FunctionBuilder(Builder):
         """The value as a tensor of its own shape, copied where it is another one's in another order."""
         if value.plain:
             return value
-        kept = [d for d in value.dims if d is not None]
-        ones = all(size == 1 for d, size in zip(value.dims, value.shape, strict=True) if d is None)
+        own = {at: d for at, d in enumerate(value.dims) if d is not None}
+        kept, ones = list(own.values()), all(at in own or size == 1 for at, size in enumerate(value.shape))
         if kept != sorted(kept) or not ones or not kept:
             return self.copied(value)
         tensor = self.only(value, kept)
         if len(kept) == len(value.shape):
             return tensor
-        own = [at for at, d in enumerate(value.dims) if d is not None]
-        return self.reshaped(tensor, value.shape, around([0, *own[1:]], len(value.dims)))
+        return self.reshaped(tensor, value.shape, around([0, *list(own)[1:]], len(value.dims)))
 
     def copied(self, value: Value) -> Value:
         """The value in a tensor of its own."""
@@ -316,9 +312,6 @@ PLACES = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
 SYMBOLIC = (torch.SymInt, torch.SymFloat)
 """Numbers that follow from sizes."""
 
-EXAMPLE_SIZE = 7
-"""How many elements the tensors have that an operation is decomposed with."""
-
 
 @dataclass(frozen=True)
 class TensorLike:
@@ -380,11 +373,10 @@ def compute(
     if any(isinstance(x, (*SYMBOLIC, torch.SymBool, Node)) for x in flat):
         raise UnsupportedError(f"{target} takes a number that depends on sizes")
     key = tuple(TensorLike(x.dtype, not x.shape) if isinstance(x, Value | torch.Tensor) else x for x in flat)
-    graph = _decomposed(target, key, tuple(map(type, key)), spec)
+    *steps, output = _decomposed(target, key, tuple(map(type, key)), spec).nodes
     computed: dict[Node, ElementOrNumber] = {}
     tensors, likes = iter(elements), (x for x in key if isinstance(x, TensorLike))
     inputs = (next(tensors) if x.size is None else body.convert(number(body, x.size), x.dtype) for x in likes)
-    *steps, output = graph.nodes
     for node in steps:
         computed[node] = next(inputs) if node.op == "placeholder" else _primitive(node, computed, body)
     (result,) = pytree.tree_leaves(output.args)
@@ -414,18 +406,17 @@ def _with_sizes(target: Any, args: Sequence[Given]) -> tuple[Any, list[Given]]:
 
 
 def _primitive(node: Node, computed: dict[Node, ElementOrNumber], body: Body) -> ElementOrNumber:
-    name = name_of(node.target)
-    args = [computed[x] if isinstance(x, Node) else x for x in node.args]
+    name, args = name_of(node.target), [computed[x] if isinstance(x, Node) else x for x in node.args]
+    operands = [x for x in args if isinstance(x, ElementValue | float | int | bool)]
     if name in ("full_like", "full", "scalar_tensor"):
-        return cast("float", args[0] if name == "scalar_tensor" else args[1])
+        return operands[-1]
     if name in ("broadcast_in_dim", "view_of", "clone", "empty_strided", "empty_like", "device_put"):
-        return args[0] if isinstance(args[0], ElementValue | float | int | bool) else 0.0
+        return operands[0] if operands else 0.0
     if name == "convert_element_type":
         dtype = cast("torch.dtype", args[1])
-        return body.convert(body.operand(cast("ElementOrNumber", args[0]), dtype), dtype)
+        return body.convert(body.operand(operands[0], dtype), dtype)
     if name not in RULES:
         raise UnsupportedError(f"{node.target} is not lowered")
-    operands = [x for x in args if isinstance(x, ElementValue | float | int | bool)]
     if not any(isinstance(x, ElementValue) for x in operands):
         if name in COMPARISONS:
             return getattr(operator, name)(*operands)
@@ -451,7 +442,6 @@ def why_not(node: Node) -> str:
 @cache
 def _decomposed(target: Any, key: tuple[Given, ...], kinds: tuple[type, ...], spec: Any) -> Graph:
     """What an operation is in primitive ones, with an argument for each tensor of the key; `kinds` tell 1 from 1.0."""
-    likes = [x for x in key if isinstance(x, TensorLike)]
 
     def call(*tensors: torch.Tensor) -> object:
         examples = iter(tensors)
@@ -459,5 +449,6 @@ def _decomposed(target: Any, key: tuple[Given, ...], kinds: tuple[type, ...], sp
         args, kwargs = pytree.tree_unflatten(own, spec)
         return target(*args, **kwargs)
 
-    tensors = [torch.empty([] if x.number else [EXAMPLE_SIZE], dtype=x.dtype, device="meta") for x in likes]
+    likes = [x for x in key if isinstance(x, TensorLike)]  # seven elements, if they are no numbers
+    tensors = [torch.empty([] if x.number else [7], dtype=x.dtype, device="meta") for x in likes]
     return traced(call, tensors, {**decompositions(), **PRIMITIVES})

@@ -35,6 +35,11 @@ def _by_torch(operator: Any, *args: Any) -> Any:
     return decompositions([operator])[operator](*args)
 
 
+def _wide(value: torch.Tensor) -> torch.Tensor:
+    """The value in f32, or in a wider type that it has."""
+    return value.to(torch.promote_types(value.dtype, torch.float32))
+
+
 MANY_IMAGES = 8
 """Images for which a group norm spreads its weights over pixels, which rows of a group in one kernel read with them."""
 
@@ -42,7 +47,7 @@ MANY_IMAGES = 8
 def _group_norm(value: torch.Tensor, weight: Any, bias: Any, *sizes: Any) -> tuple[torch.Tensor, ...]:
     """What `aten.native_group_norm` computes, of rows of a group each; `sizes` are n, c, h * w, groups and epsilon."""
     n, c, pixels, groups, epsilon = sizes
-    wide = value.float() if value.dtype.itemsize < torch.float32.itemsize else value
+    wide = _wide(value)
     rows, spread = wide.reshape(n, groups, -1), isinstance(n, int) and n >= MANY_IMAGES
     variance, mean = torch.var_mean(rows, -1, correction=0)
     scale = torch.rsqrt(variance + epsilon)
@@ -60,34 +65,27 @@ def _batch_norm(value: torch.Tensor, *others: Any) -> tuple[torch.Tensor, ...]:
     """What `aten._native_batch_norm_legit_functional` computes, with the mean and the deviation that are saved in f32:
     torch's decomposition rounds them on the CPU, and few pixels of a channel have a gradient that cancels but for that.
     """
-    wide = value.float() if value.dtype.itemsize < torch.float32.itemsize else value
-    result, *saved = _by_torch(aten._native_batch_norm_legit_functional.default, wide, *others)
+    result, *saved = _by_torch(aten._native_batch_norm_legit_functional.default, _wide(value), *others)
     return result.to(value.dtype), *saved
-
-
-def _rms_norm(*args: Any) -> torch.Tensor:
-    """What `aten.rms_norm` computes: torch 2.11 exports its fused form for a GPU, and takes that apart no more."""
-    return _by_torch(aten._fused_rms_norm.default, *(*args, None, None)[:4])[0]
 
 
 def _norm_backward(operator: Any, statistics: int, *args: Any) -> Any:
     """The gradients of a norm, of rows in two dimensions, so that sums over rows are along one. `statistics` operands
     behind the sizes have an element for each row."""
     _, value, sizes, *_ = args
-    if len(sizes) == 1 and value.dim() > 2 and all(isinstance(size, int) and size for size in value.shape):
-        of_rows = {0, 1, *range(3, 3 + statistics)}
-        flat = (x.reshape(-1, *x.shape[value.dim() - 1 :]) if i in of_rows else x for i, x in enumerate(args))
-        first, *rest = _by_torch(operator, *flat)
-        return None if first is None else first.view(value.shape), *rest
-    return _by_torch(operator, *args)
+    if len(sizes) != 1 or value.dim() < 3 or not all(isinstance(size, int) and size for size in value.shape):
+        return _by_torch(operator, *args)
+    of_rows = {0, 1, *range(3, 3 + statistics)}
+    flat = (x.reshape(-1, *x.shape[value.dim() - 1 :]) if i in of_rows else x for i, x in enumerate(args))
+    first, *rest = _by_torch(operator, *flat)
+    return None if first is None else first.view(value.shape), *rest
 
 
 def _group_norm_backward(*args: Any) -> tuple[Any, ...]:
     """What `aten.native_group_norm_backward` computes, of rows of the pixels of a channel; the sums are of f32."""
     slopes, value, mean, scale, weight, n, c, pixels, groups, wanted = args
-    kind = torch.promote_types(value.dtype, torch.float32)
-    wide = (x.reshape(n, c, pixels).to(kind) for x in (slopes, value))
-    others = (None if x is None else x.to(kind) for x in (mean, scale, weight))
+    wide = (_wide(x.reshape(n, c, pixels)) for x in (slopes, value))
+    others = (None if x is None else _wide(x) for x in (mean, scale, weight))
     first, *sums = _by_torch(aten.native_group_norm_backward.default, *wide, *others, n, c, pixels, groups, wanted)
     first = None if first is None else first.view(n, groups, -1, pixels).to(value.dtype).view(value.shape)
     return first, *(None if x is None else x.to(value.dtype) for x in sums)
@@ -149,7 +147,7 @@ def _constant_pad(value: torch.Tensor, pads: Sequence[int], number: float = 0) -
 def _borders_backward(turned: bool, slope: torch.Tensor, value: torch.Tensor, pads: Sequence[int]) -> torch.Tensor:
     """The gradient of borders: what is between them, and each border turned over onto what it reflects, or else added
     up onto the edge that it repeats."""
-    total = slope.to(torch.promote_types(slope.dtype, torch.float32))
+    total = _wide(slope)
     for axis, first, last in zip(reversed(range(value.dim())), pads[::2], pads[1::2], strict=False):
         n, place = value.shape[axis], [0, 0] * (value.dim() - axis - 1)
         parts = [_constant_pad(total, [*place, -first, -last])]
@@ -177,15 +175,9 @@ def _slice_scatter(value: torch.Tensor, *args: Any) -> Any:
 
 
 def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
-    if not (dims and value.dim()):
-        return value.clone()
-    for dim in dims:
+    for dim in dims if value.dim() else ():
         value = value.index_select(dim, torch.arange(value.shape[dim] - 1, -1, -1, device=value.device))
-    return value
-
-
-def _copy(value: torch.Tensor, other: torch.Tensor, *_: object) -> torch.Tensor:
-    return _lying_as(value, other.to(value.device).to(value.dtype).expand(value.shape).clone())  # it may be a result
+    return value if dims and value.dim() else value.clone()
 
 
 MAX_PLACED = 1 << 16
@@ -246,9 +238,8 @@ def _topk(value: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sort
     length: Any = value.shape[dim]  # a symbol, where it is dynamic
     row = dim % max(1, value.dim()) == value.dim() - 1
     short = isinstance(length, int) and length <= LONGEST_CHOICE
-    if not (
-        largest and row and short and 0 < k <= MAX_CHOSEN and value.dtype.itemsize <= 4 and value.is_floating_point()
-    ):
+    fits = largest and short and 0 < k <= MAX_CHOSEN and value.dtype.itemsize <= 4 and value.is_floating_point()
+    if not (row and fits):
         return NotImplemented
     wide, places = value.float(), torch.arange(length, device=value.device, dtype=torch.float32)
     order, chosen = torch.where(wide == wide, wide, math.inf), list[tuple[torch.Tensor, torch.Tensor]]()
@@ -314,7 +305,8 @@ def _encoder_layer(x: torch.Tensor, width: int, heads: int, *others: Any) -> Any
 
 
 OWN: Mapping[Any, Callable[..., Any]] = {
-    aten.rms_norm.default: _rms_norm,
+    # torch 2.11 exports its fused form for a GPU, and takes that apart no more.
+    aten.rms_norm.default: lambda *args: _by_torch(aten._fused_rms_norm.default, *(*args, None, None)[:4])[0],
     prims.var.default: _variance,
     aten.gather.default: _gathered,
     aten.scatter.value: _scatter,
@@ -330,7 +322,9 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.argmin.default: partial(_first_place, torch.amin),
     aten.index_put.default: _index_put,
     aten.convolution_backward.default: _convolution_backward,
-    aten.copy.default: _copy,
+    aten.copy.default: lambda value, other, *_: _lying_as(  # a clone, as it may be a result
+        value, other.to(value.device).to(value.dtype).expand(value.shape).clone()
+    ),
     aten.native_group_norm.default: _group_norm,
     aten.native_group_norm_backward.default: _group_norm_backward,
     aten.native_layer_norm_backward.default: partial(_norm_backward, aten.native_layer_norm_backward.default, 2),

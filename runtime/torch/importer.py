@@ -30,7 +30,18 @@ from .decompositions import simpler
 from .options import NO_FORM, aten, expression, prims, pytree
 from .part import MemoryOrder, row_major
 from .products import PRODUCTS
-from .scalars import RULES, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, scalar_of, shape_of
+from .scalars import (
+    HALVES,
+    RULES,
+    Body,
+    ElementValue,
+    Lowering,
+    UnsupportedError,
+    Value,
+    element_of,
+    scalar_of,
+    shape_of,
+)
 from .views import SPLITS, VIEWS, is_tensor, shown, sink_views, unsqueezed
 
 
@@ -57,8 +68,7 @@ def _reduction(rule: str, start: float) -> Lowering:
         begin, kind = start, like.dtype
         if not (math.isfinite(start) or kind.is_floating_point or kind == torch.bool):
             begin = torch.iinfo(kind).min if start < 0 else torch.iinfo(kind).max
-        wide = rule == "add" and like.dtype in (torch.float16, torch.bfloat16)
-        reduced = builder.converted(value, torch.float32 if wide else like.dtype)
+        reduced = builder.converted(value, torch.float32 if rule == "add" and kind in HALVES else kind)
         sizes = [size for size in value.shape if isinstance(size, int)]
         # Everything as rows, and then these: what computes the elements is one kernel with the rows.
         several = len(axes) == rank == len(sizes) > 1 and min(math.prod(sizes[:-1]), sizes[-1]) >= MIN_ROW
@@ -66,21 +76,19 @@ def _reduction(rule: str, start: float) -> Lowering:
             reduced = builder.reduce(reduced, part, begin, RULES[rule])
         for axis in axes if keepdim else ():
             reduced = unsqueezed(reduced, axis)
-        return builder.converted(reduced, like.dtype)
+        return builder.converted(reduced, kind)
 
     return handler
 
 
 def _iota(builder: FunctionBuilder, like: torch.Tensor, _: object, start: int, step: int, **__: object) -> Value:
     """The numbers `start`, `start + step` and so on; the first may follow from sizes."""
-    first = expression(start)
 
     def body(inside: Body, _: Sequence[ElementValue]) -> ElementValue:
-        number = RULES["mul"](inside, [inside.index(0), step])
+        number, first = RULES["mul"](inside, [inside.index(0), step]), expression(start)
         if isinstance(first, int):
             return inside.convert(RULES["add"](inside, [number, first]), like.dtype)
-        both = [inside.convert(x, like.dtype) for x in (number, builder.number(inside, first))]
-        return RULES["add"](inside, both)
+        return RULES["add"](inside, [inside.convert(x, like.dtype) for x in (number, builder.number(inside, first))])
 
     return builder.generic([], shape_of(like), like.dtype, body)
 
@@ -184,34 +192,23 @@ class Importer:
             self.values[node] = self._value(node, like)
 
     def _value(self, node: Node, like: torch.Tensor) -> Value:
-        if node in self.attentions:
-            return self.attentions[node][0]()
-        args, kwargs = self._operands(node)
-        if node.target is operator.getitem:
-            return self._part(like, *node.args)
+        of, index = cast("Any", node.args if node.target is operator.getitem else (node, 0))
+        if of in self.attentions:
+            return self.attentions[of][index]()
+        operands: Any = map_arg((of.args, of.kwargs), lambda x: cast("Any", self.values).get(x, x.meta.get("val")))
+        args, kwargs = operands
         options = {k: v for k, v in kwargs.items() if k not in PLACES}
         try:
             element_of(like.dtype)
-            if (handler := HANDLERS.get(node.target)) is not None:
+            if of.target in SPLITS:
+                return shown(of.target, self.builder, like, *args, part=index, **options)
+            if of is node and (handler := HANDLERS.get(node.target)) is not None:
                 return handler(self.builder, like, *args, **options)
-            if is_pointwise(node.target):
+            if of is node and is_pointwise(node.target):
                 return pointwise(self.builder, shape_of(like), like.dtype, node.target, args, kwargs)
             raise UnsupportedError(NO_FORM)
         except UnsupportedError as error:
-            raise UnsupportedError(f"{node.target}: {error}") from error
-
-    def _operands(self, node: Node) -> Any:
-        """The arguments of a node, with values in the place of tensors."""
-        return map_arg((node.args, node.kwargs), lambda x: cast("Any", self.values).get(x, x.meta.get("val")))
-
-    def _part(self, like: torch.Tensor, source: Any, index: Any) -> Value:
-        """One result of an operation with several results."""
-        if source in self.attentions:
-            return cast("Any", self.attentions[source])[index]()
-        if source.target not in SPLITS:
-            raise UnsupportedError(f"{source.target}: {NO_FORM}")
-        args, kwargs = self._operands(source)
-        return shown(source.target, self.builder, like, *args, part=index, **kwargs)
+            raise UnsupportedError(f"{of.target}: {error}") from error
 
     def module(self, name: str, nodes: Iterable[Node]) -> ModuleOp:
         """A module with a function that returns the results of `nodes`: each tensor once, and no argument."""
@@ -254,19 +251,15 @@ def torch_to_linalg(
             if node.op == "placeholder":
                 importer.argument(node, str(node.target), row_major(node.meta["val"].dim()))
             elif node.op == "output":
-                return str(importer.module(re.sub(r"\W", "_", name), _returned(node))) + "\n"
+                returned: list[Any] = pytree.tree_leaves(node.args)
+                if not returned or not all(map(is_tensor, returned)):
+                    raise UnsupportedError("expected a function that returns tensors")
+                return str(importer.module(re.sub(r"\W", "_", name), returned)) + "\n"
             else:
                 importer.run(node)
         except UnsupportedError as error:
             raise CompileError(f"{place_of(node) or f'@{name}'}: {error}") from error
     raise AssertionError("a graph ends with its output")
-
-
-def _returned(output: Node) -> list[Any]:
-    returned: list[Any] = pytree.tree_leaves(output.args)
-    if not returned or not all(map(is_tensor, returned)):
-        raise UnsupportedError("expected a function that returns tensors")
-    return returned
 
 
 def decomposed(program: ExportedProgram) -> ExportedProgram:

@@ -33,6 +33,15 @@ class TensorLayout(NamedTuple):
     strides: tuple[int, ...]
     dynamic: bool = False
 
+    @staticmethod
+    def of(tensor: Tensor, rows: bool) -> TensorLayout:
+        """The layout of a tensor, of any number of rows where these are those of the result, and many."""
+        shape = tuple(tensor.shape)
+        if not rows or shape[0] <= SMALL or not tensor.is_contiguous():
+            return TensorLayout(tensor.dtype, shape, tensor.stride())
+        example = (SMALL + 1, *shape[1:])
+        return TensorLayout(tensor.dtype, example, torch.empty(example, device="meta").stride(), dynamic=True)
+
 
 def _computed(target: Any, *args: Any, rows: int | None = None) -> Tensor:
     """What an operator computes of tensors on the CPU or a GPU, in one kernel; `rows` is the number of an argument
@@ -42,7 +51,7 @@ def _computed(target: Any, *args: Any, rows: int | None = None) -> Tensor:
         CompileError: if it is not lowered for these tensors.
     """
     tensors = [x for x in args if isinstance(x, Tensor)]
-    key = tuple(_layout(x, i == rows) if isinstance(x, Tensor) else x for i, x in enumerate(args))
+    key = tuple(TensorLayout.of(x, i == rows) if isinstance(x, Tensor) else x for i, x in enumerate(args))
     options = BackendOptions()
     try:
         check_precision(tensors, drops_bits=options.drops_bits)
@@ -51,37 +60,27 @@ def _computed(target: Any, *args: Any, rows: int | None = None) -> Tensor:
         raise CompileError(f"{target}: {str(error).removeprefix(f'{target}: ')}") from error
 
 
-def _layout(tensor: Tensor, rows: bool) -> TensorLayout:
-    shape = tuple(tensor.shape)
-    if not rows or shape[0] <= SMALL or not tensor.is_contiguous():
-        return TensorLayout(tensor.dtype, shape, tensor.stride())
-    example = (SMALL + 1, *shape[1:])
-    return TensorLayout(tensor.dtype, example, torch.empty(example, device="meta").stride(), dynamic=True)
-
-
 @cache
 def _region(target: Any, key: Sequence[Any], devices: Sequence[torch.device], tf32: bool) -> Region:
     fake: Any = import_module("torch._subclasses.fake_tensor")
     symbolic: Any = import_module("torch.fx.experimental.symbolic_shapes")
     graph, mode = Graph(), fake.FakeTensorMode(shape_env=symbolic.ShapeEnv())
-    args = [_input(graph, mode, x) if isinstance(x, TensorLayout) else x for x in key]
+
+    def placed(layout: TensorLayout) -> Node:
+        kinds = [symbolic.DimDynamic.STATIC] * len(layout.shape)
+        kinds[:1] = [symbolic.DimDynamic.DYNAMIC] if layout.dynamic else kinds[:1]
+        node = graph.placeholder("input")
+        example = torch.empty_strided(layout.shape, layout.strides, dtype=layout.dtype, device="meta")
+        node.meta["val"] = mode.from_tensor(example, symbolic_context=symbolic.StatelessSymbolicContext(kinds))
+        return node
+
+    args = [placed(x) if isinstance(x, TensorLayout) else x for x in key]
     node = graph.call_function(target, tuple(args))
     with mode:
         node.meta["val"] = target(*(x.meta["val"] if isinstance(x, Node) else x for x in args))
     name = f"{name_of(target)}_{str(node.meta['val'].dtype).removeprefix('torch.')}"
     written = write(name, [node], [x for x in args if isinstance(x, Node)], [node])
     return region_of(written, kernel_for(written, devices[0], BackendOptions(tf32=tf32)))
-
-
-def _input(graph: Graph, mode: Any, layout: TensorLayout) -> Node:
-    symbolic: Any = import_module("torch.fx.experimental.symbolic_shapes")
-    kinds = [symbolic.DimDynamic.STATIC] * len(layout.shape)
-    if layout.dynamic:
-        kinds[0] = symbolic.DimDynamic.DYNAMIC
-    node = graph.placeholder("input")
-    example = torch.empty_strided(layout.shape, layout.strides, dtype=layout.dtype, device="meta")
-    node.meta["val"] = mode.from_tensor(example, symbolic_context=symbolic.StatelessSymbolicContext(kinds))
-    return node
 
 
 FROM_INPUT = ("gelu", "gelu_tanh", "silu")
@@ -98,23 +97,17 @@ DERIVATIVES = {
 """Derivatives of activations, of the gradient and one tensor more."""
 
 
-def _check_matrices(a: Tensor, b: Tensor) -> None:
-    if a.dim() < 2 or b.dim() < 2:
-        raise ArgumentError(f"expected matrices, got tensors of {a.dim()} and {b.dim()} dimensions")
-
-
 def _matmul(a: Tensor, b: Tensor) -> Tensor:
-    """The product of the last two dimensions, (..., m, k) and (..., k, n); those before them are broadcast.
-
-    Raises:
-        ArgumentError: for a tensor of fewer than two dimensions.
-    """
-    _check_matrices(a, b)
+    """The product of the last two dimensions, (..., m, k) and (..., k, n); those before them are broadcast."""
     return _computed(warploom.matmul.default, a, b, rows=0 if a.dim() == b.dim() == 2 else None)
 
 
 def _like_matmul(a: Tensor, b: Tensor) -> Tensor:
-    _check_matrices(a, b)
+    """Raises:
+    ArgumentError: for a tensor of fewer than two dimensions.
+    """
+    if a.dim() < 2 or b.dim() < 2:
+        raise ArgumentError(f"expected matrices, got tensors of {a.dim()} and {b.dim()} dimensions")
     return torch.empty_like(torch.matmul(a, b))
 
 
@@ -131,23 +124,18 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: s
     """activation(x W^T + bias) of (..., k), (n, k) and (n).
 
     The derivative computes x W^T + bias again where the activation's needs it: for gelu and silu.
-
-    Raises:
-        ArgumentError: for an activation that there is not.
     """
-    _check_activation(activation)
     rows = x.reshape(-1, x.shape[-1])
     result = _computed(warploom.linear.default, rows, weight, bias, activation, rows=0)
     return result.view(*x.shape[:-1], weight.shape[0])
 
 
-def _check_activation(activation: str) -> None:
+def _like_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none") -> Tensor:
+    """Raises:
+    ArgumentError: for an activation that there is not.
+    """
     if activation not in ACTIVATIONS:
         raise ArgumentError(f"expected an activation of {', '.join(ACTIVATIONS)}, got {activation!r}")
-
-
-def _like_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none") -> Tensor:
-    _check_activation(activation)
     return torch.empty_like(torch.nn.functional.linear(x, weight, bias))
 
 
@@ -165,13 +153,9 @@ def _linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     rows, inner = grad.reshape(-1, grad.shape[-1]), x.reshape(-1, x.shape[-1])
     needed: tuple[bool, ...] = ctx.needs_input_grad  # of the arguments given: torch leaves out defaults at the end
     of_x, of_weight, of_bias, _ = (*needed, False, False)[:4]
-    gradients = (
-        warploom.matmul(rows, weight).view(x.shape) if of_x else None,
-        warploom.matmul(rows.mT, inner) if of_weight else None,
-        rows.sum(0) if of_bias else None,
-        None,
-    )
-    return gradients[: len(needed)]
+    first = warploom.matmul(rows, weight).view(x.shape) if of_x else None
+    second = warploom.matmul(rows.mT, inner) if of_weight else None
+    return (first, second, rows.sum(0) if of_bias else None, None)[: len(needed)]
 
 
 def _like_scaled(
@@ -179,10 +163,6 @@ def _like_scaled(
     out_dtype: torch.dtype = torch.bfloat16,
 ) -> Tensor:  # fmt: skip
     return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
-
-
-def _like_sparse(values: Tensor, metadata: Tensor, b: Tensor) -> Tensor:
-    return b.new_empty((values.shape[0], b.shape[1]))
 
 
 def _like_compressed(dense: Tensor) -> tuple[Tensor, Tensor]:
@@ -195,7 +175,10 @@ OPERATORS: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "matmul": (_matmul, _like_matmul),
     "linear": (_linear, _like_linear),
     "scaled_matmul": (partial(_computed, warploom.scaled_matmul.default), _like_scaled),
-    "sparse_matmul": (partial(_computed, warploom.sparse_matmul.default), _like_sparse),
+    "sparse_matmul": (
+        partial(_computed, warploom.sparse_matmul.default),
+        lambda values, metadata, b: b.new_empty((values.shape[0], b.shape[1])),
+    ),
     "compress": (compressed, _like_compressed),
 }
 """What each operator does, and what its result is like."""
@@ -205,23 +188,18 @@ AUTOCAST = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
 """What torch calls autocast on a device, where it converts the operands of `matmul` and `linear`."""
 
 
-def _autocast(operator: Any, device: str) -> Callable[..., Any]:
-    """An operator with its operands on a device converted to the type of the autocast that it is called in."""
+def _autocast(operator: Any, device: str, key: str, *args: Any, **kwargs: Any) -> Any:
+    """Calls an operator with its operands on a device converted to the type of the autocast that it is called in."""
     core: Any = cast(Any, torch)._C
     modes: Any = import_module("torch.amp.autocast_mode")
-    excluded: Any = core.DispatchKeySet(getattr(core.DispatchKey, AUTOCAST[device]))
-
-    def call_converted(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = modes._cast((args, kwargs), device, torch.get_autocast_dtype(device))
-        with core._ExcludeDispatchKeyGuard(excluded):
-            return operator(*args, **kwargs)
-
-    return call_converted
+    args, kwargs = modes._cast((args, kwargs), device, torch.get_autocast_dtype(device))
+    with core._ExcludeDispatchKeyGuard(core.DispatchKeySet(getattr(core.DispatchKey, key))):
+        return operator(*args, **kwargs)
 
 
 for device, key in AUTOCAST.items():
-    LIBRARY.impl("matmul", _autocast(warploom.matmul, device), key)
-    LIBRARY.impl("linear", _autocast(warploom.linear, device), key)
+    LIBRARY.impl("matmul", partial(_autocast, warploom.matmul, device, key), key)
+    LIBRARY.impl("linear", partial(_autocast, warploom.linear, device, key), key)
 for name, (function, like) in OPERATORS.items():
     library.register_kernel(f"warploom::{name}", (*AUTOCAST,), function)
     library.register_fake(f"warploom::{name}", like)

@@ -31,9 +31,6 @@ RESTS = ("eager", "inductor")
 MODES = ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """The modes of `torch.compile` that say how inductor compiles."""
 
-EXPLAINED = "True, False, 'table' or a function"
-"""What the option `explain` takes."""
-
 
 @dataclass(frozen=True)
 class BackendOptions:
@@ -62,12 +59,13 @@ class BackendOptions:
 
     def __post_init__(self) -> None:
         kinds = cast("object", self.schedule), cast("object", self.tf32)
+        explains = self.explain in (True, False, "table") or callable(self.explain)
         expected = (
             ("rest", self.rest in (None, *RESTS), " or ".join(RESTS)),
             ("mode", self.mode in (None, *MODES), ", ".join(MODES)),
             ("schedule", isinstance(kinds[0], Mapping), "a dictionary such as {'stages': 3}"),
             ("tf32", isinstance(kinds[1], bool | None), "True or False"),
-            ("explain", self.explain in (True, False, "table") or callable(self.explain), EXPLAINED),
+            ("explain", explains, "True, False, 'table' or a function"),
         )
         for name, fits, what in expected:
             if not fits:

@@ -215,10 +215,6 @@ def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: tor
     return launches, scratch
 
 
-STORED_BY_BYTE = 4
-"""Elements whose places a byte says, two bits for each."""
-
-
 def _words(metadata: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The kernel's metadata words of CUTLASS's metadata, converted on the host. The positions are found by expanding a
     matrix of ones."""
@@ -226,7 +222,7 @@ def _words(metadata: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
     conversions: Any = import_module("torch.sparse._semi_structured_conversions")
     rows, columns = metadata.shape
-    ones = torch.ones(rows, columns * metadata.element_size() * STORED_BY_BYTE, dtype=dtype)
+    ones = torch.ones(rows, 4 * columns * metadata.element_size(), dtype=dtype)  # two bits say where an element is
     dense = conversions.sparse_semi_structured_to_dense_cutlass(ones, metadata.cpu())
     return compressed(dense)[1].to(metadata.device)
 
@@ -240,16 +236,10 @@ REGIONS: dict[str, Any] = {}
 of all of it, so that code which inductor keeps on disk calls the same part in another process."""
 
 
-def _compute(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
-    return REGIONS[name](*inputs)
-
-
-def _like(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
-    return [result.empty(inputs) for result in REGIONS[name].layout.results]
-
-
-library.register_kernel("warploom::region", ("cpu", "cuda"), _compute)
-library.register_fake("warploom::region", _like)
+library.register_kernel("warploom::region", ("cpu", "cuda"), lambda inputs, name: REGIONS[name](*inputs))
+library.register_fake(
+    "warploom::region", lambda inputs, name: [result.empty(inputs) for result in REGIONS[name].layout.results]
+)
 
 KERNELS_FILE = "warploom_kernels"
 """The file of kernels among those of a saved program."""

@@ -14,7 +14,7 @@ from torch._prims_common import suggest_memory_format
 from xdsl.dialects import arith
 from xdsl.dialects import tensor as tensors
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import DYNAMIC_INDEX, AffineMapAttr, IndexType, IntegerAttr, TensorType, i64
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, TensorType, i64
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import FillOp
 from xdsl.dialects.utils import FastMathFlag
@@ -25,7 +25,7 @@ from ...dialect.mlir.contraction import METADATA, ContractOp, MatmulOp
 from ...dialect.mlir.generic import GenericOp, product_body
 from ...dialect.warp.matmul import FASTMATH
 from ...passes.patterns import IndexBuilder
-from .builder import FunctionBuilder, TensorOperand, accumulator, contraction, plain, plus, pointwise
+from .builder import FunctionBuilder, TensorOperand, accumulator, contraction, plain, plus, pointwise, tensor_type
 from .options import aten, library
 from .part import LIBRARY
 from .scalars import Lowering, Size, UnsupportedError, Value, constant, element_of, shape_of
@@ -62,8 +62,7 @@ def grouped_mm(
             kind = cast("TensorType[Attribute]", of.type)
             ends = [places.get(loop, (0, size)) for loop, size in zip(along, kind.get_shape(), strict=True)]
             offsets, sizes = zip(*ends, strict=True)
-            seen = [n if isinstance(n, int) else DYNAMIC_INDEX for n, loop in zip(sizes, along, strict=True) if loop]
-            own = TensorType(kind.element_type, seen)
+            own = tensor_type([n for n, loop in zip(sizes, along, strict=True) if loop], kind.element_type)
             return insert(tensors.ExtractSliceOp(of, offsets, sizes, [1] * len(along), own))
 
         inputs = [part(operand.value.tensor, operand.loops).result for operand in operands]
@@ -123,10 +122,7 @@ def multiply(builder: FunctionBuilder, a: Value, b: Value, *, approximate: bool 
     loops_a = [*range(count - len(a.shape[:-2]), count), *([] if row else [count]), k]
     loops_b = [*range(count - len(b.shape[:-2]), count), k, *([] if column else [count + len(m)])]
     dtype = accumulator(a, b)
-    if a.dims[-1] is None or (not row and a.dims[-2] is None):
-        a = builder.dense(a)
-    if b.dims[-1 if column else -2] is None or (not column and b.dims[-1] is None):
-        b = builder.dense(b)
+    a, b = (builder.dense(x) if None in x.dims[-2:] else x for x in (a, b))
     covered = [builder.along(value, loops, extents).values() for value, loops in ((a, loops_a), (b, loops_b))]
     if not {*covered[0], *covered[1]}.issuperset(range(count)):
         a = builder.copied(expanded(a, (*batch, *a.shape[-2:])))
@@ -158,7 +154,7 @@ def _linear(
     turned = replace(weight, dims=weight.dims[::-1], shape=weight.shape[::-1])
     rows = reshape(builder, x, (math.prod(x.shape[:-1]), x.shape[-1])) if len(x.shape) > 2 else x
     result = plus(builder, like.dtype, multiply(builder, rows, turned), bias)
-    if ACTIVATIONS[activation] is not None:
+    if activation != "none":
         target, kwargs = ACTIVATIONS[activation]
         result = pointwise(builder, result.shape, like.dtype, target, (result,), kwargs)
     return reshape(builder, result, shape_of(like))
@@ -173,19 +169,11 @@ def _scaled_matmul(
     `use_fast_accum` the instruction may add up short sums."""
     if isinstance(scale_result, Value):  # in whose place our own operator has the type of the result
         raise UnsupportedError("a scale of the result is not lowered")
-    for scale in (scale_a, scale_b):
-        fits = _number(scale).shape == () or scale.shape in ((a.shape[0], 1), (1, b.shape[1]))
-        if scale.dtype != torch.float32 or not fits:
+    scales = [replace(x, dims=(), shape=()) if x.shape in ((), (1,), (1, 1)) else x for x in (scale_a, scale_b)]
+    for scale in scales:
+        if scale.dtype != torch.float32 or scale.shape not in ((), (a.shape[0], 1), (1, b.shape[1])):
             raise UnsupportedError("expected scales of f32, one for a matrix or one for each row of A and column of B")
-    total = multiply(builder, a, b, approximate=use_fast_accum)
-    return plus(builder, like.dtype, total, bias, 1, _number(scale_a), _number(scale_b))
-
-
-def _number(value: Value) -> Value:
-    """A matrix of one element as a number."""
-    if len(value.shape) <= 2 and all(n == 1 for n in value.shape):
-        return replace(value, dims=(), shape=())
-    return value
+    return plus(builder, like.dtype, multiply(builder, a, b, approximate=use_fast_accum), bias, 1, *scales)
 
 
 def _sparse_product(builder: FunctionBuilder, values: Value, metadata: Value, b: Value) -> Value:
@@ -252,9 +240,8 @@ class WindowSums:
 
     def _loops(self, tensor: int) -> str:
         loops = LOOPS[self.last, self.alone][tensor]
-        if self.back and tensor == FILTER:
-            loops = loops.translate(str.maketrans("cf", "fc"))
-        return loops if self.groups > 1 else loops.replace("g", "")
+        swapped = str.maketrans("cf", "fc") if self.back and tensor == FILTER else {}
+        return loops.translate(swapped if self.groups > 1 else {**swapped, ord("g"): None})
 
     def _split(self, shape: tuple[int, ...], loops: str) -> tuple[int, ...]:
         """A shape with groups and channels as dimensions of their own, where there are both."""
@@ -264,13 +251,17 @@ class WindowSums:
         return (*shape[:at], self.groups, shape[at] // self.groups, *shape[at + 1 :])
 
 
+def _check_images(x: Value, steps: Sequence[int]) -> None:
+    if len(steps) != 2 or not all(isinstance(n, int) for n in x.shape):
+        raise UnsupportedError("expected images of static sizes with two dimensions of pixels")
+
+
 def convolution(
     builder: FunctionBuilder, like: torch.Tensor, x: Value, weight: Value, bias: Value | None, steps: Sequence[int],
     padding: Sequence[int], dilations: Sequence[int], transposed: bool, added: Sequence[int], groups: int,
 ) -> Value:  # fmt: skip
     """A convolution of images with the channels last in memory, or first, with its bias, rounded once."""
-    if not all(isinstance(n, int) for n in x.shape) or len(steps) != 2:
-        raise UnsupportedError("expected images of static sizes with two dimensions of pixels")
+    _check_images(x, steps)
     if transposed:
         return _transposed(builder, like, x, weight, bias, steps, padding, dilations, groups)
     last, alone = has_channels_last(like), 1 < groups == x.shape[1] == weight.shape[0]
@@ -279,9 +270,10 @@ def convolution(
     if any(padding):
         around = [0, *padding, 0] if last else [0, 0, *padding]
         images = builder.padded(images, around, around)
-    for at, (pixels, count, dilation) in enumerate(zip(like.shape[2:], weight.shape[2:], dilations, strict=True)):
-        if pixels == 1 and images.shape[at + (1 if last else 2)] > (reach := (count - 1) * dilation + 1):
-            images = builder.sliced(images, at + (1 if last else 2), 0, reach, 1)
+    sizes = zip(like.shape[2:], weight.shape[2:], dilations, strict=True)
+    for at, (pixels, count, dilation) in enumerate(sizes, 1 if last else 2):
+        if pixels == 1 and images.shape[at] > (reach := (count - 1) * dilation + 1):
+            images = builder.sliced(images, at, 0, reach, 1)
     of_taps = ([2, 3, 0] if last else [0, 2, 3]) if alone else order
     taps = builder.dense(reordered(weight, of_taps))
     shape = tuple(like.shape[d] for d in order)
@@ -309,11 +301,9 @@ class Phase(NamedTuple):
     def of(first: int, size: int, taps: int, step: int, padding: int, dilation: int) -> Phase:
         """Pixels `first + i * step` sum over the taps t of which the step divides `first + padding - t * dilation`."""
         own = [t for t in range(taps) if (first + padding - t * dilation) % step == 0]
-        by = own[1] - own[0] if len(own) > 1 else 1
-        place = (first + padding - own[0] * dilation) // step if own else 0
-        return Phase(
-            first, len(range(first, size, step)), (own[0] if own else 0, len(own), by), place, by * dilation // step
-        )
+        tap, by = own[0] if own else 0, own[1] - own[0] if len(own) > 1 else 1
+        place, pixels = (first + padding - tap * dilation) // step, len(range(first, size, step))
+        return Phase(first, pixels, (tap, len(own), by), place, by * dilation // step)
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -369,8 +359,7 @@ def filter_gradient(
     padding: Sequence[int], dilations: Sequence[int], groups: int,
 ) -> Value:  # fmt: skip
     """The gradient of the filter of a convolution of images, of a shape, for that of its result."""
-    if len(steps) != 2 or not all(isinstance(n, int) for n in x.shape):
-        raise UnsupportedError("expected images of static sizes with two dimensions of pixels")
+    _check_images(x, steps)
     images, slopes = (builder.dense(reordered(value, LAST)) for value in (x, slope))
     features, channels, *taps = shape
     if any(padding):

@@ -25,7 +25,7 @@ from ..kernel.kernel import Kernel
 from ..kernel.lowering import DEFAULT_TARGET
 from .importer import Importer
 from .options import BackendOptions, aten, metadata_shape
-from .part import PartLayout, PartResult, Region, SizeSource, row_major
+from .part import MemoryOrder, PartLayout, PartResult, Region, row_major
 from .scalars import HALF_BYTE, HALVES, Size, UnsupportedError, shape_of
 from .views import input_of_size, order_of, reordered, unpacking
 
@@ -33,9 +33,6 @@ import_passes()  # so that the first call does not, nor each process that compil
 
 SPARSE = {aten._sparse_semi_structured_mm.default: 0, aten._sparse_semi_structured_addmm.default: 1}
 """Operators that take such a tensor, and which argument its stored elements are; the metadata is the next one."""
-
-TYPES = (torch.float16, torch.bfloat16, torch.int8)
-"""Elements of which two in four are stored."""
 
 
 class ImportedRegion(NamedTuple):
@@ -54,47 +51,48 @@ def write(name: str, nodes: Sequence[Node], inputs: Sequence[Node], results: Seq
     Raises:
         UnsupportedError: if a node cannot be lowered to `linalg`.
     """
-    importer = Importer()
-    examples = [node.meta["val"] for node in inputs]
-    orders, sought = list(map(order_of, examples)), list[Node]()
+    importer, examples, orders, sought = Importer(), list[torch.Tensor](), list[MemoryOrder](), list[Node]()
     places = [(node, SPARSE[node.target]) for node in nodes if node.target in SPARSE]
     sparse = {node.args[at + 1]: cast("Node", node.args[at]).meta["val"] for node, at in places}
     metadata: dict[int, torch.dtype] = {}
     halves = {made[0].args[0]: made for node in nodes if (made := unpacking(node))}
-    for number, (node, example, order) in enumerate(zip(inputs, examples, orders, strict=True)):
+
+    def take(node: Node) -> None:
+        name, example = f"arg{len(examples)}", node.meta["val"]
         if node in sparse:
             values = sparse[node]
-            if values.dtype not in TYPES:
+            if values.dtype not in (torch.float16, torch.bfloat16, torch.int8):
                 raise UnsupportedError(f"a sparse matrix of {values.dtype} is not lowered")
-            metadata[number] = values.dtype
+            metadata[len(examples)] = values.dtype
             words = metadata_shape(values.shape[0], 2 * values.shape[1], values.dtype)
-            importer.values[node] = importer.builder.argument(f"arg{number}", words, torch.int32)
+            importer.values[node] = importer.builder.argument(name, words, torch.int32)
         elif node in halves:
             *sizes, last = shape_of(example)
-            own = importer.builder.argument(f"arg{number}", (*sizes, 2 * last), HALF_BYTE)
+            own = importer.builder.argument(name, (*sizes, 2 * last), HALF_BYTE)
             importer.values |= dict.fromkeys(halves[node], own)
         else:
-            importer.argument(node, f"arg{number}", order)
+            importer.argument(node, name, order_of(example))
+        examples.append(example)
+        orders.append(order_of(example))
 
     def seek(size: Size) -> None:
-        node = input_of_size(results[0].graph, size, results[0].meta["val"].device)
-        if node is not None:
+        if (node := input_of_size(results[0].graph, size, results[0].meta["val"].device)) is not None:
             sought.append(node)
-            examples.append(node.meta["val"])
-            orders.append(order_of(examples[-1]))
-            importer.argument(node, f"arg{len(examples) - 1}", orders[-1])
+            take(node)
 
+    for node in inputs:
+        take(node)
     importer.builder.seek = seek
     for node in nodes:
         if node not in importer.values:
             importer.run(node)
     written = list[PartResult]()
     for node in results:
-        example, value = node.meta["val"], importer.values[node]
-        order, shape = order_of(example), tuple(_place(size, examples) for size in shape_of(example))
+        example, value, order = node.meta["val"], importer.values[node], order_of(node.meta["val"])
         plainly = order == row_major(order.rank)
         importer.values[node] = importer.builder.dense(value) if plainly else reordered(value, order.order)
-        written.append(PartResult(shape, order, example.dtype))
+        sizes = tuple(size if isinstance(size, int) else _place(size, examples) for size in shape_of(example))
+        written.append(PartResult(sizes, order, example.dtype))
     module = importer.module(name, results)
     if written[0].dtype in HALVES:  # whose rounding hides what is lost: 2^-21 of a result, and numbers below 2^-126
         approximate(module)
@@ -115,13 +113,10 @@ def approximate(module: ModuleOp) -> None:
                 op.properties["fastmath"] = FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
 
 
-def _place(size: Size, examples: Sequence[torch.Tensor]) -> SizeSource:
-    if isinstance(size, int):
-        return size
+def _place(size: Size, examples: Sequence[torch.Tensor]) -> tuple[int, int]:
     for number, example in enumerate(examples):
-        for dimension, other in enumerate(shape_of(example)):
-            if other == size:
-                return number, dimension
+        if size in (sizes := shape_of(example)):
+            return number, sizes.index(size)
     raise UnsupportedError(f"the size {size} of the result is none of an operand")
 
 

@@ -343,12 +343,11 @@ def transpose_pads(graph: Graph) -> None:
         turned, pads = False, [*pads, 0, 0][:4]
         while source.target is aten.permute.default and list(source.args[1]) == [1, 0]:
             source, turned, pads = source.args[0], not turned, [*pads[2:], *pads[:2]]
-        if node.meta["val"].dim() != 2 or [source, pads] == [*node.args[:2]]:
-            continue
-        with graph.inserting_before(node):
-            fresh = [called(graph, node.target, source, pads, *value)]
-            fresh += [called(graph, aten.permute.default, fresh[0], [1, 0])] if turned else []
-        take_place(graph, node, fresh)
+        if node.meta["val"].dim() == 2 and [source, pads] != [*node.args[:2]]:
+            with graph.inserting_before(node):
+                fresh = [called(graph, node.target, source, pads, *value)]
+                fresh += [called(graph, aten.permute.default, fresh[0], [1, 0])] if turned else []
+            take_place(graph, node, fresh)
 
 
 def replace_by(graph: Graph, node: Node, function: Callable[..., Any], *sources: Node) -> None:
