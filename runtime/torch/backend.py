@@ -24,12 +24,21 @@ from ..base.explanation import CompiledPart, Explanation, LeftPart
 from ..kernel.kernel import Kernel
 from .attention import ATTENTIONS, FLEXIBLE, arguments_of, is_attention, most_kernels
 from .clusters import Cluster, clusters, cones, is_product, joined, narrowed, why_left, with_weights
-from .importer import CONSTANTS, decomposed, place_of, simpler
+from .decompositions import simpler
+from .importer import (
+    CONSTANTS,
+    ImportedRegion,
+    compile_together,
+    decomposed,
+    kernel_for,
+    region_of,
+    write,
+)
 from .inductor import compile_whole, judged, narrow_sorts, sums_in_f32
-from .options import BackendOptions, aten, expression, read
+from .options import BackendOptions, aten, expression, place_of, read
 from .part import KERNELS_FILE, REGIONS, Region
+from .products import check_precision
 from .products import warploom as warploom_operators
-from .region import ImportedRegion, check_precision, compile_together, kernel_for, region_of, write
 from .scalars import HALVES, UnsupportedError
 from .views import SPLITS, VIEWS, has_channels_last, is_tensor, pixels_as_products, sink_views
 

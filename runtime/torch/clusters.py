@@ -16,8 +16,8 @@ from torch.fx.node import map_arg
 from ...dialect.schedule.schedule import FEW_ROWS
 from .attention import arguments_of, is_attention, is_gradient, results_of
 from .builder import CONVERSIONS, SYMBOLIC, is_pointwise, name_of, why_not
-from .importer import CONSTANTS, HANDLERS, REDUCTIONS, layer_of
-from .options import NO_FORM, aten, expression, is_operator, pytree, sympy
+from .importer import CONSTANTS, HANDLERS, REDUCTIONS
+from .options import NO_FORM, aten, expression, is_operator, layer_of, pytree, sympy
 from .products import PRODUCTS
 from .scalars import ELEMENTS, FACTORS, HALVES, ROOTS, shape_of
 from .views import RESHAPES, SPLITS, VIEWS, has_no_gaps, input_of_size, is_row_major, is_tensor, unpacking

@@ -1,4 +1,4 @@
-"""Graphs of ATen operations as functions of `linalg` on tensors; `torch_to_linalg`."""
+"""Graphs of ATen operations as functions of `linalg` on tensors, and as kernels; `torch_to_linalg`."""
 
 from __future__ import annotations
 
@@ -8,29 +8,41 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from pathlib import Path
+from hashlib import sha256
 from types import FunctionType, MethodType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.node import map_arg
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, ModuleOp
+from xdsl.dialects import math as math_ops
+from xdsl.dialects.arith import FastMathFlagsAttr
+from xdsl.dialects.builtin import IndexType, ModuleOp, f32, i1
 from xdsl.dialects.linalg.ops import IndexOp
 from xdsl.dialects.tensor import ExtractOp
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import SSAValue
 
-from ..base.errors import ArgumentError, CompileError
+from ...passes.linalg.tensors import fuse_elementwise
+from ...passes.patterns import float_value
+from ...passes.pipeline import import_passes
+from ..base.errors import ArgumentError, AssemblerError, CompileError, WarploomError
+from ..base.launch import cores
+from ..interp.parallel import side_by_side
+from ..kernel.compile import compile
+from ..kernel.kernel import Kernel
+from ..kernel.lowering import DEFAULT_TARGET
 from .attention import Results, is_attention
 from .attention import lower as lower_attention
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
 from .decompositions import simpler
-from .options import NO_FORM, aten, expression, prims, pytree
-from .part import MemoryOrder, row_major
+from .options import NO_FORM, BackendOptions, aten, expression, metadata_shape, place_of, prims, pytree
+from .part import MemoryOrder, PartLayout, PartResult, Region, row_major
 from .products import PRODUCTS
 from .scalars import (
+    HALF_BYTE,
     HALVES,
     RULES,
     Body,
@@ -39,10 +51,22 @@ from .scalars import (
     UnsupportedError,
     Value,
     element_of,
-    scalar_of,
     shape_of,
 )
-from .views import SPLITS, VIEWS, is_tensor, shown, sink_views, unsqueezed
+from .views import (
+    SPLITS,
+    VIEWS,
+    input_of_size,
+    is_tensor,
+    order_of,
+    reordered,
+    shown,
+    sink_views,
+    unpacking,
+    unsqueezed,
+)
+
+import_passes()  # so that the first call does not, nor each process that compiles a part
 
 
 def _constant(builder: FunctionBuilder, like: torch.Tensor, *args: object, **_: object) -> Value:
@@ -109,7 +133,7 @@ def _picked(
 
     def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
         coordinates: dict[int, SSAValue] = {d: inside.insert(IndexOp(loop)).result for d, loop in own.items()}
-        inner = inside.number(1, scalar_of(torch.bool))
+        inner = inside.number(1, i1)
         for d, place, size in zip(places, elements, sizes, strict=True):
             if not isinstance(size, int):
                 place, size = (inside.convert(x, torch.int64) for x in (place, builder.number(inside, size)))
@@ -220,6 +244,186 @@ class Importer:
         return self.builder.module(name, results)
 
 
+SPARSE = {aten._sparse_semi_structured_mm.default: 0, aten._sparse_semi_structured_addmm.default: 1}
+"""Operators that take such a tensor, and which argument its stored elements are; the metadata is the next one."""
+
+
+class ImportedRegion(NamedTuple):
+    """A part of a graph as a module of one function, which `text` prints, and how its tensors lie. Its last arguments
+    are inputs of the graph that it takes only for their `sizes`."""
+
+    module: ModuleOp
+    layout: PartLayout
+    text: str
+    sizes: tuple[Node, ...]
+
+
+def write(name: str, nodes: Sequence[Node], inputs: Sequence[Node], results: Sequence[Node]) -> ImportedRegion:
+    """A function of a name, of the nodes `inputs`, that computes `nodes`, in order, and returns `results`.
+
+    Raises:
+        UnsupportedError: if a node cannot be lowered to `linalg`.
+    """
+    importer, examples, orders, sought = Importer(), list[torch.Tensor](), list[MemoryOrder](), list[Node]()
+    operands: Any = [node.args[SPARSE[node.target] :][:2] for node in nodes if node.target in SPARSE]
+    sparse = {places: stored.meta["val"] for stored, places in operands}
+    metadata: dict[int, torch.dtype] = {}
+    halves = {made[0].args[0]: made for node in nodes if (made := unpacking(node))}
+
+    def take(node: Node) -> None:
+        name, example = f"arg{len(examples)}", node.meta["val"]
+        if node in sparse:
+            values = sparse[node]
+            if values.dtype not in (torch.float16, torch.bfloat16, torch.int8):
+                raise UnsupportedError(f"a sparse matrix of {values.dtype} is not lowered")
+            metadata[len(examples)] = values.dtype
+            words = metadata_shape(values.shape[0], 2 * values.shape[1], values.dtype)
+            importer.values[node] = importer.builder.argument(name, words, torch.int32)
+        elif node in halves:
+            *sizes, last = shape_of(example)
+            own = importer.builder.argument(name, (*sizes, 2 * last), HALF_BYTE)
+            importer.values |= dict.fromkeys(halves[node], own)
+        else:
+            importer.argument(node, name, order_of(example))
+        examples.append(example)
+        orders.append(order_of(example))
+
+    def seek(size: Any) -> None:
+        if (node := input_of_size(results[0].graph, size, results[0].meta["val"].device)) is not None:
+            sought.append(node)
+            take(node)
+
+    for node in inputs:
+        take(node)
+    importer.builder.seek = seek
+    for node in nodes:
+        if node not in importer.values:
+            importer.run(node)
+    written = list[PartResult]()
+    for node in results:
+        example, value, order = node.meta["val"], importer.values[node], order_of(node.meta["val"])
+        plainly = order == row_major(order.rank)
+        importer.values[node] = importer.builder.dense(value) if plainly else reordered(value, order.order)
+        sizes = tuple(size if isinstance(size, int) else _place(size, examples) for size in shape_of(example))
+        written.append(PartResult(sizes, order, example.dtype))
+    module = importer.module(name, results)
+    if written[0].dtype in HALVES:  # whose rounding hides what is lost: 2^-21 of a result, and numbers below 2^-126
+        approximate(module)
+    fuse_elementwise(module)
+    return ImportedRegion(module, PartLayout(tuple(orders), tuple(written), metadata), str(module), tuple(sought))
+
+
+MAX_EXPONENT = 64
+"""Up to this, an approximate power is off by 2^-16 of itself."""
+
+
+def approximate(module: ModuleOp) -> None:
+    """Allows the approximate instructions of the GPU for exponentials, powers and quotients in f32."""
+    for op in module.walk():
+        if isinstance(op, math_ops.ExpOp | math_ops.PowFOp | arith.DivfOp) and op.results[0].type == f32:
+            exponent = float_value(op.rhs) if isinstance(op, math_ops.PowFOp) else 0
+            if exponent is not None and abs(exponent) <= MAX_EXPONENT:
+                op.properties["fastmath"] = FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
+
+
+def _place(size: Any, examples: Sequence[torch.Tensor]) -> tuple[int, int]:
+    for number, example in enumerate(examples):
+        if size in (sizes := shape_of(example)):
+            return number, sizes.index(size)
+    raise UnsupportedError(f"the size {size} of the result is none of an operand")
+
+
+KERNELS: dict[tuple[object, ...], Kernel | WarploomError] = {}
+"""Equal parts of graphs share a kernel, or the reason why they have none."""
+
+
+def compile_together(
+    parts: Iterable[ImportedRegion], device: torch.device, options: BackendOptions, ready: Callable[[str], object]
+) -> None:
+    """Compiles the kernels of parts for a device, for `kernel_for`, several at a time in processes. These assemble them
+    for a GPU too, where there is ptxas: its driver assembles one after the other. `ready` is called with the text of
+    each part that has a kernel now, while others are compiled."""
+    missing = {key: part for part in parts if (key := _key(part, device, options)) not in KERNELS}
+    if len(missing) < 2 or cores() == 1:
+        return
+    keys = sorted(missing, key=lambda key: -len(missing[key].text))
+
+    def work(number: int) -> tuple[int, Kernel | WarploomError, bytes]:
+        kernel = _compiled(missing[keys[number]].module, device, options)
+        return number, kernel, assembled(kernel) if device.type == "cuda" else b""
+
+    def keep(result: tuple[int, Kernel | WarploomError, bytes]) -> None:
+        number, kernel, code = result
+        KERNELS[keys[number]] = kernel
+        if code and isinstance(kernel, Kernel):
+            load_on(device.index or 0, kernel, code)
+        ready(missing[keys[number]].text)
+
+    # What this process imports for one of them, later ones have.
+    side_by_side(work, len(keys) - 1, keep, lambda: keep(work(len(keys) - 1)))
+
+
+def assembled(kernel: Kernel | WarploomError) -> bytes:
+    """The machine code of a kernel, if there is one and ptxas takes it."""
+    try:
+        return b"" if isinstance(kernel, WarploomError) else kernel.cubin
+    except AssemblerError:
+        return b""
+
+
+def load_on(number: int, kernel: Kernel, code: bytes) -> None:
+    """Loads a kernel on a GPU by its machine code, if there is one: the driver takes longer to make it."""
+    from ..cuda.driver import gpu
+
+    gpu(number).load(kernel.ptx, code)
+
+
+def kernel_for(part: ImportedRegion, device: torch.device, options: BackendOptions) -> Kernel:
+    """The kernel of a region for a device; equal regions share one.
+
+    Raises:
+        CompileError: if it is not lowered, or there is no kernel for tensors there.
+    """
+    key = _key(part, device, options)
+    if key not in KERNELS:
+        KERNELS[key] = _compiled(part.module, device, options)
+    if isinstance(kernel := KERNELS[key], WarploomError):
+        raise kernel
+    return kernel
+
+
+def _key(part: ImportedRegion, device: torch.device, options: BackendOptions) -> tuple[object, ...]:
+    """What a kernel depends on: the text of its module, its target, and the options."""
+    schedule = str(sorted(options.schedule.items()))
+    return target_of(device, options), options.drops_bits, part.text, options.tuned, schedule
+
+
+def _compiled(module: ModuleOp, device: torch.device, options: BackendOptions) -> Kernel | WarploomError:
+    asked: dict[str, Any] = {"tf32": options.drops_bits, "tuned": options.tuned, **options.schedule}
+    try:
+        return compile(module, target_of(device, options), file="<region>", **asked)
+    except WarploomError as error:
+        return error
+
+
+def target_of(device: torch.device, options: BackendOptions) -> str:
+    """The target of kernels for tensors on a device; CompileError for one that is neither the CPU nor a GPU."""
+    if device.type not in ("cpu", "cuda"):
+        raise CompileError(f"there are kernels for tensors on cpu and cuda, not on {device.type}")
+    if options.target is not None or device.type == "cpu":
+        return options.target or DEFAULT_TARGET
+    from ..cuda.driver import gpu
+
+    return gpu(device.index or 0).device.target
+
+
+def region_of(written: ImportedRegion, kernel: Kernel, label: str = "") -> Region:
+    """A kernel as a part of graphs. Its name says what it computes, and ends with 10 digits of a hash of its code."""
+    text = f"{written.text}{written.layout}{kernel.target}{kernel.schedules}"
+    name = f"{kernel.function.name}_{sha256(text.encode()).hexdigest()[:10]}"
+    return Region(written.layout, kernel, name, label)
+
+
 WHOLE = tuple(getattr(aten, x).default for x in ("matmul", "mv", "dot", "addmv", "scaled_dot_product_attention"))
 """Products and attention, which torch would write as copies and others, or as sums."""
 
@@ -246,20 +450,19 @@ def torch_to_linalg(
     importer, program = Importer(), _exported(function, examples, dynamic)
     name = getattr(function, "__name__", type(function).__name__)
     sink_views(program.graph)
-    for node in program.graph.nodes:
-        try:
+    *nodes, node = program.graph.nodes
+    returned: list[Any] = pytree.tree_leaves(node.args)
+    try:
+        for node in nodes:
             if node.op == "placeholder":
                 importer.argument(node, str(node.target), row_major(node.meta["val"].dim()))
-            elif node.op == "output":
-                returned: list[Any] = pytree.tree_leaves(node.args)
-                if not returned or not all(map(is_tensor, returned)):
-                    raise UnsupportedError("expected a function that returns tensors")
-                return str(importer.module(re.sub(r"\W", "_", name), returned)) + "\n"
             else:
                 importer.run(node)
-        except UnsupportedError as error:
-            raise CompileError(f"{place_of(node) or f'@{name}'}: {error}") from error
-    raise AssertionError("a graph ends with its output")
+        if not returned or not all(map(is_tensor, returned)):
+            raise UnsupportedError("expected a function that returns tensors")
+    except UnsupportedError as error:
+        raise CompileError(f"{place_of(node) or f'@{name}'}: {error}") from error
+    return str(importer.module(re.sub(r"\W", "_", name), returned)) + "\n"
 
 
 def decomposed(program: ExportedProgram) -> ExportedProgram:
@@ -294,28 +497,3 @@ def _named_forward(function: Callable[..., object]) -> Callable[..., object]:
     named = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     named.__kwdefaults__ = function.__kwdefaults__
     return named
-
-
-# Where in the model the nodes of a graph come from.
-
-
-def place_of(node: Node) -> str:
-    """`file:line` of the innermost line of the model from which a node comes, else the module, else ""."""
-    ours = (str(Path(__file__).parent), str(Path(torch.__file__).parent))
-    lines: list[tuple[str, str]] = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
-    if own := [f"{file}:{line}" for file, line in lines if not file.startswith(ours)]:
-        return own[-1]
-    path, kind = _module_of(node)
-    return f"module {path}, {str(getattr(kind, '__qualname__', kind)).rpartition('.')[2]}" if path else ""
-
-
-def _module_of(node: Node) -> tuple[str, object]:
-    """The path and the class of the module of a node. A gradient has those of its forward node."""
-    modules: dict[str, Any] = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
-    return next(reversed(modules.values()), ("", ""))
-
-
-def layer_of(node: Node) -> str:
-    """The path of the module of a node, such as `layers.0.mlp`; "" for the outermost module."""
-    path = re.sub(r"\['?(\w+)'?\]", r".\1", _module_of(node)[0])
-    return re.sub(r"^L\.\w+", "", path).replace("._modules", "").strip(".")

@@ -25,10 +25,10 @@ from .attention import ATTENTIONS, FLEXIBLE, GRADIENTS, arguments_of, is_attenti
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
 from .graphs import recorded
+from .importer import assembled, load_on
 from .options import aten, prims
 from .part import REGIONS, MemoryOrder, Region
 from .products import warploom
-from .region import assembled, load_on
 from .scalars import HALVES
 from .views import VIEWS, called, has_no_gaps, hint, is_tensor, order_of, replace_by, transpose_pads
 

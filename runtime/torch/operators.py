@@ -15,10 +15,10 @@ from torch.fx import Graph, Node
 
 from ..base.errors import ArgumentError, CompileError
 from .builder import name_of
+from .importer import kernel_for, region_of, write
 from .options import BackendOptions, aten, compressed, library, metadata_shape
 from .part import LIBRARY, Region
-from .products import ACTIVATIONS, warploom
-from .region import check_precision, kernel_for, region_of, write
+from .products import ACTIVATIONS, check_precision, warploom
 from .scalars import UnsupportedError
 
 SMALL = 64

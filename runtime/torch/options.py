@@ -1,9 +1,10 @@
-"""Options of the backend, and what it reports of a graph."""
+"""Options of the backend, names of torch, and where in the model the nodes of a graph come from."""
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
@@ -14,7 +15,7 @@ from typing import Any, cast
 import ml_dtypes as ml_dtypes
 import numpy as np
 import torch
-from torch.fx import Graph, GraphModule
+from torch.fx import Graph, GraphModule, Node
 
 from ...dialect.isa.form import ELEMENT_TYPES
 from ...dialect.isa.row import UnknownTargetError, target
@@ -182,3 +183,25 @@ def compressed(dense: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     values, metadata = compress(words.view(str(dense.dtype).removeprefix("torch.")))  # names that ml_dtypes adds
     stored, metadata = map(cast("Any", torch).from_numpy, (values.view(np.uint8), metadata))
     return stored.view(dense.dtype).to(dense.device), metadata.to(dense.device)
+
+
+def place_of(node: Node) -> str:
+    """`file:line` of the innermost line of the model from which a node comes, else the module, else ""."""
+    ours = (str(Path(__file__).parent), str(Path(torch.__file__).parent))
+    lines: list[tuple[str, str]] = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    if own := [f"{file}:{line}" for file, line in lines if not file.startswith(ours)]:
+        return own[-1]
+    path, kind = _module_of(node)
+    return f"module {path}, {str(getattr(kind, '__qualname__', kind)).rpartition('.')[2]}" if path else ""
+
+
+def _module_of(node: Node) -> tuple[str, object]:
+    """The path and the class of the module of a node. A gradient has those of its forward node."""
+    modules: dict[str, Any] = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    return next(reversed(modules.values()), ("", ""))
+
+
+def layer_of(node: Node) -> str:
+    """The path of the module of a node, such as `layers.0.mlp`; "" for the outermost module."""
+    path = re.sub(r"\['?(\w+)'?\]", r".\1", _module_of(node)[0])
+    return re.sub(r"^L\.\w+", "", path).replace("._modules", "").strip(".")

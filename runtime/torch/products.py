@@ -109,6 +109,15 @@ warploom: Any = torch.ops.warploom
 """The namespace `torch.ops.warploom` of the operators, which docs/torch.md describes."""
 
 
+def check_precision(operands: Sequence[torch.Tensor], *, drops_bits: bool) -> None:
+    """Refuses products of f32 that may not drop bits; UnsupportedError saying how to allow it."""
+    if not drops_bits and all(x.dtype == torch.float32 for x in operands):
+        raise UnsupportedError(
+            "tensor cores multiply f32 as tf32, without 13 bits of each operand; to allow that, "
+            "torch.set_float32_matmul_precision('high') or options={'tf32': True}"
+        )
+
+
 def multiply(builder: FunctionBuilder, a: Value, b: Value, *, approximate: bool = False) -> Value:
     """The product of the last two dimensions of each, (..., m, k) and (..., k, n), with sums that are not rounded;
     dimensions before these are broadcast. A vector is a matrix of one row or column that the result lacks."""

@@ -836,7 +836,7 @@ def test_graphs_with_their_gradients_are_cached(tmp_path: Path, monkeypatch: pyt
 def test_processes_of_inductor_start_before_kernels_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """As torch's own backend starts them; what is compiled before they are there, the calling process compiles."""
     processes, region = (
-        import_module(name) for name in ("torch._inductor.async_compile", "warploom.runtime.torch.region")
+        import_module(name) for name in ("torch._inductor.async_compile", "warploom.runtime.torch.importer")
     )
     order, compile_one = list[str](), region.compile
 

@@ -71,19 +71,19 @@ def test_linear(activation: str) -> None:
 
 
 def test_one_kernel_for_many_rows() -> None:
-    from warploom.runtime.torch import region
+    from warploom.runtime.torch import importer
 
     w = drawn(8, 16).detach()
-    before = len(region.KERNELS)
+    before = len(importer.KERNELS)
     for rows in (65, 70, 131):
         assert_same(torch_operators.linear, functional.linear, drawn(rows, 16).detach(), w)
-    assert len(region.KERNELS) == before + 1
+    assert len(importer.KERNELS) == before + 1
 
 
 def test_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """In other processes; what does not compile is told once, with its reason."""
     from warploom.passes.universe import make_context, parse_mlir
-    from warploom.runtime.torch import part, region
+    from warploom.runtime.torch import importer, part
     from warploom.runtime.torch.options import BackendOptions
 
     def written(kind: str) -> Any:
@@ -92,19 +92,19 @@ def test_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> N
           return
         }}"""
         layout = part.PartLayout((part.row_major(2),), (), {})
-        return region.ImportedRegion(parse_mlir(make_context(), text), layout, text, ())
+        return importer.ImportedRegion(parse_mlir(make_context(), text), layout, text, ())
 
     device, options = torch.device("cpu"), BackendOptions(target="sm_80")
     monkeypatch.setenv("WARPLOOM_CORES", "2")
-    monkeypatch.setattr(region, "KERNELS", {})
+    monkeypatch.setattr(importer, "KERNELS", {})
     parts = [written(kind) for kind in ("f64", "bf16", "f32")]
     ready = list[str]()
-    region.compile_together(parts, device, options, ready.append)
+    importer.compile_together(parts, device, options, ready.append)
     assert sorted(ready) == sorted(one.text for one in parts)
-    monkeypatch.setattr(region, "compile", None)
-    assert [region.kernel_for(one, device, options).function.written for one in parts[:2]] == [frozenset({1})] * 2
+    monkeypatch.setattr(importer, "compile", None)
+    assert [importer.kernel_for(one, device, options).function.written for one in parts[:2]] == [frozenset({1})] * 2
     with pytest.raises(CompileError, match="tf32"):
-        region.kernel_for(parts[2], device, options)
+        importer.kernel_for(parts[2], device, options)
 
 
 def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
