@@ -40,7 +40,7 @@ from .part import KERNELS_FILE, REGIONS, Region
 from .products import check_precision
 from .products import warploom as warploom_operators
 from .scalars import HALVES, UnsupportedError
-from .views import SPLITS, VIEWS, has_channels_last, is_tensor, pixels_as_products, sink_views
+from .views import SPLITS, VIEWS, has_channels_last, is_tensor, sink_views
 
 log = logging.getLogger(__name__)
 
@@ -57,10 +57,9 @@ def warploom(
         ArgumentError: for an unknown option, or a mode.
     """
     chosen = read(options)
-    rest = chosen.rest_for(examples)
-    if rest == "inductor":
+    if chosen.rest_for(examples) == "inductor":
         key = "" if log.isEnabledFor(logging.INFO) else chosen.key
-        replace_in = partial(_replace_in, options=chosen, rest=rest)
+        replace_in = partial(_replace_for_inductor, options=chosen)
         return compile_whole(module, examples, replace_in, mode or chosen.mode, key)
     if mode or chosen.mode:
         raise ArgumentError(
@@ -75,16 +74,27 @@ def warploom(
     return common.aot_autograd(**compilers, **settings)(module, examples)
 
 
-def _replace_in(module: GraphModule, name: str, *, options: BackendOptions, rest: str) -> Callable[[str], None]:
-    """Puts calls of compiled parts into a graph of ATen operations; `rest` compiles the others. Returns what is told
-    how its calls run."""
-    sink(module.graph, name)
+def _replace_in(module: GraphModule, name: str, *, options: BackendOptions, rest: str) -> Explanation:
+    """Puts calls of compiled parts into a graph of ATen operations, of which `rest` compiles the others, and reports
+    them."""
+    sink_views(module.graph, inference=name == "inference")
     if rest == "inductor":
         sums_in_f32(module.graph)
         narrow_sorts(module.graph)
     explanation = replace_clusters(module, name, options, rest)
-    _report(explanation, options)
     module.recompile()
+    log.info("%s", explanation)
+    log.debug("%s", "\n".join(f"{', '.join(part.nodes)}:\n{part.mlir}" for part in explanation.compiled))
+    if callable(options.explain):
+        options.explain(explanation)
+    elif options.explain:
+        print(explanation.table if options.explain == "table" else explanation)
+    return explanation
+
+
+def _replace_for_inductor(module: GraphModule, name: str, *, options: BackendOptions) -> Callable[[str], None]:
+    """Does so for inductor. Returns what is told how calls of the graph run."""
+    explanation = _replace_in(module, name, options=options, rest="inductor")
 
     def say(text: str) -> None:
         explanation.calls.append(text)
@@ -93,13 +103,6 @@ def _replace_in(module: GraphModule, name: str, *, options: BackendOptions, rest
             print(line)
 
     return say
-
-
-def sink(graph: Graph, name: str) -> None:
-    """Moves views behind their users. In inference, 1x1 convolutions become products first."""
-    if name == "inference":
-        pixels_as_products(graph)
-    sink_views(graph)
 
 
 def compile_graph(module: GraphModule, examples: Sequence[Any], *, name: str, options: BackendOptions) -> Callee:
@@ -356,15 +359,6 @@ def _computes(node: Node) -> bool:
     return node.op == "call_function" and node.target is not warploom_operators.region.default and (one or several)
 
 
-def _report(explanation: Explanation, options: BackendOptions) -> None:
-    log.info("%s", explanation)
-    log.debug("%s", "\n".join(f"{', '.join(part.nodes)}:\n{part.mlir}" for part in explanation.compiled))
-    if callable(options.explain):
-        options.explain(explanation)
-    elif options.explain:
-        print(explanation.table if options.explain == "table" else explanation)
-
-
 def torch_save(program: ExportedProgram, path: str | PathLike[str], **options: Any) -> Explanation:
     """Compiles a program of `torch.export.export` for inference and writes it with its kernels to a file for
     `torch_load`. Parts that are not compiled stay eager. `options` are those of the backend.
@@ -373,18 +367,15 @@ def torch_save(program: ExportedProgram, path: str | PathLike[str], **options: A
         ArgumentError: for an option that the backend does not have.
     """
     chosen, program = read(options), decomposed(program)
+    explanation = _replace_in(program.graph_module, "inference", options=chosen, rest="eager")
     graph = program.graph_module.graph
-    sink(graph, "inference")
-    explanation = replace_clusters(program.graph_module, "inference", chosen, "eager")
     returned: Any = graph.output_node().args[0]
     for output, node in zip(program.graph_signature.output_specs, returned, strict=True):
         if isinstance(node, Node):
             cast("Any", output.arg).name = node.name
-    program.graph_module.recompile()
     calls = graph.find_nodes(op="call_function", target=warploom_operators.region.default)
     regions = [cast("Region", REGIONS[name]) for name in dict.fromkeys(node.args[1] for node in calls)]
     torch.export.save(program, path, extra_files={KERNELS_FILE: b85encode(pickle.dumps(regions)).decode()})
-    _report(explanation, chosen)
     return explanation
 
 

@@ -15,15 +15,14 @@ from xdsl.builder import Builder
 from xdsl.dialects import arith, func
 from xdsl.dialects import tensor as tensors
 from xdsl.dialects.builtin import DYNAMIC_INDEX, AffineMapAttr, ArrayAttr, IntegerAttr, ModuleOp, TensorType, i32
-from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import FillOp, YieldOp
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.affine import map_along
+from ...dialect.mlir.affine import generic, map_along
 from ...dialect.mlir.contraction import ContractionOp
 from ...dialect.mlir.forall import PadOp
-from ...dialect.mlir.generic import GenericOp
 from ...passes.linalg.reshapes import around, collapse, expand
 from .decompositions import PRIMITIVES
 from .options import aten, decompositions, expression, is_operator, prims, pytree, sympy, traced
@@ -194,10 +193,16 @@ class FunctionBuilder(Builder):
     ) -> Value:
         inside, elements = Body.of([*(operand.value.dtype for operand in operands), out.dtype], len(kept) < rank)
         inside.insert(YieldOp(inside.stored(body(inside, elements), out.dtype)))
-        maps = [AffineMapAttr(map_along(rank, loops)) for loops in (*(operand.loops for operand in operands), kept)]
-        kinds = [IteratorTypeAttr.parallel() if d in kept else IteratorTypeAttr.reduction() for d in range(rank)]
+        maps = [map_along(rank, loops) for loops in (*(operand.loops for operand in operands), kept)]
         inputs = [operand.value.tensor for operand in operands]
-        op = GenericOp(inputs, [out.tensor], Region(inside.block), maps, kinds, [out.tensor.type])
+        return self.nest(inputs, out, Region(inside.block), maps, {*range(rank)}.difference(kept))
+
+    def nest(
+        self, inputs: Sequence[SSAValue], out: Value, body: Region, maps: Sequence[AffineMap], summed: Collection[int]
+    ) -> Value:
+        """A loop nest that puts what its body makes of inputs into a tensor."""
+        begun = cast("Operation", out.tensor.owner)
+        op = generic(begun, inputs, [out.tensor], body, maps, summed, [out.tensor.type])
         return replace(out, tensor=self.insert(op).results[0])
 
     def product(

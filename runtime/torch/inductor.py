@@ -162,7 +162,7 @@ def _complete(graph: Any, parts: GraphParts, say: Say, complete: Callable[[], No
 def _draws(node: Node) -> bool:
     """Whether a node draws random numbers, as dropout does."""
     seeded = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-    return seeded and not (is_attention(node) and not arguments_of(node).get("dropout_p"))
+    return seeded and bool(not is_attention(node) or arguments_of(node).get("dropout_p"))
 
 
 WITHOUT_WAITING = frozenset({aten._grouped_mm.default, aten.cumsum.default, operator.getitem, *ATTENTIONS, *GRADIENTS})
@@ -189,15 +189,8 @@ def _pads_once() -> Any:
     """A pass on a graph with its gradients: inductor pads matrices of odd sizes for each product that reads them, and
     here products of a matrix and of its transpose read one padded form."""
     passes: Any = import_module("torch._inductor.custom_graph_pass")
-
-    class PadsOnce(passes.CustomGraphPass):
-        def __call__(self, graph: Graph) -> None:
-            transpose_pads(graph)
-
-        def uuid(self) -> object:
-            return "warploom: pads once"
-
-    return PadsOnce()
+    methods = {"__call__": lambda _, graph: transpose_pads(graph), "uuid": lambda _: "warploom: pads once"}
+    return type("PadsOnce", (passes.CustomGraphPass,), methods)()
 
 
 def _call(inputs: Sequence[Any], name: str) -> list[Any]:
@@ -242,8 +235,7 @@ def _sums(places: Sequence[None], before: torch.Tensor, rows: torch.Tensor, inde
 
 
 def _sum_of_rows(before: torch.Tensor, rows: torch.Tensor, order: torch.Tensor) -> Any:
-    count, sums = order.shape[0], before.shape[0]
-    kind = {"dtype": torch.int64, "device": order.device}
+    count, sums, kind = order.shape[0], before.shape[0], {"dtype": torch.int64, "device": order.device}
     numbers = prims.iota(count, start=0, step=1, requires_grad=False, **kind)
     places = aten.scatter.src(aten.full([count], 0, **kind), 0, order, numbers)
     each = aten.index.Tensor(rows, [places.view(sums, count // sums)])

@@ -14,15 +14,14 @@ from torch._prims_common import suggest_memory_format
 from xdsl.dialects import arith
 from xdsl.dialects import tensor as tensors
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, TensorType, i64
-from xdsl.dialects.linalg.attrs import IteratorTypeAttr
+from xdsl.dialects.builtin import IndexType, IntegerAttr, TensorType, i64
 from xdsl.dialects.linalg.ops import FillOp
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
 from ...dialect.mlir.contraction import METADATA, ContractOp, MatmulOp
-from ...dialect.mlir.generic import GenericOp, product_body
+from ...dialect.mlir.generic import product_body
 from ...dialect.warp.matmul import FASTMATH
 from ...passes.patterns import IndexBuilder
 from .builder import FunctionBuilder, TensorOperand, accumulator, contraction, plain, plus, pointwise, tensor_type
@@ -240,11 +239,9 @@ class WindowSums:
         pixels = zip("yx", "ij", "hw", moves, strict=True)
         places = {y: dims[i] * step + dims[h] * tap + first for y, i, h, (step, tap, first) in pixels}
         maps = [AffineMap(len(dims), 0, tuple({**dims, **places}[loop] for loop in loops)) for loops in along]
-        kinds = [IteratorTypeAttr.parallel() if x in along[2] else IteratorTypeAttr.reduction() for x in order]
-        inputs, result = [operand.tensor for operand in operands], out.tensor
-        body = product_body([tensor.type.element_type for tensor in (*inputs, result)])
-        made = GenericOp(inputs, [result], body, list(map(AffineMapAttr, maps)), kinds, [result.type])
-        total = replace(out, tensor=self.builder.insert(made).results[0])
+        body = product_body([value.tensor.type.element_type for value in (*operands, out)])
+        summed = range(len(along[2]), len(order))
+        total = self.builder.nest([operand.tensor for operand in operands], out, body, maps, summed)
         return reshape(self.builder, total, shape)
 
     def _loops(self, tensor: int) -> str:

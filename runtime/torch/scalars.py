@@ -20,6 +20,7 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.mlir.generic import ARITHMETIC, converted
 from ...dialect.mlir.pointwise import UNARY
 from ...dialect.mlir.upstream import ExtFOp
+from ...passes.linalg.constants import number_of
 from .options import expression
 
 Size: TypeAlias = Any
@@ -185,9 +186,7 @@ def constant(number: float, kind: AnyFloat | IntegerType) -> arith.ConstantOp:
     """
     if not math.isfinite(number) and (isinstance(kind, IntegerType) or kind.bitwidth < f16.bitwidth):
         raise UnsupportedError(f"{number} has no form in {kind}")
-    if isinstance(kind, IntegerType):
-        return arith.ConstantOp(builtin.IntegerAttr(int(number), kind))
-    return arith.ConstantOp(builtin.FloatAttr(float(number), kind))
+    return number_of(kind, number)
 
 
 Rule: TypeAlias = Callable[[Body, Sequence[ElementOrNumber]], ElementValue]

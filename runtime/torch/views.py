@@ -249,8 +249,11 @@ def is_tensor(value: object) -> bool:
     return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.Tensor)
 
 
-def sink_views(graph: Graph) -> None:
-    """Moves views in a graph behind pointwise operations, in place, and makes equal ones one."""
+def sink_views(graph: Graph, *, inference: bool = False) -> None:
+    """Moves views in a graph behind pointwise operations, in place, and makes equal ones one. In `inference`, 1x1
+    convolutions become products first."""
+    if inference:
+        pixels_as_products(graph)
     _merge_rows(graph)
     _join_reshapes(graph)
     for node in list(graph.nodes):
