@@ -19,7 +19,7 @@ from xdsl.dialects.linalg.ops import IndexOp
 from ...dialect.mlir.contraction import ContractOp
 from .builder import FunctionBuilder, compute
 from .options import aten, pytree
-from .scalars import COMPARISONS, HALVES, RULES, Body, ElementValue, Size, UnsupportedError, Value, shape_of
+from .scalars import HALVES, RULES, Body, ElementValue, Size, UnsupportedError, Value, shape_of
 from .views import expanded, reordered, reshape, unsqueezed
 
 KINDS = ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
@@ -163,7 +163,7 @@ def _begun(builder: FunctionBuilder, starts: Value, tokens: Size) -> Value:
     """How many of the sequences that start somewhere have begun at each token."""
 
     def counted(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
-        begun = COMPARISONS["le"](inside, [elements[0], inside.index(0)])
+        begun = RULES["le"](inside, [elements[0], inside.index(0)])
         return RULES["add"](inside, [inside.convert(begun, torch.int32), elements[1]])
 
     return builder.reduce(expanded(starts, (tokens, starts.shape[0])), [1], 0, counted)
@@ -227,7 +227,7 @@ class _Attention:
 
         def with_keys(inside: Body, x: Sequence[ElementValue]) -> ElementValue:
             """A weight, or 0 where the largest score is minus infinity: of a row without keys, as in eager mode."""
-            return RULES["where"](inside, [COMPARISONS["eq"](inside, [x[1], -math.inf]), 0.0, x[0]])
+            return RULES["where"](inside, [RULES["eq"](inside, [x[1], -math.inf]), 0.0, x[0]])
 
         def result() -> Value:
             weights = self._computed("div", above, total)
@@ -258,7 +258,7 @@ class _Attention:
 
         def natural(inside: Body, x: Sequence[ElementValue]) -> ElementValue:
             """Of base 2 before; 0 of a row without keys, whose weights are 0 with any number."""
-            empty = COMPARISONS["eq"](inside, [x[0], -math.inf])
+            empty = RULES["eq"](inside, [x[0], -math.inf])
             return RULES["where"](inside, [empty, 0.0, RULES["mul"](inside, [x[0], math.log(2)])])
 
         if self.functions:
@@ -371,7 +371,7 @@ class _Attention:
                 made = function(inside, [score][: len(function.arguments)], own)
                 score = made if function.arguments else RULES["where"](inside, [made, score, -math.inf])
             if self.numbers:
-                score = RULES["where"](inside, [COMPARISONS["ne"](inside, elements[-2:]), -math.inf, score])
+                score = RULES["where"](inside, [RULES["ne"](inside, elements[-2:]), -math.inf, score])
             return score
 
         numbers = [

@@ -25,15 +25,7 @@ from ..kernel.kernel import Kernel
 from .attention import ATTENTIONS, FLEXIBLE, arguments_of, is_attention, most_kernels
 from .clusters import Cluster, clusters, cones, is_product, joined, narrowed, why_left, with_weights
 from .decompositions import simpler
-from .importer import (
-    CONSTANTS,
-    ImportedRegion,
-    compile_together,
-    decomposed,
-    kernel_for,
-    region_of,
-    write,
-)
+from .importer import CONSTANTS, ImportedRegion, compile_together, decomposed, kernel_for, region_of, write
 from .inductor import compile_whole, judged, narrow_sorts, sums_in_f32
 from .options import BackendOptions, aten, expression, place_of, read
 from .part import KERNELS_FILE, REGIONS, Region

@@ -26,18 +26,7 @@ from ...dialect.mlir.forall import PadOp
 from ...passes.linalg.reshapes import around, collapse, expand
 from .decompositions import PRIMITIVES
 from .options import aten, decompositions, expression, is_operator, prims, pytree, sympy, traced
-from .scalars import (
-    COMPARISONS,
-    RULES,
-    Body,
-    ElementOrNumber,
-    ElementValue,
-    Size,
-    UnsupportedError,
-    Value,
-    constant,
-    element_of,
-)
+from .scalars import RULES, Body, ElementOrNumber, ElementValue, Size, UnsupportedError, Value, constant, element_of
 
 INDEX_ARITHMETIC = {"Add": arith.AddiOp, "Mul": arith.MuliOp, "FloorDiv": arith.FloorDivSIOp}
 
@@ -423,9 +412,9 @@ def _primitive(node: Node, computed: dict[Node, ElementOrNumber], body: Body) ->
     if name not in RULES:
         raise UnsupportedError(f"{node.target} is not lowered")
     if not any(isinstance(x, ElementValue) for x in operands):
-        if name in COMPARISONS:
-            return getattr(operator, name)(*operands)
-        raise UnsupportedError(f"{node.target} of constants is not lowered")
+        if not hasattr(operator, name):
+            raise UnsupportedError(f"{node.target} of constants is not lowered")
+        return getattr(operator, name)(*operands)
     if name == "where" and not any(isinstance(x, ElementValue) for x in operands[1:]):  # which say nothing of a type
         operands[1] = body.operand(operands[1], node.meta["val"].dtype)
     return RULES[name](body, operands)

@@ -20,7 +20,7 @@ from .importer import CONSTANTS, HANDLERS, REDUCTIONS
 from .options import NO_FORM, aten, expression, is_operator, layer_of, pytree, sympy
 from .products import PRODUCTS
 from .scalars import ELEMENTS, FACTORS, HALVES, ROOTS, shape_of
-from .views import RESHAPES, SPLITS, VIEWS, has_no_gaps, input_of_size, is_row_major, is_tensor, unpacking
+from .views import RESHAPES, SPLITS, VIEWS, has_no_gaps, is_row_major, is_tensor, sized_input, unpacking
 
 NARROW = (torch.float8_e4m3fn, torch.float8_e5m2)
 """Types that numbers are not converted to in kernels, for targets before sm_89 cannot."""
@@ -328,7 +328,7 @@ def obstacle(node: Node) -> str:
     if OBSTACLE not in node.meta:
         device, values = node.meta["val"].device, [x.meta.get("val") for x in node.all_input_nodes]
         sizes = {size for x in values if isinstance(x, SYMBOLIC) for size in sympy.sympify(expression(x)).free_symbols}
-        is_static = all(input_of_size(node.graph, size, device) for size in sizes)
+        is_static = all(sized_input(node.graph, size, device) for size in sizes)
         there = is_static and all(isinstance(x, (torch.Tensor, *SYMBOLIC)) for x in values)
         node.meta[OBSTACLE] = why_not(node) if there and not _reads_elsewhere(node) else ELSEWHERE
     return node.meta[OBSTACLE]

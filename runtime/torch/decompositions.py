@@ -110,27 +110,21 @@ def _variance(value: torch.Tensor, dims: Sequence[int] | None, correction: float
     return prims.div(squares.sum(axes), count)
 
 
-def _is_at(value: torch.Tensor, dim: int, places: torch.Tensor) -> Any:
-    """Which elements are at the places along a dimension, if there is one for each index of the others."""
+def _at_places(made: Callable[..., Any], value: torch.Tensor, dim: int, places: torch.Tensor, *args: Any) -> Any:
+    """What is made of a tensor and of which elements are at the places along a dimension, if there is one for each
+    index of the others."""
     axis = dim % max(1, value.dim())
     if not value.is_floating_point() or places.shape != (*value.shape[:axis], 1, *value.shape[axis + 1 :]):
         return NotImplemented
     along = torch.arange(value.shape[axis], dtype=torch.int32, device=value.device)
-    return along.view(-1, *[1] * (value.dim() - axis - 1)) == places.to(torch.int32)
+    return made(value, along.view(-1, *[1] * (value.dim() - axis - 1)) == places.to(torch.int32), *args)
 
 
 def _gathered(value: torch.Tensor, dim: int, places: torch.Tensor, **_: object) -> Any:
     """One element of each row as a sum whose other terms are 0; of a number, as of a row of one."""
     if not value.dim():
         return value.view(1).gather(0, places.view(1)).view(())
-    there = _is_at(value, dim, places)
-    return there if there is NotImplemented else torch.where(there, value, 0).sum(dim, keepdim=True)
-
-
-def _scatter(value: torch.Tensor, dim: int, places: torch.Tensor, number: float) -> Any:
-    """A number in the place of one element of each row."""
-    there = _is_at(value, dim, places)
-    return there if there is NotImplemented else torch.where(there, number, value).contiguous()
+    return _at_places(lambda x, there: torch.where(there, x, 0).sum(dim, keepdim=True), value, dim, places)
 
 
 def _constant_pad(value: torch.Tensor, pads: Sequence[int], number: float = 0) -> torch.Tensor:
@@ -309,7 +303,7 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.rms_norm.default: lambda *args: _by_torch(aten._fused_rms_norm.default, *(*args, None, None)[:4])[0],
     prims.var.default: _variance,
     aten.gather.default: _gathered,
-    aten.scatter.value: _scatter,
+    aten.scatter.value: partial(_at_places, lambda x, there, number: torch.where(there, number, x).contiguous()),
     aten.slice_scatter.default: _slice_scatter,
     aten.constant_pad_nd.default: _constant_pad,
     aten.flip.default: _flip,

@@ -41,30 +41,8 @@ from .decompositions import simpler
 from .options import NO_FORM, BackendOptions, aten, expression, metadata_shape, place_of, prims, pytree
 from .part import MemoryOrder, PartLayout, PartResult, Region, row_major
 from .products import PRODUCTS
-from .scalars import (
-    HALF_BYTE,
-    HALVES,
-    RULES,
-    Body,
-    ElementValue,
-    Lowering,
-    UnsupportedError,
-    Value,
-    element_of,
-    shape_of,
-)
-from .views import (
-    SPLITS,
-    VIEWS,
-    input_of_size,
-    is_tensor,
-    order_of,
-    reordered,
-    shown,
-    sink_views,
-    unpacking,
-    unsqueezed,
-)
+from .scalars import HALVES, RULES, UINT4, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, shape_of
+from .views import SPLITS, VIEWS, is_tensor, order_of, reordered, shown, sink_views, sized_input, unpacking, unsqueezed
 
 import_passes()  # so that the first call does not, nor each process that compiles a part
 
@@ -281,7 +259,7 @@ def write(name: str, nodes: Sequence[Node], inputs: Sequence[Node], results: Seq
             importer.values[node] = importer.builder.argument(name, words, torch.int32)
         elif node in halves:
             *sizes, last = shape_of(example)
-            own = importer.builder.argument(name, (*sizes, 2 * last), HALF_BYTE)
+            own = importer.builder.argument(name, (*sizes, 2 * last), UINT4)
             importer.values |= dict.fromkeys(halves[node], own)
         else:
             importer.argument(node, name, order_of(example))
@@ -289,7 +267,7 @@ def write(name: str, nodes: Sequence[Node], inputs: Sequence[Node], results: Seq
         orders.append(order_of(example))
 
     def seek(size: Any) -> None:
-        if (node := input_of_size(results[0].graph, size, results[0].meta["val"].device)) is not None:
+        if (node := sized_input(results[0].graph, size, results[0].meta["val"].device)) is not None:
             sought.append(node)
             take(node)
 

@@ -27,7 +27,7 @@ Size: TypeAlias = Any
 """How many elements a tensor has along a dimension: an int, or an expression of sympy in sizes that only the caller
 knows."""
 
-HALF_BYTE: torch.dtype = cast("Any", torch).uint4
+UINT4: torch.dtype = cast("Any", torch).uint4
 
 ELEMENTS: Mapping[torch.dtype, AnyFloat | IntegerType] = {
     torch.float64: builtin.f64,
@@ -39,12 +39,12 @@ ELEMENTS: Mapping[torch.dtype, AnyFloat | IntegerType] = {
     torch.int64: builtin.i64,
     torch.int32: i32,
     torch.int16: builtin.i16,
-    HALF_BYTE: IntegerType(4),
+    UINT4: IntegerType(4),
     **dict.fromkeys((torch.int8, torch.uint8, torch.bool), i8),
 }
 """The element type in memory: truth values have a byte each."""
 
-UNSIGNED = frozenset({torch.uint8, HALF_BYTE})
+UNSIGNED = frozenset({torch.uint8, UINT4})
 
 HALVES = (torch.bfloat16, torch.float16)
 """Floats of 16 bits."""
@@ -155,7 +155,7 @@ class Body(Builder):
     def loaded(self, value: SSAValue, dtype: torch.dtype) -> ElementValue:
         """An argument of the body in the type of its computation. Booleans are bytes in memory."""
         if dtype == torch.bool:
-            return COMPARISONS["ne"](self, [ElementValue(value), 0])
+            return RULES["ne"](self, [ElementValue(value), 0])
         return ElementValue(value, dtype in UNSIGNED)
 
     def stored(self, element: ElementValue, dtype: torch.dtype) -> SSAValue:
@@ -168,7 +168,7 @@ class Body(Builder):
         if element.type == kind:
             return element._replace(unsigned=unsigned)
         if kind == i1:
-            return COMPARISONS["ne"](self, [element, 0])
+            return RULES["ne"](self, [element, 0])
         if element.is_float and isinstance(kind, AnyFloat) and element.type.bitwidth == kind.bitwidth:
             element = self.emit(ExtFOp, element, result=f32)
         if element.is_float and unsigned:
@@ -226,12 +226,6 @@ def _compare(on_floats: str, on_integers: str) -> Rule:
     return rule
 
 
-COMPARISONS: Mapping[str, Rule] = {
-    **{name: _compare(f"o{name}", name) for name in ("eq", "lt", "le", "gt", "ge")},
-    "ne": _compare("une", "ne"),
-}
-
-
 def _where(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     condition, *choices = operands
     chosen = _typed(body, choices)
@@ -280,7 +274,8 @@ OF_MATH = (
 """Functions that `torch.ops.prims` and MLIR call the same."""
 
 RULES: Mapping[str, Rule] = {
-    **COMPARISONS,
+    **{name: _compare(f"o{name}", name) for name in ("eq", "lt", "le", "gt", "ge")},
+    "ne": _compare("une", "ne"),
     **{name: _arithmetic(*kinds) for name, kinds in ARITHMETIC.items()},
     "div": _arithmetic(arith.DivfOp, arith.DivSIOp, None, arith.DivUIOp),
     "fmod": _arithmetic(None, arith.RemSIOp, None, arith.RemUIOp),

@@ -38,7 +38,7 @@ def has_no_gaps(tensor: torch.Tensor) -> bool:
     return order_of(tensor).holds(*_placed(tensor))
 
 
-def input_of_size(graph: Graph, size: Size, device: torch.device) -> Node | None:
+def sized_input(graph: Graph, size: Size, device: torch.device) -> Node | None:
     """A tensor among the inputs of a graph that has a size along a dimension, and that a kernel takes as it lies."""
     tensors = [(node, node.meta["val"]) for node in graph.find_nodes(op="placeholder") if is_tensor(node)]
     sized = [(node, x) for node, x in tensors if size in shape_of(x) and x.device == device and x.dtype in ELEMENTS]
