@@ -18,10 +18,10 @@ from ..arguments.arrays import stream_reader
 Model: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 """A compiled graph. It empties the list of its inputs."""
 
-MAX_COPIED, MAX_KEPT = {True: 4 << 20, False: 64 << 20}, 4 << 30
-"""Bytes of inputs, and of results, that a call copies at most, in inference or not; and of results of training that it
-does not copy. The GPU works on more for longer than the host takes to enqueue it, and what is not copied stays in
-memory."""
+MAX_COPIED, MAX_KEPT = 64 << 20, 4 << 30
+"""Bytes of inputs, and of results, that a call copies at most; and of what a graph keeps: results of training that a
+call does not copy, in inference all values that it computes. The GPU works on more for longer than the host takes to
+enqueue it."""
 
 SMALL, MAX_PART = 1 << 30, 1.05
 """Where the pass backward reads more bytes than this, the memory of both graphs is so much of their values at the peak,
@@ -142,7 +142,7 @@ class RecordedGraph(local):
 
     Inductor's trees of CUDA graphs hand out results that lie in memory of a graph, until its next call. To know whether
     somebody still has them, and what a later graph may use, takes them longer on the host than a step of decoding takes
-    on a GPU. In inference results are small, as they are there, and are copied, so nothing needs to be known. Inputs
+    on a GPU. In inference results are copied, so nothing needs to be known. Inputs
     that lie where they did in the call before are read there: to copy one takes the host as long as to launch the
     graph. In training, what the pass backward reads and gradients are handed out as they lie. Each thread has a graph
     of its own.
@@ -211,15 +211,17 @@ class RecordedGraph(local):
 
     def _as_compiled(self, inputs: list[Any], here: Sequence[int]) -> Sequence[Any]:
         """The first call is one, for kernels are loaded and tuned in it."""
-        most = MAX_COPIED[self.inference]
-        reason = obstacle("inputs", [x for i, x in enumerate(inputs) if i not in self.static], most)
+        reason = obstacle("inputs", [x for i, x in enumerate(inputs) if i not in self.static], MAX_COPIED)
+        before = taken_bytes() if self.inference else 0
         results = self.model(inputs)
-        reason = reason or obstacle("results", [x for i, x in enumerate(results) if i in self.shown], most)
+        reason = reason or obstacle("results", [x for i, x in enumerate(results) if i in self.shown], MAX_COPIED)
         kept = sum(x.nbytes for i, x in enumerate(results) if isinstance(x, torch.Tensor) and i not in self.shown)
-        if kept and not reason:  # blocks of graphs do not fill their memory
-            what = "what the pass backward reads" if self.shown else "gradients"
-            reason = _over(what, kept, MAX_KEPT) or _over(what, kept, free_bytes() // 2)
         self.is_large = kept > SMALL
+        what = "what the pass backward reads" if self.shown else "gradients"
+        if self.inference:
+            kept, what = taken_bytes() - before, "what it computes"
+        if kept and not reason:  # blocks of graphs do not fill their memory
+            reason = _over(what, kept, MAX_KEPT) or _over(what, kept, free_bytes() // 2)
         if self.begun and self.begun.refused:
             reason = self.begun.refused
             torch.cuda.empty_cache()  # which has the memory of its graphs
@@ -311,6 +313,11 @@ def free_bytes() -> int:
     """The memory of the current GPU that holds no tensor."""
     cuda: Any = torch.cuda
     return cuda.mem_get_info()[0] + cuda.memory_reserved() - cuda.memory_allocated()
+
+
+def taken_bytes() -> int:
+    """The memory that tensors have taken from the current GPU so far, whether they live or not."""
+    return cast("Any", torch.cuda).memory_stats().get("allocated_bytes.all.allocated", 0)
 
 
 def allocated_bytes(device: object) -> tuple[int, int]:
