@@ -165,8 +165,13 @@ def _draws(node: Node) -> bool:
     return seeded and bool(not is_attention(node) or arguments_of(node).get("dropout_p"))
 
 
-WITHOUT_WAITING = frozenset({aten._grouped_mm.default, aten.cumsum.default, operator.getitem, *ATTENTIONS, *GRADIENTS})
-"""What torch computes for inductor without waiting for the GPU, among others."""
+SORTS = frozenset({aten.sort.default, aten.sort.stable})
+
+WITHOUT_WAITING = frozenset(
+    {aten._grouped_mm.default, aten.cumsum.default, aten.topk.default, aten.convolution_backward.default}
+    | {operator.getitem, *SORTS, *ATTENTIONS, *GRADIENTS}
+)
+"""What torch computes for inductor without waiting for the GPU, among others, as `histc` between two numbers."""
 
 
 def why_launched(module: GraphModule) -> str:
@@ -176,12 +181,17 @@ def why_launched(module: GraphModule) -> str:
     utilities: Any = import_module("torch._inductor.utils")
     calls = [node for node in module.graph.nodes if node.op == "call_function"]
     kernels = lowering.lowerings.keys() - lowering.fallbacks | WITHOUT_WAITING
-    waiting = [node for node in calls if node.target not in kernels or "c10d" in str(node.target)]
+    waiting = [n for n in calls if (n.target not in kernels or "c10d" in str(n.target)) and not _counts_between(n)]
     own = (REGIONS[str(node.args[1])] for node in calls if node.target is warploom.region.default)
     if not all(type(region) is Region for region in own):
         return "option 'check' waits for the GPU"
     node = next(iter(waiting), None) or utilities.get_first_incompatible_cudagraph_node(module)
     return f"{node.target} may wait for the GPU, or for other processes" if node else ""
+
+
+def _counts_between(node: Node) -> bool:
+    """Whether a node counts elements between two numbers, and so does not read between which they lie."""
+    return node.target is aten.histc.default and len({*node.args[2:4]}) > 1
 
 
 @cache
@@ -271,9 +281,6 @@ def _permutation(node: Node) -> Node | None:
     sort = order.all_input_nodes[0] if order.target is operator.getitem and order.args[1] == 1 else order
     shapes = [(summed,), (sums * count,)] if isinstance(count, int) and isinstance(sums, int) else []
     return order if sort.target in SORTS and shapes == [tuple(order.meta["val"].shape)] * 2 else None
-
-
-SORTS = frozenset({aten.sort.default, aten.sort.stable})
 
 
 # Whether a part of a graph runs as our kernel or is left to inductor: on a GPU both are measured, equal parts once.

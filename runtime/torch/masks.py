@@ -1,0 +1,88 @@
+"""Masks of attention that follow from no input, as models of `transformers` write a causal mask as a tensor."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, cast
+
+import torch
+from torch.fx import Graph, Node
+from torch.fx.node import map_arg
+
+from .attention import arguments_of, is_attention
+from .options import is_operator
+from .scalars import shape_of
+from .views import is_tensor
+
+MAX_ELEMENTS = 1 << 28
+"""Elements of a tensor that is computed to know a mask."""
+
+
+def simplify_masks(graph: Graph) -> None:
+    """Removes masks, in place, that keep all keys, and makes attention causal whose mask is just that: a kernel then
+    reads no mask, and no keys that it drops. Masks that follow from an input stay."""
+    values, kinds = dict[Node, torch.Tensor | None](), dict[Node, str]()
+    modes: Any = import_module("torch.utils._python_dispatch")._disable_current_modes
+    for node in filter(is_attention, graph.nodes):
+        own = arguments_of(node)
+        name = next((n for n in ("attn_mask", "attn_bias") if is_tensor(own.get(n))), "")
+        if not name or own["is_causal"] or len(kept := shape_of(own[name].meta["val"])) < 2:
+            continue
+        if (mask := own[name]) not in kinds:
+            with modes(), torch.no_grad():
+                kinds[mask] = _kind(_value(mask, values))
+        sizes = [shape_of(own[n].meta["val"])[-2] for n in ("query", "key")]
+        if kinds[mask] == "all" or (kinds[mask] == "causal" and [*kept[-2:]] == sizes):
+            _set(node, name, None)
+            _set(node, "is_causal", kinds[mask] == "causal")
+    graph.eliminate_dead_code()
+
+
+def _kind(mask: torch.Tensor | None) -> str:
+    """Whether a mask keeps all keys, or those of causal attention, or "" for others: it is true where it keeps a key,
+    or is a number that is added, of which the least ones drop a key."""
+    if mask is None:
+        return ""
+    kept = mask if mask.dtype == torch.bool else mask == 0
+    if bool(kept.all()):
+        return "all"
+    dropped = ~kept if mask.dtype == torch.bool else mask <= torch.finfo(mask.dtype).min
+    is_causal = bool((kept | dropped).all()) and bool((kept == torch.ones_like(kept).tril()).all())
+    return "causal" if is_causal and mask.shape[-1] == mask.shape[-2] else ""
+
+
+def _value(node: Node, values: dict[Node, torch.Tensor | None]) -> torch.Tensor | None:
+    """What a node computes, where that follows from no input; `values` are those of other nodes."""
+    stack = [node]
+    while stack:
+        top = stack[-1]
+        missing = [x for x in top.all_input_nodes if x not in values]
+        if top in values or not _is_fixed(top) or any(values.get(x, top) is None for x in top.all_input_nodes):
+            values.setdefault(stack.pop(), None)
+        elif missing:
+            stack += missing
+        else:
+            args, kwargs = map_arg((top.args, top.kwargs), values.__getitem__)
+            values[stack.pop()] = cast("Any", top.target)(*args, **kwargs)
+    return values[node]
+
+
+def _is_fixed(node: Node) -> bool:
+    """Whether a node is an operation that makes one tensor of static size without random numbers."""
+    if not (node.op == "call_function" and is_operator(node.target) and is_tensor(node)):
+        return False
+    sizes = shape_of(node.meta["val"])
+    random = torch.Tag.nondeterministic_seeded in cast("Any", node.target).tags
+    return not random and all(isinstance(n, int) for n in sizes) and node.meta["val"].numel() <= MAX_ELEMENTS
+
+
+def _set(node: Node, name: str, value: object) -> None:
+    """Changes an argument of an operation by its name."""
+    schema = cast("Any", node.target)._schema.arguments
+    place = next(number for number, each in enumerate(schema) if each.name == name)
+    if schema[place].kwarg_only:
+        node.update_kwarg(name, value)
+        return
+    missing = [each.default_value for each in schema[len(node.args) : place + 1]]
+    node.args = (*node.args, *missing)
+    node.update_arg(place, value)
