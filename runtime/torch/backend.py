@@ -27,6 +27,7 @@ from .clusters import Cluster, clusters, cones, is_product, joined, narrowed, wh
 from .decompositions import simpler
 from .importer import CONSTANTS, ImportedRegion, compile_together, decomposed, kernel_for, region_of, write
 from .inductor import compile_whole, judged, narrow_sorts, sums_in_f32
+from .masks import simplify_masks
 from .options import BackendOptions, aten, expression, place_of, read
 from .part import KERNELS_FILE, REGIONS, Region
 from .products import check_precision
@@ -69,6 +70,8 @@ def warploom(
 def _replace_in(module: GraphModule, name: str, *, options: BackendOptions, rest: str) -> Explanation:
     """Puts calls of compiled parts into a graph of ATen operations, of which `rest` compiles the others, and reports
     them."""
+    if name == "inference":
+        simplify_masks(module.graph)
     sink_views(module.graph, inference=name == "inference")
     if rest == "inductor":
         sums_in_f32(module.graph)

@@ -26,6 +26,7 @@ from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
 from .graphs import recorded
 from .importer import assembled, load_on
+from .masks import simplify_masks
 from .options import aten, prims
 from .part import REGIONS, MemoryOrder, Region
 from .products import warploom
@@ -197,9 +198,15 @@ def _counts_between(node: Node) -> bool:
 @cache
 def _pads_once() -> Any:
     """A pass on a graph with its gradients: inductor pads matrices of odd sizes for each product that reads them, and
-    here products of a matrix and of its transpose read one padded form."""
+    here products of a matrix and of its transpose read one padded form. Masks that follow from no input go before the
+    passes are cut apart."""
     passes: Any = import_module("torch._inductor.custom_graph_pass")
-    methods = {"__call__": lambda _, graph: transpose_pads(graph), "uuid": lambda _: "warploom: pads once"}
+
+    def call(_: object, graph: Graph) -> None:
+        transpose_pads(graph)
+        simplify_masks(graph)
+
+    methods = {"__call__": call, "uuid": lambda _: "warploom: pads once, masks"}
     return type("PadsOnce", (passes.CustomGraphPass,), methods)()
 
 

@@ -1525,6 +1525,32 @@ def test_attention(shapes: tuple[tuple[int, ...], ...], options: dict[str, Any])
     assert result.is_contiguous()
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("kind", ["causal", "added", "all", "window", "of an input"])
+def test_masks_that_follow_from_no_input(kind: str) -> None:
+    """A kernel reads a mask only where it is neither that of causal attention nor one that keeps all keys."""
+
+    def function(q: Any, k: Any, v: Any, bound: Any) -> Any:
+        places = torch.arange(19)
+        back = places[:, None] - places
+        kept = {"causal": back >= 0, "window": (back >= 0) & (back < 7), "of an input": back >= bound}.get(
+            kind, back < 19
+        )
+        if kind == "added":
+            kept = torch.where(back >= 0, 0.0, torch.finfo(torch.bfloat16).min).to(q.dtype).expand(2, 1, 19, 19)
+        return functional.scaled_dot_product_attention(q, k, v, kept)
+
+    *operands, bound = *(drawn(2, 2, 19, 16) for _ in range(3)), torch.tensor(0)
+    compiled = Compiled(function)
+    with torch.no_grad():
+        result = compiled.call(*operands, bound)
+    assert close(result, function(*(x.double() for x in operands), bound), 2.0)
+    parts = compiled.explanations[0].compiled
+    assert len(parts) == (1 if kind in ("causal", "added", "all") else len(parts))
+    reads_mask = "19x19x" in parts[-1].mlir.partition("->")[0]
+    assert reads_mask == (kind in ("window", "of an input"))
+
+
 def test_attention_of_sequences_that_follow_each_other() -> None:
     """One of them is empty; queries and keys have the same ends, or each their own."""
     varlen: Any = pytest.importorskip("torch.nn.attention.varlen")
