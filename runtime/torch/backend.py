@@ -33,6 +33,7 @@ from .part import KERNELS_FILE, REGIONS, Region
 from .products import check_precision
 from .products import warploom as warploom_operators
 from .scalars import HALVES, UnsupportedError
+from .sequences import sequences_as_images
 from .views import SPLITS, VIEWS, has_channels_last, is_tensor, sink_views
 
 log = logging.getLogger(__name__)
@@ -70,8 +71,8 @@ def warploom(
 def _replace_in(module: GraphModule, name: str, *, options: BackendOptions, rest: str) -> Explanation:
     """Puts calls of compiled parts into a graph of ATen operations, of which `rest` compiles the others, and reports
     them."""
-    if name == "inference":
-        simplify_masks(module.graph)
+    for rewrite in (simplify_masks, sequences_as_images) if name == "inference" else ():
+        rewrite(module.graph)
     sink_views(module.graph, inference=name == "inference")
     if rest == "inductor":
         sums_in_f32(module.graph)

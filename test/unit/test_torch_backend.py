@@ -1974,6 +1974,32 @@ def test_what_follows_a_convolution_is_computed_with_it(taps: int, groups: int) 
     assert compiled.operators == [operators]
 
 
+class Sequences(torch.nn.Module):
+    """What models of sound convolve: sequences with the channels first, and places in groups or each channel alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Conv1d(16, 24, 3, 2, 1), torch.nn.Conv1d(24, 24, 6, padding=3, groups=3)
+        self.alone, self.one = torch.nn.Conv1d(24, 24, 4, padding=3, groups=24), torch.nn.Conv1d(24, 8, 1)
+
+    def forward(self, x: Any) -> Any:
+        x = functional.gelu(self.first(x))
+        x = x + functional.silu(self.second(x)[..., 1:])
+        return self.one(self.alone(x))
+
+
+def test_convolutions_of_sequences_are_those_of_images() -> None:
+    model, x = Sequences().bfloat16(), drawn(2, 16, 37)
+    compiled = Compiled(model)
+    with torch.no_grad():
+        result, eager = compiled.call(x), model(x)
+        assert close(result, model.double()(x.double()), 3.0)
+    assert result.stride() == eager.stride()
+    multiplied = [operators for operators in compiled.operators if operators[0] in ("convolution", "addmm")]
+    assert [operators[0] for operators in multiplied] == ["convolution"] * 3 + ["addmm"]
+    assert multiplied[0][-1] == "gelu"
+
+
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(("features", "step", "groups", "padding"), [(16, 2, 1, 1), (8, 1, 8, 1), (16, 1, 1, "valid")])
 def test_gradients_of_a_convolution(features: int, step: int, groups: int, padding: Any) -> None:
