@@ -27,7 +27,7 @@ from .clusters import Cluster, clusters, cones, is_product, joined, narrowed, wh
 from .decompositions import simpler
 from .importer import CONSTANTS, ImportedRegion, compile_together, decomposed, kernel_for, region_of, write
 from .inductor import compile_whole, judged, narrow_sorts, sums_in_f32
-from .masks import simplify_masks
+from .masks import read_in_place, simplify_masks
 from .options import BackendOptions, aten, expression, place_of, read
 from .part import KERNELS_FILE, REGIONS, Region
 from .products import check_precision
@@ -71,7 +71,7 @@ def warploom(
 def _replace_in(module: GraphModule, name: str, *, options: BackendOptions, rest: str) -> Explanation:
     """Puts calls of compiled parts into a graph of ATen operations, of which `rest` compiles the others, and reports
     them."""
-    for rewrite in (simplify_masks, sequences_as_images) if name == "inference" else ():
+    for rewrite in (simplify_masks, read_in_place, sequences_as_images) if name == "inference" else ():
         rewrite(module.graph)
     sink_views(module.graph, inference=name == "inference")
     if rest == "inductor":

@@ -1,4 +1,5 @@
-"""Masks of attention that follow from no input, as models of `transformers` write a causal mask as a tensor."""
+"""What attention need not read: masks that follow from no input, as models of `transformers` write a causal mask as a
+tensor, and copies of keys and values."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
-from .attention import arguments_of, is_attention
-from .options import is_operator
+from .attention import ATTENTIONS, arguments_of, is_attention
+from .options import aten, is_operator
 from .scalars import shape_of
 from .views import is_tensor
 
@@ -35,6 +36,15 @@ def simplify_masks(graph: Graph) -> None:
         if kinds[mask] == "all" or (kinds[mask] == "causal" and [*kept[-2:]] == sizes):
             _set(node, name, None)
             _set(node, "is_causal", kinds[mask] == "causal")
+    graph.eliminate_dead_code()
+
+
+def read_in_place(graph: Graph) -> None:
+    """Removes copies of keys and values, in place, where attention can read what is copied: rows without gaps."""
+    for node in graph.nodes:
+        for x in (arguments_of(node)[name] for name in ("key", "value") if node.target in ATTENTIONS):
+            if x.target is aten.clone.default and x.args[0].meta["val"].stride()[-1] == 1:
+                node.replace_input_with(x, x.args[0])
     graph.eliminate_dead_code()
 
 

@@ -1551,6 +1551,19 @@ def test_masks_that_follow_from_no_input(kind: str) -> None:
     assert reads_mask == (kind in ("window", "of an input"))
 
 
+def test_copies_of_keys_and_values_are_not_made() -> None:
+    def function(q: Any, k: Any, v: Any) -> Any:
+        return functional.scaled_dot_product_attention(q, *(x.transpose(1, 2).contiguous() for x in (k, v)))
+
+    operands, masks = (drawn(2, 3, 19, 16), drawn(2, 11, 3, 16), drawn(2, 11, 3, 16)), "warploom.runtime.torch.masks"
+    module: Any = import_module("torch.fx.experimental.proxy_tensor").make_fx(function, tracing_mode="fake")(*operands)
+    assert len(module.graph.find_nodes(op="call_function", target=torch.ops.aten.clone.default)) == 2
+    import_module(masks).read_in_place(module.graph)
+    assert not module.graph.find_nodes(op="call_function", target=torch.ops.aten.clone.default)
+    module.recompile()
+    assert close(module(*operands), function(*(x.double() for x in operands)), 2.0)
+
+
 def test_attention_of_sequences_that_follow_each_other() -> None:
     """One of them is empty; queries and keys have the same ends, or each their own."""
     varlen: Any = pytest.importorskip("torch.nn.attention.varlen")
