@@ -222,6 +222,8 @@ class RecordedGraph(local):
             kept, what = taken_bytes() - before, "what it computes"
         if kept and not reason:  # blocks of graphs do not fill their memory
             reason = _over(what, kept, MAX_KEPT) or _over(what, kept, free_bytes() // 2)
+            if reason and self.inference and not self.as_compiled:
+                reason, self.before = "", ()  # the first call also tunes kernels: the second one tells
         if self.begun and self.begun.refused:
             reason = self.begun.refused
             torch.cuda.empty_cache()  # which has the memory of its graphs

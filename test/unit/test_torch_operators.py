@@ -160,6 +160,14 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     number = recorded()
     assert number([weight, 3, cache]) == ["otherwise"]
     assert said[2:] == ["not recorded: an input is a number, as of dynamic sizes"]
+    for later in (1 << 33, 0):  # the first call also tunes kernels
+        tuning, taken = recorded(), [0, 1 << 33, 0, later]
+        monkeypatch.setattr(graphs, "taken_bytes", lambda taken=taken: taken.pop(0))
+        results = [tuning([weight, x, cache])[0] for x in xs]
+        assert all(torch.equal(result, weight * x) for result, x in zip(results[:2], xs, strict=False))
+        assert (results[2] == "otherwise") if later else torch.equal(results[2], weight * xs[2])
+    assert said[3:] == ["not recorded: what it computes: 8192.0 MiB, of at most 4096.0", "recorded as a CUDA graph"]
+    monkeypatch.setattr(graphs, "taken_bytes", lambda: 0)
     fixed = recorded()
     for x in (xs[0], xs[0], xs[1], xs[2], xs[0], xs[2]):
         x += 1
