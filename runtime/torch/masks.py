@@ -15,7 +15,7 @@ from .options import aten, is_operator
 from .scalars import shape_of
 from .views import is_tensor
 
-MAX_ELEMENTS = 1 << 28
+MAX_ELEMENTS = 1 << 26
 """Elements of a tensor that is computed to know a mask."""
 
 
