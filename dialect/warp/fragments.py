@@ -456,15 +456,15 @@ def _verify_scratch(source: FragmentType, result: FragmentType, scratch: Memory)
         )
 
 
-def in_lines(kind: FragmentType) -> Layout:
+def in_lines(kind: FragmentType, aligned: int = BYTE * WIDEST) -> Layout:
     """The layout in which a warp's accesses to a row-major matrix are widest.
 
-    A lane holds 16 bytes side by side, lanes follow each other along a row, then down. Where the columns are no power
-    of two, their largest such part.
+    A lane holds 16 bytes side by side, or as many elements as rows are `aligned` to, lanes follow each other along a
+    row, then down. Where the columns are no power of two, their largest such part.
     """
     (rows, columns), bits = kind.shape, kind.bits
     down, across = ((size & -size).bit_length() - 1 for size in (rows, columns))
     lanes = LANES.bit_length() - 1
-    own = min((BYTE * WIDEST // bits).bit_length() - 1, across, down + across - lanes)
+    own = min(min(aligned, BYTE * WIDEST // bits).bit_length() - 1, across, down + across - lanes)
     further = [*(column(i) for i in range(own, across)), *(row(i) for i in range(down))]
     return Layout(tuple(further[:lanes]), (*(column(i) for i in range(own)), *further[lanes:]))

@@ -242,7 +242,9 @@ class Ending:
         part = FragmentType.of("acc", self.rows, fragment.shape[1], fragment.element_type, fragment.layout.data)
         stored_part, loads = part.with_element(self.wanted), op.c is not None or bool(op.matrices())
         self.first = changes_lanes_first(self.schedule, loads=loads, bits=stored_part.bits)
-        self.part = part.with_layout(in_lines(part)) if self.first else part
+        columns, pitch = memory_of(op.d).get_shape()[N], (strides_of(memory_of(op.d)) or (None,))[M]
+        self.aligned = math.gcd(BANKS, *(size for size in (columns, pitch) if size is not None and size > 0))
+        self.part = part.with_layout(in_lines(part, self.aligned)) if self.first else part
         self.early = _bits(op) <= EARLY_BITS
         self.operands = EpilogueOperands(index, op.placed_operands, self.part, self.m, self.n, op.in_bounds)
         self.scratch = self._scratch(part if self.first else stored_part, scratch)
@@ -309,7 +311,8 @@ class Ending:
         """The fragment with its elements along lines, where they change lanes."""
         if self.scratch is None:
             return fragment
-        return self.index.insert(ConvertLayoutOp.to(fragment, in_lines(fragment_of(fragment)), self.scratch)).fragment
+        wanted = in_lines(fragment_of(fragment), self.aligned)
+        return self.index.insert(ConvertLayoutOp.to(fragment, wanted, self.scratch)).fragment
 
     def _parts(self, accumulator: SSAValue) -> Iterator[tuple[SSAValue, int]]:
         """Each part, with the row it starts at."""

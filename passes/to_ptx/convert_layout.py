@@ -14,7 +14,7 @@ from ...dialect.warp.fragments import BANKS, WIDEST, ConvertLayoutOp
 from ..diagnostics import fail
 from .addressing import SharedTile
 from .emitter import WARP, At, IndexValue, VirtualRegister
-from .fragments import REGISTER_BITS, Fragment, gather
+from .fragments import REGISTER_BITS, Fragment, gather, put_together
 from .kernel import KernelLowering, lowers
 from .memory import offsets, side_by_side
 from .products import own
@@ -230,13 +230,18 @@ def _through_scratch(lowering: KernelLowering, op: ConvertLayoutOp, tile: Shared
     ones."""
     source, result, emitter = fragment_of(op.input), op.fragment.type, lowering.emitter
     emitter.settle()
-    row = ScratchRow(lowering, tile, Places(source, result))
+    places = Places(source, result)
+    row = ScratchRow(lowering, tile, places)
     emitter.emit("bar.warp.sync", -1)
     emitter.comment(f"{op.name}: {source.shape[0]}x{source.shape[1]} {source.element.name} to be read by other lanes")
     for registers, place in row.places_of(source, lowering.fragment(op.input)):
         emitter.store("shared", registers, place)
     emitter.emit("bar.warp.sync", -1)
     loaded = lowering.fresh(result)
-    for registers, place in row.places_of(result, loaded):
+    alone = places.together(result) * result.bits < REGISTER_BITS
+    pieces = [emitter.register("b16") for _ in range(2 * len(loaded))] if alone else loaded
+    for registers, place in row.places_of(result, pieces):
         emitter.load("shared", registers, place)
+    if alone:
+        put_together(emitter, pieces, loaded)
     return loaded

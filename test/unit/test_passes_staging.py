@@ -50,6 +50,8 @@ def test_lanes_along_rows() -> None:
     assert str(in_lines(wide)) == "c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3"
     narrow = FragmentType.of("acc", 16, 8, type_of_element(BY_MLIR_NAME["f16"]), Layout.parse(PAIRS))
     assert str(in_lines(narrow)) == "c2 r0 r1 r2 r3 | c0 c1"
+    assert str(in_lines(wide, aligned=2)) == "c1 c2 c3 c4 c5 | c0 r0 r1 r2 r3"
+    assert str(in_lines(wide, aligned=1)) == "c0 c1 c2 c3 c4 | c5 r0 r1 r2 r3"
 
 
 def product(size: tuple[int, int, int], types: str, *, filled: bool = False, **schedule: Any) -> Kernel:
@@ -90,7 +92,7 @@ TILES = {"cta": (64, 64, 32), "warp": (32, 32), "stages": 2}
 @pytest.mark.parametrize("staging", [16, 32])
 def test_strips(types: str, staging: int) -> None:
     """Edges along rows and columns; rows of D of whole 16 bytes, and odd ones."""
-    for size in ((70, 88, 40), (33, 67, 5)):
+    for size in ((70, 88, 40), (33, 67, 5), (65, 70, 20)):
         check(size, types, **TILES, staging=staging)
 
 
@@ -123,6 +125,16 @@ def test_no_lanes_meet_at_a_bank(types: str) -> None:
     assert sum(access.sectors for access in stores) == m * n * arrays[2].itemsize // 32
 
 
+@pytest.mark.parametrize(("columns", "most"), [(197, 2 * 3), (198, 5), (196, 5)])
+def test_rows_of_d_that_are_no_lines_are_stored_by_neighbours(columns: int, most: int) -> None:
+    """128 bytes of a row that begin anywhere lie in five sectors, their halves in three each. The last of two tiles is
+    moved back inside D."""
+    kernel = product((128, columns, 20), "bf16 bf16", filled=True, cta=(64, 128, 32), warp=(32, 64), staging=16)
+    arrays = [np.ones(s, DTYPES["bf16"]) for s in ((128, 20), (20, columns), (128, columns))]
+    (launch,) = kernel(*arrays, device="interp", report=True).reports
+    assert sum(access.sectors for access in launch.global_ if access.kind == "store") <= 128 * 4 * most
+
+
 def default(target: str, types: str, size: int, *, filled: bool = False) -> int:
     (schedule,) = product((size, size, size), types, filled=filled, target=target).schedule
     assert schedule is not None
@@ -130,12 +142,13 @@ def default(target: str, types: str, size: int, *, filled: bool = False) -> int:
 
 
 def test_strips_by_default_where_they_pay() -> None:
-    """Where lines are not filled, rows of D are odd or stages leave no room, lanes store what they hold."""
+    """Where lines are not filled, C is added to odd rows or stages leave no room, lanes store what they hold."""
     assert default("sm_90", "bf16 f32", 4096) == default("sm_90", "bf16 bf16", 4096) == 16
     assert default("sm_80", "bf16 bf16", 4096, filled=True) == default("sm_80", "bf16 f32", 4096) == 16
     assert default("sm_120a", "bf16 bf16", 4096) == 0
     assert default("sm_90", "f16 f32", 64) == 0
-    assert default("sm_90", "bf16 bf16", 516) == 0
+    assert default("sm_90", "bf16 bf16", 516) == default("sm_90", "bf16 f32", 518, filled=True) == 0
+    assert default("sm_90", "bf16 bf16", 516, filled=True) == default("sm_80", "f16 f16", 516, filled=True) == 16
 
 
 ERRORS = (
