@@ -49,14 +49,21 @@ WEIGHTS = _read("""
     .0475, time*turns .0356, arriving*cut -.0171, area*time -.0272, full*read .0319, beyond*read -.0238, beyond*time
     .0347, fragments .0406, beyond*cut -.0172, parts .0359, full*small -.0852, parts*read -.0084, area*small -.0306,
     aspect*whole .0069, full*sliced -.0580, fragments*full .0536, large*many .0684, short*stored -.0047, area*area
-    .0052, many*read .0192, arriving*read .0132, arriving*turns -.0079
+    .0052, many*read .0192, arriving*read .0132, arriving*turns -.0079, shallow .0800, within -.0200, along -.0040
 """)
 """Of products of features, fitted to the times of 5,200 schedules of 840 sizes, relative to those of the same size
-(`python bench/fit.py` makes them of `bench/schedules-h100.json`)."""
+(`python bench/fit.py` makes them of `bench/schedules-h100.json`). `shallow`, how much deeper than K a K tile of
+warpgroups is, which is copied and multiplied as a whole, `within` and `along` (below): of 267 sizes (H200)."""
 
 NEAR, MAX_READ, THIN_READ = 1.5, 64 << 20, 512 << 20
 """How many times the least time of the model a tile may take; bytes of A and B in whole lines, where nearly all that is
 larger was measured with the defaults of the models alone, and of 17 to 32 rows (H200, 17x57344x8192 1.29 times)."""
+
+SECTOR_BITS, SHARED_K, MAX_ACROSS = 256, 192, 6.0
+"""Bits of a sector; elements of K below which it counts whether rows begin within one, for who shares such a line in a
+cluster; and the power of two up to which a side of D has more tiles than the other. H200, microseconds of 112x15536x40
+in tiles of 64x128: 6.6, in 2x1 6.0, in 1x2, which ask for a row of A half as often, 4.7; of 9632x192x24 9.0, 5.1, 8.3;
+rows of whole sectors differ less (9720x232x160 5.8, 6.3, 5.9)."""
 
 MEAN_NS, MEAN_TURNS, MEAN_AREA, MEAN_BYTES, MAX = 8000, 16, 1 << 13, 1 << 22, 4.0
 """What features are relative to, as powers of two: nanoseconds, K tiles of a CTA, elements of a tile, bytes of A and
@@ -114,6 +121,11 @@ def features(product: Product, tile: GroupTile | Tile, ns: float, target: Target
     else:
         flags |= {"exchanged": tile.exchanged, "tall": tile.rows > ROWS}
         flags["short"] = tile.exchanged and tile.m % (2 * EXCHANGED_STEP) > 0
+        values["shallow"] = max(0.0, log2(k_of(product) / k))
+        if any(operand.pitch_bits % SECTOR_BITS for operand in (product.a, product.b)):
+            across = max(-MAX_ACROSS, min(MAX_ACROSS, log2(n * groups.m / (m * groups.n))))
+            values["within"] = max(0.0, log2(SHARED_K / k))
+            values["along"] = values["within"] * log2(wide / high) * across
     covered = ctas // groups.parts * groups.m * groups.n
     powers = {
         "turns": k / (k_of(product) * groups.parts) / MEAN_TURNS,
