@@ -43,7 +43,7 @@ from .attributes import (
     memory_space,
 )
 from .memory import CtaTileType
-from .op_shapes import WarpOp, verify_one_warp
+from .op_shapes import WarpOp
 from .stored import StoredIntegers
 
 if TYPE_CHECKING:
@@ -333,7 +333,8 @@ class ConvertLayoutOp(WarpOp):
     With `columns`, bit i of the number of a column becomes bit `columns[i]`, as in `columns = [0, 2, 3, 1]`; bits that
     are not named stay.
 
-    With `via`, elements go through scratch memory, which has a row for each warp of the CTA, as large as the fragment::
+    With `via`, elements go through scratch memory, which has a row for each warp of the CTA, as large as its part of
+    the fragment; several warps that hold one together keep their rows of it::
 
         %rows = warp.convert_layout %acc via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
           via memref<8x1024xf32, 3> to !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
@@ -438,7 +439,8 @@ def _verify_scratch(source: FragmentType, result: FragmentType, scratch: Memory)
     if source.bits not in (16, 32, 64):
         raise VerifyException(f"expected elements of 16, 32 or 64 bits, got {source.element.name}")
     for fragment in (source, result):
-        verify_one_warp("a fragment", fragment)
+        if fragment.layout.data.warp != source.layout.data.warp:
+            raise VerifyException(f"expected the warps to keep their rows, got {source} to {result}")
     before, after = source.layout.data, result.layout.data
     if after.rows % before.rows or after.columns % before.columns:
         raise VerifyException(
@@ -446,7 +448,7 @@ def _verify_scratch(source: FragmentType, result: FragmentType, scratch: Memory)
             f"{after.rows}x{after.columns} and {before.rows}x{before.columns}"
         )
     shape, element = scratch.get_shape(), element_row(scratch.element_type)
-    needed = max(BANKS, math.prod(source.shape) * source.bits // BYTE)
+    needed = max(BANKS, (math.prod(source.shape) * source.bits // BYTE) >> len(before.warp))
     is_scratch = memory_space(scratch) == SHARED_SPACE and len(shape) == 2 and element is not None
     row_bytes = shape[-1] * element.bits // BYTE if is_scratch and element is not None else 0
     if row_bytes < needed or row_bytes % BANKS:
@@ -460,11 +462,12 @@ def in_lines(kind: FragmentType, aligned: int = BYTE * WIDEST) -> Layout:
     """The layout in which a warp's accesses to a row-major matrix are widest.
 
     A lane holds 16 bytes side by side, or as many elements as rows are `aligned` to, lanes follow each other along a
-    row, then down. Where the columns are no power of two, their largest such part.
+    row, then down. Where the columns are no power of two, their largest such part. Several warps keep their rows.
     """
-    (rows, columns), bits = kind.shape, kind.bits
+    (rows, columns), bits, warp = kind.shape, kind.bits, kind.layout.data.warp
     down, across = ((size & -size).bit_length() - 1 for size in (rows, columns))
-    lanes = LANES.bit_length() - 1
-    own = min(min(aligned, BYTE * WIDEST // bits).bit_length() - 1, across, down + across - lanes)
-    further = [*(column(i) for i in range(own, across)), *(row(i) for i in range(down))]
-    return Layout(tuple(further[:lanes]), (*(column(i) for i in range(own)), *further[lanes:]))
+    lanes, down = LANES.bit_length() - 1, min(down, kind.layout.data.rows.bit_length() - 1) if warp else down
+    rows_of_warp = [row(i) for i in range(down) if row(i) not in warp]
+    own = min(min(aligned, BYTE * WIDEST // bits).bit_length() - 1, across, len(rows_of_warp) + across - lanes)
+    further = [*(column(i) for i in range(own, across)), *rows_of_warp]
+    return Layout(tuple(further[:lanes]), (*(column(i) for i in range(own)), *further[lanes:]), warp)

@@ -277,6 +277,11 @@ class StagedStores:
         self.stores, self.index = stores, index
         fragment = fragment_of(stores[0].fragment)
         self.view = TensorView.of(stores[0], stores[0].memory)
+        strides = strides_of(memory_of(self.view.memory)) or ()
+        if any((stride or 0) * fragment.bits % (UNIT * BYTE) for stride in strides[: self.view.order[-1]]):
+            decline(
+                stores[0], f"rows of its matrix are no multiples of {UNIT} bytes; lanes side by side have neighbours"
+            )
         self.images = _images_of(self.view, launch)
         self.widths = {op: fragment_of(op.fragment).shape[1] for op in stores}
         rows_of = groupby(stores, lambda op: (op.parent, index.folded(op.indices[0])))

@@ -28,7 +28,7 @@ from ...dialect.warp.views import MatrixOp, PagedOp
 from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import MatrixFactor, Multiplied, Product, block, images_of, shared_bits
-from .defaults import Arrangement, arrange, arrange_stored, matrices, strip_bytes
+from .defaults import Arrangement, arrange, arrange_stored, is_ragged, matrices, strip_bytes
 from .model import MAX_STAGES, WIDEST, Tile, access_bytes, as_halves, widened
 from .tensor_memory import beside_columns, stages_beside
 from .warpgroup_model import LINE, GroupTile, held_columns, panel_columns
@@ -388,7 +388,8 @@ def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
 
 
 def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
-    """The rows and columns of D that a warpgroup stages at a time; (0, 0) if tensor copies cannot store them.
+    """The rows and columns of D that a warpgroup stages at a time; (0, 0) if neither tensor copies nor lanes side by
+    side can store them.
 
     The columns are those of a panel. A transposed instruction stages all of its columns, which have one layout.
     """
@@ -396,10 +397,20 @@ def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
     rows, columns = (rows // parts, columns) if schedule.exchanged else (rows, columns // parts)
     columns, bits = columns // product.products, product.d.element.bits
     panel = panel_columns(columns, bits)
+    if in_strips_of_warps(product, schedule) and panel * bits // BYTE >= LINE // 2:
+        return wgmma.M, panel
     if bits not in STAGED_BITS or not panel or not_copied(product.d):
         return 0, 0
     width = columns if schedule.exchanged else panel
     return gcd(rows, schedule.mma.m * LINE * BYTE // (width * bits)), width
+
+
+def in_strips_of_warps(product: Product, schedule: Schedule) -> bool:
+    """Whether the warps of a warpgroup store rows of D that tensor copies cannot, by lanes side by side."""
+    sums_of_rows = schedule.multiplied == "ab" and schedule.in_registers == "none" and schedule.mma.m == wgmma.M
+    single = not (product.batch or product.convolves or product.second or product.op.grouped)
+    whole = product.m >= wgmma.M and schedule.cluster_parts == 1
+    return sums_of_rows and single and whole and is_ragged(product)
 
 
 def staging_bytes(product: Product, schedule: Schedule) -> int:
@@ -409,7 +420,8 @@ def staging_bytes(product: Product, schedule: Schedule) -> int:
     if schedule.together == 1:
         return strip_bytes(product, schedule)
     part = prod(staged_part(product, schedule)) * product.d.element.bits // BYTE
-    return schedule.consumer_warps // schedule.together * staging_buffers(schedule) * part
+    buffers = 1 if in_strips_of_warps(product, schedule) else staging_buffers(schedule)
+    return schedule.consumer_warps // schedule.together * buffers * part
 
 
 def slice_bytes(schedule: Schedule) -> int:

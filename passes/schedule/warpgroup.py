@@ -18,7 +18,7 @@ from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, images_of, shared_bits
 from . import needs
-from .defaults import can_change, can_exchange, laid_out, unknown_pitches
+from .defaults import can_change, can_exchange, is_ragged, laid_out, unknown_pitches
 from .fitted import by_time, is_rated
 from .model import WORD, access_bytes, not_packed
 from .tensor_memory import why_no_pairs
@@ -258,9 +258,9 @@ def _transposed(product: Product, role: str) -> str:
     return "".join(each for each in "ab" if each != role and _turns(product, each)) or PLAIN
 
 
-def prepared(product: Product, role: str) -> dict[str, str]:
+def prepared(product: Product, role: str, target: Target) -> dict[str, str]:
     """The fields of launches before and after the product: A and B are transposed and packed if necessary, and D is
-    padded if that pays."""
+    padded if that pays, and neither tensor copies nor lanes side by side can store it."""
     transpose = _transposed(product, role)
     if role != PLAIN:
         return {"transpose": transpose, "pack": PLAIN, "padded": PLAIN}
@@ -269,7 +269,8 @@ def prepared(product: Product, role: str) -> dict[str, str]:
         and product.m * product.n * WORD >= MIN_PADDED * min(WORD, access_bytes(product.d))
         and product.d.element.bits in needs.STAGED_BITS
     )
-    padded = "d" if pads and can_change(product.d) and needs.not_copied(product.d) else PLAIN
+    apart = needs.not_copied(product.d) and (needs.adds_in_tensor_memory(target) or not is_ragged(product))
+    padded = "d" if pads and apart and can_change(product.d) else PLAIN
     return {"transpose": transpose, "pack": _packed(laid_out(product, transpose)), "padded": padded}
 
 
@@ -407,7 +408,7 @@ def schedules_by_cost(
         return
     every = needs.warpgroup_rows(product, exchanged=role == "b")
     rows = {r.shape[:2]: r for r in every if r.d.name == accumulate and needs.by_warpgroups(r, target)}
-    operands = prepared(product, role)
+    operands = prepared(product, role, target)
     product = laid_out(product, operands["transpose"], operands["padded"])
     every_tile = tiles_of(product, operands["pack"], target, role, measured=measured)
     tiles = [tile for tile in every_tile if _sides(product, tile, rows) in rows]

@@ -20,7 +20,7 @@ from ...dialect.schedule.schedule import CLUSTER_PARTS, MAX_CTAS
 from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, shared_bits
-from .defaults import can_exchange, is_plain, unknown_pitches
+from .defaults import can_exchange, is_plain, is_ragged, unknown_pitches
 from .model import LISTED, Fit, fit_of
 
 LINE = 128
@@ -244,6 +244,8 @@ def exchanged_tiles(product: Product) -> Iterator[tuple[int, int]]:
     is_static = product.is_known("m") and product.k > SHORT_K and not unknown_pitches(product)
     if not (can_exchange(product) and is_static) or product.ends is not None or product.batch_invariant:
         return
+    if product.m > ROWS and is_ragged(product):
+        return  # whose rows warps store by lanes side by side
     few = -(-product.m // EXCHANGED_STEP) * EXCHANGED_STEP
     rows = (m for m in range(min(few, MAX_EXCHANGED), 0, -EXCHANGED_STEP) if m % ROWS and (m > ROWS or few <= ROWS))
     yield from ((m, n) for m, n in combinations(rows, EXCHANGED) if m * n <= MAX_EXCHANGED_TILE)

@@ -18,10 +18,11 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.isa.wgmma import UNIT
 from ...dialect.isa.wgmma import M as GROUP_ROWS
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
-from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
+from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.cta import SOME_WARPS
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp, element_type
 from ...dialect.warp.epilogue import EpilogueOp, MapOp, SubfragmentOp
@@ -181,7 +182,8 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
     widest = MAX_BITS if len(op.matrices()) == 1 else MAX_BITS // 2
     while bits > widest and width % (2 * fragment.layout.data.columns) == 0:
         bits, width = bits // 2, width // 2
-    in_parts = op.epilogue is not None or schedule.mma.m > GROUP_ROWS  # of tensor memory, which is loaded in parts
+    # Of tensor memory, which is loaded in parts, and of warpgroups whose warps stage a part at a time.
+    in_parts = op.epilogue is not None or schedule.mma.m > GROUP_ROWS or _in_strips(op)
     if schedule.together > 1 and not schedule.exchanged and in_parts:
         element_bits = fragment.with_element(element_type(op.d)).bits
         staged = panel_columns(width, element_bits) if schedule.staging else 0
@@ -206,6 +208,17 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
         ending.store(results)
         ending, results = upcoming or begun(left)
     ending.store(results)
+
+
+def _pitch(memory: SSAValue) -> int:
+    """Elements from a row of a matrix to the next; 0 if they are unknown."""
+    return max(0, (strides_of(memory_of(memory)) or (None,))[M] or 0)
+
+
+def _in_strips(op: EpilogueOp) -> bool:
+    """Whether the warps of a warpgroup stage rows of D that no tensor copy stores."""
+    schedule = schedule_of(op)
+    return schedule.together > 1 and bool(schedule.staging) and _pitch(op.d) * element_of(op.d).bits % (UNIT * BYTE) > 0
 
 
 def _has_registers_ahead(op: EpilogueOp) -> bool:
@@ -242,8 +255,7 @@ class Ending:
         part = FragmentType.of("acc", self.rows, fragment.shape[1], fragment.element_type, fragment.layout.data)
         stored_part, loads = part.with_element(self.wanted), op.c is not None or bool(op.matrices())
         self.first = changes_lanes_first(self.schedule, loads=loads, bits=stored_part.bits)
-        columns, pitch = memory_of(op.d).get_shape()[N], (strides_of(memory_of(op.d)) or (None,))[M]
-        self.aligned = math.gcd(BANKS, *(size for size in (columns, pitch) if size is not None and size > 0))
+        self.aligned = math.gcd(BANKS, _pitch(op.d), max(0, memory_of(op.d).get_shape()[N]))
         self.part = part.with_layout(in_lines(part, self.aligned)) if self.first else part
         self.early = _bits(op) <= EARLY_BITS
         self.operands = EpilogueOperands(index, op.placed_operands, self.part, self.m, self.n, op.in_bounds)
@@ -251,11 +263,12 @@ class Ending:
         self.loaded = self._load(0)
 
     def _scratch(self, part: FragmentType, allocated: Scratch) -> SSAValue | None:
-        """Shared memory in which each warp has room for a part, if elements change lanes."""
-        if not exchanged_rows(self.schedule):
+        """Shared memory in which each warp has room for its rows of a part, if elements change lanes."""
+        if not (exchanged_rows(self.schedule) or _in_strips(self.op)):
             return None
-        words = max(BANKS, math.prod(part.shape) * part.bits // 8) // (f32.bitwidth // 8)
-        kind = tile_type(f32, [self.schedule.warps, words])
+        of_warp = math.prod(part.shape) * part.bits // 8 >> len(part.layout.data.warp)
+        words = max(BANKS, of_warp) // (f32.bitwidth // 8)
+        kind = tile_type(f32, [self.schedule.consumer_warps, words])
         place = self.op.parent, kind
         if place not in allocated:
             allocated[place] = self.index.alloc(kind)

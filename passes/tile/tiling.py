@@ -59,7 +59,7 @@ from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread,
 from ..linalg.product import LARGEST_GRID, Multiplied, Product, along_k, fresh_name
 from ..patterns import Index, IndexBuilder, constant_value, op_type_rewrite_pattern
 from ..schedule.defaults import Arrangement, arrange_in_registers, arrange_warpgroup
-from ..schedule.needs import arrangement, rows_of, warpgroup_rows
+from ..schedule.needs import arrangement, not_copied, rows_of, warpgroup_rows
 from .fragment_math import WINDOW, depends_on_neighbours
 
 BOX_BITS = UNIT * BYTE
@@ -163,7 +163,7 @@ class Tiling(Generic[ProductT]):
         if axis == "n" and (size - step) % WINDOW and depends_on_neighbours(product, target_of(product.op)):
             return None
         boxed = [operand] if along_rows else []
-        boxed += [product.d] if axis == "n" and self.schedule.staging else []
+        boxed += [product.d] if axis == "n" and self.schedule.staging and not not_copied(product.d) else []
         if self.schedule.together > 1 and any((size - step) * o.element.memory_bits % BOX_BITS for o in boxed):
             return None
         return size - step

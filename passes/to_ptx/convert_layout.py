@@ -181,7 +181,7 @@ class Places:
         added."""
         layout, size = self.result.layout.data, self.size
         (i, row), (j, along) = divmod(row, layout.rows), divmod(along, layout.columns)
-        tile = (i * self.result.tiles[1] + j) * layout.rows * layout.columns * size
+        tile = ((i * self.result.tiles[1] + j) * layout.rows * layout.columns * size) >> len(layout.warp)
         inside = (row * layout.columns + along) * size
         changed = inside
         for bit, place in self.moved.items():

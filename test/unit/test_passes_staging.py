@@ -135,6 +135,38 @@ def test_rows_of_d_that_are_no_lines_are_stored_by_neighbours(columns: int, most
     assert sum(access.sectors for access in launch.global_ if access.kind == "store") <= 128 * 4 * most
 
 
+@pytest.mark.parametrize(
+    ("size", "schedule", "most"),
+    [
+        ((150, 197, 72), {"cta": (128, 64, 64), "mma": "m64n64k16", "ctas": 2}, 2 * 3),
+        ((96, 350, 136), {"cta": (64, 96, 64), "mma": "m64n96k16", "cluster": (1, 2)}, 3),
+        ((70, 260, 264), {"cta": (64, 128, 64), "mma": "m64n128k16", "warp": (64, 128)}, 5),
+    ],
+    ids=str,
+)
+def test_warpgroups_store_rows_that_no_tensor_copy_can(
+    size: tuple[int, int, int], schedule: dict[str, Any], most: int
+) -> None:
+    """A panel of a row, 64 or 32 elements, lies in no more than so many sectors."""
+    (m, n, k), width = size, 32 if schedule["cta"][1] % 64 else 64
+    kernel = compile(
+        f"func.func @f(%A: memref<{m}x{k}xbf16>, %B: memref<{n}x{k}xbf16>, %D: memref<{m}x{n}xbf16>) {{ "
+        f"%z = arith.constant 0.0 : bf16 linalg.fill ins(%z : bf16) outs(%D : memref<{m}x{n}xbf16>) "
+        f"linalg.matmul_transpose_b ins(%A, %B : memref<{m}x{k}xbf16>, memref<{n}x{k}xbf16>) "
+        f"outs(%D : memref<{m}x{n}xbf16>) return }}",
+        target="sm_90a", sync="mbarrier", stages=3, staging=64, **schedule,
+    )  # fmt: skip
+    rng = np.random.default_rng(size)
+    a, b = (rng.standard_normal((rows, k)).astype(DTYPES["bf16"]) for rows in (m, n))
+    d = np.full((m, n), np.nan, DTYPES["bf16"])
+    (launch,) = kernel(a, b, d, device="interp", checks="all", report=True).reports
+    expected = a.astype(float) @ b.astype(float).T
+    assert (np.abs(d.astype(float) - expected) <= 2.0**-8 * np.abs(expected) + 2.0**-4).all()
+    sectors = sum(access.sectors for access in launch.global_ if access.kind == "store")
+    tiles = [-(-extent // step) * step for extent, step in zip((m, n), schedule["cta"][:2], strict=True)]
+    assert sectors <= tiles[0] * tiles[1] // width * most
+
+
 def default(target: str, types: str, size: int, *, filled: bool = False) -> int:
     (schedule,) = product((size, size, size), types, filled=filled, target=target).schedule
     assert schedule is not None

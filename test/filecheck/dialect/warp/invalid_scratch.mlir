@@ -52,9 +52,9 @@ func.func @global(%c: !pairs, %s: memref<4x256xf32>) {
 
 // -----
 
-!rows = !warp.fragment<acc, 64x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3 | r4 r5]>
+!rows = !warp.fragment<acc, 64x64xf32, [c2 c3 c4 c5 r2 | c0 c1 r3 r4 r5 | r0 r1]>
 
-// expected-error @+2 {{warp.convert_layout: expected a fragment that one warp holds, got that of 4 warps !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>}}
+// expected-error @+2 {{warp.convert_layout: expected the warps to keep their rows, got !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]> to !warp.fragment<acc, 64x64xf32, [c2 c3 c4 c5 r2 | c0 c1 r3 r4 r5 | r0 r1]>}}
 func.func @warpgroup(%c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %s: memref<4x4096xf32, 3>) {
   %r = warp.convert_layout %c via %s : !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]> via memref<4x4096xf32, 3> to !rows
   return
