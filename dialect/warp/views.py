@@ -46,11 +46,14 @@ from xdsl.utils.exceptions import VerifyException
 from ..layouts.layout import Layout
 from ..mlir.affine import passed, steps_of, strides_of, windows
 from ..mlir.words import irdl_op_definition
-from .attributes import Memory, memory_of, parse_layout
+from .attributes import Memory, element_row, memory_of, parse_layout
 from .op_shapes import WarpOp
 
 # Views of memory: `warp.matrix`, `warp.window`, and integers that are multiplied as floats, `warp.stored`.
 
+
+HALF_WORD = 16
+"""Bits of the elements of which a word has two."""
 
 # `warp.matrix`: one matrix of memory that holds several, or holds it another way than row by row.
 
@@ -152,7 +155,11 @@ class MatrixOp(WarpOp):
 
         %L = warp.matrix %l[row] : memref<96xi64> -> memref<96x?xi32, strided<[2, 0], offset: ?>>
 
-    With `high`, it is one of their high words.
+    With `high`, it is one of their high words. With `pairs`, a matrix of every second element of 16 bits is one of
+    words, of this element and the next one::
+
+        %W = warp.matrix %e[row, column] {pairs} : memref<8x4xf16, strided<[8, 2]>>
+            -> memref<8x4xi32, strided<[4, 1], offset: ?>>
     """
 
     name = "warp.matrix"
@@ -164,6 +171,7 @@ class MatrixOp(WarpOp):
     column = opt_prop_def(IntegerAttr)
     kept = opt_prop_def(DenseArrayBase.constr(i64))
     high = opt_prop_def(UnitAttr)
+    pairs = opt_prop_def(UnitAttr)
     matrix = result_def(MemRefType)
 
     traits = traits_def(NoMemoryEffect())
@@ -183,10 +191,11 @@ class MatrixOp(WarpOp):
         part: Sequence[SSAValue] = (),
         *,
         high: bool = False,
+        pairs: bool = False,
     ):
         """`part` restricts the matrix to some rows: the first one and their number."""
-        matrix = matrix_type(memory_of(memory), row, column, kept, part=bool(part))
-        super().__init__(memory, indices, part, row, column, kept, high, matrix)
+        matrix = matrix_type(memory_of(memory), row, column, kept, part=bool(part), pairs=pairs)
+        super().__init__(memory, indices, part, row, column, kept, high, pairs, matrix)
 
     @property
     def dimensions(self) -> Dimensions:
@@ -223,24 +232,37 @@ class MatrixOp(WarpOp):
             )
         if len(self.part) not in (0, 2) or (self.part and row is None):
             raise VerifyException(f"expected the first of some rows, and how many, got {len(self.part)} indices")
-        expected = matrix_type(memory, row, column, self.dimensions_kept, part=bool(self.part))
+        pairs = self.pairs is not None
+        if pairs and not are_pairs(memory):
+            raise VerifyException(f"expected every second element of 16 bits in whole words, got {memory}")
+        expected = matrix_type(memory, row, column, self.dimensions_kept, part=bool(self.part), pairs=pairs)
         if self.high is not None and memory.element_type != i64:
             raise VerifyException(f"only integers of 64 bits have high words, got {memory}")
         if self.matrix.type != expected:
             raise VerifyException(f"expected the matrix to be {expected}, got {self.matrix.type}")
 
 
+def are_pairs(memory: Memory) -> bool:
+    """Whether memory has every second element of 16 bits, each the first one of a word."""
+    row, steps = element_row(memory.element_type), [*(strides_of(memory) or ()), memory.get_offset()]
+    whole = all(step is not None and step % 2 == 0 for step in steps)
+    return whole and len(steps) > 1 and row is not None and row.bits == HALF_WORD
+
+
 def matrix_type(
-    memory: Memory, row: int | None, column: int | None, kept: Sequence[int] = (), *, part: bool = False
-) -> MemRefType[Attribute]:
+    memory: Memory, row: int | None, column: int | None, kept: Sequence[int] = (), *, part: bool = False,
+    pairs: bool = False,
+) -> MemRefType[Attribute]:  # fmt: skip
     """The type of a matrix in memory. Its rows and columns are two dimensions of the memory; a missing one is repeated.
-    It also has the `kept` dimensions. Rows may be limited to `part` of them. It may start anywhere."""
+    It also has the `kept` dimensions. Rows may be limited to `part` of them. It may start anywhere. With `pairs` it has
+    words of two elements."""
     shape, strides = memory.get_shape(), strides_of(memory)
     if strides is None or not max(row or 0, column or 0, *kept) < max(1, len(shape)):
         raise VerifyException(f"expected strided memory with dimensions {row} and {column}, got {memory}")
     along = [0 if d is None else strides[d] for d in (*kept, row, column)]
     element, words = (i32, 2) if memory.element_type == i64 else (memory.element_type, 1)
-    layout = StridedLayoutAttr([stride and stride * words for stride in along], None)
+    steps = [stride and (stride // 2 if pairs else stride * words) for stride in along]
+    element, layout = i32 if pairs else element, StridedLayoutAttr(steps, None)
     sizes = [DYNAMIC_INDEX if d is None or (part and d == row) else shape[d] for d in (*kept, row, column)]
     return MemRefType(element, sizes, layout, memory.memory_space)
 

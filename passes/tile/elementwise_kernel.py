@@ -108,7 +108,8 @@ def over_elements(
         beside = FIXED if output.neighbours is None and written < i32.bitwidth else columns
         layout = _layout(places, turned, output.size(rows), output.size(columns), beside, written)
     tall, wide = power_of_two(output.size(rows), layout.rows), power_of_two(output.size(columns), layout.columns)
-    times = max(1, min(ELEMENTS // (layout.elements * len(outputs)), tall * wide // WARPS))
+    of_all = layout.elements * sum(1 + place.pairs for place in outputs)
+    times = max(1, min(ELEMENTS // of_all, tall * wide // WARPS))
     down = min(times, tall)
     warp = layout.rows * down, layout.columns * (times // down)
     # Rows that begin within units of 16 bytes share sectors: warps of a CTA lie side by side (H200: 95 us and 73).

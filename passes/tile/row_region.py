@@ -9,18 +9,16 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith
 from xdsl.dialects import math as math_dialect
-from xdsl.dialects.builtin import IntegerAttr, f32, f64, i32, i64
+from xdsl.dialects.builtin import f32, f64, i32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
-from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.warp.attributes import FragmentType, is_memory
+from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded, element_type
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import IDENTITIES, ConstantOp, Kind, ReduceOp, column_of
-from ...dialect.warp.rows import RowsOp
 from ..linalg.split_rows import needed
 from ..patterns import Index, IndexBuilder, Turn, computed_from, constant_value, float_value
 from .fragment_math import APPROXIMATE, fma, mapped, mapped_to, number, plus_one, power, until
@@ -429,27 +427,3 @@ def _is_in_logarithm(op: math_dialect.ExpOp) -> bool:
         and all(isinstance(use.operation, math_dialect.LogOp) for use in total.result.uses)
         for total in sums
     )
-
-
-def by_words(op: RowsOp) -> RowsOp:
-    """The operation, of which inputs behind the others are the high words of integers of 64 bits in memory."""
-    values, maps, block = list(op.inputs), list(op.maps[: len(op.inputs)]), op.body.block
-    for place, (value, argument) in enumerate(zip(op.inputs, block.args, strict=True)):
-        if element_type(value) != i64 or not is_memory(value.type):
-            continue
-        low = block.insert_arg(i32, place)
-        for cut in [use.operation for use in argument.uses]:
-            if isinstance(cut, arith.TruncIOp) and cut.result.type == i32:
-                Rewriter.replace_op(cut, [], [low])
-        if argument.uses:
-            values.append(value)
-            maps.append(maps[place])
-            with ImplicitBuilder(Builder(InsertPoint.at_start(block))):
-                high = arith.ExtUIOp(block.insert_arg(i32, len(block.args)), i64)
-                shifted = arith.ShLIOp(high, arith.ConstantOp(IntegerAttr(i32.bitwidth, i64)))
-                argument.replace_all_uses_with(arith.OrIOp(shifted, arith.ExtUIOp(low, i64)).result)
-        block.erase_arg(argument)
-    made = RowsOp(values, op.outputs, [*maps, *op.written], op.detach_region(op.body))
-    made.attributes, made.location = op.attributes, op.location
-    Rewriter.replace_op(op, made)
-    return made

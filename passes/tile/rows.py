@@ -17,7 +17,7 @@ from ...dialect.layouts.layout import column as column_bit
 from ...dialect.mlir.affine import FIXED, loops_of
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp
 from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of
-from ...dialect.warp.elements import IndexOp, shape_of
+from ...dialect.warp.elements import IndexOp, all_yielded, element_type, shape_of
 from ...dialect.warp.fragments import ConstantOp, Kind, ReduceOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import tile_type
@@ -38,7 +38,8 @@ from ..linalg.split_rows import SUMMED, SUMMING_WARPS, clusters_at_once, needed
 from ..patterns import Index, IndexBuilder
 from .elementwise_kernel import SECTOR_BITS, may_flatten, over_elements, power_of_two
 from .fragment_math import mapped
-from .row_region import Load, RowRegion, by_words, place_of_sum, rescaled
+from .row_region import Load, RowRegion, place_of_sum, rescaled
+from .row_words import by_pairs, by_words
 from .tiling import Outliner
 from .traversal import (
     ACCESS_BITS,
@@ -91,7 +92,8 @@ MIN_TURNS = 4
 
 
 def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversal:
-    """How warps go over rows. Each of `outputs` has a dimension for each loop. Inputs from `high` on are high words.
+    """How warps go over rows. Each of `outputs` has a dimension for each loop. Inputs from `high` on are high words. Of
+    memory of 16 bits whose element in the region is a word, words are read.
 
     Raises a located diagnostic for memory that no kernel goes through.
     """
@@ -101,10 +103,13 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     for i, (value, along) in enumerate(zip(op.inputs, op.maps, strict=False)):
         if isinstance(value.type, MemRefType):
             # What an element is added to, its own lane reads.
-            place = TraversedMemory.of(value, loops_of(along))._replace(high=i >= high)
+            pairs = op.body.block.args[i].type == i32 != element_type(value) != i64
+            place = TraversedMemory.of(value, loops_of(along))._replace(high=i >= high, pairs=pairs)
             places[i] = TraversedMemory.of(own[value], range(op.loops)) if value in own else place
     count = len(op.inputs)
-    places |= {count + i: TraversedMemory.of(output, range(op.loops)) for i, output in enumerate(outputs)}
+    for i, (output, made) in enumerate(zip(outputs, all_yielded(op.body), strict=False)):
+        pairs = made.type == i32 != element_type(output) != i64
+        places[count + i] = TraversedMemory.of(output, range(op.loops))._replace(pairs=pairs)
     for place in places.values():
         if 0 in place.kind.get_shape():
             fail(op, f"warp.rows has no elements to go through: {place.kind}")
@@ -475,6 +480,7 @@ class RowJoin:
 
 def tile(op: RowsOp) -> None:
     """Makes rows a kernel, and its launch."""
+    op = by_pairs(op)
     count, op = len(op.inputs), by_words(op)
     outliner = Outliner(op)
     outputs = [with_column(value, op, outliner) if op.is_of_rows(i) else value for i, value in enumerate(op.outputs)]

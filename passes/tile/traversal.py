@@ -48,7 +48,8 @@ SIGN_BIT = 31
 class TraversedMemory(NamedTuple):
     """Memory as the loops of an operation traverse it. `loops` has the loop of each dimension, -1 if its index is
     always 0, and less for a number of each row. `kind` is its type with the dimensions of each of the `groups` merged.
-    Of integers of 64 bits the low words are read, or the `high` ones."""
+    Of integers of 64 bits the low words are read, or the `high` ones. Memory of `pairs` has every second element of 16
+    bits, which words are read and written of, with the next one."""
 
     value: SSAValue
     kind: Memory
@@ -56,6 +57,7 @@ class TraversedMemory(NamedTuple):
     groups: tuple[tuple[int, ...], ...]
     divisor: int
     high: bool = False
+    pairs: bool = False
 
     @staticmethod
     def of(value: SSAValue, loops: Sequence[int]) -> TraversedMemory:
@@ -65,7 +67,7 @@ class TraversedMemory(NamedTuple):
 
     @property
     def bits(self) -> int:
-        row_ = element_row(self.kind.element_type)
+        row_ = element_row(i32 if self.pairs else self.kind.element_type)
         return i32.bitwidth if self.kind.element_type == i64 else 0 if row_ is None else row_.bits
 
     @property
@@ -74,7 +76,9 @@ class TraversedMemory(NamedTuple):
         strides = strides_of(self.kind) or ()
         if self.kind.element_type == i64:
             return None  # of which the low words are read
-        along = [loop for loop, stride in zip(self.loops, strides, strict=True) if stride == 1 and loop >= 0]
+        along = [
+            loop for loop, stride in zip(self.loops, strides, strict=True) if stride == 1 + self.pairs and loop >= 0
+        ]
         return along[-1] if along else None
 
     def size(self, loop: int | None) -> int:
@@ -91,6 +95,8 @@ class TraversedMemory(NamedTuple):
         )
         dimension, offset = self.loops.index(self.neighbours or 0), self.kind.get_offset()
         steps = [s for i, s in enumerate(extents.strides(self.kind, sizes, self.divisor)) if i != dimension]
+        if self.pairs:
+            offset, steps = (offset or 0) // 2, [step // 2 for step in steps]
         common = math.gcd(sizes[dimension], self.divisor if offset is None else offset, *steps)
         return common & -common if common else ACCESS_BITS
 
@@ -208,7 +214,7 @@ class Traversal:
     def element_type(self, place: TraversedMemory) -> TypeAttribute:
         """The type of elements in memory, of the low words of those of 64 bits."""
         kind = element_type(place.value)
-        return i32 if kind == i64 else kind
+        return i32 if kind == i64 or place.pairs else kind
 
 
 def joined(
@@ -322,7 +328,9 @@ class TraversalKernel:
         )
         others = [self.at.get(loop, 0) for i, loop in enumerate(place.loops) if i not in (rows, columns)]
         memory = self.arguments[place.value]
-        matrix = self.index.insert(MatrixOp(memory, self.index.values(others), rows, columns, high=place.high)).matrix
+        matrix = self.index.insert(
+            MatrixOp(memory, self.index.values(others), rows, columns, high=place.high, pairs=place.pairs)
+        ).matrix
         matrix.name_hint = memory.name_hint
         return matrix
 

@@ -434,8 +434,12 @@ def _truncate_integer(e: Elements, op: Operation, operands: Sequence[HeldElement
 def _same_bits(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     """The bits of a number as one of another type, of which those of bf16 are the upper half of an f32."""
     (x,), source, kind = operands, type_name(op.operands[0].type), type_name(op.results[0].type)
-    if source[0] == kind[0] or not {source, kind} <= {"f32", "f64", "bf16", "i16", "i32", "i64"}:
-        fail(op, f"{op.name} from {source} to {kind} is not lowered; between i32 and f32, i64 and f64, i16 and bf16")
+    if source[0] == kind[0] or not {source, kind} <= {"f16", "f32", "f64", "bf16", "i16", "i32", "i64"}:
+        fail(op, f"{op.name} from {source} to {kind} is not lowered; between i32 and f32, i64 and f64, i16 and (b)f16")
+    if kind == "f16":
+        return HeldElement(e.emit("cvt.f32.f16", e.emit.emitter.halves(x.word)[0]))
+    if source == "f16":
+        return HeldElement(e.emit("cvt.s32.s16", e.emit("cvt.rn.f16.f32", x.word)))
     word = e.emit("shl.b32", x.word, 16) if kind == "bf16" else x.word
     moved = e.emit(f"mov.b{64 if '64' in kind else 32}", word, type=ptx_type_of(op.results[0].type))
     return HeldElement(e.emit("shr.s32", moved, 16) if source == "bf16" else moved)

@@ -265,7 +265,10 @@ def _view(lowering: KernelLowering, op: MatrixOp) -> None:
             fail(op, "several matrices have no registers; take one of them with indices for all dimensions kept")
         return
     at, part, memory = lowering.indices(op.indices), lowering.indices(op.part), lowering.memories[op.memory]
-    if memory_of(op.matrix).element_type != memory_of(op.memory).element_type:  # words of integers of 64 bits
+    if op.pairs is not None:
+        strides = tuple(stride // 2 for stride in memory.strides if isinstance(stride, int))
+        memory = replace(memory, strides=strides, element_bits=2 * memory.element_bits)
+    elif memory_of(op.matrix).element_type != memory_of(op.memory).element_type:  # words of integers of 64 bits
         strides = tuple(2 * stride for stride in memory.strides if isinstance(stride, int))
         memory = replace(memory, strides=strides, element_bits=memory.element_bits // 2)
         if op.high is not None:

@@ -90,6 +90,7 @@ PAIRS: Sequence[tuple[str, str, Any, Any]] = (
     ("f32", "i32", np.float32, np.int32), ("i32", "f32", np.int32, np.float32),
     ("f64", "i64", np.float64, np.int64), ("i64", "f64", np.int64, np.float64),
     ("bf16", "i16", ml_dtypes.bfloat16, np.int16), ("i16", "bf16", np.int16, ml_dtypes.bfloat16),
+    ("f16", "i16", np.float16, np.int16), ("i16", "f16", np.int16, np.float16),
 )  # fmt: skip
 
 
@@ -101,10 +102,10 @@ def test_bits_are_those_of_another_type(source: str, kind: str, of: Any, to: Any
     np.testing.assert_array_equal(got.view(x.dtype), x)
 
 
-def test_bits_of_f16_are_refused_at_their_place() -> None:
-    x = np.ones(SHAPE, np.float16)
-    with pytest.raises(CompileError, match=r":6:13: error: arith\.bitcast from f16 to i16 is not lowered; between"):
-        applied("%r = arith.bitcast %a : f16 to i16", "f16", "i16", x)
+def test_bits_of_eight_are_refused_at_their_place() -> None:
+    x = np.ones(SHAPE, np.int8)
+    with pytest.raises(CompileError, match=r":6:13: error: arith\.bitcast from i8 to f8E5M2 is not lowered; between"):
+        applied("%r = arith.bitcast %a : i8 to f8E5M2", "i8", "f8E5M2", x)
 
 
 @pytest.mark.parametrize(

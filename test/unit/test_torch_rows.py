@@ -199,6 +199,15 @@ def test_a_function_is_two_kernels(name: str) -> None:
     run(*IN_TWO[name], 2)
 
 
+@pytest.mark.parametrize(("kind", "bound"), [(torch.bfloat16, 2**-6), (torch.float16, 2**-9)])
+def test_neighbours_are_read_and_written_as_words(kind: Any, bound: float) -> None:
+    x, cosine, sine = draw(9, 5, 48, kind=kind), *(draw(9, 1, 24, kind=kind) for _ in range(2))
+    ptx = run(rope_pairs, (x, cosine, sine), bound, 1)
+    assert "ld.global.v4.b32" in ptx
+    assert "st.global.v4.b32" in ptx
+    assert "global.b16" not in ptx
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("columns", "words"), [(46, "b32"), (45, "b16")])
 def test_lanes_have_columns_side_by_side(monkeypatch: pytest.MonkeyPatch, columns: int, words: str) -> None:

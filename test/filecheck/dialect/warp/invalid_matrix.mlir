@@ -77,3 +77,11 @@ func.func @words(%l: memref<96xi32>) {
   %0 = warp.matrix %l[row] {high} : memref<96xi32> -> memref<96x?xi32, strided<[1, 0], offset: ?>>
   return
 }
+
+// -----
+
+// expected-error @+2 {{warp.matrix: expected every second element of 16 bits in whole words, got memref<8x4xf16, strided<[8, 2], offset: 1>>}}
+func.func @pairs(%e: memref<8x4xf16, strided<[8, 2], offset: 1>>) {
+  %0 = warp.matrix %e[row, column] {pairs} : memref<8x4xf16, strided<[8, 2], offset: 1>> -> memref<8x4xi32, strided<[4, 1], offset: ?>>
+  return
+}

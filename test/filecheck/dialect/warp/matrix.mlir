@@ -29,3 +29,10 @@ func.func @words(%l: memref<96xi64>) {
   %0 = warp.matrix %l[row] {high} : memref<96xi64> -> memref<96x?xi32, strided<[2, 0], offset: ?>>
   return
 }
+
+// CHECK-LABEL: @pairs
+func.func @pairs(%e: memref<8x4xf16, strided<[8, 2]>>) {
+  // CHECK-NEXT: warp.matrix %e[row, column] {pairs} : memref<8x4xf16, strided<[8, 2]>> -> memref<8x4xi32, strided<[4, 1], offset: ?>>
+  %0 = warp.matrix %e[row, column] {pairs} : memref<8x4xf16, strided<[8, 2]>> -> memref<8x4xi32, strided<[4, 1], offset: ?>>
+  return
+}

@@ -1,0 +1,125 @@
+"""Elements of `warp.rows` that lie in memory as words: integers of 64 bits, neighbours of 16 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, StridedLayoutAttr, bf16, f32, i16, i32, i64
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...dialect.mlir.affine import loops_of, strides_of
+from ...dialect.warp.attributes import is_memory
+from ...dialect.warp.elements import YieldOp, all_yielded, element_type
+from ...dialect.warp.fragments import ReduceOp
+from ...dialect.warp.rows import RowsOp
+from ...dialect.warp.views import HALF_WORD, are_pairs
+
+PARTS = (memref.SubviewOp, memref.CollapseShapeOp, memref.ExpandShapeOp)
+"""Views whose type has their distance from the first element of memory."""
+
+
+def by_words(op: RowsOp) -> RowsOp:
+    """The operation, of which inputs behind the others are the high words of integers of 64 bits in memory."""
+    values, maps, block = list(op.inputs), list(op.maps[: len(op.inputs)]), op.body.block
+    for place, (value, argument) in enumerate(zip(op.inputs, block.args, strict=True)):
+        if element_type(value) != i64 or not is_memory(value.type):
+            continue
+        low = block.insert_arg(i32, place)
+        for cut in [use.operation for use in argument.uses]:
+            if isinstance(cut, arith.TruncIOp) and cut.result.type == i32:
+                Rewriter.replace_op(cut, [], [low])
+        if argument.uses:
+            values.append(value)
+            maps.append(maps[place])
+            with ImplicitBuilder(Builder(InsertPoint.at_start(block))):
+                high = arith.ExtUIOp(block.insert_arg(i32, len(block.args)), i64)
+                shifted = arith.ShLIOp(high, arith.ConstantOp(IntegerAttr(i32.bitwidth, i64)))
+                argument.replace_all_uses_with(arith.OrIOp(shifted, arith.ExtUIOp(low, i64)).result)
+        block.erase_arg(argument)
+    return _replaced(op, values, op.outputs, [*maps, *op.written])
+
+
+def by_pairs(op: RowsOp) -> RowsOp:
+    """The operation, which reduces nothing, with words in place of two inputs, or two outputs, of 16 bits that are
+    neighbours along rows. The memory that is left has the first element of each word."""
+    block, count, values = op.body.block, len(op.inputs), (*op.inputs, *op.outputs)
+    sides = range(count), range(count, len(values))
+    pairs = {i: j for side in sides for i in side for j in side if _are_neighbours(op, values[i], values[j], i, j)}
+    if not pairs or any(isinstance(inner, ReduceOp) for inner in block.ops):
+        return op
+    arguments, results, end = list(block.args), list(all_yielded(op.body)), block.last_op or YieldOp()
+    with ImplicitBuilder(Builder(InsertPoint.at_start(block))):
+        bits = arith.ConstantOp(IntegerAttr(HALF_WORD, i32))
+        upper = arith.ConstantOp(IntegerAttr(-1 << HALF_WORD, i32))
+        elements = list[tuple[BlockArgument, SSAValue]]()
+        for i, j in pairs.items():
+            if i < count:
+                word = block.insert_arg(i32, arguments[i].index)
+                words = arith.ShLIOp(word, bits), arith.AndIOp(word, upper)
+                elements += [
+                    (arguments[n], _of_upper_half(w, arguments[n].type, bits))
+                    for n, w in zip((i, j), words, strict=True)
+                ]
+    for argument, element in elements:
+        _replace(argument, element)
+    with ImplicitBuilder(Builder(InsertPoint.before(end))):
+        for i, j in pairs.items():
+            if i >= count:
+                low, high = (_upper_half(results[n - count], bits) for n in (i, j))
+                results[i - count] = arith.OrIOp(arith.ShRUIOp(low, bits), high).result
+    inputs, outputs = ([n for n in side if n not in pairs.values()] for side in sides)
+    Rewriter.replace_op(end, YieldOp(*(results[n - count] for n in outputs)))
+    maps = [op.maps[n] for n in (*inputs, *outputs)]
+    return _replaced(op, [values[n] for n in inputs], [values[n] for n in outputs], maps)
+
+
+def _of_upper_half(word: Operation, kind: Attribute, bits: Operation) -> SSAValue:
+    """The element of 16 bits, as f32, in the upper half of a word, whose lower half is zero."""
+    if kind == bf16:
+        return arith.BitcastOp(word.results[0], f32).result
+    return arith.ExtFOp(arith.BitcastOp(arith.TruncIOp(arith.ShRUIOp(word, bits), i16), kind), f32).result
+
+
+def _replace(argument: BlockArgument, element: SSAValue) -> None:
+    """Erases an argument of 16 bits, which is an element as f32."""
+    for user in [use.operation for use in argument.uses]:
+        if isinstance(user, arith.ExtFOp) and user.result.type == f32:
+            Rewriter.replace_op(user, [], [element])
+    if argument.uses:
+        with ImplicitBuilder(Builder(InsertPoint.after(element.owner))):
+            argument.replace_all_uses_with(arith.TruncFOp(element, argument.type).result)
+    argument.block.erase_arg(argument)
+
+
+def _upper_half(value: SSAValue, bits: Operation) -> SSAValue:
+    """A word whose upper half has the bits of an element, and whose lower half is zero."""
+    if value.type == bf16:
+        return arith.BitcastOp(arith.ExtFOp(value, f32), i32).result
+    return arith.ShLIOp(arith.ExtUIOp(arith.BitcastOp(value, i16), i32), bits).result
+
+
+def _are_neighbours(op: RowsOp, first: SSAValue, second: SSAValue, i: int, j: int) -> bool:
+    """Whether memory has the elements behind those of other memory, which is the first of each two along rows."""
+    if not (isinstance(kind := first.type, MemRefType) and are_pairs(kind) and op.maps[i] == op.maps[j]):
+        return False
+    strides, along = strides_of(kind) or (), loops_of(op.maps[i])
+    layout = StridedLayoutAttr(strides, (kind.get_offset() or 0) + 1)
+    behind = MemRefType(kind.element_type, kind.get_shape(), layout, kind.memory_space)
+    return along[-1] == op.loops - 1 and strides[-1] == 2 and second.type == behind and _base(first) == _base(second)
+
+
+def _base(value: SSAValue) -> SSAValue:
+    """The memory that a view is part of."""
+    return _base(value.owner.operands[0]) if isinstance(value.owner, PARTS) else value
+
+
+def _replaced(op: RowsOp, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue], maps: Sequence[AffineMap]) -> RowsOp:
+    """The operation on other memory."""
+    made = RowsOp(inputs, outputs, maps, op.detach_region(op.body))
+    made.attributes, made.location = op.attributes, op.location
+    Rewriter.replace_op(op, made)
+    return made
