@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import IntegerType, MemRefType, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from ...dialect.layouts.layout import Bit, Layout, column, row
+from ...dialect.layouts.layout import Layout, column, row
 from ...dialect.mlir.affine import FIXED, Nest, loops_of
 from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of, is_memory, memory_of
 from ...dialect.warp.elements import IndexOp, YieldOp
@@ -46,6 +46,15 @@ SECTOR_BITS = 256
 BYTES = Layout.parse("c4 c5 r2 r3 r4 | c0 c1 c2 c3 r0 r1"), Layout.parse("c4 c5 r2 r3 r4 | r0 r1 c0 c1 c2 c3")
 """How a warp's 32 rows of bytes lie where an input lies transposed, and how they are loaded: 4 bytes a lane, that moves
 them within itself, so that eight load a sector."""
+
+HALVES = Layout.parse("c3 c4 r0 r3 r4 | c0 c1 c2 r1 r2"), Layout.parse("r3 r4 c0 c3 c4 | r0 r1 r2 c1 c2")
+"""The same of elements of 16 bits: 64 bytes of a row in neighbouring lanes."""
+
+ROWS, ODD_ROWS = (Layout.parse(f"{lanes}") for lanes in ("c1 c2 c3 c4 c5 | c0", "c0 c1 c2 c3 c4 | c5"))
+"""How a warp has rows that come from shared memory: words side by side, or halves where rows begin within words."""
+
+STAGED_WARPS = 8
+"""Warps of a CTA whose columns go through shared memory."""
 
 HALF_WORD = 16
 
@@ -101,7 +110,15 @@ def over_elements(
     rows = turned[0].neighbours if turned else next(others, None)
     written = max(place.bits for place in outputs)
     along: dict[SSAValue, Layout] = {}
-    if lying := _transposed(turned, outputs, min(output.size(rows), output.size(columns))):
+    if staged := _staged(turned, outputs, output, rows, columns):
+        along, warps = dict.fromkeys((place.value for place in turned), staged), _warps(output.size(columns))
+        layout = ROWS if min(place.together() for place in outputs) > 1 else ODD_ROWS
+        warp, cta = (SIDE // warps, SIDE * warps), (SIDE, SIDE * warps)
+        fits = output.kind.get_shape()[columns] >= 0 and output.size(columns) % cta[1] == 0
+        return Traversal(
+            op, inputs, outputs, output, rows, columns, layout, warp, (warps, 1), cta, fits, turned=along, staged=True
+        )
+    if lying := _transposed(turned, outputs):
         layout, along = lying[0], dict.fromkeys((place.value for place in turned), lying[1])
     else:
         # Elements that are stored apart are stored by lanes side by side, whatever else is read together.
@@ -189,35 +206,45 @@ def _layout(
     return lane_layout(least, elements, across, more_rows=across < LANE_BITS)
 
 
-def _transposed(
-    turned: Sequence[TraversedMemory], outputs: Sequence[TraversedMemory], least: int
-) -> tuple[Layout, Layout] | None:
-    """How a warp's rows lie where inputs lie transposed, and how these are loaded; None if lanes do not exchange them.
-    `least` is the smaller size of the matrix.
-
-    Of the five bits of a row, and of a column, those below the widest access are elements of a lane, and those above
-    are lanes side by side, of as many accesses as make 64 bytes. The rest of the lanes are other rows, or columns.
-    Where both sides have accesses of 16 bytes, `movmatrix` takes one layout to the other, else shuffles do.
-    """
+def _transposed(turned: Sequence[TraversedMemory], outputs: Sequence[TraversedMemory]) -> tuple[Layout, Layout] | None:
+    """How a warp's rows lie where inputs lie transposed, and how these are loaded, if both have accesses of 16 bytes:
+    `movmatrix` takes one layout to the other. None for others."""
     written = max(place.bits for place in outputs)
-    if not turned or any(place.bits != written for place in turned):
+    whole = all(place.together() * written >= ACCESS_BITS for place in (*turned, *outputs))
+    if not turned or not whole or any(place.bits != written for place in turned):
         return None
-    read, kept = (min(place.together() for place in side) for side in (turned, outputs))
-    whole = min(read, kept) * written >= ACCESS_BITS
-    if written == BYTE:
-        return BYTES if whole else None
-    if written != HALF_WORD or not (whole or least >= SIDE):
+    return {BYTE: BYTES, HALF_WORD: HALVES}.get(written)
+
+
+def _staged(
+    turned: Sequence[TraversedMemory],
+    outputs: Sequence[TraversedMemory],
+    output: TraversedMemory,
+    rows: int | None,
+    columns: int,
+) -> Layout | None:
+    """How a warp loads 32 rows of 32 elements of 16 bits that lie transposed, and that go through shared memory, for
+    their rows, or those of the output, begin within units of 16 bytes. None for others, and for small matrices.
+
+    A lane has neighbours of one access, and lanes are side by side to the end of 64 bytes, of the widest accesses 32:
+    the lanes of two rows of shared memory meet at its banks, of four they would too."""
+    places = (*turned, *outputs)
+    read = min((place.together() for place in turned), default=0) * HALF_WORD
+    if not turned or any(place.bits != HALF_WORD for place in places) or _transposed(turned, outputs):
         return None
+    if min(output.size(rows), output.size(columns)) < SIDE:
+        return None
+    along, across = ([axis(i) for i in range(LANE_BITS)] for axis in (row, column))
+    own = min(read, ACCESS_BITS) // HALF_WORD
+    first = own.bit_length() - 1
+    lanes = [*along[first : first + 1 if read >= ACCESS_BITS else None], *across[1:]][:LANE_BITS]
+    rest = [bit for bit in (*along[first:], *across[1:]) if bit not in lanes]
+    return Layout(tuple(lanes), (*along[:first], across[0], *rest))
 
-    rows, columns = ([axis(i) for i in range(LANE_BITS)] for axis in (row, column))
-    down, across = (max(1, min(together, ACCESS_BITS // written).bit_length() - 1) for together in (read, kept))
 
-    def layout(own: list[Bit], first: int, other: list[Bit], of_other: int) -> Layout:
-        more = [*own[first + 2 :], *other[of_other : of_other + 2]]
-        lanes = *own[first : first + 2], other[0], *more[:2]
-        return Layout(lanes, tuple(bit for bit in (*own, *other) if bit not in lanes))
-
-    return layout(columns, across, rows, down), layout(rows, down, columns, across)
+def _warps(columns: int) -> int:
+    """Warps of a CTA, each of which loads 32 columns of an output."""
+    return min(STAGED_WARPS, power_of_two(columns, SIDE))
 
 
 def power_of_two(size: int, step: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
     ArrayAttr,
     BoolAttr,
@@ -23,12 +23,12 @@ from xdsl.ir import Operation, SSAValue, TypeAttribute
 
 from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.mlir.affine import strides_of
-from ...dialect.mlir.gpu import BlockIdOp, SubgroupIdOp
-from ...dialect.warp.attributes import FragmentType, Memory, element_row, memory_of
+from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
+from ...dialect.warp.attributes import FragmentType, Memory, SwizzleAttr, element_row, memory_of
 from ...dialect.warp.elements import element_type
 from ...dialect.warp.fragments import ConvertLayoutOp, column_of
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.op_shapes import bounds_attribute, tile_type
 from ...dialect.warp.synchronisation import CLUSTER_SIZE, MIN_CTAS
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
@@ -40,6 +40,9 @@ from .tiling import Outliner, kernel_body
 
 ACCESS_BITS = 128
 """The widest access of a thread."""
+
+SWIZZLE_BYTES = 128
+"""Of panels of shared memory that elements which lie transposed go through."""
 
 SIGN_BIT = 31
 """Of a word."""
@@ -170,7 +173,8 @@ class Traversal:
     there is a single row. A warp holds a tile of `warp` rows and columns, in base tiles of `layout`. A CTA has `warps`
     warps down and across, and covers `cta` rows and columns, None for all columns. `cluster` CTAs share a row. `fits`
     says that no tile crosses the end of a row. Memory in `of_rows` has one element for each row. `turned` memory, which
-    lies transposed, is read in layouts of its own. With `parts`, a warp takes all rows that are so many apart. An SM
+    lies transposed, is read in layouts of its own; `staged`, each warp reads 32 columns of all rows of a CTA, and takes
+    its own rows from shared memory. With `parts`, a warp takes all rows that are so many apart. An SM
     has registers for as many warps as are `resident`, if that is said.
     """
 
@@ -190,6 +194,7 @@ class Traversal:
     turned: Mapping[SSAValue, Layout] = field(default_factory=dict[SSAValue, Layout])
     parts: int = 0
     resident: int = 0
+    staged: bool = False
 
     def bounds(self, place: TraversedMemory) -> ArrayAttr[BoolAttr] | None:
         """Whether no tile passes the last row of memory, and the end of a row."""
@@ -276,6 +281,8 @@ class TraversalKernel:
         """A fragment of an input, from a column on; a `column` of one that has an element for each row."""
         place = self.traversal.inputs[number]
         kind = (fragment or self.traversal.fragment)(self.traversal.element_type(place))
+        if self.traversal.staged and place.value in self.traversal.turned:
+            return self._staged(index, place, view, at, kind)
         kind, layout = column_of(kind) if column else kind, kind.layout.data
         turned = self.traversal.turned.get(place.value)
         kind = kind.with_layout(turned) if turned else kind
@@ -286,6 +293,26 @@ class TraversalKernel:
         order = self.traversal.op.attributes.get(COLUMNS)
         columns = order.get_values() if isinstance(order, DenseArrayBase) else ()
         return index.insert(ConvertLayoutOp.to(loaded, layout, columns=columns)).fragment
+
+    def _staged(
+        self, index: IndexBuilder, place: TraversedMemory, view: SSAValue, at: Index, kind: FragmentType
+    ) -> SSAValue:
+        """A fragment of an input that lies transposed, by way of shared memory, which has the rows of the CTA."""
+        (rows, columns), warp = self.traversal.cta, index.insert(SubgroupIdOp()).result
+        layout, width = self.traversal.turned[place.value], (columns or 0) // self.traversal.warps[0]
+        first = index.value(index.mul(index.div(self.row, rows), rows))
+        own = index.mul(warp, width)
+        part = FragmentType.of("acc", rows, width, kind.element_type, layout)
+        where = [first, index.value(index.add(at, own))]
+        loaded = index.insert(LoadOp(view, where, part, in_bounds=self.traversal.bounds(place))).fragment
+        # Neighbours of a row, which fill a register.
+        pairs = (column(0), *(bit for bit in layout.element if bit != column(0)))
+        turned = index.insert(ConvertLayoutOp.to(loaded, Layout(layout.lane, pairs))).fragment
+        tile = tile_type(kind.element_type, [rows, columns or 0], SwizzleAttr(SWIZZLE_BYTES))
+        memory = index.constants.insert(memref.AllocOp([], [], tile)).memref
+        index.insert(StoreOp(turned, memory, index.values([0, own])))
+        index.insert(BarrierOp())
+        return index.insert(LoadOp(memory, index.values([index.mul(warp, self.traversal.warp[0]), 0]), kind)).fragment
 
     def store(self, index: IndexBuilder, number: int, value: SSAValue, at: Index) -> None:
         """Stores a fragment of an output, from a column on."""
