@@ -20,7 +20,7 @@ from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.memory import EXPONENT, LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.stored import NIBBLES, SMALLER
+from ...dialect.warp.stored import NIBBLES, SMALLER, StoredIntegers
 from ...dialect.warp.tensor_memory import TensorMmaOp
 from ...dialect.warp.warpgroup import ROWS, WgmmaOp, descriptor_of
 from ..diagnostics import fail
@@ -207,14 +207,15 @@ def _constant(lowering: KernelLowering, op: ConstantOp) -> None:
 def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
     inputs = [lowering.fragment(v) for v in op.inputs]
     kind, element = op.kind.data, op.fragment.type.element
-    if (smaller := made_smaller(op.fragment if kind is Kind.Sub else op.inputs[0])) is not None:
-        # A difference is that of the integers until it is made smaller.
-        points, made = [], smaller.inputs[0].owner
-        if isinstance(made, ElementwiseOp):
-            points, made = lowering.fragment(made.inputs[1]), made.inputs[0].owner
-        if smaller is op and isinstance(made, ConvertOp) and made.integers is not None:
-            widening = Widening(lowering.emitter, made.integers, element)
-            inputs[0] = widening.smaller(inputs[0], made.order, points)
+    before = op.inputs[0].owner
+    if (
+        weights := smaller_weights(before.inputs[0] if isinstance(before, ElementwiseOp) else op.inputs[0])
+    ) is not None:
+        made, integers, less = weights
+        # What the integers are less is taken away as they are made smaller.
+        if op is not less:
+            widening = Widening(lowering.emitter, integers, element)
+            inputs[0] = widening.smaller(inputs[0], made.order, lowering.fragment(less.inputs[1]))
         lowering.values[op.fragment] = inputs[0]
         return
     if isinstance(made := op.inputs[0].owner, ConvertOp) and kind is Kind.Mul and made.integers is not None:
@@ -234,7 +235,7 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
     source, to = fragment_of(op.input), op.fragment.type
     if (stored := op.integers) is not None:
         lowering.emitter.comment(f"{op.name}: {stored.name} to {to.element.name}")
-        if made_smaller(op.fragment) is not None:
+        if smaller_weights(op.fragment) is not None:
             lowering.values[op.fragment] = lowering.fragment(op.input)
             return
         use = next((use.operation for use in op.fragment.uses if isinstance(use.operation, ElementwiseOp)), op)
@@ -251,18 +252,19 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
     lowering.values[op.fragment] = lowering.fragments.convert(lowering.fragment(op.input), source, to)
 
 
-def made_smaller(value: SSAValue) -> ElementwiseOp | None:
-    """The operation that makes integers, or these less zero points, smaller (`Widening.smaller`), where it, or a
-    difference before it, alone reads a conversion to bf16."""
-    use, made = value.get_user_of_unique_use(), value.owner
-    if not isinstance(use, ElementwiseOp) or use.fragment.type.element.name != "bf16":
+def smaller_weights(value: SSAValue) -> tuple[ConvertOp, StoredIntegers, ElementwiseOp] | None:
+    """A conversion of integers to bf16, these, and the subtraction of their zero points, where that alone reads them
+    and is made smaller alone (`Widening.smaller`)."""
+    made, less = value.owner, value.get_user_of_unique_use()
+    if not isinstance(made, ConvertOp) or not isinstance(less, ElementwiseOp) or less.kind.data is not Kind.Sub:
         return None
-    if use.kind.data is Kind.Sub and isinstance(made, ConvertOp):
-        return made_smaller(use.fragment)
-    *_, factor = use.inputs
-    from_integers = (isinstance(made, ElementwiseOp) and made.kind.data is Kind.Sub) or isinstance(made, ConvertOp)
-    constant = isinstance(factor.owner, ConstantOp) and factor.owner.value.value.data == SMALLER
-    return use if from_integers and constant and use.kind.data is Kind.Mul else None
+    times, integers = less.fragment.get_user_of_unique_use(), made.integers
+    if not isinstance(times, ElementwiseOp) or integers is None or integers.zero or integers.element.signed:
+        return None
+    factor = times.inputs[-1].owner
+    smaller = isinstance(factor, ConstantOp) and factor.value.value.data == SMALLER
+    bf16 = times.fragment.type.element.name == "bf16" and times.kind.data is Kind.Mul
+    return (made, integers, less) if smaller and bf16 and less.inputs[0] is value else None
 
 
 def multiplies_by_powers(op: Operation) -> bool:

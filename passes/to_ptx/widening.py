@@ -90,7 +90,7 @@ class Widening:
         return self.emitter.compute("fma.rn.bf16x2", pair, scales, self._number(-0.0))
 
     def smaller(self, source: Fragment, order: list[int], points: Fragment) -> Fragment:
-        """Integers, less zero points or what `stored` has too much, times `SMALLER`, as bf16.
+        """Integers without a sign, less zero points, times `SMALLER`, as bf16.
 
         The eight bits at the end of bf16 are a number that counts 2^-133: one multiply-add does all the rest.
         """
@@ -99,18 +99,12 @@ class Widening:
         def number(value: float) -> VirtualRegister:
             return emitter.pure("mov.b32", _twice(element_bits(self.element, value)))
 
-        for i, (first, second) in enumerate(zip(order[::2], order[1::2], strict=True)):
+        for point, first, second in zip(points, order[::2], order[1::2], strict=True):
             register, at = self._halves(source, first, second)
             place = at % BYTE
-            halves, mask = self._down(register, at - place), (1 << bits) - 1 << place
-            if self.turned:
-                halves = self._and_xor(halves, mask, self.turned << place)
-            else:
-                halves = emitter.compute("and.b32", halves, _twice(mask))
-            less = number(-(self.turned + self.stored.zero) * SMALLER)
-            if points:
-                less = emitter.pure("mul.rn.bf16x2", points[i], number(-SMALLER))
-            results.append(emitter.compute("fma.rn.bf16x2", halves, number(2.0 ** (133 - place) * SMALLER), less))
+            integers = emitter.compute("and.b32", self._down(register, at - place), _twice((1 << bits) - 1 << place))
+            less = emitter.pure("mul.rn.bf16x2", point, number(-SMALLER))
+            results.append(emitter.compute("fma.rn.bf16x2", integers, number(2.0 ** (133 - place) * SMALLER), less))
         return results
 
     def by_powers(self, pairs: Fragment, exponents: Fragment) -> Fragment:
@@ -126,11 +120,13 @@ class Widening:
         ]
         bits = reduce(lambda some, byte: emitter.pure("or.b32", some, byte), every)
         with emitter.skipping("scaled", unless=emitter.any(emitter.pure("setp.gt.u32", bits, 127))):
-            halves = {byte: emitter.compute("cvt.u16.u32", power_of_two(emitter, byte)) for byte in every}
-            powers = {byte: emitter.compute("mov.b32", [half] * 2) for byte, half in halves.items()}
+            powers = {byte: emitter.compute("mov.b32", [self._power(byte)] * 2) for byte in every}
             for result, pair, byte in zip(results, pairs, exponents, strict=True):
                 emitter.emit("mul.rn.bf16x2", result, self._whole(pair), powers[byte])
         return results
+
+    def _power(self, exponent: VirtualRegister) -> VirtualRegister:
+        return self.emitter.compute("cvt.u16.u32", power_of_two(self.emitter, exponent))
 
     def _whole(self, pair: VirtualRegister) -> VirtualRegister:
         return self.emitter.compute("mul.rn.bf16x2", pair, self._number(2.0**126))
