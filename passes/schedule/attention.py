@@ -12,10 +12,13 @@ from typing import ClassVar
 
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM, M
+from ...dialect.mlir.affine import loops_of
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.fields import ATTENTION
 from ...dialect.schedule.schedule import FIELDS, MAX_PARTS
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
+from ...dialect.warp.attention import M as SCORE_ROWS
+from ...dialect.warp.attention import N as SCORE_COLUMNS
 from ...dialect.warp.attributes import BYTE
 from ..diagnostics import fail, remark
 from ..linalg.product import Product, padded
@@ -58,6 +61,10 @@ MIN_SLICE = 16
 SHORT, FULLER = 2048, 1.3
 """Columns of scores up to which one warpgroup makes gradients; of more, CTAs of 64 rows would read tiles too often.
 How many more rows three warpgroups must take than two do, so that two are better."""
+
+MAX_REGISTERS = 224
+"""Registers of a thread for sums and what a turn computes (`_registers`), of 240, beyond which 64 keys at a time spill:
+with a bias of each score 172 bytes and more, 56 by 48 keys (ptxas 13.0)."""
 
 MORE_ROWS = 1.057
 """How many more rows three warpgroups of 64 columns must take in an SM than two, so that these are faster."""
@@ -442,7 +449,18 @@ class GradientScores(ScheduledScores):
             keys = 80 if groups == 1 < len(self.results) and -n % 80 <= -n % 64 else 64
         elif width > 128:
             keys, stages = 64 if self.read.slopes is None else 48, 2
+        elif self._registers(keys) > MAX_REGISTERS:
+            keys = 48
         return self.staged(self.of_groups(keys, groups, stages))
+
+    def _registers(self, keys: int) -> int:
+        """Registers of a thread, one for two columns in f32: sums, and of a turn s, dp, what functions read of
+        matrices, and operands of 16 bits."""
+        op, results = self.read.op, self.results
+        scores = {op.batch + SCORE_ROWS, op.batch + SCORE_COLUMNS}
+        maps = [map_ for function in op.functions.values() for _, map_ in function.placed]
+        matrices = sum(scores <= set(loops_of(map_)) for map_ in maps)
+        return (sum(padded(product.n) for product in results) + keys * (2 + matrices) + keys * len(results) // 2) // 2
 
     def by_fragments(self, target: Target, rows: int) -> Schedule:
         return self.first_fitting([(4, 16, 32), (4, 16, 16), (2, 16, 16)], target)

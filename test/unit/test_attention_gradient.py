@@ -303,3 +303,11 @@ def test_a_product_whose_result_has_no_dimensions_is_no_gradient() -> None:
     assert abs(total - x.astype(float) @ y.astype(float)) <= 1e-5 * (abs(x.astype(float)) @ abs(y.astype(float)))
     exact = np.exp(q.astype(float) @ k.astype(float))
     assert np.all(abs(scores - exact) <= 1e-4 * exact)
+
+
+def test_queries_of_a_turn_leave_registers_to_a_bias() -> None:
+    for mask, queries in (("bn", 64), ("bmn", 48)):
+        asked = AttentionGradient((1, 1, 256, 256, 128, 128), mask=mask, results=("dK", "dV"))
+        schedule = compile(asked.mlir, "sm_90a").schedule[-1]
+        assert schedule is not None
+        assert schedule.cta == (128, queries, 128)
