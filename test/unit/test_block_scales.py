@@ -172,3 +172,9 @@ def test_scales_of_rows_multiply_sums(target: str, schedule: dict[str, Any]) -> 
     x, y, scale = a.astype(np.float64), b.astype(np.float64), np.outer(sa, sb).astype(np.float64)
     bound = np.abs(x) @ np.abs(y).T * scale * ((k // INSTRUCTION) * (INSTRUCTION + 1) * 2.0**-KEPT + 8 * 2.0**-23)
     assert np.all(np.abs(d - x @ y.T * scale) <= bound)
+
+
+def test_as_few_ctas_as_take_as_many_turns() -> None:
+    """448 pairs of tiles are 7 turns of 64 pairs of CTAs, as of the 66 that there are SMs for."""
+    kernel = compile(text(4096, 7168, 4096, 128, across=False), target="sm_90a")
+    assert [schedule and schedule.ctas for schedule in kernel.schedule] == [128]
