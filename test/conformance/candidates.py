@@ -49,6 +49,7 @@ class Candidate:
         return f"{self.spelling} {self.operands};"
 
 
+@cache
 def registers(count: int, type: str = "b32") -> str:
     """Registers in braces that hold elements of a type."""
     letter = {"f32": "f", "f64": "d", "s32": "s"}.get(type, "r")
@@ -60,10 +61,12 @@ def registers_of(elements: int, bits: int, lanes: int = 32) -> int:
     return elements * bits // (lanes * max(32, bits))
 
 
+@cache
 def shape(size: Size) -> str:
     return "m{}n{}k{}".format(*size)
 
 
+@cache
 def _fragments(size: Size, types: tuple[str, str, str, str], *, in_bytes: bool = False, sparse: bool = False) -> str:
     """d, a, b, c of a product, the types being those of d, a, b, c."""
     (m, n, k), (d, a, b, c) = size, types
@@ -168,6 +171,7 @@ def moves() -> Iterator[Candidate]:
         yield Candidate("movmatrix", f"movmatrix.sync.aligned.{matrix}{trans}.{type}", "%r0, %r1")
 
 
+@cache
 def _wmma_registers(size: Size, role: str, type: str) -> str:
     m, n, k = size
     elements = {"a": m * k, "b": k * n}.get(role, m * n)
