@@ -60,7 +60,7 @@ def test_copies_give_the_product(case: Case) -> None:
 def test_each_call_has_copies_of_its_size() -> None:
     kernel = compiled(Case("bf16", "f32", "sm_90a"))
     rng = np.random.default_rng(8)
-    for m, n, k in ((70, 51, 45), (65, 33, 17), (131, 70, 9), (70, 51, 45)):
+    for m, n, k in ((70, 51, 45), (131, 70, 9), (70, 51, 45)):
         a, b, d = drawn(rng, (m, k), "bf16"), drawn(rng, (k, n), "bf16"), np.full((m, n), np.nan, np.float32)
         kernel(a, b, d, device="interp")
         x, y = a.astype(np.float64), b.astype(np.float64)

@@ -128,6 +128,7 @@ def test_few_rows_are_multiplied_by_warps_of_all_columns(m: int, f: int, k: int)
         check(kernel, a, w, weights)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_up_to_32_rows_by_many_weights_are_one_launch_of_warps(target: str) -> None:
     ((_, schedule),) = compile(two_products(24, 4352, 2048), target=target).schedules.items()

@@ -69,7 +69,7 @@ def exact(layer: Any, tensors: list[Any]) -> Any:
     return torch.ops.aten.convolution_backward(y, x, w, None, *steps, [1, 1], False, [0, 0], groups, asked)[number]
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize(("kind", "by"), CASES)
 def test_a_timed_convolution_is_right(kind: str, by: str) -> None:
     layer = KINDS[kind]._replace(by=by)

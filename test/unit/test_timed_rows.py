@@ -83,7 +83,7 @@ def compiled(name: str, operands: Any) -> tuple[Any, list[Any]]:
     return kernel, [torch.full(x.shape, 99.0).to(x.dtype) for x in made]
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize(("name", "size"), CASES)
 def test_a_timed_function_is_right(monkeypatch: pytest.MonkeyPatch, name: str, size: tuple[int, int]) -> None:
     monkeypatch.setattr(timed, "CHOSEN", 2)

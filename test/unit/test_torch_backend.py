@@ -803,7 +803,7 @@ def test_graphs_with_their_gradients_are_cached(tmp_path: Path, monkeypatch: pyt
     part, counters = import_module("warploom.runtime.torch.part"), import_module("torch._dynamo.utils").counters
     operands, grad = [drawn(6, 16), drawn(16, 8), drawn(8, 24)], drawn(6, 24)
     wide = [x.double().requires_grad_() for x in operands]
-    (torch.relu(wide[0] @ wide[1]) @ wide[2]).backward(grad.double())
+    (wide[0] @ wide[1] @ wide[2]).backward(grad.double())
     started = list[int]()
     processes = import_module("torch._inductor.async_compile")
     monkeypatch.setattr(processes, "maybe_warm_pool", lambda: started.append(1))
@@ -814,9 +814,7 @@ def test_graphs_with_their_gradients_are_cached(tmp_path: Path, monkeypatch: pyt
         started.clear()
         part.REGIONS.clear()
         monkeypatch.setenv("WARPLOOM_CACHE", cache)
-        call = torch.compile(
-            lambda a, b, c: torch.relu(a @ b) @ c, backend="warploom", options={"rest": "inductor", **options}
-        )
+        call = torch.compile(lambda a, b, c: a @ b @ c, backend="warploom", options={"rest": "inductor", **options})
         narrow = [x.clone().requires_grad_() for x in operands]
         call(*narrow).backward(grad)
         assert all(close(x.grad, y.grad, 6.0) for x, y in zip(narrow, wide, strict=True))
@@ -1546,9 +1544,10 @@ def test_masks_that_follow_from_no_input(kind: str) -> None:
         result = compiled.call(*operands, bound)
     assert close(result, function(*(x.double() for x in operands), bound), 2.0)
     parts = compiled.explanations[0].compiled
-    assert len(parts) == (1 if kind in ("causal", "added", "all") else len(parts))
+    follows = kind in ("causal", "added", "all")
+    assert len(parts) == 1 or not follows
     reads_mask = "19x19x" in parts[-1].mlir.partition("->")[0]
-    assert reads_mask == (kind in ("window", "of an input"))
+    assert reads_mask != follows
 
 
 def test_copies_of_keys_and_values_are_not_made() -> None:
@@ -1564,6 +1563,7 @@ def test_copies_of_keys_and_values_are_not_made() -> None:
     assert close(module(*operands), function(*(x.double() for x in operands)), 2.0)
 
 
+@pytest.mark.slow
 def test_attention_of_sequences_that_follow_each_other() -> None:
     """One of them is empty; queries and keys have the same ends, or each their own."""
     varlen: Any = pytest.importorskip("torch.nn.attention.varlen")
@@ -1591,9 +1591,9 @@ def test_attention_of_sequences_that_follow_each_other() -> None:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("causal", [False, True])
 def test_gradients_of_sequences_that_follow_each_other(causal: bool) -> None:
-    """As those of each sequence alone, in kernels."""
+    """As those of each sequence alone, of which one has no queries, in kernels."""
     varlen: Any = pytest.importorskip("torch.nn.attention.varlen")
-    lengths, of_keys = (5, 20, 14), (5, 20, 14) if causal else (1, 9, 20)
+    lengths, of_keys = (5, 0, 20, 14), (5, 0, 20, 14) if causal else (1, 3, 9, 17)
     ends, others = (torch.tensor([0, *accumulate(x)], dtype=torch.int32) for x in (lengths, of_keys))
     others, window = (ends, (-1, 0)) if causal else (others, (-1, -1))
     inputs = drawn(39, 4, 16), drawn(sum(of_keys), 2, 16), drawn(sum(of_keys), 2, 16)
@@ -1671,17 +1671,17 @@ LENGTHS = torch.tensor([17, 40], dtype=torch.int32)
 BIAS = torch.linspace(-2, 2, 4 * 37 * 41).reshape(4, 37, 41).bfloat16()
 
 FLEXIBLE: dict[str, tuple[Any, Any]] = {
+    "documents": (lambda s, b, h, m, n: s - abs(m - n), lambda b, h, m, n: OF_TOKENS[m] == OF_TOKENS[n]),
     "cap": (lambda s, b, h, m, n: 2 * torch.tanh(s / 2), None),
     "slopes": (lambda s, b, h, m, n: s + SLOPES[h] * (n - m), lambda b, h, m, n: m >= n),
     "bias": (lambda s, b, h, m, n: s + BIAS[h, m, n], lambda b, h, m, n: (m >= n) & (m > 5)),
     "chosen": (lambda s, b, h, m, n: torch.where(m - n < 5, s, s * 0.5), lambda b, h, m, n: (h < 2) | (n < 7)),
     "padded": (None, lambda b, h, m, n: KEPT[b, n] & (m - n <= 7)),
     "lengths": (None, lambda b, h, m, n: (n <= m + 30) & (n < LENGTHS[b])),
-    "documents": (lambda s, b, h, m, n: s - abs(m - n), lambda b, h, m, n: OF_TOKENS[m] == OF_TOKENS[n]),
 }
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("heads", [2, 4])
 @pytest.mark.parametrize(("name", "rows"), [(name, 41 if name == "documents" else 37) for name in FLEXIBLE])
 def test_flex_attention_in_training(name: str, rows: int, heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -2013,7 +2013,7 @@ def test_convolutions_of_sequences_are_those_of_images() -> None:
     assert multiplied[0][-1] == "gelu"
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.slow
 @pytest.mark.parametrize(("features", "step", "groups", "padding"), [(16, 2, 1, 1), (8, 1, 8, 1), (16, 1, 1, "valid")])
 def test_gradients_of_a_convolution(features: int, step: int, groups: int, padding: Any) -> None:
     """Of images, filter and bias each a kernel, where the channels are last in memory."""

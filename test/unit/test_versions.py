@@ -162,6 +162,7 @@ def test_the_command_names_the_kernel_that_it_runs(tmp_path: Path, capsys: pytes
     assert [line.split()[1] for line in out.splitlines() if line.startswith(("kernel", "uses"))] == ["f:", "f:"]
 
 
+@pytest.mark.slow
 def test_convolutions_of_any_size_have_versions_too() -> None:
     """Their batch has two loops more, whose sizes are not known either."""
     kind = "memref<?x?x?x?xf16>"
