@@ -132,12 +132,6 @@ class ContractionOp(NamedOperation, ABC):
         extended = isinstance(integer, IntegerType) and integer != result
         return factor.unsigned == (extended and self.unsigned)
 
-    @property
-    def repeats(self) -> bool:
-        """Whether A is repeated along m, or B along n."""
-        named = zip(self.OPERANDS[:2], self.indexing_maps, strict=False)
-        return any(self.LOOPS.index(loop) not in loops_of(map_.data) for dims, map_ in named for loop in dims[-2:])
-
     def maps_problem(self) -> str | None:
         """What is wrong with the indexing maps; None if nothing is."""
         maps = [attr.data for attr in self.indexing_maps]

@@ -191,13 +191,6 @@ class SoftmaxOp(IRDLOperation):
         "`outs` `` `(` $output `:` type($output) `)` (`->` type($result)^)?"
     )
 
-    def __init__(self, value: SSAValue, output: SSAValue, dimension: int, results: Sequence[Attribute] = ()):
-        super().__init__(
-            operands=[value, output],
-            properties={"dimension": IntegerAttr(dimension, i64)},
-            result_types=[list(results)],
-        )
-
     def verify_(self) -> None:
         kind, output, at = self.input.type, self.output.type, self.dimension.value.data
         if not isa(kind, TensorOrMemory) or not isinstance(kind.element_type, AnyFloat):

@@ -111,10 +111,6 @@ class RegisterType(ParametrizedAttribute, TypeAttribute):  # pyright: ignore[rep
         """The register type called `type`, such as "b32" or "pred"."""
         return RegisterType(StringAttr(type))
 
-    @property
-    def bits(self) -> int:
-        return REGISTER_BITS[self.type.data]
-
     def verify(self) -> None:
         if self.type.data not in REGISTER_BITS:
             raise VerifyException(

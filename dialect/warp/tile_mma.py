@@ -132,12 +132,6 @@ class TileMmaOp(FactorsOp):
         rows, columns = self.blocks.get_values()
         return scales._replace(m=m[0], of_rows=self.row_scales, blocks=(rows, columns))
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(m, n, k) of the tiles."""
-        a, b = self._lying()
-        return a[0], b[1], b[0]
-
     def _lying(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(m, stored k) of A and (k, n) of B."""
         a, b = map(_shape, self.matrices)
