@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from ....dialect.isa.row import NAMED, Row
 from ....dialect.ptx.instructions import TENSOR_CORES, Traits, traits
@@ -436,24 +436,15 @@ _EVENTS = ("access", "come", "join", "meet", "arrive", "defer", "count", "passed
 
 
 class Observers(Observer):
-    """Several observers. An event goes to those that listen to it."""
+    """Several observers, of batches in one process. An event goes to those that listen to it."""
 
     def __init__(self, members: Sequence[Observer]) -> None:
         self.members = tuple(members)
-        self.merges = all(member.merges for member in self.members)
         for event in _EVENTS:
             handlers = [getattr(member, event) for member in self.members]
             ignored = getattr(Events, event)
             if call := _all([h for h in handlers if getattr(h, "__func__", None) is not ignored]):
                 setattr(self, event, call)
-
-    def take(self) -> object:
-        return [member.take() for member in self.members]
-
-    def add(self, kernel: DecodedKernel, taken: object) -> None:
-        if isinstance(taken, list):
-            for member, own in zip(self.members, cast("list[object]", taken), strict=True):
-                member.add(kernel, own)
 
     def weight(self, shared: int, warps: int) -> int:
         return sum(member.weight(shared, warps) for member in self.members)
