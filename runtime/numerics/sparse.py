@@ -137,10 +137,8 @@ def stored_of(dense: Matrix, how: Granularity) -> tuple[Matrix, Codes]:
     return stored.view(dense.dtype).reshape(len(dense), codes.shape[1] * how.stored), codes
 
 
-def dense_of(values: Matrix, codes: Codes, how: Granularity, columns: int | None = None) -> Matrix:
-    """The dense matrix of values and codes, with `columns` columns; None stands for those of the chunks.
-
-    Codes need not be ordered.
+def dense_of(values: Matrix, codes: Codes, how: Granularity) -> Matrix:
+    """The dense matrix of values and codes, in whole chunks. Codes need not be ordered.
 
     Raises:
         SparsityError: naming row, chunk and value of an invalid code, or shapes that do not belong together.
@@ -158,14 +156,10 @@ def dense_of(values: Matrix, codes: Codes, how: Granularity, columns: int | None
     if values.shape != (rows, chunks * how.stored):
         expected = f"{rows}x{chunks * how.stored}"
         raise SparsityError(f"{rows}x{chunks} codes of {how} describe {expected} stored elements, got {_size(values)}")
-    full = chunks * how.chunk
-    if columns is not None and (columns < 0 or -(-columns // how.chunk) != chunks):
-        fewest = max(0, full - how.chunk + 1)
-        raise SparsityError(f"{chunks} chunks of {how} are {fewest} to {full} columns, got {columns}")
     stored = _as_units(values, how)
     units = np.zeros(rows * chunks * how.units, stored.dtype)
     units[_indices(codes, how)] = stored.reshape(rows * chunks, how.slots)
-    return units.view(values.dtype).reshape(rows, full)[:, :columns]
+    return units.view(values.dtype).reshape(rows, chunks * how.chunk)
 
 
 def pruned(dense: Matrix, how: Granularity) -> Matrix:
