@@ -42,7 +42,10 @@ def parse_ptx(text: str, name: str = "<ptx>") -> Module:
     Raises:
         PtxSyntaxError: at the first statement that is not PTX.
     """
-    return _Parser(text, name).module()
+    module, errors = read_ptx(text, name)
+    if module is None or errors:
+        raise errors[0]
+    return module
 
 
 def read_ptx(text: str, name: str = "<ptx>") -> tuple[Module | None, list[PtxSyntaxError]]:
@@ -50,11 +53,11 @@ def read_ptx(text: str, name: str = "<ptx>") -> tuple[Module | None, list[PtxSyn
 
     The module is None if the text does not name its PTX version and target.
     """
-    errors: list[PtxSyntaxError] = []
+    reader = _Parser(text, name)
     try:
-        return _Parser(text, name, errors).module(), errors
+        return reader.module(), reader.errors
     except PtxSyntaxError as error:
-        return None, [*errors, error]
+        return None, [*reader.errors, error]
 
 
 def read_prototype(text: str) -> Function:
@@ -121,8 +124,8 @@ _BY_INDEX = {"ld": True, "ldu": True, "st": True, "mov": False, "cvta": False}
 class _Parser(DeclarationReader):
     """The text, where we are in it, and what operand texts mean here."""
 
-    def __init__(self, text: str, name: str, errors: list[PtxSyntaxError] | None = None) -> None:
-        super().__init__(text, name, errors)
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(text, name)
         self.reader = OperandReader()
         self.arrays = ChainMap[str, int]()
         """The bytes of an element, or of a part of a vector, of each array in scope."""
@@ -142,9 +145,9 @@ class _Parser(DeclarationReader):
                 self.position = header.end()
                 value = header["value"]
                 if header["kind"] in stated and header["kind"] != "target":
-                    self.note(self.error(f".{header['kind']} is stated twice", start))
+                    self.note(f".{header['kind']} is stated twice", start)
                 elif header["kind"] not in stated and not self.begins(header["kind"], stated, items):
-                    self.note(self.error(f"expected .{header['kind']} at the beginning: .{', .'.join(_ORDER)}", start))
+                    self.note(f"expected .{header['kind']} at the beginning: .{', .'.join(_ORDER)}", start)
                 stated.add(header["kind"])
                 if header["kind"] == "version":
                     place = header.start("value")
@@ -158,13 +161,12 @@ class _Parser(DeclarationReader):
                 elif value.strip() in ("32", "64"):
                     size = int(value)
                 else:
-                    message = f"expected .address_size 32 or 64, got '{value.strip()}'"
-                    self.note(self.error(message, header.start("value")))
+                    self.note(f"expected .address_size 32 or 64, got '{value.strip()}'", header.start("value"))
             else:
                 try:
                     items.extend(self.item())
                 except PtxSyntaxError as error:
-                    self.note(error)
+                    self.errors.append(error)
                     self.skip_item(start)
         if version == (0, 0) or not targets:
             missing = ".target" if version != (0, 0) else ".version"
@@ -184,7 +186,7 @@ class _Parser(DeclarationReader):
             raise self.error(f"expected a version such as 8.0, got '{text}'", position)
         version = int(match[1]), int(match[2])
         if not exists(version):
-            self.note(self.error(f"there is no PTX {text}", position))
+            self.note(f"there is no PTX {text}", position)
         return version
 
     def item(self) -> Iterator[Function | Variable | Directive | Comment]:
@@ -198,7 +200,7 @@ class _Parser(DeclarationReader):
         elif VARIABLE.match(self.text, start):
             for declared in self.declared():
                 if isinstance(declared, RegDecl):
-                    self.note(self.error("a .reg declaration must stand inside a function", start))
+                    self.note("a .reg declaration must stand inside a function", start)
                 else:
                     self.declare_variables((declared,))
                     yield declared
@@ -325,9 +327,9 @@ class _Parser(DeclarationReader):
         """Passes over text that is no statement; whether there was any."""
         start = self.skip_space()
         if start >= len(self.text):
-            self.note(self.error(f"the '{{' of {what} is not closed", opened))
+            self.note(f"the '{{' of {what} is not closed", opened)
             return False
-        self.note(self.error(f"expected a statement that ends in ';', got {self.next_word()}"))
+        self.note(f"expected a statement that ends in ';', got {self.next_word()}")
         self.skip_statement(start)
         return True
 
@@ -350,7 +352,7 @@ class _Parser(DeclarationReader):
             else:
                 yield self.directive()
         except PtxSyntaxError as error:
-            self.note(error)
+            self.errors.append(error)
             self.skip_statement(start)
 
     # Instructions
@@ -363,7 +365,7 @@ class _Parser(DeclarationReader):
         try:
             operands = self.operands(opcode, text) if text else ()
         except OperandError as error:
-            self.note(self.error(f"{opcode}: {error}", start))
+            self.note(f"{opcode}: {error}", start)
             return None
         column = at - self.text.rfind("\n", 0, at)
         return Instruction(opcode, operands, guard, self.line_of(at), column)

@@ -349,18 +349,18 @@ class DeclarationReader(Cursor):
         type, count = head["type"], None if tail["count"] is None else self.number(tail["count"], tail.start("count"))
         if type not in REGISTER_BITS:
             types = ", ".join(f".{name}" for name in REGISTER_BITS)
-            self.note(self.error(f"'.{type}' is not a register type; expected one of {types}", head.start("type")))
+            self.note(f"'.{type}' is not a register type; expected one of {types}", head.start("type"))
             type = UNREAD
         if count is not None and count > MAX_REGISTERS:
             raise self.error(
                 f"{count} registers are declared, expected at most {MAX_REGISTERS} at once", tail.start("count")
             )
         if tail["dims"].strip():
-            self.note(self.error(f"registers make no arrays, expected {tail['name']}<n>", tail.start("dims")))
+            self.note(f"registers make no arrays, expected {tail['name']}<n>", tail.start("dims"))
         if attached := next((head[part] for part in ("linking", "before", "attribute", "after") if head[part]), ""):
-            self.note(self.error(f"a register has no {attached}", head.start()))
+            self.note(f"a register has no {attached}", head.start())
         if head["align"] and (align := self.number(head["align"], head.start("align"))).bit_count() != 1:
-            self.note(self.error(f"the alignment must be a power of two, got {align}", head.start("align")))
+            self.note(f"the alignment must be a power of two, got {align}", head.start("align"))
         return RegDecl(type, tail["name"], count, line, int(head["vector"] or 1), self.column(tail.start("name")))
 
     def variables(self, head: re.Match[str], tail: re.Match[str], line: int) -> Iterator[Variable]:

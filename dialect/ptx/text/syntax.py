@@ -373,15 +373,15 @@ def _blank(match: re.Match[str]) -> str:
 
 
 class Cursor:
-    """The text and where we are in it. Errors are raised, or, where `errors` is a list, noted there."""
+    """The text and where we are in it. `errors` has those behind which reading goes on; others are raised."""
 
-    def __init__(self, text: str, name: str, errors: list[PtxSyntaxError] | None = None) -> None:
+    def __init__(self, text: str, name: str) -> None:
         self.text = _BLANKED.sub(_blank, text) if "/" in text or "#" in text else text
         self.name = name
         self.position: int = 0
         self.line: int = 1
         self.line_at: int = 0
-        self.errors = errors
+        self.errors: list[PtxSyntaxError] = []
 
     # Positions and errors
 
@@ -428,11 +428,9 @@ class Cursor:
 
     # Going on after an error
 
-    def note(self, error: PtxSyntaxError) -> None:
-        """Raises an error, or appends it to `errors` if reading shall continue."""
-        if self.errors is None:
-            raise error
-        self.errors.append(error)
+    def note(self, message: str, position: int | None = None) -> None:
+        """Appends an error to `errors`."""
+        self.errors.append(self.error(message, position))
 
     def skip_statement(self, start: int) -> None:
         """Moves behind the `;` of the statement at `start`, or to the `}` that ends its function first."""
