@@ -91,7 +91,10 @@ class FunctionBuilder(Builder):
         name, of = operation_of(size)
         if name not in INDEX_ARITHMETIC:
             raise UnsupportedError(f"the size {size} does not follow from sums and products of the operands' sizes")
-        return reduce(lambda a, b: self.insert(INDEX_ARITHMETIC[name](a, b)).result, map(self.index, of))
+        first, *rest = map(self.index, of)
+        for other in rest:
+            first = self.insert(INDEX_ARITHMETIC[name](first, other)).result
+        return first
 
     def number(self, inside: Body, size: Size) -> ElementValue:
         """Appends a size to a body: kernels take one as 32 bits; sums and products of several may need 64."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -69,6 +69,11 @@ def _batch_norm(value: torch.Tensor, *others: Any) -> tuple[torch.Tensor, ...]:
     return result.to(value.dtype), *saved
 
 
+def _rms_norm(*args: Any) -> torch.Tensor:
+    """What `aten.rms_norm` computes: torch 2.11 exports its fused form for a GPU, and takes that apart no more."""
+    return _by_torch(aten._fused_rms_norm.default, *(*args, None, None)[:4])[0]
+
+
 def _norm_backward(operator: Any, statistics: int, *args: Any) -> Any:
     """The gradients of a norm, of rows in two dimensions, so that sums over rows are along one. `statistics` operands
     behind the sizes have an element for each row."""
@@ -110,14 +115,16 @@ def _variance(value: torch.Tensor, dims: Sequence[int] | None, correction: float
     return prims.div(squares.sum(axes), count)
 
 
-def _at_places(made: Callable[..., Any], value: torch.Tensor, dim: int, places: torch.Tensor, *args: Any) -> Any:
+def _at_places(
+    made: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], value: torch.Tensor, dim: int, places: torch.Tensor
+) -> Any:
     """What is made of a tensor and of which elements are at the places along a dimension, if there is one for each
     index of the others."""
     axis = dim % max(1, value.dim())
     if not value.is_floating_point() or places.shape != (*value.shape[:axis], 1, *value.shape[axis + 1 :]):
         return NotImplemented
     along = torch.arange(value.shape[axis], dtype=torch.int32, device=value.device)
-    return made(value, along.view(-1, *[1] * (value.dim() - axis - 1)) == places.to(torch.int32), *args)
+    return made(value, along.view(-1, *[1] * (value.dim() - axis - 1)) == places.to(torch.int32))
 
 
 def _gathered(value: torch.Tensor, dim: int, places: torch.Tensor, **_: object) -> Any:
@@ -125,6 +132,11 @@ def _gathered(value: torch.Tensor, dim: int, places: torch.Tensor, **_: object) 
     if not value.dim():
         return value.view(1).gather(0, places.view(1)).view(())
     return _at_places(lambda x, there: torch.where(there, x, 0).sum(dim, keepdim=True), value, dim, places)
+
+
+def _scatter(value: torch.Tensor, dim: int, places: torch.Tensor, number: float) -> Any:
+    """A number in the place of one element of each row."""
+    return _at_places(lambda x, there: torch.where(there, number, x).contiguous(), value, dim, places)
 
 
 def _constant_pad(value: torch.Tensor, pads: Sequence[int], number: float = 0) -> torch.Tensor:
@@ -172,6 +184,10 @@ def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
     for dim in dims if value.dim() else ():
         value = value.index_select(dim, torch.arange(value.shape[dim] - 1, -1, -1, device=value.device))
     return value if dims and value.dim() else value.clone()
+
+
+def _copy(value: torch.Tensor, other: torch.Tensor, *_: object) -> torch.Tensor:
+    return _lying_as(value, other.to(value.device).to(value.dtype).expand(value.shape).clone())  # it may be a result
 
 
 MAX_PLACED = 1 << 16
@@ -299,11 +315,10 @@ def _encoder_layer(x: torch.Tensor, width: int, heads: int, *others: Any) -> Any
 
 
 OWN: Mapping[Any, Callable[..., Any]] = {
-    # torch 2.11 exports its fused form for a GPU, and takes that apart no more.
-    aten.rms_norm.default: lambda *args: _by_torch(aten._fused_rms_norm.default, *(*args, None, None)[:4])[0],
+    aten.rms_norm.default: _rms_norm,
     prims.var.default: _variance,
     aten.gather.default: _gathered,
-    aten.scatter.value: partial(_at_places, lambda x, there, number: torch.where(there, number, x).contiguous()),
+    aten.scatter.value: _scatter,
     aten.slice_scatter.default: _slice_scatter,
     aten.constant_pad_nd.default: _constant_pad,
     aten.flip.default: _flip,
@@ -316,9 +331,7 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.argmin.default: partial(_first_place, torch.amin),
     aten.index_put.default: _index_put,
     aten.convolution_backward.default: _convolution_backward,
-    aten.copy.default: lambda value, other, *_: _lying_as(  # a clone, as it may be a result
-        value, other.to(value.device).to(value.dtype).expand(value.shape).clone()
-    ),
+    aten.copy.default: _copy,
     aten.native_group_norm.default: _group_norm,
     aten.native_group_norm_backward.default: _group_norm_backward,
     aten.native_layer_norm_backward.default: partial(_norm_backward, aten.native_layer_norm_backward.default, 2),
@@ -336,8 +349,15 @@ OWN: Mapping[Any, Callable[..., Any]] = {
 """Decompositions in the place of torch's, or where it has none."""
 
 
-def _of_integers(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
+Unary: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
+
+
+def _of_integers(function: Unary) -> Unary:
     return lambda x: NotImplemented if x.is_floating_point() else function(x)
+
+
+def _sign(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x > 0, 1, torch.where(x < 0, -1, 0)).to(x.dtype)
 
 
 def _remainder(value: Any, by: Any) -> torch.Tensor:
@@ -347,11 +367,11 @@ def _remainder(value: Any, by: Any) -> torch.Tensor:
 
 
 PRIMITIVES: Mapping[Any, Callable[..., Any]] = {
-    prims.sign.default: lambda x: torch.where(x > 0, 1, torch.where(x < 0, -1, 0)).to(x.dtype),
+    prims.sign.default: _sign,
     prims.signbit.default: _of_integers(lambda x: x < 0),
     prims.neg.default: _of_integers(lambda x: 0 - x),
     prims.abs.default: _of_integers(lambda x: torch.maximum(x, 0 - x) if x.dtype.is_signed else x),
-    prims.bitwise_not.default: lambda x: x ^ (True if x.dtype == torch.bool else -1),
+    prims.bitwise_not.default: _of_integers(lambda x: x ^ (True if x.dtype == torch.bool else -1)),
     prims.remainder.default: _remainder,
 }
 """What `torch.ops.prims` has, and `math` in kernels has not, in other operations of it."""

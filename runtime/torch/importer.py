@@ -194,7 +194,7 @@ class Importer:
             self.values[node] = self._value(node, like)
 
     def _value(self, node: Node, like: torch.Tensor) -> Value:
-        of, index = cast("Any", node.args if node.target is operator.getitem else (node, 0))
+        of, index = cast("tuple[Any, int]", node.args if node.target is operator.getitem else (node, 0))
         if of in self.attentions:
             return self.attentions[of][index]()
         operands: Any = map_arg((of.args, of.kwargs), lambda x: cast("Any", self.values).get(x, x.meta.get("val")))

@@ -202,12 +202,15 @@ def _pads_once() -> Any:
     passes are cut apart."""
     passes: Any = import_module("torch._inductor.custom_graph_pass")
 
-    def call(_: object, graph: Graph) -> None:
-        transpose_pads(graph)
-        simplify_masks(graph)
+    class PadsOnce(passes.CustomGraphPass):
+        def __call__(self, graph: Graph) -> None:
+            transpose_pads(graph)
+            simplify_masks(graph)
 
-    methods = {"__call__": call, "uuid": lambda _: "warploom: pads once, masks"}
-    return type("PadsOnce", (passes.CustomGraphPass,), methods)()
+        def uuid(self) -> object:
+            return "warploom: pads once, masks"
+
+    return PadsOnce()
 
 
 def _call(inputs: Sequence[Any], name: str) -> list[Any]:

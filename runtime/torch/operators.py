@@ -165,6 +165,10 @@ def _like_scaled(
     return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
 
 
+def _like_sparse(values: Tensor, metadata: Tensor, b: Tensor) -> Tensor:
+    return b.new_empty((values.shape[0], b.shape[1]))
+
+
 def _like_compressed(dense: Tensor) -> tuple[Tensor, Tensor]:
     rows, columns = dense.shape
     words = dense.new_empty(metadata_shape(rows, columns, dense.dtype), dtype=torch.int32)
@@ -175,10 +179,7 @@ OPERATORS: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "matmul": (_matmul, _like_matmul),
     "linear": (_linear, _like_linear),
     "scaled_matmul": (partial(_computed, warploom.scaled_matmul.default), _like_scaled),
-    "sparse_matmul": (
-        partial(_computed, warploom.sparse_matmul.default),
-        lambda values, metadata, b: b.new_empty((values.shape[0], b.shape[1])),
-    ),
+    "sparse_matmul": (partial(_computed, warploom.sparse_matmul.default), _like_sparse),
     "compress": (compressed, _like_compressed),
 }
 """What each operator does, and what its result is like."""

@@ -236,10 +236,16 @@ REGIONS: dict[str, Any] = {}
 of all of it, so that code which inductor keeps on disk calls the same part in another process."""
 
 
-library.register_kernel("warploom::region", ("cpu", "cuda"), lambda inputs, name: REGIONS[name](*inputs))
-library.register_fake(
-    "warploom::region", lambda inputs, name: [result.empty(inputs) for result in REGIONS[name].layout.results]
-)
+def _compute(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
+    return REGIONS[name](*inputs)
+
+
+def _like(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
+    return [result.empty(inputs) for result in REGIONS[name].layout.results]
+
+
+library.register_kernel("warploom::region", ("cpu", "cuda"), _compute)
+library.register_fake("warploom::region", _like)
 
 KERNELS_FILE = "warploom_kernels"
 """The file of kernels among those of a saved program."""

@@ -136,6 +136,10 @@ def unsqueezed(value: Value, at: int) -> Value:
     return replace(value, dims=dims, shape=shape)
 
 
+def _reshape(builder: FunctionBuilder, like: torch.Tensor, value: Value, *_: object, **__: object) -> Value:
+    return reshape(builder, value, shape_of(like))
+
+
 def reshape(builder: FunctionBuilder, value: Value, shape: tuple[Size, ...]) -> Value:
     """The value in another shape, its elements in row-major order.
 
@@ -214,13 +218,15 @@ SHOWN = (
 RESHAPES = frozenset({aten.view.default, aten.reshape.default})
 
 
-SAME = (aten.clone.default, aten.alias.default, aten.lift_fresh_copy.default)
-"""Copies, which are the tensor itself here: values are never written to."""
+def _same(builder: FunctionBuilder, like: torch.Tensor, value: Value, **_: object) -> Value:
+    """A copy, or the tensor itself: values are never written to."""
+    return value
+
 
 VIEWS: Mapping[object, Lowering] = {
-    **dict.fromkeys(SAME, lambda builder, like, value, **_: value),
+    **dict.fromkeys((aten.clone.default, aten.alias.default, aten.lift_fresh_copy.default), _same),
     **{target: partial(shown, target) for target in SHOWN},
-    **dict.fromkeys(RESHAPES, lambda builder, like, value, *_: reshape(builder, value, shape_of(like))),
+    **dict.fromkeys(RESHAPES, _reshape),
     aten.cat.default: _concatenated,
 }
 """What shows the elements of a tensor otherwise."""
