@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.dialects.linalg.ops import IndexOp
 
 from ...dialect.mlir.contraction import ContractOp
-from .builder import FunctionBuilder, compute
+from .builder import FunctionBuilder, TensorOperand, compute
 from .options import aten, pytree
 from .scalars import HALVES, RULES, Body, ElementValue, Size, UnsupportedError, Value, shape_of
 from .views import expanded, reordered, reshape, unsqueezed
@@ -178,9 +178,6 @@ HEADS = 1
 BATCH, SHARED, SHARING, ROW, KEY, DEPTH, COLUMN = range(7)
 """Loops: the batch, heads of K, heads of Q that share one, rows of Q, rows of K, columns of Q and K, columns of V."""
 
-Looped: TypeAlias = tuple[Value, tuple[int, ...]]
-"""A value, and the loops that its dimensions run along."""
-
 
 class _Attention:
     """Scores scale Q K^T + mask of (batch, heads, rows, columns), and what is computed of them; several heads of Q may
@@ -235,7 +232,7 @@ class _Attention:
                 rows = [weights, unsqueezed(largest, len(largest.shape))]
                 weights = self.builder.generic(rows, weights.shape, weights.dtype, with_keys)
             weights = self.builder.converted(weights, self.half)
-            return self._sum((weights, self.around), self.v, (*self.loops, COLUMN), likes[0])
+            return self._sum(TensorOperand(weights, self.around), self.v, (*self.loops, COLUMN), likes[0])
 
         def logarithm() -> Value:
             order = _order(likes[1], self.loops)
@@ -263,18 +260,18 @@ class _Attention:
 
         if self.functions:
             logarithm = self.builder.generic([logarithm], logarithm.shape, logarithm.dtype, natural)
-        logs, rows = self._of_heads(reordered(logarithm, range(3)))[0], self._of_heads(slope, COLUMN)
+        logs, rows = self._of_heads(reordered(logarithm, range(3))).value, self._of_heads(slope, COLUMN)
 
         weighed = self._computed("mul", *(self.builder.converted(x, self.wide) for x in (slope, out)))
         of_rows = self._reduced("add", weighed, 0.0)
         if of_logarithm is not None:
             of_rows = self._computed("sub", of_rows, self._computed("mul", of_logarithm, 1 / math.log(2)))
-        delta = self._of_heads(of_rows)[0]
+        delta = self._of_heads(of_rows).value
         product = self._product(self.q, self.k, self.around, self.wide)
         weights = self._computed("exp", self._computed("sub", self._scores(product), logs))
         slopes = self._computed("sub", self._product(rows, self.v, self.around, self.wide), delta)
         scaled = self._sloped(product, self._computed("mul", weights, slopes))
-        p, ds = ((self.builder.converted(x, self.half), self.around) for x in (weights, scaled))
+        p, ds = (TensorOperand(self.builder.converted(x, self.half), self.around) for x in (weights, scaled))
         return [
             lambda: self._sum(ds, self.k, (*self.loops, DEPTH), likes[0]),
             lambda: self._sum(ds, self.q, (*self.of_keys, KEY, DEPTH), likes[1]),
@@ -296,25 +293,26 @@ class _Attention:
     def _reduced(self, rule: str, value: Value, start: float) -> Value:
         return self.builder.reduce(value, [len(value.shape) - 1], start, RULES[rule])
 
-    def _of_heads(self, value: Value, *columns: int) -> Looped:
+    def _of_heads(self, value: Value, *columns: int) -> TensorOperand:
         """(batch, heads, rows, columns) along the loops of Q, or (batch, heads, rows)."""
         rows = reordered(_split(self.builder, value, self.sizes[SHARED:ROW]), [*self.loops, *([4] if columns else [])])
-        return rows, (*self.loops, *columns)
+        return TensorOperand(rows, (*self.loops, *columns))
 
-    def _of_keys(self, value: Value, column: int) -> Looped:
+    def _of_keys(self, value: Value, column: int) -> TensorOperand:
         """(batch, heads, rows, columns) along the loops of K."""
-        return reordered(value, [*self.of_keys, 2, 3]), (*self.of_keys, KEY, column)
+        return TensorOperand(reordered(value, [*self.of_keys, 2, 3]), (*self.of_keys, KEY, column))
 
     def _product(
-        self, a: Looped, b: Looped, along: Sequence[int], dtype: torch.dtype, order: Sequence[int] | None = None
-    ) -> Value:
+        self, a: TensorOperand, b: TensorOperand, along: Sequence[int], dtype: torch.dtype,
+        order: Sequence[int] | None = None,
+    ) -> Value:  # fmt: skip
         """A product with the loops `along`, summed over the other loops of A."""
-        loops = [*along, *(loop for loop in a[1] if loop not in along)]
+        loops = [*along, *(loop for loop in a.loops if loop not in along)]
         extents = tuple(self.sizes[loop] for loop in loops)
         operands = [self.builder.operand(value, [loops.index(x) for x in own], extents) for value, own in (a, b)]
         return self.builder.product(ContractOp, operands, extents[: len(along)], dtype, {}, order)
 
-    def _sum(self, a: Looped, b: Looped, along: Sequence[int], like: torch.Tensor) -> Value:
+    def _sum(self, a: TensorOperand, b: TensorOperand, along: Sequence[int], like: torch.Tensor) -> Value:
         """The product along some loops as (batch, heads, rows, columns), in memory as a tensor is.
 
         Raises:

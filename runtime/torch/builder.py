@@ -43,7 +43,7 @@ ElementBody: TypeAlias = Callable[[Body, Sequence[ElementValue]], ElementValue]
 
 
 class TensorOperand(NamedTuple):
-    """A tensor as it is, and the loops of an operation that its dimensions run along."""
+    """A value, for an operation its tensor as it is, and the loops that its dimensions run along."""
 
     value: Value
     loops: tuple[int, ...]

@@ -185,10 +185,6 @@ OPERATORS: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 """What each operator does, and what its result is like."""
 
 
-AUTOCAST = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
-"""What torch calls autocast on a device, where it converts the operands of `matmul` and `linear`."""
-
-
 def _autocast(operator: Any, device: str, key: str, *args: Any, **kwargs: Any) -> Any:
     """Calls an operator with its operands on a device converted to the type of the autocast that it is called in."""
     core: Any = cast(Any, torch)._C
@@ -198,11 +194,11 @@ def _autocast(operator: Any, device: str, key: str, *args: Any, **kwargs: Any) -
         return operator(*args, **kwargs)
 
 
-for device, key in AUTOCAST.items():
+for device, key in (("cpu", "AutocastCPU"), ("cuda", "AutocastCUDA")):
     LIBRARY.impl("matmul", partial(_autocast, warploom.matmul, device, key), key)
     LIBRARY.impl("linear", partial(_autocast, warploom.linear, device, key), key)
 for name, (function, like) in OPERATORS.items():
-    library.register_kernel(f"warploom::{name}", (*AUTOCAST,), function)
+    library.register_kernel(f"warploom::{name}", ("cpu", "cuda"), function)
     library.register_fake(f"warploom::{name}", like)
 library.register_autograd("warploom::matmul", _matmul_backward, setup_context=_keep)
 library.register_autograd("warploom::linear", _linear_backward, setup_context=_keep)
