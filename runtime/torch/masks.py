@@ -33,7 +33,7 @@ def simplify_masks(graph: Graph) -> None:
             with modes(), torch.no_grad():
                 kinds[mask] = _kind(_value(mask, values))
         sizes = [shape_of(own[n].meta["val"])[-2] for n in ("query", "key")]
-        if kinds[mask] == "all" or (kinds[mask] == "causal" and [*kept[-2:]] == sizes):
+        if kinds[mask] == "all" or (kinds[mask] == "causal" and [*kept[-2:]] == sizes and sizes[0] == sizes[1]):
             _set(node, name, None)
             _set(node, "is_causal", kinds[mask] == "causal")
     graph.eliminate_dead_code()
@@ -53,12 +53,13 @@ def _kind(mask: torch.Tensor | None) -> str:
     or is a number that is added, of which the least ones drop a key."""
     if mask is None:
         return ""
+    mask = mask.as_strided([n if step else 1 for n, step in zip(mask.shape, mask.stride(), strict=True)], mask.stride())
     kept = mask if mask.dtype == torch.bool else mask == 0
     if bool(kept.all()):
         return "all"
     dropped = ~kept if mask.dtype == torch.bool else mask <= torch.finfo(mask.dtype).min
     is_causal = bool((kept | dropped).all()) and bool((kept == torch.ones_like(kept).tril()).all())
-    return "causal" if is_causal and mask.shape[-1] == mask.shape[-2] else ""
+    return "causal" if is_causal else ""
 
 
 def _value(node: Node, values: dict[Node, torch.Tensor | None]) -> torch.Tensor | None:
@@ -66,6 +67,10 @@ def _value(node: Node, values: dict[Node, torch.Tensor | None]) -> torch.Tensor 
     stack = [node]
     while stack:
         top = stack[-1]
+        if top.op == "get_attr":  # a number that torch made a tensor of
+            own = getattr(top.graph.owning_module, str(top.target), None)
+            values[stack.pop()] = own if type(own) is torch.Tensor else None
+            continue
         missing = [x for x in top.all_input_nodes if x not in values]
         if top in values or not _is_fixed(top) or any(values.get(x, top) is None for x in top.all_input_nodes):
             values.setdefault(stack.pop(), None)
@@ -83,7 +88,8 @@ def _is_fixed(node: Node) -> bool:
         return False
     sizes = shape_of(node.meta["val"])
     random = torch.Tag.nondeterministic_seeded in cast("Any", node.target).tags
-    return not random and all(isinstance(n, int) for n in sizes) and node.meta["val"].numel() <= MAX_ELEMENTS
+    is_small = node.target is aten.expand.default or node.meta["val"].numel() <= MAX_ELEMENTS
+    return not random and all(isinstance(n, int) for n in sizes) and is_small
 
 
 def _set(node: Node, name: str, value: object) -> None:
