@@ -18,9 +18,9 @@ SWAPPED = [0, 2, 1]
 
 
 def sequences_as_images(graph: Graph) -> None:
-    """Makes convolutions of sequences, in place, those of images of one row with the channels last, which kernels here
-    are for. What is computed of the result alone, such as gelu, is computed there. cuDNN moves the channels of
-    sequences last and back, and has slow kernels for groups."""
+    """Makes convolutions of sequences, in place, those of an image whose rows they are, with the channels last, which
+    kernels here are for. What is computed of the result alone, such as gelu, is computed there. cuDNN moves the
+    channels of sequences last and back, and has slow kernels for groups."""
     for node in graph.find_nodes(op="call_function", target=aten.convolution.default):
         if _is_of_sequences(node):
             followers = [node, *_followers(node)]
@@ -54,18 +54,19 @@ def _of_images(graph: Graph, nodes: list[Node], back: bool) -> Iterator[Node]:
     x, weight, bias, steps, padding, dilations, _, _, groups = cast("Any", nodes[0].args)
     yield (rows := called(graph, aten.permute.default, x, SWAPPED))
     yield (rows := called(graph, aten.clone.default, rows, memory_format=torch.contiguous_format))
-    yield (image := called(graph, aten.unsqueeze.default, rows, 1))
+    yield (image := called(graph, aten.unsqueeze.default, rows, 0))
     yield (image := called(graph, aten.permute.default, image, FIRST))
     yield (taps := called(graph, aten.unsqueeze.default, weight, 2))
+    yield (taps := called(graph, aten.clone.default, taps, memory_format=torch.channels_last))
     moves = [1, *steps], [0, *padding], [1, *dilations]
     yield (image := called(graph, nodes[0].target, image, taps, bias, *moves, False, [0, 0], groups))
     if not has_channels_last(image.meta["val"]):
         yield (image := called(graph, aten.clone.default, image, memory_format=torch.channels_last))
-    yield (image := called(graph, aten.permute.default, image, LAST))
     for node in nodes[1:]:
         args = [image if one is node.all_input_nodes[0] else one for one in node.args]
         yield (image := called(graph, node.target, *args, **node.kwargs))
-    yield (rows := called(graph, aten.squeeze.dim, image, 1))
+    yield (image := called(graph, aten.permute.default, image, LAST))
+    yield (rows := called(graph, aten.squeeze.dim, image, 0))
     yield (rows := called(graph, aten.permute.default, rows, SWAPPED))
     if back:
         yield called(graph, aten.clone.default, rows, memory_format=torch.contiguous_format)
