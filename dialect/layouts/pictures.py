@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import product
 from math import ceil
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .layout import Layout
+from typing import Any, Protocol
 
 # What pictures are drawn with: SVG as text, and the colours of lanes.
 
@@ -288,6 +285,23 @@ def _legend(x: float, y: float) -> Iterator[str]:
 # What there is to draw of a layout: its cells, and what they are called.
 
 
+class LaneLayout(Protocol):
+    """A layout, as far as a picture asks: a bit of an element is the axis and the number of a bit of its place."""
+
+    @property
+    def rows(self) -> Any: ...  # an int, which may be a cached property
+
+    @property
+    def columns(self) -> Any: ...
+
+    @property
+    def element(self) -> Sequence[tuple[str, int]]: ...
+
+    def extent(self, axis: str) -> int: ...
+
+    def find(self, **coordinates: int) -> tuple[int, int]: ...
+
+
 Label = Callable[[int, int], str]
 """From the number of the first element and how many there are to the part of a label after the lane."""
 
@@ -302,7 +316,7 @@ def elements(letter: str) -> Label:
     return label
 
 
-def panels(layout: Layout, label: Label, axes: dict[str, str]) -> tuple[Panel, ...]:
+def panels(layout: LaneLayout, label: Label, axes: dict[str, str]) -> tuple[Panel, ...]:
     """A panel for each value on the axes named; others but row and column stay at 0."""
     used = [axis for axis in axes if layout.extent(axis) > 1]
     return tuple(
@@ -316,7 +330,7 @@ def panels(layout: Layout, label: Label, axes: dict[str, str]) -> tuple[Panel, .
     )
 
 
-def cells(layout: Layout, label: Label, at: dict[str, int]) -> Iterator[Cell]:
+def cells(layout: LaneLayout, label: Label, at: dict[str, int]) -> Iterator[Cell]:
     """The cells of a picture. Elements that are consecutive in a lane and in the matrix are one cell."""
     axis, bits = layout.element[0][0] if layout.element else "r", 0
     while axis in "rc" and layout.element[bits : bits + 1] == ((axis, bits),):
