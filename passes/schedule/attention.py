@@ -73,6 +73,10 @@ LONG = 8192
 """Keys beyond which warpgroups take turns for bytes with a diagonal. H100, 128 columns, in turns and as it comes: 16384
 1146 us, 1261; 8192 718, 684; 4096 399, 386."""
 
+WIDE_KEYS = 4096
+"""Known keys from which two warpgroups take 256 of bytes at a time where nothing masks scores. H200, 128 columns, us by
+three of 128 and by two: 16384 keys 2296 and 2273, 4096 580 and 576; with a diagonal 1120 and 1154."""
+
 FEW_TURNS = 512
 """Keys up to which two warpgroups do not take turns: 128 columns, 512 heads of 512, H100, 142.4 us; in turns 146.6."""
 
@@ -307,6 +311,9 @@ class ForwardScores(ScheduledScores):
         diagonal, long = read.op.diagonal is not None, self.of_bytes and n > LONG
         if groups == 3 and diagonal and not self.of_bytes and _fewer_turns(read, target):
             groups = 2
+        masked = diagonal or read.keys_differ or bool(read.op.functions)
+        if groups == 3 and self.of_bytes and not masked and n >= WIDE_KEYS:
+            keys, groups = 256, 2
         in_turns = n > FEW_TURNS and (not diagonal or long if groups == 3 or self.of_bytes else width >= 128)
         schedule = self.of_groups(keys, groups, 3 if groups == 3 or width <= 64 else 2)
         schedule = schedule.with_fields(

@@ -588,3 +588,17 @@ def test_long_causal_attention_of_bytes_is_in_turns(keys: int, consumers: str) -
     chosen = kernel.schedule[-1]
     assert chosen is not None
     assert chosen.consumers == consumers
+
+
+def test_bytes_take_more_keys_at_a_time_where_nothing_masks_them() -> None:
+    inputs, loops = "memref<2x4096x128xf8E4M3FN>", "affine_map<(h, m, n, d, e) ->"
+    maps = ", ".join(f"{loops} ({at})>" for at in ("h, m, d", "h, n, d", "h, n, e", "h, m, e"))
+    for masked, tile in (("", (128, 256, 128)), ("diagonal = 0 : i64, ", (192, 128, 128))):
+        text = f"""func.func @f(%q: {inputs}, %k: {inputs}, %v: {inputs}, %o: memref<2x4096x128xbf16>) {{
+          warp.attention %q, %k, %v into %o {{scale = 0.1 : f32, {masked}indexing_maps = [{maps}]}}
+            : {inputs}, {inputs}, {inputs}, memref<2x4096x128xbf16>
+          return
+        }}"""
+        schedule = compile(text, "sm_90a").schedule[-1]
+        assert schedule is not None
+        assert schedule.cta == tile
