@@ -192,7 +192,7 @@ def why_launched(module: GraphModule) -> str:
 
 def _counts_between(node: Node) -> bool:
     """Whether a node counts elements between two numbers, and so does not read between which they lie."""
-    return node.target is aten.histc.default and len({*node.args[2:4]}) > 1
+    return node.target is aten.histc.default and len({*cast("Sequence[float]", node.args[2:4])}) > 1
 
 
 @cache

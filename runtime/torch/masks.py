@@ -92,7 +92,7 @@ def _is_fixed(node: Node) -> bool:
     return not random and all(isinstance(n, int) for n in sizes) and is_small
 
 
-def _set(node: Node, name: str, value: object) -> None:
+def _set(node: Node, name: str, value: bool | None) -> None:
     """Changes an argument of an operation by its name."""
     schema = cast("Any", node.target)._schema.arguments
     place = next(number for number, each in enumerate(schema) if each.name == name)
