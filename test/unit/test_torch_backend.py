@@ -1524,7 +1524,7 @@ def test_attention(shapes: tuple[tuple[int, ...], ...], options: dict[str, Any])
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("kind", ["causal", "added", "all", "window", "of an input"])
+@pytest.mark.parametrize("kind", ["causal", "added", "all", "window", "of an input", "lifted"])
 def test_masks_that_follow_from_no_input(kind: str) -> None:
     """A kernel reads a mask only where it is neither that of causal attention nor one that keeps all keys."""
 
@@ -1536,6 +1536,8 @@ def test_masks_that_follow_from_no_input(kind: str) -> None:
         )
         if kind == "added":
             kept = torch.where(back >= 0, 0.0, torch.finfo(torch.bfloat16).min).to(q.dtype).expand(2, 1, 19, 19)
+        if kind == "lifted":
+            kept = torch.where(back >= 0, torch.tensor(0.0).to(q.dtype), torch.tensor(-torch.inf).to(q.dtype))
         return functional.scaled_dot_product_attention(q, k, v, kept)
 
     *operands, bound = *(drawn(2, 2, 19, 16) for _ in range(3)), torch.tensor(0)
@@ -1544,7 +1546,7 @@ def test_masks_that_follow_from_no_input(kind: str) -> None:
         result = compiled.call(*operands, bound)
     assert close(result, function(*(x.double() for x in operands), bound), 2.0)
     parts = compiled.explanations[0].compiled
-    follows = kind in ("causal", "added", "all")
+    follows = kind not in ("window", "of an input")
     assert len(parts) == 1 or not follows
     reads_mask = "19x19x" in parts[-1].mlir.partition("->")[0]
     assert reads_mask != follows
