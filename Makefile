@@ -37,8 +37,6 @@ quick: $(TESTABLE)
 	$(BIN)/pytest -n $(JOBS) $(wildcard $(QUICK))
 	$(BIN)/python test/pins.py --every 16 --jobs $(JOBS)
 
-# types live long: with room for new ones V8 collects less often, which takes a sixth off the type checker's time
-lint: export NODE_OPTIONS += --max-semi-space-size=128
 lint: $(TESTABLE)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
