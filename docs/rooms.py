@@ -401,7 +401,7 @@ files that they touched. A commit belongs to the first part that its subject nam
 
 Attention, experts and quantised products were to take at most 3,000 lines net. They took 6,609, which is 3,609 more.
 The six parts below them were to take at most 3,500, and took 5,003, which is 1,503 more. `runtime/torch` was to have at
-most 4,000 lines, and has about 5,000.
+most 4,000 lines, and has about 5,500.
 """
 
 
