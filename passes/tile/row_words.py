@@ -12,7 +12,7 @@ from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import loops_of, strides_of
-from ...dialect.warp.attributes import is_memory
+from ...dialect.warp.attributes import is_memory, memory_of
 from ...dialect.warp.elements import YieldOp, all_yielded, element_type
 from ...dialect.warp.fragments import ReduceOp
 from ...dialect.warp.rows import RowsOp
@@ -48,7 +48,8 @@ def by_pairs(op: RowsOp) -> RowsOp:
     neighbours along rows. The memory that is left has the first element of each word."""
     block, count, values = op.body.block, len(op.inputs), (*op.inputs, *op.outputs)
     sides = range(count), range(count, len(values))
-    pairs = {i: j for side in sides for i in side for j in side if _are_neighbours(op, values[i], values[j], i, j)}
+    firsts = {j: i for side in sides for i in side for j in side if _are_neighbours(op, values[i], values[j], i, j)}
+    pairs = {i: j for j, i in firsts.items()}
     if not pairs or any(isinstance(inner, ReduceOp) for inner in block.ops):
         return op
     arguments, results, end = list(block.args), list(all_yielded(op.body)), block.last_op or YieldOp()
@@ -89,7 +90,7 @@ def _replace(argument: BlockArgument, element: SSAValue) -> None:
     for user in [use.operation for use in argument.uses]:
         if isinstance(user, arith.ExtFOp) and user.result.type == f32:
             Rewriter.replace_op(user, [], [element])
-    if argument.uses:
+    if argument.uses and isinstance(element.owner, Operation):
         with ImplicitBuilder(Builder(InsertPoint.after(element.owner))):
             argument.replace_all_uses_with(arith.TruncFOp(element, argument.type).result)
     argument.block.erase_arg(argument)
@@ -104,9 +105,9 @@ def _upper_half(value: SSAValue, bits: Operation) -> SSAValue:
 
 def _are_neighbours(op: RowsOp, first: SSAValue, second: SSAValue, i: int, j: int) -> bool:
     """Whether memory has the elements behind those of other memory, which is the first of each two along rows."""
-    if not (isinstance(kind := first.type, MemRefType) and are_pairs(kind) and op.maps[i] == op.maps[j]):
+    if not (isinstance(first.type, MemRefType) and are_pairs(kind := memory_of(first)) and op.maps[i] == op.maps[j]):
         return False
-    strides, along = strides_of(kind) or (), loops_of(op.maps[i])
+    strides, along = list(strides_of(kind) or ()), loops_of(op.maps[i])
     layout = StridedLayoutAttr(strides, (kind.get_offset() or 0) + 1)
     behind = MemRefType(kind.element_type, kind.get_shape(), layout, kind.memory_space)
     return along[-1] == op.loops - 1 and strides[-1] == 2 and second.type == behind and _base(first) == _base(second)
