@@ -222,10 +222,8 @@ class RegisterProduct(Multiplication):
     def _scaled(self, weights: SSAValue, parameters: Sequence[SSAValue], smaller: SSAValue | None) -> SSAValue:
         """Weights less zero points, times scales, both rounded to the type that is multiplied; `smaller` by a factor
         that is exact."""
-        *points, scales = parameters or [None]
-        factors = [(Kind.Sub, *points)] if points else []
-        factors += [(Kind.Mul, other) for other in (smaller, scales) if other is not None]
-        for kind, other in factors:
+        points, scales = parameters[:-1], [x for x in (smaller, *parameters[-1:]) if x is not None]
+        for kind, other in (*((Kind.Sub, x) for x in points), *((Kind.Mul, x) for x in scales)):
             weights = self.index.insert(ElementwiseOp(kind, weights, other)).fragment
         return weights
 

@@ -381,8 +381,8 @@ def _truncate(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
 
 def _extend(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
     (x,), kind = operands, op.results[0].type
-    if op.operands[0].type == EXPONENT:  # of which f16 has few
-        return e.final(x.word, kind)
+    if op.operands[0].type == EXPONENT and type_name(kind) == "f16":  # which has few of them
+        return HeldElement(x.word, "f16")
     return HeldElement(e.emit("cvt.f64.f32", x.word)) if ptx_type_of(kind) == "f64" else x
 
 

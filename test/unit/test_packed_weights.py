@@ -47,7 +47,7 @@ def drawn(product: Any) -> tuple[list[Array], Array]:
     return [x.reshape(shape) for x, shape in zip(arguments, product.shapes, strict=True)], weights.astype(np.float64)
 
 
-FEW = {"warp": "16x64", "mma": "m64n16k16", "in_registers": "b"}
+FEW: dict[str, Any] = {"warp": "16x64", "mma": "m64n16k16", "in_registers": "b"}
 
 
 @pytest.mark.sampled(9)
