@@ -345,6 +345,9 @@ def test_every_number_of_eight_bits_is_read(kind: str, n: int) -> None:
         compile(generic(maps, "mn", f"{kind} f16", [t.shape, y.shape], body))(t, y, device="interp", checks="all")
         with np.errstate(over="ignore"):
             np.testing.assert_array_equal(y, x.astype(np.float32).astype(np.float16))
+    wide, body = poisoned((100, n), "f64"), f"%0 = arith.extf %e0 : {kind} to f64\nlinalg.yield %0 : f64"
+    compile(generic("mn->mn", "mn", f"{kind} f64", [x.shape, x.shape], body))(x, wide, device="interp")
+    np.testing.assert_array_equal(wide, x.astype(np.float64))
 
 
 def test_the_old_elements_are_read_where_they_are_used() -> None:
