@@ -366,7 +366,9 @@ def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
     from . import moved_operands, reshapes, sizes, tensors
 
     wide = tensors.FuseWide()
-    apply_patterns(sizes.PATTERNS, function)
+    kinds = {type(op) for op in function.walk()}
+    in_order = [sizes.ReadInOrder()] if tensor.ExtractOp in kinds else []
+    apply_patterns((*sizes.PATTERNS, *in_order), function)
     tensors.drop_unused(function.body.block, function)
     first = tensors.OneResultEach(), PassSizes(), ReadNumber(), NarrowSums(), AddStart(), FillForEach()
     apply_patterns((*first, tensors.ComputeSlice()), function)
@@ -377,7 +379,8 @@ def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
 
         apply_patterns((ExpandBatch(),), function)
 
-        decomposed = (*PATTERNS, *([ScaleBehind()] if tf32 else []), wide, wide, LargestOfAll())
+        largest = [LargestOfAll()] if arith.AndIOp in kinds else []
+        decomposed = (*PATTERNS, *([ScaleBehind()] if tf32 else []), wide, wide, *largest)
     units = reshapes.DropUnitLoops(), moved_operands.ReshapeUnits()
     moved = (*units, *decomposed, *moved_operands.PATTERNS, tensors.FuseDiamond())
     for pattern in (*moved, wide, reshapes.DropUnitLoops()):

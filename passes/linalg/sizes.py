@@ -251,4 +251,4 @@ def _assert_same(repeated: Repeated | None, op: GenericOp, rewriter: PatternRewr
     remark(op, "warp-bufferize", "a call in which it repeats a dimension of size 1 is refused, as sizes are not known")
 
 
-PATTERNS = (DropAssertion(), TakeSize(), ReshapeByGroups(), ReadInOrder())
+PATTERNS = (DropAssertion(), TakeSize(), ReshapeByGroups())
