@@ -6,7 +6,7 @@ Source: MLIR, the dialects `scf` and `tensor`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import ClassVar, Self, cast
 
 from xdsl.dialects import scf, tensor
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, DenseArrayBase, IndexType, TensorType, i64
@@ -37,6 +37,15 @@ from .words import irdl_op_definition
 
 class PadOp(tensor.PadOp):
     """xDSL's `tensor.pad`, of which it has all but a check: amounts may be unknown where the result's size is not."""
+
+    @classmethod
+    def around(cls, source: SSAValue, low: Sequence[int], high: Sequence[int], number: SSAValue) -> Self:
+        """A number so many times before and behind a tensor along each dimension, whose sizes are static where it is
+        padded."""
+        body = Block([tensor.YieldOp(number)], arg_types=[IndexType()] * len(low))
+        kind = cast("TensorType[Attribute]", source.type)
+        sizes = [sum(each) for each in zip(low, kind.get_shape(), high, strict=True)]
+        return cls(source, [], [], Region(body), low, high, TensorType(kind.element_type, sizes))
 
     def verify_(self) -> None:
         rank = self.result.type.get_num_dims()
