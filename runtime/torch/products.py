@@ -154,6 +154,16 @@ def _product(
     return plus(builder, like.dtype, product, added[0] if added else None, beta, alpha)
 
 
+def _torch_product(
+    builder: FunctionBuilder, like: torch.Tensor, *operands: object, beta: float = 1, alpha: float = 1, **_: object
+) -> Value:
+    """A product of torch's. Of floats of two types it stays with torch, which refuses them when it runs."""
+    a, b = [x for x in operands if isinstance(x, Value)][-DENSE:]
+    if a.dtype != b.dtype and min(a.dtype.itemsize, b.dtype.itemsize) > 1:
+        raise UnsupportedError(f"products of {a.dtype} and {b.dtype} are not lowered")
+    return _product(DENSE, builder, like, *operands, beta=beta, alpha=alpha)
+
+
 def _linear(
     builder: FunctionBuilder, like: torch.Tensor, x: Value, weight: Value, bias: Value | None = None,
     activation: str = "none",
@@ -396,7 +406,7 @@ ACTIVATIONS: Mapping[str, Any] = {
 _PLAIN = (
     *(aten.mm.default, aten.bmm.default, aten.mm.dtype, aten.bmm.dtype, aten.mv.default, aten.dot.default),
     *(aten.matmul.default, aten.addmm.default, aten.addmm.dtype, aten.addmv.default, aten.baddbmm.default),
-    *(aten._int_mm.default, warploom.matmul.default),
+    aten._int_mm.default,
 )
 
 _SPARSE = (
@@ -405,7 +415,8 @@ _SPARSE = (
 )
 
 PRODUCTS: Mapping[object, Lowering] = {
-    **dict.fromkeys(_PLAIN, partial(_product, DENSE)),
+    **dict.fromkeys(_PLAIN, _torch_product),
+    warploom.matmul.default: partial(_product, DENSE),
     **dict.fromkeys(_SPARSE, partial(_product, SPARSE)),
     **dict.fromkeys((aten.linear.default, warploom.linear.default), _linear),
     **dict.fromkeys((aten._scaled_mm.default, warploom.scaled_matmul.default), _scaled_matmul),

@@ -318,6 +318,12 @@ def test_autocast() -> None:
     assert_compiled(layer, x.float(), w.float(), parts=[("mm", "relu")])
 
 
+def test_factors_of_two_types_are_refused_as_by_torch() -> None:
+    x, w = torch.randn(5, 6, dtype=torch.float64), torch.randn(6, 4)
+    with pytest.raises(RuntimeError, match="same dtype"):
+        torch.compile(lambda a, b: a @ b, backend="warploom")(x, w)
+
+
 def eight_bits(*shape: int, dtype: Any = torch.int8) -> Any:
     return torch.randint(0, 256, shape, dtype=torch.uint8).view(dtype)
 
