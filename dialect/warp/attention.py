@@ -427,6 +427,12 @@ class AttentionGradientOp(OverKeys):
         return M if self.gradients[0].name == "dQ" else N
 
     @property
+    def score_matrices(self) -> int:
+        """How many operands of the functions have an element for each score."""
+        scores, functions = {self.batch + M, self.batch + N}, self.functions.values()
+        return sum(scores <= set(loops_of(map_)) for function in functions for _, map_ in function.placed)
+
+    @property
     def sizes(self) -> LoopSizes:
         """The sizes of all loops. Raises VerifyException if operands disagree."""
         return self.sizes_of([*INPUTS, *(each.name for each in self.gradients)], [*self.inputs, *self.outputs])

@@ -274,14 +274,11 @@ class StagedStores:
     """
 
     def __init__(self, stores: Sequence[StoreOp], launch: LaunchedKernel, index: IndexBuilder) -> None:
-        self.stores, self.index = stores, index
-        fragment = fragment_of(stores[0].fragment)
+        self.stores, self.index, fragment = stores, index, fragment_of(stores[0].fragment)
         self.view = TensorView.of(stores[0], stores[0].memory)
         strides = strides_of(memory_of(self.view.memory)) or ()
         if any((stride or 0) * fragment.bits % (UNIT * BYTE) for stride in strides[: self.view.order[-1]]):
-            decline(
-                stores[0], f"rows of its matrix are no multiples of {UNIT} bytes; lanes side by side have neighbours"
-            )
+            decline(stores[0], f"rows of its matrix are no multiples of {UNIT} bytes; neighbouring lanes store them")
         self.images = _images_of(self.view, launch)
         self.widths = {op: fragment_of(op.fragment).shape[1] for op in stores}
         rows_of = groupby(stores, lambda op: (op.parent, index.folded(op.indices[0])))

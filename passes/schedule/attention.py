@@ -12,20 +12,17 @@ from typing import ClassVar
 
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM, M
-from ...dialect.mlir.affine import loops_of
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.fields import ATTENTION
 from ...dialect.schedule.schedule import FIELDS, MAX_PARTS
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
-from ...dialect.warp.attention import M as SCORE_ROWS
-from ...dialect.warp.attention import N as SCORE_COLUMNS
 from ...dialect.warp.attributes import BYTE
 from ..diagnostics import fail, remark
 from ..linalg.product import Product, padded
 from ..linalg.read_attention import MAX_COLUMNS, MAX_DEPTH, Attention, AttentionGradient
 from . import needs
 from .defaults import check_epilogue, in_strips
-from .validity import asked_of, completed, why_no_attention
+from .validity import asked_of, completed, why_no_attention, why_unsplit
 from .warpgroup import ROLES, why_not
 
 MIN_SM = 80
@@ -346,7 +343,7 @@ class ForwardScores(ScheduledScores):
             slices = 1
         cta = (rows, slices * keys, depth)
         schedule = Schedule(cta=cta, warp=(rows, keys), mma=row.shape, stages=MAX_STAGES, edges="predicated")
-        split = not _unsplit(read, schedule)
+        split = not why_unsplit(read, schedule)
         tiles = read.tiles(rows) if split else slots + 1
         memory = target.shared * target.sms // slots // (2 if tiles > slots else 1)
         while schedule.stages > 2 and self.shared_bytes(schedule) > memory:
@@ -357,7 +354,7 @@ class ForwardScores(ScheduledScores):
 
     def _parts(self, schedule: Schedule, slots: int) -> int:
         """How many CTAs share the keys of a tile, where so many run at once."""
-        if _unsplit(self.read, schedule):
+        if why_unsplit(self.read, schedule):
             return 1
         turns, tiles = -(-self.read.scores.n // schedule.cta[1]), self.read.tiles(schedule.cta[0])
         return max(1, min(slots // tiles, turns // MIN_TURNS, MAX_PARTS))
@@ -396,7 +393,7 @@ class ForwardScores(ScheduledScores):
             raise ScheduleError(f"{slices} warps that share keys store {MIN_SLICE} columns of O or more each")
         if slices > 1 and read.op.lse is not None:
             raise ScheduleError("warps that share keys store no logarithms of sums")
-        if schedule.split_k > 1 and (reason := _unsplit(read, schedule)):
+        if schedule.split_k > 1 and (reason := why_unsplit(read, schedule)):
             raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
         if schedule.together == 1:
             check_epilogue(schedule, read.values, schedule.mma.m)
@@ -463,11 +460,8 @@ class GradientScores(ScheduledScores):
     def _registers(self, keys: int) -> int:
         """Registers of a thread, one for two columns in f32: sums, and of a turn s, dp, what functions read of
         matrices, and operands of 16 bits."""
-        op, results = self.read.op, self.results
-        scores = {op.batch + SCORE_ROWS, op.batch + SCORE_COLUMNS}
-        maps = [map_ for function in op.functions.values() for _, map_ in function.placed]
-        matrices = sum(scores <= set(loops_of(map_)) for map_ in maps)
-        return (sum(padded(product.n) for product in results) + keys * (2 + matrices) + keys * len(results) // 2) // 2
+        of_turn = keys * (2 + self.read.op.score_matrices) + keys * len(self.results) // 2
+        return (sum(padded(product.n) for product in self.results) + of_turn) // 2
 
     def by_fragments(self, target: Target, rows: int) -> Schedule:
         return self.first_fitting([(4, 16, 32), (4, 16, 16), (2, 16, 16)], target)
@@ -504,17 +498,3 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
         return target.sms
     ctas = target.sms // tiles * tiles if read.scores.is_known("m") else 0
     return ctas if ctas >= MAX_SMS * target.sms else 0
-
-
-def _unsplit(read: Attention, schedule: Schedule) -> str:
-    """Why CTAs cannot share the keys of a tile; "" if they can."""
-    if schedule.together > 1 or schedule.ctas or read.op.ends is not None:
-        return "keys are split among warps that multiply fragments, one tile for each CTA"
-    if read.op.lse is not None:
-        return "the logarithms of sums are stored by the only CTA of a tile"
-    outer = len(read.values.batch)
-    if min(read.values.dynamic, default=outer) < outer or not read.scores.is_known("m"):
-        return "it needs a known number of rows and matrices"
-    if not read.scores.b.transposed or read.values.b.transposed:
-        return "it needs K and V with a row for each key"
-    return ""

@@ -183,13 +183,11 @@ def in_strips(schedule: Schedule, product: Product, rows: int, left: int) -> Sch
     whole one, and in 8 bits a quarter: strips pay if a warp's rows fill a sector. In 32 bits it is a sector, but a
     store of a warp touches eight lines, which the load/store pipe counts: strips pay if rows fill a line. They must fit
     in the shared memory that is left, since one stage less would cost more. An epilogue with several matrices has no
-    registers for them. Of rows that are no multiples of 16 bytes neighbours are stored by lanes side by side, for which
-    a line of D and half a line of a warp pay, of two base tiles of rows and more, all in D (H200: 2014x3228x38 by warps
-    of 64x64 22.1 microseconds and 10.4 so; 4577x30x714 7.4 and 10.4; 21x11891x13 by warps of 32x64 2.0 and 2.4).
+    registers for them. Of rows that are no multiples of 16 bytes lanes side by side store neighbours: a line of D and
+    half a line of a warp pay, of two base tiles of rows and more, all in D.
     """
     strips, bits = schedule.with_fields(staging=rows), product.d.element.bits
-    # Lanes go along as many columns as a power of two in them says.
-    together = schedule.warp[1] & -schedule.warp[1]
+    together = schedule.warp[1] & -schedule.warp[1]  # lanes go along a power of two of columns
     pays = together * bits // 8 >= (SECTOR if bits <= NARROWEST else LINE)
     ragged = 2 * together * bits // 8 >= LINE and is_ragged(product) and 2 * rows <= schedule.warp[0] <= product.m
     fits = strip_bytes(product, strips) <= left and len(matrices(product)) <= 1
@@ -197,11 +195,9 @@ def in_strips(schedule: Schedule, product: Product, rows: int, left: int) -> Sch
 
 
 def is_ragged(product: Product) -> bool:
-    """Whether rows of D are no multiples of 16 bytes, but lines of elements of 16 bits beside which nothing is loaded:
-    of those lanes side by side store neighbours."""
+    """Whether rows of D, of 16 bits and as long as a line, are no multiples of 16 bytes, and nothing is read beside."""
     narrow = access_bytes(product.d) < WIDEST and product.d.element.bits == NARROWEST
-    alone = product.c is None and not (matrices(product) or product.dynamic)
-    return narrow and alone and product.n * NARROWEST // 8 >= LINE
+    return narrow and product.n * NARROWEST // 8 >= LINE and not (product.c or matrices(product) or product.dynamic)
 
 
 def check_epilogue(schedule: Schedule, product: Product, rows: int) -> None:

@@ -388,8 +388,7 @@ def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
 
 
 def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
-    """The rows and columns of D that a warpgroup stages at a time; (0, 0) if neither tensor copies nor lanes side by
-    side can store them.
+    """The rows and columns of D that a warpgroup stages at a time; (0, 0) if neither copies nor lanes store them.
 
     The columns are those of a panel. A transposed instruction stages all of its columns, which have one layout.
     """
@@ -399,18 +398,16 @@ def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
     panel = panel_columns(columns, bits)
     if in_strips_of_warps(product, schedule) and panel * bits // BYTE >= LINE // 2:
         return wgmma.M, panel
-    if bits not in STAGED_BITS or not panel or not_copied(product.d):
-        return 0, 0
+    copied = bits in STAGED_BITS and panel and not not_copied(product.d)
     width = columns if schedule.exchanged else panel
-    return gcd(rows, schedule.mma.m * LINE * BYTE // (width * bits)), width
+    return (gcd(rows, schedule.mma.m * LINE * BYTE // (width * bits)), width) if copied else (0, 0)
 
 
 def in_strips_of_warps(product: Product, schedule: Schedule) -> bool:
     """Whether the warps of a warpgroup store rows of D that tensor copies cannot, by lanes side by side."""
-    sums_of_rows = schedule.multiplied == "ab" and schedule.in_registers == "none" and schedule.mma.m == wgmma.M
     single = not (product.batch or product.convolves or product.second or product.op.grouped)
-    whole = product.m >= wgmma.M and schedule.cluster_parts == 1
-    return sums_of_rows and single and whole and is_ragged(product)
+    whole = schedule.multiplied == "ab" and schedule.in_registers == "none" and schedule.cluster_parts == 1
+    return single and whole and product.m >= wgmma.M == schedule.mma.m and is_ragged(product)
 
 
 def staging_bytes(product: Product, schedule: Schedule) -> int:
@@ -419,8 +416,8 @@ def staging_bytes(product: Product, schedule: Schedule) -> int:
         return 0
     if schedule.together == 1:
         return strip_bytes(product, schedule)
-    part = prod(staged_part(product, schedule)) * product.d.element.bits // BYTE
     buffers = 1 if in_strips_of_warps(product, schedule) else staging_buffers(schedule)
+    part = prod(staged_part(product, schedule)) * product.d.element.bits // BYTE
     return schedule.consumer_warps // schedule.together * buffers * part
 
 

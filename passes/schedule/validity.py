@@ -20,6 +20,7 @@ from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.elements import M
 from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
+from ..linalg.read_attention import Attention
 from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, unpaired
@@ -465,3 +466,17 @@ def why_no_attention(schedule: Schedule, columns: int) -> str:
         )
     taken = schedule.warps // schedule.together * (keys + keys // 2 + columns)
     return "" if taken <= COLUMNS else f"scores, P and O take {taken} columns of tensor memory, which has {COLUMNS}"
+
+
+def why_unsplit(read: Attention, schedule: Schedule) -> str:
+    """Why CTAs cannot share the keys of a tile; "" if they can."""
+    if schedule.together > 1 or schedule.ctas or read.op.ends is not None:
+        return "keys are split among warps that multiply fragments, one tile for each CTA"
+    if read.op.lse is not None:
+        return "the logarithms of sums are stored by the only CTA of a tile"
+    outer = len(read.values.batch)
+    if min(read.values.dynamic, default=outer) < outer or not read.scores.is_known("m"):
+        return "it needs a known number of rows and matrices"
+    if not read.scores.b.transposed or read.values.b.transposed:
+        return "it needs K and V with a row for each key"
+    return ""

@@ -119,10 +119,9 @@ def schedule_of_tile(
     stages = needs.fitting_stages(product, schedule, target)
     if tile.slices == 1 and (tile_count(product, tile) > (ctas := at_once(tile, target)) or product.op.grouped == M):
         parts = max(tile.parts, _tail_parts(product, schedule, ctas))
-        if product.blocks[1] and product.op.grouped is None and not product.dynamic:
-            # As many turns by fewer CTAs leave power to them: 8192x8192x8192 778 us by 128 CTAs for 787 by 132 (H200).
-            turns = -(-(count := tile_count(product, tile)) // ctas)
-            ctas = -(-count // (turns * tile.together)) * tile.together
+        if product.blocks[1] and product.op.grouped is None and not product.dynamic:  # 8192 (H200): 128, 778 us for 787
+            count = tile_count(product, tile)
+            ctas = -(-count // (-(-count // ctas) * tile.together)) * tile.together  # as many turns, by fewer
         return schedule.with_fields(stages=stages, ctas=ctas, split_k=parts)
     turns = -(-product.k_tiles(schedule.cta[2]) // tile.parts)
     return schedule.with_fields(stages=min(stages, max(MIN_RING, turns)))
@@ -268,11 +267,8 @@ def prepared(product: Product, role: str, target: Target) -> dict[str, str]:
     transpose = _transposed(product, role)
     if role != PLAIN:
         return {"transpose": transpose, "pack": PLAIN, "padded": PLAIN}
-    pads = (
-        product.second is None
-        and product.m * product.n * WORD >= MIN_PADDED * min(WORD, access_bytes(product.d))
-        and product.d.element.bits in needs.STAGED_BITS
-    )
+    large = product.m * product.n * WORD >= MIN_PADDED * min(WORD, access_bytes(product.d))
+    pads = large and product.second is None and product.d.element.bits in needs.STAGED_BITS
     apart = needs.not_copied(product.d) and (needs.adds_in_tensor_memory(target) or not is_ragged(product))
     padded = "d" if pads and apart and can_change(product.d) else PLAIN
     return {"transpose": transpose, "pack": _packed(laid_out(product, transpose)), "padded": padded}

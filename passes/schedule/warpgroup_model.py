@@ -222,8 +222,7 @@ def tiles_of(
     every = TILES if product.sparsity == 1 else tuple(tile for tile in TILES if tile[0] <= 2 * ROWS)
     every = (*every, *NARROW_TILES) if product.sparsity == 1 and product.n <= NARROW_RESULT else every
     tiles = [GroupTile(m, n) for m, n in every]
-    plain = is_plain(product, packed)
-    deep = plain and along_k(product, "a") and along_k(product, "b")
+    deep = (plain := is_plain(product, packed)) and along_k(product, "a") and along_k(product, "b")
     if packed == "none":  # no others of packed operands were measured
         tiles += [GroupTile(m, n, exchanged=True) for m, n in exchanged_tiles(product)]
     if (measured or deep) and plain and within and not product.batch_invariant:
@@ -242,10 +241,9 @@ def tiles_of(
 def exchanged_tiles(product: Product) -> Iterator[tuple[int, int]]:
     """Tiles of the transposes: those that divide the rows of D with little beyond."""
     is_static = product.is_known("m") and product.k > SHORT_K and not unknown_pitches(product)
-    if not (can_exchange(product) and is_static) or product.ends is not None or product.batch_invariant:
+    by_lanes = product.m > ROWS and is_ragged(product)  # warps store its rows
+    if not can_exchange(product) or not is_static or by_lanes or product.ends is not None or product.batch_invariant:
         return
-    if product.m > ROWS and is_ragged(product):
-        return  # whose rows warps store by lanes side by side
     few = -(-product.m // EXCHANGED_STEP) * EXCHANGED_STEP
     rows = (m for m in range(min(few, MAX_EXCHANGED), 0, -EXCHANGED_STEP) if m % ROWS and (m > ROWS or few <= ROWS))
     yield from ((m, n) for m, n in combinations(rows, EXCHANGED) if m * n <= MAX_EXCHANGED_TILE)
