@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -349,10 +349,7 @@ OWN: Mapping[Any, Callable[..., Any]] = {
 """Decompositions in the place of torch's, or where it has none."""
 
 
-Unary: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
-
-
-def _of_integers(function: Unary) -> Unary:
+def _of_integers(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda x: NotImplemented if x.is_floating_point() else function(x)
 
 
