@@ -82,6 +82,11 @@ class LlvmKernel:
 
     # Registers and instructions
 
+    @property
+    def operation(self) -> Operation:
+        """The operation that is being lowered."""
+        return self.emitter.operation or self.function
+
     def fresh(self, kind: Attribute) -> list[VirtualRegister]:
         """Registers for a value."""
         types = types_of(kind)

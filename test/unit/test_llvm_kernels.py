@@ -222,6 +222,8 @@ MMA = """%c = llvm.mlir.constant(0.000000e+00 : f32) : f32
         ("%x = llvm.mlir.undef : vector<4xi8>\n%y = llvm.add %x, %x : vector<4xi8>\nllvm.return", "sm_80",
          "llvm.add of vector<4xi8> is not lowered"),
         ("nvvm.tcgen05.wait <load>\nllvm.return", "sm_90a", "nvvm.tcgen05.wait takes tcgen05.wait::ld"),
+        ("%i = nvvm.read.ptx.sreg.tid.x : i7\nllvm.return", "sm_80",
+         "nvvm.read.ptx.sreg.tid.x: there are no registers for i7"),
         ("%x = llvm.mlir.constant(dense<1.0> : vector<2xf32>) : vector<2xf32>\nllvm.return", "sm_80",
          "expected a number"),
         ("%b = llvm.mlir.addressof @nothing : !llvm.ptr<3>\nllvm.return", "sm_80", "there is no variable 'nothing'"),
