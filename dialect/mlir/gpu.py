@@ -206,7 +206,7 @@ LaunchFuncOp = declared(
 BarrierOp = declared(
     gpu.BarrierOp, "gpu.barrier", "(`memfence` $address_spaces^)? attr-dict",
     "All threads of a CTA meet, with accesses to all memory in order; `memfence` names spaces that must be.",
-    address_spaces=opt_prop_def(ArrayAttr), verify_=lambda op: None,  # xDSL's allows no properties
+    address_spaces=opt_prop_def(ArrayAttr), verify_=Operation.verify_,  # xDSL's allows no properties
 )  # fmt: skip
 DynamicSharedMemoryOp = declared(
     IRDLOperation, "gpu.dynamic_shared_memory", "attr-dict `:` type($resultMemref)",

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, IntegerType, ModuleOp, f32, f64, i64
+from xdsl.dialects.builtin import AnyFloat, IntegerType, ModuleOp, f16, f32, f64, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
@@ -356,7 +356,8 @@ OF_CLASSES: Mapping[str, Unary] = {
     "math.isinf": lambda x: _is(_size(x), "oeq", inf),
     "math.isfinite": lambda x: _is(_size(x), "olt", inf),
     "math.isnormal": lambda x: _and(
-        _is(_size(x), "olt", inf), _is(_size(x), "oge", 2.0 ** {2: -14, 8: -1022}.get(x.type.size, -126))
+        _is(_size(x), "olt", inf),
+        _is(_size(x), "oge", 2.0 ** (-14 if x.type == f16 else -1022 if x.type == f64 else -126)),
     ),
 }
 """Whether a float is of a kind."""
