@@ -314,7 +314,7 @@ class Emitter:
         for register in registers:
             self.move(register, _ZEROS.get(register.type, 0))
 
-    def halves(self, register: VirtualRegister) -> list[VirtualRegister]:
+    def halves(self, register: ScalarOperand) -> list[VirtualRegister]:
         """The lower and the upper half of a register of 32 bits, here."""
         halves = self.registers("b16", 2)
         self.emit("mov.b32", halves, register)

@@ -1550,7 +1550,7 @@ def test_masks_that_follow_from_no_input(kind: str) -> None:
     compiled = Compiled(function)
     with torch.no_grad():
         result = compiled.call(*operands, bound)
-    assert close(result, function(*(x.double() for x in operands), bound), 2.0)
+    assert close(result, function(*(x.double() for x in operands), bound=bound), 2.0)
     parts = compiled.explanations[0].compiled
     follows = kind not in ("window", "of an input")
     assert len(parts) == 1 or not follows
