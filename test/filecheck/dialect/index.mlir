@@ -45,5 +45,7 @@ func.func @f(%a: index, %b: index, %i: i32) {
   %20 = index.casts %a : index to i32
   // CHECK: index.castu %i : i32 to index
   %21 = index.castu %i : i32 to index
+  // CHECK: index.constant 4
+  %22 = index.constant 4
   return
 }
