@@ -130,7 +130,7 @@ LOWERINGS = _homes(
         affine.apply, arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.minsi,
         arith.minui, arith.muli, arith.ori, arith.remui, arith.select, arith.subi, arith.xori, gpu.barrier,
         gpu.block_id, gpu.cluster_block_id, gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, nvvm.elect.sync,
-        scf.for, scf.if, scf.yield, warp.commit, warp.wait
+        scf.for, scf.if, scf.yield
         """,
         "passes.to_ptx.convert_layout": "warp.convert_layout",
         "passes.to_ptx.epilogue": "warp.index, warp.map, warp.reduce",
@@ -154,8 +154,8 @@ LOWERINGS = _homes(
         nvvm.setmaxregister, warp.constant, warp.convert, warp.elementwise, warp.mma, warp.subfragment, warp.wgmma
         """,
         "passes.to_ptx.synchronisation": """
-        warp.arrive, warp.arrive_last, warp.await, warp.barrier, warp.fence, warp.make_barriers, warp.tensor_load,
-        warp.tensor_store
+        warp.arrive, warp.arrive_last, warp.await, warp.barrier, warp.commit, warp.fence, warp.make_barriers,
+        warp.tensor_load, warp.tensor_store, warp.wait
         """,
         "passes.to_ptx.tensor_memory": "memref.dealloc, warp.tensor_mma",
         "passes.to_ptx.thread_code": """

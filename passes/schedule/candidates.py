@@ -161,7 +161,7 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
     fitting = [t for t in every if _fits(t, product, row, target)]
     tiles = [t for t in fitting if not _mostly_beyond(product, t)] or fitting
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
-    is_fitted = target.sm == WARPGROUP_SM and is_rated(product, PLAIN, target)
+    is_fitted = is_rated(product, PLAIN, target)
     costs = [(tile, with_margin(product, tile, target, row)) for tile in tiles]
     covered = [product.tiles(*tile.cta) * prod(tile.cta) for tile in tiles]  # elements, those beyond the end of D, too
 

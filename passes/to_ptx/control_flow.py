@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects import affine, arith, gpu, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, UnitAttr, i1, i32, i64
+from xdsl.dialects.builtin import IndexType, i1, i32, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
@@ -15,7 +15,6 @@ from xdsl.ir.affine import (
     AffineDimExpr,
 )
 
-from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import ClusterBlockIdOp, NumberAlong, X
 from ...dialect.mlir.nvvm_emitted import ElectOp, RegistersOp
@@ -23,11 +22,10 @@ from ...dialect.warp.attributes import TENSOR_SPACE, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.elements import listed_types
 from ...dialect.warp.memory import LoadOp
-from ...dialect.warp.synchronisation import BULK, LAUNCHES, MAX_CTAS, WGMMA, ArriveOp, CommitOp, FenceOp, WaitOp
+from ...dialect.warp.synchronisation import BULK, MAX_CTAS, WGMMA, ArriveOp, CommitOp, FenceOp, WaitOp
 from ..diagnostics import fail
 from ..patterns import evaluated
 from .addressing import INDEX_LIMIT
-from .copies import COMMIT
 from .emitter import SINK, Both, Condition, IndexValue, VirtualRegister, word
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, cluster_of, is_index, lowers
@@ -250,57 +248,6 @@ def is_alone(op: Operation) -> bool:
             return True
         region = above.parent_region()
     return False
-
-
-# What one thread does, or a warpgroup: groups of asynchronous operations.
-
-
-def check_warpgroups(lowering: KernelLowering, op: Operation) -> None:
-    """Refuses an operation of warpgroups in a kernel of other threads."""
-    if lowering.threads % (WARPS * LANES):
-        fail(op, f"expected whole warpgroups of {WARPS * LANES} threads, the kernel has {lowering.threads} threads")
-
-
-def one_thread(
-    lowering: KernelLowering, op: Operation, by: IntegerAttr | None, each_warpgroup: UnitAttr | None = None
-) -> Condition:
-    """The guard of the one thread of the CTA, or of each warpgroup, that does it; True if no other comes here."""
-    if is_alone(op):
-        if by is not None:
-            fail(op, f"the elected lane does {op.name} here; leave 'by' out")
-        return True
-    number, threads = by.value.data if by is not None else 0, lowering.threads
-    among: IndexValue = lowering.thread
-    if each_warpgroup is not None:
-        threads, among = WARPS * LANES, lowering.scalars.mask(among, WARPS * LANES - 1)
-    if not 0 <= number < threads:
-        whose = "a warpgroup" if each_warpgroup else "the kernel"
-        fail(op, f"expected one of the {threads} threads of {whose}, got thread {number}")
-    return lowering.scalars.compare("eq", among, number)
-
-
-@lowers(CommitOp)
-def _commit(lowering: KernelLowering, op: CommitOp) -> None:
-    _emit_of_group(lowering, op, "commit_group")
-
-
-@lowers(WaitOp)
-def _wait(lowering: KernelLowering, op: WaitOp) -> None:
-    _emit_of_group(lowering, op, "wait_group" if op.read is None else "wait_group.read", op.pending.value.data)
-
-
-def _emit_of_group(lowering: KernelLowering, op: CommitOp | WaitOp, what: str, *pending: int) -> None:
-    """Emits what closes a group or waits for groups; nothing where copies are not asynchronous."""
-    emitter = lowering.emitter
-    if op.group.data == BULK:
-        emitter.emit(f"cp.async.bulk.{what}", *pending, guard=one_thread(lowering, op, op.by, op.each_warpgroup))
-    elif op.group.data == WGMMA:
-        check_warpgroups(lowering, op)
-        emitter.emit(f"wgmma.{what}.sync.aligned", *pending)
-    elif op.group.data == LAUNCHES:
-        emitter.emit(f"griddepcontrol.{'wait' if isinstance(op, WaitOp) else 'launch_dependents'}")
-    elif emitter.has(COMMIT):
-        emitter.emit(f"cp.async.{what}", *pending)
 
 
 def _ways(op: scf.IfOp) -> tuple[Block, Block | None]:

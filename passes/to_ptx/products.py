@@ -11,7 +11,8 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialect.isa.form import FP8, ElementType
-from ...dialect.isa.wgmma import UNIT, MatrixDescriptor, Wgmma, rows
+from ...dialect.isa.wgmma import UNIT, WARPS, MatrixDescriptor, Wgmma, rows
+from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.nvvm_emitted import RegistersOp
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import fragment_of, memory_of
@@ -23,7 +24,6 @@ from ...dialect.warp.stored import NIBBLES, SMALLER, StoredIntegers
 from ...dialect.warp.tensor_memory import TensorMmaOp
 from ...dialect.warp.warpgroup import ROWS, WgmmaOp, descriptor_of
 from ..diagnostics import fail
-from .control_flow import check_warpgroups
 from .emitter import WARP, IndexValue, VirtualRegister
 from .fragments import Fragment, TrailingOperand, only_use_is_here
 from .kernel import KernelLowering, check_multiple, lowers
@@ -91,6 +91,12 @@ ADDRESS_BITS, UNIT_BITS = 18, UNIT.bit_length() - 1
 
 STEP = 32
 """Bytes along K that one instruction takes."""
+
+
+def check_warpgroups(lowering: KernelLowering, op: Operation) -> None:
+    """Refuses an operation of warpgroups in a kernel of other threads."""
+    if lowering.threads % (WARPS * LANES):
+        fail(op, f"expected whole warpgroups of {WARPS * LANES} threads, the kernel has {lowering.threads} threads")
 
 
 def _overwrites_what_was_read(op: WgmmaOp) -> bool:

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import UnitAttr
+from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Operation, SSAValue
 
+from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.cta import some_warps
 from ...dialect.warp.synchronisation import (
@@ -16,17 +17,21 @@ from ...dialect.warp.synchronisation import (
     ARITHMETIC,
     BARRIER_BYTES,
     BEFORE_SYNC,
+    BULK,
     CLUSTER,
     CONSUMERS_BARRIER,
+    LAUNCHES,
     MAX_BARRIERS,
     MAX_CTAS,
     WGMMA,
     ArriveLastOp,
     ArriveOp,
     AwaitOp,
+    CommitOp,
     FenceOp,
     MakeBarriersOp,
     ScopedBarrierOp,
+    WaitOp,
     in_pairs,
 )
 from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorStoreOp
@@ -34,17 +39,39 @@ from ...dialect.warp.warpgroup import BOX_ALIGNMENT, WgmmaOp
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import SharedBarriers
-from .control_flow import check_warpgroups, is_alone, one_thread
-from .copies import in_cta
-from .emitter import SINK, At, IndexValue, TensorBox, VirtualRegister
+from .control_flow import is_alone
+from .copies import COMMIT, in_cta
+from .emitter import SINK, At, Condition, IndexValue, TensorBox, VirtualRegister
 from .kernel import KernelLowering, check_multiple, lowers
 from .memory import memory_name
-from .products import descriptors
+from .products import check_warpgroups, descriptors
 
 # Synchronisation: mbarriers, groups of asynchronous operations, fences, barriers of every scope, counters.
 
 
 # Who does what one thread does alone.
+
+WARPGROUP = WARPS * LANES
+"""Threads of a warpgroup."""
+
+
+def one_thread(
+    lowering: KernelLowering, op: Operation, by: IntegerAttr | None, each_warpgroup: UnitAttr | None = None
+) -> Condition:
+    """The guard of the one thread of the CTA, or of each warpgroup, that does it; True if no other comes here."""
+    if is_alone(op):
+        if by is not None:
+            fail(op, f"the elected lane does {op.name} here; leave 'by' out")
+        return True
+    number, threads = by.value.data if by is not None else 0, lowering.threads
+    among: IndexValue = lowering.thread
+    if each_warpgroup is not None:
+        threads, among = WARPGROUP, lowering.scalars.mask(among, WARPGROUP - 1)
+    if not 0 <= number < threads:
+        whose = "a warpgroup" if each_warpgroup else "the kernel"
+        fail(op, f"expected one of the {threads} threads of {whose}, got thread {number}")
+    return lowering.scalars.compare("eq", among, number)
+
 
 # mbarrier objects: `warp.make_barriers`, `warp.arrive`, `warp.await`.
 
@@ -135,6 +162,30 @@ def _await(lowering: KernelLowering, op: AwaitOp) -> None:
 
 
 # Groups of asynchronous operations, and fences: `warp.commit`, `warp.wait`, `warp.fence`.
+
+
+@lowers(CommitOp)
+def _commit(lowering: KernelLowering, op: CommitOp) -> None:
+    _emit_of_group(lowering, op, "commit_group")
+
+
+@lowers(WaitOp)
+def _wait(lowering: KernelLowering, op: WaitOp) -> None:
+    _emit_of_group(lowering, op, "wait_group" if op.read is None else "wait_group.read", op.pending.value.data)
+
+
+def _emit_of_group(lowering: KernelLowering, op: CommitOp | WaitOp, what: str, *pending: int) -> None:
+    """Emits what closes a group or waits for groups; nothing where copies are not asynchronous."""
+    emitter = lowering.emitter
+    if op.group.data == BULK:
+        emitter.emit(f"cp.async.bulk.{what}", *pending, guard=one_thread(lowering, op, op.by, op.each_warpgroup))
+    elif op.group.data == WGMMA:
+        check_warpgroups(lowering, op)
+        emitter.emit(f"wgmma.{what}.sync.aligned", *pending)
+    elif op.group.data == LAUNCHES:
+        emitter.emit(f"griddepcontrol.{'wait' if isinstance(op, WaitOp) else 'launch_dependents'}")
+    elif emitter.has(COMMIT):
+        emitter.emit(f"cp.async.{what}", *pending)
 
 
 @lowers(FenceOp)

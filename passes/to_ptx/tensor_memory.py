@@ -26,12 +26,11 @@ from ...dialect.warp.warpgroup import ROWS
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import TensorTile
-from .control_flow import check_warpgroups, one_thread
 from .emitter import At, VirtualRegister
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
-from .products import descriptor_word, descriptors
-from .synchronisation import group_of
+from .products import check_warpgroups, descriptor_word, descriptors
+from .synchronisation import group_of, one_thread
 
 SHAPES = {32: ("16x256b", 4, 8), 16: ("16x128b", 2, 4)}
 """By the bits of elements, what moves eight columns of 16 rows of a warp, in registers that lie as those of a product
