@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar, NamedTuple
 
 from xdsl.builder import Builder
@@ -380,17 +381,21 @@ class SharedTail(SplitTurns):
     """The tiles after the last full wave of persistent CTAs. Several CTAs share each of them, with a part of K each.
     The other tiles are whole.
 
-    Whole tiles come first. Higher numbers are parts::
+    Whole tiles come first. Higher numbers are parts, of a tile for each CTA of a cluster, which copy for each other and
+    so multiply one part::
 
-        0 ... whole - 1                whole + parts * (tile - whole) + part
+        0 ... whole - 1                whole + ctas * (parts * ((tile - whole) / ctas) + part) + (tile - whole) % ctas
     """
 
     def rewrite(self) -> None:
         launch, number, uses = self.launch, self.tile, list(self.tile.uses)
+        ctas = prod(launch.schedule.cluster)
         index = IndexBuilder(Builder(InsertPoint.after(number.owner)))  # pyright: ignore[reportArgumentType]
         (unshared, left, parts), slots = self._tail(index)
         slot = index.where_below(number, unshared, 0, index.sub(number, unshared))
-        shared_tile, part = index.div(slot, parts), index.rem(slot, parts)
+        cluster, rank = index.div(slot, ctas), index.rem(slot, ctas)
+        shared_tile, part = index.add(index.mul(index.div(cluster, parts), ctas), rank), index.rem(cluster, parts)
+        row = slot if ctas == 1 else index.add(index.mul(shared_tile, parts), part)
         tile = index.value(index.where_below(number, unshared, number, index.add(shared_tile, unshared)))
         for use in uses:
             use.operation.operands[use.index] = tile
@@ -403,7 +408,7 @@ class SharedTail(SplitTurns):
         is_shared = index.compare("uge", number, unshared)
         (ends_tile,) = index.either(
             is_shared,
-            lambda inside: [self._store(inside, sums, memory, slot, counters, shared_tile, parts)],
+            lambda inside: [self._store(inside, sums, memory, row, counters, shared_tile, parts)],
             lambda inside: [inside.insert(arith.ConstantOp(IntegerAttr(1, i1))).result],
         )
         with index.where(ends_tile) as inside:

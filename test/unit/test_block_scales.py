@@ -78,7 +78,7 @@ def text(m: int, n: int, k: int, columns: int, *, across: bool, rows: int = 1, a
         ((70, 256, 384), 128, False, {"ctas": 2}),
         ((300, 256, 256), 128, True, {**HIGH, "cluster": "2x1", "consumers": "pingpong"}),
         ((130, 136, 256), 1, True, {"staging": 0}),
-        ((300, 384, 256), 128, True, {**HIGH, "cluster": "1x2", "ctas": 4, "consumers": "pingpong"}),
+        ((300, 384, 256), 128, True, {**HIGH, "cluster": "1x2", "ctas": 6, "split_k": 2, "consumers": "pingpong"}),
         ((139, 128, 512), 128, False, {**HIGH, **LOW, "consumers": "pingpong", "ctas": 1}),
         ((70, 128, 256), 128, True, {}),
     ],

@@ -84,6 +84,14 @@ def test_parts_are_right_and_silent(product: Product) -> None:
     assert instance.wrong() == ""
 
 
+def test_a_cluster_multiplies_one_part_of_the_last_tiles() -> None:
+    """Its CTAs copy operands for each other: of 2x4 tiles six CTAs leave two, 7 K tiles in three parts."""
+    product = Product(BF16, "cleared", "A Bt", (72, 248, 392), tile(64, 64, 3, ctas=6, cluster="1x2"))
+    kernel, instance = product.compile("sm_90a"), problem(product, 5)
+    kernel(*instance.arguments, device="interp", checks="all")
+    assert instance.wrong() == ""
+
+
 def test_the_counters_are_zero_again_and_the_bits_the_same() -> None:
     kernel = Product(MIXED, "cleared", "A B", (72, 72, 264), tile(64, 64, 4)).compile("sm_90a")
     random = np.random.default_rng(7)
