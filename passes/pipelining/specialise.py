@@ -162,7 +162,10 @@ class TensorLoop:
         readers = 1 if self.in_tensor_memory else schedule.warps
         self.of_once = self._make_ring(self._stages_of_fixed(), 1, readers) if once else None
         peers = () if self.cluster is None or schedule.pairs else self.cluster.peers(self.index)
-        by_products = not (self.in_tensor_memory or self.loads or any(op.a_in_registers for op in self.products))
+        multiplied = {operand for op in self.products for operand in op.operands}
+        by_lanes = any(copy.destination not in multiplied for copy in self.copied)  # such as scales
+        by_lanes = by_lanes or bool(self.loads) or any(op.a_in_registers for op in self.products)
+        by_products = not (self.in_tensor_memory or by_lanes)
         together = bool(peers) and by_products  # the products of a warpgroup are done at once
         writers, readers = 2 if schedule.pairs else 1, readers // (WARPS if together else 1) * (1 + len(peers))
         self.ring = self._make_ring(schedule.stages, writers, readers, peers, together=together)

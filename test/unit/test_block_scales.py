@@ -89,6 +89,12 @@ def test_blocks_of_both_operands(
     check(size, columns, schedule, across=across)
 
 
+def test_each_warp_of_a_cluster_says_that_it_has_read_scales() -> None:
+    """Products of a warpgroup are done for all of its warps at once; what the lanes of a warp read is not."""
+    tile = {"cta": "128x128x128", "warp": "64x128", "mma": "m64n128k32"}
+    check((300, 256, 512), BLOCK, {**tile, "stages": 3, "cluster": "1x2", "ctas": 2}, across=True)
+
+
 def test_square_blocks_of_both_operands() -> None:
     """Each warpgroup of a tile of several blocks reads the scales of its own."""
     check((384, 256, 256), BLOCK, HIGH, across=False, rows=BLOCK)
