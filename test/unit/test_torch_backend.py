@@ -1725,7 +1725,7 @@ def test_flex_attention_in_training(name: str, rows: int, heads: int, monkeypatc
     assert [len(part.kernels) for part in parts] == [1 + spans, 4 + 2 * spans]
 
 
-NUMBERS, TABLE = torch.arange(41) // 9, torch.randn(4, 80)
+NUMBERS, TABLE = torch.arange(41) // 9, torch.randn(4, 81)
 LEFT: dict[str, tuple[Any, Any]] = {
     "integers of 64 bits": (None, lambda b, h, m, n: NUMBERS[m] == NUMBERS[n]),
     "not read at each of their places": (lambda s, b, h, m, n: s + TABLE[h, m - n + 40], None),
