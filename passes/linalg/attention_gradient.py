@@ -165,9 +165,8 @@ class GradientMatch:
 
     def _loops(self, made: Sequence[ElementExpression], loops: int) -> tuple[int, int]:
         """The loops over queries and over keys."""
-        *sides, of_lse = self._scores(made[0])
+        *sides, (lse, of_lse) = self._scores(made[0])
         of_q, of_k = ({name for name in place if isinstance(name, int)} for _, place in sides)
-        lse, of_lse = of_lse
         queries = [name for name in of_lse if name in of_q - of_k]
         keys = of_k - of_q
         if not queries or len(keys) != 1 or max(*keys, *of_q) >= loops:

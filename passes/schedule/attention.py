@@ -22,7 +22,7 @@ from ..linalg.product import Product, padded
 from ..linalg.read_attention import MAX_COLUMNS, MAX_DEPTH, Attention, AttentionGradient
 from . import needs
 from .defaults import check_epilogue, in_strips
-from .validity import asked_of, completed, why_no_attention, why_unsplit
+from .validity import asked_of, completed, why_no_attention, why_no_shared_keys
 from .warpgroup import ROLES, why_not
 
 MIN_SM = 80
@@ -343,7 +343,7 @@ class ForwardScores(ScheduledScores):
             slices = 1
         cta = (rows, slices * keys, depth)
         schedule = Schedule(cta=cta, warp=(rows, keys), mma=row.shape, stages=MAX_STAGES, edges="predicated")
-        split = not why_unsplit(read, schedule)
+        split = not why_no_shared_keys(read, schedule)
         tiles = read.tiles(rows) if split else slots + 1
         memory = target.shared * target.sms // slots // (2 if tiles > slots else 1)
         while schedule.stages > 2 and self.shared_bytes(schedule) > memory:
@@ -354,7 +354,7 @@ class ForwardScores(ScheduledScores):
 
     def _parts(self, schedule: Schedule, slots: int) -> int:
         """How many CTAs share the keys of a tile, where so many run at once."""
-        if why_unsplit(self.read, schedule):
+        if why_no_shared_keys(self.read, schedule):
             return 1
         turns, tiles = -(-self.read.scores.n // schedule.cta[1]), self.read.tiles(schedule.cta[0])
         return max(1, min(slots // tiles, turns // MIN_TURNS, MAX_PARTS))
@@ -393,7 +393,7 @@ class ForwardScores(ScheduledScores):
             raise ScheduleError(f"{slices} warps that share keys store {MIN_SLICE} columns of O or more each")
         if slices > 1 and read.op.lse is not None:
             raise ScheduleError("warps that share keys store no logarithms of sums")
-        if schedule.split_k > 1 and (reason := why_unsplit(read, schedule)):
+        if schedule.split_k > 1 and (reason := why_no_shared_keys(read, schedule)):
             raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
         if schedule.together == 1:
             check_epilogue(schedule, read.values, schedule.mma.m)

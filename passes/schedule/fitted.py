@@ -13,7 +13,7 @@ from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import Schedule
 from ..linalg.product import Product, along_k
-from .defaults import is_plain
+from .defaults import SECTOR, is_plain
 from .model import WIDEST, Tile, access_bytes
 from .warpgroup_model import (
     EXCHANGED_STEP,
@@ -59,8 +59,8 @@ NEAR, MAX_READ, THIN_READ = 1.5, 64 << 20, 512 << 20
 """How many times the least time of the model a tile may take; bytes of A and B in whole lines, where nearly all that is
 larger was measured with the defaults of the models alone, and of 17 to 32 rows (H200, 17x57344x8192 1.29 times)."""
 
-SECTOR_BITS, SHARED_K, MAX_ACROSS = 256, 192, 6.0
-"""Bits of a sector; elements of K below which it counts whether rows begin within one, for who shares such a line in a
+SHARED_K, MAX_ACROSS = 192, 6.0
+"""Elements of K below which it counts whether rows begin within one, for who shares such a line in a
 cluster; and the power of two up to which a side of D has more tiles than the other. H200, microseconds of 112x15536x40
 in tiles of 64x128: 6.6, in 2x1 6.0, in 1x2, which ask for a row of A half as often, 4.7; of 9632x192x24 9.0, 5.1, 8.3;
 rows of whole sectors differ less (9720x232x160 5.8, 6.3, 5.9)."""
@@ -122,7 +122,7 @@ def features(product: Product, tile: GroupTile | Tile, ns: float, target: Target
         flags |= {"exchanged": tile.exchanged, "tall": tile.rows > ROWS}
         flags["short"] = tile.exchanged and tile.m % (2 * EXCHANGED_STEP) > 0
         values["shallow"] = max(0.0, log2(k_of(product) / k))
-        if any(operand.pitch_bits % SECTOR_BITS for operand in (product.a, product.b)):
+        if any(operand.pitch_bits % (8 * SECTOR) for operand in (product.a, product.b)):
             across = max(-MAX_ACROSS, min(MAX_ACROSS, log2(n * groups.m / (m * groups.n))))
             values["within"] = max(0.0, log2(SHARED_K / k))
             values["along"] = values["within"] * log2(wide / high) * across

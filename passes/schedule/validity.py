@@ -468,7 +468,7 @@ def why_no_attention(schedule: Schedule, columns: int) -> str:
     return "" if taken <= COLUMNS else f"scores, P and O take {taken} columns of tensor memory, which has {COLUMNS}"
 
 
-def why_unsplit(read: Attention, schedule: Schedule) -> str:
+def why_no_shared_keys(read: Attention, schedule: Schedule) -> str:
     """Why CTAs cannot share the keys of a tile; "" if they can."""
     if schedule.together > 1 or schedule.ctas or read.op.ends is not None:
         return "keys are split among warps that multiply fragments, one tile for each CTA"

@@ -22,6 +22,7 @@ from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment
 from ...dialect.warp.elements import IndexOp, YieldOp
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp
+from ...dialect.warp.views import HALF_WORD
 from ..diagnostics import fail
 from ..linalg.elementwise import Elementwise, check_unshared, read_elementwise, why_not_elementwise
 from ..linalg.operand import VectorOperand
@@ -50,13 +51,11 @@ them within itself, so that eight load a sector."""
 HALVES = Layout.parse("c3 c4 r0 r3 r4 | c0 c1 c2 r1 r2"), Layout.parse("r3 r4 c0 c3 c4 | r0 r1 r2 c1 c2")
 """The same of elements of 16 bits: 64 bytes of a row in neighbouring lanes."""
 
-ROWS, ODD_ROWS = (Layout.parse(f"{lanes}") for lanes in ("c1 c2 c3 c4 c5 | c0", "c0 c1 c2 c3 c4 | c5"))
+ROWS, ODD_ROWS = Layout.parse("c1 c2 c3 c4 c5 | c0"), Layout.parse("c0 c1 c2 c3 c4 | c5")
 """How a warp has rows that come from shared memory: words side by side, or halves where rows begin within words."""
 
 STAGED_WARPS = 8
 """Warps of a CTA whose columns go through shared memory."""
-
-HALF_WORD = 16
 
 SIDE = 1 << LANE_BITS
 """Rows and columns of a warp's tile of elements of 16 bits that lie transposed."""

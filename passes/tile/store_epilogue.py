@@ -95,7 +95,7 @@ class EpilogueOperands:
         self.index, self.part, self.m, self.n, self.in_bounds = index, part, m, n, in_bounds
         self.operands = [(value, loops_of(map_)) for value, map_ in operands]
         vectors = [each for each in self.operands if each[1] == (N,)]
-        repeated = [each for each in self.operands if each[1] == (M, N) and _repeats(each[0])]
+        repeated = [each for each in self.operands if each[1] == (M, N) and _pitch(each[0]) == 0]
         self._same = {each: self._placed(*each, n) for each in vectors}
         self._same |= {each: self._placed(*each, m) for each in repeated}
 
@@ -142,11 +142,6 @@ class EpilogueOperands:
         kind, where = self.part.with_element(element_type(operand)), [self.index.value(start)]
         vector = LoadOp(operand, where, kind, in_bounds=self.in_bounds, along=AXES[loops[0]])
         return self.index.insert(vector).fragment
-
-
-def _repeats(memory: SSAValue) -> bool:
-    """Whether all rows of a matrix are the same."""
-    return (strides_of(memory_of(memory)) or (None,))[0] == 0
 
 
 # `warp-epilogue`: the way of a warp's sums to D. C is added, they are rounded, go through the epilogue and to other
@@ -210,15 +205,15 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
     ending.store(results)
 
 
-def _pitch(memory: SSAValue) -> int:
-    """Elements from a row of a matrix to the next; 0 if they are unknown."""
-    return max(0, (strides_of(memory_of(memory)) or (None,))[M] or 0)
+def _pitch(memory: SSAValue) -> int | None:
+    """Elements from a row of a matrix to the next, 0 if all rows are the same; None if they are unknown."""
+    return (strides_of(memory_of(memory)) or (None,))[M]
 
 
 def _in_strips(op: EpilogueOp) -> bool:
     """Whether the warps of a warpgroup stage rows of D that no tensor copy stores."""
-    schedule = schedule_of(op)
-    return schedule.together > 1 and bool(schedule.staging) and _pitch(op.d) * element_of(op.d).bits % (UNIT * BYTE) > 0
+    schedule, bits = schedule_of(op), (_pitch(op.d) or 0) * element_of(op.d).bits
+    return schedule.together > 1 and bool(schedule.staging) and bits % (UNIT * BYTE) > 0
 
 
 def _has_registers_ahead(op: EpilogueOp) -> bool:
@@ -255,7 +250,7 @@ class Ending:
         part = FragmentType.of("acc", self.rows, fragment.shape[1], fragment.element_type, fragment.layout.data)
         stored_part, loads = part.with_element(self.wanted), op.c is not None or bool(op.matrices())
         self.first = changes_lanes_first(self.schedule, loads=loads, bits=stored_part.bits)
-        self.aligned = math.gcd(BANKS, _pitch(op.d), max(0, memory_of(op.d).get_shape()[N]))
+        self.aligned = math.gcd(BANKS, _pitch(op.d) or 0, max(0, memory_of(op.d).get_shape()[N]))
         self.part = part.with_layout(in_lines(part, self.aligned)) if self.first else part
         self.early = _bits(op) <= EARLY_BITS
         self.operands = EpilogueOperands(index, op.placed_operands, self.part, self.m, self.n, op.in_bounds)
