@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...dialect.isa.form import IN_BYTES, BlockScale, ElementType
 from . import floats
 from .floats import Array
-from .parameters import Arithmetic
+
+if TYPE_CHECKING:
+    from .product import Arithmetic
 
 # The operands of a fused sum, decoded: values, unnormalised exponents, and which are no numbers.
 #
