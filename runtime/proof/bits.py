@@ -11,7 +11,7 @@ from ...dialect.ptx.text.syntax import Immediate
 from ..interp.machine.events import Selection
 from ..interp.machine.kernel import Decoded
 from ..interp.machine.state import RegisterSlot
-from ..interp.watch.bytes import is_bitwise
+from ..interp.watch.registers import is_bitwise
 from ..numerics.floats import Array
 from . import field
 from .field import Residues

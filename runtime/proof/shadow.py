@@ -27,7 +27,7 @@ from ..interp.machine.memory import MachineLimitError
 from ..interp.machine.state import RegisterSlot, State
 from ..interp.meaning.bulk import one_by_one
 from ..interp.meaning.warps import shuffle_origin
-from ..interp.watch.bytes import Trials
+from ..interp.watch.registers import Trials
 from ..numerics import floats
 from ..numerics.floats import Array
 from ..numerics.fused_sum import decoded as decoded_scale
