@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects import arith, cf, func, gpu, memref, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, NoneAttr
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IndexType, IntegerAttr, NoneAttr
 from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 
 from ...dialect.isa.tensor_map import EXPANDED, EXPANDED_UNIT, TensorMapError, TensorMapFields
@@ -41,6 +41,7 @@ from ..base.launch import (
 if TYPE_CHECKING:
     from ..arguments.arrays import Argument
     from ..arguments.launch_values import LaunchValue
+    from ..numerics.floats import Array
 
 ROW_LIMIT = 1 << 31
 """Kernels compute with 32-bit distances of rows in bytes."""
@@ -215,8 +216,6 @@ class _Reading:
         """Memory whose contents are known; the same for all that get it."""
         name, shape = op.name_.string_value(), op.memref.type.get_shape()
         if name not in self.constants:
-            from .constants import bytes_of
-
             self.constants[name] = len(self.function.body.block.args) + len(self.scratch)
             data = bytes_of(op)
             self.scratch.append(ScratchBuffer(len(data), data=data))
@@ -432,3 +431,44 @@ def _steps(argument: Argument, position: int) -> list[int]:
             f"strides of {strides} bytes"
         )
     return [s // argument.itemsize if n > 1 else 0 for s, n in zip(strides, argument.shape, strict=True)]
+
+
+# Constants of a module, as a call hands them to its kernels.
+
+
+def elements_of(op: memref.GetGlobalOp) -> Array:
+    """The elements of the constant memory that an operation gets.
+
+    Raises:
+        HostError: if it is not constant, or its elements are of a type that kernels do not have.
+    """
+    import numpy as np
+
+    from ...passes.linalg.constants import contents
+    from ..arguments.dtypes import DTYPES
+
+    value, kind = contents(op), str(op.memref.type.element_type)
+    if not isinstance(value, DenseIntOrFPElementsAttr):
+        raise HostError(f"{place_of(op)}{op.name}: {value}")
+    if kind not in DTYPES:
+        raise HostError(f"{place_of(op)}{op.name}: expected elements of {', '.join(DTYPES)}, got {kind}")
+    dtype, data = DTYPES[kind], value.data.data
+    if len(data) == len(value) * dtype.itemsize and dtype.kind != "b":
+        return np.frombuffer(data, dtype).reshape(op.memref.type.get_shape())
+    return np.array(value.get_values()).astype(dtype).reshape(op.memref.type.get_shape())
+
+
+def bytes_of(op: memref.GetGlobalOp) -> bytes:
+    """The bytes of the constant memory that an operation gets, as kernels read them.
+
+    Raises:
+        HostError: as `elements_of`, and for rows that end within a byte.
+    """
+    from ..arguments.arrays import borrow
+
+    elements = elements_of(op)
+    borrowed = borrow(elements)
+    data = cast("Array", borrowed.owner).tobytes() if borrowed.packed > 1 else elements.tobytes()
+    if len(data) != memory_bytes(str(op.memref.type.element_type), elements.size):
+        raise HostError(f"{place_of(op)}{op.name}: expected rows of whole bytes, got {op.memref.type}")
+    return data

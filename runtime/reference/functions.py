@@ -31,8 +31,7 @@ from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..arguments.packed import packed_order
 from ..base.errors import HostError
 from ..numerics.floats import Array
-from ..plan.constants import elements_of
-from ..plan.plan import index_result
+from ..plan.plan import elements_of, index_result
 from .nests import elementwise, evaluate_nest, letters
 from .product import (
     ACCUMULATORS,
