@@ -16,10 +16,9 @@ from ..base.cache import unused
 from ..base.errors import WarploomError
 from ..base.launch import DEVICES, STDIN, is_ptx, read_source
 from .compile import add_compile
-from .judge import add_judge
 from .lookups import add_explain, add_isa, add_layout
 from .options import add_cache, add_command, add_compilation, add_no_cache, add_seed, filled, natural, positive
-from .prove import add_prove
+from .prove import add_judge, add_prove
 from .tune import add_tune
 
 RUN_TEXT = """\
