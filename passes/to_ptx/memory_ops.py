@@ -29,17 +29,19 @@ from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.matrices import AXES, register_bytes, together, words_of
 from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp
 from ...dialect.warp.op_shapes import bounds
+from ...dialect.warp.synchronisation import BULK, LAUNCHES, WGMMA, CommitOp, WaitOp
 from ...dialect.warp.views import Dimensions, MatrixOp, PagedOp
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, GlobalMatrix, GlobalPlace, Position, SharedPlace, SharedTile, matrix
-from .copies import UNPADDED, SharedFragments, ZerosAround, in_cta
+from .copies import COMMIT, UNPADDED, SharedFragments, ZerosAround, in_cta
 from .emitter import At, IndexValue, word
 from .fragments import Fragment
 from .kernel import KernelLowering, check_multiple, cluster_of, lowers
 from .memory import memory_name
+from .products import check_warpgroups
 from .scalars import common_divisor, divisor_of
-from .synchronisation import barrier_address
+from .synchronisation import barrier_address, one_thread
 
 # Memory and what moves between memories: allocations, views, fragments of matrices, copies of tiles.
 
@@ -233,6 +235,27 @@ def _padding(lowering: KernelLowering, op: CopyOp, first: int, *ends: int) -> Ze
     """The zeros around the images that a copy reads a window of."""
     each = zip(map(lowering.scalar, op.at), ends[::4], ends[1::4], ends[2::4], ends[3::4], strict=True)
     return ZerosAround(first, list(each))
+
+
+# Groups of asynchronous operations: `warp.commit`, `warp.wait`.
+
+
+@lowers(CommitOp)
+@lowers(WaitOp)
+def _group(lowering: KernelLowering, op: CommitOp | WaitOp) -> None:
+    """Closes a group, or waits for groups; nothing where copies are not asynchronous."""
+    emitter, what, pending = lowering.emitter, "commit_group", list[int]()
+    if isinstance(op, WaitOp):
+        what, pending = "wait_group" if op.read is None else "wait_group.read", [op.pending.value.data]
+    if op.group.data == BULK:
+        emitter.emit(f"cp.async.bulk.{what}", *pending, guard=one_thread(lowering, op, op.by, op.each_warpgroup))
+    elif op.group.data == WGMMA:
+        check_warpgroups(lowering, op)
+        emitter.emit(f"wgmma.{what}.sync.aligned", *pending)
+    elif op.group.data == LAUNCHES:
+        emitter.emit(f"griddepcontrol.{'wait' if pending else 'launch_dependents'}")
+    elif emitter.has(COMMIT):
+        emitter.emit(f"cp.async.{what}", *pending)
 
 
 @lowers(PagedOp)

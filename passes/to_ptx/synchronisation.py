@@ -1,6 +1,4 @@
-"""Synchronisation: mbarriers, and tensor copies whose bytes they count; groups of asynchronous operations, fences,
-barriers of every scope, counters.
-"""
+"""Synchronisation: mbarriers, and tensor copies whose bytes they count; fences, barriers of every scope, counters."""
 
 from __future__ import annotations
 
@@ -17,21 +15,17 @@ from ...dialect.warp.synchronisation import (
     ARITHMETIC,
     BARRIER_BYTES,
     BEFORE_SYNC,
-    BULK,
     CLUSTER,
     CONSUMERS_BARRIER,
-    LAUNCHES,
     MAX_BARRIERS,
     MAX_CTAS,
     WGMMA,
     ArriveLastOp,
     ArriveOp,
     AwaitOp,
-    CommitOp,
     FenceOp,
     MakeBarriersOp,
     ScopedBarrierOp,
-    WaitOp,
     in_pairs,
 )
 from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorStoreOp
@@ -40,14 +34,11 @@ from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import SharedBarriers
 from .control_flow import is_alone
-from .copies import COMMIT, in_cta
+from .copies import in_cta
 from .emitter import SINK, At, Condition, IndexValue, TensorBox, VirtualRegister
 from .kernel import KernelLowering, check_multiple, lowers
 from .memory import memory_name
 from .products import check_warpgroups, descriptors
-
-# Synchronisation: mbarriers, groups of asynchronous operations, fences, barriers of every scope, counters.
-
 
 # Who does what one thread does alone.
 
@@ -161,31 +152,7 @@ def _await(lowering: KernelLowering, op: AwaitOp) -> None:
     emitter.branch(label, unless=ended)
 
 
-# Groups of asynchronous operations, and fences: `warp.commit`, `warp.wait`, `warp.fence`.
-
-
-@lowers(CommitOp)
-def _commit(lowering: KernelLowering, op: CommitOp) -> None:
-    _emit_of_group(lowering, op, "commit_group")
-
-
-@lowers(WaitOp)
-def _wait(lowering: KernelLowering, op: WaitOp) -> None:
-    _emit_of_group(lowering, op, "wait_group" if op.read is None else "wait_group.read", op.pending.value.data)
-
-
-def _emit_of_group(lowering: KernelLowering, op: CommitOp | WaitOp, what: str, *pending: int) -> None:
-    """Emits what closes a group or waits for groups; nothing where copies are not asynchronous."""
-    emitter = lowering.emitter
-    if op.group.data == BULK:
-        emitter.emit(f"cp.async.bulk.{what}", *pending, guard=one_thread(lowering, op, op.by, op.each_warpgroup))
-    elif op.group.data == WGMMA:
-        check_warpgroups(lowering, op)
-        emitter.emit(f"wgmma.{what}.sync.aligned", *pending)
-    elif op.group.data == LAUNCHES:
-        emitter.emit(f"griddepcontrol.{'wait' if isinstance(op, WaitOp) else 'launch_dependents'}")
-    elif emitter.has(COMMIT):
-        emitter.emit(f"cp.async.{what}", *pending)
+# Fences: `warp.fence`.
 
 
 @lowers(FenceOp)
