@@ -334,7 +334,7 @@ class PipelineOp(WarpOp):
             raise VerifyException(f"expected a number of {ACQUIRE} or {WAIT} without a stage, got one of {step}")
 
 
-# What some warps of a CTA execute alone.
+# What some warps of a CTA execute alone, and what two CTAs multiply together.
 
 SOME_WARPS = "warp.warps"
 """The attribute of an `scf.if` whose region only so many warps of a CTA execute, from the first on."""
@@ -344,6 +344,17 @@ def some_warps(op: Operation) -> int | None:
     """How many warps execute an operation; None if all of the CTA do."""
     counts = (around.attributes.get(SOME_WARPS) for around in enclosing(op))
     return next((count.value.data for count in counts if isinstance(count, IntegerAttr)), None)
+
+
+PAIRS = "warp.pairs"
+"""The attribute of a kernel whose CTAs, two in each cluster, multiply together in tensor memory: a product has 128 rows
+of A and D in each, and half of the columns of B. The first CTA starts all products, and waits at barriers of its
+own for copies and readers in both; both are told when products are done. Source: PTX ISA 9.7.16.5.1."""
+
+
+def in_pairs(op: Operation) -> bool:
+    """Whether the kernel of an operation multiplies in pairs of CTAs."""
+    return any(PAIRS in each.attributes for each in (op, *enclosing(op)))
 
 
 # What a host function assumes of its arguments: disjoint memory, divisible sizes and addresses.

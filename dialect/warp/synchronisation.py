@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import LANES
 from ..mlir.words import irdl_op_definition
-from .attributes import SHARED_SPACE, enclosing, memory_of, memory_space, target_of
+from .attributes import SHARED_SPACE, memory_of, memory_space, target_of
 from .op_shapes import CountedType, WarpOp
 
 # Where warps meet without all stopping at one place: mbarrier objects in shared memory.
@@ -267,17 +267,6 @@ CLUSTER_SIZE = "gpu.known_cluster_size"
 
 MIN_CTAS = "nvvm.minctasm"
 """The attribute of a kernel with the number of CTAs that an SM has registers for."""
-
-PAIRS = "warp.pairs"
-"""The attribute of a kernel whose CTAs, two in each cluster, multiply together in tensor memory: a product has 128 rows
-of A and D in each, and half of the columns of B. The first CTA starts all products, and waits at barriers of its
-own for copies and readers in both; both are told when products are done. Source: PTX ISA 9.7.16.5.1."""
-
-
-def in_pairs(op: Operation) -> bool:
-    """Whether the kernel of an operation multiplies in pairs of CTAs."""
-    return any(PAIRS in each.attributes for each in (op, *enclosing(op)))
-
 
 CLUSTER_SM = 90
 """The first target with clusters. Source: PTX ISA 9.7.13.3."""

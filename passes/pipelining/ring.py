@@ -21,7 +21,19 @@ from ...dialect.isa.wgmma import WARPGROUP_SM, WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.warp.attributes import SHARED_SPACE, enclosing, memory_of, memory_space, target_of
-from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp, RingType
+from ...dialect.warp.cta import (
+    ACQUIRE,
+    COMMIT,
+    FILLED,
+    READ,
+    RELEASE,
+    WAIT,
+    CopyOp,
+    MakeRingOp,
+    PipelineOp,
+    RingType,
+    in_pairs,
+)
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
@@ -35,7 +47,6 @@ from ...dialect.warp.synchronisation import (
     CommitOp,
     MakeBarriersOp,
     WaitOp,
-    in_pairs,
 )
 from ..allocate import OFFSET, offset_of
 from ..diagnostics import fail
@@ -59,16 +70,11 @@ def decline(op: Operation, reason: str) -> NoReturn:
 
 def is_load(op: Operation) -> TypeGuard[LoadOp]:
     """Whether an operation reads a fragment from a tile in shared memory, and can from one of several stages."""
-    if not isinstance(op, LoadOp):
-        return False
-    return op.along is None or memory_space(memory_of(op.memory)) == SHARED_SPACE
+    return isinstance(op, LoadOp) and (op.along is None or memory_space(memory_of(op.memory)) == SHARED_SPACE)
 
 
 class LoopStep(NamedTuple):
-    """Fragments that are loaded together, and the operations up to the next loads: products and their operands.
-
-    Loads are one step ahead of the products.
-    """
+    """Fragments that are loaded together, one step ahead of the products, and the operations up to the next loads."""
 
     loads: list[LoadOp]
     ops: list[Operation]
@@ -242,17 +248,9 @@ class Ring(NamedTuple):
         return Ring(value, kind.count.data)
 
     def step(
-        self,
-        index: IndexBuilder,
-        step: str,
-        stage: Index | None = None,
-        parity: Index | None = None,
-        bytes: int = 0,
-        *,
-        products: bool = False,
-        late: bool = False,
-        by: Index | None = None,
-    ) -> PipelineOp:
+        self, index: IndexBuilder, step: str, stage: Index | None = None, parity: Index | None = None, bytes: int = 0,
+        *, products: bool = False, late: bool = False, by: Index | None = None,
+    ) -> PipelineOp:  # fmt: skip
         """One step of who fills or reads a stage: the one that it is at, if none is named."""
         at, phase, more = (None if number is None else index.value(number) for number in (stage, parity, by))
         op = PipelineOp(step, self.value, at, phase, by=more, bytes=bytes or None, products=products, late=late)

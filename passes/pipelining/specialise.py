@@ -40,6 +40,7 @@ from ...dialect.warp.attributes import ScheduleAttr, enclosing, fragment_of, tar
 from ...dialect.warp.cta import (
     ACQUIRE,
     FILLED,
+    PAIRS,
     READ,
     RELEASE,
     SOME_WARPS,
@@ -57,7 +58,6 @@ from ...dialect.warp.synchronisation import (
     CLUSTER,
     CLUSTER_SIZE,
     MIN_CTAS,
-    PAIRS,
     CommitOp,
     FenceOp,
     ScopedBarrierOp,

@@ -9,7 +9,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
-from ...dialect.warp.cta import some_warps
+from ...dialect.warp.cta import in_pairs, some_warps
 from ...dialect.warp.synchronisation import (
     AFTER_SYNC,
     ARITHMETIC,
@@ -26,7 +26,6 @@ from ...dialect.warp.synchronisation import (
     FenceOp,
     MakeBarriersOp,
     ScopedBarrierOp,
-    in_pairs,
 )
 from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorStoreOp
 from ...dialect.warp.warpgroup import BOX_ALIGNMENT, WgmmaOp
