@@ -18,9 +18,8 @@ from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.names import VariablePlace
 from ..machine.state import RegisterSlot, State
-from .clocks import Fences
+from .clocks import UNWAITED, Fences
 from .findings import Check
-from .shadow import UNWAITED
 from .shared import WRITING, SharedCheck
 
 # Shared memory that is written through the generic proxy and read through the asynchronous one.

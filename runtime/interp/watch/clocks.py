@@ -1,16 +1,16 @@
-"""What is ordered before what: vector clocks of warps and of the lanes of a warp.
+"""What is ordered before what: vector clocks of warps and of the lanes of a warp; and the last accesses to memory.
 
 Time counts the events a check is told of. Between warps, `seen[w, j]` is the last time up to which all that warp j of
-the same cluster did is ordered before what warp w does now. Between lanes of one warp, `whole[w]` is the last time at
+the same cluster did is ordered before what warp w does now. Between lanes of a warp, `of_warps[w]` is the last time at
 which all its lanes were ordered, `lanes[l, w, m]` that up to which lane m's deeds are ordered before lane l's.
 
 Barriers order by the warp: that one lane arrives counts for its warp, as where one lane is elected to arrive for all.
-
 Between CTAs, words in global memory order what a fence or a release covers: see `GridClocks`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Collection
 from typing import TypeAlias
@@ -20,6 +20,7 @@ import numpy as np
 from ...numerics.floats import Array
 from ..machine.copies import BARRIER as CLUSTER_BARRIER
 from ..machine.events import LANES, warps_with
+from ..machine.memory import Buffer
 from ..machine.state import State
 
 
@@ -114,10 +115,9 @@ class Clocks:
             return
         if self.lanes is None:
             self.lanes = np.zeros((LANES, self.warps, LANES), np.int32)
-        mine = rows[:, part]
-        newest = np.where(mine[:, :, None], self.lanes[:, part], 0).max(axis=0)
-        newest = np.where(mine.T, self.now, newest)
-        self.lanes[:, part] = np.where(mine[:, :, None], np.maximum(self.lanes[:, part], newest), self.lanes[:, part])
+        mine, before = rows[:, part, None], self.lanes[:, part]
+        newest = np.where(rows[:, part].T, self.now, np.where(mine, before, 0).max(axis=0))
+        self.lanes[:, part] = np.where(mine, np.maximum(before, newest), before)
 
     # Fences, and words through which threads tell each other
 
@@ -346,3 +346,155 @@ def _merged(one: ClusterTimes, other: ClusterTimes) -> ClusterTimes:
         mine = result.get(cluster)
         result[cluster] = row if mine is None or mine is row else np.maximum(mine, row)
     return result
+
+
+# The shadow of memory: who wrote and read each piece last, and when.
+
+UNWAITED = np.iinfo(np.int32).max
+"""The time of a write by an asynchronous copy that nobody has waited for."""
+
+MANY = NOBODY = -1
+"""The lane of several lanes, and the thread where there was no access."""
+
+
+class Pieces(ABC):
+    """Memory in pieces of `width` bytes, which are as small as the smallest access so far."""
+
+    width = 16
+
+    def pieces(self, start: Array, width: int, *of_accesses: Array) -> tuple[Array, ...]:
+        """The pieces that accesses touch, and what is given of each access, once for each piece."""
+        if (smallest := width & -width) < self.width:
+            self.split(self.width // smallest)
+            self.width = smallest
+        each, first = width // self.width, start // self.width
+        if each == 1:
+            return first, *of_accesses
+        return (first[:, None] + np.arange(each)).reshape(-1), *(np.repeat(g, each) for g in of_accesses)
+
+    @abstractmethod
+    def split(self, times: int) -> None:
+        """Makes so many pieces of each."""
+
+
+class Shadow(Pieces):
+    """Arrays with an entry for each piece of memory. Arrays of reads have one for each warp of the CTA too.
+
+    Of the last write: whether there was one (`written`), its time, thread and instruction, and whether it was `strong`
+    (atomic or ordered). Of the last read of each warp: time, lane, instruction, and strength.
+    """
+
+    def __init__(self, size: int, warps: int) -> None:
+        pieces = -(-size // self.width)
+        self.written, self.write_strong = (np.zeros(pieces, np.bool_) for _ in range(2))
+        self.write_time, self.writer, self.write_pc = (np.zeros(pieces, np.int32) for _ in range(3))
+        self.read_time, self.read_pc = (np.zeros((pieces, warps), np.int32) for _ in range(2))
+        self.reader, self.read_strong = (np.zeros((pieces, warps), kind) for kind in (np.int8, np.bool_))
+
+    def split(self, times: int) -> None:
+        arrays: dict[str, Array] = {name: old for name, old in vars(self).items() if isinstance(old, np.ndarray)}
+        for name, old in arrays.items():
+            setattr(self, name, np.repeat(old, times, axis=0))
+
+
+class LastAccesses:
+    """Of each piece of a buffer: who accessed it last, by the thread's number in the grid (`NOBODY` if it was not
+    accessed), when, by the launch's `time` and by the `clock` of the CTAs in flight, by which instruction, and whether
+    strongly. Takes memory from the first access on."""
+
+    def __init__(self, pieces: int) -> None:
+        self._pieces = pieces
+        self._rows: Array | None = None
+
+    def split(self, parts: int) -> None:
+        """Splits each piece into `parts` pieces."""
+        self._pieces *= parts
+        if self._rows is not None:
+            self._rows = np.repeat(self._rows, parts, axis=0)
+
+    def who(self, piece: Array) -> Array:
+        return self._column(piece, 0)
+
+    def time(self, piece: Array) -> Array:
+        return self._column(piece, 1)
+
+    def clock(self, piece: Array) -> Array:
+        return self._column(piece, 2)
+
+    def pc(self, piece: Array) -> Array:
+        return self._column(piece, 3) >> 1
+
+    def strong(self, piece: Array) -> Array:
+        return (self._column(piece, 3) & 1).astype(np.bool_)
+
+    def _column(self, piece: Array, number: int) -> Array:
+        return np.full(piece.shape, NOBODY, np.int32) if self._rows is None else self._rows[piece, number]
+
+    def put(self, piece: Array, who: Array, time: int, clock: int | Array, pc: int, strong: bool) -> None:
+        """Accesses of one instruction; of several to one piece, the last is remembered."""
+        rows = np.empty((piece.size, 4), np.int32)
+        rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] = who, time, clock, 2 * pc + strong
+        self._written()[piece] = rows
+
+    def take(self, piece: Array, other: LastAccesses) -> None:
+        """Copies the entries of pieces from another record."""
+        if piece.size and other._rows is not None:
+            self._written()[piece] = other._rows[piece]
+
+    def forget(self, piece: Array) -> None:
+        """Nobody accessed these pieces."""
+        if self._rows is not None:
+            self._rows[piece, 0] = NOBODY
+
+    def _written(self) -> Array:
+        if self._rows is None:
+            self._rows = np.full((self._pieces, 4), NOBODY, np.int32)
+        return self._rows
+
+
+class BufferHistory(Pieces):
+    """The last store to each piece of a buffer, and the last two threads that read it since then. Two are kept so that
+    a thread that reads and then stores does not hide another reader; earlier readers are forgotten. Pieces are split
+    when a smaller access comes."""
+
+    def __init__(self, size: int) -> None:
+        pieces = -(-size // self.width)
+        self.stored, self.read, self.other = (LastAccesses(pieces) for _ in range(3))
+
+    def split(self, times: int) -> None:
+        for last in (self.stored, self.read, self.other):
+            last.split(times)
+
+    def put_read(self, piece: Array, who: Array, time: int, clock: int, pc: int, strong: bool) -> None:
+        """Reads of one instruction."""
+        before = self.read.who(piece)
+        self.other.take(piece[(before != who) & (before != NOBODY)], self.read)
+        self.read.put(piece, who, time, clock, pc, strong)
+        others = self.read.who(piece) != who
+        if others.any():
+            self.other.put(piece[others], who[others], time, clock, pc, strong)
+
+    def put_store(self, piece: Array, who: Array, time: int, clock: int, pc: int, strong: bool) -> None:
+        """Stores of one instruction. Later accesses do not race with reads before these stores, so the reads are
+        forgotten."""
+        self.stored.put(piece, who, time, clock, pc, strong)
+        self.read.forget(piece)
+        self.other.forget(piece)
+
+
+def unchanged(buffer: Buffer, piece: Array, values: Array | None) -> Array:
+    """A mask of the pieces of a buffer that hold these bytes already; all False if the bytes are unknown."""
+    if values is None:
+        return np.zeros(piece.size, np.bool_)
+    width = values.shape[1]
+    return (buffer.data[: buffer.size // width * width].reshape(-1, width)[piece] == values).all(axis=1)
+
+
+def agreeing(piece: Array, values: Array | None) -> Array:
+    """Which pieces get the bytes that the last access to them stores there; none where the bytes are unknown."""
+    if values is None:
+        return np.zeros(piece.size, np.bool_)
+    pieces, number = np.unique(piece, return_inverse=True)
+    last = np.zeros(pieces.size, np.intp)
+    last[number] = np.arange(piece.size)
+    return (values == values[last[number]]).all(axis=1)

@@ -23,10 +23,9 @@ from ..machine.kernel import DecodedKernel
 from ..machine.mbarriers import phase
 from ..machine.memory import Buffer
 from ..machine.state import State
-from .clocks import Clocks
+from .clocks import MANY, UNWAITED, Clocks, Shadow, agreeing, unchanged
 from .findings import Check, Findings
 from .registers import MULTIPLYING, Exchanges, UninitialisedRegisters
-from .shadow import MANY, UNWAITED, Shadow, agreeing, unchanged
 
 WRITING = ("store", "atomic", "copy")
 """The kinds of accesses that write."""
