@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ...dialect.ptx.instructions import traits
 from ...dialect.ptx.text.syntax import (
@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     from ..cuda.launch import Prepared
     from ..interp import Program
     from ..interp.machine.memory import Finding, WarpOrder
-    from ..interp.watch.report import LaunchReport
+    from ..interp.watch.report import LaunchReport, Reporter
     from ..interp.watch.timeline import LaunchTrace
+    from ..interp.watch.tracer import Tracer
 
 # Which arrays a kernel may write, as its text says: where pointers of its parameters go.
 #
@@ -382,22 +383,34 @@ class PtxModule:
         from ..interp.machine.memory import InterpreterError
 
         everything = [*values, *(borrow(buffer.host()) for buffer in plan.scratch)]
-        observers, notes = None, list["Finding"]()
-        if options.report or options.trace:
-            from ..interp.watch.reporter import LaunchObservers
-
-            observers = LaunchObservers(len(plan.launches), options.report, options.trace, options.observer)
-        for number, launch in enumerate(plan.launches):
-            watched = options if observers is None else replace(options, observer=observers.of(number))
+        notes, reports, traces = list["Finding"](), list["LaunchReport"](), list["LaunchTrace"]()
+        for launch in plan.launches:
+            reporter, tracer, observer = _observers(options)
             try:
-                done = self.program_for(options.arch).launch(launch, everything, watched, progress)
+                watched = replace(options, observer=observer)
+                notes += self.program_for(options.arch).launch(launch, everything, watched, progress).notes
             except InterpreterError as error:
-                error.trace = None if observers is None else observers.trace_of(number)
+                error.trace = tracer.trace() if tracer is not None and tracer.timeline.kernel is not None else None
                 raise
-            notes += done.notes
-        if observers is None:
-            return replace(place, notes=tuple(notes))
-        return replace(place, reports=observers.reports, notes=tuple(notes), traces=observers.traces)
+            reports += [] if reporter is None else [reporter.report()]
+            traces += [] if tracer is None else [tracer.trace()]
+        return replace(place, reports=tuple(reports), notes=tuple(notes), traces=tuple(traces))
+
+
+def _observers(options: Options) -> tuple[Reporter | None, Tracer | None, Any]:
+    """What makes the report and the trace of a launch, if they are asked for, and all that observes it; None for
+    nothing."""
+    if not (options.report or options.trace):
+        return None, None, options.observer
+    from ..interp.machine.kernel import Observers
+    from ..interp.watch.report import Reporter
+
+    reporter, tracer = Reporter() if options.report else None, None
+    if options.trace:
+        from ..interp.watch.tracer import Tracer
+
+        tracer = Tracer()
+    return reporter, tracer, Observers([one for one in (reporter, tracer, options.observer) if one is not None])
 
 
 def kernel_name(module: PtxModule, name: str | None, option: str) -> str:

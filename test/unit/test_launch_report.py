@@ -17,9 +17,18 @@ from warploom.runtime import ArgumentError, compile, load_ptx
 from warploom.runtime.base.launch import CORES, Problem
 from warploom.runtime.interp import parallel
 from warploom.runtime.interp import program as batching
-from warploom.runtime.interp.watch import reporter as counting
-from warploom.runtime.interp.watch.report import GlobalAccess, LaunchReport, SharedAccess
-from warploom.runtime.interp.watch.reporter import BANK_BYTES, BANKS, SECTOR_BYTES, Reporter, sectors, wavefronts
+from warploom.runtime.interp.watch import report as counting
+from warploom.runtime.interp.watch.report import (
+    BANK_BYTES,
+    BANKS,
+    SECTOR_BYTES,
+    GlobalAccess,
+    LaunchReport,
+    Reporter,
+    SharedAccess,
+    sectors,
+    wavefronts,
+)
 
 Array = NDArray[Any]
 

@@ -225,7 +225,7 @@ def test_a_run_waits_for_nothing_that_it_has_not() -> None:
     )
     module = "warploom.runtime.interp.meaning.matrix"
     others = ("warploom.runtime.interp.meaning.warpgroup",
-              "warploom.runtime.interp.meaning.tensor_copies", "warploom.runtime.interp.watch.reporter",
+              "warploom.runtime.interp.meaning.tensor_copies", "warploom.runtime.interp.watch.report",
               "warploom.runtime.interp.watch.tracer", "multiprocessing", "ml_dtypes", "numpy.ma")  # fmt: skip
     command = [sys.executable, "-c", script, MATMUL, module, *others]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
