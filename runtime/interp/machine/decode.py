@@ -30,8 +30,19 @@ from ...numerics.floats import Array
 from .events import BoundStep, Selection
 from .flow import CLOCKS
 from .memory import RANK_BITS, DecodeError
-from .names import DTYPES, FLOATS, SPECIALS, Frame, NameScope, VariablePlace
-from .state import Action, RegisterSlot, Source, State, StorageLayout
+from .state import (
+    DTYPES,
+    FLOATS,
+    SPECIALS,
+    Action,
+    Frame,
+    NameScope,
+    RegisterSlot,
+    Source,
+    State,
+    StorageLayout,
+    VariablePlace,
+)
 
 # From syntax records to actions: how operands are read and written, and what rows mean.
 #

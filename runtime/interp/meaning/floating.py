@@ -15,8 +15,7 @@ from ...numerics import approximate as approximations
 from ...numerics import f64, floats
 from ...numerics.floats import Array, ArrayFunction
 from ..machine.decode import Context, meaning
-from ..machine.names import DTYPES
-from ..machine.state import Action, Source
+from ..machine.state import DTYPES, Action, Source
 from .access import computes, elementwise, several
 
 # Floating-point instructions: PTX ISA 9.7.3 and 9.7.4.

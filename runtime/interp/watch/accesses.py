@@ -16,8 +16,7 @@ from ...numerics.floats import Array
 from ..machine.copies import OperationGroups
 from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded, DecodedKernel
-from ..machine.names import VariablePlace
-from ..machine.state import RegisterSlot, State
+from ..machine.state import RegisterSlot, State, VariablePlace
 from .clocks import UNWAITED, Fences
 from .findings import Check
 from .shared import WRITING, SharedCheck
