@@ -316,7 +316,7 @@ One unit of the GPU computes all of these functions. It divides a range of argum
 reciprocal), and evaluates a quadratic polynomial in each. The coefficients have about 26, 16 and 10 bits. The squarer
 omits every partial product below 2^-15. Results of 16 bits are the f32 results, rounded towards zero.
 
-The coefficients (`runtime/numerics/coefficients.py`) were derived from the results of an H200 for all arguments of one
+The coefficients (`runtime/numerics/coefficients.txt`) were derived from the results of an H200 for all arguments of one
 or more binades. In each segment, exactly one pair of a linear and a quadratic coefficient gives all results.
 `test/gpu/approximations.py` compares 36 whole binades on a GPU, 2^23 results each: none differs. The tests replay 4,096
 recorded results of each instruction, including special values and subnormal numbers, and all 65,536 results of each

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import TypeAlias
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from . import floats
-from .coefficients import EX2, LG2, RCP, RSQRT, RSQRT_ODD, SIN, SQRT, SQRT_ODD, TANH, TANH_BITS, Segments
 from .floats import Array
 
 Approximation: TypeAlias = Callable[[Array], Array]
@@ -34,6 +34,31 @@ _FRACTION = 17
 
 _SQUARE = 15
 """Bits behind the point that the square of a number of [0, 1) has."""
+
+
+class Segments(NamedTuple):
+    """For an argument that goes from 0 to 1 within a segment, c0 counts eighths of a unit of the result, c1 units, c2
+    halves of a unit, and the bias units of 2^-17."""
+
+    bias: int
+    c0: Array
+    c1: Array
+    c2: Array
+
+
+def _read() -> dict[str, Segments]:
+    """The tables of `coefficients.txt`, by name."""
+    tables: dict[str, Segments] = {}
+    for block in Path(__file__).with_name("coefficients.txt").read_text().split("\n\n"):
+        name, bias, *numbers = " ".join(line for line in block.splitlines() if line[0] != "#").split()
+        tables[name] = Segments(int(bias), *np.array(numbers, np.int64).reshape(-1, 3).T)
+    return tables
+
+
+TABLES = _read()
+
+TANH_BITS = (0, 0, 0, 1, 1, 2, 2, 2, 3, 4, 3)
+"""Into how many segments each power of two from 2^-8 on is cut in the table of tanh, in a power of two."""
 
 
 # The unit
@@ -105,7 +130,7 @@ def ex2(words: Array) -> Array:
     size = _fixed(fraction, exponent - _BIAS, 8)
     fixed = np.where(sign == 0, size, np.where(size & _ONE - 1, ~size, -size))
     result = (fixed >> _MANTISSA) + _BIAS
-    word = _joined(result, _interpolated(EX2, fixed & _ONE - 1) >> _FRACTION)
+    word = _joined(result, _interpolated(TABLES["EX2"], fixed & _ONE - 1) >> _FRACTION)
     word = np.where(result <= 0, 0, np.where(result >= _MAX, _INFINITY, word))
     return _finished(word, words, _BIAS << _MANTISSA, np.where(sign == 1, 0, _INFINITY))
 
@@ -121,7 +146,7 @@ def lg2(words: Array) -> Array:
     """log2(x). The sum has 36 fractional bits; a negative sum is inverted rather than negated, as in hardware."""
     _, exponent, fraction = _parts(words)
     kept = _FRACTION - 4
-    total = (_interpolated(LG2, fraction) >> 4) + (exponent - _BIAS << _MANTISSA + kept)
+    total = (_interpolated(TABLES["LG2"], fraction) >> 4) + (exponent - _BIAS << _MANTISSA + kept)
     total = np.where((exponent == _BIAS) & (fraction == 0), 0, total)
     word = _float(np.where(total < 0, ~total, total), _MANTISSA + kept)
     return _of_positive(word | (total < 0) * _SIGN, words, _INFINITY | _SIGN, _INFINITY)
@@ -130,7 +155,7 @@ def lg2(words: Array) -> Array:
 def rcp(words: Array) -> Array:
     """1 / x."""
     sign, exponent, fraction = _parts(words)
-    word = _joined(2 * _BIAS - 1 - exponent, _interpolated(RCP, fraction) >> _FRACTION)
+    word = _joined(2 * _BIAS - 1 - exponent, _interpolated(TABLES["RCP"], fraction) >> _FRACTION)
     return _finished(word | sign << 31, words, _INFINITY | sign << 31, sign << 31)
 
 
@@ -145,7 +170,7 @@ def _root(even: Segments, odd: Segments, words: Array) -> tuple[Array, Array]:
 def rsqrt(words: Array) -> Array:
     """1 / sqrt(x), of powers of 4 exact."""
     sign, exponent, fraction = _parts(words)
-    half, mantissa = _root(RSQRT, RSQRT_ODD, words)
+    half, mantissa = _root(TABLES["RSQRT"], TABLES["RSQRT_ODD"], words)
     exact = (fraction == 0) & (exponent - _BIAS & 1 == 0)
     word = _joined(_BIAS - 1 - half, np.where(exact, 2 * _ONE, mantissa))
     return _of_positive(word, words, _INFINITY | sign << 31, 0)
@@ -153,7 +178,7 @@ def rsqrt(words: Array) -> Array:
 
 def sqrt(words: Array) -> Array:
     """sqrt(x)."""
-    half, mantissa = _root(SQRT, SQRT_ODD, words)
+    half, mantissa = _root(TABLES["SQRT"], TABLES["SQRT_ODD"], words)
     return _of_positive(_joined(half + _BIAS, mantissa), words, words & np.uint32(_SIGN), _INFINITY)
 
 
@@ -167,7 +192,7 @@ def tanh(words: Array) -> Array:
     power = np.clip(exponent - _BIAS - _TANH_MIN, 0, len(TANH_BITS) - 1)
     bits = _MANTISSA - np.array(TANH_BITS)[power]
     x = (fraction & (1 << bits) - 1) >> bits - _FRACTION
-    total = _sum(TANH, _TANH_FIRST[power] + (fraction >> bits), x, _FRACTION)
+    total = _sum(TABLES["TANH"], _TANH_FIRST[power] + (fraction >> bits), x, _FRACTION)
     word = _float(total, _MANTISSA + _FRACTION) + (power + _TANH_MIN << _MANTISSA)
     low, high = exponent - _BIAS < _TANH_MIN, exponent - _BIAS >= _TANH_MIN + len(TANH_BITS)
     word = np.where(low, exponent << _MANTISSA | fraction, np.where(high, _BIAS << _MANTISSA, word)) | sign << 31
@@ -189,7 +214,7 @@ def _turned(turns: Array, quarters: int) -> Array:
     size = np.where(exponent == 0, 0, size) & (1 << _QUARTER + 2) - 1
     quarter, part = (size >> _QUARTER) + quarters & 3, size & (1 << _QUARTER) - 1
     part = np.where(quarter & 1, ~part & (1 << _QUARTER) - 1, part)
-    word = _float(_interpolated(SIN, part), _MANTISSA + 1 + _FRACTION)
+    word = _float(_interpolated(TABLES["SIN"], part), _MANTISSA + 1 + _FRACTION)
     negative = quarter >> 1 ^ (sign if quarters == 0 else 0)
     return np.where(exponent == _MAX, _NAN, word | negative << 31).astype(np.uint32)
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warploom.runtime import load_ptx
-from warploom.runtime.numerics import approximate, coefficients
-from warploom.runtime.numerics.coefficients import Segments
+from warploom.runtime.numerics import approximate
+from warploom.runtime.numerics.approximate import Segments
 
 BINADES = {
     "ex2": (0x3F800000, 0xBF800000, 0x3F000000, 0x42000000, 0xC2000000),
@@ -32,12 +32,12 @@ BINADES = {
     "tanh": tuple((127 + power) << 23 for power in range(-9, 4)),
 }
 TABLES = {
-    ("ex2", 0x3F800000): coefficients.EX2,
-    ("rcp", 0x3F800000): coefficients.RCP,
-    ("rsqrt", 0x3F800000): coefficients.RSQRT,
-    ("rsqrt", 0x40000000): coefficients.RSQRT_ODD,
-    ("sqrt", 0x3F800000): coefficients.SQRT,
-    ("sqrt", 0x40000000): coefficients.SQRT_ODD,
+    ("ex2", 0x3F800000): approximate.TABLES["EX2"],
+    ("rcp", 0x3F800000): approximate.TABLES["RCP"],
+    ("rsqrt", 0x3F800000): approximate.TABLES["RSQRT"],
+    ("rsqrt", 0x40000000): approximate.TABLES["RSQRT_ODD"],
+    ("sqrt", 0x3F800000): approximate.TABLES["SQRT"],
+    ("sqrt", 0x40000000): approximate.TABLES["SQRT_ODD"],
 }
 FUNCTIONS = approximate.FULL | approximate.FLUSHED
 WORDS = 1 << 23
