@@ -70,8 +70,7 @@ class GlobalMatrix:
         return 0 if self.pitch is None else self.pitch
 
     def widest_access(self, limit: int = ALIGNMENT) -> int:
-        """The widest aligned access in bytes that is legal at every multiple of its width in any row, and never crosses
-        the end of the row."""
+        """The widest access in bytes that is aligned in every row and never crosses the end of the row."""
         if self.step is not None:
             return self.element_bytes
         size = limit
@@ -164,8 +163,7 @@ class Position(NamedTuple):
 
 
 class GlobalPlace(NamedTuple):
-    """The element of a matrix at which a fragment begins. `in_bounds` says of rows and columns that none of the
-    fragment's lie outside."""
+    """Where a fragment of a matrix begins; `in_bounds` says of rows and columns that all of them are inside."""
 
     matrix: GlobalMatrix
     row: IndexValue
@@ -191,8 +189,7 @@ class Addressing:
         self.emitter, self.scalars, self.shared_symbol, self.thread, self.lane = emitter, scalars, shared, thread, lane
 
     def from_bits(self, source: IndexValue, bits: tuple[Bit, ...], axis: str) -> IndexValue:
-        """The coordinate along an axis that the bits of `source` encode. Runs of consecutive bits are shifted
-        together."""
+        """The coordinate along an axis that bits of `source` encode; consecutive bits are shifted together."""
         places = [bit.number if bit.axis == axis else None for bit in bits]
         return self.scalars.sum(0, *(self.scalars.bits(source, *run) for run in runs(places)))
 

@@ -306,8 +306,7 @@ def _two_ways(
     blocks: tuple[Block, Block],
     results: Sequence[Fragment | VirtualRegister],
 ) -> None:
-    """Emits the two branches. Each branch has its own loop level inside a common one, so code that is hoisted out of
-    them precedes the branch."""
+    """Emits both branches, each with a loop level in a common one: what is hoisted out precedes the branch."""
     emitter = lowering.emitter
     otherwise, end = emitter.fresh_label("otherwise"), emitter.fresh_label("met")
     with emitter.loop():

@@ -177,8 +177,7 @@ class Places:
         return sum(1 << bit for bit in {*map(self.natural, lanes), *(self.moved[b] for b in lanes if b in self.moved)})
 
     def offset(self, row: int, along: int) -> tuple[int, int]:
-        """The place of an element, in bytes: a part that is XORed into the place of the lane, and a part that is
-        added."""
+        """The place of an element in bytes: what is XORed into the place of the lane, and what is added."""
         layout, size = self.result.layout.data, self.size
         (i, row), (j, along) = divmod(row, layout.rows), divmod(along, layout.columns)
         tile = ((i * self.result.tiles[1] + j) * layout.rows * layout.columns * size) >> len(layout.warp)
@@ -226,8 +225,7 @@ class ScratchRow:
 
 
 def _through_scratch(lowering: KernelLowering, op: ConvertLayoutOp, tile: SharedTile) -> Fragment:
-    """Converts a layout through shared memory: each lane stores its elements, waits for the warp, and loads its new
-    ones."""
+    """Converts a layout through shared memory: each lane stores, waits for the warp, and loads its new elements."""
     source, result, emitter = fragment_of(op.input), op.fragment.type, lowering.emitter
     emitter.settle()
     places = Places(source, result)

@@ -26,8 +26,7 @@ COMMIT = "cp.async.commit_group"
 
 
 class ZerosAround(NamedTuple):
-    """The first element of a window of images, and how each of their dimensions is padded: `at`, r, c, d and n of
-    `warp.copy`."""
+    """The first element of a window of images, and how dimensions are padded: `at`, r, c, d and n of `warp.copy`."""
 
     first: int = 0
     ends: Sequence[tuple[IndexValue, int, int, int, int]] = ()
@@ -221,15 +220,13 @@ class SharedFragments:
     def store(
         self, type: FragmentType, place: SharedPlace, source: Fragment, rank: IndexValue | None = None,
     ) -> None:  # fmt: skip
-        """Stores a fragment whose first element is at a place of a tile. With `rank`, the tile is that of this CTA of
-        the cluster."""
+        """Stores a fragment from a place of a tile on; with `rank`, the tile is that of this CTA of the cluster."""
         for registers, at in self._accesses(type, False, place, source):
             space = "shared" if rank is None else "shared::cluster"
             self.emitter.store(space, registers, in_cta(self.emitter, at, rank))
 
     def send(self, type: FragmentType, place: SharedPlace, source: Fragment, counted: At, ctas: int) -> None:
-        """Sends an element to the same place of so many CTAs of the cluster, a lane to each, where a barrier counts
-        it."""
+        """Sends an element to its place in so many CTAs of the cluster, a lane to each, where a barrier counts it."""
         s, send = self.addressing.scalars, f"st.async.shared::cluster.mbarrier::complete_tx::bytes.b{type.bits}"
         rank, is_sent = s.remainder(self.addressing.lane, ctas), s.compare("lt", self.addressing.lane, ctas)
         for registers, at in self._accesses(type, False, place, source):

@@ -272,8 +272,7 @@ def _float(opcode: str, types: Sequence[str] = FLOATS, *, exact: bool = False) -
 
 
 def _extreme(opcode: str) -> Handler:
-    """The larger or the smaller of two numbers, or NaN if one is NaN. PTX has no such instruction for f64; there the
-    sum gives the NaN."""
+    """The larger or smaller of two numbers, NaN if one is. PTX has none for f64: there the sum gives the NaN."""
     narrower = _float(f"{opcode}.NaN", SINGLE, exact=True)
 
     def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:

@@ -245,8 +245,7 @@ def _places(kind: FragmentType, result: FragmentType) -> Sequence[int]:
 
 
 def _groups(op: MapOp, count: int) -> list[list[int]]:
-    """The elements that are computed together. A gelu takes several of one row, so that a row does not depend on
-    another."""
+    """Elements computed together: of a gelu several of one row, so that a row does not depend on another."""
     if not any(isinstance(one, GeluOp) for one in op.body.block.ops):
         return [[number] for number in range(count)]
     rows: dict[int, list[int]] = {}

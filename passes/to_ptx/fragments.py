@@ -116,8 +116,7 @@ class FragmentEmitter:
             self.emitter.emit(opcode, *registers)
 
     def convert(self, source: Fragment, type: FragmentType, to: FragmentType) -> Fragment:
-        """Converts by way of f32, which represents every 16-bit type exactly. 8-bit floats become f16, which represents
-        them exactly."""
+        """Converts by way of f32, which has all values of 16-bit types; 8-bit floats become f16, which has theirs."""
         if type == to:
             same = self.fresh(to)
             self.copy(source, same)
@@ -284,8 +283,7 @@ def _bytes(emitter: Emitter, wanted: Sequence[tuple[VirtualRegister, int]]) -> V
 
 
 def _result_bits(emitter: Emitter, wanted: Sequence[tuple[VirtualRegister, int]], bits: int) -> VirtualRegister:
-    """Gathers elements by shifts and masks. Elements of one register that move by the same distance are moved
-    together."""
+    """Gathers elements by shifts and masks; those of one register that move alike are moved together."""
     masks: dict[tuple[VirtualRegister, int], int] = {}
     for i, (register, at) in enumerate(wanted):
         shift = i * bits - at
@@ -341,8 +339,7 @@ LESSER, GREATER = (arith.MinimumfOp, arith.MinnumfOp), (arith.MaximumfOp, arith.
 
 
 def is_clamped(value: SSAValue, bound: float) -> bool:
-    """Whether a value is the result of a maximum and a minimum with constants whose absolute values are below a
-    bound."""
+    """Whether a value is clamped by a maximum and a minimum to constants of absolute values below a bound."""
     for lower, upper in ((LESSER, GREATER), (GREATER, LESSER)):
         inner = _other_than_constant(value, lower, bound)
         if inner is not None and _other_than_constant(inner, upper, bound) is not None:

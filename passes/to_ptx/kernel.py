@@ -123,8 +123,7 @@ def is_index(lowering: KernelLowering, op: Operation, value: Attribute) -> bool:
 
 
 def check_multiple(op: Operation, what: str, index: IndexValue, unit: int, why: str = "") -> None:
-    """Refuses an index that is not known to be a multiple of a number; `what` begins the error, `why` tells the
-    number's meaning."""
+    """Refuses an index not known to be a multiple of a number; `what` begins the error, `why` says what it means."""
     if divisor_of(index) % unit:
         got = index if isinstance(index, int) else f"one that is known to be a multiple of {index.divisor}"
         fail(op, f"{what} that is a multiple of {unit}{why}, got {got}")
@@ -366,8 +365,7 @@ def _check_launches(kernel: gpu.FuncOp, symbol: SymbolRefAttr, needed: int) -> N
 
 
 def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tuple[ptx.FuncOp, KernelLowering]:
-    """The function, and its lowering, which has the names that it uses of the module and the PTX version that it
-    needs."""
+    """The function, and its lowering with the names that it uses and the PTX version that it needs."""
     name = kernel.sym_name.data
     if not PTX_NAME.fullmatch(name):
         fail(kernel, f"'{name}' cannot be the name of a kernel in PTX; letters, digits, _ and $ can")

@@ -242,8 +242,7 @@ class GlobalFragments:
         return self.scalars.compare("gt", place.column, limit)
 
     def _store_either(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
-        """Stores a fragment without bounds checks if all its columns are inside of the matrix, with checks
-        otherwise."""
+        """Stores a fragment, without checks of bounds if all its columns are inside of the matrix."""
         emitter, stem = self.emitter, self.emitter.fresh_label("store")
         # What each way computes stays in its part, but for addresses, which go out: those of the second way must not
         # come to stand behind the first one's branch.

@@ -165,8 +165,7 @@ def _descriptor(
 
 
 def descriptor_word(lowering: KernelLowering, address: IndexValue, how: int) -> VirtualRegister:
-    """A matrix descriptor: an address in shared memory, without the rank of the CTA that stands above it in a cluster,
-    beside all else."""
+    """A matrix descriptor: an address in shared memory, without the rank of the CTA, beside all else."""
     units = lowering.emitter.pure("bfe.u32", address, UNIT_BITS, ADDRESS_BITS - UNIT_BITS)
     return lowering.emitter.pure("add.s64", lowering.emitter.pure("cvt.u64.u32", units), Immediate(f"{how:#x}"))
 

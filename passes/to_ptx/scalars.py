@@ -206,8 +206,7 @@ class Scalars:
         return self._pure("add.s64", base, self._pure("mul.wide.s32", index, scale))
 
     def offset_far(self, base: VirtualRegister, index: IndexValue, stride: IndexValue, bits: int) -> VirtualRegister:
-        """base + index * stride elements of `bits` bits, where the offset may be beyond 32 bits; a stride that is a
-        register is of 64."""
+        """base + index * stride elements of `bits` bits; the offset, and a stride in a register, have 64 bits."""
         if isinstance(index, int) and isinstance(stride, int):
             return self.offset64(base, index * stride * bits // 8, 1)
         wide = index if isinstance(index, int) else self._pure("cvt.u64.u32", index)

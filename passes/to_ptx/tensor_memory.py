@@ -201,8 +201,7 @@ def store(lowering: KernelLowering, op: StoreOp, kind: FragmentType) -> None:
 def _moves(
     lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType, registers: Fragment
 ) -> Iterator[tuple[str, At, Fragment]]:
-    """The registers of a fragment, some at a time, what moves them, and their places in tensor memory: 16 of the 32
-    lanes of a warp."""
+    """Registers of a fragment, some at a time, what moves them, and their places: 16 of the 32 lanes of a warp."""
     check_warpgroups(lowering, op)
     _, first_row, first_column = lowering.indices(op.indices)
     halves = _halves(kind.layout.data, kind.bits)
@@ -225,8 +224,7 @@ def _moves(
 
 
 def _halves(layout: Layout, bits: int) -> int | None:
-    """How many times 16 rows each warp has, if the registers of a fragment are those of consecutive moves of columns;
-    None if they are not."""
+    """How many times 16 rows a warp has, if registers are those of consecutive moves of columns; else None."""
     if bits not in SHAPES:
         return None
     lane, element = MOVES[SHAPES[32][0]].lane, MOVES[SHAPES[32][0]].element

@@ -440,8 +440,7 @@ def _store_vector(lowering: KernelLowering, op: vector.StoreOp) -> None:
 
 
 def _accesses(op: Operation, aligned: int, registers: Fragment, place: At) -> list[tuple[int, int, At]]:
-    """The first register, the count, and the address of each access of a vector that lies in one row; `aligned`
-    divides its address."""
+    """The first register, count and address of each access of a vector in one row; `aligned` divides its address."""
     size = 8 if registers[0].type == "f64" else 4
     if aligned % size:
         fail(op, f"{op.name} takes an address that is a multiple of {size} bytes, this one is of {aligned}")

@@ -34,8 +34,7 @@ SPELLINGS: Mapping[str, str] = {**{element: element for element in ELEMENT_NAMES
 
 
 class _DTypes(Mapping[str, DType]):
-    """The numpy types of `ELEMENT_NAMES`. Each is created on its first use, so that a run with numpy's own types does
-    not import ml_dtypes."""
+    """The numpy types of `ELEMENT_NAMES`, created on first use: a run with numpy's own types imports no ml_dtypes."""
 
     def __getitem__(self, element: str) -> DType:
         return _dtype(ELEMENT_NAMES[element].numpy)

@@ -48,8 +48,7 @@ class Struct:
 
 @dataclass(frozen=True)
 class Image:
-    """The bytes of a struct, in which pointers and tensor maps are 0, and by offset what the pointers are to point to
-    and the maps."""
+    """The bytes of a struct with pointers and tensor maps as 0; by offset the maps, and what pointers lead to."""
 
     data: bytes
     alignment: int = 1
@@ -320,8 +319,7 @@ def described(value: object) -> str:
 
 
 def _value(parameter: Variable, arg: object, first: int, behind: list[LaunchValue]) -> LaunchValue:
-    """One argument. The values behind its pointers and maps are appended to `behind`, whose positions count from
-    `first`."""
+    """One argument. The values behind its pointers and maps go to `behind`, whose positions count from `first`."""
     if parameter.count is None:
         if not (is_array(arg) or isinstance(arg, tuple | Struct | TensorMap)):
             return _number(parameter, arg)
@@ -337,8 +335,7 @@ def _value(parameter: Variable, arg: object, first: int, behind: list[LaunchValu
 
 
 def _packed(struct: Image, first: int, behind: list[LaunchValue], *, in_memory: bool = False) -> Packed:
-    """A struct whose pointers and tensor maps are replaced by positions. The arrays and structs that they refer to are
-    appended to `behind`."""
+    """A struct with positions for pointers and tensor maps; the arrays and structs that these name go to `behind`."""
     pointers: list[tuple[int, int]] = []
     maps: list[tuple[int, int, TensorMap]] = []
     for offset, target in struct.pointers:

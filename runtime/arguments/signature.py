@@ -112,8 +112,7 @@ def position_of(name: str, parameters: Sequence[Parameter]) -> int:
 
 
 def extents(function: Signature, shapes_: Mapping[int, tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The shape of every parameter: from its type, from `shapes_`, or from one that it is tied to. Unknown sizes are
-    negative."""
+    """The shape of each parameter, from its type, `shapes_`, or one that it is tied to. Unknown sizes are negative."""
     shapes = [list(shapes_.get(i, p.shape or ())) for i, p in enumerate(function.parameters)]
     for tie in function.ties:
         extent = next((shapes[i][d] for i, d in sorted(tie) if shapes[i][d] >= 0), -1)

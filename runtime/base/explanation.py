@@ -29,8 +29,7 @@ class CompiledPart:
 
 @dataclass(frozen=True)
 class LeftPart:
-    """An operation of a graph that was not compiled, and the reason. `place` is a line of the model, if torch has
-    it."""
+    """An operation of a graph that was not compiled, and why. `place` is a line of the model, if torch has it."""
 
     node: str
     operator: str

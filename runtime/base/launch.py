@@ -136,8 +136,7 @@ Contents: TypeAlias = bytes
 
 
 class ScratchBuffer(NamedTuple):
-    """Memory that launches of a call share: its size, whether it starts as zeros, and its contents if it is a
-    constant."""
+    """Memory that launches of a call share: its size, whether it starts as zeros, its contents if it is a constant."""
 
     bytes: int
     zeroed: bool = False

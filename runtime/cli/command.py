@@ -135,8 +135,7 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _read_checks(args: argparse.Namespace) -> None:
-    """Parses `--check`: afterwards `check` says whether to compare with float64, and `checks` names the interpreter's
-    checks."""
+    """Parses `--check`: then `check` says whether to compare with float64, `checks` names the interpreter's checks."""
     words = [word for text in args.check for word in text.split(",")]
     args.check, args.checks = COMPARE in words, tuple(word for word in words if word != COMPARE)
     if args.checks:

@@ -35,8 +35,7 @@ def add_command(
 
 
 def filled(text: str) -> str:
-    """An argument type of argparse for a text that is not empty. An empty text usually is a shell variable that is not
-    set."""
+    """An argument type of argparse for a text that is not empty, as that of a shell variable that is not set."""
     if not text.strip():
         raise argparse.ArgumentTypeError("expected a value, got nothing")
     return text

@@ -225,8 +225,7 @@ class Gpu:
 
 
 class LoadedModule:
-    """PTX loaded on a GPU. `log` is what the driver said about it; `enqueued` are launches with their parameters, by
-    what they were given."""
+    """PTX loaded on a GPU. `log` is what the driver said of it, `enqueued` launches by what they were given."""
 
     def __init__(self, gpu: Gpu, ptx: str, code: bytes = b"") -> None:
         self.gpu = gpu

@@ -184,8 +184,7 @@ def _ordinal(any_gpu: Gpu, argument: Argument) -> int:
 
 
 def stream_of(gpu: Gpu, values: Sequence[LaunchValue]) -> int:
-    """The stream the producers of the device arrays work on; where they work on several, the first, once the
-    others are done."""
+    """The stream that the producers of the device arrays work on; of several the first, once the others are done."""
     streams = list(dict.fromkeys(v.stream for v in values if isinstance(v, Argument) and v.stream is not None))
     if not streams:
         return LEGACY_STREAM

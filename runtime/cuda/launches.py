@@ -209,8 +209,7 @@ def graph_launch(driver: Any, handle: Any) -> Callable[[int], int]:
 
 
 def copier(driver: Any, to: int, size: int) -> Callable[[int, int], int]:
-    """A function that enqueues a copy of `size` bytes from an address of a GPU to the address `to` on a stream, and
-    returns the driver's code."""
+    """A function that enqueues a copy of `size` bytes of a GPU to the address `to`; it returns the driver's code."""
     functions, place, count = direct(driver), ctypes.c_uint64(to), ctypes.c_size_t(size)
     if functions is None:
         return lambda source, stream: driver.cuMemcpyDtoDAsync(to, source, size, stream)[0]

@@ -40,8 +40,7 @@ class Resources:
 
 @cache
 def find(tool: str = "ptxas") -> Path | None:
-    """The path of ptxas or nvcc: from the package nvidia-cuda-nvcc, else from PATH, CUDA_HOME or triton; None without
-    one."""
+    """The path of ptxas or nvcc: from the package nvidia-cuda-nvcc, PATH, CUDA_HOME or triton; None without one."""
     return next((path for path in _candidates(tool) if os.access(path, os.X_OK)), None)
 
 

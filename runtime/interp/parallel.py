@@ -99,8 +99,7 @@ def _overlap(buffers: Sequence[Buffer]) -> bool:
 
 @contextmanager
 def _in_shared_memory(buffers: Sequence[Buffer]) -> Generator[None]:
-    """A context in which the bytes of buffers lie in memory that all processes share. At its end they are copied
-    back."""
+    """A context in which the bytes of buffers lie in memory that processes share; they are copied back at its end."""
     owned = [buffer.data for buffer in buffers]
     for buffer in buffers:
         place = np.frombuffer(mmap.mmap(-1, buffer.size), np.uint8)

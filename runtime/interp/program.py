@@ -41,8 +41,7 @@ IN_FLIGHT_BYTES = 200 << 20
 IN_FLIGHT_WARPS = 1024
 IN_FLIGHT_WARPS_MATRIX = 128
 WARPS_OF_BATCH = 64
-"""The least that a process runs at a time of a kernel that multiplies matrices: half as many take 1.3 times as long
-for each."""
+"""The least that a process runs of a kernel that multiplies matrices; half as many take 1.3 times as long each."""
 
 
 def run(launch: KernelRun) -> Stats:
@@ -96,8 +95,7 @@ def _side_by_side(launch: KernelRun, total: int, at_once: int, stats: Stats) -> 
 
 
 def _ctas_of_batch(launch: KernelRun, total: int, at_once: int, processes: int) -> int:
-    """The number of CTAs that a process runs at a time: equal shares, unless the cost of steps exceeds that of
-    threads."""
+    """CTAs that a process runs at a time: equal shares, unless the cost of steps exceeds that of threads."""
     one = geometry_of(launch, 0, 1)
     size, least = one.cluster_size, at_once
     if launch.kernel.multiplies_matrices or launch.kernel.has_warpgroups:

@@ -87,8 +87,7 @@ def laid_out(array: Array, parameter: Parameter) -> Array:
 
 
 def _steps(parameter: Parameter, shape: tuple[int, ...]) -> list[int]:
-    """Strides in elements. Those that the parameter leaves open follow from a contiguous arrangement, the last
-    dimension first."""
+    """Strides in elements; those that the parameter leaves open as without gaps, the last dimension first."""
     wanted = parameter.strides or (None,) * len(shape)
     steps = [0 if step is None else step for step in wanted]
     span = max((step * extent for step, extent in zip(steps, shape, strict=True)), default=0)
@@ -226,8 +225,7 @@ def _misfit(argument: Argument, parameter: Parameter) -> int | None:
 
 
 def _same_words(argument: Argument, expected: DType) -> bool:
-    """Equal types, signless integers of either sign, bytes of truth values, and raw words ('V2', which numpy loads bf16
-    files as)."""
+    """Equal types, signless integers, bytes of truth values, and raw words ('V2', as numpy loads files of bf16)."""
     if argument.itemsize != expected.itemsize or argument.packed != PACKED.get(element_of(expected), 1):
         return False
     if argument.element == element_of(expected) or argument.element.startswith("|V"):
@@ -242,8 +240,7 @@ def _same_words(argument: Argument, expected: DType) -> bool:
 
 @dataclass(frozen=True)
 class Bound:
-    """The arguments of a call. `results` are the positions of what the call returns. `makers` create the outputs that
-    the caller did not pass."""
+    """The arguments of a call, the positions of its results, and what makes the outputs that were not passed."""
 
     arguments: tuple[object, ...]
     results: tuple[int, ...]

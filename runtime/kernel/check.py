@@ -31,8 +31,7 @@ class UnroundedSum:
 
 
 def contractions(module: Module, kernel: str) -> tuple[UnroundedSum, ...]:
-    """The sums in a kernel and the functions of its module that a GPU may contract to fused multiply-adds, in the order
-    of the text."""
+    """The sums of a kernel and its module's functions that a GPU may fuse with a product, in the text's order."""
     functions = (f for f in module.items if isinstance(f, Function) and (not f.entry or f.name == kernel))
     return tuple(sum_ for function in functions for sum_ in _in_function(list(instructions(function.body or ()))))
 
@@ -63,8 +62,7 @@ def _unrounded(instruction: Instruction, roots: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of a check. `notes` tell of what ptxas does otherwise than the text says, and of a version newer than
-    the rows."""
+    """The result of a check. `notes` tell what ptxas does otherwise, and of a version newer than the rows."""
 
     diagnostics: list[Diagnostic]
     notes: list[Diagnostic] = field(default_factory=list[Diagnostic])

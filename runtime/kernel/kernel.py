@@ -339,8 +339,7 @@ def compile(
 def _key(
     tuned: str | None, strategy: object, schedule: Mapping[str, ScheduleOption], asked: Mapping[str, object]
 ) -> str | None:
-    """The key of a kernel in the cache. None if the file of tuned schedules cannot be read; the compilation reports
-    that."""
+    """The key of a kernel in the cache; None if the file of tuned schedules cannot be read, as compiling reports."""
     try:
         measured = None if tuned is None else read_text(tuned)
     except (OSError, UnicodeDecodeError):

@@ -52,8 +52,7 @@ def lowered(
     schedule: Mapping[str, ScheduleOption],
     strategy: StrategyText | Callable[[Handle], None] | None = None,
 ) -> Kernel:
-    """The kernel of a module's function. The module is lowered in place. Arguments and errors are those of
-    `compile`."""
+    """The kernel of a module's function, lowered in place. Arguments and errors are those of `compile`."""
     target = target or target_name(module)
     with as_compile_errors():
         pipeline = _pipeline(target, schedule, tf32, tuned)
@@ -104,8 +103,7 @@ def strategy_variants(
 def to_fragments(
     module: ModuleOp, target: str | None, tf32: bool, tuned: str | None, schedule: Mapping[str, ScheduleOption]
 ) -> None:
-    """Lowers a module in place to kernels over fragments, the input of `convert-warp-to-ptx`. Arguments and errors are
-    those of `compile`."""
+    """Lowers a module in place to kernels over fragments. Arguments and errors are those of `compile`."""
     with as_compile_errors():
         pipeline = _pipeline(target or target_name(module), schedule, tf32, tuned)
         _apply_strategies(module, target or target_name(module), None)

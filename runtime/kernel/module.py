@@ -398,8 +398,7 @@ class PtxModule:
 
 
 def _observers(options: Options) -> tuple[Reporter | None, Tracer | None, Any]:
-    """What makes the report and the trace of a launch, if they are asked for, and all that observes it; None for
-    nothing."""
+    """What makes the report and the trace of a launch, and all that observes it; None for what is not asked for."""
     if not (options.report or options.trace):
         return None, None, options.observer
     from ..interp.machine.kernel import Observers

@@ -270,8 +270,7 @@ _OF_SLOT = ("name", "kind", "type", "count", "optional", "values")
 
 
 def as_json(form: Form | PatternRow, target: str | None = None) -> dict[str, Json]:
-    """Every field of a form, its operands and layouts, and since when each target has it, or the one given; less of
-    other rows."""
+    """All fields of a form, its operands and layouts, and since when targets have it; less of other rows."""
     if isinstance(form, PatternRow):
         return {
             "spelling": _shown(form),

@@ -124,8 +124,7 @@ def _fixed(fraction: Array, left: Array, limit: int) -> Array:
 
 
 def ex2(words: Array) -> Array:
-    """2^x. x is taken with 23 fractional bits; those of a negative number are inverted rather than negated, as in
-    hardware."""
+    """2^x. x has 23 fractional bits; those of a negative number are inverted, not negated, as in hardware."""
     sign, exponent, fraction = _parts(words)
     size = _fixed(fraction, exponent - _BIAS, 8)
     fixed = np.where(sign == 0, size, np.where(size & _ONE - 1, ~size, -size))

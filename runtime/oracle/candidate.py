@@ -87,8 +87,7 @@ class PythonCandidate(Candidate):
         self.count, self.required = _positional(function)
 
     def prepare(self, call: CandidateCall) -> dict[str, Any]:
-        """The arguments of a call. Arguments that are written in place are left out, or outputs are added, if the
-        function takes that many."""
+        """The arguments of a call, less those written in place, or plus outputs, if the function takes that many."""
         values = call.arguments
         if call.written and self.count == len(values) - len(call.written):
             values = {name: value for name, value in values.items() if name not in call.written}

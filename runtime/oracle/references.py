@@ -166,8 +166,7 @@ class FunctionReference(JudgeReference):
         }
 
     def linalg(self, arguments: Mapping[str, Any]) -> str:
-        """The function as torch's importer writes it. Functions of numpy are imported as those of torch with the same
-        names."""
+        """The function as torch's importer writes it; numpy's are imported as those of torch with the same names."""
         if self.written or not all(map(is_ndarray, arguments.values())):
             raise NotComparedError("a function that writes its arguments, or takes numbers, is not written as linalg")
         try:

@@ -55,8 +55,7 @@ class LimitError(Exception):
 
 @dataclass(frozen=True)
 class Forbidden:
-    """What a candidate may not use: the reference as a function or a file, and its names in the candidate's own
-    file."""
+    """What a candidate may not use: the reference, a function or a file, and its names in the candidate's file."""
 
     function: Callable[..., Any] | None = None
     file: str = ""
@@ -90,8 +89,7 @@ class Watch:
         self.places = (folder, SHARED) if os.path.isdir(SHARED) else (folder,)
 
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
-        """The hook: no connections, no files changed but those of the folder, and the file of the reference is not
-        opened unnoticed."""
+        """The hook: no connections, no changes outside of the folder; who opens the reference is noted."""
         if event in CHANGES and (event != "open" or args[2] & WRITING):
             for name, folder in CHANGES[event]:
                 self._changed(args[name], -1 if folder is None else args[folder])
@@ -117,8 +115,7 @@ class Watch:
 
 
 class Worker:
-    """A process that answers requests by a function that `make(watch)` returns after a fork. Its time limit starts at
-    once."""
+    """A process that answers by what `make(watch)` returns after a fork. Its time limit starts at once."""
 
     def __init__(
         self, make: Callable[[Watch], Callable[..., Any]], seconds: float, megabytes: int, forbidden: str = ""

@@ -210,8 +210,7 @@ def _is_structured(op: Operation) -> TypeGuard[Structured]:
 
 
 def _accesses(op: Structured) -> list[tuple[SSAValue, tuple[int, ...]]]:
-    """What an operation reads and then writes, of a `warp.matmul` the matrices alone, each with the loops that its
-    dimensions run along."""
+    """What an operation reads, then writes (of `warp.matmul` matrices alone), with the loops of the dimensions."""
     if isinstance(op, MatmulOp):
         return list(zip((*op.matrices, op.d), map(loops_of, op.maps), strict=False))
     return [(access.value, access.loops) for access in Nest.of(op).accesses]

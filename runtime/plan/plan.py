@@ -408,8 +408,7 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def layout_key(value: LaunchValue, bytes_: int) -> object:
-    """The properties of a value that a plan depends on: sizes and strides of an array, and its address modulo
-    `bytes_`."""
+    """What a plan depends on of a value: an array's sizes and strides, and its address modulo `bytes_`."""
     array = _argument(value)
     return array and (array.shape, array.byte_strides, array.itemsize, array.address % bytes_)
 

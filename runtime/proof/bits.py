@@ -88,8 +88,7 @@ class Bytes:
     def _trial(
         self, data: Sequence[RegisterSlot], sel: Selection, make: Callable[[int, Array], Array | int]
     ) -> list[Array]:
-        """The bytes of the results with every byte of data replaced. `make` receives the number of an operand and its
-        planes."""
+        """The bytes of results with data replaced by what `make` gives for an operand's number and planes."""
         shadow, replaced = self.shadow, dict[RegisterSlot, tuple[Array, Array]]()
         for number, slot in enumerate(data):
             words = np.ascontiguousarray(shadow.mirror.words(slot)).view(np.uint8).reshape(PLANES, -1)

@@ -32,13 +32,11 @@ CHECKS = ("races", "uninitialised")
 ENDED = (FaultError.check, MachineLimitError.check)
 """Of findings that are the last of a run."""
 LARGE = (64.0, 1024.0)
-"""Factors of the numbers of further runs: exponentials of them leave the range of f32, unless their maximum is taken
-off."""
+"""Factors of further runs: exponentials leave the range of f32, unless their maximum is taken off."""
 TINY = 2.0**-126
 """The least normal number of f32: what is smaller may be flushed to zero, or have lost bits."""
 FAR = 2.0**-4
-"""How far results may be apart that may be equal, relative to the value and to the largest one, where no bound is
-known."""
+"""How far equal results may be apart where no bound is known, relative to the value and to the largest one."""
 
 
 def fault_of(error: InterpreterError) -> Finding | None:
@@ -123,8 +121,7 @@ def _scaled(array: Array, factor: float) -> Array:
 
 
 class Rounds(Observer):
-    """Finds loops without end: all threads that are left come to a branch where they were before, and nothing has
-    changed since."""
+    """Finds endless loops: all threads left come to a branch where they were before, and nothing has changed."""
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         self.state, self.kernel = state, kernel

@@ -346,8 +346,7 @@ def unknown(name: str) -> Callable[[Residues], Residues]:
 
 
 def tanh(a: Residues) -> Residues:
-    """2 / (1 + exp(-2 a)) - 1. Its value as an exponent is an unknown function, so that sums with it can be
-    exponents."""
+    """2 / (1 + exp(-2 a)) - 1. As an exponent it is an unknown function, so that sums with it can be exponents."""
     one, minus = Residues(np.ones_like(a.residues), np.ones_like(a.exact)), negate(a)
     inverse = reciprocal(add(one, exp(add(minus, minus))))
     result = subtract(add(inverse, inverse), one)

@@ -391,8 +391,7 @@ class Question:
         return self.counterexample.search(self.names, self.arrays, self.outputs, self.filled, zeros=zeros)
 
     def _trial(self, changed: Changed | None, seen: tuple[Array, Array] | None = None) -> Trial:
-        """The inputs of one trial for both sides. `seen` are numbers from a run of the kernel, which the function uses
-        too."""
+        """The inputs of one trial for both sides; `seen` are numbers of a run of the kernel, for the function too."""
         trial = Trial([_small(array) for array in self.arrays], self.seed, changed)
         trial.seen = seen
         trial.checks = CHECKS if changed is None else ()
@@ -453,8 +452,7 @@ Evaluator: TypeAlias = "Callable[[Trial], list[Array]]"
 
 
 def _small(array: Array) -> Array:
-    """Floating-point elements near 0, so that no sum leaves the range of its type, and finite ones: a proof is of all
-    values."""
+    """Finite floats near 0, so that no sum leaves the range of its type: a proof is of all values."""
     if element_of(array.dtype) not in KINDS or array.dtype.itemsize == 1 or not array.ndim:
         return array
     made = copied(array)

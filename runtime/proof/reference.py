@@ -275,8 +275,7 @@ class FieldEvaluation(Evaluation):
     def _over(
         self, op: Operation, nest: Nest, order: Sequence[int], make: Callable[[ElementsOf], BodyElements]
     ) -> Array:
-        """Evaluates the body for each element of an output, whose dimensions run along `order`. The first loop is cut
-        into chunks."""
+        """The body for each element of an output, whose dimensions run along `order`; the first loop in chunks."""
         sizes = sizes_of(nest, self.scope)
         inputs = self._inputs(op, nest, sizes)
         if 0 in sizes:

@@ -257,8 +257,7 @@ def rule_of(shadow: FieldShadow, pc: int, decoded: Decoded) -> Look | None:
 
 
 def _effect(shadow: FieldShadow, decoded: Decoded, sel: Selection) -> None:
-    """An instruction with effects beyond its thread. Data may not decide what it does; predicates of predicates, such
-    as those of votes, may."""
+    """An instruction with effects beyond its thread. No data may decide what it does, but predicates of votes may."""
     data = [slot for slot in decoded.reads if shadow.has_data(slot, sel)]
     shadow.refuse(tuple(data), sel, "what this does")
     shadow.clear(decoded.writes, sel)
@@ -404,8 +403,7 @@ class _Arithmetic:
         return index if cut is None else np.where(cut, 0, index)
 
     def _term(self, operands: list[tuple[Array, Array]]) -> Term | None:
-        """The instruction as a term; the first two operands of symmetric ones may be swapped. Rounding to nearest is
-        left out of the name."""
+        """The instruction as a term, without rounding to nearest. Symmetric operands, the first two, may be swapped."""
         if not self.shadow.table.ordered:
             return None
         label = self.decoded.source.opcode.replace(".rn", "")

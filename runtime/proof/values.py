@@ -173,8 +173,7 @@ class Table:
         return self._kind[index] == KINDS.index(kind)
 
     def byte_of(self, codes: Array) -> Array:
-        """For words with byte codes (words, bytes), the one-byte value that determines the word alone; 0 where none
-        does."""
+        """Of words with byte codes (words, bytes), the one-byte value that determines the word alone, or 0."""
         index = (codes >> np.uint64(3)).astype(np.int64)
         root = np.where(codes == 0, -1, np.where(self._row_of(index) > 0, self.root[index], 0))
         maximum = root.max(axis=1, initial=0)
@@ -322,8 +321,7 @@ def indices(table: Table, planes: Array, words: Array, scalar: str, count: int) 
 
 
 def _of_parts(table: Table, planes: Array, words: Array) -> Array:
-    """The values of words whose bytes are parts of values: the byte itself if only one has a value, an unknown value
-    otherwise."""
+    """The values of words by those of their bytes: the byte itself if only one has a value, else an unknown one."""
     made = table.add(field.hashed("bits", signature(table, planes, words)), "bits", unknown=True)
     codes = byte_codes(_split(planes))
     root = np.zeros(words.size, np.int64) if table.ordered else table.byte_of(codes)

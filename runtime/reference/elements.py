@@ -65,8 +65,7 @@ def bounded(reference: Reference) -> Bounded:
 
 @dataclass(frozen=True)
 class Slack:
-    """By how much more than its bound a value may be off before it is rounded to 16 bits: relative to it, and
-    absolute."""
+    """How much farther than its bound a value may be off before it is rounded to 16 bits: relative and absolute."""
 
     relative: float = 0.0
     absolute: float = 0.0
@@ -156,8 +155,7 @@ def operations(body: Block) -> int:
 
 
 def _contracted(op: Operation, values: Mapping[SSAValue, Bounded]) -> Bounded | None:
-    """The interval of an extension whose truncation may be dropped: it has the rounded and the exact value. None for
-    other operations."""
+    """The interval of an extension whose truncation may be dropped: the rounded and the exact value; else None."""
     if (wide := contracted(op)) is None:
         return None
     exact, narrow = values[wide], values[op.operands[0]]

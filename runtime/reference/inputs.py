@@ -20,8 +20,7 @@ from ..numerics.floats import Array
 from .functions import poison
 
 WORDS = ("random", "zeros", "ones", "nan")
-"""What may stand where a file is expected: N(0, 1) from the seed (integers: -8 to 7; powers of two: 2^-4 to 2^4), 0, 1,
-or no value at all."""
+"""Instead of a file: N(0, 1) of the seed (integers -8 to 7; powers of two 2^-4 to 2^4), 0, 1, or no value."""
 
 
 def binding(text: str) -> tuple[str | None, str]:
@@ -43,8 +42,7 @@ def named(option: str, name: str, parameters: Sequence[Parameter]) -> int:
 
 
 def make(word: str, shape: tuple[int, ...], dtype: DType, seed: int, position: int) -> Array:
-    """An array filled as one of WORDS says. Equal seeds and positions give equal values, whatever the other arrays
-    are."""
+    """An array filled as one of WORDS says; equal seeds and positions give equal values, whatever the others are."""
     if word != "random":
         value = {"zeros": 0, "ones": 1}.get(word, poison(dtype))
         return np.full(shape, value, dtype)

@@ -281,8 +281,7 @@ def _out(ctx: Context, formal: Formal, actual: Operand) -> Move:
 def _ends(
     ctx: Context, formal: Formal, actual: Operand, take: Callable[[Operand, str], Source]
 ) -> tuple[Source, Source]:
-    """The caller's and the function's place of a value that is passed. `take` gives a value or register of the
-    caller."""
+    """The caller's and the function's place of a value that is passed; `take` gives what the caller has."""
     if formal.slot is not None:
         return take(actual, formal.variable.type), _register(formal.slot, formal.variable.type)
     if (place := _argument(ctx, formal, actual)) is None:

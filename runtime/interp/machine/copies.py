@@ -196,8 +196,7 @@ _LANE = 16
 
 @dataclass(eq=False)
 class Request:
-    """A warp's request for columns of tensor memory. In a pair, both CTAs must request the same number. `put` writes
-    the address."""
+    """A warp's request for columns of tensor memory, in a pair as many as the other's. `put` writes the address."""
 
     pc: int
     warp: int

@@ -202,8 +202,7 @@ class Geometry(NamedTuple):
 
 @dataclass
 class CtaQueue:
-    """The CTAs of a launch by number. Those below `begun` have started; those from `total` on do not exist or were
-    cancelled."""
+    """The CTAs of a launch by number: `begun` have started; those from `total` on do not exist or were cancelled."""
 
     begun: int = 0
     total: int = 0
@@ -223,8 +222,7 @@ def unravel(linear: Any, sizes: Dim3) -> tuple[Any, Any, Any]:
 
 
 BoundStep: TypeAlias = Callable[[Selection], "int | None"]
-"""What an instruction does for some threads. It returns where they all go on: None for the next instruction, or a
-program counter, or LEFT."""
+"""What an instruction does for some threads: None where all go on to the next one, a program counter, or LEFT."""
 
 LEFT = -1
 """The threads went different ways, wait or are done: the machine knows where they are."""
@@ -294,8 +292,7 @@ class Events:
         earlier `cp.async` completed. With `copy`, the bulk copy issued at that instruction arrives."""
 
     def defer(self, start: Array, threads: Array) -> None:
-        """Threads begin asynchronous operations, whose arrivals or bytes mbarrier objects count later; `start` as in
-        `arrive`."""
+        """Threads begin operations whose arrivals or bytes mbarrier objects count later; `start` as in `arrive`."""
 
     def count(self, start: Array, threads: Array, arrivals: Array, transactions: Array, *, deferred: bool) -> None:
         """mbarrier objects are about to count arrivals, and transactions expected (positive) or complete (negative), of

@@ -305,8 +305,7 @@ class Flow:
         return lanes
 
     def assemble(self, sel: Selection, pc: int, warps: int = 1) -> Selection | None:
-        """The threads of warps, or of groups of so many, whose lanes have all come to `pc` or exited; the others wait.
-        None if all wait."""
+        """The threads of warps, or groups of so many, whose lanes have all come to `pc` or exited; None if all wait."""
         if sel.mask is None:
             return sel
         before = self.parked.pop(pc, None)

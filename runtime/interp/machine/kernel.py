@@ -430,8 +430,7 @@ class Observer(Events):
         """Adds what another process took of a kernel's CTAs."""
 
     def weight(self, shared: int, warps: int) -> int:
-        """Bytes that the observer keeps for a CTA. `shared` are the bytes of its shared memory, `warps` the warps of
-        its cluster."""
+        """Bytes that the observer keeps for a CTA of `shared` bytes, in a cluster of so many `warps`."""
         return 0
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:

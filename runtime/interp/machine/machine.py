@@ -276,8 +276,7 @@ class Machine:
         self._advance(pc, mask, budget=1)
 
     def _next(self, tired: bool) -> tuple[int, Array] | None:
-        """The group to run; None if none can. If none can, or one ran for long, threads that sleep at mbarriers test
-        them again."""
+        """The group to run; None if none can. Then, or if one ran for long, threads at mbarriers test them again."""
         if tired and self.mbarriers.sleepers:
             self.mbarriers.give_up()
         group = self.flow.next(oldest=tired)
@@ -452,8 +451,7 @@ def _patient(inner: BoundStep, pc: int, flow: Flow) -> BoundStep:
 
 
 def _guarded(inner: BoundStep, predicate: Array, negated: bool, following: int, flow: Flow) -> BoundStep:
-    """A step that runs `inner` for the threads whose predicate holds. The other threads continue at the next
-    instruction."""
+    """A step that runs `inner` where the predicate holds. The other threads go on at the next instruction."""
 
     def step(sel: Selection) -> int | None:
         taken = sel.where(~predicate if negated else predicate)

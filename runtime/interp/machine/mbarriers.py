@@ -206,8 +206,7 @@ class MbarrierObjects:
         self.words[index] = 0
 
     def arrive(self, of: Arrivals) -> Array:
-        """First expects transactions, then takes arrivals off what is missing. Returns the words that each thread
-        found."""
+        """Expects transactions, then takes arrivals off what is missing. Returns the words that each thread found."""
         before = self._objects(of.index, of.sel)
         objects, which = np.unique(of.index, return_inverse=True)
         if np.any(_sums(which, of.counts, objects.size) > Phases.of(self.words[objects]).pending):
@@ -399,8 +398,7 @@ class MbarrierObjects:
         return [(one.pc, mask_of(one.threads, self.flow.live.size)) for one in self.sleepers]
 
     def lacking(self, pc: int, mask: Array) -> str:
-        """A description of what the first object lacks that masked threads wait for at `pc`; "" without such
-        threads."""
+        """What the first object lacks that masked threads wait for at `pc`, in words; "" without such threads."""
         for sleepers in self.sleepers:
             mine = np.flatnonzero(mask[sleepers.threads])
             if sleepers.pc == pc and mine.size:

@@ -407,8 +407,7 @@ class Heap:
 
 
 class MemorySpaces(NamedTuple):
-    """The memory spaces of the CTAs in flight. `cluster` is shared memory including that of the cluster's other
-    CTAs."""
+    """The memory spaces of the CTAs in flight. `cluster` is shared memory with that of the cluster's other CTAs."""
 
     memory: GlobalBuffers
     shared: Window

@@ -203,8 +203,7 @@ class Locate(Protocol):
 
 
 def space_of(bound: Bindings) -> str:
-    """The state space of a row's P: "generic" if the opcode has none, "cluster" for `.shared::cluster`. Constants are
-    in global memory."""
+    """The state space of a row's P: "generic" without one, "cluster" for `.shared::cluster`, "global" for constants."""
     written = bound.get("P", "")
     return _OWN_NAMES.get(written) or written.partition("::")[0]
 

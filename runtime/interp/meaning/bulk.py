@@ -222,8 +222,7 @@ def shifts(state: State, buffer: Buffer, first: int, ctas: int | None, thread: i
 
 @meaning("cancel.try")
 def cancel(ctx: Context, bound: Bindings) -> Action:
-    """Cancels a cluster that has not begun. The answer has 16 bytes in shared memory of this CTA, or of each CTA of its
-    cluster."""
+    """Cancels a cluster that has not begun. The answer is 16 bytes of shared memory, here or in the whole cluster."""
     target, barrier = ctx.operands
     pc, everywhere = ctx.pc, bool(bound.get("C"))
 

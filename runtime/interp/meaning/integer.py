@@ -380,8 +380,7 @@ def funnel(ctx: Context, bound: Bindings) -> ArrayFunction:
 
 @meaning("add.cc", "addc", "sub.cc", "subc", "mad.cc", "madc")
 def with_carry(ctx: Context, bound: Bindings) -> Action:
-    """A sum, a difference, or a part of a product plus a sum, with carry. Signed and unsigned types give the same
-    bits."""
+    """A sum, a difference, or a part of a product plus a sum, with carry; the same bits for signed and unsigned."""
     root, word = ctx.row.root, _unsigned(bound["T"])
     takes, gives = root in ("addc", "subc", "madc"), bool(bound["CC"])
     subtracts, product = root in ("sub", "subc"), np.multiply if bound.get("PART") == "lo" else high

@@ -253,8 +253,7 @@ def stored_columns(row: Mma | Wgmma, words: Array, selector: int) -> Array:
 
 @cache
 def arrangement(shape: Shape, role: str, element: ElementType) -> Layout:
-    """Which lane holds which elements of an operand of `wmma` here, as `wmma` says; copies of them where registers hold
-    more than the matrix."""
+    """Which lane holds which elements of an operand of `wmma` here (see `wmma`), copies of a small matrix included."""
     rows, columns = (size.bit_length() - 1 for size in extent(shape, role))
     matrix_bits = (registers_of(shape, role, element) * max(32, element.bits) // element.bits).bit_length() - 1
     of_rows, of_columns = ([Bit(axis, i) for i in range(n)] for axis, n in (("r", rows), ("c", columns)))

@@ -54,8 +54,7 @@ def barrier(ctx: Context, bound: Bindings) -> Action:
 
 
 def _answer(mode: str, dest: Source, source: Source, negated: bool, state: State) -> Complete:
-    """The function that writes the result of `bar.red` when the barrier completes. Its argument is the mask of all
-    threads that arrived."""
+    """Writes the result of `bar.red` when the barrier completes, given the mask of all threads that arrived."""
     out, values, cta, ctas = dest(state), source(state), state.geometry.cta(), state.geometry.ctas
 
     def complete(arrived: Array) -> None:
@@ -153,8 +152,7 @@ def inval(ctx: Context, bound: Bindings) -> Action:
 
 @meaning("mbarrier.arrive")
 def arrive(ctx: Context, bound: Bindings) -> Action:
-    """`mbarrier.arrive` and its variants. The result is the state of the object before the arrival, for a later
-    wait."""
+    """`mbarrier.arrive` and its variants. The result is the state before the arrival, for a later wait."""
     operands, form = ctx.operands, bound.get("F", "")
     drop, complete, expects = bound["K"] == "arrive_drop", form != "noComplete", form == "expect_tx"
     dest = absent if operands[0] == Symbol("_") else ctx.dest(operands[0], "b64")

@@ -53,8 +53,7 @@ class Box(NamedTuple):
     rows: tuple[int, ...] = ()
 
     def elements(self) -> tuple[Array, Array]:
-        """The addresses of the elements, or of what is copied together, (rows, fastest), and which of them lie in the
-        tensor."""
+        """The addresses of the elements copied together, (rows, fastest), and which of them lie in the tensor."""
         fields, box = self.fields, self.fields.box
         rows, inside = self._pixels(box) if isinstance(box, PixelBox) else self._rows()
         together = fields.element.together
@@ -301,8 +300,7 @@ def _tell(state: State, pc: int, kind: AccessKind, box: Box, thread: int, values
 
 
 def _converted(type: str, words: Array) -> Array:
-    """Converts the words of a loaded tensor. `tf32` rounds to nearest even; an H200 flushes nothing, even with
-    `.ftz`."""
+    """The words of a loaded tensor; `tf32` rounds to nearest even. An H200 flushes nothing, even with `.ftz`."""
     if not type.startswith("tf32"):
         return words
     rounded = words + np.uint32(0xFFF) + (words >> np.uint32(13) & np.uint32(1)) & np.uint32(0xFFFFE000)

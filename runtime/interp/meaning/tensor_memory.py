@@ -333,8 +333,7 @@ def _shifted(tensor: TensorMemory, ctas: list[int], lane: int, column: int, _: A
 
 @meaning("tcgen05.commit")
 def commit(ctx: Context, bound: Bindings) -> Action:
-    """An arrival at an mbarrier object, or at one of each CTA of a mask, when the thread's pending operations
-    complete."""
+    """An arrival at an object, or one in each CTA of a mask, when the thread's pending operations complete."""
     where, *rest = ctx.operands
     space = "cluster" if bound["P"] else "generic"
     masks = masks_of(ctx, rest[0], bound["M"]) if rest else absent

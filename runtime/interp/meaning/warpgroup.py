@@ -217,8 +217,7 @@ class _Shared:
         self.warps = state.warps
 
     def fetch(self, pc: int, places: Array, size: int, groups: Array) -> MemoryAccess:
-        """The access that observers see when warpgroups read elements later: by lane 0 of each warp, in units of 16
-        bytes."""
+        """What observers see where warpgroups read elements later: units of 16 bytes, by lane 0 of each warp."""
         units = np.unique(places * size // UNIT) * UNIT
         warps = _warps(groups)
         start = units[None] + self.window.base[warps][:, None]

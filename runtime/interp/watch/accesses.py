@@ -188,8 +188,7 @@ class Proxies(SharedCheck):
 
 @dataclass(eq=False)
 class _Read:
-    """A read of an asynchronous operation: its instruction, its units, its thread, and whether the thread exited before
-    it completed."""
+    """A read of an operation: its instruction, units and thread, and whether the thread exited before it completed."""
 
     pc: int
     units: Array

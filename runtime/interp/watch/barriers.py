@@ -50,8 +50,7 @@ class Transactions(Check):
             self._look(start, flying[start])
 
     def _look(self, start: int, flying: int = 0) -> None:
-        """Reports bytes that arrived unexpectedly at an object which ends here. `flying` are bytes of pending
-        copies."""
+        """Reports bytes that nobody expected at an object which ends here. `flying` are bytes of pending copies."""
         word = self.state.mbarriers.words[start // 8 : start // 8 + 1]
         more = flying - int(Phases.of(word).transactions[0])
         if (last := self.arrived.pop(start, None)) and live(word)[0] and more > 0:
@@ -67,8 +66,7 @@ class Transactions(Check):
 
 
 class Departures(SharedCheck):
-    """Follows the last access of each CTA of a cluster to the memory of each other one, and reports accesses to exited
-    CTAs."""
+    """Follows the last access of each CTA to the memory of each other one; reports accesses to exited CTAs."""
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)

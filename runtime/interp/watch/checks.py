@@ -54,8 +54,7 @@ class Findings:
         return tuple(f for f in self.all() if f.severity == "note")
 
     def error(self, last: InterpreterError | None = None) -> InterpreterError | None:
-        """The error to raise at the end; None if there are only notes. `last` is the error that ended the launch
-        early."""
+        """The error to raise at the end; None if there are only notes. `last` is that which ended the launch early."""
         findings = sorted(self.all(), key=lambda f: f.severity)
         if not findings or (last is None and findings[0].severity == "note"):
             return last

@@ -148,8 +148,7 @@ class Clocks:
     # mbarrier objects
 
     def defer(self, place: int, thread: int) -> None:
-        """A thread begins an operation that arrives at an mbarrier later. The arrival will carry the thread's present
-        clock."""
+        """A thread begins an operation that arrives at an mbarrier later, with the thread's present clock."""
         warp = thread % self.warps
         self._begun.setdefault((place, thread), deque()).append((warp % self.each, self.seen[warp].copy()))
 
@@ -176,8 +175,7 @@ class Clocks:
             np.maximum(thing.coming, told[warps[mine]].max(axis=0), out=thing.coming)
 
     def passed(self, places: Array, threads: Array, phases: Array, relaxed: Array) -> None:
-        """Threads have seen objects complete the phase before these. Those of a mask know what arrivals told only
-        behind a fence."""
+        """Threads see that objects end the phase before. Those of a mask know what arrivals told behind a fence."""
         for place in np.unique(places):
             mine = places == place
             thing = self._at_object.get(int(place))
@@ -235,8 +233,7 @@ class Clocks:
 
 
 class Fences:
-    """Up to when fences of one kind cover what each thread did: fences of its own, and those of warps of its cluster
-    that know what it did."""
+    """Up to when fences of a kind cover what each thread did: its own, and those of warps that know what it did."""
 
     def __init__(self, clocks: Clocks) -> None:
         self._clocks = clocks
@@ -475,8 +472,7 @@ class BufferHistory(Pieces):
             self.other.put(piece[others], who[others], time, clock, pc, strong)
 
     def put_store(self, piece: Array, who: Array, time: int, clock: int, pc: int, strong: bool) -> None:
-        """Stores of one instruction. Later accesses do not race with reads before these stores, so the reads are
-        forgotten."""
+        """Stores of one instruction. Reads before them are forgotten: later accesses do not race with them."""
         self.stored.put(piece, who, time, clock, pc, strong)
         self.read.forget(piece)
         self.other.forget(piece)

@@ -297,8 +297,7 @@ class MemoryModel:
         self.local = self.order & same
         includes = np.array([[one.includes(other.place) for other in events] for one in events])
         self.strong = includes & includes.T | one_thread | self.itself
-        """The pairs that are morally strong: both are strong, and the scope of each includes the other's thread. PTX
-        ISA 8.6."""
+        """The morally strong pairs: both are strong, and the scope of each includes the other's thread. PTX ISA 8.6."""
         self.barriers = self._relation(barriers)
         self.depends = self._relation((j, i) for i, event in enumerate(events) for j in event.depends)
         reads, writes, scoped, acquires, releases = (
@@ -309,8 +308,7 @@ class MemoryModel:
         alone, among = self.itself & (location >= 0), scoped & (same | (location < 0)[:, None])
         self.releases = releases[:, None] & writes & (alone | self.order & among)
         self.acquires = acquires[:, None] & reads & (alone | self.order.T & among)
-        """The operation that a release, or acquire, pattern begins, or ends, with, and its strong write, or read. PTX
-        ISA 8.7."""
+        """What a release (acquire) pattern begins (ends) with, and its strong write (read). PTX ISA 8.7."""
 
     def _relation(self, pairs: Iterable[tuple[int, int]]) -> Array:
         relation = np.zeros_like(self.itself)

@@ -163,8 +163,7 @@ class Trials:
         return State(self._state.geometry, self._slots, self._state.memory, self._state.addresses)
 
     def passed(self, pc: int, decoded: Decoded, lacking: Mapping[RegisterSlot, Array], sel: Selection) -> list[Array]:
-        """The unwritten bytes of each result in the selected threads, if some bytes of the registers read are
-        unwritten."""
+        """The unwritten bytes of each result in the selected threads, if some bytes that are read are unwritten."""
         if is_bitwise(decoded) and len(lacking) <= _TRIED and all(slot.bits > 1 for slot in lacking):
             where = [bad[:, None] >> np.arange(max(1, slot.bits // 8)) & 1 == 1 for slot, bad in lacking.items()]
             trials = [
@@ -185,8 +184,7 @@ class Trials:
     def results(
         self, pc: int, decoded: Decoded, sel: Selection, replaced: Mapping[RegisterSlot, tuple[Array, Array | int]]
     ) -> list[Array]:
-        """The results, (selected threads, bytes), with the bytes of operands that masks (selected threads, bytes) name
-        replaced by others."""
+        """The results, with bytes of operands replaced where masks say so; all are (selected threads, bytes)."""
         if pc not in self._steps:
             self._steps[pc] = decoded.action(self._probe)
         for slot in decoded.reads:
@@ -342,8 +340,7 @@ class UninitialisedRegisters(Check):
         self, slots: tuple[RegisterSlot, ...], sel: Selection, bad: Sequence[Array] | None,
         origin: tuple[str, int] | None,
     ) -> None:  # fmt: skip
-        """The selected threads write registers. `bad` are the bytes of each that depend on uninitialised data, None for
-        no such bytes."""
+        """The selected threads write registers. `bad` are the bytes of each that depend on unwritten ones, or None."""
         for i, slot in enumerate(slots):
             sel.put(self.lacks[slot.bits][slot.index], _NOTHING if bad is None else bad[i])
             if bad is not None and origin is not None and bad[i].any():
@@ -392,8 +389,7 @@ class _Registers:
         return None if lanes is None else sel.pick(np.repeat(lanes, sel.total // LANES))
 
     def _read(self, sel: Selection) -> tuple[Sequence[Array] | None, tuple[str, int] | None]:
-        """The uninitialised bytes of each result in the selected threads, and where they originate. None if there are
-        none."""
+        """The unwritten bytes of each result in the selected threads, and where they come from; None without any."""
         check, origin = self.check, None
         unwritten: dict[RegisterSlot, Array] = {}
         for slot in self.reads:
@@ -434,8 +430,7 @@ class _Product(_Registers):
 
 
 def _arranged(form: LoadMatrix, warps: int, threads: Array, unwritten: Array) -> Iterator[Array]:
-    """The unwritten bytes of each register of `ldmatrix`, in all threads. `unwritten` are those of the rows whose
-    addresses `threads` give."""
+    """The unwritten bytes of each register of `ldmatrix`, in all threads, by those of rows that `threads` address."""
     layout, size = form.layout, form.element_bits // 8
     rows = np.zeros((form.addresses * warps, layout.columns), np.bool_)
     if form.source:  # Elements of less than a byte.

@@ -140,8 +140,7 @@ class LaunchReport:
 
     @property
     def useful(self) -> float | None:
-        """The fraction of the multiply-adds that the problem needs. It is None without a problem or without matrix
-        instructions."""
+        """The fraction of the multiply-adds that the problem needs; None without a problem or matrix instructions."""
         if self.problem is None or not self.multiply_adds:
             return None
         return self.problem.multiply_adds / self.multiply_adds

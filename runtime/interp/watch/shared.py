@@ -165,8 +165,7 @@ class SharedMemory(Check):
             self._mark_write(touch, access.kind)
 
     def _initialised(self, touch: _Touch, access: MemoryAccess) -> None:
-        """Handles a read of bytes that nobody wrote. The registers of a load become uninitialised; any other read is
-        reported at once."""
+        """Reads of bytes that nobody wrote: loads make their registers unwritten, other reads are reported at once."""
         if self.registers is None:
             return
         bad = ~self.shadow.written[touch.piece]
@@ -270,8 +269,7 @@ class SharedMemory(Check):
         shadow.read_strong[at] = touch.strong & ~weak
 
     def _mark_write(self, touch: _Touch, kind: str) -> None:
-        """Records writes. If several warps write a piece in one step, one of them is recorded, and the others race with
-        it."""
+        """Records writes. Of warps that write a piece in one step, one is recorded, and the others race with it."""
         shadow, clocks = self.shadow, self.clocks
         shadow.writer[touch.piece] = touch.thread
         shadow.write_pc[touch.piece] = touch.pc

@@ -104,8 +104,7 @@ class TensorAccesses(SharedCheck):
         return look
 
     def _requested(self, pc: int, sel: Selection) -> None:
-        """When each CTA of a pair requests columns. Whoever has seen a later time knows that they are allocated: the
-        request waits for them."""
+        """When each CTA of a pair requests columns. Who has seen a later time knows that they are allocated."""
         for warp in sel.warps.tolist():
             self.requests[warp // self.state.geometry.warps_per_cta].append((pc, warp, self.shared.clocks.tick()))
 
@@ -175,8 +174,7 @@ class TensorAccesses(SharedCheck):
             self.written[words] = True
 
     def _brings(self, now: _Operation, lacking: Array, words: Array) -> bool:
-        """Marks the registers of a load as uninitialised, so that their use is reported. Returns False if that is not
-        possible."""
+        """Marks the registers of a load as unwritten, so that their use is reported. False if that is not possible."""
         registers, lanes = self.shared.registers, WARP
         if registers is None or now.means != "tcgen05.ld" or self.kernel.code[now.pc].traits.bindings["F"]:
             return False

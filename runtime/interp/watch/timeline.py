@@ -378,8 +378,7 @@ COLOURS: dict[TraceKind, str] = {
     "store": "#e69a4c",
 }
 UNDER_WAY = "#bfe3c5"
-"""Products of a warpgroup from their issue to the wait that covers them; the part in the colour of products is when
-tensor cores multiply."""
+"""Products of a warpgroup until the wait that covers them; the part in their own colour is when they multiply."""
 
 LEFT, MARGIN, WIDTH, TOP = 150, 16, 960, 62
 THICK, THIN, SPACE = 16, 8, 4

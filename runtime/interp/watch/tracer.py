@@ -62,8 +62,7 @@ class Traced(Observer):
 
 
 class TracedGroups(Traced):
-    """Groups of operations of one `kind`, the name in `Traits.commits`, each an event. `together` warps form the agent
-    that commits."""
+    """Groups of operations of a `kind` of `Traits.commits`, each an event, of agents of `together` warps."""
 
     kind: ClassVar[str]
     together: ClassVar[int] = 1
@@ -151,8 +150,7 @@ class TracedGroups(Traced):
 
 
 class TracedCopies(TracedGroups):
-    """`landed` is when the copy arrives that the machine is about to let land, `copied` when the last `cp.async` of
-    each warp does."""
+    """`landed` is when the copy arrives that lands next, `copied` when the last `cp.async` of each warp does."""
 
     kind = COPIES
 
@@ -163,8 +161,7 @@ class TracedCopies(TracedGroups):
         self.copied: dict[int, int] = {}
 
     def access(self, access: MemoryAccess) -> None:
-        """Follows what copies are about to transfer. `cp.async` counts the bytes that it reads, for zeros are not
-        transferred."""
+        """Follows what copies are about to transfer. `cp.async` counts what it reads: zeros are not transferred."""
         name = self.timeline.traits(access.pc).name if self.timeline.warps else TENSOR_MEMORY
         if name.startswith(TENSOR_MEMORY):
             return

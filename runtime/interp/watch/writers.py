@@ -35,8 +35,7 @@ from .shared import SharedMemory
 
 @dataclass
 class _Store:
-    """Pieces that one instruction stores: which, by which thread of those in flight and of the grid, the bytes, and how
-    many a piece has."""
+    """Pieces that one instruction stores: by which thread in flight and of the grid, the bytes, how many in each."""
 
     piece: Array
     thread: Array
@@ -147,8 +146,7 @@ class GlobalWriters(Check):
         heard: Array,
         place: Array,
     ) -> None:
-        """Warps that read words learn the clocks of the other threads that wrote them. `place` is the row of each word
-        in the result."""
+        """Warps that read words learn the clocks of their other writers; `place` is each word's row in the result."""
         others = (before >= 0) & (before != mine)
         np.maximum.at(heard, place[others], flags.time(piece[others]))
         if access.kind == "atomic":  # Threads take turns: those at one word know of those before them.
