@@ -82,8 +82,7 @@ class GlobalMatrix:
 
 @dataclass(frozen=True, eq=False)
 class MemoryArgument:
-    """Memory of any rank: an argument, or memory of the CTA, whose address has 32 bits. `strides` count elements:
-    numbers, or 64-bit registers."""
+    """Memory of any rank: an argument's, or a CTA's (32-bit address). `strides` in elements: numbers or registers."""
 
     base: VirtualRegister
     shape: tuple[IndexValue, ...]
@@ -228,8 +227,7 @@ class Addressing:
         return self.settle(s.xor(s.sum(base, stage_offset), within), fixed)
 
     def origin(self, tile: SharedTile, stage: IndexValue, row: IndexValue, column: IndexValue) -> At:
-        """The shared address of an element whose line nothing permutes: the first of eight, as
-        of what a matrix descriptor or a tensor copy begins with."""
+        """The shared address of an element whose line nothing permutes: the first of eight, as for a descriptor."""
         s = self.scalars
         panels, rest = self._panels(tile, s.multiply(column, tile.element_bytes))
         along = s.sum(s.multiply(stage, tile.stage_bytes), panels, s.multiply(row, tile.swizzle), rest)

@@ -236,8 +236,7 @@ class SharedFragments:
     def _accesses(
         self, type: FragmentType, swapped: bool, place: SharedPlace, registers_: Fragment, wide: int = 0
     ) -> Iterator[tuple[Fragment, At]]:
-        """The registers that are contiguous in memory, with the address of the first. `wide` is the number of elements
-        of a register if they do not fill it."""
+        """Registers contiguous in memory, and the address of the first; `wide` elements in each if not full."""
         tile, stage, row_start, column_start = place
         layout, per = in_memory(type, swapped), wide or per_register(type)
         down, across = type.tiles[::-1] if swapped else type.tiles

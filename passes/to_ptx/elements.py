@@ -258,8 +258,7 @@ def _constant(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
 
 
 def _float(opcode: str, types: Sequence[str] = FLOATS, *, exact: bool = False) -> Handler:
-    """A handler that emits an instruction for elements of some types. The result of an `exact` one needs no rounding to
-    the type of its operands."""
+    """A handler that emits an instruction for elements of some types; an `exact` one's result needs no rounding."""
 
     def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
         type, kind = _type(op), type_name(op.operands[0].type)

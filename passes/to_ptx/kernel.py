@@ -287,8 +287,7 @@ class KernelLowering:
     def matrix(
         self, op: Operation, value: SSAValue, *, bits: bool = False, steps: bool = False, named: bool = False
     ) -> GlobalMatrix:
-        """An argument; its elements may be of less than a byte only if `bits`, apart in a row only if `steps`, and its
-        rows those of a table only if `named`."""
+        """An argument; elements below a byte, apart in rows, or rows of a table only if `bits`, `steps`, `named`."""
         matrix = self.values[value]
         if isinstance(matrix, MemoryArgument):
             fail(op, f"expected one matrix, row by row, got {value.type}; warp.matrix takes one from memory")

@@ -177,8 +177,7 @@ class GlobalFragments:
         return wanted
 
     def load(self, type: FragmentType, place: GlobalPlace, into: Fragment) -> Fragment:
-        """Reads a fragment; elements outside the matrix are zero. Of a matrix that repeats, each address is loaded
-        once, and some of the registers are shared."""
+        """Reads a fragment, zeros outside the matrix; of a matrix that repeats, registers share what is loaded once."""
         accesses, kind = list(self.accesses(type, place)), register_type(type.element)
         each, together = max(1, len(accesses) // len(into)), max(1, len(into) // len(accesses))
         loaded: dict[tuple[At, ...] | int, Fragment] = {}

@@ -252,8 +252,7 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
 
 
 def smaller_weights(value: SSAValue) -> tuple[ConvertOp, StoredIntegers, ElementwiseOp] | None:
-    """A conversion of integers to bf16, these, and the subtraction of their zero points, where that alone reads them
-    and is made smaller alone (`Widening.smaller`)."""
+    """A conversion of integers to bf16 and what subtracts its zero points, if that alone reads them and is smaller."""
     made, less = value.owner, value.get_user_of_unique_use()
     if not isinstance(made, ConvertOp) or not isinstance(less, ElementwiseOp) or less.kind.data is not Kind.Sub:
         return None
@@ -267,8 +266,7 @@ def smaller_weights(value: SSAValue) -> tuple[ConvertOp, StoredIntegers, Element
 
 
 def multiplies_by_powers(op: Operation) -> bool:
-    """Whether an operation multiplies floats of 4 bits, converted for it, by powers of two, whose exponents registers
-    hold (`Widening.by_powers`)."""
+    """Whether an operation multiplies floats of 4 bits by powers of two in registers (`Widening.by_powers`)."""
     if not isinstance(op, ElementwiseOp) or op.kind.data is not Kind.Mul:
         return False
     made, load = (value.owner for value in op.inputs)

@@ -106,8 +106,7 @@ def _reduce(lowering: KernelLowering, op: Any) -> None:
 
 @lowers(AllReduceOp)
 def _reduce_all(lowering: KernelLowering, op: Any) -> None:
-    """Reduces over the threads of a CTA by halves: each thread of the lower half combines its value with one of the
-    upper half, until one value is left."""
+    """Reduces over a CTA by halves: each thread of the lower half takes in a value of the upper, until one is left."""
     kind, emitter, scalars = op.value.type, lowering.emitter, lowering.scalars
     size = bits_of(kind) // 8
     if not size:

@@ -68,8 +68,7 @@ class Widening:
         return [self._pair(source, *order[i : i + 2]) for i in range(0, len(order), 2)]
 
     def _four(self, register: VirtualRegister, first: int) -> VirtualRegister:
-        """Four neighbours from number `first` on, integers of 4 bits, as bytes from two tables of eight: those without
-        the top bit, and those with it."""
+        """Four neighbours from `first` on, integers of 4 bits, as bytes from two tables of eight, by their top bit."""
         chosen = self._down(self.emitter.compute("and.b32", register, word(0x77777777)), 16 if first else 0)
         low, high = (self.emitter.compute("prmt.b32", *map(word, self._table(top)), chosen) for top in (0, 8))
         # A top bit is the sign of a byte, of every second number once it is shifted.

@@ -191,8 +191,7 @@ def current_stream(device: int) -> int:
 
 
 def memory_maker(buffer: ScratchBuffer, device: Any) -> Callable[[], Any]:
-    """A function that allocates scratch memory on a device of torch in the order of its current stream, or returns the
-    same constant each time."""
+    """Allocates scratch memory on a device of torch in the order of its current stream, or returns the constant."""
     torch = cast(Any, sys.modules["torch"])
     if buffer.data:
         constant = torch.frombuffer(bytearray(buffer.data), dtype=torch.uint8).to(device)

@@ -67,8 +67,7 @@ class Explanation:
 
     @property
     def table(self) -> str:
-        """A row for each compiled part, equal ones together, and then for each operator that was left and its reason,
-        in Markdown; `count` says how many."""
+        """A row for compiled parts, then for operators that were left and why, in Markdown; `count` says how many."""
         compiled = Counter((part.label, part.measured or _brief(part.kernels)) for part in self.compiled)
         left = Counter((part.operator, f"left to {self.rest}: {part.reason}") for part in self.left)
         rows = [(part, str(count), what) for counts in (compiled, left) for (part, what), count in counts.items()]

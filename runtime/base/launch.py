@@ -143,8 +143,7 @@ class ScratchBuffer(NamedTuple):
     data: Contents = b""
 
     def host(self) -> Array:
-        """The buffer on the host. Without contents it is all ones, NaN in every floating-point type, so that reads of
-        uninitialised memory show."""
+        """The buffer on the host; all ones without contents, NaN in every float type, so that reads of it show."""
         import numpy as np
 
         if self.data:

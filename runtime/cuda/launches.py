@@ -273,8 +273,7 @@ def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: S
 
 
 def _map(gpu: Gpu, place: Mapped, start: int) -> tuple[Any, ctypes.c_uint64 | None]:
-    """A tensor map of an array at an address as the driver encodes it, and its first word, if that is the address and
-    the rest is the same for any other."""
+    """A tensor map as the driver encodes it, and its first word, if that is the address and all else is alike."""
     fields = replace(place.fields, address=start + place.bytes)
     encoded = encoded_map(gpu, fields, PROMOTION)
     other = encode_tensor_map(gpu, replace(fields, address=fields.address ^ FLIPPED), PROMOTION)

@@ -99,8 +99,7 @@ class Call:
 
 
 def key_of(args: Sequence[object]) -> tuple[CallKey, list[int]] | None:
-    """The key of a call, and the addresses of the arguments, 0 for numbers. None if an argument is neither a number nor
-    a plain tensor of torch."""
+    """The key of a call, and the addresses of its arguments (0: numbers); None if one is no plain tensor of torch."""
     torch = cast(Any, sys.modules["torch"])
     tensor, parameter = torch.Tensor, torch.nn.Parameter
     key, addresses = list[object](), list[int]()

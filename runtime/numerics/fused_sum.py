@@ -104,8 +104,7 @@ def _tables(kind: ElementType) -> tuple[Array, Array]:
 
 
 def small_codes(words: Array, element: ElementType, kind: str) -> Array:
-    """The elements of bytes: under the kinds that keep narrow types in bytes, e2m1 lies in the middle four bits
-    (00ABCD00) and the 6-bit types in the low six."""
+    """The elements of bytes: where narrow types have bytes, e2m1 lies in bits 2 to 5, 6-bit types in the low six."""
     if kind in IN_BYTES and element.bits == 4:
         words = words >> 2
     return words & ((1 << element.bits) - 1)
@@ -365,8 +364,7 @@ def dot(a: Array, b: Array) -> Array:
 def grouped_sum(
     core: Arithmetic, dots: Array, zero: Array, c: Array, scale_a: Array, scale_b: Array, kind: ElementType
 ) -> Array:
-    """D = C plus the scaled dots of the groups; the scales are words (vector, m or n, warps). `zero` says of which
-    groups all products are zero."""
+    """D = C plus scaled dots of groups; scales are words (vector, m or n, warps), `zero` says which groups are."""
     vector = len(scale_a)
     (sa, ea), (sb, eb) = decoded(scale_a, kind), decoded(scale_b, kind)
     of_group = np.arange(len(dots)) * vector // len(dots)

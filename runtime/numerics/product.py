@@ -405,8 +405,7 @@ def _fma(a: Array, b: Array, c: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class SideOperands:
-    """The further operands of sparse and scaled products: `columns` of the stored elements of A, and the scales of A
-    and B as words (vector, rows or columns, warps)."""
+    """The columns of stored elements of A; the scales of A and B as words (vector, rows or columns, warps)."""
 
     columns: Array | None = None
     scale_a: Array | None = None

@@ -45,8 +45,7 @@ class NotComparedError(Exception):
 
 @dataclass(frozen=True)
 class Expected:
-    """An expected output: its value, in float64 or as integers, the smallest and the largest correct value, and its
-    type. `exact` says that nothing is rounded."""
+    """An expected output: its value, the smallest and largest correct ones, its type, whether nothing is rounded."""
 
     value: Array
     low: Array

@@ -45,8 +45,7 @@ class Answer:
 
 
 class Service:
-    """Answers the requests of the judge: what a method says of the arguments that come with its name. `make` loads the
-    candidate from the data of its creation."""
+    """Answers requests of the judge by the methods that they name; `make` loads the candidate from its data."""
 
     candidate: Candidate
 

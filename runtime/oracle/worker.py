@@ -205,8 +205,7 @@ MAY_WRITE, FOLDERS, MAY_READ = 1 << 1 | 1 << 14, 0b11111111 << 4 | 1 << 12 | 1 <
 
 
 def _restricted(places: Sequence[str], unread: str) -> None:
-    """Restricts native code and child processes by Landlock (Linux 5.19 and later): they may write to `places` only,
-    and may not read `unread`."""
+    """Restricts native code and children by Landlock (Linux 5.19): writing to `places` alone, no reading `unread`."""
     if not sys.platform.startswith("linux"):
         return
     library = ctypes.CDLL(None)

@@ -121,8 +121,7 @@ class _Reading:
     """The positions of buffers that were freed."""
     dynamic: bool = False
     unknown: set[SSAValue] = field(default_factory=set[SSAValue])
-    """Numbers that follow from sizes that no call has given yet. Where such a number chooses, what stands behind `else`
-    is read: the kernel for large sizes."""
+    """Numbers that follow from unknown sizes. Where one chooses, `else` is read: the kernel for large sizes."""
     constants: dict[str, int] = field(default_factory=dict[str, int])
 
     def take_index(self, argument: BlockArgument) -> None:

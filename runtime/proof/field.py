@@ -274,8 +274,7 @@ def _inverse(residues: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def embedded(values: Array, named: tuple[float, ...] = ()) -> Residues:
-    """Floating-point values as residues. `named` are the constants that `constant` may recognise. Infinities and NaN
-    have residues of their own."""
+    """Floats as residues; `named` are constants that `constant` may recognise. Infinities and NaN have their own."""
     plain = np.nan_to_num(values, nan=7e77, posinf=7e78, neginf=-7e78)
     if plain.size and (plain == plain.flat[0]).all():
         each, which = plain.reshape(-1)[:1], np.zeros(values.shape, np.int64)

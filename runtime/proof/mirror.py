@@ -109,8 +109,7 @@ class PlaneTensor(TensorMemory):
 
 
 class Mirror:
-    """The planes of the CTAs in flight. `banks` are the planes of registers by their bits: (registers, planes,
-    threads), `tensor` those of tensor memory."""
+    """The planes of the CTAs in flight: of registers by bits (registers, planes, threads), and of tensor memory."""
 
     def __init__(self, real: State, layout: StorageLayout, memory: PlaneMemory) -> None:
         self.real = real
@@ -225,8 +224,7 @@ def with_control(
 
 @dataclass(frozen=True)
 class Operands:
-    """The registers of an instruction by what they are for: `control` decide where and how, `data` are moved or
-    computed with, `results` are written."""
+    """The registers of an instruction: `control` decide where and how, `data` are computed with, `results` written."""
 
     control: tuple[RegisterSlot, ...]
     data: tuple[RegisterSlot, ...]

@@ -310,8 +310,7 @@ class FieldProduct:
             self._issue(one, *self.later)
 
     def _issue(self, sel: Selection, groups: OperationGroups, queues: Sequence[Issued]) -> None:
-        """Issues a product of a warpgroup or of tensor memory. It is executed when it is waited for, before the
-        machine's own product, which is issued after it."""
+        """Issues an asynchronous product, executed when it is waited for, before the machine's own, issued after it."""
         state = self.shadow.state
         self.shadow.mirror.run(self.steps, sel, self.operands.control)
         issued = [queue.collected.pop() for queue in queues]

@@ -243,8 +243,7 @@ def planes_of(index: Array, width: int) -> Array:
 
 
 class Codes(NamedTuple):
-    """The content of words: the index of each word's value, 0 for none; the first byte in that value; and a mask of
-    words that mix several parts."""
+    """Of words: the index of their values, 0 for none; the first byte in these; which words mix several parts."""
 
     value: Array
     first: Array
@@ -345,8 +344,7 @@ def upper_half(table: Table, planes: Array, words: Array) -> Array:
 
 
 def signature(table: Table, planes: Array, words: Array) -> Array:
-    """One word per element that identifies its bytes: by the values and byte positions that they come from, or by the
-    bytes themselves where they hold no value."""
+    """A word per element that identifies its bytes: by values and places that they come from, or by themselves."""
     raw = np.ascontiguousarray(words).view(np.uint8).reshape(words.size, -1)
     words_ = np.zeros(words.size, np.uint64)
     for byte, codes in enumerate(byte_codes(_split(planes)).T):

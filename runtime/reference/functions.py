@@ -111,8 +111,7 @@ def read_multiplied(operand: Reference, multiplied: str) -> Reference:
 
 
 def in_blocks(scales: Array, block: int, shape: Sequence[int], along: int) -> Array:
-    """The scale of each element of an operand; `along` is its dimension along k, the last or the one before that, with
-    that of rows or columns."""
+    """The scale of each element of an operand; `along` is its dimension along k, of the last two."""
     each = np.repeat(scales, block, axis=-1)[..., : shape[along]]
     return each if along == len(shape) - 1 else each.swapaxes(-1, -2)
 

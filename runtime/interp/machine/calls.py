@@ -123,8 +123,7 @@ def finish(ctx: Context) -> Action:
 
 
 def _enter(ctx: Context, frame: Frame, arguments: Sequence[Operand]) -> Action:
-    """Goes into a function, and leaves word where its threads go on. What is read for it is read before its frame is
-    a new one, as the caller may be the function itself."""
+    """Goes into a function. Arguments are read before its frame is a new one: the caller may be the function itself."""
     moves = [_into(ctx, formal, o) for formal, o in zip(frame.parameters, arguments, strict=True)]
     following = ctx.pc + 1
 

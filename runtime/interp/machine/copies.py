@@ -18,8 +18,7 @@ from .memory import RANK_BITS, Buffer, FaultError, Window, thread_of
 
 @dataclass
 class _Operation:
-    """An asynchronous operation: its agents (None: all), the number of the group that it belongs to in each, its
-    action, and how many were issued before."""
+    """An operation: its agents (None: all), the number of its group in each, its action, how many came before."""
 
     agents: Array | None
     group: Array

@@ -222,8 +222,7 @@ class Context:
     # Addresses
 
     def address(self, operand: Operand, dtype: type[np.generic]) -> Callable[[State], Callable[[Selection], Array]]:
-        """Reads `[base+offset]` of the selected threads: as uint64, as int64 or, for `dtype` uint32, as int64 addresses
-        of 32 bits, in which sums wrap."""
+        """Reads `[base+offset]` of the selected threads: as uint64, int64, or for uint32 as int64 whose sums wrap."""
         if not isinstance(operand, Address):
             self.fail(f"expected an address such as [%rd1+16], got {operand_text(operand)}")
         base = operand.base

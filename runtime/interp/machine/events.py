@@ -232,8 +232,7 @@ LEFT = -1
 # its effects. A launch has an observer or none. Without one nothing here is called: steps are bound without it.
 
 AccessKind: TypeAlias = Literal["load", "store", "atomic", "copy", "fetch"]
-"""`copy` is the destination of an asynchronous copy, whose source is a `load`; `fetch` is what an asynchronous product
-will read, until it is waited for."""
+"""`copy` is the destination of an asynchronous copy, `load` its source; `fetch` is what a product will read."""
 
 Look: TypeAlias = Callable[[Selection], None]
 """Called with the threads that are about to execute an instruction."""

@@ -166,8 +166,7 @@ class KernelRun:
 
 @dataclass
 class Stats:
-    """What a launch did: `steps` are instructions executed for a group of threads, `threads` sums their sizes; `notes`
-    are what checks found that is no error."""
+    """What a launch did: `steps` of groups of threads, the sum of the groups' sizes, and `notes` of checks."""
 
     steps: int = 0
     threads: int = 0

@@ -214,8 +214,7 @@ def vector_of(bound: Bindings) -> int:
 
 
 def locate(ctx: Context, operand: Operand, space: str, kind: AccessKind | None) -> Callable[[State], Locate]:
-    """Computes the places of `[base+offset]` in a space. `kind` is the access that observers are told of; None if they
-    are told in another way."""
+    """Computes the places of `[base+offset]` in a space. `kind` is what observers are told; None if otherwise."""
     if isinstance(operand, Address) and isinstance(operand.base, Symbol):
         space = _space_of_symbol(ctx, operand.base, space)
     everywhere = space in ("global", "generic")

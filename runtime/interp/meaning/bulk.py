@@ -117,8 +117,7 @@ _SPACES = {"shared::cluster": "cluster", "shared::cta": "shared", "global": "glo
 
 @meaning("cp.async.bulk", "cp.reduce.async.bulk")
 def bulk(ctx: Context, bound: Bindings) -> Action:
-    """Many bytes by one thread; to several CTAs of a cluster, or of each 16 bytes only some. A reduction combines each
-    element with what is there."""
+    """Many bytes by one thread; to several CTAs, or of each 16 bytes some. A reduction combines elements."""
     combine = _combination(ctx, bound, bound["D"] != "global") if "O" in bound else None
     target, source, size, *rest = ctx.operands
     to, of = _SPACES[bound["D"]], _SPACES[bound["S"]]

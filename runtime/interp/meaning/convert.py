@@ -455,8 +455,7 @@ def compress(ctx: Context, bound: Bindings) -> Action:
 
 @meaning("spdecompress")
 def decompress(ctx: Context, bound: Bindings) -> Action:
-    """Each element to the place that its index names among those of its group; the others are 0, and of two elements
-    for one place the last stays."""
+    """Each element to the place that its index names in its group; others are 0, and of two the last stays."""
     dest, codes, data = ctx.operands
     bits, index = (int(bound[name][1:]) for name in "TI")
     part, of = (int(number) for number in bound["P"].removeprefix("sp::").split(":"))

@@ -167,8 +167,7 @@ def _on_pairs(function: ArrayFunction, types: Sequence[str], result: str) -> Arr
 
 @computes("add.down", "sub.down", "mul.down")
 def narrowed(ctx: Context, bound: Bindings) -> ArrayFunction:
-    """Converts pairs of f32 to a pair of halves, rounded towards zero. One rounding suffices, for the double rounding
-    towards zero gives the same."""
+    """Converts pairs of f32 to a pair of halves, towards zero: rounding twice that way is rounding once."""
     function = cast(Callable[..., Array], _ROUNDED[ctx.row.root][1])
     to, ftz = bound["D"].removesuffix("x2"), bool(bound.get("FTZ"))
 

@@ -174,8 +174,7 @@ def _packed(name: str, count: int) -> Callable[[Context, Bindings], Action]:
     operation, bits = _OPERATIONS[name], 32 // count
 
     def action(ctx: Context, bound: Bindings) -> Action:
-        """SIMD video instructions on 2 or 4 parts. The selectors choose the parts of both registers; parts that d's
-        mask omits keep the value of c."""
+        """SIMD on 2 or 4 parts. Selectors choose parts of both registers; parts that d's mask omits keep c's value."""
         type, add = bound.get("D", "u32"), bound.get("OP")
         mask, first, second = (_selector(o)[1] for o in ctx.operands[:3])
         named = {int(digit) for digit in mask[1:]} or set(range(count))

@@ -98,8 +98,7 @@ class Clocks:
         self._join_lanes(threads)
 
     def gather(self, pc: int, threads: Array | None) -> None:
-        """Lanes (a mask of threads, one group of each warp; None: all) exchange values at an instruction. That orders
-        no memory but what those values depend on."""
+        """Lanes (a mask, a group of each warp; None: all) exchange values: that orders what those depend on alone."""
         times = self._gathered.get(pc)
         if times is None:
             times = self._gathered[pc] = np.zeros((LANES, self.warps), np.int32)

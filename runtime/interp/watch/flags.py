@@ -45,8 +45,7 @@ _SCOPES = {"cta": "cta", "cluster": "cluster", "gpu": "gpu", "sys": "sys", "gl":
 
 
 class _Record(NamedTuple):
-    """Accesses of one instruction: of threads to words, each a buffer's number and the word's; `parts` are the bits of
-    the bytes of a word that are accessed."""
+    """Accesses of one instruction by threads: words (a buffer's number and the word's), and the bits of their bytes."""
 
     pc: int
     kind: str
@@ -219,8 +218,7 @@ class Flags(Check):
         return near
 
     def _deeds(self, wanted: Array, word: int, part: int) -> Iterator[_Deed]:
-        """The accesses of threads to some words, to part `part` of one word, and the fences and barriers between them.
-        Of repeated reads, only the last."""
+        """Accesses of threads to words, to `part` of one, and what is between; of repeated reads only the last."""
         accesses = [
             (at, r, np.isin(r.words, wanted) & ((r.words != word) | (r.parts & part > 0)))
             for at, r in self.records if r.kind not in _NO_ACCESS

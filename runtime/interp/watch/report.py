@@ -250,8 +250,7 @@ PATTERNS = 512
 
 @dataclass
 class _Cost:
-    """What the requests of one instruction to one space took, summed up: how many, their wavefronts or sectors, the
-    fewest, and the most of one request."""
+    """What the requests of one instruction to one space took: how many, wavefronts or sectors, fewest, most of one."""
 
     requests: int = 0
     units: int = 0
@@ -275,8 +274,7 @@ Costs: TypeAlias = "dict[tuple[int, str], _Cost]"
 
 
 class Counts(NamedTuple):
-    """The counts of some CTAs of a launch: for each instruction the warps and lanes that executed it and the lanes that
-    met there, and the costs of accesses."""
+    """The counts of some CTAs: warps and lanes that executed or met at each instruction, and costs of accesses."""
 
     grid: Dim3
     block: Dim3

@@ -40,8 +40,7 @@ _BYTES_PER_READER = 10
 
 @dataclass
 class _Touch:
-    """The pieces that one instruction accesses, with the thread, warp and lane of each, the strength and traits of the
-    access, and the stored bytes, if they are known."""
+    """The pieces that one instruction accesses: who, how strongly, by which traits, and stored bytes, if known."""
 
     pc: int
     piece: Array
@@ -54,8 +53,7 @@ class _Touch:
 
 
 class SharedMemory(Check):
-    """Follows each access to shared memory. `races` enables the check of races. `registers` is told of loads of
-    unwritten bytes; None disables this."""
+    """Follows accesses to shared memory; `races` are told of if asked for, `registers` of loads of unwritten bytes."""
 
     def __init__(self, findings: Findings, races: bool, registers: UninitialisedRegisters | None) -> None:
         super().__init__(findings)

@@ -53,8 +53,7 @@ class _Operation:
 
 
 class TensorAccesses(SharedCheck):
-    """For each 16 lanes of a column: the last writer, the last reader by a load, the last reader by a product, and
-    which words have been written."""
+    """For each 16 lanes of a column: the last writer, and readers by a load and a product; which words are written."""
 
     name = "tensor"
 
