@@ -251,11 +251,7 @@ def is_alone(op: Operation) -> bool:
 
 
 def _ways(op: scf.IfOp) -> tuple[Block, Block | None]:
-    """The two branches; each yields the results.
-
-    Raises:
-        Diagnostic: if a branch yields other types, or is missing.
-    """
+    """The two branches; each yields the results. Raises Diagnostic if a branch yields other types, or is missing."""
     other = op.false_region.blocks.first
     if op.output and other is None:
         fail(op, "expected scf.if with results to have an else, which yields them too")

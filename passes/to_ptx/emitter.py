@@ -121,11 +121,7 @@ class Written(NamedTuple):
 
 
 def write(operands: Iterable[EmittedOperand]) -> Written:
-    """The text of operands.
-
-    Raises:
-        TypeError: for what is no operand, such as text.
-    """
+    """The text of operands. Raises TypeError for what is no operand, such as text."""
     texts: list[str] = []
     registers, kinds = list[VirtualRegister](), list[object]()
     for operand in operands:

@@ -39,11 +39,8 @@ def is_array(value: object) -> bool:
 
 def borrow(value: object, element: str = "") -> Argument:
     """An array argument as memory, without a copy, except for elements of less than a byte, which numpy keeps in a byte
-    each. Booleans become bits if `element` is "i1".
-
-    Raises:
-        ArgumentError: if it is no array, has no memory, or its exporter refuses.
-    """
+    each. Booleans become bits if `element` is "i1". Raises ArgumentError if it is no array, has no memory, or its
+    exporter refuses."""
     if isinstance(value, Argument):
         return value
     argument = _borrowed(value, element)

@@ -63,11 +63,8 @@ PACKED = {element: 8 // names.bits for element, names in ELEMENT_NAMES.items() i
 
 
 def dtype_of(element: str) -> DType:
-    """The numpy type with the representation of the MLIR type `element`.
-
-    Raises:
-        ArgumentError: naming the known types.
-    """
+    """The numpy type with the representation of the MLIR type `element`. Raises ArgumentError naming the known
+    types."""
     if element not in DTYPES:
         raise ArgumentError(f"no numpy type for element type {element}; known: {', '.join(DTYPES)}")
     return DTYPES[element]
@@ -182,11 +179,8 @@ class Argument:
         return raw
 
     def array(self) -> Array:
-        """The host memory from the first to the last element as a numpy array of bytes; writes go to the owner.
-
-        Raises:
-            ArgumentError: if the memory is on a GPU.
-        """
+        """The host memory from the first to the last element as a numpy array of bytes; writes go to the owner. Raises
+        ArgumentError if the memory is on a GPU."""
         if self.on_device:
             raise ArgumentError(f"{self} lies in GPU memory; copy it to the host first, or run with device='cuda'")
         if isinstance(self.owner, np.ndarray) and self.contiguous:
@@ -253,11 +247,8 @@ class SupportsDLPack(Protocol):
 
 
 def read(source: SupportsDLPack, stream: int) -> Argument:
-    """Borrow `source`'s memory. `stream` is the CUDA stream the consumer will use (device memory only).
-
-    Raises:
-        ArgumentError: if the producer refuses, or its tensor has elements of a type that DLPack cannot name.
-    """
+    """Borrow `source`'s memory. `stream` is the CUDA stream the consumer will use (device memory only). Raises
+    ArgumentError if the producer refuses, or its tensor has elements of a type that DLPack cannot name."""
     try:
         device = int(source.__dlpack_device__()[0])
         if device not in HOST_KINDS + DEVICE_KINDS:

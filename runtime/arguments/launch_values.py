@@ -72,11 +72,8 @@ def is_ctypes(value: object) -> TypeGuard[Any]:
 
 
 def image(value: object) -> Image:
-    """The bytes and pointers of a value.
-
-    Raises:
-        ArgumentError: for a field of unknown width or an unknown type, or a pointer where there is no room for it.
-    """
+    """The bytes and pointers of a value. Raises ArgumentError for a field of unknown width or an unknown type, or a
+    pointer where there is no room for it."""
     if isinstance(value, Struct):
         return _with_pointers(value)
     if isinstance(value, tuple):
@@ -244,11 +241,7 @@ _PTX_TYPE = re.compile(r"([usbf])(8|16|32|64)$")
 
 
 def parameter_dtype(parameter: Variable) -> DType:
-    """The numpy type of one word of a parameter.
-
-    Raises:
-        ArgumentError: for a type no argument can be passed as.
-    """
+    """The numpy type of one word of a parameter. Raises ArgumentError for a type no argument can be passed as."""
     if parameter.type == "bf16":
         return DTYPES["bf16"]
     match = _PTX_TYPE.match(parameter.type)
@@ -259,11 +252,8 @@ def parameter_dtype(parameter: Variable) -> DType:
 
 def values(function: Function, args: Sequence[object]) -> list[LaunchValue]:
     """The arguments as the parameters of `function` take them: arrays borrowed, the others as bytes. The arrays that
-    structs point to stand behind all arguments.
-
-    Raises:
-        ArgumentError: naming the argument, what the parameter is, and what was given.
-    """
+    structs point to stand behind all arguments. Raises ArgumentError naming the argument, what the parameter is, and
+    what was given."""
     parameters = function.parameters
     if not isinstance(cast("object", args), Sequence):
         raise ArgumentError(f"kernel {function.name}: expected a list of arguments, got {type(args).__name__}")
@@ -409,14 +399,9 @@ def _pointed(target: object, first: int, behind: list[LaunchValue]) -> Argument 
 
 
 def pack(parameter: Variable, value: Scalar) -> bytes:
-    """The bytes of a parameter passed by value.
-
-    An integer may be signed or unsigned, as it fits; a numpy scalar of the parameter's width is
-    passed as its own bits; an array parameter (`.b8 p[128]`) takes exactly its bytes.
-
-    Raises:
-        ArgumentError: if the value does not fit the type.
-    """
+    """The bytes of a parameter passed by value. An integer may be signed or unsigned, as it fits; a numpy scalar of the
+    parameter's width is passed as its own bits; an array parameter (`.b8 p[128]`) takes exactly its bytes. Raises
+    ArgumentError if the value does not fit the type."""
     if parameter.count is not None:
         struct = _image(parameter, value)
         if struct.pointers or struct.maps:
@@ -429,11 +414,8 @@ def pack(parameter: Variable, value: Scalar) -> bytes:
 
 
 def packed_number(dtype: DType, value: object) -> bytes:
-    """The bytes of a number of a type. An integer may be signed or unsigned, as it fits.
-
-    Raises:
-        ArgumentError: for what is no number, or does not fit the type.
-    """
+    """The bytes of a number of a type. An integer may be signed or unsigned, as it fits. Raises ArgumentError for what
+    is no number, or does not fit the type."""
     if dtype.kind in "ui":
         return _pack_integer(dtype, value)
     try:
@@ -460,11 +442,8 @@ def alignment(parameter: Variable) -> int:
 
 
 def check_alignment(parameter: Variable, address: int, position: int, needed: int) -> None:
-    """Refuse an address that is no multiple of the bytes that the kernel needs.
-
-    Raises:
-        ArgumentError: naming the argument.
-    """
+    """Refuse an address that is no multiple of the bytes that the kernel needs. Raises ArgumentError naming the
+    argument."""
     if address % needed:
         raise ArgumentError(
             f"{where(parameter, position)}: expected an address that is a multiple of {needed}, "

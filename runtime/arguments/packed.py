@@ -50,11 +50,7 @@ def _deepest(instruction: str) -> Mapping[str, ProductForm]:
 
 def sparse_row(element: str, instruction: str = MMA_SP) -> tuple[ProductForm, Granularity]:
     """The deepest form of an instruction for a sparse A with elements of an MLIR type, and how A is sparse; f32 are
-    multiplied as tf32.
-
-    Raises:
-        ArgumentError: if there is no such instruction, or it does not take them.
-    """
+    multiplied as tf32. Raises ArgumentError if there is no such instruction, or it does not take them."""
     return _row_of(ELEMENT_TYPES["tf32"] if element == "f32" else BY_MLIR_NAME[element], instruction)
 
 
@@ -141,21 +137,15 @@ def check_metadata(words: Array, element: str, instruction: str = MMA_SP) -> Non
 
 def random_metadata(shape: tuple[int, ...], element: str, generator: np.random.Generator) -> Array:
     """Metadata for `mma.sp`, (rows / 16, words) of int32, for elements of an MLIR type: each code one with a meaning.
-
-    Raises:
-        ArgumentError: for a type that `mma.sp` does not take.
-    """
+    Raises ArgumentError for a type that `mma.sp` does not take."""
     legal = sparse_row(element)[1].codes(ordered=True)
     nibbles = generator.choice(np.array(legal, np.uint32), (*shape, NIBBLES))
     return np.bitwise_or.reduce(nibbles << (4 * np.arange(NIBBLES, dtype=np.uint32)), axis=-1).view(np.int32)
 
 
 def _element(array: Array) -> ElementType:
-    """The ISA's type that elements are multiplied as.
-
-    Raises:
-        ArgumentError: for what is no numpy array, or has elements that `mma.sp` does not take.
-    """
+    """The ISA's type that elements are multiplied as. Raises ArgumentError for what is no numpy array, or has elements
+    that `mma.sp` does not take."""
     if not isinstance(cast("object", array), np.ndarray):
         raise ArgumentError(f"expected a numpy array, got {type(array).__name__}")
     name = element_of(array.dtype)

@@ -97,11 +97,8 @@ class Signature:
 
 
 def position_of(name: str, parameters: Sequence[Parameter]) -> int:
-    """The position of the parameter that a user calls `name`: a number, `%A` or `A`.
-
-    Raises:
-        ArgumentError: naming the parameters there are.
-    """
+    """The position of the parameter that a user calls `name`: a number, `%A` or `A`. Raises ArgumentError naming the
+    parameters there are."""
     if name.isdecimal() and int(name) < len(parameters):
         return int(name)
     for i, parameter in enumerate(parameters):

@@ -91,11 +91,7 @@ class Cache:
                 _ROOM[self.folder] = self.limit // UNCOUNTED
 
     def write(self, path: Path, data: bytes) -> None:
-        """Puts a file in the folder, whole and at once.
-
-        Raises:
-            OSError: if it cannot be written.
-        """
+        """Puts a file in the folder, whole and at once. Raises OSError if it cannot be written."""
         from tempfile import NamedTemporaryFile
 
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -113,11 +109,8 @@ class Cache:
         return sorted(self._files(SUFFIX), key=lambda entry: entry.used)
 
     def clear(self) -> int:
-        """Drops all entries, digests of sources, and what was left unfinished; how many entries there were.
-
-        Raises:
-            OSError: if one cannot be dropped.
-        """
+        """Drops all entries, digests of sources, and what was left unfinished; how many entries there were. Raises
+        OSError if one cannot be dropped."""
         entries = self.entries()
         for entry in (*entries, *self._files(UNFINISHED), *self._files(DIGEST)):
             entry.path.unlink(missing_ok=True)
@@ -217,11 +210,7 @@ def kept() -> Cache | None:
 
 def configured() -> Cache | None:
     """The cache that the environment configures: in the folder WARPLOOM_CACHE, else in that of the platform. None if
-    the variable is "off".
-
-    Raises:
-        ArgumentError: if the variable refers to the home of an unknown user.
-    """
+    the variable is "off". Raises ArgumentError if the variable refers to the home of an unknown user."""
     named = os.environ.get(VARIABLE, "")
     if named.lower() == OFF:
         return None

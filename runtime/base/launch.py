@@ -225,11 +225,7 @@ class Plan:
 
 
 def dim3(value: int | Sequence[int], what: str) -> Dim3:
-    """One to three sizes as three.
-
-    Raises:
-        ArgumentError: for anything else.
-    """
+    """One to three sizes as three. Raises ArgumentError for anything else."""
     try:
         sizes = [operator.index(size) for size in ((value,) if isinstance(value, int) else value)]
     except TypeError:
@@ -247,22 +243,16 @@ STDIN = "-"
 
 
 def read_mlir(path: str) -> str:
-    """The text of an MLIR file, or of standard input.
-
-    Raises:
-        WarploomError: as `read_source`, or if the name does not end in .mlir.
-    """
+    """The text of an MLIR file, or of standard input. Raises WarploomError as `read_source`, or if the name does not
+    end in .mlir."""
     if path != STDIN and not path.endswith((".mlir", ".mlirbc")):
         raise WarploomError(f"{path}: expected a file ending in .mlir, or {STDIN} for standard input")
     return read_source(path)
 
 
 def read_source(path: str | Path) -> str:
-    """The text of an MLIR or PTX file. The path `-` is standard input.
-
-    Raises:
-        WarploomError: naming the file, if it cannot be read or is no text.
-    """
+    """The text of an MLIR or PTX file. The path `-` is standard input. Raises WarploomError naming the file, if it
+    cannot be read or is no text."""
     language = "PTX" if Path(path).suffix == ".ptx" else "MLIR"
     try:
         data = sys.stdin.buffer.read() if str(path) == STDIN else Path(path).read_bytes()
@@ -301,11 +291,8 @@ def text_or_file(source: str | os.PathLike[str], suffix: str, unnamed: str) -> t
 
 
 def known_target(name: str, option: str = "") -> Target:
-    """The row of a target, which an option may have named.
-
-    Raises:
-        ArgumentError: naming the option and the known targets.
-    """
+    """The row of a target, which an option may have named. Raises ArgumentError naming the option and the known
+    targets."""
     try:
         return target(name)
     except UnknownTargetError as error:
@@ -319,11 +306,8 @@ CORES = "WARPLOOM_CORES"
 
 
 def cores() -> int:
-    """How many processes a launch may take: one where they cannot be forked.
-
-    Raises:
-        ArgumentError: if the environment variable is no number of processes.
-    """
+    """How many processes a launch may take: one where they cannot be forked. Raises ArgumentError if the environment
+    variable is no number of processes."""
     if not hasattr(os, "fork") or sys.platform == "darwin":
         return 1
     if text := os.environ.get(CORES, ""):

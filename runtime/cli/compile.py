@@ -98,11 +98,8 @@ def _note_target(args: argparse.Namespace, text: str) -> None:
 
 
 def _level_of(emit: str | None, out: str | None) -> str:
-    """The level that `--emit` or the ending of an output's name asks for.
-
-    Raises:
-        ArgumentError: for an ending that no level has, unless the level is given, or one of another level.
-    """
+    """The level that `--emit` or the ending of an output's name asks for. Raises ArgumentError for an ending that no
+    level has, unless the level is given, or one of another level."""
     ending = "" if out is None else Path(out).suffix
     if emit is None:
         if ending and ending not in ENDINGS.values():

@@ -88,11 +88,8 @@ def add_compilation(parser: argparse._ActionsContainer) -> None:  # pyright: ign
 
 
 def schedule_options(texts: Sequence[str]) -> dict[str, str]:
-    """`["cta=128,256,64 warp=64,64", "stages=4"]` as a mapping.
-
-    Raises:
-        ArgumentError: for a word that is not `key=value`, or a key that is given twice.
-    """
+    """`["cta=128,256,64 warp=64,64", "stages=4"]` as a mapping. Raises ArgumentError for a word that is not
+    `key=value`, or a key that is given twice."""
     options: dict[str, str] = {}
     for word in (word for text in texts for word in text.split() or [""]):
         key, equals, value = word.partition("=")
@@ -118,11 +115,8 @@ def compiled(
 
 
 def sizes_of(option: str, text: str) -> Dim3:
-    """The sizes of an option such as `--grid`.
-
-    Raises:
-        ArgumentError: naming the option, if they are not one to three numbers.
-    """
+    """The sizes of an option such as `--grid`. Raises ArgumentError naming the option, if they are not one to three
+    numbers."""
     try:
         return dim3([int(size) for size in text.replace("x", ",").split(",")], option)
     except ValueError:
@@ -134,11 +128,7 @@ def sizes_of(option: str, text: str) -> Dim3:
 
 def requested_target(args: argparse.Namespace, module: ModuleOp, otherwise: str | None = None) -> str:
     """The target: `--target`, else the module's own, else `otherwise`, else the default. If the first two differ, a
-    note on stderr says so.
-
-    Raises:
-        CompileError: for a `warp.target` that is none.
-    """
+    note on stderr says so. Raises CompileError for a `warp.target` that is none."""
     from ...passes.pipeline import DEFAULT_TARGET
     from ..kernel.lowering import target_name
 

@@ -371,11 +371,7 @@ async def judge(
 
 
 def serve() -> None:
-    """Answers a client on standard input and output.
-
-    Raises:
-        ArgumentError: without the package `mcp`.
-    """
+    """Answers a client on standard input and output. Raises ArgumentError without the package `mcp`."""
     if find_spec("mcp") is None:
         raise ArgumentError("the server needs the package mcp: pip install 'warploom[mcp]'")
     server: Any = import_module("mcp.server.mcpserver").MCPServer("warploom")

@@ -45,11 +45,8 @@ ENDINGS = (".json", ".svg")
 
 
 def check_trace(path: str) -> None:
-    """Refuses a path before anything is run for it.
-
-    Raises:
-        WarploomError: for another ending, or a folder that is not there.
-    """
+    """Refuses a path before anything is run for it. Raises WarploomError for another ending, or a folder that is not
+    there."""
     if Path(path).suffix not in ENDINGS:
         raise ArgumentError(f"--trace {path}: expected a file that ends in .json (Chrome trace) or .svg (picture)")
     if Path(path).is_dir():
@@ -59,11 +56,7 @@ def check_trace(path: str) -> None:
 
 def save_trace(path: str, traces: Sequence[LaunchTrace]) -> str:
     """Writes the Chrome trace of all launches, or a picture of the first CTA of the longest one. Returns a description
-    of what was written.
-
-    Raises:
-        ArgumentError: if a picture is requested and nothing was launched.
-    """
+    of what was written. Raises ArgumentError if a picture is requested and nothing was launched."""
     if not traces and Path(path).suffix == ".svg":
         raise ArgumentError(f"--trace {path}: nothing was launched, so there is nothing to draw")
     if Path(path).suffix == ".svg":
@@ -81,11 +74,8 @@ def save_trace(path: str, traces: Sequence[LaunchTrace]) -> str:
 
 
 def run_mlir(args: argparse.Namespace, text: str) -> int:
-    """Runs a kernel of MLIR text as the command line says. Returns the exit code.
-
-    Raises:
-        WarploomError: for any error of the input.
-    """
+    """Runs a kernel of MLIR text as the command line says. Returns the exit code. Raises WarploomError for any error of
+    the input."""
     report = Report(stderr=args.json)
     place = choose_place(report_device(args), args.target or "")
     module = parse(text, args.file, report.phase)
@@ -140,11 +130,8 @@ def report_resources(report: Report, ptx: str, target: str, place: LaunchPlace, 
 
 
 def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:
-    """Which argument is written to which file; a path alone means the last argument that the function writes.
-
-    Raises:
-        ArgumentError: for a name that no parameter has, or an argument that is given twice.
-    """
+    """Which argument is written to which file; a path alone means the last argument that the function writes. Raises
+    ArgumentError for a name that no parameter has, or an argument that is given twice."""
     outputs: dict[int, str] = {}
     parameters = kernel.function.parameters
     for text in texts:
@@ -160,11 +147,8 @@ def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:
 
 
 def report_device(args: argparse.Namespace) -> str:
-    """The device asked for; a report, a trace and checks want the interpreter.
-
-    Raises:
-        ArgumentError: if one of them and a GPU are asked for.
-    """
+    """The device asked for; a report, a trace and checks want the interpreter. Raises ArgumentError if one of them and
+    a GPU are asked for."""
     wishes = (
         (args.report, "--report counts what the interpreter executes"),
         (args.checks, f"--check={','.join(args.checks)} is made by the interpreter"),
@@ -229,11 +213,8 @@ def _check(
 
 
 def run_ptx(args: argparse.Namespace, text: str) -> int:
-    """Runs a kernel of PTX text as the command line says. Returns the exit code.
-
-    Raises:
-        WarploomError: for any error of the input.
-    """
+    """Runs a kernel of PTX text as the command line says. Returns the exit code. Raises WarploomError for any error of
+    the input."""
     report = Report(stderr=args.json)
     problem = Problem.parse(args.problem) if args.problem else None
     with report.timed("parse"):
@@ -298,11 +279,8 @@ def _traced(args: argparse.Namespace, report: Report) -> Generator[None]:
 
 
 def _counterexample(args: argparse.Namespace, run: Callable[..., LaunchPlace]) -> WarpOrder:
-    """The first order of warps that leads to a different decision; prints what the check reports.
-
-    Raises:
-        ArgumentError: if there is none.
-    """
+    """The first order of warps that leads to a different decision; prints what the check reports. Raises ArgumentError
+    if there is none."""
     values = [inputs.kernel_argument(arg, args.seed, i) for i, arg in enumerate(args.arguments)]
     try:
         run(args=values, device="interp", checks=(ALL_ORDERS,), output=str)
@@ -322,11 +300,8 @@ def _module(args: argparse.Namespace, text: str) -> PtxModule:
 
 
 def _interpreted_as(args: argparse.Namespace, module: PtxModule) -> str | None:
-    """The GPU that the interpreter stands for, where `--target` names one for a .ptx file.
-
-    Raises:
-        ArgumentError: for a GPU that is none, or does not run the file, or with a real one.
-    """
+    """The GPU that the interpreter stands for, where `--target` names one for a .ptx file. Raises ArgumentError for a
+    GPU that is none, or does not run the file, or with a real one."""
     if not args.target or not is_ptx(args.file, module.text):
         return None
     asked, own = known_target(args.target, "--target"), NAMED.get(module.target)
@@ -338,11 +313,8 @@ def _interpreted_as(args: argparse.Namespace, module: PtxModule) -> str | None:
 
 
 def _array_at(values: Sequence[object], place: tuple[int, ...]) -> Array:
-    """The array at a position among the arguments, or at one of the fields of a struct.
-
-    Raises:
-        ArgumentError: if there is none.
-    """
+    """The array at a position among the arguments, or at one of the fields of a struct. Raises ArgumentError if there
+    is none."""
     field = inputs.field_at(tuple(values), place)
     if not isinstance(field, np.ndarray):
         path = ".".join(map(str, place))

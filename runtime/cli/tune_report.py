@@ -99,11 +99,7 @@ def arguments(
     module: ModuleOp, target: str, texts: Sequence[str], seed: int = 0, *, tf32: bool = False
 ) -> tuple[Signature, list[Array], str]:
     """The function of a module, the arrays to measure it with, and the sizes that they add to the key of a dynamic
-    product.
-
-    Raises:
-        ArgumentError: for a function that takes numbers, or naming an argument of unknown size.
-    """
+    product. Raises ArgumentError for a function that takes numbers, or naming an argument of unknown size."""
     function = compile(module, target, tf32=tf32).function
     if any(p.shape is None for p in function.parameters):
         raise ArgumentError("tuning takes functions of arrays alone")
@@ -187,11 +183,8 @@ def tune_device(
     gpu: Gpu, file: Path, *, target: str, count: int, limit: int, seed: int = 0, on_measured: OnMeasured | None = None
 ) -> tuple[Fit, float, int]:
     """Measures `limit` schedules of each of `count` products, fits the model's constants to them, and keeps both in a
-    file: the constants, how far the model is from the times by them, and how many times there are.
-
-    Raises:
-        ArgumentError: for a target without warpgroups, or where too little was measured.
-    """
+    file: the constants, how far the model is from the times by them, and how many times there are. Raises ArgumentError
+    for a target without warpgroups, or where too little was measured."""
     row, timed = target_row(target), list[Timed]()
     if row.sm < WARPGROUP_SM:
         raise ArgumentError(f"--device fits the model of products of warpgroups, which {target} has not; tune products")

@@ -79,11 +79,8 @@ class GpuDevice:
 
 
 def call(what: str, result: tuple[Any, ...]) -> Any:
-    """The values a driver call returned.
-
-    Raises:
-        CudaError: saying `what` failed, with the code's name and meaning, unless it succeeded.
-    """
+    """The values a driver call returned. Raises CudaError saying `what` failed, with the code's name and meaning,
+    unless it succeeded."""
     code, *values = result
     if int(code) != 0:
         raise CudaError(f"{what} failed: {explain(code)}")
@@ -107,11 +104,8 @@ def _text(result: tuple[Any, ...]) -> str:
 
 @cache
 def load_driver() -> Any:
-    """The module cuda.bindings.driver, initialised.
-
-    Raises:
-        DeviceUnavailableError: saying whether the package, the driver library or the device is missing.
-    """
+    """The module cuda.bindings.driver, initialised. Raises DeviceUnavailableError saying whether the package, the
+    driver library or the device is missing."""
     try:
         driver: Any = import_module("cuda.bindings.driver")
     except ImportError as error:
@@ -135,21 +129,14 @@ def _unavailable(reason: str) -> DeviceUnavailableError:
 
 @cache
 def device_count() -> int:
-    """How many GPUs the driver reports.
-
-    Raises:
-        DeviceUnavailableError: if there is no driver.
-    """
+    """How many GPUs the driver reports. Raises DeviceUnavailableError if there is no driver."""
     return int(call("counting the GPUs", load_driver().cuDeviceGetCount()))
 
 
 @cache
 def gpu(ordinal: int = 0) -> Gpu:
-    """The GPU with this number (CUDA_VISIBLE_DEVICES chooses which is 0).
-
-    Raises:
-        DeviceUnavailableError: if there is none.
-    """
+    """The GPU with this number (CUDA_VISIBLE_DEVICES chooses which is 0). Raises DeviceUnavailableError if there is
+    none."""
     count = device_count()
     if ordinal >= count:
         raise _unavailable(f"the driver reports {count} devices, number {ordinal} was asked for")
@@ -214,11 +201,8 @@ class Gpu:
 
     def load(self, ptx: str, code: bytes = b"") -> LoadedModule:
         """The module of this PTX text, compiled by the driver once and kept for the life of the process. `code` is its
-        machine code, if it is assembled already; what the device does not take is compiled from the text.
-
-        Raises:
-            CudaError: with the driver's log, if it rejects the text.
-        """
+        machine code, if it is assembled already; what the device does not take is compiled from the text. Raises
+        CudaError with the driver's log, if it rejects the text."""
         if ptx not in self._modules:
             self._modules[ptx] = LoadedModule(self, ptx, code)
         return self._modules[ptx]
@@ -287,11 +271,7 @@ class LoadedKernel:
 
     def reserve(self, block: tuple[int, int, int], shared: int) -> None:
         """Checks that a block of this size with `shared` bytes of dynamic shared memory can be launched, and enables
-        it.
-
-        Raises:
-            CudaError: with what the kernel needs and what the device has.
-        """
+        it. Raises CudaError with what the kernel needs and what the device has."""
         threads = block[0] * block[1] * block[2]
         if threads > self.threads:
             raise CudaError(
@@ -319,11 +299,8 @@ def encode_tensor_map(gpu: Gpu, fields: TensorMapFields, promotion: int) -> byte
 
 
 def encoded_map(gpu: Gpu, fields: TensorMapFields, promotion: int) -> Any:
-    """A tensor map as the driver encodes it, a `CUtensorMap`; `promotion` is 0, 64, 128 or 256 bytes.
-
-    Raises:
-        CudaError: if the driver refuses it.
-    """
+    """A tensor map as the driver encodes it, a `CUtensorMap`; `promotion` is 0, 64, 128 or 256 bytes. Raises CudaError
+    if the driver refuses it."""
     driver, box = gpu.driver, fields.box
     rank, size = len(fields.sizes), fields.element.size / fields.element.together
     # the bindings want a stride of a vector, too, which nothing reads

@@ -159,11 +159,8 @@ def _free(gpu: Gpu, address: int, stream: int) -> None:
 
 
 def gpu_of(values: Sequence[LaunchValue]) -> Gpu:
-    """The GPU of the arrays in device memory; the first GPU if there are none.
-
-    Raises:
-        ArgumentError: if they are on different GPUs.
-    """
+    """The GPU of the arrays in device memory; the first GPU if there are none. Raises ArgumentError if they are on
+    different GPUs."""
     first = gpu(0)
     if device_count() == 1:
         return first

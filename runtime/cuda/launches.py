@@ -94,11 +94,7 @@ class _Map(NamedTuple):
     encoded: Any
 
     def point(self, addresses: Sequence[int]) -> None:
-        """Lets it begin at the array's present address.
-
-        Raises:
-            CudaError: if the driver refuses that.
-        """
+        """Lets it begin at the array's present address. Raises CudaError if the driver refuses that."""
         address = addresses[self.place.position] + self.place.bytes
         code = self.gpu.driver.cuTensorMapReplaceAddress(self.encoded, address)
         call(f"moving a tensor map to {address:#x}", (*code, None))
@@ -157,11 +153,8 @@ class Launches:
                     self.again(item)
 
     def bind(self, addresses: list[int], stream: int) -> None:
-        """Gives the launches addresses and a stream. Until others are bound, any thread may enqueue `calls`.
-
-        Raises:
-            ArgumentError: for an address without the alignment that a kernel needs.
-        """
+        """Gives the launches addresses and a stream. Until others are bound, any thread may enqueue `calls`. Raises
+        ArgumentError for an address without the alignment that a kernel needs."""
         if addresses != self._addresses:
             self._point(addresses)
         if stream != self._stream:
@@ -188,11 +181,7 @@ class Launches:
         self._addresses = list(addresses)
 
     def wait(self, stream: int) -> None:
-        """Wait until everything on the stream is done.
-
-        Raises:
-            CudaError: naming the kernels, if one of them failed.
-        """
+        """Wait until everything on the stream is done. Raises CudaError naming the kernels, if one of them failed."""
         with self.gpu.current():
             (code,) = self.gpu.driver.cuStreamSynchronize(stream)
         if int(code) != 0:

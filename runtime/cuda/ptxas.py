@@ -80,20 +80,14 @@ class Assembled:
 
 
 def assemble(ptx: str, target: str) -> dict[str, Resources]:
-    """Assemble `ptx` for `target`; the resources of each kernel, by name.
-
-    Raises:
-        AssemblerError: if there is no ptxas, or with its messages if it rejects the text.
-    """
+    """Assemble `ptx` for `target`; the resources of each kernel, by name. Raises AssemblerError if there is no ptxas,
+    or with its messages if it rejects the text."""
     return machine_code(ptx, target).resources
 
 
 def machine_code(ptx: str, target: str) -> Assembled:
-    """Assembles `ptx` for `target`, or returns the cached result of the same ptxas.
-
-    Raises:
-        AssemblerError: if there is no ptxas, or with its messages if it rejects the text.
-    """
+    """Assembles `ptx` for `target`, or returns the cached result of the same ptxas. Raises AssemblerError if there is
+    no ptxas, or with its messages if it rejects the text."""
     path, store = _required(), kept()
     if store is None:
         return _assembled(path, ptx, target)

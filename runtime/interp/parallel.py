@@ -52,11 +52,8 @@ class _Worker:
 
 def run_batches(work: Work, count: int, memory: GlobalBuffers, done: Callable[[Any], None]) -> bool:
     """Runs batches 0 to `count` - 1 side by side; `done` is called with what each returned. False if they cannot be:
-    this process may have no children, or arrays overlap.
-
-    Raises:
-        InterpreterError: what the first batch raised that went wrong.
-    """
+    this process may have no children, or arrays overlap. Raises what the first batch raised that went
+    wrong."""
     buffers = [b for b in memory.buffers() if b.writable and b.size]
     if _overlap(buffers):
         return False
@@ -68,11 +65,8 @@ def side_by_side(
     work: Work, count: int, done: Callable[[Any], None], meanwhile: Callable[[], None] = lambda: None
 ) -> bool:
     """Does work 0 to `count` - 1 in processes; `done` is called with what each returned, and `meanwhile` when they have
-    begun. False, and nothing was done, if this process may have no children.
-
-    Raises:
-        InterpreterError: what the first work raised that went wrong.
-    """
+    begun. False, and nothing was done, if this process may have no children. Raises what the first
+    work raised that went wrong."""
     import multiprocessing  # 10 ms, which a run in one process does not wait for
 
     if multiprocessing.current_process().daemon:

@@ -45,11 +45,7 @@ WARPS_OF_BATCH = 64
 
 
 def run(launch: KernelRun) -> Stats:
-    """Runs all CTAs.
-
-    Raises:
-        InterpreterError: if a thread does something wrong, waits for ever, or the steps run out.
-    """
+    """Runs all CTAs. Raises InterpreterError if a thread does something wrong, waits for ever, or the steps run out."""
     queue, total = launch.queue, math.prod(launch.sizes.grid)
     at_once = min(total, _ctas_in_flight(launch))
     cancels = any(decoded.traits.means == "cancel.try" for decoded in launch.kernel.code)
@@ -172,13 +168,9 @@ _CLUSTER_SM = 90
 
 
 def load(module: Module, name: str = "<ptx>", arch: str | None = None) -> Program:
-    """A module to launch kernels of, decoded when first launched; the only kernel of a module at once.
-
-    `arch` is the target whose matrix arithmetic is meant, such as "sm_80"; without it the module's own `.target`.
-
-    Raises:
-        InterpreterError: with file, line and column, at the first instruction that is not supported.
-    """
+    """A module to launch kernels of, decoded when first launched; the only kernel of a module at once. `arch` is the
+    target whose matrix arithmetic is meant, such as "sm_80"; without it the module's own `.target`. Raises
+    InterpreterError with file, line and column, at the first instruction that is not supported."""
     program = Program(module, name, arch)
     if len(program.kernels) == 1:
         program.kernel(program.kernels[0])
@@ -186,11 +178,8 @@ def load(module: Module, name: str = "<ptx>", arch: str | None = None) -> Progra
 
 
 def refused(module: Module, name: str = "<ptx>", arch: str | None = None) -> list[Finding]:
-    """What of the kernels of a module, and of the functions they call, cannot be run: each statement once.
-
-    Raises:
-        InterpreterError: for a target that is none.
-    """
+    """What of the kernels of a module, and of the functions they call, cannot be run: each statement once. Raises
+    InterpreterError for a target that is none."""
     program = Program(module, name, arch)
     findings = [finding for kernel in program.kernels for finding in program.refused(kernel)]
     return list({(f.line, f.column, f.message): f for f in reversed(findings)}.values())[::-1]
@@ -232,11 +221,8 @@ class Program:
         return decoder.refused(self._declared)
 
     def kernel(self, name: str) -> DecodedKernel:
-        """A kernel, decoded at its first use, for others may have unsupported instructions.
-
-        Raises:
-            InterpreterError: if there is no such kernel, or at its first unsupported instruction.
-        """
+        """A kernel, decoded at its first use, for others may have unsupported instructions. Raises InterpreterError if
+        there is no such kernel, or at its first unsupported instruction."""
         function = self._functions.get(name)
         if function is None:
             listed = ", ".join(self._functions) or "none"

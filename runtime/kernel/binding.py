@@ -37,11 +37,7 @@ def allocator(
 ) -> Callable[[], object]:
     """A function that allocates arrays for `parameter`, of the library and on the device of `like`. With `zeros` they
     are zero, otherwise uninitialised. For a library with immutable arrays (jax) it allocates numpy arrays, which
-    `finished` converts.
-
-    Raises:
-        ArgumentError: if none can be allocated, with the reason.
-    """
+    `finished` converts. Raises ArgumentError if none can be allocated, with the reason."""
     library = "numpy" if like is None else library_of(like)
     if parameter.element in PACKED:
         raise ArgumentError(f"no array of {parameter} is made, as numpy keeps an element in a byte; pass the bytes")
@@ -114,11 +110,7 @@ def check_overlap(
     arguments: Mapping[int, Argument], parameters: tuple[Parameter, ...], written: frozenset[int]
 ) -> None:
     """Refuse a written argument that shares memory with another one, or within itself: the result would depend on
-    timing.
-
-    Raises:
-        ArgumentError: naming the arguments.
-    """
+    timing. Raises ArgumentError naming the arguments."""
     for i in sorted(written & arguments.keys()):
         name = f"argument {i} (%{parameters[i].name})"
         if is_folded(arguments[i]):
@@ -159,11 +151,8 @@ REMEMBERED = 256
 
 
 def check(argument: Argument, parameter: Parameter, position: int, *, written: bool) -> None:
-    """Checks that `parameter` can take an argument.
-
-    Raises:
-        ArgumentError: naming the argument by position and name, what was expected and what was got.
-    """
+    """Checks that `parameter` can take an argument. Raises ArgumentError naming the argument by position and name, what
+    was expected and what was got."""
     kind = (argument.shape, argument.strides, argument.element, argument.packed, argument.writable or not written)
     if kind not in parameter.accepted_kinds:
         _check(argument, parameter, position, written=written)
@@ -255,11 +244,8 @@ class Bound:
 
 def bind(function: Signature, args: Sequence[object], named: Mapping[str, object], out: object = None) -> Bound:
     """Every argument of a call. Outputs that are not given are made; one that the function reads before it writes it,
-    as C in C += A B, starts as zeros.
-
-    Raises:
-        ArgumentError: naming the argument that is missing, unknown or given twice, or cannot be made.
-    """
+    as C in C += A B, starts as zeros. Raises ArgumentError naming the argument that is missing, unknown or given twice,
+    or cannot be made."""
     if len(args) > len(function.parameters):
         raise ArgumentError(_miscounted(function, len(args)))
     arguments = dict(enumerate(args))
@@ -329,11 +315,8 @@ def _miscounted(function: Signature, got: int) -> str:
 
 
 def launch_values(function: Signature, args: Sequence[object]) -> list[LaunchValue]:
-    """The arguments as launches take them: arrays borrowed, numbers of their parameters' types.
-
-    Raises:
-        ArgumentError: naming the argument that does not fit its parameter, or the others.
-    """
+    """The arguments as launches take them: arrays borrowed, numbers of their parameters' types. Raises ArgumentError
+    naming the argument that does not fit its parameter, or the others."""
     parameters, written = function.parameters, function.written
     if len(args) != len(parameters):
         raise ArgumentError(_miscounted(function, len(args)))

@@ -88,11 +88,7 @@ def check_ptx(text: str | os.PathLike[str], target: str | None = None, name: str
 
 
 def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Checked:
-    """As `check_ptx`, with notes.
-
-    Raises:
-        WarploomError: for an unknown `target`.
-    """
+    """As `check_ptx`, with notes. Raises WarploomError for an unknown `target`."""
     if target is not None:
         try:
             named(target)
@@ -116,11 +112,7 @@ def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Che
 
 def check_runnable(text: str, target: str | None = None, name: str = "<ptx>") -> list[Diagnostic]:
     """What the interpreter would reject in PTX text, in the order of the file. Errors of syntax are omitted, for
-    `check_text` reports them.
-
-    Raises:
-        WarploomError: for an unknown target.
-    """
+    `check_text` reports them. Raises WarploomError for an unknown target."""
     from ..interp.program import refused
 
     module, _ = read_ptx(text, name)

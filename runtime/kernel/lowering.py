@@ -87,11 +87,8 @@ def _apply_strategies(module: ModuleOp, target: str, strategy: StrategyText | Ca
 def strategy_variants(
     text: str, file: str, target: str | None, strategy: StrategyText | Callable[[Handle], None]
 ) -> Iterator[tuple[tuple[int, ...], ModuleOp]]:
-    """A module by each choice of a strategy's alternatives, with the choices.
-
-    Raises:
-        CompileError: for a strategy that applies in no way.
-    """
+    """A module by each choice of a strategy's alternatives, with the choices. Raises CompileError for a strategy that
+    applies in no way."""
     from ...passes.strategy.transform import read_strategy, variants
 
     module, ctx = parse(text, file), make_context()
@@ -113,11 +110,8 @@ def to_fragments(
 
 def kernels(module: ModuleOp, target: str | None, file: str, block: Dim3 | None = None) -> PtxModule:
     """Lowers the kernels of a module's only `gpu.module`, without launches, and adds the shared memory of each. Kernels
-    without a block size are compiled for blocks of `block` threads.
-
-    Raises:
-        CompileError: as `compile`, or if there is no `gpu.module`, or more than one.
-    """
+    without a block size are compiled for blocks of `block` threads. Raises CompileError as `compile`, or if there is no
+    `gpu.module`, or more than one."""
     modules = [op for op in module.ops if isinstance(op, gpu.ModuleOp)]
     if len(modules) != 1:
         names = ", ".join(f"@{op.sym_name.data}" for op in modules) or "none"
@@ -145,11 +139,8 @@ def _pipeline(target: str, schedule: Mapping[str, ScheduleOption], tf32: bool, t
 
 
 def target_name(module: ModuleOp, otherwise: str = DEFAULT_TARGET) -> str:
-    """The target that a module says it is for, or another where it says none.
-
-    Raises:
-        CompileError: for a `warp.target` that is none.
-    """
+    """The target that a module says it is for, or another where it says none. Raises CompileError for a `warp.target`
+    that is none."""
     with as_compile_errors():
         own = target_of(module)
     return otherwise if own is None else own.name
@@ -178,11 +169,8 @@ def chosen(module: ModuleOp, name: str | None, *, tf32: bool = False) -> func.Fu
 
 def without_tensors(module: ModuleOp, *, tf32: bool = False) -> None:
     """Converts functions on tensors to functions on memory, in place. Results become arguments that follow the others.
-    Calls are inlined.
-
-    Raises:
-        CompileError: for an operation on tensors that is not bufferised, or a call that cannot be inlined.
-    """
+    Calls are inlined. Raises CompileError for an operation on tensors that is not bufferised, or a call that cannot be
+    inlined."""
     if not can_apply("warp-bufferize", module):
         return
     from ...passes.linalg.generalize import generalize, is_generalized
@@ -201,11 +189,8 @@ def without_tensors(module: ModuleOp, *, tf32: bool = False) -> None:
 
 
 def parse(mlir: str, file: str = "<mlir>", on_phase: OnPhase | None = None) -> ModuleOp:
-    """The module that MLIR text describes, not yet verified.
-
-    Raises:
-        CompileError: with file, line and column, if the text is no MLIR.
-    """
+    """The module that MLIR text describes, not yet verified. Raises CompileError with file, line and column, if the
+    text is no MLIR."""
     if begins_as_ptx(mlir):
         raise CompileError(f"{file}: expected MLIR, got PTX; load_ptx, and `warploom run` of a .ptx file, launch PTX")
     try:

@@ -83,10 +83,7 @@ def short(form: Form, operand: str = "a") -> str:
 
 def find(instruction: str, operand: str) -> Fragment:
     """The fragment of an operand of an instruction: `mma.m16n8k16.f16`, a full spelling, or a shape that says all.
-
-    Raises:
-        WarploomError: if there is no such instruction or operand, or if there are several; it names the nearest.
-    """
+    Raises WarploomError if there is no such instruction or operand, or if there are several; it names the nearest."""
     wanted = OPERANDS.get(operand.lower(), operand.lower())
     exact = families.find(instruction)
     forms = forms_of(instruction)
@@ -104,11 +101,8 @@ def find(instruction: str, operand: str) -> Fragment:
 
 
 def forms_of(instruction: str) -> tuple[Form, ...]:
-    """The forms of a full spelling, or all forms that contain the given words.
-
-    Raises:
-        WarploomError: if there is none, with the nearest ones.
-    """
+    """The forms of a full spelling, or all forms that contain the given words. Raises WarploomError if there is none,
+    with the nearest ones."""
     exact = families.find(instruction)
     return (exact,) if exact else _matching(instruction)
 
@@ -199,11 +193,7 @@ REGISTER_BITS = {"f64": 64}
 
 def conversion(source: Fragment, target: Fragment) -> Conversion:
     """The conversions between two fragments, with as many tiles of each as make matrices of one shape. Elements have
-    the width of the target's.
-
-    Raises:
-        WarploomError: if no number of tiles makes matrices of one shape.
-    """
+    the width of the target's. Raises WarploomError if no number of tiles makes matrices of one shape."""
     rows, columns = (max(f.extent(axis) for f in (source.layout, target.layout)) for axis in "rc")
     layout, wanted = (tiled(f.layout, rows // f.layout.rows, columns // f.layout.columns) for f in (source, target))
     try:
@@ -213,11 +203,7 @@ def conversion(source: Fragment, target: Fragment) -> Conversion:
 
 
 def element_bits(fragment: Fragment) -> int:
-    """Register bits of an element of a fragment.
-
-    Raises:
-        WarploomError: if forms of the same layout differ in this.
-    """
+    """Register bits of an element of a fragment. Raises WarploomError if forms of the same layout differ in this."""
     operands = ((form, o) for form in fragment.forms for o in form.operands if o.name == fragment.operand)
     elements = len(fragment.layout.element)
     widths_ = {REGISTER_BITS.get(o.type, 32) * o.count // _matrices(form) >> elements for form, o in operands}

@@ -68,11 +68,8 @@ def version_text(version: Version) -> str:
 
 
 def forms(query: Query) -> tuple[Form, ...]:
-    """The forms that match a query, in the order of the manual.
-
-    Raises:
-        WarploomError: for an unknown target, instruction, type, shape or PTX version.
-    """
+    """The forms that match a query, in the order of the manual. Raises WarploomError for an unknown target,
+    instruction, type, shape or PTX version."""
     target, version = as_target(query.target), as_version(query.ptx)
     names = _families(query.family)
     _require(query.type, "element type", TYPES)
@@ -89,11 +86,7 @@ def as_target(name: str | None) -> Target | None:
 
 
 def as_version(text: str | None) -> Version | None:
-    """The PTX version of a text such as 8.7.
-
-    Raises:
-        WarploomError: if it is no version, or newer than the tables.
-    """
+    """The PTX version of a text such as 8.7. Raises WarploomError if it is no version, or newer than the tables."""
     if text is None:
         return None
     major, dot, minor = text.partition(".")
@@ -318,11 +311,8 @@ def _plain(value: object) -> Json:
 
 def rows(query: Query) -> Sequence[Form | PatternRow]:
     """The forms that match a query, or the rows of the other instruction that it names, in the order of the manual.
-
-    Raises:
-        WarploomError: if the target or the version that is asked for has none of these rows; for a type or shape, which
-            they have not; for an unknown target, instruction, type, shape or PTX version.
-    """
+    Raises WarploomError if the target or the version that is asked for has none of these rows; for a type or shape,
+    which they have not; for an unknown target, instruction, type, shape or PTX version."""
     name = query.family
     matrix = name is None or any(f"{family}.".startswith(f"{name}.") for family in FAMILIES)
     named = () if matrix else [row for row in ROWS if f"{row.samples()[0]}.".startswith(f"{name}.")]
@@ -346,11 +336,8 @@ def _shown(row: PatternRow) -> str:
 
 
 def report(query: Query, every: bool = False, as_objects: bool = False) -> int:
-    """Print the table: a line for each form if `every`, or a list of JSON objects. Returns the exit code.
-
-    Raises:
-        WarploomError: if there is no such form, or no such thing as is asked for.
-    """
+    """Print the table: a line for each form if `every`, or a list of JSON objects. Returns the exit code. Raises
+    WarploomError if there is no such form, or no such thing as is asked for."""
     found = rows(query)
     if as_objects:
         print(json.dumps([as_json(row, query.target) for row in found], indent=1))

@@ -229,11 +229,8 @@ class SharedOperand:
 
 
 def find_shared(instruction: str, operand: str, swizzle: int, along_mn: bool) -> SharedOperand:
-    """The operand of an instruction, by a usual name.
-
-    Raises:
-        WarploomError: if there is no such operand, with the names that exist.
-    """
+    """The operand of an instruction, by a usual name. Raises WarploomError if there is no such operand, with the names
+    that exist."""
     forms = [form for form in forms_of(instruction) if isinstance(form, Wgmma)]
     if not forms:
         raise WarploomError(

@@ -262,13 +262,9 @@ def family(row: Row) -> str:
 
 @cache
 def arithmetic(target: str, row: Row) -> Arithmetic:
-    """The arithmetic of an instruction on a target such as "sm_100" or "sm_90a".
-
-    A target without a row of its own has the arithmetic of the nearest lower one: sm_103 that of sm_100.
-
-    Raises:
-        ValueError: for a target that cannot be parsed, or an instruction without a known arithmetic there.
-    """
+    """The arithmetic of an instruction on a target such as "sm_100" or "sm_90a". A target without a row of its own has
+    the arithmetic of the nearest lower one: sm_103 that of sm_100. Raises ValueError for a target that cannot be
+    parsed, or an instruction without a known arithmetic there."""
     match = re.fullmatch(r"sm_(\d+)[af]?", target)
     if match is None:
         raise ValueError(f"unknown target '{target}'; a target is written like sm_90a")
@@ -421,11 +417,7 @@ class MatrixProduct:
 
     @staticmethod
     def on(target: str, row: Row) -> MatrixProduct:
-        """The product on a target such as "sm_90a".
-
-        Raises:
-            ValueError: if no arithmetic of it is known there.
-        """
+        """The product on a target such as "sm_90a". Raises ValueError if no arithmetic of it is known there."""
         return MatrixProduct(row, arithmetic(target, row))
 
     def __call__(self, a: Array, b: Array, c: Array, extras: SideOperands | None = None) -> Array:

@@ -120,14 +120,9 @@ def _code_of(how: Granularity, present: int) -> int:
 
 
 def stored_of(dense: Matrix, how: Granularity) -> tuple[Matrix, Codes]:
-    """The stored elements and the codes of a matrix of the granularity; `dense_of` is the inverse.
-
-    Codes are ordered ones. A chunk with fewer elements than it may have stores zeros too: the ones that give the least
-    code.
-
-    Raises:
-        SparsityError: naming the first row and chunk that break it, or the type or rank that cannot be.
-    """
+    """The stored elements and the codes of a matrix of the granularity; `dense_of` is the inverse. Codes are ordered
+    ones. A chunk with fewer elements than it may have stores zeros too: the ones that give the least code. Raises
+    SparsityError naming the first row and chunk that break it, or the type or rank that cannot be."""
     units = _units(dense, how)
     codes = _codes(units, dense.dtype, how)
     broken = codes == _BROKEN
@@ -138,11 +133,8 @@ def stored_of(dense: Matrix, how: Granularity) -> tuple[Matrix, Codes]:
 
 
 def dense_of(values: Matrix, codes: Codes, how: Granularity) -> Matrix:
-    """The dense matrix of values and codes, in whole chunks. Codes need not be ordered.
-
-    Raises:
-        SparsityError: naming row, chunk and value of an invalid code, or shapes that do not belong together.
-    """
+    """The dense matrix of values and codes, in whole chunks. Codes need not be ordered. Raises SparsityError naming
+    row, chunk and value of an invalid code, or shapes that do not belong together."""
     _require_matrix(values)
     if codes.dtype != np.uint8 or codes.ndim != 2:
         raise SparsityError(f"expected codes (rows, chunks) of uint8, got {_described(codes)}")
@@ -304,11 +296,8 @@ def _named(row: ProductForm) -> str:
 
 
 def metadata_words(codes: Codes, row: ProductForm) -> Words:
-    """The words of a matrix, (row tiles, column groups, threads), from its codes, (rows, chunks).
-
-    Raises:
-        SparsityError: if the codes are not a matrix of uint8 that fit a nibble.
-    """
+    """The words of a matrix, (row tiles, column groups, threads), from its codes, (rows, chunks). Raises SparsityError
+    if the codes are not a matrix of uint8 that fit a nibble."""
     if codes.dtype != np.uint8 or codes.ndim != 2:
         raise SparsityError(f"expected codes (rows, chunks) of uint8, got {_described(codes)}")
     if (codes > 0xF).any():
@@ -327,11 +316,8 @@ def metadata_words(codes: Codes, row: ProductForm) -> Words:
 
 
 def metadata_codes(words: Words, row: ProductForm, rows: int | None = None, chunks: int | None = None) -> Codes:
-    """The inverse of `metadata_words`: the codes, (rows, chunks); all that the words hold if None.
-
-    Raises:
-        SparsityError: on words of another shape, or that hold less than rows x chunks.
-    """
+    """The inverse of `metadata_words`: the codes, (rows, chunks); all that the words hold if None. Raises SparsityError
+    on words of another shape, or that hold less than rows x chunks."""
     layout, _ = _metadata(row)
     _require_words(words, row)
     at, (down, groups) = _places(layout), words.shape[:2]

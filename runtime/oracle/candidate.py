@@ -149,11 +149,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def evaluate(text: str, sizes: Mapping[str, int]) -> int:
-    """An expression in the names of sizes, of `+ - * // %` and `cdiv(a, b)`.
-
-    Raises:
-        ArgumentError: for anything else.
-    """
+    """An expression in the names of sizes, of `+ - * // %` and `cdiv(a, b)`. Raises ArgumentError for anything else."""
 
     def value(node: ast.AST) -> int:
         match node:
@@ -196,11 +192,8 @@ def number(text: str, sizes: Mapping[str, int]) -> Any:
 def of_file(
     source: str, launching: Launching | None, framework: str, settings: Mapping[str, int], how: Made
 ) -> Candidate:
-    """The candidate of `FILE.ptx`, `FILE.cu`, `FILE.py` or `FILE.py:NAME`.
-
-    Raises:
-        ArgumentError: for a file of another kind, or a missing compiler.
-    """
+    """The candidate of `FILE.ptx`, `FILE.cu`, `FILE.py` or `FILE.py:NAME`. Raises ArgumentError for a file of another
+    kind, or a missing compiler."""
     path, name = split_name(source)
     if path.suffix in (".ptx", ".cu"):
         if launching is None:
@@ -228,11 +221,7 @@ def model(kind: Any, how: Made) -> Any:
 
 
 def split_name(source: str) -> tuple[Path, str]:
-    """The file and the name of `FILE.py:NAME`.
-
-    Raises:
-        ArgumentError: if there is no such file.
-    """
+    """The file and the name of `FILE.py:NAME`. Raises ArgumentError if there is no such file."""
     path, _, name = source.partition(".py:")
     file = Path(f"{path}.py") if name else Path(source)
     if not file.is_file():
@@ -273,11 +262,8 @@ def load_module(path: Path, settings: Mapping[str, int]) -> ModuleType:
 
 
 def chosen(module: ModuleType, name: str, usual: Sequence[str]) -> Any:
-    """The object of a file that is judged: `name`, else the first of `usual`, else its only function.
-
-    Raises:
-        ArgumentError: with the functions that the file has.
-    """
+    """The object of a file that is judged: `name`, else the first of `usual`, else its only function. Raises
+    ArgumentError with the functions that the file has."""
     mine = {n: v for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__ and callable(v)}
     functions = [n for n, v in mine.items() if inspect.isfunction(v) and not n.startswith(("_", "get_"))]
     for each in [name] if name else [*usual, *(functions if len(functions) == 1 else ())]:
@@ -289,11 +275,7 @@ def chosen(module: ModuleType, name: str, usual: Sequence[str]) -> Any:
 
 
 def compile_cuda(path: Path) -> str:
-    """Compiles a CUDA file to PTX by nvcc.
-
-    Raises:
-        ArgumentError: if nvcc is missing or rejects the file.
-    """
+    """Compiles a CUDA file to PTX by nvcc. Raises ArgumentError if nvcc is missing or rejects the file."""
     from ..cuda.ptxas import find
 
     if (nvcc := find("nvcc")) is None:
@@ -325,11 +307,7 @@ POINTERS = {
 
 def interpreted(path: Path) -> None:
     """Lets kernels of Triton run on the interpreter, in this process from here on; of configurations the first is
-    taken.
-
-    Raises:
-        ArgumentError: if there is no Triton.
-    """
+    taken. Raises ArgumentError if there is no Triton."""
     if find_spec("triton") is None:
         raise ArgumentError(f"{path}: Triton is not installed; pip install triton")
     jit, autotuner = (import_module(f"triton.runtime.{name}") for name in ("jit", "autotuner"))

@@ -65,11 +65,7 @@ class JudgeReference(ABC):
 
     @abstractmethod
     def linalg(self, arguments: Mapping[str, Any]) -> str:
-        """The function as `linalg` text, for proofs.
-
-        Raises:
-            NotComparedError: if it cannot be written in `linalg`.
-        """
+        """The function as `linalg` text, for proofs. Raises NotComparedError if it cannot be written in `linalg`."""
 
     @abstractmethod
     def draw(self, kind: str, seed: int, sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -77,11 +73,7 @@ class JudgeReference(ABC):
 
     @abstractmethod
     def expected(self, arguments: Mapping[str, Any]) -> list[Expected]:
-        """The outputs: of `written`, or those returned.
-
-        Raises:
-            NotComparedError: where it says nothing.
-        """
+        """The outputs: of `written`, or those returned. Raises NotComparedError where it says nothing."""
 
 
 def varied(array: Array, kind: str, seed: Sequence[int]) -> Array:
@@ -285,11 +277,8 @@ def of_source(
     source: str | Callable[..., Any], inputs: Sequence[str], function: str | None, settings: Mapping[str, int],
     framework: str, draws: Callable[[int, Mapping[str, int]], Mapping[str, Any]] | None, seed: int,
 ) -> JudgeReference:  # fmt: skip
-    """The reference of `FILE.mlir`, `FILE.py`, `FILE.py:NAME`, or a function.
-
-    Raises:
-        ArgumentError: for another file, or a function whose arguments nothing describes.
-    """
+    """The reference of `FILE.mlir`, `FILE.py`, `FILE.py:NAME`, or a function. Raises ArgumentError for another file, or
+    a function whose arguments nothing describes."""
     if callable(source):
         return FunctionReference(source, draws or _drawn(inputs, source), framework or framework_of(source))
     path, name = split_name(source)

@@ -132,11 +132,8 @@ class Worker:
         other.close()
 
     def ask(self, *request: Any, **options: Any) -> Any:
-        """The answer of the candidate's process to these arguments.
-
-        Raises:
-            LimitError: if it exceeds its time or memory, or ends.
-        """
+        """The answer of the candidate's process to these arguments. Raises LimitError if it exceeds its time or memory,
+        or ends."""
         try:
             self.connection.send((request, options))
             if not self.connection.poll(max(0.0, self.end - time.monotonic())):

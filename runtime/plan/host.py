@@ -75,11 +75,7 @@ def planner(text: str, name: str) -> Callable[[Sequence[LaunchValue]], Plan]:
 
 
 def choose(module: ModuleOp, name: str | None) -> func.FuncOp:
-    """The function called `name`, or the only one.
-
-    Raises:
-        HostError: naming the functions there are.
-    """
+    """The function called `name`, or the only one. Raises HostError naming the functions there are."""
     functions = (op for op in module.ops if isinstance(op, func.FuncOp) and not op.is_declaration)
     by_name = {op.sym_name.data: op for op in functions}
     if name is None and len(by_name) == 1:
@@ -97,13 +93,8 @@ def choose(module: ModuleOp, name: str | None) -> func.FuncOp:
 
 def signature(function: func.FuncOp) -> Signature:
     """The parameters of `function` and which of them it writes, from its type, its `linalg` operations and its
-    `warp.matmul`.
-
-    A function that is already lowered counts as writing every array.
-
-    Raises:
-        HostError: for a parameter that no numpy array can be, and for a function of several blocks.
-    """
+    `warp.matmul`. A function that is already lowered counts as writing every array. Raises HostError for a parameter
+    that no numpy array can be, and for a function of several blocks."""
     if len(function.body.blocks) != 1:
         raise HostError(
             f"@{function.sym_name.data}: expected a function of one block; scf.for and scf.if replace branches"

@@ -69,11 +69,7 @@ _COMPARED: Mapping[int, Callable[[int, int], bool]] = {
 
 
 def index_result(op: Operation, a: int, b: int) -> int:
-    """The value of an operation on two sizes.
-
-    Raises:
-        HostError: for an operation that is not supported here.
-    """
+    """The value of an operation on two sizes. Raises HostError for an operation that is not supported here."""
     if isinstance(op, arith.CmpiOp):
         return int(_COMPARED[op.predicate.value.data](a, b))
     if type(op) not in _ARITHMETIC:
@@ -125,11 +121,8 @@ class _Reading:
     constants: dict[str, int] = field(default_factory=dict[str, int])
 
     def take_index(self, argument: BlockArgument) -> None:
-        """Reads an index argument of the call; 1 without a call.
-
-        Raises:
-            ArgumentError: for an index out of the range of kernels.
-        """
+        """Reads an index argument of the call; 1 without a call. Raises ArgumentError for an index out of the range of
+        kernels."""
         number = 1 if self.values is None else int(cast("Any", self.values[argument.index]))
         if not -SIZE_LIMIT < number < SIZE_LIMIT:
             raise ArgumentError(f"argument {argument.index}: kernels take indices below 2^31 - 2^16, got {number}")
@@ -435,11 +428,8 @@ def _steps(argument: Argument, position: int) -> list[int]:
 
 
 def elements_of(op: memref.GetGlobalOp) -> Array:
-    """The elements of the constant memory that an operation gets.
-
-    Raises:
-        HostError: if it is not constant, or its elements are of a type that kernels do not have.
-    """
+    """The elements of the constant memory that an operation gets. Raises HostError if it is not constant, or its
+    elements are of a type that kernels do not have."""
     import numpy as np
 
     from ...passes.linalg.constants import contents
@@ -457,11 +447,8 @@ def elements_of(op: memref.GetGlobalOp) -> Array:
 
 
 def bytes_of(op: memref.GetGlobalOp) -> bytes:
-    """The bytes of the constant memory that an operation gets, as kernels read them.
-
-    Raises:
-        HostError: as `elements_of`, and for rows that end within a byte.
-    """
+    """The bytes of the constant memory that an operation gets, as kernels read them. Raises HostError as `elements_of`,
+    and for rows that end within a byte."""
     from ..arguments.arrays import borrow
 
     elements = elements_of(op)

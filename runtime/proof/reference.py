@@ -126,11 +126,8 @@ class FieldEvaluation(Evaluation):
         self.seen = seen
 
     def run(self, function: func.FuncOp, arguments: Sequence[Array], dtypes: Sequence[DType]) -> list[Array]:
-        """The arguments as the function leaves them: indices of values; scalars that are integers are numbers.
-
-        Raises:
-            HostError: naming the first operation that has no meaning here.
-        """
+        """The arguments as the function leaves them: indices of values; scalars that are integers are numbers. Raises
+        HostError naming the first operation that has no meaning here."""
         parameters, self.function = function.body.block.args, function
         for parameter, array, dtype in zip(parameters, arguments, dtypes, strict=True):
             self.scope[parameter] = Reference.exact(array.astype(np.float64), dtype)

@@ -187,11 +187,7 @@ class FieldShadow(Observer):
         return bool((words if sel.mask is None else words[:, sel.lanes]).any())
 
     def refuse(self, slots: tuple[RegisterSlot, ...], sel: Selection, what: str) -> None:
-        """Checks that no register holds data.
-
-        Raises:
-            MachineLimitError: if one does; `what` names the decision.
-        """
+        """Checks that no register holds data. Raises MachineLimitError if one does; `what` names the decision."""
         for slot in slots:
             if slot.bits > 1 and self.has_data(slot, sel):
                 words = self.mirror.words(slot)
@@ -372,11 +368,8 @@ class FieldProduct:
         return self.form
 
     def _term(self, collected: Sequence[Collected]) -> Term:
-        """The instruction with its operands.
-
-        Raises:
-            MachineLimitError: for one with a sparse A, scales, or elements of fewer than 8 bits.
-        """
+        """The instruction with its operands. Raises MachineLimitError for one with a sparse A, scales, or elements of
+        fewer than 8 bits."""
         *planes, (a, b, c, more) = collected
         kinds = (self._form().a, self._form().b, self._form().c)
         if more.columns is not None or more.scale_a is not None or any(kind.bits < 8 for kind in kinds):

@@ -180,13 +180,8 @@ def evaluate(
     function: func.FuncOp, arguments: Sequence[Array], accumulator: Accumulator | None = None, *, tf32: bool = False
 ) -> list[Reference]:
     """The arguments of `function` as it leaves them, scalars included as arrays of no dimension, for an accumulator, or
-    else for f32.
-
-    `tf32` says that f32 operands may be multiplied as tf32.
-
-    Raises:
-        HostError: naming the first operation that has no meaning here.
-    """
+    else for f32. `tf32` says that f32 operands may be multiplied as tf32. Raises HostError naming the first operation
+    that has no meaning here."""
     evaluation = Evaluation(replace(accumulator or ACCUMULATORS["f32"], tf32=tf32))
     for parameter, array in zip(function.body.block.args, arguments, strict=True):
         made = Reference.exact(array.astype(np.float64), array.dtype)
@@ -204,11 +199,7 @@ class Evaluation:
         self.accumulator = accumulator
 
     def all(self, region: Region) -> None:
-        """Every operation of a region.
-
-        Raises:
-            HostError: naming the first operation that has no meaning here.
-        """
+        """Every operation of a region. Raises HostError naming the first operation that has no meaning here."""
         for op in region.block.ops if region.blocks else ():
             if not (self._gathers(op) or self.computes(op)):
                 self._arranges(op)

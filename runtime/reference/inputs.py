@@ -30,11 +30,8 @@ def binding(text: str) -> tuple[str | None, str]:
 
 
 def named(option: str, name: str, parameters: Sequence[Parameter]) -> int:
-    """The position of the parameter that an option calls `name`.
-
-    Raises:
-        ArgumentError: naming the option, and the parameters there are.
-    """
+    """The position of the parameter that an option calls `name`. Raises ArgumentError naming the option, and the
+    parameters there are."""
     try:
         return position_of(name, parameters)
     except ArgumentError as error:
@@ -57,11 +54,8 @@ def make(word: str, shape: tuple[int, ...], dtype: DType, seed: int, position: i
 
 
 def sized(value: str) -> tuple[str, tuple[int, ...] | None]:
-    """Splits `random:256x192` into the word and the extents. Any other value, such as a file, has none.
-
-    Raises:
-        ArgumentError: for extents that cannot be parsed.
-    """
+    """Splits `random:256x192` into the word and the extents. Any other value, such as a file, has none. Raises
+    ArgumentError for extents that cannot be parsed."""
     match = _SIZED.fullmatch(value)
     if match is None:
         word, colon, extents = value.partition(":")
@@ -72,11 +66,8 @@ def sized(value: str) -> tuple[str, tuple[int, ...] | None]:
 
 
 def _shapes(function: Signature, shapes: Mapping[int, tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The shape of every parameter: from its type, from `shapes`, or from a parameter that it is tied to.
-
-    Raises:
-        ArgumentError: for an unknown extent, or a shape that does not fit the parameter.
-    """
+    """The shape of every parameter: from its type, from `shapes`, or from a parameter that it is tied to. Raises
+    ArgumentError for an unknown extent, or a shape that does not fit the parameter."""
     parameters = function.parameters
     for i, shape in shapes.items():
         if not parameters[i].takes_shape(shape):
@@ -93,11 +84,8 @@ def _shapes(function: Signature, shapes: Mapping[int, tuple[int, ...]]) -> list[
 
 def arrays(function: Signature, texts: Sequence[str], seed: int, *, poisoned: bool = True) -> list[Array]:
     """The arguments of a function: those given as `NAME=VALUE`, others drawn from the seed; `poisoned` ones that it
-    fills before it reads them start as no value.
-
-    Raises:
-        ArgumentError: for a name or file that does not fit, or an extent that nothing tells.
-    """
+    fills before it reads them start as no value. Raises ArgumentError for a name or file that does not fit, or an
+    extent that nothing tells."""
     parameters, sparse = function.parameters, {each.position: each.element for each in function.sparse}
     filled: Collection[int] = function.filled if poisoned else ()
     texts_: dict[int, str] = {}
@@ -132,11 +120,8 @@ def _generated(word: str, shape: tuple[int, ...], parameter: Parameter, seed: in
 
 def load(path: str, parameter: Parameter) -> Array:
     """The array in a `.npy` file, as `parameter` takes it. 16-bit words of no float type (uint16, or the 'V2' that
-    numpy writes bfloat16 as) are read as the parameter's type.
-
-    Raises:
-        ArgumentError: if the file is no `.npy` file, or holds another shape or type.
-    """
+    numpy writes bfloat16 as) are read as the parameter's type. Raises ArgumentError if the file is no `.npy` file, or
+    holds another shape or type."""
     array = read_npy(path)
     dtype, wanted = array.dtype, parameter.dtype
     if dtype.kind in "uV" and wanted.kind not in "iu" and dtype.itemsize == wanted.itemsize:
@@ -197,11 +182,8 @@ Field: TypeAlias = "Array | Scalar | TensorMap | Struct | tuple[Field, ...]"
 def kernel_argument(text: str, seed: int, position: int) -> Field:
     """A kernel argument as the command takes it: `a.npy`, `i32:5`, `f32:1.5`, `random:f16:256x192`, `zeros:f32:64`,
     `hex:0a0b` for bytes, `map(a.npy, box=64x64, swizzle=128)` for a tensor map with the options of `TensorMap`, and
-    `{a.npy, i32:5}` for a struct of such fields, of which `&map(...)` and `&{...}` are pointers to what follows.
-
-    Raises:
-        ArgumentError: saying what may be written.
-    """
+    `{a.npy, i32:5}` for a struct of such fields, of which `&map(...)` and `&{...}` are pointers to what follows. Raises
+    ArgumentError: saying what may be written."""
     try:
         # a parameter that is a pointer takes what it points to
         return _kernel_argument(text.strip().removeprefix("&").lstrip(), seed, position)

@@ -227,11 +227,7 @@ def _is_shortened(operand: Reference, accumulator: Accumulator) -> bool:
 
 def expanded(op: Operation, stored: Reference, words: Reference) -> Reference:
     """The dense A of an operation, from what is stored of it, (m, stored k), and the words of its metadata; or those of
-    a batch.
-
-    Raises:
-        HostError: for metadata that describes no such matrix.
-    """
+    a batch. Raises HostError for metadata that describes no such matrix."""
     if stored.value.ndim > 2:
         parts = zip(stored.value, stored.error, words.value, strict=True)
         each = [expanded(op, replace(stored, value=v, error=e), replace(words, value=w)) for v, e, w in parts]

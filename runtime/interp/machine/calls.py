@@ -390,11 +390,8 @@ class Functions:
         return {name: CODE + 16 * number for number, name in enumerate(self.bodies, 1)}
 
     def callees(self, function: Function) -> list[str]:
-        """The functions with a body that a function calls.
-
-        Raises:
-            CallError: for a call of an unknown function, or of a kernel.
-        """
+        """The functions with a body that a function calls. Raises CallError for a call of an unknown function, or of a
+        kernel."""
         names: list[str] = []
         for call in instructions(function.body or ()):
             if not call.is_call:
@@ -424,11 +421,8 @@ class Functions:
 
     def used(self, kernel: Function) -> tuple[list[Function], set[str]]:
         """The functions that a kernel calls or whose address it may know, directly or not, and itself, in the order of
-        the module; and the names that they mention, initialisers included.
-
-        Raises:
-            CallError: for a call of a function that is not there, or of a kernel.
-        """
+        the module; and the names that they mention, initialisers included. Raises CallError for a call of a function
+        that is not there, or of a kernel."""
         reached, seen, names = {kernel.name}, set[str](), list(self._named(kernel))
         while names:
             name = names.pop()

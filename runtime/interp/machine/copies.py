@@ -230,11 +230,7 @@ class TensorMemory:
     # Allocation
 
     def pair(self, cta: int, group: int) -> list[int]:
-        """The CTAs in flight that a CTA group has, the even one first.
-
-        Raises:
-            FaultError: if there is no other.
-        """
+        """The CTAs in flight that a CTA group has, the even one first. Raises FaultError if there is no other."""
         if group == 1:
             return [cta]
         if self.geometry.cluster_size % 2:

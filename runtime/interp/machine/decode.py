@@ -341,11 +341,7 @@ def meaning_of(means: str) -> Meaning:
 
 
 def decode(context: Context) -> Action:
-    """What an instruction does, its guard aside.
-
-    Raises:
-        DecodeError: if it is not supported or not well formed.
-    """
+    """What an instruction does, its guard aside. Raises DecodeError if it is not supported or not well formed."""
     opcode = context.instruction.opcode
     resolved = resolve(opcode, context.operands, context.type_of)
     if isinstance(resolved, str):

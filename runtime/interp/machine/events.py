@@ -77,11 +77,7 @@ class Selection:
 
     def refuse(self, bad: Array, message: str, values: Array | None = None) -> None:
         """Checks that nothing is bad, of one flag for each selected thread; `{}` in the message stands for the value of
-        the first that is.
-
-        Raises:
-            FaultError: by that thread.
-        """
+        the first that is. Raises FaultError by that thread."""
         if bad.any():
             first = int(np.flatnonzero(bad)[0])
             text = message if values is None else message.format(int(values[first]))

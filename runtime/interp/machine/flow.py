@@ -354,11 +354,8 @@ class Flow:
         return min((other for other in self.ready if other > pc), default=1 << 60)
 
     def check_whole_warps(self, sel: Selection, what: str) -> Array | None:
-        """The warps that execute an `.aligned` instruction; None means all.
-
-        Raises:
-            FaultError: if some lanes of a warp do and others do not.
-        """
+        """The warps that execute an `.aligned` instruction; None means all. Raises FaultError if some lanes of a warp
+        do and others do not."""
         if sel.mask is None:
             return None
         rows = sel.mask.reshape(LANES, -1)

@@ -149,11 +149,8 @@ class DecodedKernel:
 
 
 def size_of(variable: Variable) -> tuple[int, int]:
-    """Bytes and alignment of a variable; an array of unknown size has none.
-
-    Raises:
-        DecodeError: for a type whose size is not known.
-    """
+    """Bytes and alignment of a variable; an array of unknown size has none. Raises DecodeError for a type whose size is
+    not known."""
     element = REGISTER_BITS.get(variable.type, 0) // 8 * variable.vector
     if not element:
         raise DecodeError(f"variable '{variable.name}' has type .{variable.type}, which is not supported")

@@ -226,10 +226,7 @@ class Window:
 
     def locate(self, addresses: Array, width: int, lanes: Array | None) -> Array:
         """Element numbers of `width` bytes in the buffer, for int64 addresses of the threads `lanes` (None: all).
-
-        Raises:
-            FaultError: if an access leaves the space or is misaligned.
-        """
+        Raises FaultError if an access leaves the space or is misaligned."""
         if not addresses.size:
             return addresses
         base = self.base if lanes is None else self.base[lanes]
@@ -239,11 +236,8 @@ class Window:
         return (addresses + base) >> (width.bit_length() - 1)
 
     def beyond(self, addresses: Array, base: Array, width: int, lanes: Array | None) -> tuple[Array, Array]:
-        """Addresses and bases where some accesses exceed the threads' own windows.
-
-        Raises:
-            FaultError: always here, where each thread has its own part alone.
-        """
+        """Addresses and bases where some accesses exceed the threads' own windows. Raises FaultError always here, where
+        each thread has its own part alone."""
         bad = (addresses < 0) | (addresses > self.size - width)
         first = int(np.flatnonzero(bad)[0])
         raise FaultError(
@@ -322,11 +316,8 @@ class GlobalBuffers:
         del self._allocations[address >> SPAN_BITS]
 
     def parts(self, addresses: Array, width: int, lanes: Array | None) -> tuple[Part, ...]:
-        """The accesses by buffer, for uint64 addresses of the threads `lanes` (None: all).
-
-        Raises:
-            FaultError: if an access is out of bounds or misaligned.
-        """
+        """The accesses by buffer, for uint64 addresses of the threads `lanes` (None: all). Raises FaultError if an
+        access is out of bounds or misaligned."""
         if not addresses.size:
             return ()
         _check_aligned("global", addresses, width, lanes)
@@ -437,11 +428,8 @@ _SYMBOL = re.compile(
 
 
 def initial(variable: Variable, size: int, address: Address) -> Array:
-    """The first bytes of a variable: zeros, or what its initialiser says, which gives an open array its size.
-
-    Raises:
-        DecodeError: for an initialiser that cannot be read, or that is too long.
-    """
+    """The first bytes of a variable: zeros, or what its initialiser says, which gives an open array its size. Raises
+    DecodeError for an initialiser that cannot be read, or that is too long."""
     if variable.init is None:
         return np.zeros(size, np.uint8)
     try:

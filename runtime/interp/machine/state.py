@@ -139,11 +139,7 @@ class CallStack:
         self._base = frame.layout.stack_base
 
     def push(self, sel: Selection) -> None:
-        """Saves what the function has, and gives it new variables.
-
-        Raises:
-            FaultError: if the stack is used up.
-        """
+        """Saves what the function has, and gives it new variables. Raises FaultError if the stack is used up."""
         lanes = sel.threads
         pointer = grow(self._pointer, lanes, align(self._frame.size) + MIN)
         for depth in map(int, np.unique(self._depth[lanes])):
@@ -179,11 +175,7 @@ def stack_pointer(banks: Mapping[int, Array], layout: StorageLayout) -> Array:
 
 
 def grow(pointer: Array, lanes: Array, size: Array | int) -> Array:
-    """Takes bytes of the stack. Returns where they begin.
-
-    Raises:
-        FaultError: if there are not so many.
-    """
+    """Takes bytes of the stack. Returns where they begin. Raises FaultError if there are not so many."""
     before = pointer[lanes]
     after = before + np.asarray(size, np.uint64)
     bad = np.flatnonzero((after > STACK_BYTES) | (after < before))

@@ -41,11 +41,8 @@ class SharedMatrix(NamedTuple):
     along_mn: bool
 
     def places(self, limit: int, thread: int, name: str = "") -> Array:
-        """Where the elements lie, in units of an element; `limit` is the size of shared memory in bytes.
-
-        Raises:
-            FaultError: for a word that is no descriptor, or a matrix that leaves shared memory.
-        """
+        """Where the elements lie, in units of an element; `limit` is the size of shared memory in bytes. Raises
+        FaultError for a word that is no descriptor, or a matrix that leaves shared memory."""
         try:
             places = _places(self)
         except DescriptorError as error:
@@ -149,11 +146,8 @@ F = TypeVar("F", bound=Form)
 
 
 def form(ctx: Context, kind: type[F] | tuple[type[F], ...]) -> F:
-    """The form that the instruction's row stands for, which the target has.
-
-    Raises:
-        TypeError: if it is of another kind.
-    """
+    """The form that the instruction's row stands for, which the target has. Raises TypeError if it is of another
+    kind."""
     row = ctx.row
     if not isinstance(row, kind):
         raise TypeError(f"{ctx.instruction.opcode} is no form of {kind}")
@@ -202,12 +196,9 @@ def files_of(sources: Sequence[Source]) -> Callable[[State], list[Array]]:
 
 
 def whole_warps(ctx: Context, work: Callable[..., None], *bound: Callable[[State], Any]) -> Action:
-    """Returns the action of an instruction that warps execute as a whole. `work` is called with a step's arguments and
-    the numbers of these warps; None stands for all warps.
-
-    Raises:
-        FaultError: if some lanes of a warp do not execute it.
-    """
+    """Returns the action of an instruction that warps execute as a whole. `work` is called with a step's arguments
+    and the numbers of these warps; None stands for all warps. Raises FaultError if some lanes of a warp do not
+    execute it."""
     what = ctx.instruction.opcode
 
     def step(state: State, *operands: Any) -> None:
@@ -217,11 +208,8 @@ def whole_warps(ctx: Context, work: Callable[..., None], *bound: Callable[[State
 
 
 def uniform(state: State, register: Array, agents: Array, together: int, what: str) -> Array:
-    """A value that all lanes of each warp, or of each group of `together` warps, agree on.
-
-    Raises:
-        FaultError: if they do not.
-    """
+    """A value that all lanes of each warp, or of each group of `together` warps, agree on. Raises FaultError if they do
+    not."""
     values = register.reshape(LANES, -1, together)[:, agents]
     first = values[0, :, 0].copy()
     other = values != first[:, None]
@@ -240,11 +228,8 @@ def put(outs: list[Array], values: list[Array], warps: Array | None) -> None:
 
 
 def stored_columns(row: Mma | Wgmma, words: Array, selector: int) -> Array:
-    """Which column of A each stored element belongs to: see `numerics.sparse`.
-
-    Raises:
-        FaultError: for metadata that means nothing.
-    """
+    """Which column of A each stored element belongs to: see `numerics.sparse`. Raises FaultError for metadata that
+    means nothing."""
     try:
         return columns(row, words, selector)
     except NibbleError as error:

@@ -295,11 +295,7 @@ class _Issued:
         return word if not selector else (word & ~1) + selector
 
     def begin(self) -> None:
-        """Checks where the operands lie, and tells of them.
-
-        Raises:
-            FaultError: if they lie where they cannot.
-        """
+        """Checks where the operands lie, and tells of them. Raises FaultError if they lie where they cannot."""
         state, pc, thread = self.state, self.instruction.pc, self.thread
         lane, _ = address(self.words["a"])
         halves = self.product.result.extent("h") > 1

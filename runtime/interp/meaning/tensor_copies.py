@@ -164,13 +164,9 @@ def _fields(state: State, address: int, thread: int) -> TensorMapFields:
 
 
 def _replaced(fields: TensorMapFields, values: list[list[int]], start: tuple[int, ...], thread: int) -> TensorMapFields:
-    """The fields with an address, and with sizes and strides where they are given. PTX ISA 9.4, 9.7.10.28.5.2.
-
-    That 128 KiB from the address on can be read is not looked at.
-
-    Raises:
-        FaultError: for fields that no map has, or a box that does not begin at 0 in a tensor of other sizes.
-    """
+    """The fields with an address, and with sizes and strides where they are given. PTX ISA 9.4, 9.7.10.28.5.2. That 128
+    KiB from the address on can be read is not looked at. Raises FaultError for fields that no map has, or a box that
+    does not begin at 0 in a tensor of other sizes."""
     (address,), *shape = values
     try:
         if not shape:

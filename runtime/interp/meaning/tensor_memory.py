@@ -159,11 +159,8 @@ def move(ctx: Context, bound: Bindings) -> Action:
 
 def _own_lane(state: State, warp: int, lane: int, sixteen: bool) -> int:
     """The lane at which a warp begins. An address of the first lanes leads each warp to its own: GPUs do so without
-    their checks for debugging, and DeepGEMM and TileLang rely on it.
-
-    Raises:
-        FaultError: if an address leads a warp to lanes that are not its own, or is not where a shape begins.
-    """
+    their checks for debugging, and DeepGEMM and TileLang rely on it. Raises FaultError if an address leads a warp to
+    lanes that are not its own, or is not where a shape begins."""
     own = warp % state.geometry.warps_per_cta % 4
     if lane // LANES not in (0, own):
         first = own * LANES

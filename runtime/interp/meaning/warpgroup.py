@@ -25,11 +25,7 @@ from .matrix import SharedMatrix, elements, form, gather, model, order_of, packe
 
 
 def _groups(state: State, sel: Selection, what: str) -> Array:
-    """The warpgroups that execute an instruction.
-
-    Raises:
-        FaultError: if not all threads of a warpgroup execute it.
-    """
+    """The warpgroups that execute an instruction. Raises FaultError if not all threads of a warpgroup execute it."""
     warps = state.flow.check_whole_warps(sel, what)
     per_cta = state.geometry.warps_per_cta
     chosen = np.full(state.warps, warps is None)

@@ -64,11 +64,8 @@ class _Walk:
         self.stride = ctx.source(others[0], "u32") if others else None
 
     def bind(self, state: State) -> FindAll:
-        """The accesses of the selected threads, one element after the other.
-
-        Raises:
-            FaultError: if the address is not aligned for the fragment, or an element lies out of bounds.
-        """
+        """The accesses of the selected threads, one element after the other. Raises FaultError if the address is not
+        aligned for the fragment, or an element lies out of bounds."""
         address, stride = self.address(state), None if self.stride is None else self.stride(state)
         home = state.memory.shared if self.row.space.startswith("shared") else state.memory.memory
         kind = "load" if self.row.loads else "store"

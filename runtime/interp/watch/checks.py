@@ -145,11 +145,8 @@ STRICT = "strict"
 
 def chosen(names: str | Sequence[str]) -> tuple[str, ...]:
     """The checks that names mean: one, several (in one string, with commas between), or "all"; "all-orders" and
-    "strict" behind them if they are named. The beginning of a name will do.
-
-    Raises:
-        ArgumentError: for a name that means no check, or several.
-    """
+    "strict" behind them if they are named. The beginning of a name will do. Raises ArgumentError for a name that means
+    no check, or several."""
     every = (*CHECKS, ALL_ORDERS, STRICT)
     if not isinstance(cast("object", names), str | Sequence):
         raise ArgumentError(f"expected checks among {', '.join(every)} and all, got {names!r}")

@@ -436,11 +436,7 @@ class Reporter(Observer):
     # What was found
 
     def report(self) -> LaunchReport:
-        """The report of the launch.
-
-        Raises:
-            ValueError: if no launch was observed.
-        """
+        """The report of the launch. Raises ValueError if no launch was observed."""
         if self.kernel is None:
             raise ValueError("no launch was observed")
         self._settle()

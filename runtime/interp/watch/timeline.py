@@ -312,11 +312,7 @@ class Timeline(Observer):
         return int(self.clock[warp])
 
     def traits(self, pc: int) -> Traits:
-        """The traits of the instruction.
-
-        Raises:
-            ValueError: if no launch is followed.
-        """
+        """The traits of the instruction. Raises ValueError if no launch is followed."""
         if self.kernel is None:
             raise ValueError("no launch is followed")
         return self.kernel.code[pc].traits

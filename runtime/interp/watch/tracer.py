@@ -473,11 +473,7 @@ class Tracer(Observers):
         super().__init__((self.timeline, *followers, products, TracedMbarriers(self.timeline, copies, products)))
 
     def trace(self) -> LaunchTrace:
-        """The trace of the launch.
-
-        Raises:
-            ValueError: if no launch was observed.
-        """
+        """The trace of the launch. Raises ValueError if no launch was observed."""
         line = self.timeline
         if line.kernel is None:
             raise ValueError("no launch was observed")
