@@ -142,11 +142,8 @@ def copies_of(loop: scf.ForOp) -> tuple[CopyOp, ...]:
 
 
 def read(loop: scf.ForOp) -> CopyLoop:
-    """Reads a loop with copies to shared memory.
-
-    Raises:
-        DeclinedError: naming the operation for which copies cannot run ahead.
-    """
+    """Reads a loop with copies to shared memory. Raises DeclinedError naming the operation for which copies cannot run
+    ahead."""
     copies = copies_of(loop)
     tiles = {copy.destination for copy in copies}
     for copy in copies:

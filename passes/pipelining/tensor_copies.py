@@ -68,11 +68,7 @@ class TensorView(NamedTuple):
 
     @staticmethod
     def of(op: Operation, source: SSAValue) -> TensorView:
-        """The matrix that an operation reads or writes.
-
-        Raises:
-            DeclinedError: if no tensor map has it.
-        """
+        """The matrix that an operation reads or writes. Raises DeclinedError if no tensor map has it."""
         if isinstance(source.owner, MatrixOp):
             (row, column), others = source.owner.dimensions, tuple(source.owner.indices)
             memory, part = source.owner.memory, tuple(source.owner.part)
@@ -156,13 +152,9 @@ class TensorCopy(NamedTuple):
     @staticmethod
     def of(copy: CopyOp, launch: LaunchedKernel, share: Share | None = None) -> TensorCopy:
         """The copy, with an additional kernel argument for its tensor map, which the host encodes before the launch.
-
         CTAs of a cluster share a tile by panels, or by rows if there are too few panels. Each CTA copies a tile by
-        itself that also has too few rows, such as metadata.
-
-        Raises:
-            DeclinedError: if no tensor map describes the source.
-        """
+        itself that also has too few rows, such as metadata. Raises DeclinedError if no tensor map describes the
+        source."""
         tensor, tile = TensorView.of(copy, copy.source), memory_of(copy.destination)
         images = _images_of(tensor, launch)
         spread = copy.packed is not None and copy.packed.data == SPREAD

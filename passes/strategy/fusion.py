@@ -33,11 +33,8 @@ Size = int | SSAValue
 
 def fuse_into(producer: LinalgStructuredOperation, loop: scf.ForOp) -> list[Operation]:
     """Computes, in each iteration of a loop, the parts of a producer's result that the iteration reads. Erases the
-    producer if it has no other use. Returns the operations that compute the parts.
-
-    Raises:
-        ValueError: with the reason why that is not possible.
-    """
+    producer if it has no other use. Returns the operations that compute the parts. Raises ValueError with the reason
+    why that is not possible."""
     nest = Nest.of(producer)
     if len(nest.writes) != 1 or min(nest.writes[0].loops, default=-1) < 0:
         raise ValueError(f"{producer.name} has not one result, each of whose dimensions runs along a loop")
@@ -56,11 +53,7 @@ def fuse_into(producer: LinalgStructuredOperation, loop: scf.ForOp) -> list[Oper
 
 
 def _check_memory(producer: Operation, loop: scf.ForOp, produced: SSAValue, slices: Sequence[Slice]) -> None:
-    """Refuses memory of which parts cannot be written in turns in place of all of it.
-
-    Raises:
-        ValueError: saying why.
-    """
+    """Refuses memory of which parts cannot be written in turns in place of all of it. Raises ValueError saying why."""
     if not isinstance(produced.owner, memref.AllocOp):
         raise ValueError("its result lies in memory that others see; expected a memref.alloc")
     between = operations_between(producer, loop)

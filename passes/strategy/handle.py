@@ -56,11 +56,7 @@ FACTS = (*SIZES, "types", "in", "name")
 
 def holds(op: Operation, facts: Mapping[str, object]) -> bool:
     """Whether facts hold for an operation. A dynamic size, and a size of an operation that is no product, is in no
-    range.
-
-    Raises:
-        StepError: for an unknown fact.
-    """
+    range. Raises StepError for an unknown fact."""
     if unknown := [name for name in facts if name not in FACTS]:
         raise StepError("where", f"unknown fact '{unknown[0]}'; known: {', '.join(FACTS)}")
     sizes = sizes_of(op)
@@ -174,11 +170,8 @@ class Handle:
         return Handle(self.strategy, ops)
 
     def needed(self, step: str) -> tuple[Operation, ...]:
-        """The operations of the handle. A step needs at least one, and all must still exist.
-
-        Raises:
-            StepError: if the handle is empty, or one of them has been replaced.
-        """
+        """The operations of the handle. A step needs at least one, and all must still exist. Raises StepError if the
+        handle is empty, or one of them has been replaced."""
         if not self.ops:
             raise StepError(step, "no operation matches")
         for op in self.ops:
@@ -211,25 +204,17 @@ class Handle:
         return self.of(*matched)
 
     def where(self, **facts: object) -> Handle:
-        """The operations for which facts hold: `m="64..", types=["f16", "f16"]`.
-
-        `m`, `n`, `k` and `batch` are sizes of a product, a number or a range `"64..256"` of which either end may be
-        left out; `types` the element types of its operands, `in` the function or kernel that it is in, `name` a name
-        of one of its operands or results.
-
-        Raises:
-            StepError: for an unknown fact.
-        """
+        """The operations for which facts hold: `m="64..", types=["f16", "f16"]`. `m`, `n`, `k` and `batch` are sizes of
+        a product, a number or a range `"64..256"` of which either end may be left out; `types` the element types of its
+        operands, `in` the function or kernel that it is in, `name` a name of one of its operands or results. Raises
+        StepError for an unknown fact."""
         return self.of(*(op for op in self.needed("where") if holds(op, facts)))
 
     # What becomes of them.
 
     def set(self, **fields: object) -> Handle:
-        """Sets fields of the schedules of products, or attentions: `cta=(128, 128, 32), stages=3`.
-
-        Raises:
-            StepError: for an unknown field, or an illegal value.
-        """
+        """Sets fields of the schedules of products, or attentions: `cta=(128, 128, 32), stages=3`. Raises StepError for
+        an unknown field, or an illegal value."""
         for op in self.needed("set"):
             if not isinstance(op, LinalgStructuredOperation | MatmulOp | AttentionOp):
                 raise StepError("set", f"expected a product or an attention, got {op.name}", op)
@@ -245,11 +230,8 @@ class Handle:
 
     def fuse_products(self) -> None:
         """Makes one kernel of a chain of scheduled products, in which each reads results of the one before. A CTA
-        computes some rows of all products, one product after another.
-
-        Raises:
-            StepError: for other operations, and products that cannot share a kernel.
-        """
+        computes some rows of all products, one product after another. Raises StepError for other operations, and
+        products that cannot share a kernel."""
         ops = self.needed("fuse_products")
         products = [op for op in ops if isinstance(op, MatmulOp)]
         if len(products) < len(ops) or len({op.parent for op in ops}) > 1 or len(ops) == 1:
@@ -262,11 +244,8 @@ class Handle:
 
     def tile(self, *sizes: int) -> tuple[Handle, list[Handle]]:
         """Loops over tiles of operations of `linalg`, whose loops are cut into parts of so many steps (0: not at all).
-        Returns the operations of a tile, and the loops, from the outermost.
-
-        Raises:
-            StepError: for what is none of `linalg`, or has fewer loops.
-        """
+        Returns the operations of a tile, and the loops, from the outermost. Raises StepError for what is none of
+        `linalg`, or has fewer loops."""
         tiled, loops = list[Operation](), list[list[Operation]]()
         for op in self.needed("tile"):
             if not isinstance(op, LinalgStructuredOperation):
@@ -291,11 +270,8 @@ class Handle:
 
     def fuse_into(self, loops: Handle) -> tuple[Handle, Handle]:
         """Computes, in each turn of a loop over tiles, the parts of the operations' results that the turn reads.
-        Returns what computes them, and the loop.
-
-        Raises:
-            StepError: if an operation cannot be computed in parts, or the loop does not read it so.
-        """
+        Returns what computes them, and the loop. Raises StepError if an operation cannot be computed in parts, or the
+        loop does not read it so."""
         (loop,) = loops.needed("fuse_into_containing_op")
         parts: list[Operation] = []
         for op in self.needed("fuse_into_containing_op"):
@@ -311,11 +287,7 @@ class Handle:
 
     def run(self, pipeline: str) -> Handle:
         """Runs passes on the module, or on the functions and kernels of the handle alone. Returns a handle of those
-        that still exist.
-
-        Raises:
-            StepError: for an unknown pass, for other operations, and for errors of a pass.
-        """
+        that still exist. Raises StepError for an unknown pass, for other operations, and for errors of a pass."""
         ops = self.needed("apply_registered_pass")
         module, kept = self.strategy.module, [op for op in ops if isinstance(op, func.FuncOp | gpu.FuncOp)]
         if ops != (module,) and len(kept) < len(ops):
@@ -343,11 +315,8 @@ class Handle:
         return self.of(*(op for op in ops if op is module or op.get_toplevel_object() is module))
 
     def rewrite(self, *patterns: str | RewritePattern) -> Handle:
-        """Applies patterns, objects or names, to the operations and their contents.
-
-        Raises:
-            StepError: for an unknown name, or if no pattern applies.
-        """
+        """Applies patterns, objects or names, to the operations and their contents. Raises StepError for an unknown
+        name, or if no pattern applies."""
         rules = [pattern_named(each) if isinstance(each, str) else each for each in patterns]
         before = [id(op) for op in self.strategy.module.walk()]
         for op in self.needed("apply_patterns"):
@@ -359,11 +328,8 @@ class Handle:
 
     def alternatives(self, *attempts: Callable[[Handle], object]) -> None:
         """Applies the first attempt of which all steps apply, each to the operation of this handle. Failed attempts are
-        undone. Handles to operations inside of this one become invalid.
-
-        Raises:
-            StepError: if none applies, with the reason of each.
-        """
+        undone. Handles to operations inside of this one become invalid. Raises StepError if none applies, with the
+        reason of each."""
         strategy, place = self.strategy, len(self.strategy.met)
         (scope,) = self.needed("alternatives")
         asked = strategy.choices[place : place + 1] or range(len(attempts))
@@ -387,11 +353,8 @@ class Handle:
 
 
 def pattern_named(name: str) -> RewritePattern:
-    """A pattern by the name of its class, from the file of a pass, or of another package by its entry point.
-
-    Raises:
-        StepError: if there is none.
-    """
+    """A pattern by the name of its class, from the file of a pass, or of another package by its entry point. Raises
+    StepError if there is none."""
     modules = dict.fromkeys(import_module(factory().__module__) for factory in WARPLOOM_UNIVERSE.all_passes.values())
     own = {
         kind.__name__: kind
