@@ -94,11 +94,9 @@ class MemoryArgument:
 
 @dataclass(frozen=True, eq=False)
 class SharedTile:
-    """Buffers of rows x columns in shared memory, `swizzle` bytes wide panels stored one after another.
-
-    `offset` is in bytes from the start of the CTA's dynamic shared memory. `skip` bits of the row do not count for the
-    permutation. Of elements of less than a byte, columns and sizes count bytes, each of `packed` elements.
-    """
+    """Buffers of rows x columns in shared memory, `swizzle` bytes wide panels stored one after another. `offset` is in
+    bytes from the start of the CTA's dynamic shared memory. `skip` bits of the row do not count for the permutation. Of
+    elements of less than a byte, columns and sizes count bytes, each of `packed` elements."""
 
     offset: int
     stages: int
@@ -293,9 +291,7 @@ class Addressing:
 
     def inside(self, position: Position, extent: int, size: IndexValue) -> Condition:
         """Whether a coordinate lies below `size`. The lane's part and the constant's remainder stay below `extent`.
-
-        When size and program are multiples of the extent, such a block is inside as a whole or not at all.
-        """
+        When size and program are multiples of the extent, such a block is inside as a whole or not at all."""
         s = self.scalars
         program, start = position.program, position.constant
         if divisor_of(size) % extent == 0 and divisor_of(program) % extent == 0:
@@ -350,10 +346,7 @@ def argument(
     kernel: gpu.FuncOp, emitter: Emitter, scalars: Scalars, value: SSAValue, name: str
 ) -> MemoryArgument | VirtualRegister:
     """The kernel's view of an argument: memory (one row for a vector), the register of a number, or that of the address
-    of a tensor map.
-
-    Raises a located diagnostic for memory that is not strided, or too large for 32-bit indices.
-    """
+    of a tensor map. Raises a located diagnostic for memory that is not strided, or too large for 32-bit indices."""
     if value.type.name in TENSOR_MAPS:
         return emitter.pure("cvta.param.u64", emitter.pure("mov.b64", Symbol(name)))
     if not isinstance(value.type, MemRefType):
@@ -429,11 +422,8 @@ def matrix(
     part: Sequence[IndexValue] = (),
 ) -> GlobalMatrix:  # fmt: skip
     """The matrix of memory with these dimensions as rows and columns (None: a repeated one), at the indices `at` of the
-    others. `part` is the first of some rows, and their number.
-
-    Raises a located diagnostic for rows of elements that do not start with a byte. Spare bits of a row's last byte are
-    read as elements, so they must be zero in memory.
-    """
+    others. `part` is the first of some rows, and their number. Raises a located diagnostic for rows of elements that do
+    not start with a byte. Spare bits of a row's last byte are read as elements, so they must be zero in memory."""
     row, column = dimensions
     bits, packed = memory.element_bits, max(1, 8 // memory.element_bits)
     others = [stride for i, stride in enumerate(memory.strides) if i not in dimensions]

@@ -41,10 +41,8 @@ def in_cta(emitter: Emitter, at: At, rank: IndexValue | None) -> At:
 
 
 class CopyPiece(NamedTuple):
-    """What a thread copies in one access: the place in the tile, and a predicate.
-
-    In shared memory panels are stacked, and elements may be spread. There the piece is at `line` and `along`.
-    """
+    """What a thread copies in one access: the place in the tile, and a predicate. In shared memory panels are stacked,
+    and elements may be spread. There the piece is at `line` and `along`."""
 
     row: Position
     column: Position
@@ -63,11 +61,8 @@ class TileCopies:
 
     def copy(self, start: GlobalPlace, tile: SharedTile, stage: IndexValue, *, asynchronous: bool, spread: bool = False,
              part: TilePart = WHOLE_TILE, padded: ZerosAround = UNPADDED) -> None:  # fmt: skip
-        """Copies the tile at a place of the source to a stage, or to a part of it. Elements outside of the source
-        are zero.
-
-        With `spread` each 8 bytes of the source become the first half of a chunk of the tile.
-        """
+        """Copies the tile at a place of the source to a stage, or to a part of it. Elements outside of the source are
+        zero. With `spread` each 8 bytes of the source become the first half of a chunk of the tile."""
         source, first_row, first_column, _ = start
         size = source.widest_access(min(self.widest, CHUNK // 2 if spread else tile.swizzle))
         while any(across and together % (size // source.element_bytes) for _, _, across, together, _ in padded.ends):
@@ -259,10 +254,7 @@ class SharedFragments:
 
 def _groups(type: FragmentType, layout: Layout, per: int, aligned: int) -> list[list[int]]:
     """The registers of a base tile that one access fills, in the order of memory, for each access. A register has `per`
-    elements.
-
-    Registers whose numbers differ in the bits of the lowest column bits are adjacent in memory.
-    """
+    elements. Registers whose numbers differ in the bits of the lowest column bits are adjacent in memory."""
     packed, register_bytes = per.bit_length() - 1, per * type.bits // 8
     places: list[int] = []
     while (bit := column(packed + len(places))) in layout.element and register_bytes << len(places) < CHUNK:

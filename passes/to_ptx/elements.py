@@ -77,10 +77,8 @@ def width_of(kind: Attribute) -> int:
 
 
 def value_registers(emitter: Emitter, kind: Attribute) -> list[VirtualRegister]:
-    """Fresh registers for a number, or for a vector as it lies in memory.
-
-    There are none for what is neither, or does not fill its last register.
-    """
+    """Fresh registers for a number, or for a vector as it lies in memory. There are none for what is neither, or does
+    not fill its last register."""
     if not isa(kind, VectorType):
         return emitter.registers(name, 1) if (name := ptx_type_of(kind)) else []
     element = element_row(kind.get_element_type())

@@ -33,11 +33,9 @@ from ..diagnostics import fail
 
 @dataclass(eq=False, slots=True)
 class VirtualRegister:
-    """One register. `level` is the loop level it is set at; -1 while nothing is known of it.
-
-    `divisor` divides its value; `bound`, if known, is larger than its value as an unsigned number.
-    `base` and `offset` say that it was computed as base + offset.
-    """
+    """One register. `level` is the loop level it is set at; -1 while nothing is known of it. `divisor` divides its
+    value; `bound`, if known, is larger than its value as an unsigned number. `base` and `offset` say that it was
+    computed as base + offset."""
 
     type: str
     level: int = 0
@@ -195,11 +193,9 @@ _ZEROS = {"f32": floating(0), "f64": floating(0, 64)}
 
 
 class BodyStatement(NamedTuple):
-    """An instruction; or with no opcode a label, or with opcode "//" a comment, both spelled by `form`.
-
-    `since` is the PTX version it needs; one that is `unneeded` unless something reads its result may be left out.
-    `location` is that of the operation it is for.
-    """
+    """An instruction; or with no opcode a label, or with opcode "//" a comment, both spelled by `form`. `since` is the
+    PTX version it needs; one that is `unneeded` unless something reads its result may be left out. `location` is that
+    of the operation it is for."""
 
     opcode: str
     form: str
@@ -371,11 +367,8 @@ class Emitter:
         fail(self.operation, f"convert-warp-to-ptx cannot make {self.operation.name} of {error}")
 
     def defer(self, result: VirtualRegister, *instructions: tuple[str, Sequence[EmittedOperand]]) -> None:
-        """Sets a register only where an instruction first reads it, to keep it live for a shorter time.
-
-        The deferred instructions are opcodes with operands. Their registers must keep their values until then, or until
-        `settle`.
-        """
+        """Sets a register only where an instruction first reads it, to keep it live for a shorter time. The deferred
+        instructions are opcodes with operands. Their registers must keep their values until then, or until `settle`."""
         self._deferred[result] = [self._statement(opcode, operands) for opcode, operands in instructions]
 
     def settle(self) -> None:
@@ -389,10 +382,8 @@ class Emitter:
                 self._levels[-1].statements.append(statement)
 
     def pure(self, opcode: str, *sources: ScalarOperand, type: str = "") -> VirtualRegister:
-        """The result of a pure instruction, which may have been computed before. `type` is as for `compute`.
-
-        Predicates stay at their level: there are seven, and one that lives through a loop costs more than a `setp`.
-        """
+        """The result of a pure instruction, which may have been computed before. `type` is as for `compute`. Predicates
+        stay at their level: there are seven, and one that lives through a loop costs more than a `setp`."""
         levels = [source.level for source in sources if isinstance(source, VirtualRegister)]
         level = self.level if self._result_type(opcode) == "pred" else max([0, *levels])
         return self._at_level(level, (opcode, type, sources))

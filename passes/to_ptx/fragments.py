@@ -80,10 +80,8 @@ class FragmentEmitter:
     def multiply(
         self, op: MmaOp, a: Fragment, b: Fragment, c: Fragment, d: Fragment, extras: Sequence[TrailingOperand] = ()
     ) -> Fragment:
-        """D = A * B + C, one instruction for each triple of base tiles; D and C may be the same registers.
-
-        Returns the registers that the last instruction sets.
-        """
+        """D = A * B + C, one instruction for each triple of base tiles; D and C may be the same registers. Returns the
+        registers that the last instruction sets."""
         row, last = op.row, d
         of_a, of_b, of_c = op.origins()
         # Tiles are found by where they begin, for the operands may number rows, columns and k otherwise.
@@ -312,12 +310,10 @@ def only_use_is_here(value: SSAValue, op: Operation) -> bool:
 
 
 def carried_into(value: SSAValue, *, in_place: bool = False) -> SSAValue | None:
-    """The loop variable that a value becomes in the next iteration, if the value can be defined in its registers.
-
-    That requires that the value is only yielded, and that every use of the variable comes earlier in the body, or is
-    the definition itself, if that works `in_place`: it reads each register before it writes it. Products of warpgroups
-    leave sums where they are.
-    """
+    """The loop variable that a value becomes in the next iteration, if the value can be defined in its registers. That
+    requires that the value is only yielded, and that every use of the variable comes earlier in the body, or is the
+    definition itself, if that works `in_place`: it reads each register before it writes it. Products of warpgroups
+    leave sums where they are."""
     use, op = value.get_user_of_unique_use(), value.owner
     while isinstance(use, WgmmaOp) and use.c is value:
         value = use.d

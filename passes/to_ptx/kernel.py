@@ -465,11 +465,8 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
 
 
 class ConvertWarpToPtxPass(ModulePass):
-    """Replaces every `gpu.module` by a `ptx.module` of the same name.
-
-    It first expands remaining rings to barriers, as `warp-synchronise` does, and allocates memory without an offset, as
-    `warp-allocate` does.
-    """
+    """Replaces every `gpu.module` by a `ptx.module` of the same name. It first expands remaining rings to barriers, as
+    `warp-synchronise` does, and allocates memory without an offset, as `warp-allocate` does."""
 
     name = "convert-warp-to-ptx"
 

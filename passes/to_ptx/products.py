@@ -72,12 +72,10 @@ def _ends_turn(op: MmaOp) -> bool:
 
 
 def _await_sums(lowering: KernelLowering, register: VirtualRegister) -> None:
-    """Hands a register to the lane itself, which has to wait for the product that sets it.
-
-    Of warps with the sums of one instruction of f64, ptxas 13.0.88 lets the first product of a turn read what the last
-    one of the turn before has not written yet: an H200 gave other sums in each launch. Sums of several instructions are
-    eight products apart, or waited for.
-    """
+    """Hands a register to the lane itself, which has to wait for the product that sets it. Of warps with the sums of
+    one instruction of f64, ptxas 13.0.88 lets the first product of a turn read what the last one of the turn before has
+    not written yet: an H200 gave other sums in each launch. Sums of several instructions are eight products apart, or
+    waited for."""
     halves = lowering.emitter.registers("b32", 2)
     lowering.emitter.emit("mov.b64", halves, register)
     low = lowering.emitter.compute("shfl.sync.bfly.b32", halves[0], 0, *WARP, type="b32")

@@ -243,11 +243,9 @@ class Scalars:
         return self.multiply(narrow, bits // 8) if bits >= 8 else self.quotient(narrow, 8 // bits)
 
     def address(self, base: VirtualRegister, terms: Sequence[tuple[IndexValue, IndexValue]]) -> At:
-        """base + the sum of index * scale over the terms.
-
-        What does not change in the loop is added first, so that it is added outside; constants stay apart. Wide ones
-        are added last, where the address is used: outside they would hold a register each for as long as the loop runs.
-        """
+        """base + the sum of index * scale over the terms. What does not change in the loop is added first, so that it
+        is added outside; constants stay apart. Wide ones are added last, where the address is used: outside they would
+        hold a register each for as long as the loop runs."""
         offset = 0
         parts: list[tuple[VirtualRegister, IndexValue]] = []
         for index, scale in terms:
@@ -338,13 +336,10 @@ class Instructions:
         return self("min.NaN.xorsign.abs.f32", x, single(limit))
 
     def reciprocal(self, q: Operand) -> VirtualRegister:
-        """1 / q, correctly rounded, for a normal q whose reciprocal is one.
-
-        One step of Newton's from a guess within a unit in the last place, which PTX ISA 9.7.3.13 promises of the
-        approximation, rounds correctly whatever the guess was (P. Markstein, "Computation of elementary functions on
-        the IBM RISC System/6000 processor", 1990), but where the fraction of q is all ones: there the guess must be the
-        upper one of two, as it is on an H200.
-        """
+        """1 / q, correctly rounded, for a normal q whose reciprocal is one. One step of Newton's from a guess within a
+        unit in the last place, which PTX ISA 9.7.3.13 promises of the approximation, rounds correctly whatever the
+        guess was (P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990), but
+        where the fraction of q is all ones: there the guess must be the upper one of two, as it is on an H200."""
         guess = self("rcp.approx.ftz.f32", q)
         return self.fma(self.fma(self.neg(q), guess, single(1.0)), guess, guess)
 

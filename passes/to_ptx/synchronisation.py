@@ -125,9 +125,7 @@ def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
 
 def _first_products(op: AwaitOp) -> list[WgmmaOp]:
     """The products behind a wait that begin sums, of memory that is known before it, if all sums there begin anew.
-
-    Nothing is under way while they are awaited, so that the tensor cores would wait for their addresses too.
-    """
+    Nothing is under way while they are awaited, so that the tensor cores would wait for their addresses too."""
     ops = [] if op.parent is None else list(op.parent.ops)
     behind = ops[ops.index(op) + 1 :] if ops else []
     products = [one for one in behind if isinstance(one, WgmmaOp)]

@@ -89,10 +89,8 @@ class Widening:
         return self.emitter.compute("fma.rn.bf16x2", pair, scales, self._number(-0.0))
 
     def smaller(self, source: Fragment, order: list[int], points: Fragment) -> Fragment:
-        """Integers without a sign, less zero points, times `SMALLER`, as bf16.
-
-        The eight bits at the end of bf16 are a number that counts 2^-133: one multiply-add does all the rest.
-        """
+        """Integers without a sign, less zero points, times `SMALLER`, as bf16. The eight bits at the end of bf16 are a
+        number that counts 2^-133: one multiply-add does all the rest."""
         bits, results, emitter = self.stored.element.bits, list[VirtualRegister](), self.emitter
 
         def number(value: float) -> VirtualRegister:
@@ -107,11 +105,9 @@ class Widening:
         return results
 
     def by_powers(self, pairs: Fragment, exponents: Fragment) -> Fragment:
-        """Floats that are not whole times powers of two, whose exponents of 8 bits registers hold.
-
-        Up to 2^0 one multiplication does for both. As the product of 2^126 and larger ones does not fit bf16, a warp
-        that has some multiplies twice. Both ways are exact.
-        """
+        """Floats that are not whole times powers of two, whose exponents of 8 bits registers hold. Up to 2^0 one
+        multiplication does for both. As the product of 2^126 and larger ones does not fit bf16, a warp that has some
+        multiplies twice. Both ways are exact."""
         emitter, every = self.emitter, list(dict.fromkeys(exponents))
         factors = {byte: emitter.pure("mad.lo.u32", byte, 0x00800080, 0x3F003F00) for byte in every}
         results = [
@@ -154,10 +150,8 @@ class Widening:
 
     def _of_floats(self, register: VirtualRegister, at: int) -> VirtualRegister:
         """4-bit floats at bit `at` of both halves, as bf16: sign, exponent and fraction bit are moved to their places
-        in bf16, and multiplied by 2^126, the difference of the exponents' biases.
-
-        Of the signs of every second number, those that a shift leaves beside the sign are in the place of the others.
-        """
+        in bf16, and multiplied by 2^126, the difference of the exponents' biases. Of the signs of every second number,
+        those that a shift leaves beside the sign are in the place of the others."""
         signs = self._once("and.b32", register, word(0x08080808 << at % BYTE))
         moved = self.emitter.compute("shl.b32", register, E2M1 - at) if at < E2M1 else self._down(register, at - E2M1)
         if at + NIBBLE_BITS < SHORT:
@@ -202,11 +196,8 @@ class Widening:
         return self._less(floats, value + self.turned + self.stored.zero)
 
     def _scaled_floats(self, halves: VirtualRegister, place: int) -> VirtualRegister:
-        """Both halves of a register, whose bits from `place` on are integers, as f16.
-
-        They stay there, as the fraction has room for them: 1024 + 2^place x. The multiply-add that subtracts divides by
-        2^place too, exactly.
-        """
+        """Both halves of a register, whose bits from `place` on are integers, as f16. They stay there, as the fraction
+        has room for them: 1024 + 2^place x. The multiply-add that subtracts divides by 2^place too, exactly."""
         magic, value = MAGIC["f16"]
         floats = self._and_xor(halves, (1 << self.stored.element.bits) - 1 << place, magic ^ self.turned << place)
         surplus = (value >> place) + self.turned + self.stored.zero

@@ -103,12 +103,10 @@ def element_of(dtype: DType) -> str:
 
 @dataclass(frozen=True)
 class Argument:
-    """Borrowed memory: `address` on the host or, with `on_device`, on a GPU.
-
-    `element` is the MLIR name of the element type, `itemsize` its bytes. `strides` counts bytes (of elements that share
-    one, elements); None means row-major without gaps. `stream` is the CUDA stream its producer works on, None if it
-    did not tell. `owner` keeps the memory alive.
-    """
+    """Borrowed memory: `address` on the host or, with `on_device`, on a GPU. `element` is the MLIR name of the element
+    type, `itemsize` its bytes. `strides` counts bytes (of elements that share one, elements); None means row-major
+    without gaps. `stream` is the CUDA stream its producer works on, None if it did not tell. `owner` keeps the memory
+    alive."""
 
     address: int
     shape: tuple[int, ...]

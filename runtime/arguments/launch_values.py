@@ -187,12 +187,10 @@ Encode: TypeAlias = Callable[[TensorMapFields, int], bytes]
 
 @dataclass(frozen=True)
 class Packed:
-    """The bytes of a struct, and what goes into them once addresses are known.
-
-    `pointers` has offsets with the positions, among the values of the call, of what lies there: arrays, and structs
-    that are `in_memory`. `maps` has offsets with the position of the array of the tensor map, and the map. A struct
-    that is `in_memory` lies in global memory, and its address is passed.
-    """
+    """The bytes of a struct, and what goes into them once addresses are known. `pointers` has offsets with the
+    positions, among the values of the call, of what lies there: arrays, and structs that are `in_memory`. `maps` has
+    offsets with the position of the array of the tensor map, and the map. A struct that is `in_memory` lies in global
+    memory, and its address is passed."""
 
     data: bytes
     pointers: tuple[tuple[int, int], ...] = ()
@@ -201,11 +199,8 @@ class Packed:
 
     def filled(self, address: Callable[[int], int], encode: Encode | None = None) -> bytes:
         """The bytes of a struct with its addresses and tensor maps filled in. `address` gives the address of a
-        position.
-
-        `encode` makes the bytes of a map from its fields and its L2 promotion. Without it, the stored bytes of the map
-        are used, which have all fields but the address.
-        """
+        position. `encode` makes the bytes of a map from its fields and its L2 promotion. Without it, the stored bytes
+        of the map are used, which have all fields but the address."""
         data = bytearray(self.data)
         for offset, position in self.pointers:
             data[offset : offset + POINTER] = address(position).to_bytes(POINTER, "little")

@@ -19,11 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a host function: an array, or a scalar where `shape` is None.
-
-    `strides` count elements, None for any number of them; without them the array is row-major without gaps. Extents
-    below 0 may be any, but `divisor` must divide those along which elements are neighbours, and strides of any number.
-    """
+    """One parameter of a host function: an array, or a scalar where `shape` is None. `strides` count elements, None for
+    any number of them; without them the array is row-major without gaps. Extents below 0 may be any, but `divisor` must
+    divide those along which elements are neighbours, and strides of any number."""
 
     name: str
     element: str
@@ -72,13 +70,10 @@ class Metadata(NamedTuple):
 
 @dataclass(frozen=True)
 class Signature:
-    """A host function as its caller sees it.
-
-    `written` are the positions of arguments the function writes, `filled` of those it overwrites
-    before it reads them. `products` are the matrix products among its operations, in order; those of unknown size are
-    not among them. `ties` are sets of (position, dimension) whose extents must agree. `sparse` are the metadata of
-    sparse matrices.
-    """
+    """A host function as its caller sees it. `written` are the positions of arguments the function writes, `filled` of
+    those it overwrites before it reads them. `products` are the matrix products among its operations, in order; those
+    of unknown size are not among them. `ties` are sets of (position, dimension) whose extents must agree. `sparse` are
+    the metadata of sparse matrices."""
 
     name: str
     parameters: tuple[Parameter, ...]

@@ -261,11 +261,8 @@ def sources() -> Iterator[tuple[str, int, int]]:
 
 @cache
 def compiler() -> str:
-    """A digest of xDSL's version and of what the sources contain, wherever they lie.
-
-    To read them takes longer than all else of a call: the digest is kept for each place, with the times and sizes of
-    the files that it was made of.
-    """
+    """A digest of xDSL's version and of what the sources contain, wherever they lie. To read them takes longer than all
+    else of a call: the digest is kept for each place, with the times and sizes of the files that it was made of."""
     files, store = _sha256(json.dumps(sorted(sources())).encode()), kept()
     path = None if store is None else store.folder / f"{_sha256(os.fsencode(ROOT))}{DIGEST}"
     held = None

@@ -176,10 +176,8 @@ Passed: TypeAlias = int | Word | Shifted | Mapped
 @dataclass(frozen=True)
 class Launch:
     """One kernel launch. `arguments` are positions in the caller's arguments, places in those arrays, or numbers;
-    `shared` is bytes of dynamic memory.
-
-    `cluster` is the shape of the clusters of blocks; None leaves it to the kernel's own directives.
-    """
+    `shared` is bytes of dynamic memory. `cluster` is the shape of the clusters of blocks; None leaves it to the
+    kernel's own directives."""
 
     kernel: str
     grid: Dim3
@@ -213,11 +211,9 @@ class Launch:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a call does: its launches in order, and each buffer of scratch memory they share.
-
-    In a launch's arguments the buffers count on after the function's parameters. `dynamic` says that launches depend
-    on the sizes of the arguments; a plan made without arguments is then one for sizes of 1.
-    """
+    """What a call does: its launches in order, and each buffer of scratch memory they share. In a launch's arguments
+    the buffers count on after the function's parameters. `dynamic` says that launches depend on the sizes of the
+    arguments; a plan made without arguments is then one for sizes of 1."""
 
     launches: tuple[Launch, ...]
     scratch: tuple[ScratchBuffer, ...] = ()

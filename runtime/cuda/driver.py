@@ -173,10 +173,8 @@ class Gpu:
     @cached_property
     def pool(self) -> Any:
         """The memory that calls allocate in the order of streams. The device's own pool gives all of it back whenever a
-        stream is waited for, and the next call maps it anew, which takes longer than most kernels.
-
-        Source: CUDA Driver API, section Stream Ordered Memory Allocator.
-        """
+        stream is waited for, and the next call maps it anew, which takes longer than most kernels. Source: CUDA Driver
+        API, section Stream Ordered Memory Allocator."""
         driver, place, fields = self.driver, self.driver.CUmemLocation(), self.driver.CUmemPoolProps()
         place.type, place.id = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE, self._ordinal
         fields.allocType = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
@@ -250,10 +248,8 @@ def _log(buffer: bytearray) -> str:
 
 
 class LoadedKernel:
-    """A kernel on a GPU, and what it needs there: registers a thread, spilled and shared bytes.
-
-    `waits` says whether it waits by itself for the launch before it; None until its first launch has looked.
-    """
+    """A kernel on a GPU, and what it needs there: registers a thread, spilled and shared bytes. `waits` says whether it
+    waits by itself for the launch before it; None until its first launch has looked."""
 
     def __init__(self, gpu: Gpu, name: str, handle: Any) -> None:
         self.gpu, self.name, self.handle = gpu, name, handle

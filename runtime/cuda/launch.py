@@ -193,10 +193,7 @@ def stream_of(gpu: Gpu, values: Sequence[LaunchValue]) -> int:
 
 def run(program: GpuProgram, plan: Plan, values: Sequence[LaunchValue], written: frozenset[int]) -> None:
     """Run the launches of a plan. Arrays on the GPU are used in place; host arrays are copied there, and those that are
-    written back.
-
-    With device arrays only, the launches are enqueued on their stream and not waited for.
-    """
+    written back. With device arrays only, the launches are enqueued on their stream and not waited for."""
     gpu, staged = program.gpu, {i: v for i, v in enumerate(values) if isinstance(v, Argument) and not v.on_device}
     if not staged:
         _enqueued(program, plan, values, stream_of(gpu, values))

@@ -124,11 +124,9 @@ class GpuProgram(NamedTuple):
 
 
 class Launches:
-    """The launches of a plan with their parameters packed, for arrays of any addresses.
-
-    They are enqueued one after the other by one thread at a time: the driver copies parameters as it enqueues. `calls`
-    has for each launch a function that enqueues it and returns the driver's code, its arguments, and the launch.
-    """
+    """The launches of a plan with their parameters packed, for arrays of any addresses. They are enqueued one after the
+    other by one thread at a time: the driver copies parameters as it enqueues. `calls` has for each launch a function
+    that enqueues it and returns the driver's code, its arguments, and the launch."""
 
     def __init__(self, program: GpuProgram, launches: Sequence[Launch], values: Sequence[LaunchValue]) -> None:
         functions, module = program.functions, program.gpu.load(program.ptx)

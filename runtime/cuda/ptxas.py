@@ -21,10 +21,8 @@ TIMEOUT_S = 300
 
 @dataclass(frozen=True)
 class Resources:
-    """What one thread, or for shared memory one CTA, of a kernel needs; sizes in bytes.
-
-    `spill_stores` and `spill_loads` are bytes of the instructions ptxas added, `shared` is static.
-    """
+    """What one thread, or for shared memory one CTA, of a kernel needs; sizes in bytes. `spill_stores` and
+    `spill_loads` are bytes of the instructions ptxas added, `shared` is static."""
 
     registers: int
     stack: int = 0

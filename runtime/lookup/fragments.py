@@ -167,11 +167,8 @@ def _nearest(instruction: str, candidates: Iterable[Form]) -> str:
 
 
 def _of_type(forms: tuple[Form, ...], instruction: str, operand: str) -> tuple[Form, ...]:
-    """The forms with the element type that a name contains, if it contains exactly one.
-
-    The type is that of the operand if the operand is A or B, and of A otherwise. It is also that of C and D if no form
-    has it for A.
-    """
+    """The forms with the element type that a name contains, if it contains exactly one. The type is that of the operand
+    if the operand is A or B, and of A otherwise. It is also that of C and D if no form has it for A."""
     types = [word for word in instruction.split(".") if word in ELEMENT_TYPES]
     products = [form for form in forms if isinstance(form, Mma | Wgmma)]
     if len(types) != 1 or not products:

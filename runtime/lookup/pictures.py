@@ -190,10 +190,8 @@ ROWS = 8
 
 @dataclass(frozen=True)
 class SharedOperand:
-    """Operand "a" or "b" of forms of `wgmma` in shared memory, with a swizzle of so many bytes.
-
-    `along_mn` says that elements are contiguous along M or N, not along K.
-    """
+    """Operand "a" or "b" of forms of `wgmma` in shared memory, with a swizzle of so many bytes. `along_mn` says that
+    elements are contiguous along M or N, not along K."""
 
     form: Wgmma
     operand: str

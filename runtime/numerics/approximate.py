@@ -273,10 +273,8 @@ def _ex2(words: Array) -> Array:
 
 
 def quotient(a: Array, b: Array, *, full: bool, ftz: bool) -> Array:
-    """The words of `div.approx` or `div.full`: a times the reciprocal of b.
-
-    Both are scaled where b is large (`full`) or subnormal (without `ftz`).
-    """
+    """The words of `div.approx` or `div.full`: a times the reciprocal of b. Both are scaled where b is large (`full`)
+    or subnormal (without `ftz`)."""
     a, b = _value(a), _value(b)
     scale = np.ones_like(b)
     if full:

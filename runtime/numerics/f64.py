@@ -110,10 +110,8 @@ _FAR = 160
 
 
 def chain(a: Array, b: Array, c: Array, mode: str) -> Array:
-    """C plus the products of A (k, m, warps) and B (k, n, warps), one after the other, each step rounded once.
-
-    All are words of f64 (uint64); `mode` is "rn", "rz", "rm" or "rp".
-    """
+    """C plus the products of A (k, m, warps) and B (k, n, warps), one after the other, each step rounded once. All are
+    words of f64 (uint64); `mode` is "rn", "rz", "rm" or "rp"."""
     total = c.view(np.float64)
     for row, column in zip(a.view(np.float64), b.view(np.float64), strict=True):
         x, y = np.broadcast_arrays(row[:, None], column[None])
@@ -188,11 +186,9 @@ def _scaled(a: Array, b: Array, c: Array, mode: str) -> Array:
 
 
 def _near(a: Array, b: Array, c: Array, mode: str) -> Array:
-    """a * b + c rounded once, where no exponent is extreme; c may be zero.
-
-    The sum is total + error + rest without overlap; error and rest together are rounded to odd, which leaves the
-    rounding of the whole unharmed: Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums" (2008).
-    """
+    """a * b + c rounded once, where no exponent is extreme; c may be zero. The sum is total + error + rest without
+    overlap; error and rest together are rounded to odd, which leaves the rounding of the whole unharmed: Boldo and
+    Melquiond, "Emulation of a FMA and correctly rounded sums" (2008)."""
     upper, low = floats.two_product(a, b)
     first, rest = two_sum(c, low)
     total, error = two_sum(upper, first)

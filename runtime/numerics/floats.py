@@ -48,10 +48,8 @@ def single(words: Array, type: str) -> Array:
 
 
 def rounded(exact: Array, type: str, mode: str = "rn") -> Array:
-    """Words of `type` for f64 values that are exact or rounded to odd.
-
-    A NaN becomes the one that the machine writes; f64 keeps its own, as the machine does.
-    """
+    """Words of `type` for f64 values that are exact or rounded to odd. A NaN becomes the one that the machine writes;
+    f64 keeps its own, as the machine does."""
     if type == "f64":
         return exact.view(np.uint64)
     words = _nearest(exact, type) if mode == "rn" else _directed(exact, type, mode)
@@ -119,10 +117,8 @@ def fma_odd(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
 
 
 def fma32(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c of f32, rounded once to nearest.
-
-    Rounding to f64 first does harm only where that gives a tie between two f32 values, or a subnormal one.
-    """
+    """a * b + c of f32, rounded once to nearest. Rounding to f64 first does harm only where that gives a tie between
+    two f32 values, or a subnormal one."""
     total = a.astype(np.float64) * b + c
     result = total.astype(np.float32)
     doubtful = ((total.view(np.uint64) & _TIE_MASK) == _TIE) | (np.abs(total) < 2.0**-125)

@@ -38,12 +38,10 @@ def warp_by_warp(array: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Multiplicand:
-    """One decoded operand of a product, k x rows x warps.
-
-    `finite` says that no element is an infinity or a NaN. `single` says that its products with another such operand,
-    and the scale that truncates them, are in the range of f32. If `present` is not None, it marks the elements that
-    take part in the sum; the others are left out, whatever they would be multiplied with.
-    """
+    """One decoded operand of a product, k x rows x warps. `finite` says that no element is an infinity or a NaN.
+    `single` says that its products with another such operand, and the scale that truncates them, are in the range of
+    f32. If `present` is not None, it marks the elements that take part in the sum; the others are left out, whatever
+    they would be multiplied with."""
 
     value: Array
     exponent: Array
@@ -72,11 +70,9 @@ class Multiplicand:
 
 @cache
 def small_values(kind: ElementType) -> Array:
-    """The value of each word of a type of at most 16 bits, as f32.
-
-    f16, bf16 and e5m2 have infinities and NaNs, e4m3 the one NaN S.1111.111, ue5m3 the one NaN 255; the narrower types
-    have neither. ue8m0 are the powers of 2 from 2^-127 on, and the one NaN 255.
-    """
+    """The value of each word of a type of at most 16 bits, as f32. f16, bf16 and e5m2 have infinities and NaNs, e4m3
+    the one NaN S.1111.111, ue5m3 the one NaN 255; the narrower types have neither. ue8m0 are the powers of 2 from
+    2^-127 on, and the one NaN 255."""
     words = np.arange(1 << kind.bits)
     if kind.name == "ue8m0":
         return np.ldexp(np.where(words < 255, 1, np.nan), words - 127).astype(np.float32)
@@ -158,12 +154,10 @@ _MIN_ROW = 16
 
 
 def fdp(core: Arithmetic, a: Multiplicand, b: Multiplicand, c: Array, d: str, scale: Array | None = None) -> Array:
-    """D = A * B + C. A is (k, m, warps), B (k, n, warps), C and D (m, n, warps).
-
-    `d` is the type of D, "f32" (uint32 words) or "f16" (uint16 words), C words of either type; the result is new words.
-    `scale` are exponents (m, n, warps) that are added to those of all products. Of a sparse A half of the products are
-    there: L of them lie among twice as many columns.
-    """
+    """D = A * B + C. A is (k, m, warps), B (k, n, warps), C and D (m, n, warps). `d` is the type of D, "f32" (uint32
+    words) or "f16" (uint16 words), C words of either type; the result is new words. `scale` are exponents (m, n, warps)
+    that are added to those of all products. Of a sparse A half of the products are there: L of them lie among twice as
+    many columns."""
     depth, warps = a.value.shape[0], a.value.shape[2]
     block = min(depth, core.block * (1 if a.present is None else 2))
     out = np.empty(c.shape, np.uint32 if d == "f32" else np.uint16)
@@ -237,10 +231,8 @@ def addend_exponents(words: Array, zero_exponent: int) -> Array:
 
 
 def _cut_products(a: Array, b: Array, scale_exponent: Array, single: bool, narrow: bool) -> Array:
-    """Sum over k of a[k, i] * b[k, j] * 2^scale_exponent[i, j], each term cut toward zero.
-
-    In f32 the exponent of the scale is held to 127: with `single`, it is larger only where all products are zero.
-    """
+    """Sum over k of a[k, i] * b[k, j] * 2^scale_exponent[i, j], each term cut toward zero. In f32 the exponent of the
+    scale is held to 127: with `single`, it is larger only where all products are zero."""
     shape = scale_exponent.shape
     kind = np.float32 if single else np.float64
     scale = np.ldexp(kind(1), np.minimum(scale_exponent, 127) if single else scale_exponent).astype(kind)

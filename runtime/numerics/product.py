@@ -366,11 +366,9 @@ def plus(c: Array, sums: Array, d: str) -> Array:
 
 
 def scalar_product(a: Array, b: Array, c: Array, d: str) -> Array:
-    """m8n8k4 of f16: A (4, m, warps), B (4, n, warps), words; C and D of type `d`.
-
-    With f32 sums t is a chain of fused multiply-adds from 0, k ascending, and D = C + t. With f16 sums it is
-    (C + p01) + p23 in f32, p01 and p23 being two products each, rounded to f16 once.
-    """
+    """m8n8k4 of f16: A (4, m, warps), B (4, n, warps), words; C and D of type `d`. With f32 sums t is a chain of fused
+    multiply-adds from 0, k ascending, and D = C + t. With f16 sums it is (C + p01) + p23 in f32, p01 and p23 being two
+    products each, rounded to f16 once."""
     x, y = (words.view(np.float16).astype(np.float32) for words in (a, b))
     left, right = x[:, :, None], y[:, None]
     with np.errstate(all="ignore"):

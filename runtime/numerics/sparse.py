@@ -59,11 +59,9 @@ def _magnitude_bits() -> dict[np.dtype[Any], int]:
 
 
 def positions(how: Granularity, code: int) -> tuple[int, ...]:
-    """Which units of a chunk the stored units are, by a code with a meaning or without one.
-
-    Indices count quarters of a chunk. Where halves are stored (1:2) the nibble has the index of both quarters of one:
-    0b0100 is quarters 0 and 1, unit 0; 0b1110 is quarters 2 and 3, unit 1.
-    """
+    """Which units of a chunk the stored units are, by a code with a meaning or without one. Indices count quarters of a
+    chunk. Where halves are stored (1:2) the nibble has the index of both quarters of one: 0b0100 is quarters 0 and 1,
+    unit 0; 0b1110 is quarters 2 and 3, unit 1."""
     indices = (code & 3, code >> 2)
     return indices if how.slots == 2 else (indices[0] >> 1,)
 
@@ -94,10 +92,8 @@ def _binary(code: int) -> str:
 
 
 class _Tables(NamedTuple):
-    """What the eight bits "unit is not zero" of eight units say, and where codes put units.
-
-    codes: (256, chunks in 8 units), or _BROKEN. places: (16, slots). legal: (256,).
-    """
+    """What the eight bits "unit is not zero" of eight units say, and where codes put units. codes: (256, chunks in 8
+    units), or _BROKEN. places: (16, slots). legal: (256,)."""
 
     codes: Codes
     places: NDArray[np.intp]
@@ -155,11 +151,9 @@ def dense_of(values: Matrix, codes: Codes, how: Granularity) -> Matrix:
 
 
 def pruned(dense: Matrix, how: Granularity) -> Matrix:
-    """A copy in which each chunk keeps as many of its largest units as are stored; the others are zero.
-
-    The size of a unit is the magnitude of its element, or the sum of both magnitudes for a pair. Of equal units the
-    first stays. NaN is larger than any number.
-    """
+    """A copy in which each chunk keeps as many of its largest units as are stored; the others are zero. The size of a
+    unit is the magnitude of its element, or the sum of both magnitudes for a pair. Of equal units the first stays. NaN
+    is larger than any number."""
     units = _units(dense, how)
     sizes = _sizes(dense, how)
     lost = np.zeros(sizes.shape, np.uint8)

@@ -52,10 +52,8 @@ def text_of(function: func.FuncOp) -> str:
 
 
 def planner(text: str, name: str) -> Callable[[Sequence[LaunchValue]], Plan]:
-    """A function that plans a call from its arguments. `text` is the lowered host function, printed by `text_of`.
-
-    The plan depends on the layouts of the arguments alone. Calls with equal layouts share one plan.
-    """
+    """A function that plans a call from its arguments. `text` is the lowered host function, printed by `text_of`. The
+    plan depends on the layouts of the arguments alone. Calls with equal layouts share one plan."""
     function = choose(parse_mlir(make_context(), text, name), name)
     asked = (op for op in function.walk() if isinstance(op, IsDivisibleOp))
     bytes_ = lcm(*(memory_bytes(str(memory_of(op.memory).element_type), op.number) for op in asked))

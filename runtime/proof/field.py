@@ -211,13 +211,10 @@ def _times(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
 
 @cache
 def constant(value: float, named: tuple[float, ...] = ()) -> tuple[int, ...]:
-    """The residues of a constant. `named` are constants of the function that it may be a rounding of.
-
-    A constant with few bits is exact. Another one stands for the simplest number of which it is a rounding to f32: a
-    fraction with a small denominator, 1 / n, the inverse of a named one, a named one or else such a fraction times
-    sqrt(2), log2(e) or ln(2). If there is none, it stands for itself. Named ones come first, since they may be near
-    such a fraction.
-    """
+    """The residues of a constant. `named` are constants of the function that it may be a rounding of. A constant with
+    few bits is exact. Another one stands for the simplest number of which it is a rounding to f32: a fraction with a
+    small denominator, 1 / n, the inverse of a named one, a named one or else such a fraction times sqrt(2), log2(e) or
+    ln(2). If there is none, it stands for itself. Named ones come first, since they may be near such a fraction."""
     plain = _plain(value)
     if plain is not None:
         return _residues(plain)

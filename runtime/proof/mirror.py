@@ -37,9 +37,7 @@ from .values import PLANES
 
 class PlaneMemory:
     """The planes of everything in global memory, by where the data lie: views of one array have views of its planes.
-
-    Data are kept alive, so that nothing else comes to lie there.
-    """
+    Data are kept alive, so that nothing else comes to lie there."""
 
     def __init__(self) -> None:
         self._regions: list[tuple[int, int, Array, Array]] = []

@@ -259,11 +259,9 @@ Collected: TypeAlias = tuple[Array, Array, Array, SideOperands]
 
 
 class FieldProduct:
-    """One `mma`, `wmma.mma`, `wgmma.mma_async` or `tcgen05.mma`, whose form its descriptor says.
-
-    The instruction is decoded with `_multiply` in place of its arithmetic. It runs in each plane and, for values of the
-    program, with the machine's own registers: at first to collect A, B, C and what else it takes; then to write D.
-    """
+    """One `mma`, `wmma.mma`, `wgmma.mma_async` or `tcgen05.mma`, whose form its descriptor says. The instruction is
+    decoded with `_multiply` in place of its arithmetic. It runs in each plane and, for values of the program, with the
+    machine's own registers: at first to collect A, B, C and what else it takes; then to write D."""
 
     def __init__(self, shadow: FieldShadow, pc: int, decoded: Decoded) -> None:
         self.shadow, self.decoded = shadow, decoded

@@ -345,12 +345,10 @@ def _fill(op: FillOp, scope: dict[SSAValue, Reference]) -> Reference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How a result differs from its reference.
-
-    `relative` is against the largest exact value. `share` is the largest part of its bound that an element's error
-    uses; `outside` counts elements beyond it; `worst` is the index of the one that uses most, and `allowed` its bound.
-    `unbounded` counts elements whose bound is infinite, so that any number would be within it: they are not checked.
-    """
+    """How a result differs from its reference. `relative` is against the largest exact value. `share` is the largest
+    part of its bound that an element's error uses; `outside` counts elements beyond it; `worst` is the index of the one
+    that uses most, and `allowed` its bound. `unbounded` counts elements whose bound is infinite, so that any number
+    would be within it: they are not checked."""
 
     absolute: float
     relative: float

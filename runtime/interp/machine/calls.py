@@ -358,11 +358,8 @@ class CallError(DecodeError):
 
 @dataclass(frozen=True)
 class Functions:
-    """The functions of a module that have a body, by name, and those whose address is taken.
-
-    `bodies` are in the order in which the module first declares them. `initialised` has the names in the initialisers
-    of module variables.
-    """
+    """The functions of a module that have a body, by name, and those whose address is taken. `bodies` are in the order
+    in which the module first declares them. `initialised` has the names in the initialisers of module variables."""
 
     bodies: Mapping[str, Function]
     taken: frozenset[str]

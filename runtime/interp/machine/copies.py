@@ -207,11 +207,8 @@ class Request:
 
 class TensorMemory:
     """128 lanes x 512 columns of each CTA: words (ctas, lanes, columns), and the number of the allocation of each
-    column, 0 if it is free.
-
-    Stores complete as late as they may, when their warp waits. Products and copies belong to the thread that issued
-    them. They complete when a thread tests the mbarrier that a later commit arrives at.
-    """
+    column, 0 if it is free. Stores complete as late as they may, when their warp waits. Products and copies belong to
+    the thread that issued them. They complete when a thread tests the mbarrier that a later commit arrives at."""
 
     def __init__(self, geometry: Geometry, flow: Flow) -> None:
         self.geometry, self.flow = geometry, flow

@@ -59,11 +59,9 @@ Updates: TypeAlias = Callable[[str, str], Callable[[bool], Callable[..., Array]]
 
 @dataclass
 class Context:
-    """One instruction and the scope of its operands: a function (`frame`), or the kernel itself.
-
-    `row` is the row that accepted it. While it is decoded, `reads` and `writes` collect the registers of its operands,
-    and `places` the variables.
-    """
+    """One instruction and the scope of its operands: a function (`frame`), or the kernel itself. `row` is the row that
+    accepted it. While it is decoded, `reads` and `writes` collect the registers of its operands, and `places` the
+    variables."""
 
     instruction: Instruction
     names: NameScope
@@ -315,11 +313,8 @@ MEANINGS: dict[str, Meaning] = {}
 
 
 def meaning(*names: str) -> Callable[[Meaning], Meaning]:
-    """Enters what the rows of these names do.
-
-    It is called for instructions that their row has accepted, operands and all, with what the row's qualifiers bind:
-    nothing of the spelling is read a second time.
-    """
+    """Enters what the rows of these names do. It is called for instructions that their row has accepted, operands and
+    all, with what the row's qualifiers bind: nothing of the spelling is read a second time."""
 
     def enter(entry: Meaning) -> Meaning:
         for name in names:

@@ -101,11 +101,9 @@ def mask_of(threads: Array | int, total: int) -> Array:
 
 
 class Geometry(NamedTuple):
-    """The grid, and which of its CTAs are in flight.
-
-    CTAs are numbered cluster after cluster, those of a cluster by their rank; a `cluster` is 1x1x1 where none is
-    asked for. Where warps work in groups of `together`, each CTA has whole groups, the last with warps of no threads.
-    """
+    """The grid, and which of its CTAs are in flight. CTAs are numbered cluster after cluster, those of a cluster by
+    their rank; a `cluster` is 1x1x1 where none is asked for. Where warps work in groups of `together`, each CTA has
+    whole groups, the last with warps of no threads."""
 
     grid: Dim3
     block: Dim3
@@ -235,12 +233,9 @@ Look: TypeAlias = Callable[[Selection], None]
 
 
 class MemoryAccess(NamedTuple):
-    """Accesses of one instruction to one buffer.
-
-    `start` is the first byte of each access in `buffer`, `threads` who makes it; each is `width` bytes long. Which
-    buffer is shared memory, and where each thread's part of it begins, the state's memory says. `values` are the bytes
-    that a store writes, a row for each access, where they are known.
-    """
+    """Accesses of one instruction to one buffer. `start` is the first byte of each access in `buffer`, `threads` who
+    makes it; each is `width` bytes long. Which buffer is shared memory, and where each thread's part of it begins, the
+    state's memory says. `values` are the bytes that a store writes, a row for each access, where they are known."""
 
     pc: int
     kind: AccessKind
@@ -255,10 +250,8 @@ class Events:
     """Receives the events of a launch. These methods do nothing."""
 
     def watch(self, pc: int) -> Look | None:
-        """The callback before the instruction at `pc`. It gets the threads whose guard holds, at least one.
-
-        If lanes wait there for others of their warp, they execute the instruction again when those have arrived.
-        """
+        """The callback before the instruction at `pc`. It gets the threads whose guard holds, at least one. If lanes
+        wait there for others of their warp, they execute the instruction again when those have arrived."""
         return None
 
     def issue(self, pc: int) -> Look | None:
@@ -272,11 +265,8 @@ class Events:
         """Threads (a mask) come to barrier `number` of their CTA, which is to have `expected` of them (0: all)."""
 
     def join(self, number: int, arrived: Array, waiting: Array) -> None:
-        """Barrier `number` completes in some CTAs. The masks are of all threads that arrived, and of those that
-        waited.
-
-        At the barrier of a cluster, a thread may begin to wait after completion. Then `arrived` is empty.
-        """
+        """Barrier `number` completes in some CTAs. The masks are of all threads that arrived, and of those that waited.
+        At the barrier of a cluster, a thread may begin to wait after completion. Then `arrived` is empty."""
 
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
         """Lanes that wait for each other, as in `bar.warp.sync` and `shfl.sync`, have met: at most one group of each

@@ -112,11 +112,8 @@ def _one_group_per_warp(sel: Selection, lanes: Array) -> Iterator[Selection]:
 
 @dataclass
 class Barrier:
-    """Threads that arrived at a barrier of their CTA.
-
-    `expected` is the number of threads asked for, 0 for all that have not exited. `resume` is where they go on.
-    `complete` is told who had arrived, when they all have.
-    """
+    """Threads that arrived at a barrier of their CTA. `expected` is the number of threads asked for, 0 for all that
+    have not exited. `resume` is where they go on. `complete` is told who had arrived, when they all have."""
 
     number: int
     pc: int
@@ -244,11 +241,9 @@ class Flow:
 
     def meet(self, sel: Selection, members: Array, pc: int, alike: bool = False) -> tuple[Selection, Array] | None:
         """The threads whose member lanes have all reached `pc`, with the mask of lanes that each has met there. The
-        others wait. None if all wait. A member mask has 32 bits for each thread.
-
-        Only lanes with equal member masks meet. Exited lanes are not waited for (PTX ISA 9.7.13.2). Threads that waited
-        here before can be among those that meet. `alike` says that all masks are equal.
-        """
+        others wait. None if all wait. A member mask has 32 bits for each thread. Only lanes with equal member masks
+        meet. Exited lanes are not waited for (PTX ISA 9.7.13.2). Threads that waited here before can be among those
+        that meet. `alike` says that all masks are equal."""
         elsewhere = [q for q in self.parked if q != pc and q in self.anywhere] if pc in self.anywhere else []
         if elsewhere:
             return self._meet_elsewhere(sel, members, pc, elsewhere)

@@ -52,10 +52,8 @@ DYNAMIC_ALIGNMENT = 16
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """One instruction: what it does, under which predicate, and the registers of its operands; its row and its traits.
-
     `places` are the variables that it names. `polls` says of a jump back that memory is read again on the way, as
-    threads do that wait for others.
-    """
+    threads do that wait for others."""
 
     source: Instruction
     action: Action
@@ -95,10 +93,8 @@ class ClusterBounds(NamedTuple):
 @dataclass(frozen=True)
 class DecodedKernel:
     """A decoded kernel, behind the functions it calls; it begins at `entry`. `sources` has the lines of its source.
-
     `block_limit` and `block_required` are what `.maxntid` and `.reqntid` say, `register_limit` and `ctas_required` what
-    `.maxnreg` and `.minnctapersm` do.
-    """
+    `.maxnreg` and `.minnctapersm` do."""
 
     name: str
     file: str
@@ -411,11 +407,8 @@ class KernelDecoder:
 
 class Observer(Events):
     """Listens to events, and to the start of each batch of CTAs. Thread numbers and masks are those of the current
-    batch.
-
-    With `merges`, batches may run in several processes. `take` returns what such a process has collected, and `add`
-    adds that to this observer.
-    """
+    batch. With `merges`, batches may run in several processes. `take` returns what such a process has collected, and
+    `add` adds that to this observer."""
 
     merges = False
 

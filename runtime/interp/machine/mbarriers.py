@@ -125,10 +125,8 @@ Combine: TypeAlias = Callable[[Array, Array], Array]
 class BulkCopy:
     """A bulk copy in flight. The thread sent it at the instruction `pc`. Its bytes go to `start` of a buffer, or each
     16 bytes to a place of their own, and complete transactions of an mbarrier: `transferred` bytes, all unless some are
-    padding.
-
-    With `combine`, the bytes are combined with those in memory. `landed` is called when the copy has completed.
-    """
+    padding. With `combine`, the bytes are combined with those in memory. `landed` is called when the copy has
+    completed."""
 
     pc: int
     thread: int
@@ -266,10 +264,8 @@ class MbarrierObjects:
         self._count(Arrivals(index, sel, np.full(sel.count, -1, np.int64)))
 
     def arrive_later(self, index: Array, sel: Selection) -> None:
-        """Arrivals when the copies that these threads have begun are complete.
-
-        They happen when the object is next looked at, which is as late as they may.
-        """
+        """Arrivals when the copies that these threads have begun are complete. They happen when the object is next
+        looked at, which is as late as they may."""
         issued = self.copies.issued
         self.arrive_after(lambda some: self.copies.complete(some.lanes, issued), index, sel)
 
@@ -364,10 +360,8 @@ class MbarrierObjects:
             self.transact(copy.index, one, np.array([-copy.transferred]), deferred=True)
 
     def stir(self) -> bool:
-        """When no thread can run: what was deferred happens, or sleepers go on without what they wait for.
-
-        Returns whether a thread can run now; if it was for nothing too often, none is woken.
-        """
+        """When no thread can run: what was deferred happens, or sleepers go on without what they wait for. Returns
+        whether a thread can run now; if it was for nothing too often, none is woken."""
         if not self.sleepers:
             return False
         if self.deferred or self.bulk:

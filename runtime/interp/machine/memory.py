@@ -72,12 +72,9 @@ class Finding:
 
 
 class InterpreterError(WarploomError):
-    """A PTX program that cannot be run, or that did something wrong while it ran.
-
-    The message is one line for each thing wrong: `file:line:col: error: what`, then where (kernel, CTA, warp, lane,
-    address) as far as it applies. What went wrong in a run is in `findings`, too; `trace` is what the launch did until
-    then, if that was asked for.
-    """
+    """A PTX program that cannot be run, or that did something wrong while it ran. The message is one line for each
+    thing wrong: `file:line:col: error: what`, then where (kernel, CTA, warp, lane, address) as far as it applies. What
+    went wrong in a run is in `findings`, too; `trace` is what the launch did until then, if that was asked for."""
 
     trace: Any = None
 
@@ -91,11 +88,9 @@ class DecodeError(Exception):
 
 
 class FaultError(Exception):
-    """An error of an instruction. The machine adds the place. `check` is that of the finding.
-
-    `thread` is the first faulty thread of those in flight, None if there is no single one. `address` is the faulty
-    address, if there is one.
-    """
+    """An error of an instruction. The machine adds the place. `check` is that of the finding. `thread` is the first
+    faulty thread of those in flight, None if there is no single one. `address` is the faulty address, if there is
+    one."""
 
     check = "fault"
 
@@ -212,10 +207,8 @@ def _check_aligned(space: str, addresses: Array, width: int, lanes: Array | None
 
 class Window:
     """A space in which each thread has its own part: shared memory (one part per CTA), local memory, or parameters.
-
     Each thread's part begins at byte `base`. Addresses count from 0 to `size`. Addresses below `plain` are in the own
-    part; a subclass can lower `plain`.
-    """
+    part; a subclass can lower `plain`."""
 
     def __init__(self, name: str, buffer: Buffer, base: Array, size: int) -> None:
         self.name = name

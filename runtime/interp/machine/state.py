@@ -97,9 +97,7 @@ class StorageLayout:
 @dataclass
 class StackFrame:
     """The frame of a function: registers, the bytes of parameters, and `size` bytes of variables for each call.
-
-    `addresses` are hidden registers with addresses of variables, and the offsets of these.
-    """
+    `addresses` are hidden registers with addresses of variables, and the offsets of these."""
 
     layout: StorageLayout
     slots: list[RegisterSlot] = field(default_factory=list[RegisterSlot])
@@ -190,10 +188,8 @@ def grow(pointer: Array, lanes: Array, size: Array | int) -> Array:
 
 
 class State:
-    """Everything the steps of the CTAs in flight read and write.
-
-    `addresses` are those of the module's variables. `observer` is who looks on, if anybody does.
-    """
+    """Everything the steps of the CTAs in flight read and write. `addresses` are those of the module's variables.
+    `observer` is who looks on, if anybody does."""
 
     flow: Flow
     copies: OperationGroups
@@ -365,12 +361,10 @@ SPECIALS: dict[str, Callable[[State], Array]] = {
 
 @dataclass(frozen=True, slots=True)
 class VariablePlace:
-    """A variable: its space, and its address once a state is known.
-
-    `size` is the bytes of a `.param` variable inside a function; 0 for all others. `extent` is the bytes of a shared or
-    local variable called `name`, 0 where they are not known. `stacked` is for variables whose address differs by
-    thread: it gives the register that holds it, some bytes further on. `code` is the address of a function.
-    """
+    """A variable: its space, and its address once a state is known. `size` is the bytes of a `.param` variable inside a
+    function; 0 for all others. `extent` is the bytes of a shared or local variable called `name`, 0 where they are not
+    known. `stacked` is for variables whose address differs by thread: it gives the register that holds it, some bytes
+    further on. `code` is the address of a function."""
 
     space: str
     address: Callable[[State], int]
@@ -419,10 +413,8 @@ class Formal:
 @dataclass(frozen=True, slots=True)
 class Frame:
     """A function in the code of a kernel: its entry, the register of its return address, its parameters and results.
-
     `stack` has its variables for each call, if calls can nest. `passes` says that results are passed in
-    `StorageLayout.results`, where indirect callers read them.
-    """
+    `StorageLayout.results`, where indirect callers read them."""
 
     name: str
     entry: int

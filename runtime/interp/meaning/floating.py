@@ -182,10 +182,8 @@ def narrowed(ctx: Context, bound: Bindings) -> ArrayFunction:
 
 @computes("min.float", "max.float")
 def minimum_maximum(ctx: Context, bound: Bindings) -> ArrayFunction:
-    """The least or greatest of two or three: of a number and a NaN, the number; with `.NaN`, a NaN.
-
-    `.abs` takes magnitudes, and `.xorsign` gives the result the sign that the product would have.
-    """
+    """The least or greatest of two or three: of a number and a NaN, the number; with `.NaN`, a NaN. `.abs` takes
+    magnitudes, and `.xorsign` gives the result the sign that the product would have."""
     nan, signed, magnitudes = (bool(bound.get(name)) for name in ("NAN", "SIGN", "ABS"))
     pick = floats.smaller if ctx.row.root == "min" else floats.larger
 

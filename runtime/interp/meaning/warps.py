@@ -26,10 +26,8 @@ def _collective(
     ctx: Context, mask: Operand | None, work: Callable[..., None], *bound: Callable[[State], Any]
 ) -> Action:
     """An instruction for which the member lanes of a warp wait for each other; without a mask, none waits for others.
-
     `work` takes the operands, the threads that have met, and for each thread in flight the lanes that it has met, as 32
-    bits.
-    """
+    bits."""
     if mask is None:
 
         def together(state: State, *operands: Any) -> None:

@@ -374,11 +374,9 @@ class Pieces(ABC):
 
 
 class Shadow(Pieces):
-    """Arrays with an entry for each piece of memory. Arrays of reads have one for each warp of the CTA too.
-
-    Of the last write: whether there was one (`written`), its time, thread and instruction, and whether it was `strong`
-    (atomic or ordered). Of the last read of each warp: time, lane, instruction, and strength.
-    """
+    """Arrays with an entry for each piece of memory. Arrays of reads have one for each warp of the CTA too. Of the last
+    write: whether there was one (`written`), its time, thread and instruction, and whether it was `strong` (atomic or
+    ordered). Of the last read of each warp: time, lane, instruction, and strength."""
 
     def __init__(self, size: int, warps: int) -> None:
         pieces = -(-size // self.width)

@@ -81,12 +81,10 @@ class Meeting:
 
 
 class Deviation(NamedTuple):
-    """Two events that another order executes the other way round, and the first steps of that order.
-
-    `early`: a contribution counts in the phase before its own. `stale`: a wait passes two phases before its own.
-    `missed`: a phase ends while a wait still waits for the one before. `unexpected`: a phase ends before a step adds to
-    what it expects.
-    """
+    """Two events that another order executes the other way round, and the first steps of that order. `early`: a
+    contribution counts in the phase before its own. `stale`: a wait passes two phases before its own. `missed`: a
+    phase ends while a wait still waits for the one before. `unexpected`: a phase ends before a step adds to what it
+    expects."""
 
     kind: Literal["early", "stale", "missed", "unexpected"]
     step: WarpStep
@@ -96,11 +94,9 @@ class Deviation(NamedTuple):
 
 
 class OrderGraph:
-    """The events of all warps in flight, in clusters of `each`.
-
-    `rows[w]` is the clock of warp w: for each warp of the cluster the number of its events that happen before w's next
-    event, then for each meeting the number of phases that have ended before it.
-    """
+    """The events of all warps in flight, in clusters of `each`. `rows[w]` is the clock of warp w: for each warp of the
+    cluster the number of its events that happen before w's next event, then for each meeting the number of phases that
+    have ended before it."""
 
     def __init__(self, warps: int, each: int) -> None:
         self.each = each
@@ -245,11 +241,9 @@ class ThreadPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class MemoryEvent:
-    """A read, a write, both of one atomic operation, or a fence.
-
-    `scope` is "" for a weak access, otherwise "cta", "cluster", "gpu" or "sys". `chosen` are the only events that a
-    read may read, None for any. `depends` are the reads of its thread on whose values it depends.
-    """
+    """A read, a write, both of one atomic operation, or a fence. `scope` is "" for a weak access, otherwise "cta",
+    "cluster", "gpu" or "sys". `chosen` are the only events that a read may read, None for any. `depends` are the reads
+    of its thread on whose values it depends."""
 
     place: ThreadPlace
     location: int | None = None

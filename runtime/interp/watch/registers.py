@@ -82,12 +82,10 @@ MULTIPLYING = ("mma", "wmma.mma")
 
 
 class Exchanges:
-    """The instructions at which lanes exchange values, between a read of memory and a later write.
-
-    A lane that has passed such an instruction knows that all lanes that met there had their operands. So the memory
-    reads behind those operands are complete, for anything that depends on the result. The dependences follow from the
-    text, over all paths. Values that pass through memory are not followed.
-    """
+    """The instructions at which lanes exchange values, between a read of memory and a later write. A lane that has
+    passed such an instruction knows that all lanes that met there had their operands. So the memory reads behind those
+    operands are complete, for anything that depends on the result. The dependences follow from the text, over all
+    paths. Values that pass through memory are not followed."""
 
     def __init__(self, code: Sequence[Decoded]) -> None:
         self._used = [(*d.reads, *(() if d.guard is None else (d.guard,))) for d in code]
@@ -218,10 +216,8 @@ _NOTHING = np.zeros((), np.uint16)
 
 
 class UninitialisedRegisters(Check):
-    """Follows, for each register and thread, the bytes that are not written or that depend on such bytes.
-
-    `full` are the registers that all threads have written; `changes` counts how often a register left this set.
-    """
+    """Follows, for each register and thread, the bytes that are not written or that depend on such bytes. `full` are
+    the registers that all threads have written; `changes` counts how often a register left this set."""
 
     name = "uninitialised"
 

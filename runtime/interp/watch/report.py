@@ -35,11 +35,9 @@ class Executed:
 
 @dataclass(frozen=True)
 class SharedAccess:
-    """The shared memory accesses of one instruction.
-
-    `kind` is load, store, atomic or copy. `ideal` is how many wavefronts the requests of the warps would take without
-    bank conflicts, `worst` how many that request took that took most.
-    """
+    """The shared memory accesses of one instruction. `kind` is load, store, atomic or copy. `ideal` is how many
+    wavefronts the requests of the warps would take without bank conflicts, `worst` how many that request took that took
+    most."""
 
     line: int
     column: int
@@ -59,11 +57,8 @@ class SharedAccess:
 
 @dataclass(frozen=True)
 class GlobalAccess:
-    """The global memory accesses of one instruction.
-
-    `sectors` is the number of 32-byte sectors that the requests of the warps touch. `ideal` is the least number that
-    could hold the requested bytes.
-    """
+    """The global memory accesses of one instruction. `sectors` is the number of 32-byte sectors that the requests of
+    the warps touch. `ideal` is the least number that could hold the requested bytes."""
 
     line: int
     column: int
@@ -190,12 +185,9 @@ WAVEFRONT_BYTES = BANKS * BANK_BYTES
 
 def wavefronts(start: Array, width: int, warps: Array, lanes: Array, alone: bool = False) -> tuple[Array, Array]:
     """The cost of accesses to shared memory: for each warp, its wavefronts, and the number of wavefronts without
-    conflicts.
-
-    `start` is the first byte of each access, counted from a multiple of 128 bytes. Each access is `width` bytes
-    long and aligned. With `alone`, lanes that access the same word are served one after the other, as for atomic
-    operations.
-    """
+    conflicts. `start` is the first byte of each access, counted from a multiple of 128 bytes. Each access is `width`
+    bytes long and aligned. With `alone`, lanes that access the same word are served one after the other, as for atomic
+    operations."""
     together, banks = min(LANES, WAVEFRONT_BYTES // width), max(1, width // BANK_BYTES)
     phases, places = LANES // together, BANKS // banks
     count = (int(warps.max(initial=-1)) + 1) * phases
@@ -229,10 +221,7 @@ def _distinct(rows: Array) -> Array:
 
 def sectors(start: Array, width: Array, warps: Array) -> tuple[Array, Array]:
     """The cost of accesses to global memory: for each warp with accesses, its sectors, and the smallest number of
-    sectors that could hold its bytes.
-
-    Each access is aligned to its width, and so lies in one sector.
-    """
+    sectors that could hold its bytes. Each access is aligned to its width, and so lies in one sector."""
     step = 2 * SECTOR_BYTES  # more than any width
     rows = _rows(start * step + width, warps, int(warps.max(initial=-1)) + 1)
     counts = np.count_nonzero(_distinct(rows // (step * SECTOR_BYTES)), axis=1)

@@ -108,11 +108,8 @@ def _apart(events: Sequence[TraceEvent]) -> list[list[TraceEvent]]:
 
 
 def chrome_trace(traces: Sequence[LaunchTrace], version: str) -> dict[str, Any]:
-    """The object form of the Chrome trace format, for chrome://tracing and Perfetto.
-
-    A CTA is a process, a row a thread. A cycle is written as a microsecond, the unit of the format.
-    Launches follow each other.
-    """
+    """The object form of the Chrome trace format, for chrome://tracing and Perfetto. A CTA is a process, a row a
+    thread. A cycle is written as a microsecond, the unit of the format. Launches follow each other."""
     events: list[dict[str, Any]] = []
     begin = 0
     for launch in traces:
@@ -213,10 +210,8 @@ class Pipe:
         self._ends: list[int] = []
 
     def take(self, earliest: int, cycles: int) -> int:
-        """Occupies the first time from `earliest` on that is long enough; when it begins.
-
-        Warps run ahead of each other in the interpreter, so times are not asked for in their order.
-        """
+        """Occupies the first time from `earliest` on that is long enough; when it begins. Warps run ahead of each other
+        in the interpreter, so times are not asked for in their order."""
         at = max(0, bisect_right(self._starts, earliest) - 1)
         start = earliest
         while at < len(self._starts):

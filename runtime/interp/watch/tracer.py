@@ -255,10 +255,8 @@ class TracedBarriers(Traced):
 
 
 class TracedMbarriers(Traced):
-    """Who tests a phase goes on when the last arrival has completed it: of a thread, of copies, or of products.
-
-    For each object, by its first byte, `times` has the last arrival at its latest phases, `phases` the present one.
-    """
+    """Who tests a phase goes on when the last arrival has completed it: of a thread, of copies, or of products. For
+    each object, by its first byte, `times` has the last arrival at its latest phases, `phases` the present one."""
 
     def __init__(self, timeline: Timeline, copies: TracedCopies, products: TracedTensorProducts) -> None:
         super().__init__(timeline)
