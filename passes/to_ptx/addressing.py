@@ -25,8 +25,6 @@ from ..linalg.operand import GLOBAL_SPACE, promised
 from .emitter import At, Condition, Emitter, IndexValue, VirtualRegister
 from .scalars import Scalars, divisor_of, runs, split
 
-# Where elements lie: matrices in global memory, swizzled tiles in shared memory, bounds.
-
 ALIGNMENT = 16
 """Bytes to which kernel arguments are aligned; the launch checks it."""
 

@@ -20,8 +20,6 @@ from .memory import offsets, side_by_side
 from .products import own
 from .scalars import runs
 
-# Fragments in another layout: what `warp.convert_layout` becomes, step by step of the way that is cheapest.
-
 
 @lowers(ConvertLayoutOp)
 def _convert_layout(lowering: KernelLowering, op: ConvertLayoutOp) -> None:

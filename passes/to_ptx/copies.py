@@ -16,8 +16,6 @@ from .fragments import HALF, REGISTER_BITS, Fragment, per_register, put_together
 from .memory import side_by_side
 from .scalars import divisor_of
 
-# Tiles from global to shared memory by all threads of a CTA: `warp.copy`.
-#
 # The tile is cut into pieces of the widest access that every row's alignment allows. Threads take pieces in order,
 # line by line of a panel, so that neighbours read neighbouring bytes and the swizzle spreads them over all banks.
 

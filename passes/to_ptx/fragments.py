@@ -19,8 +19,6 @@ from ...dialect.warp.warpgroup import WgmmaOp
 from ..patterns import float_value
 from .emitter import Condition, EmittedOperand, Emitter, VirtualRegister, floating, word
 
-# Fragments in registers: constants, arithmetic, conversion, products.
-#
 # A fragment is a list of registers per lane: one `.f32` for each f32 element, one `.f64` for each of f64, one `.b32`
 # for each pair of 16-bit elements, the first in the low half, or for as many others as fill it; base tile after base
 # tile, row by row of tiles.

@@ -11,8 +11,6 @@ from ..linalg.functions import ANGLE_LIMIT, HALF_PI
 from .emitter import VirtualRegister, single
 from .scalars import Instructions, Operand, double
 
-# Functions of one f32 element, as sequences of instructions whose every bit the ISA defines.
-#
 # `ex2.approx`, `tanh.approx` and their like have an error bound but no defined bits, so a kernel with them could not
 # be run ahead bit for bit on another machine, and their bounds (`tanh.approx`: 2^-11) are too wide for f32. So
 # functions are polynomials and quotients of polynomials in `fma.rn`, `mul.rn` and integer arithmetic on the bits,

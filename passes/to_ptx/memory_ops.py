@@ -43,8 +43,6 @@ from .products import check_warpgroups
 from .scalars import common_divisor, divisor_of
 from .synchronisation import barrier_address, one_thread
 
-# Memory and what moves between memories: allocations, views, fragments of matrices, copies of tiles.
-
 PACKED_BITS = 4
 """Bits of elements of which two share a byte, that fragments are loaded of."""
 

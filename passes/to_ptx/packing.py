@@ -20,8 +20,6 @@ from .emitter import Condition, IndexValue, VirtualRegister, word
 from .fragments import Fragment, gather
 from .kernel import KernelLowering, lowers
 
-# Whole matrices to aligned rows: `warp.pack`.
-#
 # A thread makes 16 bytes of the destination at a time. Where the source's rows are whole words apart, they are four
 # words of the source. Elsewhere they start in the middle of a word: the thread reads the five words that cover them,
 # each aligned, and shifts neighbouring words together. So every access but the last one of the matrix takes a word or

@@ -10,8 +10,6 @@ from ...dialect.warp.stored import NIBBLES, SMALLER, StoredIntegers
 from .emitter import EmittedOperand, Emitter, VirtualRegister, word
 from .fragments import Fragment, element_bits
 
-# Integers of 8 and 4 bits as f16 or bf16 in registers, exactly, without conversion instructions.
-#
 # An integer without its sign, the top bit turned over, is put into the fraction of a float whose last bit counts ones:
 # 0x6400 is 1024 in f16, 0x4300 is 128 in bf16. What is subtracted then takes away that number, the turned bit and the
 # zero point at once. bf16 has 7 bits of fraction, and a byte 8: its top bit becomes the last bit of the exponent of

@@ -27,8 +27,6 @@ from ..reference.functions import Comparison
 if TYPE_CHECKING:
     from ..interp.machine.memory import Finding
 
-# A `LaunchReport` as tables on a terminal or in plain text.
-
 ROWS = 16
 """Instructions shown of each kind; those that cost most come first, and JSON has all."""
 

@@ -40,8 +40,6 @@ from ..numerics.floats import Array
 from ..reference import inputs
 from .options import requested_target
 
-# Finding a product's fastest schedule by measuring: what `warploom tune` does.
-#
 # Every schedule is compiled, its result held against that of the default, and timed. Each time goes to a file at once,
 # so that a search can be stopped and gone on with; `compile(..., tuned=file)` and `warp-schedule{tuned=...}` read the
 # best.

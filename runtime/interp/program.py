@@ -34,9 +34,6 @@ from .machine.memory import (
 from .machine.state import WORKSPACE, WORKSPACE_BYTES, NameScope, State, VariablePlace, align
 from .parallel import independent, run_batches
 
-# Runs a decoded kernel over a grid, some CTAs at a time, one batch after the other or in several processes.
-
-
 IN_FLIGHT_BYTES = 200 << 20
 IN_FLIGHT_WARPS = 1024
 IN_FLIGHT_WARPS_MATRIX = 128

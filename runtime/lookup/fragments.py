@@ -19,8 +19,6 @@ from ...dialect.layouts.layout import Layout
 from ...dialect.layouts.pictures import Panel, Picture, colour, span
 from ..base.errors import WarploomError
 
-# Looking up fragments by what people call them.
-
 OPERANDS = {
     "metadata": "e",
     "scale-a": "scale_a",

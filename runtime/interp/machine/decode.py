@@ -44,8 +44,6 @@ from .state import (
     VariablePlace,
 )
 
-# From syntax records to actions: how operands are read and written, and what rows mean.
-#
 # An instruction is decoded by the function that `meaning_of` finds for its row, with what the row binds; what no row
 # takes is refused, in the words of the dialect's verifier, before anything runs.
 

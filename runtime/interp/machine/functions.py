@@ -20,8 +20,6 @@ from .events import Selection
 from .memory import ARGUMENTS, FaultError, read_parts
 from .state import Action, Source, State, VariablePlace, acting, align, all_of
 
-# Functions that the driver gives to kernels: `vprintf`, `__assertfail`, `malloc` and `free`.
-#
 # Source: PTX Writer's Guide to Interoperability, 4 (System Calls); CUDA C++ Programming Guide, 10.34 to 10.36.
 
 Run: TypeAlias = Callable[[State, Selection, Sequence[Array]], "Array | None"]

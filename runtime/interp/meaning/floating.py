@@ -18,8 +18,6 @@ from ..machine.decode import Context, meaning
 from ..machine.state import DTYPES, Action, Source
 from .access import computes, elementwise, several
 
-# Floating-point instructions: PTX ISA 9.7.3 and 9.7.4.
-#
 # add, sub, mul, fma, div, sqrt and rcp are correctly rounded in every mode. What the ISA calls approximate (`.approx`
 # and `.full`) has the bits of an H200 (`runtime/numerics/approximate.py`). Those of f64 are not known: there rsqrt is
 # rounded once, and rcp correctly.
