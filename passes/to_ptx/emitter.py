@@ -253,12 +253,8 @@ class Emitter:
         return has(self.target, opcode)
 
     def emit(
-        self,
-        opcode: str,
-        *operands: EmittedOperand,
-        guard: Condition = True,
-        unless: VirtualRegister | None = None,
-    ) -> None:
+        self, opcode: str, *operands: EmittedOperand, guard: Condition = True, unless: VirtualRegister | None = None,
+    ) -> None:  # fmt: skip
         """Appends an instruction here, done if `guard`, or `unless`; nothing if the guard is known not to hold."""
         if guard is False:
             return

@@ -138,13 +138,9 @@ def descriptors(
 
 
 def _descriptor(
-    lowering: KernelLowering,
-    op: WgmmaOp | TensorMmaOp,
-    memory: SSAValue,
-    indices: Sequence[SSAValue],
-    encode: Callable[[MatrixDescriptor], int],
-    along_mn: bool,
-) -> VirtualRegister:
+    lowering: KernelLowering, op: WgmmaOp | TensorMmaOp, memory: SSAValue, indices: Sequence[SSAValue],
+    encode: Callable[[MatrixDescriptor], int], along_mn: bool,
+) -> VirtualRegister:  # fmt: skip
     """The matrix descriptor of the operand that begins where indices say."""
     *others, along = indices
     along, further = _apart(lowering, op, memory, along)

@@ -188,14 +188,9 @@ def _execute(
 
 
 def _check(
-    report: Report,
-    kernel: Kernel,
-    function: func.FuncOp,
-    before: Sequence[Array],
-    after: Sequence[Array],
-    *,
+    report: Report, kernel: Kernel, function: func.FuncOp, before: Sequence[Array], after: Sequence[Array], *,
     tf32: bool,
-) -> bool:
+) -> bool:  # fmt: skip
     """Compare every written argument with float64 and report it; whether all are within the bound."""
     accumulator = reference.accumulator_of(kernel.schedule, kernel.target)
     with report.timed("check"):

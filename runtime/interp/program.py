@@ -240,12 +240,9 @@ class Program:
         names.places[variable.name] = VariablePlace("global", lambda state: state.addresses[variable.name])
 
     def launch(
-        self,
-        launch: Launch,
-        values: Sequence[LaunchValue],
-        options: Options = DEFAULT,
+        self, launch: Launch, values: Sequence[LaunchValue], options: Options = DEFAULT,
         progress: Progress | None = None,
-    ) -> Stats:
+    ) -> Stats:  # fmt: skip
         """Runs a kernel to its end on values that were checked before, of which the launch says what it passes.
 
         Arrays are passed as pointers to their bytes and written in place; scalars by value. `progress` is called with

@@ -291,14 +291,9 @@ class Events:
 
 
 def tell(
-    observer: Events | None,
-    pc: int,
-    kind: AccessKind,
-    parts: tuple[Part, ...],
-    width: int,
-    sel: Selection,
+    observer: Events | None, pc: int, kind: AccessKind, parts: tuple[Part, ...], width: int, sel: Selection,
     words: Array | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Reports the accesses of the selected threads, where somebody looks on; `words` are what each of them stores."""
     if observer is None:
         return

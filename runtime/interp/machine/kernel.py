@@ -124,14 +124,9 @@ class DecodedKernel:
         return any(d.row.root == TENSOR_CORES for d in self.code)
 
     def finding(
-        self,
-        check: str,
-        pc: int,
-        message: str,
-        geometry: Geometry | None = None,
-        thread: int | None = None,
+        self, check: str, pc: int, message: str, geometry: Geometry | None = None, thread: int | None = None,
         address: int | None = None,
-    ) -> Finding:
+    ) -> Finding:  # fmt: skip
         """What is wrong with an instruction, at the place of a thread of a geometry if it is known."""
         source, lines = self.code[pc].source, self.sources
         where = (None, None, None) if geometry is None or thread is None else geometry.place(thread)

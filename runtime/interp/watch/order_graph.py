@@ -141,14 +141,9 @@ class OrderGraph:
         meeting.ends = {meeting.phase - 1: PhaseEnd(past, (Contribution(step, past, "arrival", False),))}
 
     def contribute(
-        self,
-        meeting: Meeting,
-        step: WarpStep,
-        past: Array,
-        kind: ContributionKind = "arrival",
-        *,
+        self, meeting: Meeting, step: WarpStep, past: Array, kind: ContributionKind = "arrival", *,
         deferred: bool = False,
-    ) -> Deviation | None:
+    ) -> Deviation | None:  # fmt: skip
         """Adds a contribution to the current phase. `past` is what happens before it."""
         meeting.contributions.append(Contribution(step, past, kind, deferred))
         return self._behind("early", meeting, meeting.phase - 1, step, past)

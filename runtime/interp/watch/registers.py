@@ -353,13 +353,9 @@ class _Registers:
     """The registers of one instruction. Registers that are fully initialised are skipped."""
 
     def __init__(
-        self,
-        check: UninitialisedRegisters,
-        pc: int,
-        reads: dict[RegisterSlot, Array | None],
-        writes: tuple[RegisterSlot, ...],
-        computes: bool,
-    ) -> None:
+        self, check: UninitialisedRegisters, pc: int, reads: dict[RegisterSlot, Array | None],
+        writes: tuple[RegisterSlot, ...], computes: bool,
+    ) -> None:  # fmt: skip
         self.check = check
         self.pc = pc
         self.all = (reads, writes)

@@ -285,15 +285,9 @@ class SharedMemory(Check):
     # Telling
 
     def _tell_race(
-        self,
-        touch: _Touch,
-        bad: Array,
-        others: Array,
-        pcs: Array,
-        deed: str,
-        other_deed: str,
+        self, touch: _Touch, bad: Array, others: Array, pcs: Array, deed: str, other_deed: str,
         harmless: Callable[[], Array] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Reports races on the pieces of a mask. `others` are the threads of the other accesses, `pcs` their
         instructions. Races of pieces for which `harmless` holds are notes."""
         if not self.races or not bad.any():

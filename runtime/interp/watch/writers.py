@@ -137,15 +137,9 @@ class GlobalWriters(Check):
             flags.put(piece, thread, self.now, 0, access.pc, True)
 
     def _hear(
-        self,
-        access: MemoryAccess,
-        piece: Array,
-        flags: LastAccesses,
-        before: Array,
-        mine: Array,
-        heard: Array,
+        self, access: MemoryAccess, piece: Array, flags: LastAccesses, before: Array, mine: Array, heard: Array,
         place: Array,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Warps that read words learn the clocks of their other writers; `place` is each word's row in the result."""
         others = (before >= 0) & (before != mine)
         np.maximum.at(heard, place[others], flags.time(piece[others]))
