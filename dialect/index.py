@@ -66,9 +66,9 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "math.atan2", "math.cbrt", "math.fpowi", "math.erfc", "math.clampf", "math.sincos", "arith.remf", "math.isnan",
         "math.isinf", "math.isfinite", "math.isnormal", "math.absi", "math.ctpop", "math.ctlz", "math.cttz",
         "math.ipowi", "arith.mulsi_extended", "arith.mului_extended", "arith.addui_extended", "arith.floordivsi",
-        "arith.ceildivsi", "arith.ceildivui", "affine.apply", "affine.min", "scf.forall", "memref.transpose",
-        "bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.pack", "linalg.unpack", "tensor",
-        "returned",
+        "arith.ceildivsi", "arith.ceildivui", "affine.apply", "affine.min", "affine.max", "affine.delinearize_index",
+        "affine.linearize_index", "scf.forall", "memref.transpose", "bufferization.alloc_tensor", "tensor.pad",
+        "tensor.concat", "linalg.pack", "linalg.unpack", "tensor", "returned",
     ),
     "warp-fuse-attention": ("linalg.*", "memref.dim", "warp.attention"),
     "warp-fuse-rows": ("linalg.*", "memref.dim"),
@@ -101,6 +101,7 @@ DIALECTS: Mapping[str, tuple[str, str]] = {
     "index": ("dialect.mlir.arithmetic", "INDEX"),
     "linalg_base": ("dialect.mlir.contraction", "LINALG_BASE"),
     "linalg": ("dialect.mlir.convolution", "LINALG"),
+    "affine": ("dialect.mlir.forall", "AFFINE"),
     "tensor": ("dialect.mlir.forall", "TENSOR"),
     "scf": ("dialect.mlir.forall", "SCF"),
     "gpu": ("dialect.mlir.gpu", "GPU"),
@@ -171,10 +172,11 @@ LOWERINGS = _homes(
         vector.insert, vector.load, vector.store
         """,
         "passes.to_ptx.upstream": """
-        cf.assert, cf.br, cf.cond_br, gpu.all_reduce, gpu.func, gpu.printf, gpu.shuffle, gpu.subgroup_mma_compute,
-        gpu.subgroup_mma_constant_matrix, gpu.subgroup_mma_elementwise, gpu.subgroup_mma_load_matrix,
-        gpu.subgroup_mma_store_matrix, gpu.subgroup_reduce, gpu.yield, index.add, index.casts, index.constant,
-        index.divu, index.mins, index.minu, index.mul, index.remu, index.sub, index.xor, memref.atomic_rmw
+        affine.delinearize_index, affine.linearize_index, cf.assert, cf.br, cf.cond_br, gpu.all_reduce, gpu.func,
+        gpu.printf, gpu.shuffle, gpu.subgroup_mma_compute, gpu.subgroup_mma_constant_matrix,
+        gpu.subgroup_mma_elementwise, gpu.subgroup_mma_load_matrix, gpu.subgroup_mma_store_matrix, gpu.subgroup_reduce,
+        gpu.yield, index.add, index.casts, index.constant, index.divu, index.mins, index.minu, index.mul, index.remu,
+        index.sub, index.xor, memref.atomic_rmw
         """,
     }
 )

@@ -365,7 +365,7 @@ def _builtin() -> Dialect:
 
 OWN: dict[str, Callable[[], Dialect]] = {"builtin": _builtin} | {
     name: _lazy(DIALECTS[name])
-    for name in ("arith", "gpu", "linalg", "llvm", "math", "memref", "scf", "tensor", "transform", "vector")
+    for name in ("affine", "arith", "gpu", "linalg", "llvm", "math", "memref", "scf", "tensor", "transform", "vector")
 }
 """The dialects that stand in place of xDSL's of these names: with the text and the operations of MLIR that those lack.
 They are not in the universe, where two dialects of one name are an error."""

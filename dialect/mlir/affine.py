@@ -52,6 +52,14 @@ def is_plain(map_: AffineMap) -> bool:
     return FIXED not in loops and len(set(loops)) == len(loops)
 
 
+def without_symbols(map_: AffineMap) -> tuple[AffineExpr, ...]:
+    """A map's results, with its symbols as dimensions behind its own. xDSL 0.74 rebuilds no product of dimensions."""
+    if not map_.num_symbols:
+        return map_.results
+    dims = [AffineDimExpr(number) for number in range(map_.num_dims + map_.num_symbols)]
+    return tuple(expr.replace_dims_and_symbols(dims[: map_.num_dims], dims[map_.num_dims :]) for expr in map_.results)
+
+
 # Maps whose results are sums of loops times constants.
 
 LinearForm: TypeAlias = tuple[dict[int, int], int]

@@ -1,34 +1,63 @@
-"""`scf.forall` with what it puts together, which xDSL 0.74 lacks, and `tensor.pad` whose result is of known size.
+"""`scf.forall` with what it puts together, and indices of `affine` as one number, which xDSL 0.74 lacks; `tensor.pad`
+whose result is of known size.
 
-Source: MLIR, the dialects `scf` and `tensor`.
+Source: MLIR, the dialects `scf`, `tensor` and `affine`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Self, cast
 
-from xdsl.dialects import scf, tensor
-from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, DenseArrayBase, IndexType, TensorType, i64
+from xdsl.dialects import affine, scf, tensor
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    AffineMapAttr,
+    ArrayAttr,
+    DenseArrayBase,
+    IndexType,
+    IntegerType,
+    TensorType,
+    UnitAttr,
+    i64,
+)
 from xdsl.dialects.utils.dynamic_index_list import (
     DynamicIndexList,
     parse_dynamic_index_list_without_types,
     print_dynamic_index_list,
 )
 from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineDimExpr,
+    AffineExpr,
+    AffineMap,
+)
 from xdsl.irdl import (
     IRDLOperation,
     operand_def,
     opt_prop_def,
     prop_def,
     region_def,
+    result_def,
     traits_def,
     var_operand_def,
     var_result_def,
 )
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    VariadicOperandVariable,
+    irdl_custom_directive,
+)
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import IsTerminator, NoTerminator
+from xdsl.traits import IsTerminator, NoTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from .upstream import extended, parse_assignment, print_assignment, print_listed
@@ -205,5 +234,137 @@ class ForallOp(IRDLOperation):
         printer.print_op_attributes({**mapping, **self.attributes})
 
 
+# Indices as one number, and that number as indices.
+
+
+@irdl_custom_directive
+class SizesText(CustomDirective):
+    """Sizes in parentheses, numbers or values: `(%n, 48)`."""
+
+    values: VariadicOperandVariable
+    numbers: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        values, numbers = parse_dynamic_index_list_without_types(
+            parser, DYNAMIC_INDEX, delimiter=parser.Delimiter.PAREN
+        )
+        self.values.set(state, values)
+        self.numbers.set(state, DenseArrayBase.from_list(i64, numbers))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        state.print_whitespace(printer)
+        numbers = cast("DenseArrayBase[IntegerType]", self.numbers.get(op)).get_values()
+        values, paren = self.values.get(op), Parser.Delimiter.PAREN
+        print_dynamic_index_list(printer, DYNAMIC_INDEX, values, numbers, delimiter=paren)
+
+
+def _product(a: AffineExpr, b: AffineExpr) -> AffineExpr:
+    """xDSL multiplies, divides and takes remainders by constants only."""
+    return a * b if isinstance(b, AffineConstantExpr) else AffineBinaryOpExpr(AffineBinaryOpKind.Mul, a, b)
+
+
+class _OfSizes(IRDLOperation, ABC):
+    """What both operations have: the sizes of all dimensions, of which that of the outermost may be left out."""
+
+    static_basis = prop_def(DenseArrayBase.constr(i64))
+
+    custom_directives: ClassVar = (SizesText,)
+    traits = traits_def(Pure())
+
+    @property
+    @abstractmethod
+    def indices(self) -> int:
+        """How many there are."""
+
+    @property
+    @abstractmethod
+    def map(self) -> AffineMapAttr:
+        """The results, of the operands. Indices are inside of their dimensions."""
+
+    def _map(self, results: Sequence[AffineExpr]) -> AffineMapAttr:
+        return AffineMapAttr(AffineMap(len(self.operands), 0, tuple(results)))
+
+    def _strides(self) -> list[AffineExpr]:
+        """How many elements lie between neighbours along each dimension."""
+        sizes: Sequence[int] = self.static_basis.get_values()
+        number, strides = len(self.operands), list[AffineExpr]([AffineConstantExpr(1)])
+        for size in reversed(sizes[len(sizes) + 1 - self.indices :]):
+            number -= size == DYNAMIC_INDEX
+            extent = AffineDimExpr(number) if size == DYNAMIC_INDEX else AffineConstantExpr(size)
+            strides.insert(0, _product(strides[0], extent))
+        return strides
+
+    def verify_(self) -> None:
+        sizes: Sequence[int] = self.static_basis.get_values()
+        if len(sizes) not in (self.indices - 1, self.indices) or not sizes:
+            raise VerifyException(f"expected sizes of {self.indices} dimensions, got {len(sizes)}")
+        before = self.indices if isinstance(self, LinearizeIndexOp) else 1
+        if (values := sizes.count(DYNAMIC_INDEX)) != (got := len(self.operands) - before):
+            raise VerifyException(f"expected {values} sizes as values, got {got}")
+
+
+@irdl_op_definition
+class DelinearizeIndexOp(_OfSizes):
+    """A number as indices of dimensions: `%i:2 = affine.delinearize_index %n into (4, 8) : index, index`."""
+
+    name = "affine.delinearize_index"
+    assembly_format = (
+        "$linear_index `into` custom<SizesText>($dynamic_basis, $static_basis) attr-dict `:` type($multi_index)"
+    )
+
+    linear_index = operand_def(IndexType())
+    dynamic_basis = var_operand_def(IndexType())
+    multi_index = var_result_def(IndexType())
+
+    @property
+    def indices(self) -> int:
+        return len(self.multi_index)
+
+    @property
+    def map(self) -> AffineMapAttr:
+        number, strides, kind = AffineDimExpr(0), self._strides(), AffineBinaryOpKind
+        inner = (AffineBinaryOpExpr(kind.Mod, number, outer) for outer in strides)
+        pairs = zip((number, *inner), strides, strict=False)
+        return self._map([AffineBinaryOpExpr(kind.FloorDiv, each, stride) for each, stride in pairs])
+
+
+@irdl_op_definition
+class LinearizeIndexOp(_OfSizes):
+    """Indices of dimensions as a number: `%n = affine.linearize_index disjoint [%i, %j] by (4, 8) : index`."""
+
+    name = "affine.linearize_index"
+    assembly_format = (
+        "(`disjoint` $disjoint^)? ` ` `[` $multi_index `]` `by` custom<SizesText>($dynamic_basis, $static_basis)"
+        " attr-dict `:` type($linear_index)"
+    )
+
+    multi_index = var_operand_def(IndexType())
+    dynamic_basis = var_operand_def(IndexType())
+    disjoint = opt_prop_def(UnitAttr)
+    linear_index = result_def(IndexType())
+
+    @property
+    def indices(self) -> int:
+        return len(self.multi_index)
+
+    @property
+    def map(self) -> AffineMapAttr:
+        terms = (_product(AffineDimExpr(number), stride) for number, stride in enumerate(self._strides()))
+        return self._map([sum(terms, AffineConstantExpr(0))])
+
+
+@irdl_op_definition
+class MaxOp(affine.MinOp):
+    """The largest result of a map: `affine.max affine_map<(d0) -> (d0, 3)>(%n)`."""
+
+    name = "affine.max"
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        smallest = super().parse(parser)
+        return cls(smallest.arguments, smallest.map)
+
+
+AFFINE = extended(affine.Affine, (DelinearizeIndexOp, LinearizeIndexOp, MaxOp))
 TENSOR = extended(tensor.Tensor, (ExpandShapeOp, PadOp, ReshapeOp, ParallelInsertSliceOp))
 SCF = extended(scf.Scf, (ForallOp, InParallelOp))

@@ -22,13 +22,21 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
-from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import Nest, generic, loops_of, map_along
-from ...dialect.mlir.forall import BOUNDS, ForallOp, InParallelOp, ParallelInsertSliceOp
+from ...dialect.mlir.affine import Nest, generic, loops_of, map_along, without_symbols
+from ...dialect.mlir.forall import (
+    BOUNDS,
+    DelinearizeIndexOp,
+    ForallOp,
+    InParallelOp,
+    LinearizeIndexOp,
+    MaxOp,
+    ParallelInsertSliceOp,
+)
 from ...dialect.mlir.generic import arithmetic, converted, weighted
 from ...dialect.mlir.upstream import TransposeOp
 from ...dialect.warp.attributes import memory_of
@@ -81,25 +89,24 @@ def update_signature(function: func.FuncOp) -> None:
 
 
 class ExpandAffine(RewritePattern):
-    """Replaces `affine.apply` and `affine.min` on the host, which tiling uses for starts and sizes of tiles, by
-    arithmetic. Quotients and remainders assume indices that are not negative."""
+    """Replaces `affine.apply`, `affine.min` and the like on the host, which tiling uses for starts and sizes of tiles,
+    by arithmetic. Quotients and remainders assume indices that are not negative."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, affine.ApplyOp | affine.MinOp):
+        if not isinstance(op, affine.ApplyOp | affine.MinOp | DelinearizeIndexOp | LinearizeIndexOp):
             return
         map_, index = op.map.data, IndexBuilder(op)
         if not map_.results:
             fail(op, f"{op.name}: expected a map with results, got {map_}")
         values = [index.folded(value) for value in op.operands]
-        symbols = [AffineDimExpr(map_.num_dims + number) for number in range(map_.num_symbols)]
-        dims = [AffineDimExpr(number) for number in range(map_.num_dims)]
-        applied = [
-            index.evaluated(expr.replace_dims_and_symbols(dims, symbols), values.__getitem__) for expr in map_.results
-        ]
-        result, *others = applied
-        for other in others:
-            result = index.insert(arith.MinSIOp(index.value(result), index.value(other))).result
-        rewriter.replace(op, [], [index.value(result)])
+        applied = [index.evaluated(expr, values.__getitem__) for expr in without_symbols(map_)]
+        if isinstance(op, affine.MinOp):
+            extreme = arith.MaxSIOp if isinstance(op, MaxOp) else arith.MinSIOp
+            result, *others = index.values(applied)
+            for other in others:
+                result = index.insert(extreme(result, other)).result
+            applied = [result]
+        rewriter.replace(op, [], index.values(applied))
 
 
 class SeeTransposed(RewritePattern):

@@ -56,7 +56,17 @@ GENERALIZED = (
     *(kind.name for kind in (func.CallOp, BroadcastOp, ReduceOp, SoftmaxOp)),
     *(kind.name for kind in (memref.CopyOp, memref.GetGlobalOp)),
     *EXPANDED,
-    *(HOSTED := ("affine.apply", "affine.min", "scf.forall", "memref.transpose")),
+    *(
+        HOSTED := (
+            "affine.apply",
+            "affine.min",
+            "affine.max",
+            "affine.delinearize_index",
+            "affine.linearize_index",
+            "scf.forall",
+            "memref.transpose",
+        )
+    ),
     *TENSORS,
 )
 """What is rewritten, or checked, beside constants. Names are enough to see that a module has no tensors, and is not

@@ -12,10 +12,10 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
-    AffineDimExpr,
 )
 
 from ...dialect.layouts.layout import LANES
+from ...dialect.mlir.affine import without_symbols
 from ...dialect.mlir.gpu import ClusterBlockIdOp, NumberAlong, X
 from ...dialect.mlir.nvvm_emitted import ElectOp, RegistersOp
 from ...dialect.warp.attributes import TENSOR_SPACE, memory_of, memory_space
@@ -49,17 +49,17 @@ def _constant(lowering: KernelLowering, op: arith.ConstantOp) -> None:
 
 
 @lowers(affine.ApplyOp)
-def _apply(lowering: KernelLowering, op: affine.ApplyOp) -> None:
-    """Lowers an `affine.apply`. Dividends are assumed to be at least 0, as indices are."""
-    map_, operands = op.map.data, lowering.indices(op.mapOperands)
-    symbols = [AffineDimExpr(map_.num_dims + number) for number in range(map_.num_symbols)]
-    expr = map_.results[0].replace_dims_and_symbols([*map(AffineDimExpr, range(map_.num_dims))], symbols)
-    for each in expr.dfs():
-        unknown = isinstance(each, AffineBinaryOpExpr) and each.kind not in _AFFINE
-        if unknown or (isinstance(each, AffineBinaryOpExpr) and each.kind not in _SUMS and "-" in str(each.lhs)):
-            fail(op, f"affine.apply is not lowered with {each}")
+def apply_map(lowering: KernelLowering, op: Any) -> None:
+    """Lowers an operation whose results a map gives of its operands. Dividends are assumed to be at least 0, as indices
+    are."""
+    operands = lowering.indices(op.operands)
     by = {kind: partial(compute, lowering.scalars) for kind, compute in _AFFINE.items()}
-    lowering.values[op.result] = evaluated(expr, operands.__getitem__, by)
+    for result, expr in zip(op.results, without_symbols(op.map.data), strict=True):
+        for each in expr.dfs():
+            unknown = isinstance(each, AffineBinaryOpExpr) and each.kind not in _AFFINE
+            if unknown or (isinstance(each, AffineBinaryOpExpr) and each.kind not in _SUMS and "-" in str(each.lhs)):
+                fail(op, f"{op.name} is not lowered with {each}")
+        lowering.values[result] = evaluated(expr, operands.__getitem__, by)
 
 
 _SUMS = {AffineBinaryOpKind.Add: Scalars.add, AffineBinaryOpKind.Mul: Scalars.multiply}

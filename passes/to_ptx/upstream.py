@@ -13,6 +13,7 @@ from ...dialect.isa import wmma
 from ...dialect.isa.form import ELEMENT_TYPES, ElementType, Shape
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.arithmetic import INDEX
+from ...dialect.mlir.forall import DelinearizeIndexOp, LinearizeIndexOp
 from ...dialect.mlir.gpu_carried import (
     HOST,
     AllReduceOp,
@@ -33,7 +34,7 @@ from ...dialect.ptx.types import VariableAttr
 from ...dialect.warp.attributes import type_name
 from ..diagnostics import fail
 from .addressing import ALIGNMENT
-from .control_flow import assign, value_of, variable_of
+from .control_flow import apply_map, assign, value_of, variable_of
 from .elements import Elements, HeldElement, ptx_type_of
 from .emitter import At, Both, IndexValue, VirtualRegister
 from .epilogue import ElementPacking
@@ -41,6 +42,15 @@ from .fragments import Fragment
 from .kernel import KernelLowering, handler_of, lowers
 from .llvm_kernel import bits_of
 from .thread_code import give, load_number, number_of, place_of, store_number
+
+
+def _indices(lowering: KernelLowering, op: Any) -> None:
+    apply_map(lowering, op)
+
+
+for _kind in (DelinearizeIndexOp, LinearizeIndexOp):
+    lowers(_kind)(_indices)
+
 
 # Exchanges and reductions.
 

@@ -57,6 +57,7 @@ _ARITHMETIC: Mapping[type[Operation], Callable[[int, int], int]] = {
     arith.MinUIOp: min,
     arith.MaxUIOp: max,
     arith.MinSIOp: min,
+    arith.MaxSIOp: max,
     arith.AndIOp: lambda a, b: a & b,
 }
 

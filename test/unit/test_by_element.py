@@ -135,7 +135,9 @@ func.func @f(%A: tensor<37x21xf16>, %B: tensor<21x30xf16>, %C: tensor<37x30xf32>
   %0 = scf.forall (%i, %j) in (4, 2) shared_outs(%o = %C) -> (tensor<37x30xf32>) {
     %n = affine.min #left(%i)
     %x = affine.apply affine_map<(d0) -> (d0 * 10)>(%i)
-    %y = affine.apply affine_map<(d0) -> (d0 * 15)>(%j)
+    %number = affine.linearize_index disjoint [%i, %j] by (4, 2) : index
+    %place:2 = affine.delinearize_index %number into (2) : index, index
+    %y = affine.max affine_map<(d0) -> (d0 * 15, d0 - 1)>(%place#1)
     %a = tensor.extract_slice %A[%x, 0] [%n, 21] [1, 1] : tensor<37x21xf16> to tensor<?x21xf16>
     %b = tensor.extract_slice %B[0, %y] [21, 15] [1, 1] : tensor<21x30xf16> to tensor<21x15xf16>
     %c = tensor.extract_slice %o[%x, %y] [%n, 15] [1, 1] : tensor<37x30xf32> to tensor<?x15xf32>

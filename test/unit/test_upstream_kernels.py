@@ -250,6 +250,23 @@ def test_elements_that_threads_change_at_once() -> None:
     assert (b == 11).all()
 
 
+def test_threads_as_indices_of_dimensions() -> None:
+    """Lane 12 i + 4 j + k of 24 moves an element to the place k, i, j of sizes of which one is a value."""
+    body = """%t = gpu.thread_id x
+    %two = arith.constant 2 : index
+    %at:3 = affine.delinearize_index %t into (%two, 3, 4) : index, index, index
+    %x = memref.load %A[%t] : memref<32xf32>
+    %to = affine.linearize_index [%at#2, %at#0, %at#1] by (4, %two, 3) : index
+    %in = arith.cmpi ult, %t, %all : index
+    scf.if %in {
+      memref.store %x, %B[%to] : memref<24xf32>
+    }"""
+    a, b = RNG.random(32, np.float32), np.full(24, np.nan, np.float32)
+    text = kernel(f"%all = arith.constant 24 : index\n    {body}", "%A: memref<32xf32>, %B: memref<24xf32>")
+    run(load_ptx(to_ptx(text, "sm_80")), "k", [a, b])
+    assert (b.reshape(4, 2, 3) == a[:24].reshape(2, 3, 4).transpose(2, 0, 1)).all()
+
+
 CONTRACT = """#mk = affine_map<(m, n, k) -> (m, k)>
 #km = affine_map<(m, n, k) -> (k, m)>
 #kn = affine_map<(m, n, k) -> (k, n)>
