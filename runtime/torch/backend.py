@@ -342,9 +342,9 @@ def _replace(graph: Graph, cluster: Cluster, region: Region) -> None:
 
 
 def _move(views: Iterable[Node], before: Node) -> None:
-    """Moves views of inputs of the graph before a node."""
+    """Moves views of inputs of the graph before a node that they come after."""
     for view in views:
-        if view.op != "placeholder":
+        if before < view:
             _move(view.all_input_nodes, before)
             before.prepend(view)
 

@@ -423,6 +423,19 @@ def test_products_of_one_a_with_biases_are_one_part() -> None:
     assert compiled.operators == [("addmm", "addmm")]
 
 
+def test_a_view_that_another_product_reads_stays_before_it() -> None:
+    def function(x: Any, y: Any, w: Any, v: Any) -> Any:
+        return x @ w.mT, y @ w.mT, y @ v.mT
+
+    operands = [drawn(n, 512) for n in (3, 5, 32, 48)]
+    compiled = Compiled(function, schedule={"cta": (16, 16, 128), "warp": (16, 16), "sliced_k": 2})
+    exact = function(*(x.double() for x in operands))
+    operands[2].requires_grad_()  # graphs with gradients have one view for both
+    for result, value in zip(compiled.call(*operands), exact, strict=True):
+        assert close(result.detach(), value, 3.0)
+    assert compiled.operators == [("mm",), ("mm", "mm")]
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", [{}, {"cta": (16, 16, 128), "warp": (16, 16), "sliced_k": 2}])
 def test_products_beside_a_gate_of_the_same_a(schedule: Any) -> None:
