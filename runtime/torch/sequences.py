@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -11,7 +12,7 @@ from torch.fx import Graph, Node
 from .builder import is_pointwise
 from .options import aten
 from .scalars import HALVES, shape_of
-from .views import FIRST, LAST, called, has_channels_last, is_row_major, take_place
+from .views import FIRST, LAST, is_row_major, replace_by
 
 SWAPPED = [0, 2, 1]
 """The order of (batch, channels, places) with the channels last, and back."""
@@ -23,11 +24,10 @@ def sequences_as_images(graph: Graph) -> None:
     channels of sequences last and back, and has slow kernels for groups."""
     for node in graph.find_nodes(op="call_function", target=aten.convolution.default):
         if _is_of_sequences(node):
-            followers = [node, *_followers(node)]
-            back = is_row_major(followers[-1].meta["val"])
-            if back or is_row_major(followers[-1].meta["val"], SWAPPED):
-                with graph.inserting_before(followers[-1]):
-                    take_place(graph, followers[-1], list(_of_images(graph, followers, back)))
+            *_, last = followers = [node, *_followers(node)]
+            back = is_row_major(last.meta["val"])
+            if back or is_row_major(last.meta["val"], SWAPPED):
+                replace_by(graph, last, partial(_of_images, followers, back), *node.all_input_nodes)
     graph.eliminate_dead_code()
 
 
@@ -49,24 +49,18 @@ def _followers(node: Node) -> Iterator[Node]:
         yield node
 
 
-def _of_images(graph: Graph, nodes: list[Node], back: bool) -> Iterator[Node]:
-    """New nodes in the place of a convolution of sequences and of what follows it; `back` moves channels first."""
-    x, weight, bias, steps, padding, dilations, _, _, groups = cast("Any", nodes[0].args)
-    yield (rows := called(graph, aten.permute.default, x, SWAPPED))
-    yield (rows := called(graph, aten.clone.default, rows, memory_format=torch.contiguous_format))
-    yield (image := called(graph, aten.unsqueeze.default, rows, 0))
-    yield (image := called(graph, aten.permute.default, image, FIRST))
-    yield (taps := called(graph, aten.unsqueeze.default, weight, 2))
-    yield (taps := called(graph, aten.clone.default, taps, memory_format=torch.channels_last))
+def _of_images(nodes: Sequence[Node], back: bool, x: torch.Tensor, weight: torch.Tensor, *bias: torch.Tensor) -> Any:
+    """What a convolution of sequences and what follows it compute, by images; `back` moves channels first."""
+    _, _, _, steps, padding, dilations, *_, groups = cast("Any", nodes[0].args)
+    image, taps = (
+        aten.clone(x.permute(SWAPPED), memory_format=torch.contiguous_format)[None].permute(FIRST),
+        weight.unsqueeze(2),
+    )
     moves = [1, *steps], [0, *padding], [1, *dilations]
-    yield (image := called(graph, nodes[0].target, image, taps, bias, *moves, False, [0, 0], groups))
-    if not has_channels_last(image.meta["val"]):
-        yield (image := called(graph, aten.clone.default, image, memory_format=torch.channels_last))
+    taps = aten.clone(taps, memory_format=torch.channels_last)
+    image = aten.convolution(image, taps, *(bias or [None]), *moves, False, [0, 0], groups)
+    image = image.contiguous(memory_format=torch.channels_last)
     for node in nodes[1:]:
-        args = [image if one is node.all_input_nodes[0] else one for one in node.args]
-        yield (image := called(graph, node.target, *args, **node.kwargs))
-    yield (image := called(graph, aten.permute.default, image, LAST))
-    yield (rows := called(graph, aten.squeeze.dim, image, 0))
-    yield (rows := called(graph, aten.permute.default, rows, SWAPPED))
-    if back:
-        yield called(graph, aten.clone.default, rows, memory_format=torch.contiguous_format)
+        image = cast("Any", node.target)(*(image if isinstance(one, Node) else one for one in node.args), **node.kwargs)
+    rows = image.permute(LAST).squeeze(0).permute(SWAPPED)
+    return aten.clone(rows, memory_format=torch.contiguous_format) if back else rows

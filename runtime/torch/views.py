@@ -257,13 +257,13 @@ def is_tensor(value: object) -> bool:
 
 def sink_views(graph: Graph, *, inference: bool = False) -> None:
     """Moves views in a graph behind pointwise operations, in place, and makes equal ones one. In `inference`, 1x1
-    convolutions become products first."""
-    if inference:
-        pixels_as_products(graph)
+    convolutions become products, and orders of images are moved too."""
     _merge_rows(graph)
     _join_reshapes(graph)
-    for node in list(graph.nodes):
-        if node.op == "call_function" and is_pointwise(node.target):
+    for node in [node for node in graph.nodes if node.op == "call_function"]:
+        if inference and node.target is aten.convolution.default:
+            _convolved(graph, node)
+        elif is_pointwise(node.target) and not (inference and _sink(graph, node)):
             sink_view(graph, node)
     graph.eliminate_dead_code()
     _join_reshapes(graph)
@@ -277,11 +277,11 @@ def _merge_rows(graph: Graph) -> None:
         sizes = _known((*rows, _shape(b)[-1]))
         merges = isinstance(depth, int) and sizes.count(-1) < 2 and is_row_major(a.meta["val"])
         if len(rows) > 1 and len(_shape(b)) == 2 and merges:
-            with graph.inserting_before(node):
-                fresh = [called(graph, aten.reshape.default, a, [-1, depth])]
-                fresh.append(called(graph, aten.mm.default, fresh[0], b))
-                fresh.append(called(graph, aten.view.default, fresh[1], sizes))
-            take_place(graph, node, fresh)
+            replace_by(graph, node, partial(_product_of_rows, depth, sizes), a, b)
+
+
+def _product_of_rows(depth: int, sizes: Sequence[int], a: Any, b: Any) -> Any:
+    return aten.mm(aten.reshape(a, [-1, depth]), b).view(sizes)
 
 
 def _known(shape: Sequence[Size]) -> list[int]:
@@ -404,65 +404,47 @@ def has_channels_last(*images: torch.Tensor) -> bool:
     return all(x.dim() == 4 and all(isinstance(n, int) for n in shape_of(x)) and is_row_major(x, LAST) for x in images)
 
 
-def pixels_as_products(graph: Graph) -> None:
-    """Replaces convolutions of single pixels by products, in place, and moves orders of dimensions behind pointwise
-    operations."""
-    last: set[Node] = set()
-    """Results with the channels last of convolutions, and of what follows them."""
-    for node in [n for n in graph.nodes if n.op == "call_function"]:
-        if node.target is aten.convolution.default:
-            if has_channels_last(*(x.meta["val"] for x in (*node.args[:2], node))):
-                last.add(_convolved(graph, node))
-        elif is_pointwise(node.target) and not _sink(graph, node, last):
-            sink_view(graph, node)
-    graph.eliminate_dead_code()
-
-
-def _convolved(graph: Graph, node: Node) -> Node:
-    """The result of a convolution with the channels last, of which the users read an order; of single pixels, that of a
-    product."""
-    call, fresh = partial(called, graph), list[Node]()
+def _convolved(graph: Graph, node: Node) -> None:
+    """Makes the result of a convolution with the channels last an order of one that has them as its last dimension, of
+    single pixels that of a product."""
+    if not has_channels_last(*(x.meta["val"] for x in (*node.all_input_nodes[:2], node))):
+        return
     options = [list(o) if isinstance(o, Sequence) else o for o in node.args[3:]]
-    single = options == [[1, 1], [0, 0], [1, 1], False, [0, 0], 1] and _shape(node.args[1])[2:] == (1, 1)
-    with graph.inserting_before(node if single else node.next):
-        if single:
-            (images, weight, *bias), (batch, channels, *pixels) = node.all_input_nodes, _shape(node)
-            fresh += [call(aten.permute.default, images, LAST), call(aten.reshape.default, weight, [channels, -1])]
-            fresh.append(call(aten.reshape.default, fresh[0], [batch * math.prod(pixels), -1]))
-            fresh.append(call(aten.permute.default, fresh[1], [1, 0]))
-            fresh.append(call(aten.addmm.default if bias else aten.mm.default, *bias, *fresh[2:]))
-            result = call(aten.view.default, fresh[-1], [batch, *pixels, channels])
-        else:
-            result = call(aten.permute.default, node, LAST)
-        take_place(graph, node, [*fresh, result, call(aten.permute.default, result, FIRST)])
-    return result
+    if options == [[1, 1], [0, 0], [1, 1], False, [0, 0], 1] and _shape(node.args[1])[2:] == (1, 1):
+        replace_by(graph, node, _product_of_pixels, *node.all_input_nodes)
+        return
+    with graph.inserting_before(node.next):
+        rows = called(graph, aten.permute.default, node, LAST)
+        take_place(graph, node, [rows, called(graph, aten.permute.default, rows, FIRST)])
 
 
-def _sink(graph: Graph, node: Node, last: set[Node]) -> bool:
-    """Moves a permutation of an operand behind a pointwise operation. Returns whether there was one."""
-    if not all(map(is_tensor, (node, *node.all_input_nodes))):
-        return False
-    shape = _shape(node)
-    same = [source for x in node.all_input_nodes if _shape(x) == shape and (source := _channels_last(x)) is not None]
-    if not any(x in last or x.target in RESHAPES for x in same):
+def _product_of_pixels(images: Any, weight: Any, *bias: Any) -> Any:
+    (batch, depth, *pixels), channels = images.shape, weight.shape[0]
+    rows = aten.reshape(images.permute(LAST), [-1, depth])
+    operands = *bias, rows, aten.reshape(weight, [channels, depth]).permute(1, 0)
+    return (aten.addmm if bias else aten.mm)(*operands).view(batch, *pixels, channels).permute(FIRST)
+
+
+def _sink(graph: Graph, node: Node) -> bool:
+    """Moves the order of an image with the channels last behind a pointwise operation; whether there was one."""
+    shape = _shape(node) if all(map(is_tensor, (node, *node.all_input_nodes))) else None
+    if shape is None or not any(_is_first(x) and _shape(x) == shape for x in node.all_input_nodes):
         return False
 
     def moved(x: Node) -> Node | None:
         own, count = _shape(x), math.prod(_shape(x))
         if own == shape and is_row_major(x.meta["val"], LAST):
-            return _channels_last(x) or called(graph, aten.permute.default, x, LAST)
+            return x.all_input_nodes[0] if _is_first(x) else called(graph, aten.permute.default, x, LAST)
         if own != shape and (count == 1 or (len(own) >= 3 and count == own[-3] == shape[1])):
             return called(graph, aten.reshape.default, x, [] if count == 1 else [count])
         return None
 
     computed = _computed_before(graph, node, moved, (aten.permute.default, FIRST))
     if computed is not None:
-        last |= {computed} if last.intersection(same) else set()
         sink_view(graph, computed)
     return computed is not None
 
 
-def _channels_last(node: Node) -> Node | None:
-    """What an image with its channels first is an order of, if it is one."""
-    places: Any = node.args[1] if node.target is aten.permute.default else ()
-    return node.all_input_nodes[0] if list(places) == FIRST else None
+def _is_first(node: Any) -> bool:
+    """Whether an image with its channels first is an order of one with these last."""
+    return node.target is aten.permute.default and list(node.args[1]) == FIRST
