@@ -3,6 +3,7 @@ tensor, and copies of keys and values."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, cast
 
@@ -18,24 +19,29 @@ from .views import is_tensor
 MAX_ELEMENTS = 1 << 26
 """Elements of a tensor that is computed to know a mask."""
 
+MASKS = "attn_mask", "attn_bias"
+"""What operations call them."""
+
 
 def simplify_masks(graph: Graph) -> None:
     """Removes masks, in place, that keep all keys, and makes attention causal whose mask is just that: a kernel then
     reads no mask, and no keys that it drops. Masks that follow from an input stay."""
-    values, kinds = dict[Node, torch.Tensor | None](), dict[Node, str]()
-    modes: Any = import_module("torch.utils._python_dispatch")._disable_current_modes
-    for node in filter(is_attention, graph.nodes):
+    modes, attentions = import_module("torch.utils._python_dispatch"), list(filter(is_attention, graph.nodes))
+    with modes._disable_current_modes(), torch.no_grad():
+        values = _fixed(graph, (x for node in attentions for x in map(arguments_of(node).get, MASKS)))
+        kinds = {node: _kind(mask) for node, mask in values.items()}
+    for node in attentions:
         own = arguments_of(node)
-        name = next((n for n in ("attn_mask", "attn_bias") if is_tensor(own.get(n))), "")
+        name = next((n for n in MASKS if own.get(n) in kinds), "")
         if not name or own["is_causal"] or len(kept := shape_of(own[name].meta["val"])) < 2:
             continue
-        if (mask := own[name]) not in kinds:
-            with modes(), torch.no_grad():
-                kinds[mask] = _kind(_value(mask, values))
-        sizes = [shape_of(own[n].meta["val"])[-2] for n in ("query", "key")]
-        if kinds[mask] == "all" or (kinds[mask] == "causal" and [*kept[-2:]] == sizes and sizes[0] == sizes[1]):
-            _set(node, name, None)
-            _set(node, "is_causal", kinds[mask] == "causal")
+        rows, keys = (shape_of(own[n].meta["val"])[-2] for n in ("query", "key"))
+        if (keeps := kinds[own[name]]) == "all" or (keeps == "causal" and kept[-2:] == (rows, keys) and rows == keys):
+            schema = node.target._schema.arguments
+            passed = {each.name: x for each, x in zip(schema, node.args, strict=False)} | node.kwargs
+            passed |= {name: None, "is_causal": keeps == "causal"}
+            node.args = tuple(passed.get(each.name, each.default_value) for each in schema if not each.kwarg_only)
+            node.kwargs = {each.name: passed[each.name] for each in schema if each.kwarg_only and each.name in passed}
     graph.eliminate_dead_code()
 
 
@@ -48,11 +54,23 @@ def read_in_place(graph: Graph) -> None:
     graph.eliminate_dead_code()
 
 
-def _kind(mask: torch.Tensor | None) -> str:
+def _fixed(graph: Graph, masks: Iterable[object]) -> dict[Node, torch.Tensor]:
+    """The values of those masks that follow from no input."""
+    values, read = dict[Node, torch.Tensor](), {x for x in masks if isinstance(x, Node)}
+    sought = {*read}
+    for node in reversed(graph.nodes):
+        read.update(node.all_input_nodes if node in read else ())
+    for node in graph.nodes:
+        if node in read and _is_fixed(node) and values.keys() >= {*node.all_input_nodes}:
+            args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+            of_module = node.op == "get_attr"  # a number that torch made a tensor of
+            values[node] = getattr(graph.owning_module, node.target) if of_module else node.target(*args, **kwargs)
+    return {node: x for node, x in values.items() if node in sought}
+
+
+def _kind(mask: torch.Tensor) -> str:
     """Whether a mask keeps all keys, or those of causal attention, or "" for others: it is true where it keeps a key,
     or is a number that is added, of which the least ones drop a key."""
-    if mask is None:
-        return ""
     mask = mask.as_strided([n if step else 1 for n, step in zip(mask.shape, mask.stride(), strict=True)], mask.stride())
     kept = mask if mask.dtype == torch.bool else mask == 0
     if bool(kept.all()):
@@ -62,43 +80,13 @@ def _kind(mask: torch.Tensor | None) -> str:
     return "causal" if is_causal else ""
 
 
-def _value(node: Node, values: dict[Node, torch.Tensor | None]) -> torch.Tensor | None:
-    """What a node computes, where that follows from no input; `values` are those of other nodes."""
-    stack = [node]
-    while stack:
-        top = stack[-1]
-        if top.op == "get_attr":  # a number that torch made a tensor of
-            own = getattr(top.graph.owning_module, str(top.target), None)
-            values[stack.pop()] = own if type(own) is torch.Tensor else None
-            continue
-        missing = [x for x in top.all_input_nodes if x not in values]
-        if top in values or not _is_fixed(top) or any(values.get(x, top) is None for x in top.all_input_nodes):
-            values.setdefault(stack.pop(), None)
-        elif missing:
-            stack += missing
-        else:
-            args, kwargs = map_arg((top.args, top.kwargs), values.__getitem__)
-            values[stack.pop()] = cast("Any", top.target)(*args, **kwargs)
-    return values[node]
-
-
 def _is_fixed(node: Node) -> bool:
-    """Whether a node is an operation that makes one tensor of static size without random numbers."""
+    """Whether a node is a constant, or an operation that makes one tensor of static size without random numbers."""
+    if node.op == "get_attr":
+        return type(getattr(node.graph.owning_module, str(node.target), None)) is torch.Tensor
     if not (node.op == "call_function" and is_operator(node.target) and is_tensor(node)):
         return False
     sizes = shape_of(node.meta["val"])
     random = torch.Tag.nondeterministic_seeded in cast("Any", node.target).tags
     is_small = node.target is aten.expand.default or node.meta["val"].numel() <= MAX_ELEMENTS
     return not random and all(isinstance(n, int) for n in sizes) and is_small
-
-
-def _set(node: Node, name: str, value: bool | None) -> None:
-    """Changes an argument of an operation by its name."""
-    schema = cast("Any", node.target)._schema.arguments
-    place = next(number for number, each in enumerate(schema) if each.name == name)
-    if schema[place].kwarg_only:
-        node.update_kwarg(name, value)
-        return
-    missing = [each.default_value for each in schema[len(node.args) : place + 1]]
-    node.args = (*node.args, *missing)
-    node.update_arg(place, value)
