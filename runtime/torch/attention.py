@@ -109,11 +109,7 @@ counts. What blocks a mask has follows from the last, as in eager mode."""
 
 
 def lower(builder: FunctionBuilder, node: Node, values: Mapping[Node, Value]) -> Results:
-    """Functions that compute the results of an attention, or of its gradients.
-
-    Raises:
-        UnsupportedError: for sizes, strides or options that are not lowered.
-    """
+    """What computes the results of an attention, or of its gradients; UnsupportedError if that is not lowered."""
     own: Any = map_arg(cast("Any", arguments_of(node)), cast("Any", values).__getitem__)
     if own.get("dropout_p"):
         raise UnsupportedError("dropout is not lowered")
@@ -313,11 +309,7 @@ class _Attention:
         return self.builder.product(ContractOp, operands, extents[: len(along)], dtype, {}, order)
 
     def _sum(self, a: TensorOperand, b: TensorOperand, along: Sequence[int], like: torch.Tensor) -> Value:
-        """The product along some loops as (batch, heads, rows, columns), in memory as a tensor is.
-
-        Raises:
-            UnsupportedError: for a tensor whose columns are apart.
-        """
+        """The product along some loops as (batch, heads, rows, columns), in memory as a tensor is."""
         if like.stride()[3] != 1:
             raise UnsupportedError("a result whose columns are apart is not lowered")
         out = self._product(a, b, along, like.dtype, _order(like, along))

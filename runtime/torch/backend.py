@@ -27,13 +27,12 @@ from .clusters import Cluster, clusters, cones, is_product, joined, narrowed, wh
 from .decompositions import simpler
 from .importer import CONSTANTS, ImportedRegion, compile_together, decomposed, kernel_for, region_of, write
 from .inductor import compile_whole, judged, narrow_sorts, sums_in_f32
-from .masks import read_in_place, simplify_masks
 from .options import BackendOptions, aten, expression, place_of, read
 from .part import KERNELS_FILE, REGIONS, Region
 from .products import check_precision
 from .products import warploom as warploom_operators
+from .rewrites import read_in_place, sequences_as_images, simplify_masks
 from .scalars import HALVES, UnsupportedError
-from .sequences import sequences_as_images
 from .views import SPLITS, VIEWS, has_channels_last, is_tensor, sink_views
 
 log = logging.getLogger(__name__)
@@ -271,11 +270,7 @@ class ComparedPart(Region):
 
 
 def _check_schedule(product: Cluster, options: BackendOptions, reasons: Mapping[Node, str]) -> None:
-    """Refuses fields of a schedule without which a product would have been compiled.
-
-    Raises:
-        ArgumentError: naming the fields, the operation and why it cannot have them.
-    """
+    """Refuses fields of a schedule without which a product would have been compiled, by an ArgumentError."""
     if not options.schedule:
         return
     try:

@@ -71,11 +71,7 @@ class FunctionBuilder(Builder):
         return plain(argument, shape, dtype)
 
     def index(self, size: Size) -> SSAValue:
-        """A size as a value of type index.
-
-        Raises:
-            UnsupportedError: if it does not follow from the sizes of the arguments.
-        """
+        """A size as a value of type index; UnsupportedError if it does not follow from the sizes of the arguments."""
         if size not in self._indices:
             self._indices[size] = self._index(size)
         return self._indices[size]
@@ -355,11 +351,7 @@ def compute(
     dtype: torch.dtype, number: Callable[[Body, Size], ElementValue],
 ) -> ElementValue:  # fmt: skip
     """Appends a pointwise operation to a body. `elements` are those of its tensor arguments in order, `number` makes
-    those of sizes; the result has type `dtype`.
-
-    Raises:
-        UnsupportedError: naming what is not lowered.
-    """
+    those of sizes; the result has type `dtype`. An UnsupportedError names what is not lowered."""
     if target in CONVERSIONS:
         return body.convert(elements[0], dtype)
     if any(isinstance(x, SYMBOLIC) for x in args):

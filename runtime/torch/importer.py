@@ -179,11 +179,7 @@ class Importer:
         self.values[node] = replace(value, dims=order.dims, shape=sizes)
 
     def run(self, node: Node) -> None:
-        """Appends the lowering of a node.
-
-        Raises:
-            UnsupportedError: naming the operation, if it is not lowered.
-        """
+        """Appends the lowering of a node; an UnsupportedError names an operation that has none."""
         if node.op != "call_function":
             raise UnsupportedError(f"{node.op} {node.target} is not lowered")
         like = node.meta.get("val")
@@ -236,11 +232,8 @@ class ImportedRegion(NamedTuple):
 
 
 def write(name: str, nodes: Sequence[Node], inputs: Sequence[Node], results: Sequence[Node]) -> ImportedRegion:
-    """A function of a name, of the nodes `inputs`, that computes `nodes`, in order, and returns `results`.
-
-    Raises:
-        UnsupportedError: if a node cannot be lowered to `linalg`.
-    """
+    """A function of a name, of the nodes `inputs`, that computes `nodes`, in order, and returns `results`;
+    UnsupportedError if a node cannot be lowered to `linalg`."""
     importer, examples, orders, sought = Importer(), list[torch.Tensor](), list[MemoryOrder](), list[Node]()
     operands: Any = [node.args[SPARSE[node.target] :][:2] for node in nodes if node.target in SPARSE]
     sparse = {places: stored.meta["val"] for stored, places in operands}
@@ -356,11 +349,7 @@ def load_on(number: int, kernel: Kernel, code: bytes) -> None:
 
 
 def kernel_for(part: ImportedRegion, device: torch.device, options: BackendOptions) -> Kernel:
-    """The kernel of a region for a device; equal regions share one.
-
-    Raises:
-        CompileError: if it is not lowered, or there is no kernel for tensors there.
-    """
+    """The kernel of a region for a device, which equal regions share; CompileError if there is none."""
     key = _key(part, device, options)
     if key not in KERNELS:
         KERNELS[key] = _compiled(part.module, device, options)

@@ -26,10 +26,10 @@ from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
 from .graphs import recorded
 from .importer import assembled, load_on
-from .masks import simplify_masks
 from .options import aten, prims
 from .part import REGIONS, MemoryOrder, Region
 from .products import warploom
+from .rewrites import simplify_masks
 from .scalars import HALVES
 from .views import VIEWS, called, has_no_gaps, hint, is_tensor, order_of, replace_by, transpose_pads
 
@@ -317,12 +317,8 @@ MEASURED: dict[tuple[str, int], tuple[bool, str]] = {}
 
 def judged(cluster: Cluster, region: Region) -> tuple[bool, str]:
     """Whether a part of a graph runs as a kernel of ours, and the measured times. On the CPU, where these are
-    interpreted, each does, and so does FlexAttention, of which torch has no kernel before inductor writes one.
-
-    Raises:
-        UnsupportedError: for sizes that depend on data, of which inductor cannot have an operand laid out.
-    """
-    for node in (*cluster.inputs, *cluster.results):
+    interpreted, each does, and so does FlexAttention, of which torch has no kernel before inductor writes one."""
+    for node in (*cluster.inputs, *cluster.results):  # a size that depends on data is an UnsupportedError
         _bytes(node)
     if cluster.last.meta["val"].device.type != "cuda" or str(cluster.core.target) in FLEXIBLE:
         return True, ""
@@ -457,14 +453,10 @@ def _lying(tensor: torch.Tensor, order: MemoryOrder) -> torch.Tensor:
 
 
 def _drawn(example: torch.Tensor, strides: Sequence[Any] = ()) -> torch.Tensor:
-    """A tensor of random elements with the shape of an example, and its strides or others."""
-    sizes, strides = [hint(x) for x in example.shape], [hint(x) for x in strides or example.stride()]
-    tensor = torch.empty_strided(sizes, strides, dtype=example.dtype, device=example.device)
-    span = 1 + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
-    memory = tensor.as_strided((span,), (1,))
-    draw = torch.randn(span, device=example.device)
-    memory.copy_(draw if example.dtype.is_floating_point else draw > 0)
-    return tensor
+    """A tensor of random elements, zeros of integers, with the shape of an example, and its strides or others."""
+    testing: Any = import_module("torch._dynamo.testing")
+    sizes, steps = (list(map(hint, each)) for each in (example.shape, strides or example.stride()))
+    return testing.rand_strided(sizes, steps, example.dtype, example.device)
 
 
 def _times(contenders: Sequence[Sequence[Callable[[], object]]]) -> list[float]:

@@ -44,12 +44,8 @@ class TensorLayout(NamedTuple):
 
 
 def _computed(target: Any, *args: Any, rows: int | None = None) -> Tensor:
-    """What an operator computes of tensors on the CPU or a GPU, in one kernel; `rows` is the number of an argument
-    whose first size is the number of the result's rows.
-
-    Raises:
-        CompileError: if it is not lowered for these tensors.
-    """
+    """What an operator computes of tensors on the CPU or a GPU, in one kernel; CompileError if it is not lowered for
+    these. `rows` is the number of an argument whose first size is the number of the result's rows."""
     tensors = [x for x in args if isinstance(x, Tensor)]
     key = tuple(TensorLayout.of(x, i == rows) if isinstance(x, Tensor) else x for i, x in enumerate(args))
     options = BackendOptions()
@@ -103,9 +99,6 @@ def _matmul(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _like_matmul(a: Tensor, b: Tensor) -> Tensor:
-    """Raises:
-    ArgumentError: for a tensor of fewer than two dimensions.
-    """
     if a.dim() < 2 or b.dim() < 2:
         raise ArgumentError(f"expected matrices, got tensors of {a.dim()} and {b.dim()} dimensions")
     return torch.empty_like(torch.matmul(a, b))
@@ -131,9 +124,6 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: s
 
 
 def _like_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none") -> Tensor:
-    """Raises:
-    ArgumentError: for an activation that there is not.
-    """
     if activation not in ACTIVATIONS:
         raise ArgumentError(f"expected an activation of {', '.join(ACTIVATIONS)}, got {activation!r}")
     return torch.empty_like(torch.nn.functional.linear(x, weight, bias))

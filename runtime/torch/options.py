@@ -102,11 +102,7 @@ class BackendOptions:
 
 
 def read(options: Mapping[str, Any] | None) -> BackendOptions:
-    """BackendOptions as torch passes them on.
-
-    Raises:
-        ArgumentError: naming an unknown option, or a wrong value.
-    """
+    """BackendOptions as torch passes them on; ArgumentError for an unknown option, or a wrong value."""
     names = [f.name for f in fields(BackendOptions)]
     for name in options or {}:
         if name not in names:
@@ -163,22 +159,15 @@ SPARSE_ELEMENTS = {
 
 
 def metadata_shape(rows: int, columns: int, dtype: torch.dtype) -> tuple[int, int]:
-    """The sizes of the metadata of a sparse matrix.
-
-    Raises:
-        ArgumentError: for elements that no instruction takes.
-    """
+    """The sizes of the metadata of a sparse matrix; ArgumentError for elements that no instruction takes."""
     if dtype not in SPARSE_ELEMENTS:
         raise ArgumentError(f"there is no sparse matrix of {dtype}; expected {', '.join(map(str, SPARSE_ELEMENTS))}")
     return -(-rows // METADATA_ROWS), -(-columns // metadata_span(ELEMENT_TYPES[SPARSE_ELEMENTS[dtype]])) * LANES
 
 
 def compressed(dense: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The stored elements and the metadata of a matrix with half of its elements zero; see `runtime.compress`.
-
-    Raises:
-        ArgumentError: if it breaks the pattern, naming the place.
-    """
+    """The stored elements and the metadata of a matrix with half of its elements zero, as `runtime.compress` makes
+    them; an ArgumentError names a place that breaks the pattern."""
     words = dense.detach().cpu().contiguous().view(torch.uint8).numpy()
     values, metadata = compress(words.view(str(dense.dtype).removeprefix("torch.")))  # names that ml_dtypes adds
     stored, metadata = map(cast("Any", torch).from_numpy, (values.view(np.uint8), metadata))

@@ -179,11 +179,7 @@ class Body(Builder):
 
 
 def constant(number: float, kind: AnyFloat | IntegerType) -> arith.ConstantOp:
-    """A number as a constant of a type.
-
-    Raises:
-        UnsupportedError: for infinity and NaN in a type that lacks them.
-    """
+    """A number as a constant of a type; UnsupportedError for infinity and NaN in a type that lacks them."""
     if not math.isfinite(number) and (isinstance(kind, IntegerType) or kind.bitwidth < f16.bitwidth):
         raise UnsupportedError(f"{number} has no form in {kind}")
     return number_of(kind, number)

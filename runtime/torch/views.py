@@ -141,11 +141,8 @@ def _reshape(builder: FunctionBuilder, like: torch.Tensor, value: Value, *_: obj
 
 
 def reshape(builder: FunctionBuilder, value: Value, shape: tuple[Size, ...]) -> Value:
-    """The value in another shape, its elements in row-major order.
-
-    Raises:
-        UnsupportedError: for sizes of which the one do not visibly divide the others.
-    """
+    """The value in another shape, its elements in row-major order; UnsupportedError for sizes of which the one do not
+    visibly divide the others."""
     if shape == value.shape:
         return value
     value = builder.dense(value)

@@ -1575,7 +1575,7 @@ def test_copies_of_keys_and_values_are_not_made() -> None:
     def function(q: Any, k: Any, v: Any) -> Any:
         return functional.scaled_dot_product_attention(q, *(x.transpose(1, 2).contiguous() for x in (k, v)))
 
-    operands, masks = (drawn(2, 3, 19, 16), drawn(2, 11, 3, 16), drawn(2, 11, 3, 16)), "warploom.runtime.torch.masks"
+    operands, masks = (drawn(2, 3, 19, 16), drawn(2, 11, 3, 16), drawn(2, 11, 3, 16)), "warploom.runtime.torch.rewrites"
     module: Any = import_module("torch.fx.experimental.proxy_tensor").make_fx(function, tracing_mode="fake")(*operands)
     assert len(module.graph.find_nodes(op="call_function", target=torch.ops.aten.clone.default)) == 2
     import_module(masks).read_in_place(module.graph)
