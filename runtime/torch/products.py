@@ -321,11 +321,6 @@ class Phase(NamedTuple):
         place, pixels = (first + padding - tap * dilation) // step, len(range(first, size, step))
         return Phase(first, pixels, (tap, len(own), by), place, by * dilation // step)
 
-    @property
-    def reach(self) -> tuple[int, int]:
-        """The first place that is read, and the one behind the last."""
-        return self.place - self.back * (self.taps[1] - 1), self.place + self.pixels
-
 
 def _transposed(
     builder: FunctionBuilder, like: torch.Tensor, x: Value, weight: Value, bias: Value | None, steps: Sequence[int],
@@ -362,8 +357,8 @@ def _phase(window: WindowSums, images: Value, taps: Value, phases: Sequence[Phas
     for at, phase in enumerate(phases, 0 if window.alone else 1):  # a filter for each channel has no features
         first, many, by = phase.taps
         taps = builder.sliced(taps, at, first, many, by)
-    low = [max(0, -phase.reach[0]) for phase in phases]
-    high = [max(0, phase.reach[1] - size) for phase, size in zip(phases, (h, w), strict=True)]
+    low = [max(0, phase.back * (phase.taps[1] - 1) - phase.place) for phase in phases]
+    high = [max(0, phase.place + phase.pixels - size) for phase, size in zip(phases, (h, w), strict=True)]
     if any((*low, *high)):
         images = builder.padded(images, [0, *low, 0], [0, *high, 0])
     moves = [(1, -phase.back, phase.place + by) for phase, by in zip(phases, low, strict=True)]
