@@ -364,10 +364,7 @@ class _Attention:
                 score = RULES["where"](inside, [RULES["ne"](inside, elements[-2:]), -math.inf, score])
             return score
 
-        numbers = [
-            replace(value, dims=tuple(0 if loop == along else None for loop in self.around), shape=scores.shape)
-            for value, along in zip(self.numbers, (ROW, KEY), strict=False)
-        ]
+        numbers = [self.along(value, [place]) for place, value in enumerate(self.numbers, 2)]
         buffers = [value for function in functions for value in function.loaded.values()]
         return self.builder.generic([scores, *masks, *buffers, *numbers], scores.shape, scores.dtype, body)
 
