@@ -20,6 +20,9 @@ from .views import FIRST, LAST, is_row_major, is_tensor, replace_by
 MAX_ELEMENTS = 1 << 26
 """Elements of a tensor that is computed to know a mask."""
 
+DROPS = -65504.0
+"""What torch adds for cuDNN where a mask is false, in bf16 -65536; other masks have less there."""
+
 MASKS = "attn_mask", "attn_bias"
 """What operations call them."""
 
@@ -71,12 +74,12 @@ def _fixed(graph: Graph, masks: Iterable[object]) -> dict[Node, torch.Tensor]:
 
 def _kind(mask: torch.Tensor) -> str:
     """Whether a mask keeps all keys, or those of causal attention, or "" for others: it is true where it keeps a key,
-    or is a number that is added, of which the least ones drop a key."""
+    or is a number that is added, of which those up to `DROPS` drop a key."""
     mask = mask.as_strided([n if step else 1 for n, step in zip(mask.shape, mask.stride(), strict=True)], mask.stride())
     kept = mask if mask.dtype == torch.bool else mask == 0
     if bool(kept.all()):
         return "all"
-    dropped = ~kept if mask.dtype == torch.bool else mask <= torch.finfo(mask.dtype).min
+    dropped = ~kept if mask.dtype == torch.bool else mask <= DROPS
     is_causal = bool((kept | dropped).all()) and bool((kept == torch.ones_like(kept).tril()).all())
     return "causal" if is_causal else ""
 
