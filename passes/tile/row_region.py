@@ -15,7 +15,7 @@ from xdsl.dialects import math as math_dialect
 from xdsl.dialects.builtin import f32, f64, i32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
 
-from ...dialect.warp.attributes import FragmentType
+from ...dialect.warp.attributes import BYTE, FragmentType, element_row
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded, element_type
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import IDENTITIES, ConstantOp, Kind, ReduceOp, column_of
@@ -90,13 +90,15 @@ class RowRegion(NamedTuple):
     @property
     def is_narrow(self) -> bool:
         """Whether at most 16 bits of each element are stored and nothing is rounded before, so that approximate
-        instructions are accurate enough."""
+        instructions are accurate enough; for values of the row too, if elements have 8 bits, of which they are scales.
+        """
         results = all_yielded(self.region)
         columns = [value for value in results if self.is_column(value)]
         wide = any(value.type == f32 and value not in columns for value in results)
+        scales = any((row := element_row(value.type)) is not None and row.bits == BYTE for value in results)
         return not (
             wide
-            or any(isinstance(value.owner, math_dialect.ExpOp) for value in computed_from(columns))
+            or (not scales and any(isinstance(value.owner, math_dialect.ExpOp) for value in computed_from(columns)))
             or any(isinstance(op, arith.TruncFOp) and op.result not in results for op in self.region.block.ops)
         )
 

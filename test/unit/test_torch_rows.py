@@ -588,6 +588,25 @@ def test_what_is_reduced_and_used_again_is_computed_once(
     assert text.count("div.rn") == quotients + 1
 
 
+def test_scales_of_elements_of_8_bits_take_approximate_functions() -> None:
+    """What those are off by is within the bounds of `docs/rows.md`, also where all of a row is far below zero."""
+
+    def function(x: Any) -> Any:
+        a, b = (x if x.dtype == torch.float64 else x.float()).chunk(2, -1)
+        return quantised_rows(functional.silu(a) * b)
+
+    x = draw(3, 594)
+    x[1], x[2, :297] = 8 * x[1], -60 + x[2, :297]
+    kernel = compile(torch_to_linalg(function, x), target="sm_90a", cache=False)
+    own, scale = torch.full((3, 297), 99.0).to(EIGHT), torch.full((3, 1), 99.0)
+    kernel(x, own, scale, device="interp", checks="all")
+    exact, wanted = function(x.double())
+    assert ((scale - wanted).abs() <= (2**-20 + 64 * 2**-23) * wanted).all()
+    assert ((own.double() - exact).abs() <= 2**-3.9 * exact.abs() + 2**-10).all()
+    assert "ex2.approx" in kernel.ptx
+    assert kernel.ptx.count("div.rn") == 2  # of the scale, and its inverse
+
+
 def test_what_is_read_in_between_stays_in_memory() -> None:
     """A product reads the sum before the norm that follows it is done."""
 
