@@ -119,14 +119,15 @@ class RowRegion(NamedTuple):
         for op in (*self.region.block.ops, None):
             depends = op is None or not later.isdisjoint(op.operands)
             if group and (depends or not self.together) and (op is None or isinstance(op, ReduceOp)):
-                if step is None:
-                    own = [chunk.reduced(each, parts=False) for each in group]
+                below = (self.shared or step is not None) and len(group) == 1 and is_sum_below(op, group[0])
+                group += [op] if below and isinstance(op, ReduceOp) else []
+                if step is not None:
+                    parts = parts or self._parts(index, columns)  # on their way beside the loop
+                    own = self._along(index, group, end, step, columns, below)
+                elif below:
+                    own = chunk.sum_below(*group)
                 else:
-                    own = self._along(index, group, end, step, columns)
-                below = step is None and self.shared and len(group) == 1 and _is_sum_below(op, group[0])
-                if below and isinstance(op, ReduceOp):
-                    own += chunk.sum_below(group[0], own, op)
-                    group.append(op)
+                    own = [chunk.reduced(each, parts=False) for each in group]
                 parts = parts or self._parts(index, columns)
                 kinds = [each.kind.data for each in group]
                 joined = self.join(index, list(zip(kinds, own, strict=True)), below)
@@ -169,21 +170,34 @@ class RowRegion(NamedTuple):
         return turn.index.add(turn.counter, self.start)
 
     def _along(
-        self, index: IndexBuilder, ops: Sequence[ReduceOp], end: Index, step: int, columns: Mapping[SSAValue, SSAValue]
+        self,
+        index: IndexBuilder,
+        ops: Sequence[ReduceOp],
+        end: Index,
+        step: int,
+        columns: Mapping[SSAValue, SSAValue],
+        below: bool,
     ) -> list[SSAValue]:
-        """Reductions as one loop along rows."""
-        parts = [column_of(self.fragment(element_type(op.input)), parts=True) for op in ops]
+        """Reductions as one loop along rows. The largest element so far, which another is `below`, is known to all
+        lanes, and what they have summed below the one before is scaled."""
+        inside = [not below or number > 0 for number in range(len(ops))]
+        parts = [
+            column_of(self.fragment(element_type(op.input)), parts=each) for op, each in zip(ops, inside, strict=True)
+        ]
         kinds = [op.kind.data for op in ops]
-        starts = [index.insert(ConstantOp.of(IDENTITIES[k], p)).fragment for k, p in zip(kinds, parts, strict=True)]
+        identities = [IDENTITIES[kind] if each else LOWEST for kind, each in zip(kinds, inside, strict=True)]
+        starts = [index.insert(ConstantOp.of(*each)).fragment for each in zip(identities, parts, strict=True)]
         with index.loop(0, end, step, starts) as turn:
             chunk = RowChunk(self, turn.index, self._at(turn), dict(columns))
-            turn.handed = [
-                mapped(
-                    turn.index, lambda x, kind=kind: COMBINED[kind](x[0], x[1]), carried, chunk.reduced(op, parts=True)
-                )
-                for op, kind, carried in zip(ops, kinds, turn.carried, strict=True)
-            ]
-        return [index.insert(ReduceOp(*each)).result for each in zip(kinds, turn.results, strict=True)]
+            for op, kind, carried, each in zip(ops, kinds, turn.carried, inside, strict=True):
+                if below and each:
+                    carried = mapped(turn.index, rescaled, carried, turn.carried[0], turn.handed[0])
+                own = chunk.reduced(op, parts=each)
+                own = mapped(turn.index, lambda x, kind=kind: COMBINED[kind](x[0], x[1]), carried, own)
+                chunk.columns |= {} if each else {op.result: own}
+                turn.handed = [*turn.handed, own]
+        pairs = zip(kinds, turn.results, inside, strict=True)
+        return [index.insert(ReduceOp(kind, value)).result if each else value for kind, value, each in pairs]
 
     def is_column(self, value: SSAValue) -> bool:
         """Whether a value is the same for all elements of a row, and no number alone."""
@@ -207,7 +221,7 @@ def rescaled(x: Sequence[SSAValue]) -> SSAValue:
     return arith.MulfOp(x[0], power(less)).result
 
 
-def _is_sum_below(op: Operation | None, largest: ReduceOp) -> bool:
+def is_sum_below(op: Operation | None, largest: ReduceOp) -> bool:
     """Whether a reduction is the sum of exponentials of differences from the largest element, whose logarithm is used:
     warps add up their own, below their own largest element, and scale it when they know that of the row."""
     exp = op.input.owner if isinstance(op, ReduceOp) and op.kind.data == Kind.Add else None
@@ -252,11 +266,12 @@ class RowChunk:
             fragment = until(self.index, fragment, start, IDENTITIES[kind], together, self.region.inside)
         return self.index.insert(ReduceOp(kind, fragment, parts=parts)).result
 
-    def sum_below(self, largest: ReduceOp, own: list[SSAValue], op: ReduceOp) -> list[SSAValue]:
-        """The sum of exponentials below the largest element of this warp, which becomes a finite number in `own`."""
-        own[0] = mapped(self.index, lambda x: COMBINED[largest.kind.data](x[0], number(LOWEST)), own[0])
-        below = RowChunk(self.region, self.index, self.at, {largest.result: own[0]}, dict(self.elements))
-        return [below.reduced(op, parts=False)]
+    def sum_below(self, largest: ReduceOp, op: ReduceOp) -> list[SSAValue]:
+        """The largest element of this warp, or a finite number, and the sum of exponentials below it."""
+        own = self.reduced(largest, parts=False)
+        own = mapped(self.index, lambda x: COMBINED[largest.kind.data](x[0], number(LOWEST)), own)
+        below = RowChunk(self.region, self.index, self.at, {largest.result: own}, dict(self.elements))
+        return [own, below.reduced(op, parts=False)]
 
     def stored(self, value: SSAValue) -> SSAValue:
         """A value for each element that is stored: of a row one base tile, of which the first column is."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -15,22 +14,11 @@ from xdsl.ir import SSAValue, TypeAttribute
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
 from ...dialect.mlir.affine import FIXED, loops_of
-from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp
-from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of
+from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elements import IndexOp, all_yielded, element_type, shape_of
-from ...dialect.warp.fragments import ConstantOp, Kind, ReduceOp
-from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.op_shapes import tile_type
+from ...dialect.warp.fragments import ConstantOp, ReduceOp
 from ...dialect.warp.rows import RowsOp
-from ...dialect.warp.synchronisation import (
-    CLUSTER,
-    ArriveOp,
-    AwaitOp,
-    BarriersType,
-    MakeBarriersOp,
-    ScopedBarrierOp,
-    has_clusters,
-)
+from ...dialect.warp.synchronisation import has_clusters
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand
@@ -38,7 +26,8 @@ from ..linalg.split_rows import SUMMED, SUMMING_WARPS, clusters_at_once, needed
 from ..patterns import Index, IndexBuilder
 from .elementwise_kernel import SECTOR_BITS, may_flatten, over_elements, power_of_two
 from .fragment_math import mapped
-from .row_region import Load, RowRegion, place_of_sum, rescaled
+from .row_join import RowJoin
+from .row_region import Load, RowRegion, is_sum_below, place_of_sum
 from .row_words import by_pairs, by_words
 from .tiling import Outliner
 from .traversal import (
@@ -78,6 +67,9 @@ long otherwise, and CTAs."""
 LONG_ROW = 16
 """How many warps may hold a row before CTAs share it (H100, rows of 32768: a softmax of one CTA of 32 warps 0.948 of a
 copy, of four of 8 warps 0.993; its gradient 0.91 and 1.01)."""
+
+ONCE_WARPS = 4
+"""Warps that share a row which is read once, by a loop, as no element of it is stored; more where rows are few."""
 
 MIN_WARPS = 2048
 """Warps that short rows are not spread over fewer than: a few for each SM."""
@@ -136,12 +128,16 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     length, shared = sizes.length, sizes.length is not None and has_clusters(op)
     along = [place for place in inputs.values() if columns in place.loops and place not in written]
     held = SUMMED if summed else HELD
+    once = length is not None and not (summed or op.is_numbered) and _reads_once(op)
 
     def shares(*, narrow: int) -> tuple[Layout, int, RowShare, int]:
         several = None if op.is_numbered else rows
         layout = _layout(sizes, (*inputs.values(), *written), output, several, outputs, narrow=narrow)
         each = layout.columns * max(1, held // layout.elements)
         share = RowShare.of(length or extents.USUAL, each, clusters=shared) if layout.rows == 1 else RowShare(1, 1)
+        at_most = max(ONCE_WARPS, power_of_two(MIN_WARPS, output.size(rows)))
+        if once and share.warps * share.ctas > at_most:
+            share = RowShare(min(MAX_WARPS, at_most), 1)
         if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
             share = RowShare(CROWDED.warps // 2, 2)
         parts = share.warps * share.ctas
@@ -203,6 +199,15 @@ half as many in each of two CTAs are faster (H100, gradient of RMS norm in rows 
 def _reduces(op: RowsOp) -> bool:
     """Whether an operation reduces along rows."""
     return any(isinstance(inner, ReduceOp) for inner in op.body.block.ops)
+
+
+def _reads_once(op: RowsOp) -> bool:
+    """Whether one loop along rows makes all reductions, beside sums of one element, and nothing else needs elements."""
+    every = [inner for inner in op.body.block.ops if isinstance(inner, ReduceOp)]
+    own = [each for each in every if place_of_sum(each, op.loops - 1) is None]
+    below = len(own) > 1 and is_sum_below(own[1], own[0]) and own == own[:2]
+    apart = not any(isinstance(value.owner, ReduceOp) for value in needed(each.input for each in own))
+    return bool(own) and (below or apart) and all(map(op.is_of_rows, range(len(op.outputs))))
 
 
 class RowSizes(NamedTuple):
@@ -280,7 +285,7 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     sizes = RowSizes.of(traversal.columns, [place for place in places if place.value not in traversal.of_rows])
     longest, width = sizes.long[0], traversal.warp[1] * traversal.warps[1] * traversal.cluster
     length = sizes.length or index.dim(kernel.arguments[longest.value], longest.loops.index(traversal.columns))
-    join = RowJoin.of(index, RowShare(traversal.warps[1], traversal.cluster), op, turns=traversal.parts > 0)
+    join = RowJoin.of(index, traversal.warps[1], traversal.cluster, op, turns=traversal.parts > 0)
     # Warps that hold whole rows need no loop along them.
     holds = not reduces or (sizes.length is not None and width >= sizes.length)
     # Of three inputs along rows that are stored, comparing fewer was slower (gradient of RMS norm, 5000: 135 us, 160).
@@ -397,85 +402,6 @@ def _take_turns(
     kernel.row = first
     for number, total in zip(summed, turn.results, strict=False):
         kernel.store(kernel.index, number, total, region.start)
-
-
-CHUNK_ELEMENTS = 4
-"""Elements of f32 in the shortest line of shared memory."""
-
-
-@dataclass
-class RowJoin:
-    """Reduces columns of a row over the warps that share the row, through shared memory. `sent` has the bytes that a
-    barrier counts for each reduction. In turns, lines and barriers of one are not those of the next, so that all have
-    read a line before it is written again."""
-
-    share: RowShare
-    copies: int
-    sent: Sequence[int] = ()
-    full: SSAValue | None = None
-    turn: Index = 0
-    reduced: int = 0
-
-    @staticmethod
-    def of(index: IndexBuilder, share: RowShare, op: RowsOp, *, turns: bool) -> RowJoin:
-        """That of a kernel's rows. CTAs of a cluster count what others send at a barrier for each reduction."""
-        copies = 2 if turns else 1
-        if share.ctas == 1:
-            return RowJoin(share, copies)
-        rows = [element_row(each.result.type) for each in op.body.block.ops if isinstance(each, ReduceOp)]
-        sent = [0 if row is None else row.bits // BYTE * share.warps * share.ctas for row in rows]
-        full = index.insert(MakeBarriersOp(BarriersType.of(copies * len(sent)), 1)).barriers
-        for number, size in enumerate(sent * copies):
-            index.insert(ArriveOp(full, index.value(number), bytes=size))
-        index.insert(ScopedBarrierOp(CLUSTER, arrive=True, mbarriers=True))
-        return RowJoin(share, copies, sent, full)
-
-    def enter(self, index: IndexBuilder) -> None:
-        """Waits until all CTAs run, before others write their memory."""
-        if self.full is not None:
-            index.insert(ScopedBarrierOp(CLUSTER, wait=True))
-
-    def __call__(self, index: IndexBuilder, columns: Sequence[tuple[Kind, SSAValue]], below: bool) -> list[SSAValue]:
-        """The columns of whole rows. With two that are `below`, sums below the largest of each warp are scaled."""
-        warps, count = self.share.warps, self.share.warps * self.share.ctas
-        if count == 1:
-            return [column for _, column in columns]
-        element = [fragment_of(column).element_type for _, column in columns]
-        kinds = [tile_type(e, [self.copies, max(count, CHUNK_ELEMENTS)]) for e in element]
-        copy = index.rem(self.turn, self.copies)
-        lines = [index.constants.insert(memref.AllocOp([], [], kind)).memref for kind in kinds]
-        warp: Index = index.insert(SubgroupIdOp()).result
-        if self.copies == 1 and not self.reduced:
-            self.enter(index)
-        counted = list[tuple[SSAValue, SSAValue]]()
-        for (_, column), memory in zip(columns, lines, strict=True):
-            if self.full is None:
-                index.insert(StoreOp(column, memory, index.values([copy, warp])))
-                continue
-            own = index.values([copy, index.add(index.mul(index.insert(ClusterBlockIdOp()).result, warps), warp)])
-            full, number = self.full, index.value(index.add(index.mul(copy, len(self.sent)), self.reduced))
-            counted.append((full, number))
-            index.insert(StoreOp(column, memory, own, barriers=full, number=number))
-            self.reduced += 1
-        if self.full is None:
-            index.insert(BarrierOp())
-        parity = index.value(index.rem(index.div(self.turn, self.copies), 2))
-        for barrier, size in zip(counted, self.sent[self.reduced - len(counted) :], strict=False):
-            index.insert(AwaitOp(*barrier, parity))
-            if self.copies > 1:
-                index.insert(ArriveOp(*barrier, bytes=size))
-        bits = count.bit_length() - 1
-        lane = [column_bit(i) if i < bits else Bit("x", i - bits) for i in range(LANE_BITS)]
-        layout = Layout(tuple(lane), tuple(column_bit(i) for i in range(LANE_BITS, bits)))
-        joined, parts = list[SSAValue](), list[SSAValue]()
-        for (by, _), memory, kind in zip(columns, lines, element, strict=True):
-            every = index.insert(
-                LoadOp(memory, index.values([copy, 0]), FragmentType.of("acc", 1, count, kind, layout))
-            )
-            part = mapped(index, rescaled, every.fragment, parts[0], joined[0]) if below and parts else every.fragment
-            parts.append(part)
-            joined.append(index.insert(ReduceOp(by, part)).result)
-        return joined
 
 
 def tile(op: RowsOp) -> None:

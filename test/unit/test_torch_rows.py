@@ -358,6 +358,24 @@ def test_warps_meet_once_for_the_largest_element_and_the_sum_below_it(
     assert (f".reqnctapercluster {ctas}" in kernel.ptx) == (ctas > 1)
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("columns", [4200, 6144])
+def test_rows_of_which_nothing_is_stored_are_read_once_by_a_loop(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """What a warp has summed below its largest element so far is scaled when that grows, also from infinity."""
+    monkeypatch.setattr("warploom.passes.tile.rows.MIN_WARPS", 4)
+    x, labels = 8 * draw(3, columns), torch.tensor([5, columns - 1, 4096])
+    x[0, :4096] = x[1, 4096:] = -torch.inf
+    x[2] += torch.arange(columns) / 40
+    kernel = compile(torch_to_linalg(loss, x, labels), target="sm_90a", cache=False)
+    result, exact = torch.full((3,), 99.0), loss(x, labels, torch.float64)
+    kernel(x, labels, result, device="interp", checks="all")
+    assert torch.equal(result == torch.inf, exact == torch.inf)
+    assert (result - exact).nan_to_num(0).abs().max() <= 2**-19 * exact.nan_to_num(posinf=0).abs().max()
+    assert "loop_1" in kernel.ptx
+    assert kernel.ptx.count("ld.global.v4") == 4
+    assert [launch.block for launch in kernel.launches] == [(128, 1, 1)]
+
+
 def test_few_columns_are_shared_by_lanes() -> None:
     assert "shfl.sync" in run(lambda x: x.float().sum(0), (draw(67, 37),), 2**-8, 1)
 
