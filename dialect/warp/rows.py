@@ -23,9 +23,9 @@ from .elements import IndexOp, LoopSizes, all_yielded, element_type, shape_of, v
 from .op_shapes import WarpOp
 
 
-def apart(parts: int) -> AffineMap:
-    """The map of sums of rows that are so many apart."""
-    return AffineMap(2, 0, (AffineDimExpr(0) % parts, AffineDimExpr(1)))
+def apart(parts: int, *, along: bool = True) -> AffineMap:
+    """The map of sums of rows that are so many apart: of elements `along` them, or of one value of each."""
+    return AffineMap(2, 0, (AffineDimExpr(0) % parts, *([AffineDimExpr(1)] if along else [])))
 
 
 @irdl_op_definition
@@ -48,10 +48,10 @@ class RowsOp(WarpOp):
 
         warp.rows %x into %y, %mean {indexing_maps = [...]} : memref<64x100xf16> into memref<64x100xf16>, memref<64xf32>
 
-    Of two loops, an output may have sums of elements of rows that are a number apart, `(m, n) -> (m mod 96, n)`,
-    from zero. Inputs are numbers, or memory that is indexed by any loops. The arguments of the region are one element
-    of each input; it yields one element of each output, for integers of 64 bits one of 32, and computes floats in f32
-    or f64.
+    Of two loops, an output may have sums of elements of rows that are a number apart, `(m, n) -> (m mod 96, n)`, or of
+    one value of each, `(m, n) -> (m mod 96)`, from zero. Inputs are numbers, or memory that is indexed by any loops.
+    The arguments of the region are one element of each input; it yields one element of each output, for integers of 64
+    bits one of 32, and computes floats in f32 or f64.
     `warp.index` is the index along a loop.
 
     A symbol in the map of an input, `(m, n)[s] -> (s, n)`, is a number of the row, such as that of the row of a table.
@@ -112,7 +112,8 @@ class RowsOp(WarpOp):
             raise VerifyException(f"expected a map of each input and of the output, got {len(self.maps)}")
         every = tuple(range(self.loops))
         for number, map_ in enumerate(self.written):
-            summed = map_ == apart(max((1, *shape_of(self.outputs[number])[:1])))
+            parts = max((1, *shape_of(self.outputs[number])[:1]))
+            summed = map_ in (apart(parts), apart(parts, along=False))
             if loops_of(map_) not in (every, every[:-1]) and not summed:
                 raise VerifyException(
                     f"expected the output to be indexed by all loops, or all but the last, got {map_}"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, memref
@@ -252,6 +252,13 @@ class Parts:
         return RowsOp(values, op.outputs, maps, Region(block))
 
 
+HELD, RESIDENT_WARPS, SUMMED_PARTS, SUMMED_LENGTHS = 32, 32, 4096, range(512, 65537)
+"""For sums of values of rows: elements of a row that a lane holds, warps of an SM, sums that a CTA adds up, and lengths
+of rows."""
+
+OF_ROW = map_along(2, (0,))
+"""The map of memory with an element for each row."""
+
 SUMMED_ROWS = {False: range(256, 8193), True: range(256, 65537)}
 """Lengths of rows whose elements a CTA sums beside what it makes of each row, or a cluster."""
 
@@ -317,6 +324,75 @@ def _sum_on_the_way(op: RowsOp, rows: RowsOp, last: RowsOp, across: Sequence[Red
     made.erase()
 
 
+class SumRows(RewritePattern):
+    """Sums what is made of each row in the kernel that makes it, whose CTAs take rows in turns, and then their sums."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
+        across = [each for each in op.body.block.ops if isinstance(each, ReduceOp)]
+        users = (use.operation for value in op.inputs for use in value.uses)
+        rows = next((x for x in users if isinstance(x, RowsOp) and not set(x.outputs).isdisjoint(op.inputs)), None)
+        added = all(each.kind.data == Kind.Add and each.input.type == f32 for each in across)
+        once = not any(isinstance(value.owner, ReduceOp | IndexOp) for value in needed(each.input for each in across))
+        each_row = op.loops == 1 and all(loops_of(map_) == (0,) for map_ in op.maps[: len(op.inputs)])
+        totals = all(map(op.is_of_rows, range(len(op.outputs))))
+        if rows is None or not (across and added and once and each_row and totals and _may_be_summed(rows)):
+            return
+        made, parts = _with_sums(rows, op, across)
+        between, sums = operations_between(rows, op), made.outputs[-len(across) :]
+        if between is None or not _may_follow(rows, between):
+            return
+        chose(op, "warp-outline", "what is made of rows is summed by their kernel")
+        builder = LocatedRewriter(op)
+        for each in (*(cast("Operation", value.owner) for value in sums), made):
+            builder.insert(each)
+        rewriter.replace(op, Parts(op, across, {}, parts).of_sums({}, sums))
+        rewriter.erase(rows)
+
+
+def _may_be_summed(rows: RowsOp) -> bool:
+    """Whether CTAs may take rows in turns, of which one value each is made."""
+    of_rows = all(rows.is_of_rows(i) and not rows.is_summed(i) for i in range(len(rows.outputs)))
+    if rows.loops != 2 or rows.is_numbered or not of_rows:
+        return False
+    (count, length), reduces = _sizes(rows), any(isinstance(each, ReduceOp) for each in rows.body.block.ops)
+    along = [each for each in rows.body.block.args if _is_along(rows, each)]
+    plain = all(_is_static(rows, each) and not lies_across(rows, each) for each in along)
+    return reduces and plain and count >= MIN_ROWS * FEW_ROWS and length in SUMMED_LENGTHS
+
+
+def _with_sums(rows: RowsOp, op: RowsOp, across: Sequence[ReduceOp]) -> tuple[RowsOp, int]:
+    """An operation on rows with the sums of what another reduces, in as many parts as are returned. What nothing else
+    reads of its results goes."""
+    (count, length), block = _sizes(rows), Block()
+    warps = min(CTA_WARPS, 1 << (-(-length // (LANES * HELD)) - 1).bit_length())
+    parts = min(count, SUMMED_PARTS, _sms(op) * RESIDENT_WARPS // warps) // CTA_WARPS * CTA_WARPS
+    inner, own, yielded = dict[SSAValue, SSAValue](), dict[SSAValue, SSAValue](), all_yielded(rows.body)
+    first = _computed(rows, computed_from(yielded), inner, block)
+    same = {
+        (value, map_): each for value, map_, each in zip(rows.inputs, rows.maps, rows.body.block.args, strict=False)
+    }
+    for argument, value in zip(op.body.block.args, op.inputs, strict=True):
+        if value in rows.outputs:
+            own[argument] = inner[yielded[rows.outputs.index(value)]]
+        elif same.get((value, OF_ROW)) in inner:
+            own[argument] = inner[same[value, OF_ROW]]
+    elements = [each.input for each in across]
+    second = _computed(op, needed(elements), own, block)
+    users = [{use.operation for use in value.uses} - {rows, op} for value in rows.outputs]
+    kept = [
+        number
+        for number, (value, others) in enumerate(zip(rows.outputs, users, strict=True))
+        if not (isinstance(value.owner, memref.AllocOp) and all(isinstance(x, memref.DeallocOp) for x in others))
+    ]
+    block.add_op(YieldOp(*(inner[yielded[i]] for i in kept), *(own[value] for value in elements)))
+    sums = [memref.AllocOp([], [], MemRefType(f32, [parts])).memref for _ in across]
+    values = [*(op.inputs[i] for i in second), *(rows.inputs[i] for i in first)]
+    maps = [*[OF_ROW] * len(second), *(rows.maps[i] for i in first), *(rows.written[i] for i in kept)]
+    maps += [apart(parts, along=False)] * len(sums)
+    return RowsOp(values, [*(rows.outputs[i] for i in kept), *sums], maps, Region(block)), parts
+
+
 PASS = "warp-fuse-rows"
 
 
@@ -370,13 +446,17 @@ def _are_alike(first: RowsOp, second: RowsOp) -> bool:
     return reduce[0] == reduce[1] and any(along in loops_of(map_) or not reduce[0] for _, map_ in shared)
 
 
+def _may_follow(op: RowsOp, between: Sequence[Operation]) -> bool:
+    """Whether an operation may be done behind others, which come after it."""
+    reads, writes = set(map(root, op.inputs)), set(map(root, op.outputs))
+    accesses = list(map(touched, between))
+    return not any(each is None or each[1] & (reads | writes) or each[0] & writes for each in accesses)
+
+
 def _may_move(first: RowsOp, between: Sequence[Operation], second: RowsOp) -> bool:
     """Whether the first operation may be done at the place of the second, and with it."""
-    reads, writes = set(map(root, first.inputs)), set(map(root, first.outputs))
-    for op in between:
-        other = touched(op)
-        if other is None or other[1] & (reads | writes) or other[0] & writes:
-            return False
+    if not _may_follow(first, between):
+        return False
     pairs = [(out, value) for out in first.outputs for value in second.operands]
     pairs += [(out, value) for out in second.outputs for value in first.inputs]
     return not any(root(a) is root(b) and may_share(a, b) for a, b in pairs)

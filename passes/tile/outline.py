@@ -306,7 +306,8 @@ class OutlinePass(PatternPass):
             apply_patterns([PadWindow()], op)
             apply_patterns([GatherParts()], op)
         if any(isinstance(each, RowsOp) for each in op.walk()):
-            from ..linalg.split_rows import SplitRows
+            from ..linalg.split_rows import SplitRows, SumRows
 
+            apply_patterns([SumRows()], op)
             apply_patterns([SplitRows()], op)
         super().apply(ctx, op)

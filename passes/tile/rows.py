@@ -106,7 +106,9 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
         if 0 in place.kind.get_shape():
             fail(op, f"warp.rows has no elements to go through: {place.kind}")
     reduces, indexed = _reduces(op), any(isinstance(inner, IndexOp) for inner in op.body.block.ops)
-    main = next((i for i in range(count, count + len(outputs)) if places[i].value not in of_rows), count)
+    made = [i for i in range(count, count + len(outputs)) if places[i].value not in of_rows]
+    every = [i for i in range(count) if i in places and places[i].loops == tuple(range(op.loops))]
+    main = next(iter((*made, *(every if op.is_summed(-1) else ()))), count)
 
     def may_join(output: TraversedMemory, loop: int) -> bool:
         if reduces or indexed:
@@ -117,6 +119,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     output, written = inputs[main], [inputs[count + i] for i in range(len(outputs))]
     inputs = {i: place for i, place in inputs.items() if i < count}
     summed = [output for number, output in enumerate(outputs) if op.is_summed(number)]
+    sums = [output for output in summed if output not in of_rows]
     if op.is_numbered and (summed or not reduces):
         fail(op, "numbers of rows are computed where rows are reduced, each on its own")
     if not reduces and not summed:
@@ -127,14 +130,16 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     sizes = RowSizes.of(columns, each_row)
     length, shared = sizes.length, sizes.length is not None and has_clusters(op)
     along = [place for place in inputs.values() if columns in place.loops and place not in written]
-    held = SUMMED if summed else HELD
-    once = length is not None and not (summed or op.is_numbered) and _reads_once(op)
+    held = SUMMED if sums else HELD
+    once = length is not None and not op.is_numbered and _reads_once(op)
 
     def shares(*, narrow: int) -> tuple[Layout, int, RowShare, int]:
         several = None if op.is_numbered else rows
         layout = _layout(sizes, (*inputs.values(), *written), output, several, outputs, narrow=narrow)
         each = layout.columns * max(1, held // layout.elements)
         share = RowShare.of(length or extents.USUAL, each, clusters=shared) if layout.rows == 1 else RowShare(1, 1)
+        if rows is None and share.ctas == 1:  # of which more elements would follow each other in a lane
+            share = RowShare(max(share.warps, min(WARPS, power_of_two(length or extents.USUAL, layout.columns))), 1)
         at_most = max(ONCE_WARPS, power_of_two(MIN_WARPS, output.size(rows)))
         if once and share.warps * share.ctas > at_most:
             share = RowShare(min(MAX_WARPS, at_most), 1)
@@ -146,10 +151,10 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
 
     layout, each, share, width = shares(narrow=0)
     accesses = layout.columns // LANES * max(place.bits for place in along) // ACCESS_BITS if along else 0
-    if length is not None and layout.rows == 1 and (summed or accesses > 1):
+    if length is not None and layout.rows == 1 and (sums or accesses > 1):
         # Half as many neighbours in a lane, where an eighth of a row is then no longer beyond its end; of sums and two
         # inputs a quarter too (rows quantised, H100, 8416: 70 us by half, 84 by a quarter; halves, H200: 70 and 62).
-        for halved in (1, 2) if summed or len(along) > 1 else (1,):
+        for halved in (1, 2) if sums or len(along) > 1 else (1,):
             narrow = shares(narrow=halved)
             less = width * share.warps * share.ctas - narrow[3] * narrow[2].warps * narrow[2].ctas
             layout, each, share, width = narrow if 8 * less >= length else (layout, each, share, width)
@@ -161,7 +166,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     fits = length is not None and length % (width * parts) == 0
     cta = warp[0] * warps[0], None if share.ctas == 1 else width * across
     apart = shape_of(summed[0])[0] if summed else 0
-    in_registers = reduces and length is not None and layout.rows == 1 and width * parts >= length
+    in_registers = reduces and length is not None and layout.rows == 1 and (once or width * parts >= length)
     in_registers = in_registers and rows is not None and min(output.kind.get_shape()) > 0
     if apart and not (in_registers and apart % warps[0] == 0):
         fail(op, "rows are summed where they are reduced too, each held by a CTA, of known sizes")
@@ -169,7 +174,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     if not apart and not op.is_numbered and in_registers and share.ctas > 1 and columns == 1 and vectors > 1:
         at_once = clusters_at_once(parts, op)
         apart = at_once if output.size(rows) >= MIN_TURNS * at_once else 0
-    resident = SUMMING_WARPS if apart else 0
+    resident = (SUMMING_WARPS if sums or not summed else RESIDENT_WARPS) if apart else 0
     if share.ctas > 1 and len(along) >= SEVERAL and max(place.bits for place in along) <= SMALL_BITS:
         resident = resident or RESIDENT_WARPS
     sizes_ = rows, columns, layout, warp, warps, cta, fits, of_rows, share.ctas
@@ -306,7 +311,7 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
         len(op.outputs),
     )
     if traversal.parts:
-        _take_turns(op, kernel, region, join, views)
+        _take_turns(op, kernel, region, join, views, None if holds else (length, width))
     else:
         _choosing(op, kernel, region, views, index).build(index, length, None if holds else width, kernel.store)
 
@@ -365,12 +370,19 @@ def _of_row(
 
 
 def _take_turns(
-    op: RowsOp, kernel: TraversalKernel, region: RowRegion, join: RowJoin, views: Mapping[int, SSAValue]
+    op: RowsOp,
+    kernel: TraversalKernel,
+    region: RowRegion,
+    join: RowJoin,
+    views: Mapping[int, SSAValue],
+    along: tuple[Index, int] | None,
 ) -> None:
-    """Makes the rows of a warp one by one, and the sums of their elements. The next row is loaded before."""
+    """Makes the rows of a warp one by one, by a loop `along` them that ends and steps if it does not hold them, and the
+    sums of their elements. The next row is loaded before if it is held."""
     traversal, first, made = kernel.traversal, kernel.row, dict[int, SSAValue]()
     end, parts = traversal.output.size(traversal.rows), traversal.parts
-    ahead = [number for number, place in traversal.inputs.items() if traversal.rows in place.loops]
+    loops = [traversal.rows, *([] if along is None else [traversal.columns])]
+    ahead = [n for n, place in traversal.inputs.items() if [x for x in loops if x in place.loops] == loops[:1]]
     summed = [number for number in range(len(op.outputs)) if op.is_summed(number)]
 
     def row(index: IndexBuilder, at: Index) -> list[SSAValue]:
@@ -383,8 +395,10 @@ def _take_turns(
         else:
             kernel.store(index, number, value, at)
 
-    zero = kernel.index.insert(ConstantOp.of(0.0, traversal.fragment(f32))).fragment
-    carried = [zero] * len(summed) + row(kernel.index, first)
+    whole = traversal.fragment(f32)
+    of_row = FragmentType.of("acc", whole.shape[0], traversal.layout.columns, f32, traversal.layout)
+    kinds = [of_row if op.is_of_rows(number) else whole for number in summed]
+    carried = [kernel.index.insert(ConstantOp.of(0.0, kind)).fragment for kind in kinds] + row(kernel.index, first)
     join.enter(kernel.index)
     with kernel.index.loop(first, end, parts, carried) as turn:
         join.turn = turn.index.div(turn.counter, parts)
@@ -395,7 +409,7 @@ def _take_turns(
         kernel.row = turn.counter
         load: Load = lambda at, number, column: own.get(number) or region.load(at, number, column)  # noqa: E731
         own_region = _choosing(op, kernel, region, views, turn.index)._replace(load=load)
-        own_region.build(turn.index, 0, None, store)
+        own_region.build(turn.index, *(along or (0, None)), store)
         pairs = zip(turn.carried, map(made.__getitem__, summed), strict=False)
         sums = [mapped(turn.index, lambda x: arith.AddfOp(x[0], x[1]).result, *pair) for pair in pairs]
         turn.handed = sums + following

@@ -376,6 +376,39 @@ def test_rows_of_which_nothing_is_stored_are_read_once_by_a_loop(monkeypatch: py
     assert [launch.block for launch in kernel.launches] == [(128, 1, 1)]
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(
+    ("function", "rows", "columns", "sms", "grids"),
+    [
+        (mean_loss, 21, 600, 1, [4, 1]),
+        (smoothed_loss, 17, 1500, 1, [8, 1]),
+        (smoothed_loss, 17, 4096, 2, [8, 1]),
+        (mean_loss, 6, 4600, 1, [4, 1]),
+        (mean_loss, 514, 520, 60, [128]),
+        (lambda x, _: (y := torch.logsumexp(x, -1), y.square().mean()), 403, 520, 60, [100]),
+    ],
+)
+def test_values_of_rows_are_summed_in_turns(
+    monkeypatch: pytest.MonkeyPatch, function: Any, rows: int, columns: int, sms: int, grids: list[int]
+) -> None:
+    """Rows that a warp has, or several, held or in a loop; the last CTA of one launch adds up, and leaves no traces."""
+    monkeypatch.setattr("warploom.passes.tile.rows.MIN_WARPS", 4)
+    for name, value in (("MIN_ROWS", 0), ("RESIDENT_WARPS", 16), ("_sms", lambda _: sms)):
+        monkeypatch.setattr(f"warploom.passes.linalg.split_rows.{name}", value)
+    x, labels = draw(rows, columns, kind=torch.float32), torch.arange(rows) % 5 - 1
+    kernel = compile(torch_to_linalg(function, x, labels), target="sm_90a", cache=False)
+    exact, repeats = function(x.double(), labels), []
+    exact = exact if isinstance(exact, tuple) else (exact,)
+    for _ in range(2):
+        results = [torch.full(each.shape, 99.0) for each in exact]
+        kernel(x, labels, *results, device="interp", checks="all")
+        for result, wanted in zip(results, exact, strict=True):
+            assert (result - wanted).abs().max() <= 2**-19 * wanted.abs().max()
+        repeats.append(results)
+    assert all(torch.equal(*each) for each in zip(*repeats, strict=True))
+    assert [launch.grid[0] for launch in kernel.launches] == grids
+
+
 def test_few_columns_are_shared_by_lanes() -> None:
     assert "shfl.sync" in run(lambda x: x.float().sum(0), (draw(67, 37),), 2**-8, 1)
 
