@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 from typing import NamedTuple, cast
 
@@ -30,6 +29,7 @@ from ..diagnostics import chose
 from ..patterns import LocatedRewriter, computed_from, op_type_rewrite_pattern, operations_between
 from .elementwise import may_share, static_view, touched
 from .operand import expand, root
+from .row_reductions import HELD, least_warps, needed, reads_once
 
 LANES, SM_WARPS = 32, 62
 """Rows of a warp, and warps that keep an SM busy."""
@@ -104,10 +104,6 @@ def _parts(rows: int, length: int, sms: int) -> int:
     possible."""
     every = [n for n in range(1, min(MAX_PARTS, length // MIN_PART) + 1) if length % n == 0]
     return next((n for n in every if n * rows >= sms * SM_WARPS * LANES), every[-1] if every else 1)
-
-
-needed = partial(computed_from, until=(ReduceOp,))
-"""All values from which values are computed, up to results of reductions along rows."""
 
 
 def _computed(op: RowsOp, values: Collection[SSAValue], known: dict[SSAValue, SSAValue], block: Block) -> list[int]:
@@ -252,9 +248,8 @@ class Parts:
         return RowsOp(values, op.outputs, maps, Region(block))
 
 
-HELD, RESIDENT_WARPS, SUMMED_PARTS, SUMMED_LENGTHS = 32, 32, 4096, range(512, 65537)
-"""For sums of values of rows: elements of a row that a lane holds, warps of an SM, sums that a CTA adds up, and lengths
-of rows."""
+RESIDENT_WARPS, SUMMED_PARTS, SUMMED_LENGTHS = 32, 4096, range(512, 65537)
+"""For sums of values of rows: warps of an SM, sums that a CTA adds up, and lengths of rows."""
 
 OF_ROW = map_along(2, (0,))
 """The map of memory with an element for each row."""
@@ -365,7 +360,8 @@ def _with_sums(rows: RowsOp, op: RowsOp, across: Sequence[ReduceOp]) -> tuple[Ro
     """An operation on rows with the sums of what another reduces, in as many parts as are returned. What nothing else
     reads of its results goes."""
     (count, length), block = _sizes(rows), Block()
-    warps = min(CTA_WARPS, 1 << (-(-length // (LANES * HELD)) - 1).bit_length())
+    warps = 1 << (-(-length // (LANES * HELD)) - 1).bit_length()
+    warps = min(warps, least_warps(count) if reads_once(rows) else CTA_WARPS)
     parts = min(count, SUMMED_PARTS, _sms(op) * RESIDENT_WARPS // warps) // CTA_WARPS * CTA_WARPS
     inner, own, yielded = dict[SSAValue, SSAValue](), dict[SSAValue, SSAValue](), all_yielded(rows.body)
     first = _computed(rows, computed_from(yielded), inner, block)

@@ -19,8 +19,8 @@ from ...dialect.warp.attributes import BYTE, FragmentType, element_row
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded, element_type
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import IDENTITIES, ConstantOp, Kind, ReduceOp, column_of
-from ..linalg.split_rows import needed
-from ..patterns import Index, IndexBuilder, Turn, computed_from, constant_value, float_value
+from ..linalg.row_reductions import is_in_logarithm, is_sum_below, needed, shows_its_start
+from ..patterns import Index, IndexBuilder, Turn, computed_from
 from .fragment_math import APPROXIMATE, fma, mapped, mapped_to, number, plus_one, power, until
 
 # What depends on rows taken together alone is computed once a row, on columns, and spread out where elements need it.
@@ -133,7 +133,7 @@ class RowRegion(NamedTuple):
                 joined = self.join(index, list(zip(kinds, own, strict=True)), below)
                 op = None if below else op
                 for each, column in zip(group, joined, strict=True):
-                    shown = step is None and not isinstance(self.length, int) and _shows_its_start(each)
+                    shown = step is None and not isinstance(self.length, int) and shows_its_start(each)
                     columns[each.result] = _started(index, each.kind.data, column) if shown else column
                 group.clear()
                 later.clear()
@@ -219,23 +219,6 @@ def rescaled(x: Sequence[SSAValue]) -> SSAValue:
     """A sum of exponentials below one number as that below another."""
     less = arith.MulfOp(arith.SubfOp(x[1], x[2]).result, number(math.log2(math.e))).result
     return arith.MulfOp(x[0], power(less)).result
-
-
-def is_sum_below(op: Operation | None, largest: ReduceOp) -> bool:
-    """Whether a reduction is the sum of exponentials of differences from the largest element, whose logarithm is used:
-    warps add up their own, below their own largest element, and scale it when they know that of the row."""
-    exp = op.input.owner if isinstance(op, ReduceOp) and op.kind.data == Kind.Add else None
-    less = exp.operands[0].owner if isinstance(exp, math_dialect.ExpOp) and _is_in_logarithm(exp) else None
-    largest_of = isinstance(less, arith.SubfOp) and (less.lhs, less.rhs) == (largest.input, largest.result)
-    return largest_of and largest.kind.data in (Kind.Max, Kind.Maximum) and not _shows_its_start(largest)
-
-
-def _shows_its_start(op: ReduceOp) -> bool:
-    """Whether the result of a reduction that ignores NaN can show its start value, which it has if all elements are
-    NaN. It cannot if it is only subtracted from these elements: the differences are NaN in any case."""
-    users = [use.operation for use in op.result.uses]
-    less = all(isinstance(o, arith.SubfOp) and (o.lhs, o.rhs) == (op.input, op.result) for o in users)
-    return op.kind.data in (Kind.Max, Kind.Min) and not less
 
 
 def _started(index: IndexBuilder, kind: Kind, column: SSAValue) -> SSAValue:
@@ -347,7 +330,7 @@ class RowChunk:
 
     def _computed(self, op: Operation, operands: Sequence[SSAValue]) -> SSAValue:
         """An operation on elements, in the block that is being built."""
-        if isinstance(op, math_dialect.ExpOp) and (self.region.is_narrow or _is_in_logarithm(op)):
+        if isinstance(op, math_dialect.ExpOp) and (self.region.is_narrow or is_in_logarithm(op)):
             return power(arith.MulfOp(operands[0], number(math.log2(math.e))).result)
         if isinstance(op, arith.DivfOp) and self.region.is_narrow and plus_one(op.rhs, math_dialect.ExpOp):
             return arith.DivfOp(operands[0], operands[1], APPROXIMATE).result
@@ -407,40 +390,3 @@ def _rest_of_inverse(x: Sequence[SSAValue]) -> SSAValue:
     """What x[3] lacks of the inverse of x[0] x[1], which is x[2]; for zero and infinity x[3], which lacks nothing."""
     rest = arith.MulfOp(fma(arith.NegfOp(_product(x)).result, x[3], number(1.0)), x[2]).result
     return arith.SelectOp(arith.CmpfOp(rest, rest, "oeq").result, rest, x[3]).result
-
-
-def place_of_sum(op: ReduceOp, along: int) -> SSAValue | None:
-    """The place of the only element that is not zero in a sum, where the index along a row is compared for it."""
-    chosen = op.input.owner if op.kind.data == Kind.Add else None
-    if not isinstance(chosen, arith.SelectOp) or float_value(chosen.rhs) != 0:
-        return None
-    same = _plain(chosen.cond).owner
-    at = _plain(same.lhs).owner if isinstance(same, arith.CmpiOp) and same.predicate.value.data == EQUAL else None
-    return same.rhs if isinstance(same, arith.CmpiOp) and isinstance(at, IndexOp) and at.number == along else None
-
-
-EQUAL, DIFFERENT = 0, 1
-"""Predicates of `arith.cmpi`."""
-
-
-def _plain(value: SSAValue) -> SSAValue:
-    """What a product with one, a sum with zero, or the condition that an extended condition is not zero, is."""
-    op = value.owner
-    if isinstance(op, arith.MuliOp | arith.AddiOp) and constant_value(op.rhs) == isinstance(op, arith.MuliOp):
-        return _plain(op.lhs)
-    if isinstance(op, arith.ExtSIOp):
-        return _plain(op.input)
-    if isinstance(op, arith.CmpiOp) and isinstance(op.lhs.owner, arith.ExtUIOp) and constant_value(op.rhs) == 0:
-        return _plain(op.lhs.owner.input) if op.predicate.value.data == DIFFERENT else value
-    return value
-
-
-def _is_in_logarithm(op: math_dialect.ExpOp) -> bool:
-    """Whether only the logarithm of its sum along the row is used."""
-    sums = [use.operation for use in op.result.uses]
-    return all(
-        isinstance(total, ReduceOp)
-        and total.kind.data == Kind.Add
-        and all(isinstance(use.operation, math_dialect.LogOp) for use in total.result.uses)
-        for total in sums
-    )

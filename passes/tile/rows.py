@@ -22,12 +22,13 @@ from ...dialect.warp.synchronisation import has_clusters
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand
-from ..linalg.split_rows import SUMMED, SUMMING_WARPS, clusters_at_once, needed
+from ..linalg.row_reductions import HELD, MAX_WARPS, least_warps, needed, place_of_sum, reads_once
+from ..linalg.split_rows import SUMMED, SUMMING_WARPS, clusters_at_once
 from ..patterns import Index, IndexBuilder
 from .elementwise_kernel import SECTOR_BITS, may_flatten, over_elements, power_of_two
 from .fragment_math import mapped
 from .row_join import RowJoin
-from .row_region import Load, RowRegion, is_sum_below, place_of_sum
+from .row_region import Load, RowRegion
 from .row_words import by_pairs, by_words
 from .tiling import Outliner
 from .traversal import (
@@ -52,24 +53,17 @@ from .traversal import (
 REGISTER_BITS = 32
 """Of a register that has one element of a row."""
 
-HELD = 32
-"""Elements of a row that a lane holds, where a row is longer than a warp holds of them: f32, beside those of 16 bits
-that they are loaded as."""
-
 SIDE_BY_SIDE = 2
 """Neighbours in memory that a lane holds of rows that lie across it (H100, sums of columns: one 0.79 to 0.83 of a copy,
 two 0.91 to 0.93, four 0.83 to 0.90)."""
 
-MAX_WARPS, CLUSTER_WARPS, MAX_CTAS = 32, 8, 8
-"""Warps of a CTA that share a row; where CTAs of a cluster share it, warps of each, twice as many of rows that are too
+CLUSTER_WARPS, MAX_CTAS = 8, 8
+"""Where CTAs of a cluster share a row, warps of each, twice as many of rows that are too
 long otherwise, and CTAs."""
 
 LONG_ROW = 16
 """How many warps may hold a row before CTAs share it (H100, rows of 32768: a softmax of one CTA of 32 warps 0.948 of a
 copy, of four of 8 warps 0.993; its gradient 0.91 and 1.01)."""
-
-ONCE_WARPS = 4
-"""Warps that share a row which is read once, by a loop, as no element of it is stored; more where rows are few."""
 
 MIN_WARPS = 2048
 """Warps that short rows are not spread over fewer than: a few for each SM."""
@@ -131,7 +125,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     length, shared = sizes.length, sizes.length is not None and has_clusters(op)
     along = [place for place in inputs.values() if columns in place.loops and place not in written]
     held = SUMMED if sums else HELD
-    once = length is not None and not op.is_numbered and _reads_once(op)
+    once = length is not None and not op.is_numbered and reads_once(op)
 
     def shares(*, narrow: int) -> tuple[Layout, int, RowShare, int]:
         several = None if op.is_numbered else rows
@@ -140,9 +134,8 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
         share = RowShare.of(length or extents.USUAL, each, clusters=shared) if layout.rows == 1 else RowShare(1, 1)
         if rows is None and share.ctas == 1:  # of which more elements would follow each other in a lane
             share = RowShare(max(share.warps, min(WARPS, power_of_two(length or extents.USUAL, layout.columns))), 1)
-        at_most = max(ONCE_WARPS, power_of_two(MIN_WARPS, output.size(rows)))
-        if once and share.warps * share.ctas > at_most:
-            share = RowShare(min(MAX_WARPS, at_most), 1)
+        if once and share.warps * share.ctas > (least := least_warps(output.size(rows))):
+            share = RowShare(least, 1)
         if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
             share = RowShare(CROWDED.warps // 2, 2)
         parts = share.warps * share.ctas
@@ -204,15 +197,6 @@ half as many in each of two CTAs are faster (H100, gradient of RMS norm in rows 
 def _reduces(op: RowsOp) -> bool:
     """Whether an operation reduces along rows."""
     return any(isinstance(inner, ReduceOp) for inner in op.body.block.ops)
-
-
-def _reads_once(op: RowsOp) -> bool:
-    """Whether one loop along rows makes all reductions, beside sums of one element, and nothing else needs elements."""
-    every = [inner for inner in op.body.block.ops if isinstance(inner, ReduceOp)]
-    own = [each for each in every if place_of_sum(each, op.loops - 1) is None]
-    below = len(own) > 1 and is_sum_below(own[1], own[0]) and own == own[:2]
-    apart = not any(isinstance(value.owner, ReduceOp) for value in needed(each.input for each in own))
-    return bool(own) and (below or apart) and all(map(op.is_of_rows, range(len(op.outputs))))
 
 
 class RowSizes(NamedTuple):

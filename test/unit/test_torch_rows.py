@@ -362,7 +362,7 @@ def test_warps_meet_once_for_the_largest_element_and_the_sum_below_it(
 @pytest.mark.parametrize("columns", [4200, 6144])
 def test_rows_of_which_nothing_is_stored_are_read_once_by_a_loop(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     """What a warp has summed below its largest element so far is scaled when that grows, also from infinity."""
-    monkeypatch.setattr("warploom.passes.tile.rows.MIN_WARPS", 4)
+    monkeypatch.setattr("warploom.passes.linalg.row_reductions.ONCE_WARPS", 12)
     x, labels = 8 * draw(3, columns), torch.tensor([5, columns - 1, 4096])
     x[0, :4096] = x[1, 4096:] = -torch.inf
     x[2] += torch.arange(columns) / 40
@@ -384,6 +384,7 @@ def test_rows_of_which_nothing_is_stored_are_read_once_by_a_loop(monkeypatch: py
         (smoothed_loss, 17, 1500, 1, [8, 1]),
         (smoothed_loss, 17, 4096, 2, [8, 1]),
         (mean_loss, 6, 4600, 1, [4, 1]),
+        (mean_loss, 13, 4600, 2, [4, 1]),
         (mean_loss, 514, 520, 60, [128]),
         (lambda x, _: (y := torch.logsumexp(x, -1), y.square().mean()), 403, 520, 60, [100]),
     ],
@@ -392,7 +393,7 @@ def test_values_of_rows_are_summed_in_turns(
     monkeypatch: pytest.MonkeyPatch, function: Any, rows: int, columns: int, sms: int, grids: list[int]
 ) -> None:
     """Rows that a warp has, or several, held or in a loop; the last CTA of one launch adds up, and leaves no traces."""
-    monkeypatch.setattr("warploom.passes.tile.rows.MIN_WARPS", 4)
+    monkeypatch.setattr("warploom.passes.linalg.row_reductions.ONCE_WARPS", 12)
     for name, value in (("MIN_ROWS", 0), ("RESIDENT_WARPS", 16), ("_sms", lambda _: sms)):
         monkeypatch.setattr(f"warploom.passes.linalg.split_rows.{name}", value)
     x, labels = draw(rows, columns, kind=torch.float32), torch.arange(rows) % 5 - 1
