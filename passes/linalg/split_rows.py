@@ -362,7 +362,7 @@ def _with_sums(rows: RowsOp, op: RowsOp, across: Sequence[ReduceOp]) -> tuple[Ro
     (count, length), block = _sizes(rows), Block()
     warps = 1 << (-(-length // (LANES * HELD)) - 1).bit_length()
     warps = min(warps, least_warps(count) if reads_once(rows) else CTA_WARPS)
-    parts = min(count, SUMMED_PARTS, _sms(op) * RESIDENT_WARPS // warps) // CTA_WARPS * CTA_WARPS
+    parts = min(count, min(SUMMED_PARTS, _sms(op) * RESIDENT_WARPS // warps) // CTA_WARPS * CTA_WARPS)
     inner, own, yielded = dict[SSAValue, SSAValue](), dict[SSAValue, SSAValue](), all_yielded(rows.body)
     first = _computed(rows, computed_from(yielded), inner, block)
     same = {
@@ -385,7 +385,7 @@ def _with_sums(rows: RowsOp, op: RowsOp, across: Sequence[ReduceOp]) -> tuple[Ro
     sums = [memref.AllocOp([], [], MemRefType(f32, [parts])).memref for _ in across]
     values = [*(op.inputs[i] for i in second), *(rows.inputs[i] for i in first)]
     maps = [*[OF_ROW] * len(second), *(rows.maps[i] for i in first), *(rows.written[i] for i in kept)]
-    maps += [apart(parts, along=False)] * len(sums)
+    maps += [OF_ROW if parts == count else apart(parts, along=False)] * len(sums)
     return RowsOp(values, [*(rows.outputs[i] for i in kept), *sums], maps, Region(block)), parts
 
 
