@@ -238,8 +238,6 @@ def _padding(lowering: KernelLowering, op: CopyOp, first: int, *ends: int) -> Ze
 # Groups of asynchronous operations: `warp.commit`, `warp.wait`.
 
 
-@lowers(CommitOp)
-@lowers(WaitOp)
 def _group(lowering: KernelLowering, op: CommitOp | WaitOp) -> None:
     """Closes a group, or waits for groups; nothing where copies are not asynchronous."""
     emitter, what, pending = lowering.emitter, "commit_group", list[int]()
@@ -254,6 +252,10 @@ def _group(lowering: KernelLowering, op: CommitOp | WaitOp) -> None:
         emitter.emit(f"griddepcontrol.{'wait' if pending else 'launch_dependents'}")
     elif emitter.has(COMMIT):
         emitter.emit(f"cp.async.{what}", *pending)
+
+
+lowers(CommitOp)(_group)
+lowers(WaitOp)(_group)
 
 
 @lowers(PagedOp)
