@@ -28,7 +28,7 @@ NIBBLES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 class Packed(NamedTuple):
     """A product of packed weights of so many bits, (n, k), groups of which along k have a scale and a zero point; or of
-    floats of 4 bits, whose groups have powers of two (`floats`)."""
+    floats of 4 bits, whose groups have powers of two (`floats`). Of `unrounded` ones sums may be scaled instead."""
 
     m: int
     n: int
@@ -39,6 +39,7 @@ class Packed(NamedTuple):
     kind: str = "bf16"
     out: str = "bf16"
     floats: bool = False
+    unrounded: bool = False
 
     @property
     def loops(self) -> dict[str, int]:
@@ -100,7 +101,7 @@ func.func @f(%A: {a}, %Q: {q}, %S: {s}, {f"%Z: {s}, " * z}%D: {d}) {{
   ^bb0(%q: {stored}, %s: {scale}, {f"%z: {kind}, " * z}%old: {kind}):
     %0 = arith.{cast} %q : {stored} to {kind}
     {f"%1 = arith.subf %0, %z : {kind}" * z}{wide}
-    %2 = arith.mulf %{1 * z}, {"%e" if wide else "%s"} : {kind}
+    %2 = arith.mulf %{1 * z}, {"%e" if wide else "%s"}{" fastmath<contract>" * self.unrounded} : {kind}
     linalg.yield %2 : {kind}
   }}
   %B = memref.collapse_shape %W {groups} : {w} into {b}
@@ -130,7 +131,7 @@ def measured(torch: Any, timer: ReadTimer, product: Packed, kernels: dict[str, K
     """Prints the time of each kernel, alone and in a row, the share of memory's bandwidth, and its error. Returns the
     milliseconds in a row."""
     times = dict[str, float]()
-    m, n, k, bits, group, points, *_, floats = product
+    m, n, k, bits, group, points, *_, floats, _ = product
     dtype = torch.bfloat16 if product.kind == "bf16" else torch.float16
     low = 0 if points or floats else -(1 << bits - 1)
     q = torch.randint(low, low + (1 << bits), (n, k), dtype=torch.int16)
@@ -170,8 +171,8 @@ def measured(torch: Any, timer: ReadTimer, product: Packed, kernels: dict[str, K
         row = times[text] = in_a_row(torch, calls)
         registers = max(loaded.registers for loaded in prepared.kernels)
         rates = f"{packed.numel() / ms / 1e6:6.0f} GB/s {2 * m * n * k / ms / 1e9:6.0f} TFLOP/s"
-        name = "mxfp4" if floats else f"W{bits} g{group}"
-        print(f"{m:5} {name:7} {ms * 1e3:8.1f} us, in a row {row * 1e3:8.1f} {rates} {error:.1e} {registers:4} "
+        name = "mxfp4" if floats else f"W{bits} g{group}{'' if points else ' s'}{' u' * product.unrounded}"
+        print(f"{m:5} {name:11} {ms * 1e3:8.1f} us, in a row {row * 1e3:8.1f} {rates} {error:.1e} {registers:4} "
               f"{text or kernel.schedule[-1]}", flush=True)  # fmt: skip
     return times
 
@@ -182,13 +183,18 @@ def main() -> None:
     parser.add_argument("--size", default="8192x8192", metavar="NxK")
     parser.add_argument("--bits", type=int, nargs="+", default=[4, 8])
     parser.add_argument("--group", type=int, default=128)
+    parser.add_argument("--no-points", action="store_true", help="signed integers, without zero points")
+    parser.add_argument("--unrounded", action="store_true", help="also weights whose flags let sums be scaled instead")
     parser.add_argument("--floats", action="store_true", help="mxfp4: floats of 4 bits, powers of two for each 32")
     parser.add_argument("--schedule", action="append", default=[], help="one more, such as 'stages=6'")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--compile-only", action="store_true", help="fill the cache of kernels, and measure nothing")
     args = parser.parse_args()
     n, k = (int(part) for part in args.size.split("x"))
-    products = [Packed(m, n, k, bits, args.group) for m in args.rows for bits in args.bits]
+    products = [
+        Packed(m, n, k, bits, args.group, points=not args.no_points, unrounded=unrounded)
+        for m in args.rows for bits in args.bits for unrounded in (False, True)[: 1 + args.unrounded]
+    ]  # fmt: skip
     if args.floats:
         products = [Packed(m, n, k, 4, 32, points=False, floats=True) for m in args.rows]
     kernels = {product: compiled(product, args.schedule) for product in products}

@@ -125,17 +125,16 @@ class StoredOp(OperandForm):
 
     Groups of neighbours along k may have floating-point scales. The scales have the dimensions of B in the same order.
     The kernel adds the products of a group, and multiplies the sum in each column by the scale of the group in that
-    column. With `rounded`, it multiplies each integer by its scale instead, and rounds the result to the type that is
-    multiplied, which the scales have too::
+    column; of packed weights it may scale and round each instead. With `rounded`, it multiplies each integer by its
+    scale instead, and rounds the result to the type that is multiplied, which the scales have too::
 
         %weights = warp.stored %Q as s4 times %S : memref<512x64xi4>, memref<4x64xbf16>
         %weights = warp.stored %Q as s8 rounded times %S : memref<512x64xi8>, memref<1x64xbf16>
 
     Weights that are `packed`, which may be floats of 4 bits (e2m1) of bf16, lie in the order of `PACKED`, in lines of
-    128 bytes. Their groups may have zero points too, of the type that is multiplied. The kernel computes each weight,
-    the difference and then the product, both rounded to that type, before it multiplies::
+    128 bytes. Their groups may have zero points too, of the type that is multiplied, to which differences are rounded::
 
-        %weights = warp.stored %Q as u4 times %S less %Z {packed}
+        %weights = warp.stored %Q as u4 rounded times %S less %Z {packed}
             : memref<128x256xi4>, memref<4x64xbf16>, memref<4x64xbf16>
 
     In a kernel, where these are tiles, `group` has the elements along k of a group.
@@ -204,7 +203,7 @@ class StoredOp(OperandForm):
             raise VerifyException(f"expected {n} columns of scales of groups that divide k of {k}, got {scales}")
         if self.packed is not None and (self.group is None or self.group.value.data * shape[1] != k):
             raise VerifyException(f"expected group = {k // shape[1]}, as the scales have it")
-        if self.rounded is not None and str(scales.element_type) != multiplied:
+        if self.rounded is not None and str(scales.element_type) != multiplied and self.integers.name != NIBBLES:
             raise VerifyException(
                 f"expected scales of {multiplied}, to which products with them are rounded, got {scales}"
             )

@@ -227,8 +227,8 @@ class Weights(MadeOperand):
 
     def fuse(self) -> None:
         """Replaces both operations by a product of the integers."""
-        stored = StoredIntegers(self.how.stored, self.how.zero)
-        fused = self._of_packed(stored) if self.is_packed else self._of_integers(stored._replace(rounded=self.rounded))
+        stored = StoredIntegers(self.how.stored, self.how.zero, self.rounded)
+        fused = self._of_packed(stored) if self.is_packed else self._of_integers(stored)
         Rewriter.replace_op(self.product, with_functions(fused), [])
         self.erase()
 

@@ -364,15 +364,20 @@ class ConsumerLoop(NamedTuple):
             turns.end(index.after(commit))
 
     def _waits_behind(self) -> bool:
-        """Whether the wait for products can move to the next iteration: in the loop, only further products read their
-        sums, and loads of registers that products read, such as metadata, follow a wait of their own."""
+        """Whether the wait for products can move to the next iteration: only further products, and maps of the next one,
+        read their sums, and loads of registers that products read, such as metadata, follow a wait of their own."""
         ops = list(self.loop.body.block.ops)
         if any(map(is_load, ops)) and sum(isinstance(op, WaitOp) for op in ops) == 1:
             return False
         sums = [result for op in ops if _adds(op) for result in op.results]
-        users = [use.operation for value in sums for use in value.uses]
-        stay = all(_adds(user) or isinstance(user, scf.YieldOp) for user in users)
-        return stay and len(self.loop.iter_args) == 1
+        # Sums of the turn before may be read behind the first wait, if that is for all products.
+        wait, *_ = (op for op in ops if isinstance(op, WaitOp))
+        users = [use.operation for value in (*sums, *self.loop.body.block.args[1:]) for use in value.uses]
+        others = [user for user in users if not (_adds(user) or isinstance(user, scf.YieldOp))]
+        return not (others and wait.pending.value.data) and all(
+            isinstance(user, MapOp) and wait.is_before_in_block(user) and not set(sums).intersection(user.operands)
+            for user in others
+        )
 
 
 def _adds(op: Operation) -> bool:

@@ -9,7 +9,7 @@ from xdsl.builder import Builder
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import AnyFloat, Float32Type, IntegerAttr, StringAttr, i64
 from xdsl.dialects.math import FmaOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, Operation, OpResult, SSAValue, SSAValues
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.isa.wgmma import M as ROWS
@@ -20,7 +20,7 @@ from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, El
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import SparseOp, form_of
-from ...dialect.warp.stored import BLOCK_LINES, PACKED, SMALLER, StoredOp
+from ...dialect.warp.stored import BLOCK_LINES, INTEGERS, PACKED, SMALLER, StoredOp
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import MatrixOp
@@ -139,36 +139,49 @@ class RegisterProduct(Multiplication):
         changes = self.first.operand.stored is not None or self.first.delivery.how != BY_LANES
         # What is changed goes to other registers than it comes to: it is loaded at once, before all waits.
         loaded = self._loaded(warp, depth) if changes else None
-        parameters, run = self._parameters(warp, depth)
         promoted, total = self.tiling.schedule.promote != "none", accumulator
         if promoted:
             accumulator = index.insert(ConstantOp.of(0.0, fragment_of(total))).fragment
         zero = is_zero(accumulator)
         # Where slices share a tile, other warpgroups multiply while one converts all that it multiplies in a turn.
         together = len(steps) if changes and self.tiling.schedule.sliced_k > 1 else 1
-        smaller = self._smaller_weights(parameters) if together > 1 else None
+        of_groups = together > 1 and self._scales_sums()
+        points, scales, run = self._parameters(warp, depth, fragment_of(accumulator) if of_groups else None)
+        smaller = self._smaller_weights(points[0], of_groups=of_groups) if together > 1 else None
+        before = self._sums_of_groups([scale for (scale,) in scales]) if of_groups else []
+        sums = [sum_ for sum_, _ in before]
         for group in (steps[number : number + together] for number in range(0, len(steps), together)):
             index.insert(WaitOp(WGMMA, min(MAX_GROUPS, len(steps) // together) - 1))
+            for pair in before:
+                accumulator = mapped(index, _scaled_at_once, accumulator, *pair)
             firsts = list[SSAValue]()
             for at in group:
                 if loaded is None:
                     first = self._loaded(warp | {"k": outside.add(warp["k"], at)}, k)
                 else:
                     first = self._changed(index.insert(SubfragmentOp([loaded], (0, at), (ROWS, k))).fragment)
-                    first = self._scaled(first, parameters[at // run], smaller)
+                    first = self._scaled(first, points[at // run], [] if of_groups else scales[at // run], smaller)
                 firsts.append(first)
             index.insert(FenceOp(WGMMA))
             for at, first in zip(group, firsts, strict=True):
                 place = self.second.place(outside, warp | {"k": outside.add(warp["k"], at)})
                 product = WgmmaOp(
-                    *(first, (), self.read, place, accumulator),
-                    overwrite=zero and not at,
+                    *(first, (), self.read, place, sums[at // run] if of_groups else accumulator),
+                    overwrite=at % run == 0 if of_groups else zero and not at,
                     mn_major_b=not along_k(self.tiling.product, self.second.role),
                     transposed=self.exchanged,
                 )
-                accumulator = index.insert(product).d
+                if of_groups:
+                    sums[at // run] = index.insert(product).d
+                else:
+                    accumulator = index.insert(product).d
             index.insert(CommitOp(WGMMA))
         index.insert(WaitOp(WGMMA, 0))
+        if of_groups:
+            end = index.builder.insertion_point.block.last_op
+            assert end is not None, "a loop that carries sums ends with what it yields"
+            for sum_, (scale,) in zip(sums, scales, strict=True):
+                end.operands = [*end.operands, sum_, scale]
         return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
 
     def _loaded(self, at: Place, depth: int) -> SSAValue:
@@ -193,49 +206,81 @@ class RegisterProduct(Multiplication):
             return self.index.insert(ConvertLayoutOp.to(loaded, layout)).fragment
         return self.index.insert(ConvertOp(loaded, self.tiling.element_type(self.first.role), stored, layout)).fragment
 
-    def _parameters(self, at: Place, depth: int) -> tuple[Sequence[Sequence[SSAValue]], int]:
-        """The zero points and the scales that are applied before the product, as fragments of a step, and the number of
-        elements along K that share them."""
+    def _scales_sums(self) -> bool:
+        """Whether sums of groups are scaled in place of weights, of which few rows have more, where flags allow it."""
+        form = form_of(self.op.b)
+        if not isinstance(form, StoredOp) or form.rounded is not None or form.integers.name not in INTEGERS:
+            return False
+        return form.group is not None and bool(self.op.lines) and isinstance(self.op.parent_op(), scf.ForOp)
+
+    def _parameters(
+        self, at: Place, depth: int, sums: FragmentType | None
+    ) -> tuple[Sequence[Sequence[SSAValue]], Sequence[Sequence[SSAValue]], int]:
+        """The zero points and the scales of each group along K, as fragments of a step, or of `sums`; and how many
+        elements along K share them."""
         form, lines, index = form_of(self.op.b), self.op.lines, self.index
         if (groups := self.op.groups) is not None:
             kind = self._step_of_weights()
-            return [[group_scales(self.op, self.outside, groups, at, 0, kind, "rows")]], depth
+            return [[]], [[group_scales(self.op, self.outside, groups, at, 0, kind, "rows")]], depth
         if not lines or not isinstance(form, StoredOp) or form.group is None:
-            return [[]], depth
-        group, kind = form.group.value.data, self._step_of_weights()
+            return [[]], [[]], depth
+        group, of_step = form.group.value.data, self._step_of_weights()
+        of_sums = None if sums is None else sums.with_element(of_step.element_type)
         parts = max(1, self.tiling.schedule.cta[2] // group)
         first, run = index.div(at["k"], group) if group < self.tiling.schedule.cta[2] else 0, min(depth, group)
-        parameters: list[list[SSAValue]] = []
+        points, scales = list[list[SSAValue]](), list[list[SSAValue]]()
         for number in range(depth // run):
-            parameters.append([])
-            for line in lines[::-1]:
+            loads = list[SSAValue]()
+            for line in lines:
                 columns = memory_of(line).get_shape()[1] // parts
                 place = index.values([0, index.add(at["n"], index.mul(index.add(first, number), columns))])
-                parameters[-1].append(index.insert(LoadOp(line, place, kind, along="rows")).fragment)
-        return parameters, run
+                kind, along = (of_sums, "columns") if not loads and of_sums is not None else (of_step, "rows")
+                loads.insert(0, index.insert(LoadOp(line, place, kind, along=along)).fragment)
+            points.append(loads[:-1])
+            scales.append(loads[-1:])
+        return points, scales, run
 
     def _step_of_weights(self) -> FragmentType:
         """What the instruction multiplies in a step: 64 columns of B, as floats."""
         kind = self.tiling.element_type(self.first.role)
         return FragmentType.of("a", ROWS, self.tiling.row.shape.k, kind, self.first.delivery.layout)
 
-    def _scaled(self, weights: SSAValue, parameters: Sequence[SSAValue], smaller: SSAValue | None) -> SSAValue:
+    def _scaled(
+        self, weights: SSAValue, points: Sequence[SSAValue], scales: Sequence[SSAValue], smaller: SSAValue | None
+    ) -> SSAValue:
         """Weights less zero points, times scales, both rounded to the type that is multiplied; `smaller` by a factor
         that is exact."""
-        points, scales = parameters[:-1], [x for x in (smaller, *parameters[-1:]) if x is not None]
-        for kind, other in (*((Kind.Sub, x) for x in points), *((Kind.Mul, x) for x in scales)):
+        factors = [x for x in (smaller, *scales) if x is not None]
+        for kind, other in (*((Kind.Sub, x) for x in points), *((Kind.Mul, x) for x in factors)):
             weights = self.index.insert(ElementwiseOp(kind, weights, other)).fragment
         return weights
 
-    def _smaller_weights(self, parameters: Sequence[Sequence[SSAValue]]) -> SSAValue | None:
+    def _sums_of_groups(self, scales: Sequence[SSAValue]) -> list[tuple[SSAValue, SSAValue]]:
+        """The sums of each group of the turn before and their scales, as the loop over K carries them from now on: a
+        turn scales them behind its wait for products, which run while it waits for its weights."""
+        loop, total = self.op.parent_op(), self.op.c
+        if not isinstance(loop, scf.ForOp):
+            raise ValueError("expected a product in a loop")
+        number, carried = loop.body.block.args.index(total) - 1, list[tuple[SSAValue, SSAValue]]()
+        behind, whole = IndexBuilder(Builder(InsertPoint.after(loop))), loop.results[number]
+        made = set[Operation | Block]()
+        for scale in scales:
+            pair = [_carried(loop, self.outside, fragment_of(value)) for value in (total, scale)]
+            carried.append((pair[0][0], pair[1][0]))
+            whole = mapped(behind, _scaled_at_once, whole, *(result for _, result in pair))
+            made.add(whole.owner)
+        loop.results[number].replace_uses_with_if(whole, lambda use: use.operation not in made)
+        return carried
+
+    def _smaller_weights(self, points: Sequence[SSAValue], *, of_groups: bool) -> SSAValue | None:
         """The factor of weights that are made smaller, and whose sums the loop over K leaves to be made larger again.
 
         As integers at the end of bf16 count 2^-133, and no factor is above 2^127, one instruction makes a part of an
         integer less its zero point. What is scaled to less than 2^-120 loses bits below 2^-133 of the part.
         """
         stored, kind, loop, sums = self.first.operand.stored, self._step_of_weights(), self.op.parent_op(), self.op.c
-        unsigned = stored is not None and not (stored.zero or stored.element.signed) and kind.element.name == "bf16"
-        if not unsigned or len(parameters[0]) < 2 or not isinstance(loop, scf.ForOp):
+        unsigned = stored is not None and not (stored.zero or stored.element.signed)
+        if kind.element.name != "bf16" or not (of_groups or (unsigned and points)) or not isinstance(loop, scf.ForOp):
             return None  # without zero points (H200, 16 rows of 8192x8192, 4 bits) 14.1 microseconds for 13.2
         number = loop.body.block.args.index(sums) - 1
         outside, behind = IndexBuilder(loop), IndexBuilder(Builder(InsertPoint.after(loop)))
@@ -334,6 +379,20 @@ class BlockScaledProduct(WarpgroupProduct):
                 place, along = index.add(index.add(first, number), line_of), POINT
             fragments.append(index.insert(LoadOp(line, index.values([0, place]), kind, along=along)).fragment)
         return fragments
+
+
+def _carried(loop: scf.ForOp, outside: IndexBuilder, kind: FragmentType) -> tuple[SSAValue, SSAValue]:
+    """One more fragment that a loop carries, zero at first: its argument and its result."""
+    block, number = loop.body.block, len(loop.results)
+    loop.operands = [*loop.operands, outside.insert(ConstantOp.of(0.0, kind)).fragment]
+    loop.results = SSAValues((*loop.results, result := OpResult(kind, loop, number)))
+    return block.insert_arg(kind, number + 1), result
+
+
+def _scaled_at_once(elements: Sequence[SSAValue]) -> SSAValue:
+    """A total with the sum of a group times its scale."""
+    total, part, scale = elements
+    return FmaOp(part, arith.ExtFOp(scale, total.type).result, total).result
 
 
 def _rescaled(elements: Sequence[SSAValue]) -> SSAValue:

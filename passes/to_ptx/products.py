@@ -208,7 +208,8 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
         # What the integers are less is taken away as they are made smaller.
         if op is not less:
             widening = Widening(lowering.emitter, integers, element)
-            inputs[0] = widening.smaller(inputs[0], made.order, lowering.fragment(less.inputs[1]))
+            points = None if less is None else lowering.fragment(less.inputs[1])
+            inputs[0] = widening.smaller(inputs[0], made.order, points)
         lowering.values[op.fragment] = inputs[0]
         return
     if isinstance(made := op.inputs[0].owner, ConvertOp) and kind is Kind.Mul and made.integers is not None:
@@ -245,18 +246,21 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
     lowering.values[op.fragment] = lowering.fragments.convert(lowering.fragment(op.input), source, to)
 
 
-def smaller_weights(value: SSAValue) -> tuple[ConvertOp, StoredIntegers, ElementwiseOp] | None:
-    """A conversion of integers to bf16 and what subtracts its zero points, if that alone reads them and is smaller."""
-    made, less = value.owner, value.get_user_of_unique_use()
-    if not isinstance(made, ConvertOp) or not isinstance(less, ElementwiseOp) or less.kind.data is not Kind.Sub:
+def smaller_weights(value: SSAValue) -> tuple[ConvertOp, StoredIntegers, ElementwiseOp | None] | None:
+    """A conversion of integers to bf16, these, and what subtracts their zero points, if what is made smaller alone
+    reads them."""
+    made, times = value.owner, value.get_user_of_unique_use()
+    if not isinstance(made, ConvertOp) or made.integers is None or not isinstance(times, ElementwiseOp):
         return None
-    times, integers = less.fragment.get_user_of_unique_use(), made.integers
-    if not isinstance(times, ElementwiseOp) or integers is None or integers.zero or integers.element.signed:
-        return None
+    less = times if times.kind.data is Kind.Sub and times.inputs[0] is value else None
+    if less is not None:
+        times = less.fragment.get_user_of_unique_use()
+        if not isinstance(times, ElementwiseOp) or made.integers.zero or made.integers.element.signed:
+            return None
     factor = times.inputs[-1].owner
     smaller = isinstance(factor, ConstantOp) and factor.value.value.data == SMALLER
     bf16 = times.fragment.type.element.name == "bf16" and times.kind.data is Kind.Mul
-    return (made, integers, less) if smaller and bf16 and less.inputs[0] is value else None
+    return (made, made.integers, less) if smaller and bf16 else None
 
 
 def multiplies_by_powers(op: Operation) -> bool:

@@ -86,19 +86,25 @@ class Widening:
             return self.emitter.compute("mul.rn.f16x2", pair, scales)
         return self.emitter.compute("fma.rn.bf16x2", pair, scales, self._number(-0.0))
 
-    def smaller(self, source: Fragment, order: list[int], points: Fragment) -> Fragment:
-        """Integers without a sign, less zero points, times `SMALLER`, as bf16. The eight bits at the end of bf16 are a
-        number that counts 2^-133: one multiply-add does all the rest."""
+    def smaller(self, source: Fragment, order: list[int], points: Fragment | None) -> Fragment:
+        """Integers less zero points, which those without a sign may have, times `SMALLER`, as bf16. The eight bits at
+        the end of bf16 are a number that counts 2^-133: one multiply-add does all the rest."""
         bits, results, emitter = self.stored.element.bits, list[VirtualRegister](), self.emitter
 
         def number(value: float) -> VirtualRegister:
             return emitter.pure("mov.b32", _twice(element_bits(self.element, value)))
 
-        for point, first, second in zip(points, order[::2], order[1::2], strict=True):
+        for pair, (first, second) in enumerate(zip(order[::2], order[1::2], strict=True)):
             register, at = self._halves(source, first, second)
             place = at % BYTE
-            integers = emitter.compute("and.b32", self._down(register, at - place), _twice((1 << bits) - 1 << place))
-            less = emitter.pure("mul.rn.bf16x2", point, number(-SMALLER))
+            moved, mask = self._down(register, at - place), (1 << bits) - 1 << place
+            if self.turned:
+                integers = self._and_xor(moved, mask, self.turned << place)
+            else:
+                integers = emitter.compute("and.b32", moved, _twice(mask))
+            less = number(-SMALLER * (self.turned + self.stored.zero))
+            if points is not None:
+                less = emitter.pure("mul.rn.bf16x2", points[pair], number(-SMALLER))
             results.append(emitter.compute("fma.rn.bf16x2", integers, number(2.0 ** (133 - place) * SMALLER), less))
         return results
 

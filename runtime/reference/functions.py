@@ -86,10 +86,11 @@ def evaluate_product(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumula
         b = _less(b, scope[op.zero_points], DTYPES[op.multiplied[1]])
     if op.group_scales is not None:
         b = Reference.exact(b.value * in_groups(scope[op.group_scales].value, b.value.shape))
+        each = rounded(b.value, DTYPES[op.multiplied[1]])
         if op.b_stored is not None and op.b_stored.rounded:
-            b = replace(b, value=rounded(b.value, DTYPES[op.multiplied[1]]))
-    if op.is_packed:
-        b = replace(b, value=rounded(b.value, DTYPES[op.multiplied[1]]))
+            b = replace(b, value=each)
+        elif op.is_packed:
+            b = replace(b, error=np.abs(each - b.value))  # each may be rounded, or the sums be scaled
     start, kind = scope[op.d if op.c is None else op.c], DTYPES[str(op.product_type)]
     if op.init is not None:
         start = Reference.exact(np.full_like(start.value, float(op.init.value.data)), kind)

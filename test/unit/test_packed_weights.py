@@ -40,7 +40,9 @@ def drawn(product: Any) -> tuple[list[Array], Array]:
         s = rng.integers(118, 128 + above, s.shape).astype(np.uint8).view(ml_dtypes.float8_e8m0fnu)
     scale, point = (np.repeat(x.astype(np.float32), group, 0).T for x in (s, z))
     less = (values.astype(np.float32) - point).astype(dtype) if product.points else values
-    weights = (less.astype(np.float32) * scale).astype(dtype)
+    weights = less.astype(np.float32) * scale
+    if not product.unrounded:
+        weights = weights.astype(dtype)
     a, d = rng.standard_normal((m, k)).astype(dtype), np.full((m, n), np.nan, FLOATS.get(product.out, np.float32))
     packed = pack_weights(q.astype(np.uint8 if product.points else np.int8), bits)
     arguments = [a, packed, s, *([z] if product.points else []), d]
@@ -50,7 +52,7 @@ def drawn(product: Any) -> tuple[list[Array], Array]:
 FEW: dict[str, Any] = {"warp": "16x64", "mma": "m64n16k16", "in_registers": "b"}
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("product", "schedule"),
     [
@@ -63,10 +65,14 @@ FEW: dict[str, Any] = {"warp": "16x64", "mma": "m64n16k16", "in_registers": "b"}
         (Packed(70, 192, 320, 4, 32, False, floats=True), {"cta": "192x192x64", "mma": "m64n192k16", "warp": "192x64"}),
         (Packed(12, 64, 256, 4, 128), {"cta": "16x64x128", "sliced_k": 2, "split_k": 2, **FEW}),
         (Packed(9, 64, 256, 8, 64, out="f32"), {"cta": "16x64x128", "sliced_k": 4, **FEW}),
+        (Packed(13, 64, 512, 4, 64, out="f32", unrounded=True), {"cta": "16x64x256", "sliced_k": 2, **FEW}),
+        (Packed(9, 64, 256, 8, 64, False, out="f32", unrounded=True), {"cta": "16x64x128", "sliced_k": 4, **FEW}),
+        (Packed(7, 64, 256, 4, 128, False, "f16", unrounded=True), {"cta": "16x64x128", "sliced_k": 2, **FEW}),
     ],
 )
 def test_packed_weights_are_multiplied_as_operations_round_them(product: Any, schedule: dict[str, Any]) -> None:
-    """Any order of f32 sums of exact products is within (k + 2) 2^-23 of their magnitudes."""
+    """Any order of f32 sums of exact products is within (k + 2) 2^-23 of their magnitudes. Of `unrounded` weights the
+    sums of groups are scaled, one rounding each."""
     kernel = compile(product.text(), target="sm_90a", cache=False, **schedule)
     assert len(kernel.launches) == 1, "the converted weights are nowhere"
     arguments, weights = drawn(product)
@@ -115,20 +121,26 @@ def test_weights_of_every_scale_are_rounded_as_operations_do(bits: int) -> None:
     assert (np.abs(d - weights) <= np.where(np.abs(weights) < 2.0**-120, 2.0**-127, 0.0)).all()
 
 
-def test_the_reference_knows_packed_weights(tmp_path: Path) -> None:
-    (path := tmp_path / "f.mlir").write_text("""
+SLICED = "cta=16,64,128 sliced_k=2 warp=16,64 mma=m64n16k16 in_registers=b"
+
+
+@pytest.mark.parametrize(("rounded", "schedule"), [("", ""), ("", SLICED), ("rounded", SLICED)])
+def test_the_reference_knows_packed_weights(tmp_path: Path, rounded: str, schedule: str) -> None:
+    (path := tmp_path / "f.mlir").write_text(
+        """
 #a = affine_map<(m, n, k) -> (m, k)>
 #b = affine_map<(m, n, k) -> (k, n)>
 #d = affine_map<(m, n, k) -> (m, n)>
 func.func @f(%A: memref<8x128xbf16>, %B: memref<32x256xi4>, %S: memref<2x64xbf16>, %Z: memref<2x64xbf16>,
              %D: memref<8x64xf32>) {
-  %W = warp.stored %B as u4 times %S less %Z {packed, group = 64}
+  %W = warp.stored %B as u4 ROUNDED times %S less %Z {packed, group = 64}
     : memref<32x256xi4>, memref<2x64xbf16>, memref<2x64xbf16>
   warp.matmul bf16 x bf16 %A, %W init 0.0 : f32 into %D maps [#a, #b, #d]
     : memref<8x128xbf16>, !warp.operand<memref<32x256xi4>>, memref<8x64xf32>
   return
-}""")
-    assert main(["run", str(path), "--target", "sm_90a", "--check"]) == 0
+}""".replace("ROUNDED", rounded)
+    )
+    assert main(["run", str(path), "--target", "sm_90a", "--check", "--schedule", f"stages=4 {schedule}"]) == 0
 
 
 @pytest.mark.parametrize("bits", [4, 8])
