@@ -338,8 +338,7 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     if product.sparsity > 1:  # for which shared memory may be slower than tensor cores
         multiplying = max(multiplying, _in_shared_memory(product, tile, tile.n))
     outside = max(0, tile.m - product.m) / sqrt(wide) + max(0, tile.n - product.n) / sqrt(high)
-    counted = turns >= OF_MANY * tile.parts and not product.convolves
-    step = max(multiplying, fit.least_step + OUTSIDE * outside * counted) + fit.overhead
+    step = max(multiplying, fit.least_step + OUTSIDE * outside * (turns >= OF_MANY * tile.parts)) + fit.overhead
     step = max(step, NARROW_ROW * narrow_rows(product, tile))
     if (
         along_k(product, "a")
@@ -462,8 +461,8 @@ TFLOP/s with 4, 577 with 16; 4096x1280x1280 583 and 521; 12608x768x3072 746 and 
 NEIGHBOURS = 8
 """Tiles of a single wave that lie beside each other in a group as nearly a square, which the SMs that are neighbours
 ask L2 for once, in each part of K as well (H100, microseconds in groups of 1, 2, 4, 8, 16 rows: 2048x512x8192 in tiles
-of 128x64 27.0, 26.9, 28.9, 42.6, 44.9; 1024x1024x4096 19.1, 14.8, 15.6, 18.6, 18.6, and of 64x128 19.4, 15.7, 14.5,
-14.9, 17.5; 640x408x16000 in three parts of 128x64 22.7, 22.2, 23.0, 26.3, 26.4)."""
+of 128x64 27.0, 26.9, 28.9, 42.6, 44.9; 1024x1024x4096 19.1, 14.8, 15.6, 18.6, 18.6; 640x408x16000 in three parts of
+128x64 22.7, 22.2, 23.0, 26.3, 26.4; H200, 3x3 of 640 channels of 2x32x32 in 128x96 24.1, 24.0, 23.9, 29.7, 27.8)."""
 
 GROUP_ROWS = 128
 """Rows of tiles of which as many are walked together as of those of other warpgroups, of higher ones fewer (H200, tiles
@@ -486,7 +485,8 @@ def group_of(product: Product, tile: GroupTile, target: Target) -> int:
         return MANY_GROUP
     if product.block_scales:
         return SCALED_GROUP
-    if tile.together == 1 and is_plain(product, "none") and tile_count(product, tile) <= target.sms:
+    single = product.convolves or is_plain(product, "none")
+    if tile.together == 1 and single and tile_count(product, tile) <= target.sms:
         return 1 << max(0, round(log2(NEIGHBOURS * tile.n / tile.m) / 2))
     if tile.transposed:
         return max(1, GROUP * GROUP_ROWS // max(GROUP_ROWS, tile.width))

@@ -24,6 +24,7 @@ from warploom.runtime.kernel.lowering import parse
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 fit: Any = import_module("fit")
+Layer: Any = import_module("convolutions").Layer
 HOPPER = target("sm_90a")
 
 
@@ -70,6 +71,14 @@ def test_warpgroups_multiply_17_to_32_rows_by_many_weights(rows: int, columns: i
     more, few = (default_schedule(product("bf16", (m, columns, k)), HOPPER) for m in (rows, 16))
     assert more.together > 1
     assert few.together == 1
+
+
+def test_convolutions_share_and_walk_tiles_as_products_do() -> None:
+    layers = Layer("", 2, 640, 32, 640, 3, 1, 1), Layer("", 2, 320, 128, 4, 3, 1, 1)
+    square, narrow = (default_schedule(product_of(parse(each.text()), "sm_90a"), HOPPER) for each in layers)
+    assert square.ctas == 0
+    assert 0.5 <= square.group**2 * square.cta[0] / (8 * square.cta[1]) <= 2  # a wave of tiles is nearly a square
+    assert narrow.cta[1] == 16  # all others copy rows of filters that there are not
 
 
 def test_few_columns_or_rows_get_tiles_with_few_rows_of_boxes_beyond() -> None:
