@@ -27,6 +27,7 @@ from .warpgroup_model import (
     nanoseconds,
     read_bytes,
     reads_weights,
+    tile_count,
 )
 
 
@@ -82,9 +83,12 @@ def is_rated(product: Product, packed: str, target: Target) -> bool:
 
 
 def by_time(product: Product, tiles: Iterable[GroupTile], packed: str, target: Target) -> list[GroupTile]:
-    """Tiles of warpgroups, the fastest first."""
+    """Tiles of warpgroups, the fastest first. Of convolutions in several waves whose costs are equal, those that share
+    filters come first (H200, 7x7 of 64x224x224 pixels of three channels in steps of two: 272 microseconds for 348);
+    tiles of one wave ask for the same at once (3x3 of 64x7x7 pixels by data: 4.8 for 4.4)."""
     costs = {tile: cost(product, tile, packed, target) for tile in tiles}
-    order = sorted(costs, key=costs.__getitem__)
+    several = {tile for tile in costs if product.convolves and tile_count(product, tile) > at_once(tile, target)}
+    order = sorted(costs, key=lambda tile: (costs[tile], -tile.cluster[0] if tile in several else 0))
     if not order or not is_rated(product, packed, target):
         return order
     near = [tile for tile in order if costs[tile] <= NEAR * costs[order[0]]]

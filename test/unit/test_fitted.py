@@ -74,11 +74,16 @@ def test_warpgroups_multiply_17_to_32_rows_by_many_weights(rows: int, columns: i
 
 
 def test_convolutions_share_and_walk_tiles_as_products_do() -> None:
-    layers = Layer("", 2, 640, 32, 640, 3, 1, 1), Layer("", 2, 320, 128, 4, 3, 1, 1)
-    square, narrow = (default_schedule(product_of(parse(each.text()), "sm_90a"), HOPPER) for each in layers)
+    layers = Layer("", 2, 640, 32, 640, 3, 1, 1), Layer("", 2, 320, 128, 4, 3, 1, 1), Layer("", 8, 3, 224, 64, 7, 2, 3)
+    small = Layer("", 64, 128, 7, 32, 3, 1, 1, by="data")
+    square, narrow, colours, one_wave = (
+        default_schedule(product_of(parse(each.text()), "sm_90a"), HOPPER) for each in (*layers, small)
+    )
     assert square.ctas == 0
     assert 0.5 <= square.group**2 * square.cta[0] / (8 * square.cta[1]) <= 2  # a wave of tiles is nearly a square
     assert narrow.cta[1] == 16  # all others copy rows of filters that there are not
+    assert colours.cluster == (2, 1)  # two tiles of pixels share the filter, whose rows begin within lines
+    assert one_wave.cluster == (1, 1)
 
 
 def test_few_columns_or_rows_get_tiles_with_few_rows_of_boxes_beyond() -> None:
