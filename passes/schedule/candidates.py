@@ -132,8 +132,9 @@ def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Sched
     alone = by == "fragments" or not (by or target.sm >= WARPGROUP_SM)
     groups = None if alone else by_warpgroups(product, target, accumulate, by)
     if groups is not None:
-        packs = groups.pack != PLAIN or groups.padded != PLAIN
-        large = not is_compared(product) or (product.k > SHORT_K and is_large(product, laid_out=packs))
+        # What few tiles read takes longer to pack than to multiply as it lies.
+        large = groups.pack == PLAIN and is_large(product, laid_out=groups.padded != PLAIN)
+        large = not is_compared(product) or (product.k > SHORT_K and large)
         if by or large or groups.in_registers != PLAIN:
             return groups
     row = needs.instruction(product, accumulate, target)
@@ -172,7 +173,7 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
     ways = [
         (order(tile, cost + extra), covered[i], _width(product, tile, pack), i, cost + extra, tile, pack)
         for i, (tile, cost) in enumerate(costs)
-        for pack, extra in model.choices(product, tile.cta, target)
+        for pack, extra in model.choices(product, tile, target)
         if tile.warp != (64, 64) or not (model.copies_below(model.WORD, product, pack) or _apart(product, row))
     ]
     if not ways:

@@ -99,8 +99,10 @@ REGISTER_TURN, TURN_BYTES = 5000, 256
 """What loads wait for memory that are copied through registers, for each so many bytes of K (H100, microseconds through
 registers and packed: 146x9x575 10.0 and 4.8, 1752x18x505 14.4 and 7.1, 4608x12x981 31.3 and 13.6)."""
 
-NARROW_COPY = 0.19
-"""Cycles of an SM for one asynchronous copy of less than 16 bytes."""
+NARROW_COPY, NARROW_OF_LARGE = 0.19, 2
+"""Cycles of an SM for one asynchronous copy of less than 16 bytes, and how many times as many it takes where slices of
+64x64 leave its address no registers (H200, microseconds in four slices of 64x64, and of tiles of smaller warps:
+5543x56x11030 75.3 and 64.2, 3904x52x13446 90.7 and 47.2, 4476x32x9812 63.9 and 39.0, 5098x20x2582 24.0 and 17.0)."""
 
 PACK_LATENCY = 10_500
 """Another launch, and the way through memory and back."""
@@ -225,13 +227,14 @@ def copies_below(size: int, product: Product, pack: str) -> bool:
     return any(access_bytes(o) < size for role, o in (("a", product.a), ("b", product.b)) if role not in roles(pack))
 
 
-def choices(product: Product, cta: tuple[int, int], target: Target) -> Iterator[tuple[str, float]]:
+def choices(product: Product, tile: Tile, target: Target) -> Iterator[tuple[str, float]]:
     """Every value of `pack` that may pay for tiles of this size, with the cycles that it costs."""
-    down, across = -(-product.m // cta[0]), -(-product.n // cta[1])
-    sms = min(product.tiles(*cta), target.sms)
+    down, across = -(-product.m // tile.cta[0]), -(-product.n // tile.cta[1])
+    sms = min(product.tiles(*tile.cta), target.sms)
+    each = product.matrices * (NARROW_OF_LARGE if tile.warp == (64, 64) and tile.sliced_k > 1 else 1)
     rows_cost = {
-        "a": _copy_cycles(product.a, across * product.matrices) / sms,
-        "b": _copy_cycles(product.b, down * product.matrices) / sms,
+        "a": _copy_cycles(product.a, across * each) / sms,
+        "b": _copy_cycles(product.b, down * each) / sms,
     }
     useful = [
         role for role, operand in (("a", product.a), ("b", product.b))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from warploom.dialect.isa.row import target
-from warploom.dialect.schedule import Schedule
+from warploom.dialect.schedule import Schedule, roles
 from warploom.passes.linalg.product import Product
 from warploom.passes.schedule import fitted
 from warploom.passes.schedule.candidates import default_schedule
@@ -150,3 +150,9 @@ def test_weights_are_read_as_they_are_written() -> None:
     block = re.search(r'WEIGHTS = _read\("""\n([^"]*)\n"""\)', text)
     assert block is not None
     assert fit.written(fitted.WEIGHTS) == block[1]
+
+
+def test_what_is_read_once_is_not_packed() -> None:
+    """A launch that packs A would write and read once more what one column of tiles reads."""
+    few, many = (default_schedule(product("bf16", (3904, n, 13446)), HOPPER) for n in (52, 5200))
+    assert ("a" in roles(few.pack), "a" in roles(many.pack)) == (False, True)
