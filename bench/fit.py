@@ -43,7 +43,7 @@ from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower, standard_pipeline
 from warploom.passes.schedule import fitted, model, needs
 from warploom.passes.schedule.candidates import candidates, with_margin
-from warploom.passes.schedule.fitted import correction, features, is_rated, rated, tile_of
+from warploom.passes.schedule.fitted import correction, features, is_rated, rated, tile_of, weights_of
 from warploom.passes.schedule.warpgroup import time_of
 from warploom.passes.schedule.warpgroup_model import k_of
 from warploom.passes.universe import make_context
@@ -57,6 +57,13 @@ PARTS, TERMS = 5, 80
 NEAR, FAR, RIDGE, FEWEST = 0.15, 0.05, 1.0, 60
 """By how much of the best time the weight of a time falls e-fold, and the least weight; what is added to the squares of
 each term; schedules that a term must be of."""
+
+PLACE = r'(LONG_WEIGHTS = _read\(""")[^"]*("""\)\n"""[^"]*?)times of [\d,]+ schedules of [\d,]+ sizes'
+"""Weights in `fitted.py`, and what is said of their data."""
+
+DEVICE, OTHER_DEVICES = "H200", 0.25
+"""The device that weights are for, and what a row of another one weighs: times of the best by weights of other sizes
+1.030 of an H200's with 1.0, 1.029 with 0.25 and with 0.1."""
 
 COLUMNS = 116
 """Of a line of weights."""
@@ -77,13 +84,15 @@ def modelled(product: Product, schedule: Schedule, target: Target) -> float:
 
 @dataclass(frozen=True)
 class Row:
-    """A size on a device: microseconds of cuBLAS and by schedules, the models' nanoseconds, and what tiles are like."""
+    """A size on a device, with its weight: microseconds of cuBLAS and by schedules, the models' nanoseconds, and what
+    tiles are like."""
 
     size: Size
     peer: float
     times: dict[Schedule, float]
     models: list[float]
     features: list[dict[str, float]]
+    weight: float = 1.0
 
 
 def product_at(size: Size) -> Product:
@@ -102,7 +111,7 @@ def _is_told(product: Product, schedule: Schedule) -> bool:
 def rows_of(contents: Sequence[dict[str, Any]], target: Target) -> Iterator[Row]:
     """What files have of products that the fit is for."""
     for content in contents:
-        names = content.get("schedules")
+        names, weight = content.get("schedules"), 1.0 if DEVICE in content["device"] else OTHER_DEVICES
         for row in content["rows"]:
             size = tuple(row["size"])
             product = product_at(size)
@@ -111,7 +120,7 @@ def rows_of(contents: Sequence[dict[str, Any]], target: Target) -> Iterator[Row]
             if len(times) > 1 and is_rated(product, "none", target):
                 models = [modelled(product, schedule, target) for schedule in times]
                 told = [features(product, tile_of(s), ns, target) for s, ns in zip(times, models, strict=True)]
-                yield Row(size, row["peer"], times, models, told)
+                yield Row(size, row["peer"], times, models, told, weight)
 
 
 class Fit:
@@ -139,7 +148,7 @@ class Fit:
         square, target = np.zeros((len(self.names), len(self.names))), np.zeros(len(self.names))
         for i in which:
             at, times = slice(self.starts[i], self.starts[i + 1]), np.array([*self.rows[i].times.values()])
-            weights = np.exp((1 - times / times.min()) / NEAR) + FAR
+            weights = self.rows[i].weight * (np.exp((1 - times / times.min()) / NEAR) + FAR)
             x, y = (z - weights @ z / weights.sum() for z in (self.x[at], self.y[at]))
             square += x.T * weights @ x
             target += x.T @ (weights * y)
@@ -161,6 +170,13 @@ class Fit:
         return [
             [math.log2(ns) + correction(told, weights) for ns, told in zip(row.models, row.features, strict=True)]
             for row in self.rows
+        ]
+
+    def ratings_in_use(self) -> list[list[float]]:
+        """What the weights that are in use give."""
+        return [
+            [math.log2(ns) + correction(told, weights) for ns, told in zip(row.models, row.features, strict=True)]
+            for row, weights in ((row, weights_of(*row.size)) for row in self.rows)
         ]
 
     def show(self, what: str, ratings: Sequence[Sequence[float]], least: int = 4) -> None:
@@ -207,9 +223,8 @@ def write(problem: Fit, weights: dict[tuple[str, ...], float]) -> None:
     """Changes the weights in `fitted.py`, and what is said of their data."""
     place = Path(fitted.__file__)
     schedules, sizes = int(problem.starts[-1]), len({row.size for row in problem.rows})
-    text = re.sub(r'(_read\(""")[^"]*(""")', lambda m: f"{m[1]}\n{written(weights)}\n{m[2]}", place.read_text())
     said = f"times of {round(schedules, -2):,} schedules of {round(sizes, -1):,} sizes"
-    place.write_text(re.sub(r"times of [\d,]+ schedules of [\d,]+ sizes", said, text))
+    place.write_text(re.sub(PLACE, lambda m: f"{m[1]}\n{written(weights)}\n{m[2]}{said}", place.read_text()))
 
 
 def keep(contents: Sequence[dict[str, Any]], place: Path) -> None:
@@ -279,7 +294,7 @@ def main() -> None:
     problem = Fit([*rows_of(contents, target_row(TARGET))])
     print(f"{problem.starts[-1]} schedules of {len(problem.rows)} rows, {len(problem.names)} products of features")
     problem.show("the models alone", [row.models for row in problem.rows])
-    problem.show("the weights in use", problem.ratings(fitted.WEIGHTS))
+    problem.show("the weights in use", problem.ratings_in_use())
     problem.show(f"{options.terms} terms, cross-validated", cross_validated(problem, options.terms))
     weights = problem.solved(range(len(problem.rows)), options.terms)
     problem.show(f"{options.terms} terms, of all rows", problem.ratings(weights))

@@ -53,18 +53,42 @@ WEIGHTS = _read("""
     .0052, many*read .0192, arriving*read .0132, arriving*turns -.0079, shallow .0800, within -.0200, along -.0040
 """)
 """Of products of features, fitted to the times of 5,200 schedules of 840 sizes, relative to those of the same size
-(`python bench/fit.py` makes them of `bench/schedules-h100.json`). `shallow`, how much deeper than K a K tile of
-warpgroups is, which is copied and multiplied as a whole, `within` and `along` (below): of 267 sizes (H200)."""
+(`bench/schedules-h100.json`). `shallow`, how much deeper than K a K tile of warpgroups is, which is copied and
+multiplied as a whole, `within` and `along` (below): of 267 sizes (H200)."""
+
+LONG_WEIGHTS = _read("""
+    time -.4178, area .0702, many*turns -.0047, joined -.0971, along -.0125, shallow*shallow .0293, area*large .0563,
+    read*time -.0692, within*within -.0189, area*area .0096, beyond*pairs .0409, aspect*sliced -.0410, shared*shared
+    -.0004, beyond*full .0714, fragments*stored .0041, full*shallow .0879, cut*many .0589, full*time -.0093, time*time
+    .0569, arriving*within .0560, fragments*time -.0428, joined*time .0252, area*turns -.0089, along*read -.0023,
+    along*exchanged .0059, area*time -.0050, full*parts .0314, aspect*wide .0041, beyond*fragments -.0295, aspect*aspect
+    .0091, turns*turns .0231, many*read .0396, joined*read -.0140, area*short -.0253, aspect*short .0229, read*short
+    .0144, full*turns -.0355, cut*cut -.0138, stored*time .0287, pairs*whole .0589, beyond*large -.0982,
+    exchanged*joined .0266, short*time -.0139, along*pairs -.0020, eights*time -.0377, cut*time .0339, area*within
+    .0209, shallow*time -.0210, aspect*fragments -.0058, parts*turns -.0178, fragments*many .1025, arriving*fragments
+    -.0271, many*within .0304, fours*many .0381, arriving*fours .0723, area*fours .0412, cut*fours .0153,
+    arriving*beyond -.0136, parts*whole .0555, exchanged*shallow -.0542, time*wide .0068, along*wide -.0002,
+    arriving*read .0149, along*arriving -.0031, along*stored -.0006, large*turns -.0237, large*wide -.0060, cut*wide
+    .0028, parts*short -.0199, fragments*wide .0042, large*stored -.0117, arriving*time -.0286, arriving*large -.0677,
+    many -.0459, along*time -.0015, area*read .0069, aspect*pairs -.0042, arriving*stored .0043, fours*time -.0161,
+    pairs*time -.0089
+""")
+"""The same where all sides are long, fitted to the times of 9,900 schedules of 1,320 sizes, of which an H200's weigh
+four times an H100's (`python bench/fit.py` makes them of both files). Of the time by `WEIGHTS` (H200, fresh sizes whose
+tile is another): 120 that are long 0.994, 297 others 1.013; of cuBLAS below 0.90 five of 598, by `WEIGHTS` nine."""
+
+LONG_SIDE, LONG_K = 128, 64
+"""Rows and columns of D, more than which, and K, from which on, `LONG_WEIGHTS` are taken."""
 
 NEAR, MAX_READ, THIN_READ = 1.5, 64 << 20, 512 << 20
 """How many times the least time of the model a tile may take; bytes of A and B in whole lines, where nearly all that is
 larger was measured with the defaults of the models alone, and of 17 to 32 rows (H200, 17x57344x8192 1.29 times)."""
 
 SHARED_K, MAX_ACROSS = 192, 6.0
-"""Elements of K below which it counts whether rows begin within one, for who shares such a line in a
-cluster; and the power of two up to which a side of D has more tiles than the other. H200, microseconds of 112x15536x40
-in tiles of 64x128: 6.6, in 2x1 6.0, in 1x2, which ask for a row of A half as often, 4.7; of 9632x192x24 9.0, 5.1, 8.3;
-rows of whole sectors differ less (9720x232x160 5.8, 6.3, 5.9)."""
+"""Elements of K below which it counts whether rows begin within one, beside who shares in a cluster the operand that
+all SMs ask for; and the power of two up to which a side of D has more tiles than the other. H200, microseconds of
+112x15536x40 in tiles of 64x128: 6.6, in 2x1 6.0, in 1x2, which ask for a row of A half as often, 4.7; of 9632x192x24
+9.0, 5.1, 8.3; rows of whole sectors differ less (9720x232x160 5.8, 6.3, 5.9)."""
 
 MEAN_NS, MEAN_TURNS, MEAN_AREA, MEAN_BYTES, MAX = 8000, 16, 1 << 13, 1 << 22, 4.0
 """What features are relative to, as powers of two: nanoseconds, K tiles of a CTA, elements of a tile, bytes of A and
@@ -126,15 +150,17 @@ def features(product: Product, tile: GroupTile | Tile, ns: float, target: Target
         flags |= {"exchanged": tile.exchanged, "tall": tile.rows > ROWS}
         flags["short"] = tile.exchanged and tile.m % (2 * EXCHANGED_STEP) > 0
         values["shallow"] = max(0.0, log2(k_of(product) / k))
+        across = max(-MAX_ACROSS, min(MAX_ACROSS, log2(n * groups.m / (m * groups.n))))
+        values["shared"] = log2(wide / high) * across
         if any(operand.pitch_bits % (8 * SECTOR) for operand in (product.a, product.b)):
-            across = max(-MAX_ACROSS, min(MAX_ACROSS, log2(n * groups.m / (m * groups.n))))
             values["within"] = max(0.0, log2(SHARED_K / k))
-            values["along"] = values["within"] * log2(wide / high) * across
+            values["along"] = values["within"] * values["shared"]
     covered = ctas // groups.parts * groups.m * groups.n
     powers = {
         "turns": k / (k_of(product) * groups.parts) / MEAN_TURNS,
         "area": groups.m * groups.n / MEAN_AREA,
         "aspect": groups.m / groups.n,
+        "wide": n / m,
         "cut": groups.parts,
         "stored": m * n / (k * (m + n)),
         "read": read_bytes(product) / MEAN_BYTES,
@@ -148,7 +174,12 @@ def features(product: Product, tile: GroupTile | Tile, ns: float, target: Target
 def rated(product: Product, tile: GroupTile | Tile, ns: float, target: Target) -> float:
     """The logarithm of the time that is expected of a tile, to which a model gives so many nanoseconds, up to what is
     the same for all tiles of a product."""
-    return log2(ns) + correction(features(product, tile, ns, target), WEIGHTS)
+    return log2(ns) + correction(features(product, tile, ns, target), weights_of(product.m, product.n, product.k))
+
+
+def weights_of(m: int, n: int, k: int) -> Mapping[tuple[str, ...], float]:
+    """The weights of a product of a size."""
+    return LONG_WEIGHTS if min(m, n) > LONG_SIDE and k >= LONG_K else WEIGHTS
 
 
 def correction(values: Mapping[str, float], weights: Mapping[tuple[str, ...], float]) -> float:

@@ -147,9 +147,8 @@ def test_weights_are_read_as_they_are_written() -> None:
     weights = {("time",): -0.4627, ("area", "full"): 10.05, ("many", "turns"): 0.0354, ("cut", "cut"): -0.0073}
     assert fitted._read(fit.written(weights)) == weights  # pyright: ignore[reportPrivateUsage]
     text = Path(fitted.__file__).read_text()
-    block = re.search(r'WEIGHTS = _read\("""\n([^"]*)\n"""\)', text)
-    assert block is not None
-    assert fit.written(fitted.WEIGHTS) == block[1]
+    blocks = re.findall(r'WEIGHTS = _read\("""\n([^"]*)\n"""\)', text)
+    assert [fit.written(fitted.WEIGHTS), fit.written(fitted.LONG_WEIGHTS)] == blocks
 
 
 def test_what_is_read_once_is_not_packed() -> None:
