@@ -100,7 +100,7 @@ class Cluster:
     def label(self) -> str:
         """What profilers show: the layer, the operations, the type and the sizes of the result, for a product with its
         depth, such as `layers.0.mlp: mm+silu+mul bf16 8192x28672x4096`."""
-        result, core = self.last.meta["val"], self.core
+        result, core = self.results[0].meta["val"], self.core
         inner = core.all_input_nodes[-1].meta["val"].shape[-2:-1] if is_product(core) else ()
         sizes = "x".join(map(str, (*result.shape, *inner)))
         return f"{layer_of(self.last) or 'model'}: {'+'.join(self.operations)} {ELEMENTS[result.dtype]} {sizes}"

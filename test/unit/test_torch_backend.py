@@ -1683,8 +1683,9 @@ def test_attention_in_training(shapes: tuple[tuple[int, ...], ...], options: dic
     assert not compiled.reasons
     forward, backward = (e.compiled[0] for e in compiled.explanations)
     assert (len(forward.kernels), len(backward.kernels)) == (1, 3)
-    heads = (k if options.get("enable_gqa") else q)[2]
-    assert backward.label == f"model: attention gradients bf16 {'x'.join(map(str, (k[0], heads, k[1], k[3])))}"
+    sizes = "x".join(map(str, (q[0], q[2], q[1], q[3])))  # not those of logarithms, and of the gradient of V
+    labels = [f"model: {name} bf16 {sizes}" for name in ("attention", "attention gradients")]
+    assert [forward.label, backward.label] == labels
 
 
 SLOPES, OF_TOKENS, KEPT = (
