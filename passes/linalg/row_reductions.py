@@ -8,6 +8,7 @@ from xdsl.dialects import arith
 from xdsl.dialects import math as math_dialect
 from xdsl.ir import Operation, SSAValue
 
+from ...dialect.layouts.layout import LANES
 from ...dialect.warp.elements import IndexOp
 from ...dialect.warp.fragments import Kind, ReduceOp
 from ...dialect.warp.rows import RowsOp
@@ -17,18 +18,19 @@ HELD = 32
 """Elements of a row that a lane holds, where a row is longer than a warp holds of them: f32, beside those of 16 bits
 that they are loaded as."""
 
-ONCE_WARPS, MAX_WARPS = 4096, 32
-"""Warps that rows are spread over at least which are read once, by a loop, as no element of them is stored, if a CTA
-has so many for a row (H200, cross entropy by hand, copy 33.6 us: rows of 4096 by 1, 2 and 4 warps 33.8, 34.3 and 36.1,
-of 65536 by 4, 8 and 32 34.8, 34.2 and 45.8)."""
+HOLDING_WARPS, ONCE_WARPS, MAX_WARPS = 4, 4096, 32
+"""Warps of a CTA that hold a row; warps over which longer rows are spread that a loop reads once, as no element of them
+is stored (H200, cross entropy, copy 33.6 us: rows of 65536 by clusters 45.8, by a loop of 4 warps 37.7 and of 8 38.8,
+of 16384 by 16 warps 41.9, by a loop of one 35.7 and of two 37.4); and of a CTA at most."""
 
 needed = partial(computed_from, until=(ReduceOp,))
 """All values from which values are computed, up to results of reductions along rows."""
 
 
-def least_warps(rows: int) -> int:
-    """The warps that share a row that is read once."""
-    return min(MAX_WARPS, 1 << (-(-ONCE_WARPS // rows) - 1).bit_length())
+def least_warps(rows: int, length: int) -> int:
+    """The warps that share a row that is read once, fewer than would hold it."""
+    held = 1 << (-(-length // (LANES * HELD)) - 1).bit_length()
+    return held if held <= HOLDING_WARPS else min(held, MAX_WARPS, 1 << (-(-ONCE_WARPS // rows) - 1).bit_length())
 
 
 def is_sum_below(op: Operation | None, largest: ReduceOp) -> bool:

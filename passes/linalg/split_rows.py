@@ -251,6 +251,9 @@ class Parts:
 RESIDENT_WARPS, SUMMED_PARTS, SUMMED_LENGTHS = 32, 4096, range(512, 65537)
 """For sums of values of rows: warps of an SM, sums that a CTA adds up, and lengths of rows."""
 
+MAX_TERMS = 1 << 15
+"""Rows of which one value each is stored, rather than sums of those that a CTA takes in turns."""
+
 OF_ROW = map_along(2, (0,))
 """The map of memory with an element for each row."""
 
@@ -360,9 +363,11 @@ def _with_sums(rows: RowsOp, op: RowsOp, across: Sequence[ReduceOp]) -> tuple[Ro
     """An operation on rows with the sums of what another reduces, in as many parts as are returned. What nothing else
     reads of its results goes."""
     (count, length), block = _sizes(rows), Block()
-    warps = 1 << (-(-length // (LANES * HELD)) - 1).bit_length()
-    warps = min(warps, least_warps(count) if reads_once(rows) else CTA_WARPS)
+    held = 1 << (-(-length // (LANES * HELD)) - 1).bit_length()
+    warps = least_warps(count, length) if reads_once(rows) else min(held, CTA_WARPS)
     parts = min(count, min(SUMMED_PARTS, _sms(op) * RESIDENT_WARPS // warps) // CTA_WARPS * CTA_WARPS)
+    if reads_once(rows) and warps < held and count <= MAX_TERMS:  # a loop, whose rows are not loaded ahead
+        parts = count
     inner, own, yielded = dict[SSAValue, SSAValue](), dict[SSAValue, SSAValue](), all_yielded(rows.body)
     first = _computed(rows, computed_from(yielded), inner, block)
     same = {

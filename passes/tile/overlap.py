@@ -15,7 +15,7 @@ from itertools import chain, product
 from typing import ClassVar, NamedTuple, cast
 
 from xdsl.dialects import memref, scf, vector
-from xdsl.dialects.builtin import MemRefType, StringAttr, i32
+from xdsl.dialects.builtin import MemRefType, StringAttr
 from xdsl.dialects.gpu import FuncOp, LaunchFuncOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
@@ -27,7 +27,7 @@ from ...dialect.warp.attention import AttentionGradientOp
 from ...dialect.warp.attributes import COMPUTES, ScheduleAttr, schedule_on
 from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
-from ...dialect.warp.synchronisation import CLUSTER_SIZE, LAUNCHES, MIN_CTAS, ArriveLastOp, CommitOp, WaitOp
+from ...dialect.warp.synchronisation import CLUSTER_SIZE, LAUNCHES, MIN_CTAS, CommitOp, WaitOp
 from ..allocate import allocate
 from ..linalg.elementwise import is_index, may_share, roots_of
 from ..linalg.operand import divisor_of, root
@@ -36,9 +36,6 @@ from .tiling import LaunchedKernel, schedule_of
 
 SIZES = 6
 """Operands of a launch for its grid and its blocks, which come first."""
-
-MAX_ARRIVALS = 4096
-"""CTAs of a launch that its last CTA finishes: each waits for its own arrival at the end."""
 
 STORES = StoreOp, memref.StoreOp, vector.StoreOp
 PLACES = BlockIdOp, SubgroupIdOp, ThreadIdOp, scf.IfOp, scf.YieldOp, ReturnOp
@@ -112,27 +109,9 @@ class _Launch(NamedTuple):
         alike = alike and self.steps == other.steps
         if not (few or parts or alike) or self.sizes[3:] != other.sizes[3:] or not self.is_apart(other):
             return False
-        return self.is_launched_once and other.is_launched_once
-
-    def may_finish(self, other: _Launch) -> bool:
-        """Whether the last CTA of this launch may do the other, of one CTA, which needs what all have written."""
-        few = self.sizes[0] is not None and 1 < self.sizes[0] <= MAX_ARRIVALS
-        own = {COMPUTES} <= self.kernel.attributes.keys() & other.kernel.attributes.keys()
-        clusters = any(CLUSTER_SIZE in each.kernel.attributes for each in (self, other))
-        return (
-            few
-            and own
-            and not clusters
-            and other.sizes[0] == 1
-            and self.sizes[3:] == other.sizes[3:]
-            and (not self.is_apart(other) and self.is_launched_once and other.is_launched_once)
-        )
-
-    @property
-    def is_launched_once(self) -> bool:
         module = cast("Operation", self.launch.get_toplevel_object())
         launched = [each.kernel for each in module.walk() if isinstance(each, LaunchFuncOp)]
-        return launched.count(self.launch.kernel) == 1
+        return launched.count(self.launch.kernel) == launched.count(other.launch.kernel) == 1
 
     def may_follow(self, launch: LaunchFuncOp, kernel: FuncOp) -> bool:
         """Whether another launch before it may as well come first: it only loads what both have."""
@@ -218,45 +197,6 @@ def _join(first: _Launch, second: LaunchedKernel, *, turns: bool) -> None:
     Rewriter.erase_op(first.kernel)
 
 
-class FinishLaunch(RewritePattern):
-    """A launch of one CTA behind one whose results it reads: the last CTA of that one does it, in whatever order they
-    end. Source: CUDA programming guide, 10.5, the example of a sum over CTAs."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: LaunchFuncOp, rewriter: PatternRewriter) -> None:
-        ahead = op.prev_op
-        while ahead is not None and is_pure(ahead):
-            ahead = ahead.prev_op
-        first, second = map(_Launch.of_memory, (ahead, op)) if isinstance(ahead, LaunchFuncOp) else (None, None)
-        if first is not None and second is not None and first.may_finish(second):
-            _finish(first, LaunchedKernel(op, second.kernel))
-            rewriter.has_done_action = True
-
-
-def _finish(first: _Launch, second: LaunchedKernel) -> None:
-    """Puts the body of the first kernel before that of the second, which its last CTA runs."""
-    own, ahead = (list(body.ops)[:-1] for body in (second.body, first.kernel.body.block))
-    for kernel in (second.kernel, first.kernel):
-        allocate(kernel)
-    for value, argument in zip(first.launch.kernelOperands, first.kernel.body.block.args, strict=True):
-        argument.replace_all_uses_with(second.insert(len(second.operands), value, argument.name_hint or "memory"))
-        second.divisors[-1] = divisor_of(argument)
-    counters = second.host.scratch(MemRefType(i32, [1]), zeroed=True)
-    counter = second.insert(len(second.operands), counters, "counters")
-    index = IndexBuilder(cast("Operation", second.body.last_op))
-    _moved(index, ahead, index.insert(BlockIdOp()).result)
-    ctas = cast("int", first.sizes[0])
-    with index.where(index.insert(ArriveLastOp(counter, *index.values([0, ctas]))).last) as inside:
-        _moved(inside, own, inside.value(0))
-    second.grid[0] = ctas
-    texts = (cast("StringAttr", kernel.attributes[COMPUTES]).data for kernel in (first.kernel, second.kernel))
-    second.kernel.attributes[COMPUTES] = StringAttr("; ".join(texts))
-    second.kernel.attributes |= {name: value for name, value in first.kernel.attributes.items() if name == MIN_CTAS}
-    second.finish()
-    Rewriter.erase_op(first.launch)
-    Rewriter.erase_op(first.kernel)
-
-
 def _moved(index: IndexBuilder, ops: Sequence[Operation], number: SSAValue) -> Sequence[SSAValue]:
     """Moves operations to a branch, in which the CTA has another number."""
     for op in ops:
@@ -274,4 +214,4 @@ class JoinPass(PatternPass):
 
     name = "warp-join"
     needs: ClassVar = ("launches",)
-    patterns = JoinLaunches, FinishLaunch
+    patterns = (JoinLaunches,)

@@ -132,9 +132,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
         layout = _layout(sizes, (*inputs.values(), *written), output, several, outputs, narrow=narrow)
         each = layout.columns * max(1, held // layout.elements)
         share = RowShare.of(length or extents.USUAL, each, clusters=shared) if layout.rows == 1 else RowShare(1, 1)
-        if rows is None and share.ctas == 1:  # of which more elements would follow each other in a lane
-            share = RowShare(max(share.warps, min(WARPS, power_of_two(length or extents.USUAL, layout.columns))), 1)
-        if once and share.warps * share.ctas > (least := least_warps(output.size(rows))):
+        if once and share.warps * share.ctas > (least := least_warps(output.size(rows), length or 1)):
             share = RowShare(least, 1)
         if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
             share = RowShare(CROWDED.warps // 2, 2)

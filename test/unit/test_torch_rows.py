@@ -376,25 +376,24 @@ def test_rows_of_which_nothing_is_stored_are_read_once_by_a_loop(monkeypatch: py
     assert [launch.block for launch in kernel.launches] == [(128, 1, 1)]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
-    ("function", "rows", "columns", "sms", "grids"),
+    ("function", "rows", "columns", "grids"),
     [
-        (mean_loss, 21, 600, 1, [4, 1]),
-        (smoothed_loss, 17, 1500, 1, [8, 1]),
-        (smoothed_loss, 17, 4096, 2, [8, 1]),
-        (mean_loss, 6, 4600, 1, [4, 1]),
-        (mean_loss, 13, 4600, 2, [4, 1]),
-        (mean_loss, 514, 520, 60, [128]),
-        (lambda x, _: (y := torch.logsumexp(x, -1), y.square().mean()), 403, 520, 60, [100]),
+        (mean_loss, 21, 600, [4, 1]),
+        (smoothed_loss, 17, 1500, [8, 1]),
+        (smoothed_loss, 33, 4096, [4, 1]),
+        (mean_loss, 6, 4600, [6, 1]),
+        (mean_loss, 17, 4090, [4, 1]),
+        (lambda x, _: (y := torch.logsumexp(x, -1), y.square().mean()), 43, 520, [4, 1]),
     ],
 )
 def test_values_of_rows_are_summed_in_turns(
-    monkeypatch: pytest.MonkeyPatch, function: Any, rows: int, columns: int, sms: int, grids: list[int]
+    monkeypatch: pytest.MonkeyPatch, function: Any, rows: int, columns: int, grids: list[int]
 ) -> None:
-    """Rows that a warp has, or several, held or in a loop; the last CTA of one launch adds up, and leaves no traces."""
+    """Of rows that a warp holds, or several; those that a loop reads have a CTA each. Repeats have the same bits."""
     monkeypatch.setattr("warploom.passes.linalg.row_reductions.ONCE_WARPS", 12)
-    for name, value in (("MIN_ROWS", 0), ("RESIDENT_WARPS", 16), ("_sms", lambda _: sms)):
+    for name, value in (("MIN_ROWS", 0), ("RESIDENT_WARPS", 16), ("_sms", lambda _: 1)):
         monkeypatch.setattr(f"warploom.passes.linalg.split_rows.{name}", value)
     x, labels = draw(rows, columns, kind=torch.float32), torch.arange(rows) % 5 - 1
     kernel = compile(torch_to_linalg(function, x, labels), target="sm_90a", cache=False)
