@@ -68,9 +68,10 @@ copy, of four of 8 warps 0.993; its gradient 0.91 and 1.01)."""
 MIN_WARPS = 2048
 """Warps that short rows are not spread over fewer than: a few for each SM."""
 
-RESIDENT_WARPS, SEVERAL, SMALL_BITS = 32, 3, 16
+RESIDENT_WARPS, VECTOR_WARPS, SEVERAL, SMALL_BITS = 32, 40, 3, 16
 """Warps for which an SM has registers, of kernels whose CTAs share rows of so many inputs of so many bits (H100,
-gradient of RMS norm in rows of 65536: 0.75 of a copy with 128 registers, 0.93 with 64; that of softmax loses)."""
+gradient of RMS norm in rows of 65536: 0.75 of a copy with 128 registers, 0.93 with 64; that of softmax loses), and of
+fewer with a vector along them (H200, RMS norm in rows of 65536: 74.3 us, with 48 registers 71.0)."""
 
 MIN_TURNS = 4
 """Rows of a cluster that takes them in turns, where vectors lie along them, which it then reads once (H100, rows of
@@ -166,8 +167,8 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
         at_once = clusters_at_once(parts, op)
         apart = at_once if output.size(rows) >= MIN_TURNS * at_once else 0
     resident = (SUMMING_WARPS if sums or not summed else RESIDENT_WARPS) if apart else 0
-    if share.ctas > 1 and len(along) >= SEVERAL and max(place.bits for place in along) <= SMALL_BITS:
-        resident = resident or RESIDENT_WARPS
+    if share.ctas > 1 and (vectors or len(along) >= SEVERAL) and max(place.bits for place in along) <= SMALL_BITS:
+        resident = resident or (RESIDENT_WARPS if len(along) >= SEVERAL else VECTOR_WARPS)
     sizes_ = rows, columns, layout, warp, warps, cta, fits, of_rows, share.ctas
     return Traversal(op, inputs, written, output, *sizes_, parts=apart, resident=resident)
 
