@@ -279,7 +279,7 @@ class TensorLoop:
         )
         consumers.rewrite(index.before(self.loop), start)
         for loads in self.loads:
-            loads.receive(index, self.ring)
+            loads.receive(index, self.ring, alone=len(self.loads) == 1)
         barriers = [op for op in (*self.barriers, *body.ops) if _is_of_copies(op)]
         for op in [*self.copied, *(copy.copy for copy in self.once), *barriers]:
             Rewriter.erase_op(op)

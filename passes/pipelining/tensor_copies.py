@@ -459,14 +459,15 @@ class StagedLoads:
             Rewriter.replace_op(load, read)
             self.reads.append(read)
 
-    def receive(self, index: IndexBuilder, ring: Ring) -> None:
-        """Makes the reads wait for their stages, and release them."""
+    def receive(self, index: IndexBuilder, ring: Ring, *, alone: bool) -> None:
+        """Makes the reads wait for their stages, and release them. Unless the matrix is `alone`, reads of another stand
+        between those of a stage, and wait for the next one."""
         for turn in range(self.turns):
             reads = self._of(turn, self.reads)
             stage = ring.arrive(index.before(reads[0]), WAIT).at
             for read in reads:
                 read.operands[1] = stage
-            ring.step(index.after(reads[-1]), READ)
+            ring.step(index.after(reads[-1 if alone else 0]), READ)
             used = next(iter(reads[-1].fragment.uses), None)
             last = reads[-1] if used is None else used.operation
             ring.step(index.after(last), RELEASE, stage)

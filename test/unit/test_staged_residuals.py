@@ -118,8 +118,10 @@ def test_what_is_left_to_lanes(mlir: str, schedule: dict[str, Any], reason: str)
     assert reason in said[0]
 
 
-def test_of_two_matrices_the_first_has_the_stages() -> None:
-    kernel = compile(TWO, "sm_90a", **tile(128, 256, stages=3))
+@pytest.mark.parametrize(("m", "n", "stages", "ctas"), [(128, 256, 3, 0), (64, 128, 3, 0), (64, 128, 5, 3)])
+def test_two_matrices_come_through_stages_by_turns(m: int, n: int, stages: int, ctas: int) -> None:
+    """Or the first alone, where no stages are left."""
+    kernel = compile(TWO, "sm_90a", **tile(m, n, stages=stages, ctas=ctas))
     rng = np.random.default_rng(5)
     a, b, r, s = (rng.standard_normal((256, 256)).astype(ml_dtypes.bfloat16) for _ in range(4))
     d = np.full((256, 256), np.nan, ml_dtypes.bfloat16)
