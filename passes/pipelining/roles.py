@@ -365,7 +365,7 @@ class ConsumerLoop(NamedTuple):
 
     def _waits_behind(self) -> bool:
         """Whether the wait for products can move to the next iteration: only further products, and maps of the next
-        one, read their sums, and loads of registers that products read, such as metadata, follow a wait of their own."""
+        one, read their sums, and loads of what products read in registers follow a wait of their own."""
         ops = list(self.loop.body.block.ops)
         if any(map(is_load, ops)) and sum(isinstance(op, WaitOp) for op in ops) == 1:
             return False

@@ -231,11 +231,11 @@ class RegisterProduct(Multiplication):
         points, scales = list[list[SSAValue]](), list[list[SSAValue]]()
         for number in range(depth // run):
             loads = list[SSAValue]()
-            for line in lines:
+            for line in lines[::-1]:
                 columns = memory_of(line).get_shape()[1] // parts
                 place = index.values([0, index.add(at["n"], index.mul(index.add(first, number), columns))])
-                kind, along = (of_sums, "columns") if not loads and of_sums is not None else (of_step, "rows")
-                loads.insert(0, index.insert(LoadOp(line, place, kind, along=along)).fragment)
+                kind, along = (of_sums, "columns") if line is lines[0] and of_sums is not None else (of_step, "rows")
+                loads.append(index.insert(LoadOp(line, place, kind, along=along)).fragment)
             points.append(loads[:-1])
             scales.append(loads[-1:])
         return points, scales, run

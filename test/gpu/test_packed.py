@@ -48,6 +48,7 @@ def compared(
     "product",
     [
         Packed(16, 128, 512, 4, 128),
+        Packed(16, 128, 512, 4, 64, unrounded=True),
         Packed(70, 128, 320, 4, 32, kind="f16", out="f16"),
         Packed(9, 192, 512, 8, 128, points=False),
         Packed(33, 64, 320, 4, 32, points=False, floats=True),
