@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from warploom.runtime.interp.watch.checks import CheckError
+from warploom.runtime.interp.watch.findings import CheckError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hopper_matmul.py"
 

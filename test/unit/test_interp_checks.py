@@ -179,7 +179,7 @@ def test_names_of_checks() -> None:
 
 def test_results_are_written_although_something_was_found() -> None:
     from warploom.runtime import load_ptx
-    from warploom.runtime.interp.watch.checks import CheckError
+    from warploom.runtime.interp.watch.findings import CheckError
 
     text = edited(pipelined(), "bar.sync 0;", "", 1)
     a, b = (np.random.default_rng().standard_normal(s).astype(np.float16) for s in ((64, 128), (128, 64)))

@@ -7,7 +7,7 @@ import pytest
 from lowered import lowered_text
 
 from warploom.runtime import TensorMap, check_ptx, load_ptx
-from warploom.runtime.interp.watch.checks import CheckError
+from warploom.runtime.interp.watch.findings import CheckError
 
 STAGES, STEPS, N = 2, 5, 40
 KERNEL = """

@@ -13,7 +13,7 @@ from products import Product, Types
 
 from warploom.passes.pipelining.ring import Ring
 from warploom.runtime import CompileError, compile
-from warploom.runtime.interp.watch.checks import CheckError
+from warploom.runtime.interp.watch.findings import CheckError
 
 BF16, MIXED, S8 = Types("bf16", "bf16", "bf16"), Types("f16", "f16", "f32"), Types("i8", "i8", "i32")
 E4M3 = Types("f8E4M3FN", "f8E4M3FN", "bf16")

@@ -17,8 +17,8 @@ from ..machine.copies import OperationGroups
 from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.state import RegisterSlot, State, VariablePlace
-from .checks import Check
 from .clocks import UNWAITED, Fences
+from .findings import Check
 from .shared import WRITING, SharedCheck
 
 # Shared memory that is written through the generic proxy and read through the asynchronous one.

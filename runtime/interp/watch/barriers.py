@@ -15,7 +15,7 @@ from ..machine.flow import Barrier
 from ..machine.kernel import DecodedKernel
 from ..machine.mbarriers import Phases, live
 from ..machine.state import State
-from .checks import Check
+from .findings import Check
 from .shared import SharedCheck
 
 

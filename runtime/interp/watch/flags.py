@@ -20,7 +20,7 @@ from ..machine.copies import BARRIER as CLUSTER_BARRIER
 from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.kernel import DecodedKernel
 from ..machine.state import State
-from .checks import Check
+from .findings import Check
 from .order_graph import MemoryEvent, MemoryModel, ThreadPlace
 
 WORD = 4

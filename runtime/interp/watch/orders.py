@@ -22,7 +22,7 @@ from ..machine.kernel import DecodedKernel
 from ..machine.mbarriers import Phases, live
 from ..machine.memory import FaultError, InterpreterError, WarpOrder
 from ..machine.state import State
-from .checks import Check, Findings
+from .findings import Check, Findings
 from .order_graph import ContributionKind, Deviation, Meeting, OrderGraph, WarpStep, merged
 
 FOLLOWED = 64

@@ -24,7 +24,7 @@ from ..machine.events import LANES, BoundStep, Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.state import RegisterSlot, State
 from ..meaning.warps import shuffle_origin, words_of
-from .checks import Check, Findings
+from .findings import Check, Findings
 
 # Which lanes of a warp an instruction reads its operands in, where that is not all; and through which instructions
 # lanes give values to each other.

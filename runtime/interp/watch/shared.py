@@ -23,8 +23,8 @@ from ..machine.kernel import DecodedKernel
 from ..machine.mbarriers import phase
 from ..machine.memory import Buffer
 from ..machine.state import State
-from .checks import Check, Findings
 from .clocks import MANY, UNWAITED, Clocks, Shadow, agreeing, unchanged
+from .findings import Check, Findings
 from .registers import MULTIPLYING, Exchanges, UninitialisedRegisters
 
 WRITING = ("store", "atomic", "copy")

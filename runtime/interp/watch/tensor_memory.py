@@ -21,7 +21,7 @@ from ..machine.events import LANES as WARP
 from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.kernel import DecodedKernel
 from ..machine.state import State
-from .checks import Check, Findings
+from .findings import Check, Findings
 from .shared import SharedCheck
 from .warpgroups import Descriptors, RegistersInFlight
 

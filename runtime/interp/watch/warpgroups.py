@@ -16,7 +16,7 @@ from ..machine.events import Look, Selection
 from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.memory import RANK_BITS
 from ..machine.state import RegisterSlot, State
-from .checks import Check
+from .findings import Check
 
 # What is wrong with the words of matrix descriptors: the start of a swizzle's pattern, and the rank of a CTA in them.
 #

@@ -29,7 +29,7 @@ from ...numerics.floats import Array
 from ..machine.events import LANES, Look, MemoryAccess, Selection, warps_with
 from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.state import SPECIALS, RegisterSlot, State
-from .checks import Check, Findings
+from .findings import Check, Findings
 
 _OWN_ARRANGEMENT = ("mma", "stmatrix", "movmatrix", "ldmatrix")
 

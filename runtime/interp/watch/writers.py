@@ -18,8 +18,8 @@ from ..machine.events import LANES, Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.memory import PARAM_WINDOW, Buffer, FaultError
 from ..machine.state import State
-from .checks import Check, Findings
 from .clocks import UNWAITED, BufferHistory, GridClocks, LastAccesses, agreeing, unchanged
+from .findings import Check, Findings
 from .shared import SharedMemory
 
 # Global memory: threads of one launch that store different values to one address, read what another stores, or store

@@ -1,7 +1,7 @@
 """What `twice` does on the interpreter, and a check that finds each one."""
 
 from warploom.runtime.interp.meaning.access import computes
-from warploom.runtime.interp.watch.checks import Check
+from warploom.runtime.interp.watch.findings import Check
 
 
 @computes("toy.twice")
