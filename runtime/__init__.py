@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from .interp.watch.report import LaunchReport
     from .interp.watch.timeline import LaunchTrace, TraceEvent
     from .kernel.check import check_ptx
-    from .kernel.kernel import Kernel, compile, fastest, load_kernels
+    from .kernel.compile import compile, fastest, load_kernels
+    from .kernel.kernel import Kernel
     from .kernel.module import PtxModule, load_ptx
     from .lookup.explain import explain
     from .oracle.candidate import Launching

@@ -106,7 +106,7 @@ def compiled(
     on_phase: OnPhase | None = None,
 ) -> Kernel:  # fmt: skip
     """The kernel of text, a file or a module, as the options of `add_compilation` say. Messages call it `file`."""
-    from ..kernel.kernel import compile
+    from ..kernel.compile import compile
 
     return compile(
         source, target, args.function, file=file, on_phase=on_phase, tf32=args.tf32, tuned=args.tuned, cache=True,

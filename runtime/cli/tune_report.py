@@ -34,7 +34,7 @@ from ..base.errors import ArgumentError, CudaError, DeviceUnavailableError, Warp
 from ..base.launch import describe, read_mlir
 from ..cuda.driver import Gpu, gpu
 from ..cuda.launch import Prepared, copy_in, copy_out, timer
-from ..kernel.kernel import compile
+from ..kernel.compile import compile
 from ..kernel.lowering import as_compile_errors, parse, target_name
 from ..numerics.floats import Array
 from ..reference import inputs

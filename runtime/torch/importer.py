@@ -31,7 +31,8 @@ from ...passes.pipeline import import_passes
 from ..base.errors import ArgumentError, AssemblerError, CompileError, WarploomError
 from ..base.launch import cores
 from ..interp.parallel import side_by_side
-from ..kernel.kernel import Kernel, compile
+from ..kernel.compile import compile
+from ..kernel.kernel import Kernel
 from ..kernel.lowering import DEFAULT_TARGET
 from .attention import Results, is_attention
 from .attention import lower as lower_attention
