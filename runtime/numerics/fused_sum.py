@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...dialect.isa.form import IN_BYTES, BlockScale, ElementType
 from . import floats
 from .floats import Array
-
-if TYPE_CHECKING:
-    from .product import Arithmetic
+from .parameters import Arithmetic
 
 # The operands of a fused sum, decoded: values, unnormalised exponents, and which are no numbers.
 #
