@@ -18,7 +18,7 @@ from ..arguments.arrays import Argument
 from ..arguments.launch_values import LaunchValue, Packed, Scalar, in_memory, pack, reachable
 from ..base.launch import DEFAULT, Dim3, Launch, Mapped, Options, Passed, Progress, Shifted, Word, cores
 from ..numerics.floats import Array
-from .machine.calls import Functions
+from .machine.functions import Functions
 from .machine.kernel import DecodedKernel, KernelDecoder, Observers, size_of
 from .machine.machine import KernelRun, Machine, Stats, geometry_of, shared_bytes
 from .machine.memory import (
@@ -31,7 +31,8 @@ from .machine.memory import (
     initial,
     static_addresses,
 )
-from .machine.state import WORKSPACE, WORKSPACE_BYTES, NameScope, State, VariablePlace, align
+from .machine.names import NameScope, VariablePlace
+from .machine.state import WORKSPACE, WORKSPACE_BYTES, State, align
 from .parallel import independent, run_batches
 
 IN_FLIGHT_BYTES = 200 << 20

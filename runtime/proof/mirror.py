@@ -17,7 +17,6 @@ from ..interp.machine.copies import OperationGroups, SharedWindow, TensorMemory
 from ..interp.machine.decode import Context, Multiply, meaning_of
 from ..interp.machine.events import BoundStep, Selection
 from ..interp.machine.flow import Flow
-from ..interp.machine.functions import Prints
 from ..interp.machine.kernel import Decoded, DecodedKernel
 from ..interp.machine.mbarriers import BulkCopy, MbarrierObjects
 from ..interp.machine.memory import (
@@ -30,7 +29,8 @@ from ..interp.machine.memory import (
     ParameterWindow,
     Window,
 )
-from ..interp.machine.state import Action, NameScope, RegisterSlot, State, StorageLayout, align
+from ..interp.machine.names import NameScope
+from ..interp.machine.state import Action, Prints, RegisterSlot, State, StorageLayout, align
 from ..numerics.floats import Array
 from .values import PLANES
 

@@ -14,7 +14,7 @@ from interpreted import outputs, program
 from warploom.runtime import load_ptx
 from warploom.runtime.cli.command import main
 from warploom.runtime.interp import InterpreterError
-from warploom.runtime.interp.machine.functions import parse, show
+from warploom.runtime.interp.machine.state import parse, show
 
 PRINTING = Path(__file__).parents[1] / "data/kernels/printing.ptx"
 LIBC = ctypes.CDLL(None)

@@ -30,19 +30,8 @@ from ...numerics.floats import Array
 from .events import BoundStep, Selection
 from .flow import CLOCKS
 from .memory import RANK_BITS, DecodeError
-from .state import (
-    DTYPES,
-    FLOATS,
-    SPECIALS,
-    Action,
-    Frame,
-    NameScope,
-    RegisterSlot,
-    Source,
-    State,
-    StorageLayout,
-    VariablePlace,
-)
+from .names import DTYPES, FLOATS, SPECIALS, Frame, NameScope, VariablePlace
+from .state import Action, RegisterSlot, Source, State, StorageLayout
 
 # An instruction is decoded by the function that `meaning_of` finds for its row, with what the row binds; what no row
 # takes is refused, in the words of the dialect's verifier, before anything runs.

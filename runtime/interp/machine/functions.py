@@ -1,24 +1,37 @@
-"""Functions that the driver gives to kernels: `vprintf` and what it prints, `__assertfail`, `malloc` and `free`."""
+"""Functions that a kernel calls, and those of the driver: `vprintf`, `__assertfail`, `malloc`, `free`. PTX ISA 7.1."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
 
 from ....dialect.ptx.text.syntax import (
+    Directive,
+    Function,
+    Instruction,
+    Module,
     Operand,
+    RegDecl,
+    Scope,
+    Statement,
     Symbol,
+    Variable,
+    Vector,
+    instructions,
+    leaves,
+    statements,
 )
 from ...numerics.floats import Array
 from .decode import Context
 from .events import Selection
-from .memory import ARGUMENTS, FaultError, read_parts
-from .state import Action, Source, State, VariablePlace, acting, align, all_of
+from .memory import ARGUMENTS, DecodeError, FaultError, read_parts
+from .names import VariablePlace
+from .state import Action, PrintValue, Source, State, acting, all_of, arguments, parse, show
 
 # Source: PTX Writer's Guide to Interoperability, 4 (System Calls); CUDA C++ Programming Guide, 10.34 to 10.36.
 
@@ -174,170 +187,160 @@ BUILTINS: Mapping[str, Builtin] = MappingProxyType({
 """By name. A module that defines a function of the name itself has its own."""
 
 
-# What `printf` in a kernel prints: C's formats, and the order of the lines. CUDA C++ Programming Guide, 10.35.
+# Which functions a kernel calls, in which order they stand in its code, and which need a stack: PTX ISA 7.1, 9.7.12.5.
 #
-# Arguments lie one behind the other, each at a multiple of its size. What threads print in one step stands in their
-# order, and everything in that of the CTAs.
+# A call through a register goes to any function whose address is taken somewhere in the module.
 
-Sink: TypeAlias = Callable[[str], object]
-"""What takes the text that kernels print."""
+_STACK = ("alloca", "stacksave", "stackrestore")
 
-PrintValue: TypeAlias = int | float | bytes
+CODE = 1 << 59
+"""Where the addresses of functions begin; nothing can be read there."""
 
-_SPEC = re.compile(
-    rb"%(?:%|(?P<flags>[-+ #0]*)(?P<width>\*|\d*)(?:\.(?P<precision>\*|\d*))?(?P<length>hh|h|ll|l|j|z|t|q|L)?"
-    rb"(?P<kind>[diouxXeEfFgGaAcsp]))"
-)
-_BITS = {"hh": 8, "h": 16, "": 32}
+
+class CallError(DecodeError):
+    """What is wrong with a call, and which it is."""
+
+    def __init__(self, call: Instruction, message: str) -> None:
+        super().__init__(f"{call.opcode}: {message}")
+        self.call = call
 
 
 @dataclass(frozen=True)
-class Spec:
-    """One conversion of a format, such as `%-8.3lf`; `width` and `precision` may be `*`."""
+class Functions:
+    """The functions of a module that have a body, by name, and those whose address is taken.
 
-    flags: str
-    width: str
-    precision: str | None
-    length: str
-    kind: str
+    `bodies` are in the order in which the module first declares them. `initialised` has the names in the initialisers
+    of module variables.
+    """
+
+    bodies: Mapping[str, Function]
+    taken: frozenset[str]
+    initialised: Mapping[str, tuple[str, ...]]
+
+    @staticmethod
+    def of(module: Module) -> Functions:
+        """Finds them in instructions, initialisers and `.calltargets`."""
+        declared = dict.fromkeys(item.name for item in module.items if isinstance(item, Function))
+        bodies = {name: module.functions[name] for name in declared if name in module.functions}
+        initialised: dict[str, tuple[str, ...]] = {}
+        named: set[str] = set()
+        for item in module.items:
+            if isinstance(item, Variable) and item.init:
+                initialised[item.name] = tuple(re.findall(r"[\w$%]+", item.init))
+                named.update(initialised[item.name])
+            elif isinstance(item, Function):
+                named.update(_taken(item.body or ()))
+        taken = frozenset(name for name in named if name in bodies and not bodies[name].entry)
+        return Functions(bodies, taken, initialised)
 
     @property
-    def stars(self) -> int:
-        """How many arguments the width and the precision take."""
-        return (self.width == "*") + (self.precision == "*")
+    def addresses(self) -> dict[str, int]:
+        """The address of each function."""
+        return {name: CODE + 16 * number for number, name in enumerate(self.bodies, 1)}
 
-    @property
-    def size(self) -> int:
-        """Bytes of the argument."""
-        if self.kind in "eEfFgGaAsp":
-            return 8
-        return 4 if self.length in _BITS else 8
+    def callees(self, function: Function) -> list[str]:
+        """The functions with a body that a function calls.
 
-    def show(self, value: PrintValue, stars: Sequence[int]) -> str:
-        """The argument as text."""
-        stars_ = iter(stars)
-        width = next(stars_) if self.width == "*" else int(self.width or "0")
-        precision = (
-            next(stars_) if self.precision == "*" else None if self.precision is None else int(self.precision or 0)
-        )
-        flags = self.flags + ("-" if width < 0 else "")
-        text = self._plain(value, flags, None if precision is not None and precision < 0 else precision)
-        zero = "0" in flags and "-" not in flags and self.kind not in "csp"
-        if zero and not (precision is not None and self.kind in "diouxX") and not re.search("inf|nan", text, re.I):
-            lead = re.match(r"[-+ ]?(0[xX])?", text)
-            at = lead.end() if lead and self.kind not in "diu" else len(text) - len(text.lstrip("-+ "))
-            return text[:at] + text[at:].rjust(abs(width) - at, "0")
-        return text.ljust(abs(width)) if "-" in flags else text.rjust(abs(width))
+        Raises:
+            CallError: for a call of an unknown function, or of a kernel.
+        """
+        names: list[str] = []
+        for call in instructions(function.body or ()):
+            if not call.is_call:
+                continue
+            callee = callee_name(call)
+            if callee is None:
+                names += sorted(self.taken)
+            elif callee in self.bodies:
+                if self.bodies[callee].entry:
+                    raise CallError(call, f"'{callee}' is a kernel; only functions can be called")
+                names.append(callee)
+            elif callee not in BUILTINS:
+                raise CallError(call, f"function '{callee}' has no body in this module")
+        return list(dict.fromkeys(names))
 
-    def _plain(self, value: PrintValue, flags: str, precision: int | None) -> str:
-        if isinstance(value, bytes):
-            return value[:precision].decode("latin-1")
-        sign = "+" if "+" in flags else " " if " " in flags else ""
-        if isinstance(value, float):
-            return self._float(value, sign, "#" if "#" in flags else "", precision)
-        if self.kind == "c":
-            return chr(value & 0xFF)
-        if self.kind == "p":
-            return f"{value:#x}" if value else "(nil)"
-        bits = _BITS.get(self.length, 64)
-        number = value & ((1 << bits) - 1)
-        if self.kind in "di":
-            number -= number >> (bits - 1) << bits
-            return f"{'-' if number < 0 else sign}{_digits(abs(number), 'd', precision)}"
-        digits = _digits(number, self.kind.replace("u", "d"), precision)
-        if "#" in flags and self.kind == "o":
-            return digits if digits[:1] == "0" else f"0{digits}"
-        return (f"0{self.kind}" if "#" in flags and number and self.kind in "xX" else "") + digits
+    def in_order(self, kernel: Function) -> tuple[list[Function], frozenset[str]]:
+        """The functions that a kernel calls, directly or not, callees before callers where the calls have no cycle. The
+        set has the names of functions that need a stack: recursive ones, and those that allocate."""
+        edges: dict[str, list[str]] = {}
+        order: list[Function] = []
+        self._visit(kernel, edges, order)
+        stacked = {name for name, f in self.bodies.items() if any(i.root in _STACK for i in instructions(f.body or ()))}
+        for name in edges:
+            if name in _reachable(edges, name):
+                stacked.add(name)
+        return order[:-1], frozenset(stacked)
 
-    def _float(self, value: float, sign: str, alternate: str, precision: int | None) -> str:
-        if self.kind in "aA":
-            text = _hexadecimal(value, precision)
-            text = text if text[0] == "-" else sign + text
-            text = text.replace("p", ".p") if alternate and "." not in text else text
-            return text.upper() if self.kind == "A" else text
-        return f"%{sign}{alternate}.{6 if precision is None else precision}{self.kind}" % value
+    def used(self, kernel: Function) -> tuple[list[Function], set[str]]:
+        """The functions that a kernel calls or whose address it may know, directly or not, and itself, in the order of
+        the module; and the names that they mention, initialisers included.
 
+        Raises:
+            CallError: for a call of a function that is not there, or of a kernel.
+        """
+        reached, seen, names = {kernel.name}, set[str](), list(self._named(kernel))
+        while names:
+            name = names.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            names += self.initialised.get(name, ())
+            function = self.bodies.get(name)
+            if function is not None and not function.entry:
+                reached.add(name)
+                names += self._named(function)
+        return [function for name, function in self.bodies.items() if name in reached], seen
 
-def _digits(number: int, base: str, precision: int | None) -> str:
-    return "" if precision == 0 and number == 0 else f"{number:{base}}".rjust(precision or 0, "0")
+    def _named(self, function: Function) -> Iterator[str]:
+        yield from self.callees(function)
+        yield from _mentioned(function.body or (), frozenset(v.name for v in (*function.parameters, *function.returns)))
 
-
-def _hexadecimal(value: float, precision: int | None) -> str:
-    """`%a`: one digit before the point, trailing zeros left out unless a precision asks for them."""
-    if not np.isfinite(value) or precision is not None:
-        return f"{value}" if not np.isfinite(value) else _rounded_hexadecimal(value, precision or 0)
-    head, _, exponent = value.hex().partition("p")
-    return f"{head.rstrip('0').rstrip('.') if '.' in head else head}p{exponent}"
-
-
-def _rounded_hexadecimal(value: float, precision: int) -> str:
-    mantissa, exponent = np.frexp(abs(value))
-    scaled = round(float(mantissa) * 2 * 16**precision)
-    integer, fraction = divmod(scaled, 16**precision)
-    digits = f".{fraction:0{precision}x}" if precision else ""
-    return f"{'-' if np.signbit(value) else ''}0x{integer:x}{digits}p{int(exponent) - 1 if value else 0:+d}"
+    def _visit(self, function: Function, edges: dict[str, list[str]], order: list[Function]) -> None:
+        edges[function.name] = self.callees(function)
+        for name in edges[function.name]:
+            if name not in edges:
+                self._visit(self.bodies[name], edges, order)
+        order.append(function)
 
 
-def parse(text: bytes) -> list[bytes | Spec]:
-    """A format as text and conversions, in their order; what is no conversion is text."""
-    pieces: list[bytes | Spec] = []
-    end = 0
-    for match in _SPEC.finditer(text):
-        pieces.append(text[end : match.start()])
-        groups = {name: part.decode() if part is not None else None for name, part in match.groupdict().items()}
-        if groups["kind"] is None:
-            pieces.append(b"%")
-        else:
-            words = (groups[name] or "" for name in ("length", "kind"))
-            pieces.append(Spec(groups["flags"] or "", groups["width"] or "", groups["precision"], *words))
-        end = match.end()
-    return [*pieces, text[end:]]
+def _reachable(edges: Mapping[str, Sequence[str]], start: str) -> set[str]:
+    """The functions that one calls, directly or not."""
+    seen: set[str] = set()
+    left = list(edges[start])
+    while left:
+        name = left.pop()
+        if name not in seen:
+            seen.add(name)
+            left += edges.get(name, ())
+    return seen
 
 
-def arguments(pieces: Sequence[bytes | Spec]) -> Iterator[tuple[int, int, str]]:
-    """The offset, size and kind of each argument of a format. The kind is the conversion's, or `*` for a width."""
-    offset = 0
-    for piece in pieces:
-        if isinstance(piece, Spec):
-            for size, kind in [(4, "*")] * piece.stars + [(piece.size, piece.kind)]:
-                offset = align(offset, size)
-                yield offset, size, kind
-                offset += size
+def _mentioned(body: Sequence[Statement], hidden: frozenset[str]) -> Iterator[str]:
+    """The names of operands that the body does not declare: of variables and functions of the module, and labels."""
+    hidden |= {s.name for s in body if isinstance(s, Variable | RegDecl)}
+    for statement in body:
+        if isinstance(statement, Scope):
+            yield from _mentioned(statement.body, hidden)
+        elif isinstance(statement, Instruction):
+            named = (leaf.name for o in statement.operands for leaf in leaves(o) if isinstance(leaf, Symbol))
+            yield from (name for name in named if name not in hidden)
 
 
-def show(pieces: Sequence[bytes | Spec], values: Sequence[PrintValue]) -> str:
-    """A format with its arguments put in."""
-    values_ = iter(values)
-    text: list[str] = []
-    for piece in pieces:
-        if isinstance(piece, bytes):
-            text.append(piece.decode("latin-1"))
-            continue
-        stars = [_signed(next(values_)) for _ in range(piece.stars)]
-        text.append(piece.show(next(values_), stars))
-    return "".join(text)
+def _taken(body: Sequence[Statement]) -> Iterator[str]:
+    """Names that stand for addresses, not for what is called."""
+    for statement in statements(body):
+        if isinstance(statement, Directive) and statement.text.startswith(".calltargets"):
+            yield from re.findall(r"[\w$%]+", statement.text)
+        elif isinstance(statement, Instruction) and not statement.is_call:
+            yield from (o.name for o in statement.operands if isinstance(o, Symbol))
 
 
-def _signed(value: PrintValue) -> int:
-    number = int(value)
-    return number - (number >> 31 << 32)
+def callee_name(call: Instruction) -> str | None:
+    """The function a call names; None for a call through a register."""
+    first = [o for o in call.operands[:2] if not isinstance(o, Vector)][:1]
+    return first[0].name if first and isinstance(first[0], Symbol) else None
 
 
-@dataclass
-class Prints:
-    """What the CTAs in flight have printed so far."""
-
-    lines: list[tuple[int, int, str]] = field(default_factory=list[tuple[int, int, str]])
-    steps: int = 0
-
-    def add(self, texts: Sequence[tuple[int, int, str]]) -> None:
-        """Texts of one step, each with the numbers of its CTA and of its thread there."""
-        self.lines += [(cta, self.steps, text) for cta, _, text in sorted(texts, key=lambda item: item[:2])]
-        self.steps += 1
-
-    def flush(self, sink: Sink) -> None:
-        """Prints everything, CTA by CTA."""
-        text = "".join(text for _, _, text in sorted(self.lines, key=lambda line: line[:2]))
-        self.lines.clear()
-        if text:
-            sink(text.encode("latin-1").decode(errors="replace"))
+def has_results(call: Instruction) -> bool:
+    """Whether there is something to copy when a function is done."""
+    return bool(call.operands) and isinstance(call.operands[0], Vector) and bool(call.operands[0].items)

@@ -27,23 +27,14 @@ from ....dialect.ptx.text.syntax import (
 )
 from ....dialect.ptx.types import REGISTER_BITS
 from ...base.launch import Dim3
-from .calls import RESULT, RESULT_BYTES, RETURN, CallError, Functions, finish, has_results
+from .calls import RESULT, RESULT_BYTES, RETURN, finish
 from .decode import Context, decode
 from .events import Events, Geometry, Look
 from .flow import OF_WARPGROUPS
+from .functions import CallError, Functions, has_results
 from .memory import ARGUMENTS, DecodeError, Finding, InterpreterError
-from .state import (
-    Action,
-    Formal,
-    Frame,
-    NameScope,
-    RegisterSlot,
-    StackFrame,
-    State,
-    StorageLayout,
-    VariablePlace,
-    align,
-)
+from .names import Formal, Frame, NameScope, VariablePlace
+from .state import Action, RegisterSlot, StackFrame, State, StorageLayout, align
 
 DYNAMIC_ALIGNMENT = 16
 """What dynamic shared memory is aligned to at least. Source: ptxas 13.0."""

@@ -18,7 +18,6 @@ from ...numerics.floats import Array
 from .copies import ClusterBarrier, OperationGroups, SharedWindow, TensorMemory
 from .events import LEFT, BoundStep, CtaQueue, Geometry, Look, Selection
 from .flow import Flow, Replay, apart, parted, together
-from .functions import Prints
 from .kernel import Decoded, DecodedKernel, Observer
 from .mbarriers import MbarrierObjects
 from .memory import (
@@ -35,7 +34,7 @@ from .memory import (
     ParameterWindow,
     Window,
 )
-from .state import RESERVED_BYTES, State, align
+from .state import RESERVED_BYTES, Prints, State, align
 
 # Launches in which every thread left goes round in a loop, or waits, and nothing changes any more.
 #

@@ -1,26 +1,22 @@
-"""The CTAs in flight: registers, stacks, memory, and what the names of a kernel mean. PTX ISA 7.3, 9.7.17."""
+"""The CTAs in flight: registers, stacks, memory, and what `printf` prints. PTX ISA 7.3, 9.7.17."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from ....dialect.isa.row import VECTORS
 from ....dialect.ptx.text.syntax import Variable
-from ....dialect.ptx.types import PACKED_BITS, bits_of
 from ...numerics.floats import Array
 from .copies import ClusterBarrier, OperationGroups, TensorMemory
-from .events import LANES, BoundStep, CtaQueue, Events, Geometry, Selection, unravel
-from .flow import CLOCKS, Clock, Flow
+from .events import BoundStep, CtaQueue, Events, Geometry, Selection
+from .flow import Clock, Flow
 from .mbarriers import MbarrierObjects
 from .memory import STACK_BYTES, FaultError, MemorySpaces, Window
-
-if TYPE_CHECKING:
-    from .functions import Prints
 
 MIN = 16
 """Bytes of the stack that a call takes at least; sizes are multiples of it."""
@@ -184,7 +180,173 @@ def grow(pointer: Array, lanes: Array, size: Array | int) -> Array:
     return before
 
 
-# The CTAs in flight, and what decoded instructions do with them.
+# What `printf` in a kernel prints: C's formats, and the order of the lines. CUDA C++ Programming Guide, 10.35.
+#
+# Arguments lie one behind the other, each at a multiple of its size. What threads print in one step stands in their
+# order, and everything in that of the CTAs.
+
+Sink: TypeAlias = Callable[[str], object]
+"""What takes the text that kernels print."""
+
+PrintValue: TypeAlias = int | float | bytes
+
+_SPEC = re.compile(
+    rb"%(?:%|(?P<flags>[-+ #0]*)(?P<width>\*|\d*)(?:\.(?P<precision>\*|\d*))?(?P<length>hh|h|ll|l|j|z|t|q|L)?"
+    rb"(?P<kind>[diouxXeEfFgGaAcsp]))"
+)
+_BITS = {"hh": 8, "h": 16, "": 32}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One conversion of a format, such as `%-8.3lf`; `width` and `precision` may be `*`."""
+
+    flags: str
+    width: str
+    precision: str | None
+    length: str
+    kind: str
+
+    @property
+    def stars(self) -> int:
+        """How many arguments the width and the precision take."""
+        return (self.width == "*") + (self.precision == "*")
+
+    @property
+    def size(self) -> int:
+        """Bytes of the argument."""
+        if self.kind in "eEfFgGaAsp":
+            return 8
+        return 4 if self.length in _BITS else 8
+
+    def show(self, value: PrintValue, stars: Sequence[int]) -> str:
+        """The argument as text."""
+        stars_ = iter(stars)
+        width = next(stars_) if self.width == "*" else int(self.width or "0")
+        precision = (
+            next(stars_) if self.precision == "*" else None if self.precision is None else int(self.precision or 0)
+        )
+        flags = self.flags + ("-" if width < 0 else "")
+        text = self._plain(value, flags, None if precision is not None and precision < 0 else precision)
+        zero = "0" in flags and "-" not in flags and self.kind not in "csp"
+        if zero and not (precision is not None and self.kind in "diouxX") and not re.search("inf|nan", text, re.I):
+            lead = re.match(r"[-+ ]?(0[xX])?", text)
+            at = lead.end() if lead and self.kind not in "diu" else len(text) - len(text.lstrip("-+ "))
+            return text[:at] + text[at:].rjust(abs(width) - at, "0")
+        return text.ljust(abs(width)) if "-" in flags else text.rjust(abs(width))
+
+    def _plain(self, value: PrintValue, flags: str, precision: int | None) -> str:
+        if isinstance(value, bytes):
+            return value[:precision].decode("latin-1")
+        sign = "+" if "+" in flags else " " if " " in flags else ""
+        if isinstance(value, float):
+            return self._float(value, sign, "#" if "#" in flags else "", precision)
+        if self.kind == "c":
+            return chr(value & 0xFF)
+        if self.kind == "p":
+            return f"{value:#x}" if value else "(nil)"
+        bits = _BITS.get(self.length, 64)
+        number = value & ((1 << bits) - 1)
+        if self.kind in "di":
+            number -= number >> (bits - 1) << bits
+            return f"{'-' if number < 0 else sign}{_digits(abs(number), 'd', precision)}"
+        digits = _digits(number, self.kind.replace("u", "d"), precision)
+        if "#" in flags and self.kind == "o":
+            return digits if digits[:1] == "0" else f"0{digits}"
+        return (f"0{self.kind}" if "#" in flags and number and self.kind in "xX" else "") + digits
+
+    def _float(self, value: float, sign: str, alternate: str, precision: int | None) -> str:
+        if self.kind in "aA":
+            text = _hexadecimal(value, precision)
+            text = text if text[0] == "-" else sign + text
+            text = text.replace("p", ".p") if alternate and "." not in text else text
+            return text.upper() if self.kind == "A" else text
+        return f"%{sign}{alternate}.{6 if precision is None else precision}{self.kind}" % value
+
+
+def _digits(number: int, base: str, precision: int | None) -> str:
+    return "" if precision == 0 and number == 0 else f"{number:{base}}".rjust(precision or 0, "0")
+
+
+def _hexadecimal(value: float, precision: int | None) -> str:
+    """`%a`: one digit before the point, trailing zeros left out unless a precision asks for them."""
+    if not np.isfinite(value) or precision is not None:
+        return f"{value}" if not np.isfinite(value) else _rounded_hexadecimal(value, precision or 0)
+    head, _, exponent = value.hex().partition("p")
+    return f"{head.rstrip('0').rstrip('.') if '.' in head else head}p{exponent}"
+
+
+def _rounded_hexadecimal(value: float, precision: int) -> str:
+    mantissa, exponent = np.frexp(abs(value))
+    scaled = round(float(mantissa) * 2 * 16**precision)
+    integer, fraction = divmod(scaled, 16**precision)
+    digits = f".{fraction:0{precision}x}" if precision else ""
+    return f"{'-' if np.signbit(value) else ''}0x{integer:x}{digits}p{int(exponent) - 1 if value else 0:+d}"
+
+
+def parse(text: bytes) -> list[bytes | Spec]:
+    """A format as text and conversions, in their order; what is no conversion is text."""
+    pieces: list[bytes | Spec] = []
+    end = 0
+    for match in _SPEC.finditer(text):
+        pieces.append(text[end : match.start()])
+        groups = {name: part.decode() if part is not None else None for name, part in match.groupdict().items()}
+        if groups["kind"] is None:
+            pieces.append(b"%")
+        else:
+            words = (groups[name] or "" for name in ("length", "kind"))
+            pieces.append(Spec(groups["flags"] or "", groups["width"] or "", groups["precision"], *words))
+        end = match.end()
+    return [*pieces, text[end:]]
+
+
+def arguments(pieces: Sequence[bytes | Spec]) -> Iterator[tuple[int, int, str]]:
+    """The offset, size and kind of each argument of a format. The kind is the conversion's, or `*` for a width."""
+    offset = 0
+    for piece in pieces:
+        if isinstance(piece, Spec):
+            for size, kind in [(4, "*")] * piece.stars + [(piece.size, piece.kind)]:
+                offset = align(offset, size)
+                yield offset, size, kind
+                offset += size
+
+
+def show(pieces: Sequence[bytes | Spec], values: Sequence[PrintValue]) -> str:
+    """A format with its arguments put in."""
+    values_ = iter(values)
+    text: list[str] = []
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            text.append(piece.decode("latin-1"))
+            continue
+        stars = [_signed(next(values_)) for _ in range(piece.stars)]
+        text.append(piece.show(next(values_), stars))
+    return "".join(text)
+
+
+def _signed(value: PrintValue) -> int:
+    number = int(value)
+    return number - (number >> 31 << 32)
+
+
+@dataclass
+class Prints:
+    """What the CTAs in flight have printed so far."""
+
+    lines: list[tuple[int, int, str]] = field(default_factory=list[tuple[int, int, str]])
+    steps: int = 0
+
+    def add(self, texts: Sequence[tuple[int, int, str]]) -> None:
+        """Texts of one step, each with the numbers of its CTA and of its thread there."""
+        self.lines += [(cta, self.steps, text) for cta, _, text in sorted(texts, key=lambda item: item[:2])]
+        self.steps += 1
+
+    def flush(self, sink: Sink) -> None:
+        """Prints everything, CTA by CTA."""
+        text = "".join(text for _, _, text in sorted(self.lines, key=lambda line: line[:2]))
+        self.lines.clear()
+        if text:
+            sink(text.encode("latin-1").decode(errors="replace"))
 
 
 class State:
@@ -252,174 +414,3 @@ def absent(state: State) -> None:
 def all_of(operands: Sequence[Callable[[State], T]]) -> Callable[[State], list[T]]:
     """Several operands as one."""
     return lambda state: [operand(state) for operand in operands]
-
-
-# What the names of a kernel mean: registers and their types, special registers, variables, labels, functions.
-
-# The types of instructions: how numpy sees their bits.
-
-DTYPES: dict[str, type[np.generic]] = {
-    "pred": np.bool_,
-    **{f"{kind}{n}": getattr(np, f"uint{n}") for kind in "bu" for n in (8, 16, 32, 64)},
-    **{f"s{n}": getattr(np, f"int{n}") for n in (8, 16, 32, 64)},
-    **{f"f{n}": getattr(np, f"float{n}") for n in (16, 32, 64)},
-    "f16x2": np.uint32,
-    **{type: getattr(np, f"uint{n}") for type, n in PACKED_BITS.items()},
-    "b128": np.complex128,
-}
-"""How the bits of each type are seen: bf16 and packed types as words, 128 bits as what numpy has that is as wide."""
-
-FLOATS = frozenset(("f16", "bf16", "f16x2", "bf16x2", "f32", "f64", "f32x2"))
-
-
-def integer_range(type: str) -> tuple[int, int]:
-    """The least and the greatest integer of a type."""
-    bits = bits_of(type)
-    return (-(1 << bits - 1), (1 << bits - 1) - 1) if type[0] == "s" else (0, (1 << bits) - 1)
-
-
-# Special registers, by name: one value for each thread in flight.
-#
-# Source: PTX ISA, chapter 10 (Special Registers). CTAs are spread over the multiprocessors in turn, of which there are
-# as many as its target has. What the driver says in `%envreg1` and `%envreg2`, and what the reserved part of shared
-# memory is for, CUDA's header of cooperative groups shows: the address where the CTAs of a grid meet, and room for the
-# warps of a tile that is wider than one.
-
-
-def _thread(axis: int) -> Callable[[State], Array]:
-    def values(state: State) -> Array:
-        numbers = np.arange(state.geometry.warps_per_cta * LANES)
-        return state.geometry.in_cta(unravel(numbers, state.geometry.block)[axis])
-
-    return values
-
-
-def _per_cta(values: Callable[[Geometry, Array, Array], Array]) -> Callable[[State], Array]:
-    """What follows from the number of a CTA's cluster and from its rank there."""
-
-    def per_thread(state: State) -> Array:
-        geometry = state.geometry
-        cluster, rank = np.divmod(geometry.first + np.arange(geometry.ctas), geometry.cluster_size)
-        return geometry.per_cta(values(geometry, cluster, rank))
-
-    return per_thread
-
-
-def _cta(axis: int) -> Callable[[State], Array]:
-    return _per_cta(
-        lambda g, cluster, rank: unravel(cluster, g.clusters)[axis] * g.cluster[axis] + unravel(rank, g.cluster)[axis]
-    )
-
-
-def _constant(value: Callable[[State], int]) -> Callable[[State], Array]:
-    return lambda state: np.full(state.threads, value(state), np.int64)
-
-
-def _lane_mask(bits: Callable[[int], int]) -> Callable[[State], Array]:
-    table = np.array([bits(lane) & 0xFFFFFFFF for lane in range(LANES)], np.uint32)
-    return lambda state: table[state.geometry.lane()]
-
-
-SPECIALS: dict[str, Callable[[State], Array]] = {
-    **{f"%tid.{a}": _thread(i) for i, a in enumerate("xyz")},
-    **{f"%ntid.{a}": _constant(lambda s, i=i: s.geometry.block[i]) for i, a in enumerate("xyz")},
-    **{f"%ctaid.{a}": _cta(i) for i, a in enumerate("xyz")},
-    **{f"%nctaid.{a}": _constant(lambda s, i=i: s.geometry.grid[i]) for i, a in enumerate("xyz")},
-    **{f"%clusterid.{a}": _per_cta(lambda g, c, _, i=i: unravel(c, g.clusters)[i]) for i, a in enumerate("xyz")},
-    **{f"%nclusterid.{a}": _constant(lambda s, i=i: s.geometry.clusters[i]) for i, a in enumerate("xyz")},
-    **{f"%cluster_ctaid.{a}": _per_cta(lambda g, _, r, i=i: unravel(r, g.cluster)[i]) for i, a in enumerate("xyz")},
-    **{f"%cluster_nctaid.{a}": _constant(lambda s, i=i: s.geometry.cluster[i]) for i, a in enumerate("xyz")},
-    # The fourth element is unused, and 0 (10.1 to 10.13).
-    **{f"{name}.w": _constant(lambda s: 0) for name in VECTORS},
-    "%cluster_ctarank": _per_cta(lambda g, cluster, rank: rank),
-    "%cluster_nctarank": _constant(lambda s: s.geometry.cluster_size),
-    "%is_explicit_cluster": _constant(lambda s: s.explicit_cluster),
-    "%laneid": lambda state: state.geometry.lane(),
-    "%warpid": lambda state: state.geometry.thread_in_cta() // LANES,
-    "%nwarpid": _constant(lambda s: s.geometry.warps_with_threads),
-    "%lanemask_eq": _lane_mask(lambda n: 1 << n),
-    "%lanemask_lt": _lane_mask(lambda n: (1 << n) - 1),
-    "%lanemask_le": _lane_mask(lambda n: (2 << n) - 1),
-    "%lanemask_gt": _lane_mask(lambda n: -(2 << n)),
-    "%lanemask_ge": _lane_mask(lambda n: -(1 << n)),
-    "%dynamic_smem_size": _constant(lambda s: s.dynamic_bytes),
-    "%total_smem_size": _constant(lambda s: s.shared_bytes),
-    "%aggr_smem_size": _constant(lambda s: s.shared_bytes),
-    "%reserved_smem_offset_begin": _constant(lambda s: s.reserved),
-    "%reserved_smem_offset_end": _constant(lambda s: s.reserved + RESERVED_BYTES),
-    "%reserved_smem_offset_cap": _constant(lambda s: s.reserved + RESERVED_BYTES),
-    "%reserved_smem_offset_0": _constant(lambda s: s.reserved),
-    "%reserved_smem_offset_1": _constant(lambda s: s.reserved),
-    "%envreg1": _constant(lambda s: s.addresses[WORKSPACE] >> 32),
-    "%envreg2": _constant(lambda s: s.addresses[WORKSPACE] & 0xFFFFFFFF),
-    "%smid": lambda s: s.geometry.per_cta((s.geometry.first + np.arange(s.geometry.ctas)) % s.multiprocessors),
-    "%nsmid": _constant(lambda s: s.multiprocessors),
-    "%gridid": _constant(lambda s: 1),
-    **{name: lambda s, name=name: s.clock.values(name, np.int64) for name in CLOCKS},
-}
-
-
-@dataclass(frozen=True, slots=True)
-class VariablePlace:
-    """A variable: its space, and its address once a state is known. `size` is the bytes of a `.param` variable inside a
-    function; 0 for all others. `extent` is the bytes of a shared or local variable called `name`, 0 where they are not
-    known. `stacked` is for variables whose address differs by thread: it gives the register that holds it, some bytes
-    further on. `code` is the address of a function."""
-
-    space: str
-    address: Callable[[State], int]
-    size: int = 0
-    name: str = ""
-    extent: int = 0
-    stacked: Callable[[int], RegisterSlot] | None = None
-    code: int = 0
-
-
-@dataclass
-class NameScope:
-    """What the names of one scope mean; unknown ones are looked up outside."""
-
-    outer: NameScope | None = None
-    registers: dict[str, RegisterSlot] = field(default_factory=dict[str, RegisterSlot])
-    places: dict[str, VariablePlace] = field(default_factory=dict[str, VariablePlace])
-    labels: dict[str, int] = field(default_factory=dict[str, int])
-    tables: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-
-    def register(self, name: str) -> RegisterSlot | None:
-        return self.registers.get(name) or (self.outer.register(name) if self.outer else None)
-
-    def place(self, name: str) -> VariablePlace | None:
-        return self.places.get(name) or (self.outer.place(name) if self.outer else None)
-
-    def label(self, name: str) -> int | None:
-        label = self.labels.get(name)
-        return self.outer.label(name) if label is None and self.outer else label
-
-    def table(self, name: str) -> tuple[str, ...] | None:
-        """The labels of a `.branchtargets`."""
-        return self.tables.get(name) or (self.outer.table(name) if self.outer else None)
-
-
-@dataclass(frozen=True, slots=True)
-class Formal:
-    """A parameter of a function, or what it returns: `size` bytes of the arguments at `place`, or a register."""
-
-    variable: Variable
-    size: int
-    place: VariablePlace | None = None
-    slot: RegisterSlot | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A function in the code of a kernel: its entry, the register of its return address, its parameters and results.
-    `stack` has its variables for each call, if calls can nest. `passes` says that results are passed in
-    `StorageLayout.results`, where indirect callers read them."""
-
-    name: str
-    entry: int
-    back: RegisterSlot
-    parameters: tuple[Formal, ...]
-    results: tuple[Formal, ...]
-    stack: StackFrame | None = None
-    passes: bool = False

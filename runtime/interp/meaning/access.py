@@ -17,7 +17,8 @@ from ...numerics.floats import Array, ArrayFunction
 from ..machine.decode import Context, constant, meaning
 from ..machine.events import AccessKind, BoundStep, Selection, tell
 from ..machine.memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_BITS, SHARED_WINDOW, Part, check_writable, write_parts
-from ..machine.state import DTYPES, Action, Source, State, acting, all_of
+from ..machine.names import DTYPES
+from ..machine.state import Action, Source, State, acting, all_of
 
 Computation: TypeAlias = Callable[[Context, Bindings], ArrayFunction]
 """What an instruction computes: a function of its operands, each as an array of the type that the row gives it."""

@@ -15,7 +15,8 @@ from ..machine.decode import Context, meaning
 from ..machine.events import AccessKind, Selection, tell_of_one
 from ..machine.mbarriers import BulkCopy, Combine
 from ..machine.memory import Buffer, FaultError, Part, check_writable, read_parts
-from ..machine.state import DTYPES, MIN, Action, Source, State, absent, acting, all_of, grow, stack_pointer
+from ..machine.names import DTYPES
+from ..machine.state import MIN, Action, Source, State, absent, acting, all_of, grow, stack_pointer
 from .access import Locate, elementwise, identity, locate, seen_as, several, space_of, updates, vector_of, wide
 from .synchronisation import Find, in_shared, objects
 

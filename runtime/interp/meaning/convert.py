@@ -15,7 +15,8 @@ from ...numerics.floats import Array, ArrayFunction
 from ...numerics.fused_sum import small_values
 from ..machine.decode import Context, meaning
 from ..machine.memory import FaultError
-from ..machine.state import DTYPES, Action, integer_range
+from ..machine.names import DTYPES, integer_range
+from ..machine.state import Action
 from .access import computes, identity, several
 
 # `cvt` between integers, floats and pairs of halves: PTX ISA 9.7.9.21.

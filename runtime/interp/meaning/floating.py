@@ -15,7 +15,8 @@ from ...numerics import approximate as approximations
 from ...numerics import f64, floats
 from ...numerics.floats import Array, ArrayFunction
 from ..machine.decode import Context, meaning
-from ..machine.state import DTYPES, Action, Source
+from ..machine.names import DTYPES
+from ..machine.state import Action, Source
 from .access import computes, elementwise, several
 
 # add, sub, mul, fma, div, sqrt and rcp are correctly rounded in every mode. What the ISA calls approximate (`.approx`

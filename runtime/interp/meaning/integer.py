@@ -13,7 +13,8 @@ from ....dialect.ptx.rows.arithmetic import COMPARISONS, UNSIGNED
 from ....dialect.ptx.types import bits_of
 from ...numerics.floats import Array, ArrayFunction
 from ..machine.decode import Context, meaning
-from ..machine.state import DTYPES, Action, Source, integer_range
+from ..machine.names import DTYPES, integer_range
+from ..machine.state import Action, Source
 from .access import computes, elementwise, operands, several
 
 _HALF = np.uint64(32)

@@ -12,7 +12,8 @@ from ....dialect.ptx.rows.arithmetic import COMPARISONS
 from ....dialect.ptx.text.syntax import Operand, Register
 from ...numerics.floats import Array, ArrayFunction
 from ..machine.decode import Context, meaning
-from ..machine.state import Action, integer_range
+from ..machine.names import integer_range
+from ..machine.state import Action
 from .access import computes, elementwise
 
 _PERMUTATIONS: dict[str, Callable[[int, int], int]] = {

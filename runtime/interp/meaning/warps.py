@@ -19,7 +19,8 @@ from ..machine.decode import Context, meaning
 from ..machine.events import LANES, LEFT, Selection
 from ..machine.flow import lane_bits, rounds
 from ..machine.kernel import Decoded
-from ..machine.state import Action, State, absent, acting, integer_range
+from ..machine.names import integer_range
+from ..machine.state import Action, State, absent, acting
 
 
 def _collective(

@@ -16,7 +16,8 @@ from ...numerics.floats import Array
 from ..machine.copies import OperationGroups
 from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded, DecodedKernel
-from ..machine.state import RegisterSlot, State, VariablePlace
+from ..machine.names import VariablePlace
+from ..machine.state import RegisterSlot, State
 from .clocks import UNWAITED, Fences
 from .findings import Check
 from .shared import WRITING, SharedCheck
