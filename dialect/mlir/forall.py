@@ -298,7 +298,7 @@ class _OfSizes(IRDLOperation, ABC):
         sizes: Sequence[int] = self.static_basis.get_values()
         if len(sizes) not in (self.indices - 1, self.indices) or not sizes:
             raise VerifyException(f"expected sizes of {self.indices} dimensions, got {len(sizes)}")
-        before = self.indices if isinstance(self, LinearizeIndexOp) else 1
+        before = self.indices + 1 - len(self.results)  # operands and results are the indices and one number
         if (values := sizes.count(DYNAMIC_INDEX)) != (got := len(self.operands) - before):
             raise VerifyException(f"expected {values} sizes as values, got {got}")
 

@@ -177,9 +177,7 @@ class RegisterProduct(Multiplication):
                     accumulator = index.insert(product).d
             index.insert(CommitOp(WGMMA))
         index.insert(WaitOp(WGMMA, 0))
-        if of_groups:
-            end = index.builder.insertion_point.block.last_op
-            assert end is not None, "a loop that carries sums ends with what it yields"
+        if of_groups and (end := index.builder.insertion_point.block.last_op) is not None:
             for sum_, (scale,) in zip(sums, scales, strict=True):
                 end.operands = [*end.operands, sum_, scale]
         return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
