@@ -97,10 +97,8 @@ class _Carried(NamedTuple):
 
     def riders(self, low: int, top: int, without: int | None = None) -> list[int] | None:
         """The carried bits that become bits 0 to `top` of a register's element number; None if there are too few of
-        them.
-
-        Bits below `low` belong to one element and stay. Bits that need no move come first, then those that need one.
-        """
+        them. Bits below `low` belong to one element and stay. Bits that need no move come first, then those that need
+        one."""
         riders: dict[int, int] = {i: i for i in range(min(low, top))}
         free = [bit for bit in self.to if bit >= low and bit != without]
         for are in (all, any):
@@ -116,9 +114,7 @@ class _Carried(NamedTuple):
 
 class _Transport(NamedTuple):
     """How to move whole pieces between lanes: `before` and `after` permute elements of each lane, `moves` moves them.
-
-    `moves` permutes the bits of lane + 32 * piece.
-    """
+    `moves` permutes the bits of lane + 32 * piece."""
 
     before: tuple[Step, ...]
     moves: tuple[int, ...]
@@ -177,11 +173,9 @@ def _cycles(moves: Sequence[int], names: Sequence[str]) -> str:
 
 
 def _shuffles(moves: Sequence[int], what: str) -> Shuffles:
-    """Shuffles for a permutation of the bits of lane + 32 * register.
-
-    In each round a lane sends the register whose number, in the bits that cross to the lane, is some bits of its own
-    lane number xor the number of the round: so no two lanes send to the same one.
-    """
+    """Shuffles for a permutation of the bits of lane + 32 * register. In each round a lane sends the register whose
+    number, in the bits that cross to the lane, is some bits of its own lane number xor the number of the round: so no
+    two lanes send to the same one."""
     leaving = [bit for bit in range(LANE_BITS) if moves[bit] >= LANE_BITS]
     entering = {moves[bit]: bit for bit in range(LANE_BITS, len(moves)) if moves[bit] < LANE_BITS}
     # in ascending order, so that a bit that leaves and one that enters at the same place are a pair
@@ -215,11 +209,9 @@ _TOGETHER = {HALVES: (), WORDS: (HALF_SLOT,), ROWS: (HALF_SLOT, 0, 1), COLUMNS: 
 
 
 def _trip(moves: Sequence[int], bits: int, store: Kind, load: Kind, together: Sequence[int]) -> Trip:
-    """A trip through memory, with a swizzle that avoids bank conflicts on both sides where possible.
-
-    What a pass stores and what a pass loads must each reach all banks. Bits that both cover choose banks directly; each
-    further bank bit is the exclusive or of one bit of each side.
-    """
+    """A trip through memory, with a swizzle that avoids bank conflicts on both sides where possible. What a pass stores
+    and what a pass loads must each reach all banks. Bits that both cover choose banks directly; each further bank bit
+    is the exclusive or of one bit of each side."""
     back = _inverted(moves)
     stored, loaded = store[1], tuple(back[bit] for bit in load[1])
     rows = [{bit} for bit in (*together, *(b for b in stored if b in loaded and b not in together))]
@@ -375,10 +367,7 @@ def matrix_map(layout: Layout) -> BitMap:
 
 def tiled(layout: Layout, down: int = 1, across: int = 1) -> Layout:
     """The layout of a fragment of down x across tiles, each holding the next elements of a lane, row by row of tiles.
-
-    Raises:
-        LayoutMismatchError: if the numbers of tiles are not powers of two.
-    """
+    Raises LayoutMismatchError if the numbers of tiles are not powers of two."""
     for count in (down, across):
         if count < 1 or count & count - 1:
             raise LayoutMismatchError(f"expected tiles by powers of two, got {down} down and {across} across")
@@ -390,13 +379,9 @@ def tiled(layout: Layout, down: int = 1, across: int = 1) -> Layout:
 
 @cache
 def convert(source: Layout, target: Layout, element_bits: int) -> Conversion:
-    """The conversion of a fragment in the layout `source` to the layout `target` of the same matrix.
-
-    `element_bits` is the width of an element in a register: 8 for 6-bit types that lie in bytes.
-
-    Raises:
-        LayoutMismatchError: for layouts of different matrices, or a width that is no power of two up to 64.
-    """
+    """The conversion of a fragment in the layout `source` to the layout `target` of the same matrix. `element_bits` is
+    the width of an element in a register: 8 for 6-bit types that lie in bytes. Raises LayoutMismatchError for layouts
+    of different matrices, or a width that is no power of two up to 64."""
     if element_bits not in (1 << i for i in range(MAX_BITS.bit_length())):
         raise LayoutMismatchError(f"expected elements of 1, 2, 4, 8, 16, 32 or 64 bits, got {element_bits}")
     if any(source.extent(axis) != target.extent(axis) for axis in AXES):

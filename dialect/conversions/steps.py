@@ -47,10 +47,8 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class PermuteElements:
-    """Bits change places within each lane: bit i of an address of the result is bit `sources[i]` of the source's.
-
-    Where `sources[i]` is None, places whose address has bit i are not used.
-    """
+    """Bits change places within each lane: bit i of an address of the result is bit `sources[i]` of the source's. Where
+    `sources[i]` is None, places whose address has bit i are not used."""
 
     sources: tuple[int | None, ...]
 
@@ -87,9 +85,8 @@ class Round:
 @dataclass(frozen=True, slots=True)
 class Shuffles:
     """`shfl.sync` between lanes. Each round moves one register of every lane; `what` names the exchanged bits.
-
-    `selected` bits of the register number depend on the lane. `selp` selects the registers by them, before and after.
-    """
+    `selected` bits of the register number depend on the lane. `selp` selects the registers by them, before and
+    after."""
 
     rounds: tuple[Round, ...]
     selected: int
@@ -130,11 +127,8 @@ class MoveMatrices:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Registers stored to shared memory, or loaded from it.
-
-    `bits` is the size of a piece: 16 unless `how` is WHOLE. `places` takes lane + 32 * i, i being the i-th piece of a
-    lane, to the number of the piece in memory.
-    """
+    """Registers stored to shared memory, or loaded from it. `bits` is the size of a piece: 16 unless `how` is WHOLE.
+    `places` takes lane + 32 * i, i being the i-th piece of a lane, to the number of the piece in memory."""
 
     how: str
     bits: int

@@ -103,12 +103,10 @@ class _Matrices(Form):
 
 @dataclass(frozen=True)
 class LoadMatrix(_Matrices):
-    """One form of `ldmatrix`: `count` matrices of rows of 16 bytes from shared memory.
-
-    For 8-row matrices lane 8*j + i gives the address of row i of matrix j, for 16-row ones lane 16*j + i.
-    The matrices arrive one after the other in `registers` registers of each lane. `source` is how elements of less
-    than a byte are packed in memory: `b6x16_p32` or `b4x16_p64`, 16 of them and as much padding as fills 16 bytes.
-    """
+    """One form of `ldmatrix`: `count` matrices of rows of 16 bytes from shared memory. For 8-row matrices lane 8*j + i
+    gives the address of row i of matrix j, for 16-row ones lane 16*j + i. The matrices arrive one after the other in
+    `registers` registers of each lane. `source` is how elements of less than a byte are packed in memory: `b6x16_p32`
+    or `b4x16_p64`, 16 of them and as much padding as fills 16 bytes."""
 
     ptx: Version = (6, 5)
     sm: int = 75
@@ -133,11 +131,8 @@ class LoadMatrix(_Matrices):
 
 @dataclass(frozen=True)
 class StoreMatrix(_Matrices):
-    """One form of `stmatrix`: `count` matrices to shared memory, one register each.
-
-    Lane 8*j + i gives the address of row i of matrix j. The columns of a 16x8 matrix of bytes are what become the 8
-    rows in memory, of 16 bytes each.
-    """
+    """One form of `stmatrix`: `count` matrices to shared memory, one register each. Lane 8*j + i gives the address of
+    row i of matrix j. The columns of a 16x8 matrix of bytes are what become the 8 rows in memory, of 16 bytes each."""
 
     ptx: Version = (7, 8)
     sm: int = 90

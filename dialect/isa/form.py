@@ -25,12 +25,9 @@ NOT_IN_MLIR = "-"
 
 @dataclass(frozen=True, slots=True)
 class ElementType:
-    """One matrix element type, by its PTX name, and what MLIR calls it (the same unless `mlir` says so).
-
-    `bits` is the width in a packed register, and in memory unless `memory_bits` says otherwise; `exponent` and
-    `mantissa` are field widths of a binary floating-point format (0 for integers). A format that is not `signed` has no
-    sign bit.
-    """
+    """One matrix element type, by its PTX name, and what MLIR calls it (the same unless `mlir` says so). `bits` is the
+    width in a packed register, and in memory unless `memory_bits` says otherwise; `exponent` and `mantissa` are field
+    widths of a binary floating-point format (0 for integers). A format that is not `signed` has no sign bit."""
 
     name: str
     bits: int
@@ -100,11 +97,7 @@ BY_MLIR_NAME = {row.mlir or row.name: row for row in _ROWS if row.mlir != NOT_IN
 
 
 def element_type(name: str) -> ElementType:
-    """The row of the element type called `name`.
-
-    Raises:
-        KeyError: with the known names, if there is none.
-    """
+    """The row of the element type called `name`. Raises KeyError with the known names, if there is none."""
     try:
         return ELEMENT_TYPES[name]
     except KeyError:
@@ -145,12 +138,10 @@ Key = tuple[tuple[str, ...], ...]
 
 
 def order_key(spelling: str) -> Key:
-    """A key that is equal for spellings that differ only in the order of their qualifiers.
-
-    The ISA gives one order. ptxas takes any order, and published kernels use others: `ldmatrix.sync.aligned.x4.m8n8`.
-    Types, layouts, formats and bit operations keep their order, each kind by itself. The matrix that is loaded or
-    stored (`wmma.load.a`) comes first.
-    """
+    """A key that is equal for spellings that differ only in the order of their qualifiers. The ISA gives one order.
+    ptxas takes any order, and published kernels use others: `ldmatrix.sync.aligned.x4.m8n8`. Types, layouts, formats
+    and bit operations keep their order, each kind by itself. The matrix that is loaded or stored (`wmma.load.a`) comes
+    first."""
     words = spelling.split(".")
     lead = 3 if words[0] == "wmma" and words[1:2] != ["mma"] else 1
     return (
@@ -298,13 +289,9 @@ class BlockScale:
 
     def layout(self, role: str, tiles: int = 0) -> Layout:
         """The layout of the scales of A (m x vector) or B (vector x n): each element of a lane is a byte of its word.
-
         The axis `t` is the thread-id; the axis `b` is the byte-id, counted among the legal ones. With `tiles`, the
-        words of 2**tiles adjacent matrices share a register, and the low bits of the thread-id select one.
-
-        Raises:
-            ValueError: if the thread-id has fewer bits.
-        """
+        words of 2**tiles adjacent matrices share a register, and the low bits of the thread-id select one. Raises
+        ValueError if the thread-id has fewer bits."""
         return _layout(role, self.vector, tiles)
 
 
@@ -330,11 +317,7 @@ class Shape(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> Shape:
-        """Reads `m16n8k16`.
-
-        Raises:
-            ValueError: if the text is not of that form.
-        """
+        """Reads `m16n8k16`. Raises ValueError if the text is not of that form."""
         match = re.fullmatch(r"m(\d+)n(\d+)k(\d+)", text)
         if match is None:
             raise ValueError(f"expected a shape such as m16n8k16, got '{text}'")

@@ -157,20 +157,13 @@ class UnknownTargetError(ValueError):
 
 
 def named(name: str) -> Target:
-    """The target with a name that `.target` accepts, such as "sm_61".
-
-    Raises:
-        UnknownTargetError: with the known names.
-    """
+    """The target with a name that `.target` accepts, such as "sm_61". Raises UnknownTargetError with the known
+    names."""
     return _row(name, NAMED)
 
 
 def target(name: str) -> Target:
-    """The row of the target called `name`, such as "sm_90a".
-
-    Raises:
-        UnknownTargetError: naming the known targets.
-    """
+    """The row of the target called `name`, such as "sm_90a". Raises UnknownTargetError naming the known targets."""
     return _row(name, TARGETS)
 
 
@@ -211,13 +204,10 @@ VALUES = (SCALAR, VECTOR, DESCRIPTOR)
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One operand of a row, in the order of the text.
-
-    `type` is the type of a register, or a qualifier name that is bound to one. For an address it is the state space, or
-    the name of one; of a place in a tensor, what it replaces of the map: the "address", its "shape" too, or nothing.
-    `count` is the number of registers of a vector, or of coordinates. `span` are the legal literals, such as
-    "4/8/16" or "24..256/8".
-    """
+    """One operand of a row, in the order of the text. `type` is the type of a register, or a qualifier name that is
+    bound to one. For an address it is the state space, or the name of one; of a place in a tensor, what it replaces of
+    the map: the "address", its "shape" too, or nothing. `count` is the number of registers of a vector, or of
+    coordinates. `span` are the legal literals, such as "4/8/16" or "24..256/8"."""
 
     name: str
     kind: str = SCALAR
@@ -395,10 +385,8 @@ def choice(values: Sequence[int]) -> str:
 
 
 class Special(NamedTuple):
-    """A special register: `ptx` and `sm` are the first version and target number that have it.
-
-    Versions below 3.1 are the text's, the others what ptxas 13.0.88 takes.
-    """
+    """A special register: `ptx` and `sm` are the first version and target number that have it. Versions below 3.1 are
+    the text's, the others what ptxas 13.0.88 takes."""
 
     ptx: Version = (1, 0)
     sm: int = 0

@@ -132,10 +132,8 @@ strides are multiples of. 9.7.9.25.5.1"""
 
 
 class Element(NamedTuple):
-    """An element type: its code in the map, its bytes, its name in the driver's API, and whether it is tf32.
-
-    Of types of less than a byte 16 elements are copied `together`, which make `size` bytes.
-    """
+    """An element type: its code in the map, its bytes, its name in the driver's API, and whether it is tf32. Of types
+    of less than a byte 16 elements are copied `together`, which make `size` bytes."""
 
     name: str
     code: int
@@ -439,10 +437,7 @@ class EditError(ValueError):
 
 def edits(field: str, ordinal: int, value: int) -> list[Edit]:
     """The edits of a tensor map that replace a field. `ordinal` is the dimension for fields in `ORDERED`, otherwise 0.
-
-    Raises:
-        EditError: for a value that these maps cannot have.
-    """
+    Raises EditError for a value that these maps cannot have."""
     match field:
         case "global_address":
             return [Edit(0x00, 0xFFFFFFFF, value & 0xFFFFFFFF), Edit(0x04, 0xFFFFFFFF, value >> 32 & 0xFFFFFFFF)]

@@ -82,11 +82,8 @@ class SharedDescriptor(MatrixDescriptor):
 
     @staticmethod
     def decode(word: int) -> SharedDescriptor:
-        """The descriptor with the fields of a 64-bit word.
-
-        Raises:
-            DescriptorError: if its constant is another, or bits are set that mean nothing.
-        """
+        """The descriptor with the fields of a 64-bit word. Raises DescriptorError if its constant is another, or bits
+        are set that mean nothing."""
         if word >> _ABSOLUTE & 1:
             raise DescriptorError(
                 f"bit {_ABSOLUTE} of {word:#018x} asks for absolute addresses, which are not modelled"
@@ -189,11 +186,9 @@ class Opcode:
 
 @dataclass(frozen=True)
 class TensorProduct(ProductForm):
-    """One product: the fields of the opcode and of the instruction descriptor.
-
-    `along_mn` says for A and B whether they are contiguous along M or N in shared memory, `negated` whether they are
-    negated. `scale_ids` are the bytes of a word that hold their scales.
-    """
+    """One product: the fields of the opcode and of the instruction descriptor. `along_mn` says for A and B whether they
+    are contiguous along M or N in shared memory, `negated` whether they are negated. `scale_ids` are the bytes of a
+    word that hold their scales."""
 
     ptx: Version = (8, 6)
     sm: int = 100
@@ -248,11 +243,8 @@ class TensorProduct(ProductForm):
 
     @staticmethod
     def decode(opcode: Opcode, word: int) -> TensorProduct:
-        """The product of an instruction descriptor.
-
-        Raises:
-            InstructionDescriptorError: naming the bits, what was expected there, and what they are.
-        """
+        """The product of an instruction descriptor. Raises InstructionDescriptorError naming the bits, what was
+        expected there, and what they are."""
         return _Fields(opcode, word).product()
 
 
@@ -358,10 +350,7 @@ _KINDS = {"f16": "f16", "bf16": "f16", "tf32": "tf32", **dict.fromkeys(FP8, "f8f
 @cache
 def of_warpgroup(row: Wgmma) -> TensorProduct | None:
     """The product of one CTA, with D in tensor memory, that computes the same as a product of warpgroups; None if there
-    is none.
-
-    Its D has 64 rows, on 16 lanes of each warp, or 128, on 32. A warp has the same rows as in a warpgroup.
-    """
+    is none. Its D has 64 rows, on 16 lanes of each warp, or 128, on 32. A warp has the same rows as in a warpgroup."""
     kind = row.kind or _KINDS.get(row.a.name, "")
     if not kind or (row.kind or _KINDS.get(row.b.name)) != kind:
         return None

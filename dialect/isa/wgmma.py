@@ -224,10 +224,7 @@ class Wgmma(ProductForm):
 
     def layout(self, role: str) -> Layout:
         """The fragment layout of operand "a", the stored elements, or "d" (9.7.15.5.1.1); of D for eight columns.
-
-        Raises:
-            KeyError: for B, which is never in registers.
-        """
+        Raises KeyError for B, which is never in registers."""
         alone = {"a": multiplicand(16, self.stored_k, self.a.bits), "d": accumulator(16, 8)}[role]
         if self.shape.m == M:
             return Layout(alone.lane, alone.element, _OF_WARP)

@@ -45,11 +45,7 @@ class BitMap:
 
     @staticmethod
     def permutation(places: Iterable[int]) -> BitMap:
-        """The map that sends bit i to bit `places[i]`.
-
-        Raises:
-            BitMapError: if a place is not there, or there twice.
-        """
+        """The map that sends bit i to bit `places[i]`. Raises BitMapError if a place is not there, or there twice."""
         places = tuple(places)
         if sorted(places) != list(range(len(places))):
             raise BitMapError(f"expected each of the bits 0 to {len(places) - 1} once, got {places}")
@@ -96,11 +92,8 @@ def span(numbers: Iterable[int]) -> int:
 
 
 def compose(outer: BitMap, inner: BitMap) -> BitMap:
-    """The map that applies `inner`, then `outer`.
-
-    Raises:
-        BitMapError: if what `inner` gives is not as wide as what `outer` takes.
-    """
+    """The map that applies `inner`, then `outer`. Raises BitMapError if what `inner` gives is not as wide as what
+    `outer` takes."""
     if inner.width != len(outer.images):
         raise BitMapError(f"expected a map of {inner.width} bits to apply to {inner.width} bits, "
                           f"got one of {len(outer.images)}")  # fmt: skip
@@ -113,11 +106,7 @@ def is_bijection(bits: BitMap) -> bool:
 
 
 def inverse(bits: BitMap) -> BitMap:
-    """The inverse of a map, by elimination.
-
-    Raises:
-        BitMapError: if the map is no bijection.
-    """
+    """The inverse of a map, by elimination. Raises BitMapError if the map is no bijection."""
     if not is_bijection(bits):
         raise BitMapError(f"a map from {len(bits.images)} bits to {bits.width} bits of rank {bits.rank} has no inverse")
     # each row is (image, argument); elimination turns the images into the single bits
@@ -295,11 +284,8 @@ class Layout:
         return place["r"], place["c"]
 
     def find(self, **coordinates: int) -> tuple[int, int]:
-        """The (lane or thread, element) at `coordinates`, by axis; axes that are left out are 0.
-
-        Raises:
-            ValueError: for an unknown axis, or a coordinate outside of its extent.
-        """
+        """The (lane or thread, element) at `coordinates`, by axis; axes that are left out are 0. Raises ValueError for
+        an unknown axis, or a coordinate outside of its extent."""
         for axis, value in coordinates.items():
             if axis not in AXES or not 0 <= value < self.extent(axis):
                 name, extent = AXES.get(axis, f"axis '{axis}'"), self.extent(axis)
@@ -315,13 +301,9 @@ class Layout:
         return self.position(0, element)
 
     def positions(self, rows: int | None = None, columns: int | None = None) -> NDArray[np.intp]:
-        """Where each element of a fragment lies: an array (threads, elements per thread, 2) of (row, column).
-
-        `rows` and `columns` default to the base tile; multiples of it repeat the tile, row by row.
-
-        Raises:
-            ValueError: if they are not multiples of the base tile.
-        """
+        """Where each element of a fragment lies: an array (threads, elements per thread, 2) of (row, column). `rows`
+        and `columns` default to the base tile; multiples of it repeat the tile, row by row. Raises ValueError if they
+        are not multiples of the base tile."""
         import numpy as np
 
         down, across = self.tiles(rows or self.rows, columns or self.columns)
@@ -333,11 +315,8 @@ class Layout:
         return tiles.reshape(self.threads, -1, 2)
 
     def tiles(self, rows: int, columns: int) -> tuple[int, int]:
-        """How many base tiles a rows x columns fragment has, down and across.
-
-        Raises:
-            ValueError: if rows or columns is not a positive multiple of the base tile's.
-        """
+        """How many base tiles a rows x columns fragment has, down and across. Raises ValueError if rows or columns is
+        not a positive multiple of the base tile's."""
         if rows <= 0 or columns <= 0 or rows % self.rows or columns % self.columns:
             raise ValueError(f"expected a fragment of whole {self.rows}x{self.columns} tiles, got {rows}x{columns}")
         return rows // self.rows, columns // self.columns
@@ -382,10 +361,8 @@ def multiplicand(rows: int, columns: int, bits: int) -> Layout:
 
 @cache
 def accumulator(rows: int, columns: int) -> Layout:
-    """The fragment of C and D of m8n8k* and m16n8k*: pairs of columns, whatever the element type.
-
-    Source: PTX ISA 9.7.14.5.2 to 9.7.14.5.13.
-    """
+    """The fragment of C and D of m8n8k* and m16n8k*: pairs of columns, whatever the element type. Source: PTX ISA
+    9.7.14.5.2 to 9.7.14.5.13."""
     row_bits, column_bits = rows.bit_length() - 1, columns.bit_length() - 1
     element = (column(0), *(row(i) for i in range(3, row_bits)), *(column(i) for i in range(3, column_bits)))
     return Layout((column(1), column(2), row(0), row(1), row(2)), element)
@@ -415,10 +392,8 @@ class Labels(NamedTuple):
 
 def labels(layout: Layout, instruction: Layout) -> Labels | None:
     """The bits of a fragment that number the rows and the columns of the instruction; None if the fragment does not
-    consist of the instruction's tiles.
-
-    Registers of a tile are consecutive. The element bits after those of a tile number the tiles.
-    """
+    consist of the instruction's tiles. Registers of a tile are consecutive. The element bits after those of a tile
+    number the tiles."""
     elements = len(instruction.element)
     bits: dict[str, dict[int, int]] = {"r": {}, "c": {}}
     if len(layout.element) < elements or any(bit.axis not in bits for bit in layout.element[elements:]):
@@ -434,11 +409,8 @@ def labels(layout: Layout, instruction: Layout) -> Labels | None:
 
 def permuted(instruction: Layout, rows: Sequence[int], columns: Sequence[int], further: Sequence[Bit] = ()) -> Layout:
     """A base tile whose row bit i is bit `rows[i]` of the instruction's row, and likewise for columns. `further` are
-    the bits of the instruction's tiles in it.
-
-    Raises:
-        ValueError: if a bit of the row or column then occurs twice or not at all.
-    """
+    the bits of the instruction's tiles in it. Raises ValueError if a bit of the row or column then occurs twice or not
+    at all."""
     names = {"r": rows, "c": columns}
     lane, element, warp = (
         tuple(Bit(bit.axis, names[bit.axis][bit.number]) if bit.axis in names else bit for bit in part)
@@ -448,10 +420,8 @@ def permuted(instruction: Layout, rows: Sequence[int], columns: Sequence[int], f
 
 
 def origins(layout: Layout, instruction: Layout, tiles: tuple[int, int]) -> list[tuple[int, int]]:
-    """(row, column) of the first element of each of the instruction's tiles, in the order of their registers.
-
-    `tiles` is the fragment's size in base tiles, down and across.
-    """
+    """(row, column) of the first element of each of the instruction's tiles, in the order of their registers. `tiles`
+    is the fragment's size in base tiles, down and across."""
     return places_of(layout, tiles, 1 << len(instruction.element))
 
 

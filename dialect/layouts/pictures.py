@@ -99,10 +99,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A matrix of rows x columns, covered by cells of one size.
-
-    Lane `addresses` + i gives the address of row i, where the matrix is in memory.
-    """
+    """A matrix of rows x columns, covered by cells of one size. Lane `addresses` + i gives the address of row i, where
+    the matrix is in memory."""
 
     title: str
     rows: int

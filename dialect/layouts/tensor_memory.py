@@ -64,11 +64,8 @@ _HALVES = _RESULTS[64, 1, False]
 
 @cache
 def result(m: int, group: int, stationary: bool, sparse: bool) -> Layout:
-    """D: eight columns of each part of it. Where a pair of CTAs multiplies, each has m / 2 of the rows.
-
-    Raises:
-        KeyError: if no product has such a D.
-    """
+    """D: eight columns of each part of it. Where a pair of CTAs multiplies, each has m / 2 of the rows. Raises KeyError
+    if no product has such a D."""
     if (m, group, sparse) == (128, 2, True):
         return _HALVES
     return _RESULTS[m, group, stationary]
@@ -85,10 +82,8 @@ def multiplicand(m: int, group: int, stationary: bool, sparse: bool, bits: int) 
 
 @cache
 def scales(rows: int, vector: int) -> Layout:
-    """The scales of `rows` rows of A, or columns of B: bytes, `vector` of a row side by side, in four copies.
-
-    Other scales lie in the rest of a word: `b` of those is the byte-id, in steps of `vector`.
-    """
+    """The scales of `rows` rows of A, or columns of B: bytes, `vector` of a row side by side, in four copies. Other
+    scales lie in the rest of a word: `b` of those is the byte-id, in steps of `vector`."""
     along = " ".join(
         [f"c{i}" for i in range(vector.bit_length() - 1)] + [f"b{i}" for i in range(3 - vector.bit_length())]
     )

@@ -132,10 +132,7 @@ def steps_of(map_: AffineMap, strides: Sequence[int | None]) -> tuple[list[int |
 
 def passed(map_: AffineMap, sizes: Sequence[int], shape: Sequence[int]) -> int | None:
     """The first dimension of memory of a shape whose end, or start, loops of these sizes would pass; None if they pass
-    none.
-
-    Sizes that are not known, below 0, pass nothing.
-    """
+    none. Sizes that are not known, below 0, pass nothing."""
     for dimension, ((by, offset), size) in enumerate(zip(windows(map_) or (), shape, strict=True)):
         lengths = {loop: sizes[loop] for loop in by}
         if size < 0 or min(lengths.values(), default=1) < 1:
@@ -151,20 +148,14 @@ def passed(map_: AffineMap, sizes: Sequence[int], shape: Sequence[int]) -> int |
 
 
 def strides_of(memory: MemRefType[Attribute]) -> tuple[int | None, ...] | None:
-    """The strides in elements, None for dynamic ones.
-
-    None for a layout that is not strided.
-    """
+    """The strides in elements, None for dynamic ones. None for a layout that is not strided."""
     strides = memory.get_strides()
     return None if strides is None else tuple(strides)
 
 
 def dynamic_parts(memory: MemRefType[Attribute]) -> tuple[list[int], list[int]]:
     """The dimensions whose sizes are dynamic, and those whose strides are: both are passed to a kernel with the
-    address.
-
-    The strides of memory without a layout follow from its sizes.
-    """
+    address. The strides of memory without a layout follow from its sizes."""
     sizes = [i for i, size in enumerate(memory.get_shape()) if size < 0]
     if isinstance(memory.layout, NoneAttr):
         return sizes, []

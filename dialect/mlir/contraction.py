@@ -269,11 +269,9 @@ def _maps_attribute(parser: Parser, start: int, attribute: Attribute) -> ArrayAt
 
 @irdl_op_definition
 class MatmulOp(ContractionOp, ops.MatmulOp):
-    """`C += A * B` on memrefs, or the tensor `C + A * B`; the operands are extended to C's type first.
-
-    `indexing_maps`, when given, say which of A and B are stored transposed. A subclass of xDSL's operation, so that a
-    pattern written for that matches this too.
-    """
+    """`C += A * B` on memrefs, or the tensor `C + A * B`; the operands are extended to C's type first. `indexing_maps`,
+    when given, say which of A and B are stored transposed. A subclass of xDSL's operation, so that a pattern written
+    for that matches this too."""
 
     name = "linalg.matmul"
     LOOPS: ClassVar = "mnk"

@@ -42,10 +42,8 @@ class ConvolutionDimensions(NamedTuple):
 
 
 class ConvolutionOp(NamedOperation):
-    """A convolution of a `LAYOUT`; the operands are converted to the result's type first.
-
-    With two more operands, the zero points of input and kernel, these are subtracted from each element.
-    """
+    """A convolution of a `LAYOUT`; the operands are converted to the result's type first. With two more operands, the
+    zero points of input and kernel, these are subtracted from each element."""
 
     LAYOUT: ClassVar[ConvolutionDimensions]
     QUANTIZED: ClassVar[bool] = False

@@ -52,10 +52,8 @@ KINDS = {str(kind.value): kind for kind in IteratorType}
 
 @irdl_op_definition
 class GenericOp(ops.GenericOp):
-    """xDSL's `linalg.generic` with MLIR's syntax: attribute aliases, and results in parentheses.
-
-    It is a subclass of xDSL's operation, so that patterns for that match it too.
-    """
+    """xDSL's `linalg.generic` with MLIR's syntax: attribute aliases, and results in parentheses. It is a subclass of
+    xDSL's operation, so that patterns for that match it too."""
 
     name = "linalg.generic"
 
@@ -284,10 +282,8 @@ def may_scale_sums(op: Operation) -> bool:
 
 class Weighted(NamedTuple):
     """The body `c + w * extend(a) * extend(b)`: its factors, in the order in which they are multiplied, and its weight.
-
     The weight is the product of `weights`, numbers from outside of the body or constants in it, and -1 if `negated`.
-    With `converted`, both factors are integers that are converted to c's type.
-    """
+    With `converted`, both factors are integers that are converted to c's type."""
 
     factors: tuple[Factor, Factor]
     weights: tuple[SSAValue, ...] = ()

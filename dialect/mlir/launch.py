@@ -88,12 +88,9 @@ WHERE = ("blocks", "threads", "clusters")
 
 @irdl_op_definition
 class LaunchOp(gpu.LaunchOp):
-    """A launch with its body: `gpu.launch blocks(%b, ...) in (%g = %n, ...) threads(%t, ...) in (%s = %m, ...)
-    {...}`.
-
+    """A launch with its body: `gpu.launch blocks(%b, ...) in (%g = %n, ...) threads(%t, ...) in (%s = %m, ...) {...}`.
     The body's arguments are the three indices of its CTA and of its thread, and the sizes of the grid and of a CTA.
-    With clusters, the indices and sizes of those follow. Then comes memory by `workgroup(...)` and `private(...)`.
-    """
+    With clusters, the indices and sizes of those follow. Then comes memory by `workgroup(...)` and `private(...)`."""
 
     name = "gpu.launch"
 

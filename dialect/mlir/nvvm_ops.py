@@ -126,10 +126,8 @@ _OPTIONAL = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)\?")
 
 def row(name: str, summary: str, ptx: str, text: str, **own: object) -> type[NvvmOp]:
     """An operation whose fields are what its text and its opcode name, as `KINDS` says, unless they are its `own`.
-
     Operands are in the order of the text, behind those of `own`. May be left out what stands in an optional part of the
-    text, or in front of `?` in the opcode.
-    """
+    text, or in front of `?` in the opcode."""
     optional = {*re.findall(r"\$(\w+)", " ".join(_OPTIONAL.findall(text))), *re.findall(r"\{(\w+)\?", ptx)}
     names = dict.fromkeys((*re.findall(r"\$(\w+)", text), *re.findall(r"\{(\w+)\??[/}]", ptx)))
     kinds = {each: KINDS[each] for each in names if each not in own}

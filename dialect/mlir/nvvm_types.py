@@ -247,11 +247,7 @@ def spelled(attribute: Attribute | None) -> str:
 
 
 def property_of(definition: OpDef, name: str, text: str) -> Attribute:
-    """A property of an operation from its text.
-
-    Raises:
-        ValueError: if the operation has no such word.
-    """
+    """A property of an operation from its text. Raises ValueError if the operation has no such word."""
     (base,) = definition.properties[name].constr.get_bases() or {UnitAttr}
     if issubclass(base, WordAttr):
         if text not in base.WORDS:

@@ -94,10 +94,8 @@ class PointwiseOp(LinalgStructuredOperation, ABC):
 
 @irdl_op_definition
 class MapOp(PointwiseOp):
-    """A body for each element of inputs and output, whose shapes are the same.
-
-    It is read in its short form too, which names the operation: `linalg.map {arith.addf} ins(...) outs(...)`.
-    """
+    """A body for each element of inputs and output, whose shapes are the same. It is read in its short form too, which
+    names the operation: `linalg.map {arith.addf} ins(...) outs(...)`."""
 
     name = "linalg.map"
 
@@ -206,11 +204,8 @@ def _short_body(parser: Parser, name: str, values: Sequence[SSAValue], of: Seque
 
 
 def body_of(kind: str, inputs: Sequence[SSAValue], output: SSAValue) -> Region:
-    """The body of a kind, on elements extended to the result's type.
-
-    Raises:
-        ValueError: for another number of inputs, or elements that the kind does not have.
-    """
+    """The body of a kind, on elements extended to the result's type. Raises ValueError for another number of inputs, or
+    elements that the kind does not have."""
     target = _element(output)
     block = Block(arg_types=[*map(_element, inputs), target])
     wanted = 3 if kind == "select" else 2 if kind in BINARY else 1

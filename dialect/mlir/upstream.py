@@ -144,10 +144,8 @@ PREFIX = len("0x") + 2 * 4
 
 
 class ResourceBlobs(OpAsmDialectInterface):
-    """The blobs at the end of a text: `{-# dialect_resources: { builtin: { weights: "0x04000000..." } } #-}`.
-
-    A key names one blob of a text. xDSL's own storage is shared by all texts of a process, and renames the second.
-    """
+    """The blobs at the end of a text: `{-# dialect_resources: { builtin: { weights: "0x04000000..." } } #-}`. A key
+    names one blob of a text. xDSL's own storage is shared by all texts of a process, and renames the second."""
 
     def declare_resource(self, key: str) -> str:
         self._blob_storage.setdefault(key, "")
@@ -165,10 +163,7 @@ class ResourceBlobs(OpAsmDialectInterface):
 
 def embed(module: ModuleOp, blobs: dict[str, str]) -> None:
     """Gives the attributes of operations that name a blob its elements: `dense_resource<weights>` becomes `dense<...>`.
-
-    Raises:
-        ValueError: for a blob of another size than its type has.
-    """
+    Raises ValueError for a blob of another size than its type has."""
     for op in module.walk():
         for attributes in (op.properties, op.attributes):
             for name, value in attributes.items():
@@ -385,10 +380,8 @@ class ExtFOp(OwnText, arith.ExtFOp):
 
 @irdl_op_definition
 class TruncFOp(OwnText, arith.TruncFOp):
-    """A number rounded to a narrower type: `arith.truncf %x fastmath<contract> : f32 to f16`.
-
-    It is rounded to nearest even, which `to_nearest_even` before `fastmath` may say.
-    """
+    """A number rounded to a narrower type: `arith.truncf %x fastmath<contract> : f32 to f16`. It is rounded to nearest
+    even, which `to_nearest_even` before `fastmath` may say."""
 
     name = "arith.truncf"
     custom_directives = (RoundingMode,)

@@ -54,10 +54,8 @@ UTIL = Dialect(
 @irdl_op_definition
 class ScanOp(ReadAsOther):
     """What rows add up to so far, `%y, %last = tm_tensor.scan dimension(1) inclusive(true) ins(%x : tensor<9x37xf32>)
-    outs(%y0, %last0 : tensor<9x37xf32>, tensor<9xf32>) {...} -> tensor<9x37xf32>, tensor<9xf32>`.
-
-    It is read as a `linalg.generic` that goes along the dimension, and writes an element in each turn.
-    """
+    outs(%y0, %last0 : tensor<9x37xf32>, tensor<9xf32>) {...} -> tensor<9x37xf32>, tensor<9xf32>`. It is read as a
+    `linalg.generic` that goes along the dimension, and writes an element in each turn."""
 
     name = "tm_tensor.scan"
 

@@ -37,10 +37,8 @@ def check_address(
     kind: str, bindings: Bindings, base: Register | Symbol | Immediate, declared: str | None, rules: AddressRules
 ) -> str | None:
     """The error of an address in a slot of kind `[kind]`: in its base, its state space, or the width of its register.
-    None if it is right.
-
-    `declared` is the type of the register. `{}` in the message stands for a description of the base.
-    """
+    None if it is right. `declared` is the type of the register. `{}` in the message stands for a description of the
+    base."""
     bound = bindings.get("P", "") if kind in ("", "mbarrier") else bindings.get(kind, "") if len(kind) == 1 else kind
     space = bound.partition("::")[0]
     if kind == "unified":
@@ -73,10 +71,8 @@ def _check_space(name: str, space: str, rules: AddressRules) -> str | None:
 
 
 def check_symbol(symbol: Symbol, bindings: Bindings, rules: AddressRules) -> str | None:
-    """Whether the address of a symbol can be read: its space is what `P` binds, and it has the width of the type.
-
-    Where an opcode leaves out its `P`, the address is generic, but one of shared memory (9.7.9.23, .24).
-    """
+    """Whether the address of a symbol can be read: its space is what `P` binds, and it has the width of the type. Where
+    an opcode leaves out its `P`, the address is generic, but one of shared memory (9.7.9.23, .24)."""
     where = rules.space_of(symbol.name)
     space = (bindings.get("P", "") or "shared" * ("P" in bindings)).partition("::")[0]
     if where is None:

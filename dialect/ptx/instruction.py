@@ -41,11 +41,9 @@ class UnavailableError(InstructionError):
 
 
 class InstructionFacts(NamedTuple):
-    """An opcode with operands of certain kinds. `since` is the first PTX version in which the target has it.
-
-    A `pure` instruction has no effects, and its result depends on its operands alone. `limited` says that only some
-    literals are legal.
-    """
+    """An opcode with operands of certain kinds. `since` is the first PTX version in which the target has it. A `pure`
+    instruction has no effects, and its result depends on its operands alone. `limited` says that only some literals are
+    legal."""
 
     opcode: str
     since: Version
@@ -106,11 +104,8 @@ def has(target: Target, opcode: str) -> bool:
 
 @lru_cache(4096)
 def result_type(opcode: str) -> str:
-    """The type of the register for the result of an instruction, such as "b32" for an s32 or two f16.
-
-    Raises:
-        InstructionError: if PTX has no such instruction, or none that sets one value.
-    """
+    """The type of the register for the result of an instruction, such as "b32" for an s32 or two f16. Raises
+    InstructionError if PTX has no such instruction, or none that sets one value."""
     types = {type for row, bindings in find(opcode) if (type := type_of_result(row, bindings)) is not None}
     if len(types) != 1:
         raise InstructionError(
@@ -128,11 +123,8 @@ _NUMBERED = re.compile(r"\?")
 
 
 def read_form(opcode: str, form: str, types: Sequence[str]) -> tuple[tuple[Operand, ...], TypeOf]:
-    """The operands of a form, its registers numbered, and what gives their types.
-
-    Raises:
-        OperandError: if the form is not a list of operands.
-    """
+    """The operands of a form, its registers numbered, and what gives their types. Raises OperandError if the form is
+    not a list of operands."""
     numbers = count()
     text = _NUMBERED.sub(lambda _: f"%{next(numbers)}", form)
     reader = OperandReader()
@@ -168,12 +160,9 @@ def _remembering_verifier(cls: type[InstOp]) -> type[InstOp]:
 @_remembering_verifier
 @irdl_op_definition
 class InstOp(IRDLOperation):
-    """One instruction. Its operands are all registers that it uses, in the order of the text.
-
-    `opcode` is the whole dotted spelling. `form` is the operand text with `?` for each register that is an SSA value:
-    "{?, ?}, [?+16], 3, smem, %tid.x". `guard` is "@" or "@!". With a guard, the first operand is the predicate, and has
-    no `?`.
-    """
+    """One instruction. Its operands are all registers that it uses, in the order of the text. `opcode` is the whole
+    dotted spelling. `form` is the operand text with `?` for each register that is an SSA value: "{?, ?}, [?+16], 3,
+    smem, %tid.x". `guard` is "@" or "@!". With a guard, the first operand is the predicate, and has no `?`."""
 
     name = "ptx.inst"
 
@@ -198,10 +187,8 @@ class InstOp(IRDLOperation):
 
     def verification_key(self) -> tuple[object, ...]:
         """Everything that the legality of the instruction depends on: spelling, form, register types, target.
-
         Attributes are replaced by their text where possible: a string caches its hash, an attribute computes it each
-        time.
-        """
+        time."""
         module = self._module()
         context = () if module is None else (module.properties.get("version"), module.properties.get("target"))
         values = [a.data if isinstance(a, StringAttr) else a for a in (*self.properties.values(), *context)]

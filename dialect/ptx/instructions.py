@@ -212,10 +212,8 @@ _WRITING_NAMES = frozenset(("wmma.store", "multimem.red", "multimem.st", "tcgen0
 
 @dataclass(frozen=True)
 class Traits:
-    """An instruction by its opcode.
-
-    `row` is the first row that spells it, None where none does; `bindings` what its qualifiers bind there.
-    """
+    """An instruction by its opcode. `row` is the first row that spells it, None where none does; `bindings` what its
+    qualifiers bind there."""
 
     opcode: str
     row: Row | None

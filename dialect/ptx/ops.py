@@ -58,10 +58,8 @@ class ModuleOp(IRDLOperation):
         address_size: int = 64,
         preamble: Sequence[str] = (),
     ) -> None:
-        """`version` is written "8.0"; `target` "sm_80", further words after ", ".
-
-        `preamble` holds comments that stand before them.
-        """
+        """`version` is written "8.0"; `target` "sm_80", further words after ", ". `preamble` holds comments that stand
+        before them."""
         super().__init__(
             properties={
                 "sym_name": StringAttr(name),
@@ -83,11 +81,8 @@ class ModuleOp(IRDLOperation):
 
 @irdl_op_definition
 class FuncOp(IRDLOperation):
-    """`.entry` (a kernel, `entry` set) or `.func`. An empty region makes it a declaration.
-
-    `linking` is "", "visible", "weak" or "extern". `directives` are printed between header and body (".maxntid 256, 1,
-    1").
-    """
+    """`.entry` (a kernel, `entry` set) or `.func`. An empty region makes it a declaration. `linking` is "", "visible",
+    "weak" or "extern". `directives` are printed between header and body (".maxntid 256, 1, 1")."""
 
     name = "ptx.func"
 

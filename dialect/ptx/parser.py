@@ -37,11 +37,8 @@ from .types import ATTRIBUTE, REGISTER_BITS, VARIABLE, DeclarationReader
 
 
 def parse_ptx(text: str, name: str = "<ptx>") -> Module:
-    """Reads a PTX translation unit; `name` is the file's, for messages.
-
-    Raises:
-        PtxSyntaxError: at the first statement that is not PTX.
-    """
+    """Reads a PTX translation unit; `name` is the file's, for messages. Raises PtxSyntaxError at the first statement
+    that is not PTX."""
     module, errors = read_ptx(text, name)
     if module is None or errors:
         raise errors[0]
@@ -49,10 +46,8 @@ def parse_ptx(text: str, name: str = "<ptx>") -> Module:
 
 
 def read_ptx(text: str, name: str = "<ptx>") -> tuple[Module | None, list[PtxSyntaxError]]:
-    """A PTX translation unit without its unreadable statements, and an error for each of them.
-
-    The module is None if the text does not name its PTX version and target.
-    """
+    """A PTX translation unit without its unreadable statements, and an error for each of them. The module is None if
+    the text does not name its PTX version and target."""
     reader = _Parser(text, name)
     try:
         return reader.module(), reader.errors
@@ -61,11 +56,7 @@ def read_ptx(text: str, name: str = "<ptx>") -> tuple[Module | None, list[PtxSyn
 
 
 def read_prototype(text: str) -> Function:
-    """The function that a `.callprototype` describes.
-
-    Raises:
-        PtxSyntaxError: if it is none.
-    """
+    """The function that a `.callprototype` describes. Raises PtxSyntaxError if it is none."""
     header = text.replace(".callprototype", ".func", 1)
     match = _FUNCTION.match(header)
     if match is None or match["name"] != "_":
@@ -371,11 +362,7 @@ class _Parser(DeclarationReader):
         return Instruction(opcode, operands, guard, self.line_of(at), column)
 
     def operands(self, opcode: str, text: str) -> tuple[Operand, ...]:
-        """The operands of an instruction.
-
-        Raises:
-            OperandError: if one of them is not an operand.
-        """
+        """The operands of an instruction. Raises OperandError if one of them is not an operand."""
         root = root_of(opcode)
         read = self.reader.read_call if root == "call" else self.reader.read
         try:

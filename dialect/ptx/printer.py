@@ -33,11 +33,8 @@ INDENT = "    "
 
 
 def print_ptx(module: ptx.ModuleOp) -> str:
-    """The PTX text of a module.
-
-    Raises:
-        PtxEmissionError: naming an operation that is not of the `ptx` dialect, or a register without a `ptx.reg`.
-    """
+    """The PTX text of a module. Raises PtxEmissionError naming an operation that is not of the `ptx` dialect, or a
+    register without a `ptx.reg`."""
     lines = [f"//{line.data}" for line in module.preamble or ()]
     lines += [
         f".version {module.version.data}",
@@ -146,11 +143,8 @@ def _print_registers(op: RegOp, lines: list[str], indent: str, names: Names) -> 
 
 
 def ptx_module(module: ModuleOp, name: str | None = None) -> ptx.ModuleOp:
-    """The one `ptx.module` in a builtin module, or the one of a name.
-
-    Raises:
-        PtxEmissionError: if there is none, or more than one.
-    """
+    """The one `ptx.module` in a builtin module, or the one of a name. Raises PtxEmissionError if there is none, or more
+    than one."""
     modules = [op for op in module.walk() if isinstance(op, ptx.ModuleOp)]
     if name is not None:
         names = [op.sym_name.data for op in modules]
@@ -224,11 +218,8 @@ Registers = dict[str, SSAValue]
 
 
 def import_ptx(module: syntax.Module, name: str = "kernels", file: str = "<ptx>") -> ptx.ModuleOp:
-    """The `ptx.module` called `name` that prints as the text the records came from; `file` is for messages.
-
-    Raises:
-        PtxSyntaxError: at a guard or declaration that names no register or register type there is.
-    """
+    """The `ptx.module` called `name` that prints as the text the records came from; `file` is for messages. Raises
+    PtxSyntaxError at a guard or declaration that names no register or register type there is."""
     importer = _Importer(module, file)
     return ptx.ModuleOp(
         name,

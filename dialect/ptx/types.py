@@ -64,11 +64,9 @@ PACKED_BITS = {
 
 @lru_cache(4096)
 def compatible(instruction: str, register: str, *, wider: bool = False, own: bool = True) -> bool:
-    """Whether a register of one type may be an operand of an instruction type (ISA 9.1); `wider` as in 9.4.1.
-
-    ptxas takes a register of floats for bits, and two halves for an integer, only where the operand has the type that
-    the opcode names: that is `own`.
-    """
+    """Whether a register of one type may be an operand of an instruction type (ISA 9.1); `wider` as in 9.4.1. ptxas
+    takes a register of floats for bits, and two halves for an integer, only where the operand has the type that the
+    opcode names: that is `own`."""
     if not ALONE.isdisjoint((instruction, register)):
         return instruction == register
     bits, register_bits = bits_of(instruction), REGISTER_BITS[register]
@@ -189,10 +187,7 @@ MAX_REGISTERS = 1 << 20
 @irdl_op_definition
 class RegOp(IRDLOperation):
     """Declares registers. `.reg .b32 %r<5>;` has five results, %r0 to %r4. Without `count`, there is one result, called
-    `base`.
-
-    `vector` is 2 or 4 for `.reg .v2 .f32 %v;`.
-    """
+    `base`. `vector` is 2 or 4 for `.reg .v2 .f32 %v;`."""
 
     name = "ptx.reg"
 

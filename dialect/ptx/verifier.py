@@ -124,9 +124,7 @@ def resolve(
     space_of: SpaceOf = nowhere,
 ) -> tuple[Row, Bindings] | str:
     """The first row of an opcode whose operands fit, with the bindings of its qualifiers; the reason if there is none.
-
-    Without a context, targets are not checked.
-    """
+    Without a context, targets are not checked."""
     rows = fitting(opcode, operands, type_of, AddressRules(space_of, 64 if context is None else context.address_size))
     if isinstance(rows, str) or context is None:
         return rows if isinstance(rows, str) else rows[0]

@@ -35,10 +35,9 @@ PARTS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleField:
     """The declaration of a field of a schedule. `part` is the group that it belongs to, `meaning` its description.
-
-    The text of a schedule contains the field if `always`, or if its value differs from `default`. The value is `one_of`
-    several, or consists of numbers from `minimum` to `maximum`. `of` lists the kinds of kernels that have this choice.
-    """
+    The text of a schedule contains the field if `always`, or if its value differs from `default`. The value is
+    `one_of` several, or consists of numbers from `minimum` to `maximum`. `of` lists the kinds of kernels that have
+    this choice."""
 
     name: str = ""
     kind: Any = None
@@ -57,11 +56,7 @@ class ScheduleField:
         return len(get_args(self.kind)) or 1
 
     def check(self, value: Any) -> None:
-        """Refuses a value that is none of the field's.
-
-        Raises:
-            ScheduleError: saying which are.
-        """
+        """Refuses a value that is none of the field's. Raises ScheduleError saying which are."""
         if self.one_of and value not in self.one_of:
             values = ", ".join(map(str, self.one_of))
             raise ScheduleError(f"{self.name} must be one of {values}, got {text_of(value) or 'nothing'}")
@@ -74,11 +69,8 @@ class ScheduleField:
             raise ScheduleError(f"{self.name} must be {several}{limits}, got {text_of(value)}")
 
     def read(self, value: object) -> object:
-        """The value that text, numbers or a sequence stand for.
-
-        Raises:
-            ScheduleError: naming the field, if they stand for none.
-        """
+        """The value that text, numbers or a sequence stand for. Raises ScheduleError naming the field, if they stand
+        for none."""
         if self.kind is str:
             return self._word(str(value))
         if self.kind is Shape:

@@ -331,11 +331,7 @@ class Schedule:
     # As text
 
     def __getitem__(self, name: str) -> object:
-        """The value of a field.
-
-        Raises:
-            ScheduleError: for a name that no field has.
-        """
+        """The value of a field. Raises ScheduleError for a name that no field has."""
         return getattr(self, field_named(name).name)
 
     def __str__(self) -> str:
@@ -364,22 +360,15 @@ class Schedule:
 
     @staticmethod
     def of(options: Mapping[str, object]) -> Schedule:
-        """The schedule with these fields, given as text, numbers or sequences; rare ones may be left out.
-
-        Raises:
-            ScheduleError: naming the option that is missing, unknown, or cannot be read.
-        """
+        """The schedule with these fields, given as text, numbers or sequences; rare ones may be left out. Raises
+        ScheduleError naming the option that is missing, unknown, or cannot be read."""
         if missing := [name for name in ALWAYS if name not in options]:
             raise ScheduleError(f"the schedule lacks {', '.join(missing)}")
         return Schedule(**parse_options(options))  # pyright: ignore[reportArgumentType]
 
     @staticmethod
     def parse(text: str) -> Schedule:
-        """Parses the output of `str`.
-
-        Raises:
-            ScheduleError: as `of`, for text that is no schedule.
-        """
+        """Parses the output of `str`. Raises ScheduleError as `of`, for text that is no schedule."""
         parts = (part.partition(" = ") for part in text.split(", "))
         try:
             return Schedule.of({name: value for name, _, value in parts})
@@ -387,11 +376,8 @@ class Schedule:
             raise ScheduleError(f"'{text}' is no schedule: {error}") from None
 
     def with_fields(self, **values: Any) -> Schedule:
-        """This schedule with some fields replaced: `with_fields(stages=3, group=4)`.
-
-        Raises:
-            ScheduleError: for an unknown name, or a value that contradicts the other fields.
-        """
+        """This schedule with some fields replaced: `with_fields(stages=3, group=4)`. Raises ScheduleError for an
+        unknown name, or a value that contradicts the other fields."""
         for name in values:
             field_named(name)
         return replace(self, **values)
@@ -418,11 +404,7 @@ ALWAYS = tuple(f.name for f in FIELDS.values() if f.always)
 
 
 def field_named(name: str) -> ScheduleField:
-    """The field of a name.
-
-    Raises:
-        ScheduleError: if there is none.
-    """
+    """The field of a name. Raises ScheduleError if there is none."""
     if name not in FIELDS:
         import difflib  # for messages alone
 
@@ -433,11 +415,8 @@ def field_named(name: str) -> ScheduleField:
 
 
 def parse_options(options: Mapping[str, object]) -> dict[str, object]:
-    """Reads schedule fields from text, numbers or sequences.
-
-    Raises:
-        ScheduleError: naming the option that is unknown or cannot be read.
-    """
+    """Reads schedule fields from text, numbers or sequences. Raises ScheduleError naming the option that is unknown or
+    cannot be read."""
     return {name: field_named(name).read(value) for name, value in options.items()}
 
 
@@ -449,11 +428,8 @@ class PartialSchedule:
 
     @staticmethod
     def of(options: Mapping[str, object]) -> PartialSchedule:
-        """The fields with these values, given as text, numbers or sequences.
-
-        Raises:
-            ScheduleError: naming the option that is unknown, cannot be read, or has a value that no schedule has.
-        """
+        """The fields with these values, given as text, numbers or sequences. Raises ScheduleError naming the option
+        that is unknown, cannot be read, or has a value that no schedule has."""
         values = parse_options(options)
         for one in LIMITED:
             if one.name in values:

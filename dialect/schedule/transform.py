@@ -118,9 +118,7 @@ class AlternativesOp(IRDLOperation):
 @irdl_op_definition
 class IncludeOp(IRDLOperation):
     """Applies another named sequence: `transform.include @name failures(propagate) (%h) : (!transform.any_op) -> ()`.
-
-    With `failures(suppress)`, a step that does not apply ends the sequence, with a remark.
-    """
+    With `failures(suppress)`, a step that does not apply ends the sequence, with a remark."""
 
     name = "transform.include"
 
@@ -224,12 +222,9 @@ _REGION = re.compile(r"\{(?:\s|//[^\n]*)*(\^|%|[a-z_]\w*\.[\w.]+(?!\s*[=,}])|\"[
 
 
 class CarriedStep(IRDLOperation):
-    """A step as it is written: text, in which operands and attributes stand, then types and regions.
-
-    `text` has a string for what is written, the number of an operand for it, a unit for a region, and attributes as
-    they are; `types` are those behind the colon, of operands alone, or of operands and results, in parentheses if not
-    `bare`.
-    """
+    """A step as it is written: text, in which operands and attributes stand, then types and regions. `text` has a
+    string for what is written, the number of an operand for it, a unit for a region, and attributes as they are;
+    `types` are those behind the colon, of operands alone, or of operands and results, in parentheses if not `bare`."""
 
     arguments = var_operand_def()
     results_ = var_result_def()

@@ -148,12 +148,8 @@ class OverKeys(WarpOp):
         return Keys(diagonal, window, documents=tuple(zip(self.documents, maps, strict=True)))
 
     def verify_scores(self, *, of_tile: bool) -> None:
-        """Verifies the scale of scores and the numbers of documents.
-
-        Raises:
-            VerifyException: if the scale is not above 0, or there are documents, but not two memories of i32 with maps,
-                along queries and along keys.
-        """
+        """Verifies the scale of scores and the numbers of documents. Raises VerifyException if the scale is not above
+        0, or there are documents, but not two memories of i32 with maps, along queries and along keys."""
         if not 0 < self.scale.value.data < math.inf:
             raise VerifyException(f"expected a scale above 0, got {self.scale.value.data:g}")
         count, batch = len(self.documents_maps or ()), self.batch

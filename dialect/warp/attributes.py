@@ -98,11 +98,7 @@ def is_memory(kind: Attribute) -> TypeGuard[Memory]:
 
 
 def memory_of(value: SSAValue) -> Memory:
-    """The memref type of a value.
-
-    Raises:
-        VerifyException: if it has another type.
-    """
+    """The memref type of a value. Raises VerifyException if it has another type."""
     if not is_memory(value.type):
         raise VerifyException(f"expected a memref, got {value.type}")
     return value.type
@@ -139,11 +135,7 @@ def element_name(attribute: Attribute) -> str:
 
 
 def known_element(element_type: Attribute) -> ElementType:
-    """The ISA's row of an element type.
-
-    Raises:
-        VerifyException: if it has none.
-    """
+    """The ISA's row of an element type. Raises VerifyException if it has none."""
     row = element_row(element_type)
     if row is None:
         raise VerifyException(f"expected an element type of a matrix instruction, got {element_type}")
@@ -321,11 +313,7 @@ def _width(element_type: Attribute) -> int:
 
 
 def fragment_of(value: SSAValue) -> FragmentType:
-    """The fragment type of a value.
-
-    Raises:
-        VerifyException: if it has another type.
-    """
+    """The fragment type of a value. Raises VerifyException if it has another type."""
     if not isinstance(value.type, FragmentType):
         raise VerifyException(f"expected a fragment, got {value.type}")
     return value.type
@@ -416,11 +404,8 @@ def schedule_around(op: Operation) -> Schedule | None:
 
 
 def target_of(op: Operation) -> Target | None:
-    """The target of the module that `op` is in, if one is set.
-
-    Raises:
-        VerifyException: for a `warp.target` of another kind, such as a string.
-    """
+    """The target of the module that `op` is in, if one is set. Raises VerifyException for a `warp.target` of another
+    kind, such as a string."""
     targets = (each.attributes.get(TargetAttr.name) for each in (op, *enclosing(op)))
     attribute = next((each for each in targets if each is not None), None)
     if not isinstance(attribute, TargetAttr | None):

@@ -82,21 +82,16 @@ def element_type(operand: SSAValue) -> TypeAttribute:
 
 
 class LoopSizes:
-    """The sizes of loops, collected from the shapes of operands; -1 where no operand knows one.
-
-    `names` are names of loops for errors. By default they are d0, d1 and so on.
-    """
+    """The sizes of loops, collected from the shapes of operands; -1 where no operand knows one. `names` are names of
+    loops for errors. By default they are d0, d1 and so on."""
 
     def __init__(self, names: Mapping[int, str] | None = None) -> None:
         self._names, self._loop_sizes = names or {}, dict[int, tuple[str, int]]()
 
     def add(self, name: str, operand: SSAValue, along: Sequence[int], shape: Sequence[int] | None = None) -> None:
         """Records the sizes of the loops that the dimensions of an operand run along. `shape` replaces the operand's
-        own.
-
-        Raises:
-            VerifyException: if the number of dimensions differs, or another operand implies another size of a loop.
-        """
+        own. Raises VerifyException if the number of dimensions differs, or another operand implies another size of a
+        loop."""
         sizes = shape_of(operand) if shape is None else shape
         if len(sizes) != len(along):
             raise VerifyException(f"expected {name} of rank {len(along)}, got {operand.type}")
@@ -113,11 +108,8 @@ class LoopSizes:
 
 
 def verify_along(name: str, map_: AffineMap, loops: int, along: Sequence[int], symbols: Collection[int] = ()) -> None:
-    """Checks that the map of an operand runs along some of the loops in `along`, and some of the `symbols`.
-
-    Raises:
-        VerifyException: if it has other loops, or one twice.
-    """
+    """Checks that the map of an operand runs along some of the loops in `along`, and some of the `symbols`. Raises
+    VerifyException if it has other loops, or one twice."""
     loops_ = loops_of(map_)
     if map_.num_dims != loops or len(set(loops_)) != len(loops_) or not set(loops_) <= {*along, *symbols}:
         listed = ", ".join(f"d{loop}" for loop in sorted(along))
@@ -133,11 +125,8 @@ def companion_loops(map_: AffineMap, own: int, outer: int) -> tuple[int, ...]:
 def loops_around(
     name: str, loops: tuple[int, int], map_: AffineMap, outer: int, inner: int = len(OPERAND_LOOPS)
 ) -> list[int]:
-    """The `outer` loops of an operand that also runs along two of the `inner` loops.
-
-    Raises:
-        VerifyException: if its map has other loops, or one twice.
-    """
+    """The `outer` loops of an operand that also runs along two of the `inner` loops. Raises VerifyException if its map
+    has other loops, or one twice."""
     of_map, own = loops_of(map_), [outer + loop for loop in loops]
     around = [loop for loop in of_map if 0 <= loop < outer]
     wrong = map_.num_dims != outer + inner or map_.num_symbols or outer < 0
@@ -148,11 +137,8 @@ def loops_around(
 
 def verify_map(name: str, loops: tuple[int, int], map_: AffineMap, outer: int, batch: int) -> None:
     """Checks the map of an operand that runs along two `loops` of the product, behind `outer` others. The first `batch`
-    of these are parallel, and D runs along no others.
-
-    Raises:
-        VerifyException: if the map has other loops, or one twice; or if A or B lacks a loop that is summed.
-    """
+    of these are parallel, and D runs along no others. Raises VerifyException if the map has other loops, or one twice;
+    or if A or B lacks a loop that is summed."""
     before = loops_around(name, loops, map_, outer)
     if name == "D" and sorted(before) != list(range(batch)):
         raise VerifyException(f"expected D to be indexed by the first loops, those of the batch, got {map_}")
@@ -200,11 +186,8 @@ def _terminator(region: Region) -> YieldOp:
 
 
 def verify_elements(region: Region, inputs: Sequence[Attribute], *results: Attribute) -> None:
-    """Checks a region on elements of these types.
-
-    Raises:
-        VerifyException: if it takes or yields others, or does more than compute.
-    """
+    """Checks a region on elements of these types. Raises VerifyException if it takes or yields others, or does more
+    than compute."""
     end, expected = _terminator(region), list(inputs)
     got = [argument.type for argument in region.block.args]
     if got != expected:
@@ -310,11 +293,8 @@ class IndexOp(WarpOp):
 
 
 def verify_indices(block: Block, along: Sequence[int]) -> None:
-    """Checks that a region uses the indices of those loops only along which its elements run.
-
-    Raises:
-        VerifyException: if it uses another one.
-    """
+    """Checks that a region uses the indices of those loops only along which its elements run. Raises VerifyException if
+    it uses another one."""
     for op in block.ops:
         if isinstance(op, IndexOp) and op.number not in along:
             loops = ", ".join(map(str, along))
@@ -425,11 +405,8 @@ class PointwiseOp(WarpOp):
         outer: int | Sequence[int],
         numbers: Mapping[int, SSAValue] | None = None,
     ) -> PointwiseOp:
-        """The same function of other operands, for an operation of so many loops. The first `outer` loops are
-        removed; or `outer` has the new number of each.
-
-        `numbers` are the indices of the removed loops, which become operands.
-        """
+        """The same function of other operands, for an operation of so many loops. The first `outer` loops are removed;
+        or `outer` has the new number of each. `numbers` are the indices of the removed loops, which become operands."""
         body, indices = self.body.clone(), numbers or {}
         arguments = {loop: body.block.insert_arg(i32, len(body.block.args)) for loop in indices}
         for op in [op for op in body.block.ops if isinstance(op, IndexOp)]:
@@ -454,12 +431,8 @@ class PointwiseOp(WarpOp):
 
     def verify_use(self, what: str, made: Attribute, loops: int, along: Sequence[int], sizes: LoopSizes) -> None:
         """Checks the function where it is used to make elements of type `made`, along some loops of an operation.
-
-        `what` is the word for its operands in errors.
-
-        Raises:
-            VerifyException: if it makes another type, or if its operands or indices run along other loops.
-        """
+        `what` is the word for its operands in errors. Raises VerifyException if it makes another type, or if its
+        operands or indices run along other loops."""
         if (yielded_type := yielded(self.body).type) != made:
             raise VerifyException(f"expected elements of {made} from {self.name}, got {yielded_type}")
         verify_indices(self.body.block, along)
@@ -469,11 +442,8 @@ class PointwiseOp(WarpOp):
 
 
 def pointwise_of(value: SSAValue | None) -> PointwiseOp | None:
-    """The operation that defines a function of elements; None without a function.
-
-    Raises:
-        VerifyException: for a function that another operation defines.
-    """
+    """The operation that defines a function of elements; None without a function. Raises VerifyException for a function
+    that another operation defines."""
     if value is None:
         return None
     if isinstance(value.owner, PointwiseOp):

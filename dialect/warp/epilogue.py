@@ -64,11 +64,8 @@ class WithEpilogue(WarpOp):
         return kind
 
     def verify_stored(self, loops: int, along: Sequence[int], sizes: LoopSizes) -> None:
-        """Checks C, D and the epilogue. C must have the shape of D, which runs along some of the `loops`.
-
-        Raises:
-            VerifyException: if the shapes differ, or the epilogue makes another type or has operands along other loops.
-        """
+        """Checks C, D and the epilogue. C must have the shape of D, which runs along some of the `loops`. Raises
+        VerifyException if the shapes differ, or the epilogue makes another type or has operands along other loops."""
         if self.c is not None and memory_of(self.c).get_shape() != memory_of(self.d).get_shape():
             raise VerifyException(f"expected C of the shape of D, got {self.c.type} and {self.d.type}")
         if self.epilogue is not None:

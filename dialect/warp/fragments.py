@@ -53,10 +53,8 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """The function of a `warp.elementwise`. `Neg` has one operand, the others have two.
-
-    `Maximum` and `Minimum`, which take rows together, are NaN where an operand is; `Max` and `Min` are the other one.
-    """
+    """The function of a `warp.elementwise`. `Neg` has one operand, the others have two. `Maximum` and `Minimum`, which
+    take rows together, are NaN where an operand is; `Max` and `Min` are the other one."""
 
     Add = auto()
     Sub = auto()
@@ -122,11 +120,9 @@ def is_zero(fragment: SSAValue) -> bool:
 
 @irdl_op_definition
 class ElementwiseOp(WarpOp):
-    """Applies one operation to each element: `%r = warp.elementwise add %x, %y : !warp.fragment<...>`.
-
-    The result is rounded once, to nearest even. `max` and `min` return the number when one operand is NaN. Source: PTX
-    ISA 9.7.3 and 9.7.4.
-    """
+    """Applies one operation to each element: `%r = warp.elementwise add %x, %y : !warp.fragment<...>`. The result is
+    rounded once, to nearest even. `max` and `min` return the number when one operand is NaN. Source: PTX ISA 9.7.3 and
+    9.7.4."""
 
     name = "warp.elementwise"
 
@@ -370,11 +366,7 @@ class ConvertLayoutOp(WarpOp):
         return max(layout.rows for layout in layouts), max(layout.columns for layout in layouts)
 
     def conversion(self) -> Conversion:
-        """The conversions from one layout to the other, for a tile.
-
-        Raises:
-            VerifyException: if there are none.
-        """
+        """The conversions from one layout to the other, for a tile. Raises VerifyException if there are none."""
         from ..conversions.search import LayoutMismatchError, convert
 
         source, result = fragment_of(self.input), fragment_of(self.fragment)
@@ -459,11 +451,9 @@ def _verify_scratch(source: FragmentType, result: FragmentType, scratch: Memory)
 
 
 def in_lines(kind: FragmentType, aligned: int = BYTE * WIDEST) -> Layout:
-    """The layout in which a warp's accesses to a row-major matrix are widest.
-
-    A lane holds 16 bytes side by side, or as many elements as rows are `aligned` to, lanes follow each other along a
-    row, then down. Where the columns are no power of two, their largest such part. Several warps keep their rows.
-    """
+    """The layout in which a warp's accesses to a row-major matrix are widest. A lane holds 16 bytes side by side, or as
+    many elements as rows are `aligned` to, lanes follow each other along a row, then down. Where the columns are no
+    power of two, their largest such part. Several warps keep their rows."""
     (rows, columns), bits, warp = kind.shape, kind.bits, kind.layout.data.warp
     down, across = ((size & -size).bit_length() - 1 for size in (rows, columns))
     lanes, down = LANES.bit_length() - 1, min(down, kind.layout.data.rows.bit_length() - 1) if warp else down

@@ -180,10 +180,8 @@ class FactorsOp(WarpOp):
 
     @property
     def variant(self) -> Variant:
-        """What distinguishes the instructions for this product from others with the same element types.
-
-        Floats of 6 and 4 bits without scales have one kind.
-        """
+        """What distinguishes the instructions for this product from others with the same element types. Floats of 6 and
+        4 bits without scales have one kind."""
         scaled = scale_type(self.scales)
         narrow = any((row := ELEMENT_TYPES[name]).is_float and row.bits < BYTE for name in self.multiplied)
         kind = self.kind.data if self.kind is not None else KIND_F8F6F4 if narrow and not scaled else ""
@@ -196,11 +194,7 @@ class FactorsOp(WarpOp):
         return 1 if form is None else form.sparsity
 
     def verify_names(self) -> None:
-        """Checks that A and B are multiplied as types of the ISA.
-
-        Raises:
-            VerifyException: naming the one that is not.
-        """
+        """Checks that A and B are multiplied as types of the ISA. Raises VerifyException naming the one that is not."""
         if len(self.multiplied) != 2:
             raise VerifyException(f"expected a type each for A and B, got {len(self.multiplied)}")
         for name, multiplied in zip("AB", self.multiplied, strict=True):
@@ -208,11 +202,7 @@ class FactorsOp(WarpOp):
                 raise VerifyException(f"'{multiplied}' is no type of the ISA that {name} could be multiplied as")
 
     def verify_forms(self) -> None:
-        """Checks that the forms of A and B are legal, and legal together.
-
-        Raises:
-            VerifyException: if they are not.
-        """
+        """Checks that the forms of A and B are legal, and legal together. Raises VerifyException if they are not."""
         for side, value, form in zip("AB", self.a_and_b, self.forms, strict=True):
             if isinstance(value.type, OperandType) and form is None:
                 made = value.owner.name if isinstance(value.owner, Operation) else "a block argument"
@@ -227,11 +217,8 @@ class FactorsOp(WarpOp):
             raise VerifyException("expected integers to be converted for a dense product without scales")
 
     def verify_words(self) -> None:
-        """Checks that products of single bits, and only these, name their operation, and that the kind exists.
-
-        Raises:
-            VerifyException: with what is expected.
-        """
+        """Checks that products of single bits, and only these, name their operation, and that the kind exists. Raises
+        VerifyException with what is expected."""
         if self.kind is not None and self.kind.data not in WORDS["kind"]:
             raise VerifyException(f"expected a kind of {', '.join(WORDS['kind'])}, got '{self.kind.data}'")
         verify_scaling(self.variant, self.scales)

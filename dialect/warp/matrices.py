@@ -98,11 +98,8 @@ def _verify_tiles(memory: Memory, fragment: FragmentType) -> None:
 
 
 def verify_registers(order: str, orders: Sequence[str], memory: Memory, fragment: FragmentType) -> None:
-    """Checks memory that holds the registers of a fragment in one of the supported `orders`.
-
-    Raises:
-        VerifyException: if the element type differs, or rows are too short.
-    """
+    """Checks memory that holds the registers of a fragment in one of the supported `orders`. Raises VerifyException if
+    the element type differs, or rows are too short."""
     if order not in orders:
         raise VerifyException(f"expected registers in the order {' or '.join(orders)}, got '{order}'")
     if order == "lanes":
@@ -125,11 +122,9 @@ ROW_BITS = 128
 
 
 class Matrix(NamedTuple):
-    """One matrix of a fragment: the row and column in memory of its first element, and the fragment's registers.
-
-    Bit i of the number of a row of the matrix is bit `rows[i]` of the row in memory: each row has an address of its
-    own, so a matrix may be made of rows that do not follow each other.
-    """
+    """One matrix of a fragment: the row and column in memory of its first element, and the fragment's registers. Bit i
+    of the number of a row of the matrix is bit `rows[i]` of the row in memory: each row has an address of its own, so a
+    matrix may be made of rows that do not follow each other."""
 
     row: int
     column: int
@@ -155,10 +150,8 @@ def _cut(layout: Layout, parts: int) -> Layout:
 
 
 def matrices(fragment: FragmentType, swapped: bool, piece: Layout) -> list[Matrix] | None:
-    """The matrices of layout `piece` that a fragment consists of, in the order of their first registers.
-
-    None if the fragment is not made of such matrices.
-    """
+    """The matrices of layout `piece` that a fragment consists of, in the order of their first registers. None if the
+    fragment is not made of such matrices."""
     layout, per = in_memory(fragment, swapped), max(1, 32 // fragment.bits)
     rows = _rows_of(layout, piece, per.bit_length() - 1)
     if rows is None:
@@ -178,9 +171,7 @@ def matrices(fragment: FragmentType, swapped: bool, piece: Layout) -> list[Matri
 
 def _rows_of(layout: Layout, piece: Layout, leading: int) -> tuple[int, ...] | None:
     """The bit of the row in memory for each bit of a matrix's row; None if lanes or registers differ otherwise.
-
-    `leading` is the number of bits that number the elements of a register.
-    """
+    `leading` is the number of bits that number the elements of a register."""
     number_of: dict[int, int] = {}
     pairs = zip((*layout.lane, *layout.element[:leading]), (*piece.lane, *piece.element[:leading]), strict=False)
     for ours, theirs in pairs:
@@ -206,11 +197,8 @@ def _register_places(fragment: FragmentType, swapped: bool, per: int) -> list[tu
 
 
 def _verify_matrices(row: MoveRow, fragment: FragmentType, swapped: bool) -> None:
-    """Checks that a fragment consists of the instruction's matrices.
-
-    Raises:
-        VerifyException: with both layouts, and whether `trans` or `swapped` would help.
-    """
+    """Checks that a fragment consists of the instruction's matrices. Raises VerifyException with both layouts, and
+    whether `trans` or `swapped` would help."""
     piece, layout = unit(row, fragment.bits), in_memory(fragment, swapped)
     if matrices(fragment, swapped, piece) is not None:
         return
@@ -233,11 +221,9 @@ PACKED = {"b6x16_p32": 6, "b4x16_p64": 4}
 
 @dataclass(frozen=True, slots=True)
 class MatrixMove:
-    """The matrices that one instruction moves, and how: the `matrices` of `warp.load` and `warp.store`.
-
-    `count` is 1, 2 or 4. With `b16`, what is transposed are pieces of 16 bits, whatever the elements. `packed` is a
-    packed format, or empty.
-    """
+    """The matrices that one instruction moves, and how: the `matrices` of `warp.load` and `warp.store`. `count` is 1, 2
+    or 4. With `b16`, what is transposed are pieces of 16 bits, whatever the elements. `packed` is a packed format, or
+    empty."""
 
     count: int
     trans: bool
@@ -246,11 +232,7 @@ class MatrixMove:
 
     @staticmethod
     def of(text: str) -> MatrixMove:
-        """Reads "x4", "x2.trans", "x4.trans.b16" or "x2.b6x16_p32".
-
-        Raises:
-            VerifyException: for other text.
-        """
+        """Reads "x4", "x2.trans", "x4.trans.b16" or "x2.b6x16_p32". Raises VerifyException for other text."""
         count, *words = text.split(".")
         packed = next((word for word in words if word in PACKED), "")
         suffixes = [word for word in ("trans", "b16", packed) if word and word in words]
@@ -266,10 +248,7 @@ class MatrixMove:
 
     def loads(self, bits: int) -> tuple[LoadMatrix, ...]:
         """The forms of `ldmatrix` that may load elements of `bits` bits: `count` matrices or fewer, widest first.
-
-        Raises:
-            VerifyException: if there is none of `count` matrices.
-        """
+        Raises VerifyException if there is none of `count` matrices."""
         if self.b16 and (bits > 16 or self.packed):
             raise VerifyException(f"b16 is for elements of at most 16 bits, unpacked, got {bits} bits")
         type = "b8x16" if self.packed else self._type("ldmatrix", 16 if self.b16 else bits)
@@ -278,10 +257,7 @@ class MatrixMove:
 
     def stores(self, bits: int) -> tuple[StoreMatrix, ...]:
         """The forms of `stmatrix` that may store elements of `bits` bits: `count` matrices or fewer, widest first.
-
-        Raises:
-            VerifyException: if there is none of `count` matrices.
-        """
+        Raises VerifyException if there is none of `count` matrices."""
         if self.b16 or self.packed:
             raise VerifyException(f"stmatrix has no {self.packed or 'b16'}: it stores elements as they are")
         type = self._type("stmatrix", bits)
@@ -306,11 +282,7 @@ class MatrixMove:
 
 def verify_matrix_move(move: MatrixMove, memory: Memory, fragment: FragmentType, swapped: bool, *, loads: bool) -> Form:
     """Checks that `ldmatrix` loads a fragment from memory, or `stmatrix` stores it, and returns the widest form that
-    does.
-
-    Raises:
-        VerifyException: if it does not.
-    """
+    does. Raises VerifyException if it does not."""
     _verify_memory("ldmatrix reads" if loads else "stmatrix writes", memory, fragment)
     if loads:
         _verify_packed(move.packed, memory, fragment)

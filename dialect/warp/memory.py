@@ -69,10 +69,8 @@ from .synchronisation import BarriersType
 
 @irdl_attr_definition
 class CtaTileType(ParametrizedAttribute, TypeAttribute):
-    """A matrix in the registers of the warps of a CTA: `!warp.cta_tile<128x64xf32>`.
-
-    The type does not say which warp and which lane hold which elements. `warp-distribute` decides that.
-    """
+    """A matrix in the registers of the warps of a CTA: `!warp.cta_tile<128x64xf32>`. The type does not say which warp
+    and which lane hold which elements. `warp-distribute` decides that."""
 
     name = "warp.cta_tile"
 

@@ -81,11 +81,8 @@ def metadata_type(layout: Layout, down: int = 1, deep: int = 1) -> FragmentType:
 def verify_metadata(
     row: ProductForm, metadata: SSAValue | None, selector: IntegerAttr | None, tiles: tuple[int, int] = (1, 1)
 ) -> None:
-    """Checks the metadata of a sparse A of so many instructions' tiles, and the sparsity selector.
-
-    Raises:
-        VerifyException: if there are none, or others; naming the legal selectors.
-    """
+    """Checks the metadata of a sparse A of so many instructions' tiles, and the sparsity selector. Raises
+    VerifyException if there are none, or others; naming the legal selectors."""
     if metadata is None or row.metadata is None:
         if selector is not None:
             raise VerifyException("a sparsity selector is of the metadata of a sparse A, which is not given")
@@ -221,11 +218,8 @@ class MmaOp(WarpOp):
 
     @property
     def row(self) -> Mma:
-        """The ISA's row of the instruction.
-
-        Raises:
-            VerifyException: if the ISA has no such instruction, naming the nearest ones.
-        """
+        """The ISA's row of the instruction. Raises VerifyException if the ISA has no such instruction, naming the
+        nearest ones."""
         key = self.key
         row = self.find(key)
         if row is not None:

@@ -143,11 +143,7 @@ _PROPERTY = {word: name for name, words in WORDS.items() for word in words}
 
 
 def word_properties(words: Sequence[str]) -> dict[str, Attribute]:
-    """Words of the text as properties.
-
-    Raises:
-        VerifyException: for a word that there is not.
-    """
+    """Words of the text as properties. Raises VerifyException for a word that there is not."""
     for word in words:
         if word not in _PROPERTY:
             raise VerifyException(f"expected one of {', '.join(_PROPERTY)}, got '{word}'")
@@ -298,31 +294,20 @@ def bounds_attribute(rows: bool, columns: bool) -> ArrayAttr[BoolAttr] | None:
 
 
 def element_of(value: SSAValue) -> ElementType:
-    """The ISA's element type of a fragment, or of memory.
-
-    Raises:
-        VerifyException: if it has none.
-    """
+    """The ISA's element type of a fragment, or of memory. Raises VerifyException if it has none."""
     kind = value.type
     return kind.element if isinstance(kind, FragmentType) else known_element(memory_of(value).element_type)
 
 
 def verify_one_warp(what: str, fragment: FragmentType) -> None:
-    """Checks that one warp holds a fragment.
-
-    Raises:
-        VerifyException: if several warps hold it; `what` names the operand.
-    """
+    """Checks that one warp holds a fragment. Raises VerifyException if several warps hold it; `what` names the
+    operand."""
     if (warps := 1 << len(fragment.layout.data.warp)) > 1:
         raise VerifyException(f"expected {what} that one warp holds, got that of {warps} warps {fragment}")
 
 
 def verify_target(op: IRDLOperation, row: Form) -> None:
-    """Checks that the target of the module has the instruction.
-
-    Raises:
-        VerifyException: saying where it runs.
-    """
+    """Checks that the target of the module has the instruction. Raises VerifyException: saying where it runs."""
     target = target_of(op)
     if target is not None and not row.runs_on(target):
         raise VerifyException(f"{row.spelling} needs {row.requirement()}, the module's target is {target}")

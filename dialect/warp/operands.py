@@ -83,24 +83,16 @@ class OperandForm(WarpOp):
         return self.like(operand=OperandType(memory_of(memory)), **operands)
 
     def verify_multiplied(self, name: str) -> None:
-        """Checks that a product can use the elements as an ISA type of that name.
-
-        Raises:
-            VerifyException: if it cannot.
-        """
+        """Checks that a product can use the elements as an ISA type of that name. Raises VerifyException if it
+        cannot."""
         verify_element_type(memory_of(self.matrix), name)
 
     def verify_sizes(
         self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
     ) -> None:
         """Checks the operands that are read with the elements of A or B (`side`), which is multiplied as a type.
-
         `sizes` are the sizes of the batch, of rows of A or columns of B, and of k; dynamic ones are negative. `order`
-        says which of them each dimension of the matrix has.
-
-        Raises:
-            VerifyException: with the expected number.
-        """
+        says which of them each dimension of the matrix has. Raises VerifyException with the expected number."""
 
 
 def form_of(value: SSAValue) -> OperandForm | None:
@@ -145,11 +137,8 @@ def drop_forms(values: Sequence[SSAValue | None]) -> None:
 
 
 def verify_element_type(memory: Memory, name: str) -> None:
-    """Checks that memory has elements of a type of the ISA, or of the same bits.
-
-    Raises:
-        VerifyException: if it has not.
-    """
+    """Checks that memory has elements of a type of the ISA, or of the same bits. Raises VerifyException if it has
+    not."""
     if not _holds(element_row(memory.element_type), ELEMENT_TYPES[name]):
         raise VerifyException(f"{memory} cannot be multiplied as {name}")
 
@@ -239,11 +228,8 @@ def scale_type(scales: Sequence[SSAValue]) -> str:
 
 
 def verify_scaling(variant: Variant, scales: Sequence[SSAValue]) -> None:
-    """Checks the number and the type of the scales of a kind of product.
-
-    Raises:
-        VerifyException: saying what the kind takes.
-    """
+    """Checks the number and the type of the scales of a kind of product. Raises VerifyException: saying what the kind
+    takes."""
     if not (scales or variant.kind):
         return
     legal = [v.scale_type for v in blocks() if v.kind == variant.kind]
@@ -392,11 +378,8 @@ class FindGroupOp(WarpOp):
 
 
 def verify_ends(ends: SSAValue) -> None:
-    """Checks memory with the ends of groups.
-
-    Raises:
-        VerifyException: for anything but one number of 32 bits for each of some groups.
-    """
+    """Checks memory with the ends of groups. Raises VerifyException for anything but one number of 32 bits for each of
+    some groups."""
     kind = memory_of(ends)
     if kind.element_type != i32 or kind.get_num_dims() != 1 or kind.get_shape()[0] < 1:
         raise VerifyException(f"expected the ends of groups as a vector of i32 of static size, got {kind}")
@@ -408,11 +391,8 @@ def grouped_loop(maps: Sequence[AffineMap]) -> int:
 
 
 def verify_groups(ends: SSAValue, maps: Sequence[AffineMap], sizes: LoopSizes) -> None:
-    """Checks the maps of A, B and D of a product with groups of rows, or of k.
-
-    Raises:
-        VerifyException: naming the operand whose map is wrong.
-    """
+    """Checks the maps of A, B and D of a product with groups of rows, or of k. Raises VerifyException naming the
+    operand whose map is wrong."""
     verify_ends(ends)
     alone = "B" if grouped_loop(maps) == M else "D"
     for name, loops, map_ in zip("ABD", OPERAND_LOOPS, maps, strict=True):

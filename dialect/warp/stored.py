@@ -55,11 +55,9 @@ def packed_lines(n: int, k: int, bits: int) -> int:
 
 
 class StoredIntegers(NamedTuple):
-    """The integers that memory holds of an operand, in a type of the ISA. A zero point is subtracted from each.
-
-    The differences, of at most 9 bits, are exact in f16 and bf16. If they are `rounded`, each is multiplied by its
-    scale before the product, and rounded to the multiplied type.
-    """
+    """The integers that memory holds of an operand, in a type of the ISA. A zero point is subtracted from each. The
+    differences, of at most 9 bits, are exact in f16 and bf16. If they are `rounded`, each is multiplied by its scale
+    before the product, and rounded to the multiplied type."""
 
     name: str
     zero: int = 0
@@ -96,11 +94,8 @@ class StoredIntegers(NamedTuple):
         return None if stored is None else StoredIntegers(stored.data, 0 if zero is None else zero.value.data)
 
     def verify(self, multiplied: str, stored: ElementType | None) -> None:
-        """Checks the multiplied type, and the element type of memory.
-
-        Raises:
-            VerifyException: if there is no such conversion.
-        """
+        """Checks the multiplied type, and the element type of memory. Raises VerifyException if there is no such
+        conversion."""
         if self.name == NIBBLES and multiplied == "bf16" and stored == self.element and not self.zero:
             return
         if self.name not in INTEGERS or multiplied not in self.multiplied_as:

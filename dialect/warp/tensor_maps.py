@@ -95,11 +95,8 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
 
     @property
     def element(self) -> ElementType:
-        """The ISA's row of the element type.
-
-        Raises:
-            VerifyException: if it has none of whole bytes, or of floats of 4 bits.
-        """
+        """The ISA's row of the element type. Raises VerifyException if it has none of whole bytes, or of floats of 4
+        bits."""
         row = element_row(self.element_type)
         if row is None or (row.memory_bits < BYTE and not self.expands):
             raise VerifyException(f"expected a tensor map of elements of whole bytes, got {self.element_type}")
@@ -318,11 +315,7 @@ class Im2colOp(WarpOp):
 
 
 def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memory, at: Sequence[SSAValue]) -> None:
-    """Checks that a box fits the tile.
-
-    Raises:
-        VerifyException: with the box that would fit.
-    """
+    """Checks that a box fits the tile. Raises VerifyException with the box that would fit."""
     verify_tile(tile, at, "the tile", shared_bytes=True)
     if len(coordinates) != kind.rank:
         raise VerifyException(f"expected {kind.rank} coordinates for a box of {kind}, got {len(coordinates)}")

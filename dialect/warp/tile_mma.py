@@ -49,10 +49,8 @@ SUMS = VarConstraint("Sums", base(CtaTileType) | base(FragmentType))
 
 class GroupScales(NamedTuple):
     """Scales in memory, groups x columns, of groups of `size` neighbours along k; what they are for begins at k, n.
-
     Those of A, if it has some, are `of_rows`, groups x rows; A begins at row m. One scale may be for several rows, or
-    columns: as many as `blocks` says.
-    """
+    columns: as many as `blocks` says."""
 
     scales: SSAValue
     size: int
@@ -288,11 +286,8 @@ class SumSlicedKOp(WarpOp):
 
 def part_of(fragment: FragmentType, slices: int) -> FragmentType:
     """The part of a fragment that one slice gets: some rows of base tiles, or some columns if there is one row of them.
-    If there are more slices than base tiles, a multiple of their number, it is a base tile.
-
-    Raises:
-        VerifyException: if the number of slices is no power of two, or does not divide the base tiles.
-    """
+    If there are more slices than base tiles, a multiple of their number, it is a base tile. Raises VerifyException if
+    the number of slices is no power of two, or does not divide the base tiles."""
     if slices.bit_count() != 1:
         raise VerifyException(f"expected a power of two of slices, got {slices}")
     (down, across), (rows, columns) = fragment.tiles, fragment.shape

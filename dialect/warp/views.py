@@ -74,10 +74,7 @@ def im2col_type(
     joined: bool, groups: int = 0,
 ) -> MemRefType[Attribute]:  # fmt: skip
     """The type of the matrices of images, one for each tap, and for each group of channels if there are `groups`.
-
-    Raises:
-        VerifyException: for images of unknown strides.
-    """
+    Raises VerifyException for images of unknown strides."""
     strides, shape = strides_of(memory), memory.get_shape()
     static = [stride for stride in strides or () if stride is not None]
     if not static or len(static) < len(shape):
@@ -320,12 +317,8 @@ class WindowOp(WarpOp):
 
 def window_type(memory: Memory, map_: AffineMap, shape: Sequence[int], *,
                 padded: bool = False) -> MemRefType[Attribute]:  # fmt: skip
-    """The type of memory seen along the loops of a map, of these sizes.
-
-    Raises:
-        VerifyException: for a map that no strides follow, memory without strides, or loops that pass its end, unless
-            it is `padded`.
-    """
+    """The type of memory seen along the loops of a map, of these sizes. Raises VerifyException for a map that no
+    strides follow, memory without strides, or loops that pass its end, unless it is `padded`."""
     strides, forms = strides_of(memory), windows(map_, padded=padded)
     if strides is None or len(map_.results) != len(strides) or map_.num_symbols or forms is None:
         raise VerifyException(
@@ -408,11 +401,8 @@ class PagedOp(WarpOp):
 def paged_type(
     memory: Memory, table: Memory, along: Sequence[int], table_along: Sequence[int], page: int, slot: int | None
 ) -> MemRefType[Attribute]:
-    """The type of a view of sequences of pages.
-
-    Raises:
-        VerifyException: for dimensions that do not match the memory and the table, or are dynamic (rows may be).
-    """
+    """The type of a view of sequences of pages. Raises VerifyException for dimensions that do not match the memory and
+    the table, or are dynamic (rows may be)."""
     shape, strides, blocks = memory.get_shape(), strides_of(memory), table.get_shape()
     rank, counted = len({*along, *table_along}), page if slot is None else slot
     named = [*(d for i, d in enumerate(along) if slot is None or i != page), *table_along]

@@ -63,11 +63,8 @@ def find_row(
     scale: str = "",
 ) -> Wgmma:
     """The row that multiplies these element types to `n` columns of 64 rows, or of 128, which only tensor memory has;
-    of a `kind`, if there is one, with scales of a type.
-
-    Raises:
-        VerifyException: if there is none, with the nearest types or N.
-    """
+    of a `kind`, if there is one, with scales of a type. Raises VerifyException if there is none, with the nearest types
+    or N."""
     if kind:
         some = [row for row in having(of_kinds, a=a, b=b, d=d, kind=kind, scale_type=scale) if row.shape.m == m]
     else:
@@ -87,10 +84,8 @@ def find_row(
 
 
 def numbered(layout: Layout, numbers: Sequence[int]) -> Layout:
-    """A layout of the instruction whose row bit i is bit `numbers[i]` of the matrix's row.
-
-    A product is the same whatever its rows are called, as long as A and D agree.
-    """
+    """A layout of the instruction whose row bit i is bit `numbers[i]` of the matrix's row. A product is the same
+    whatever its rows are called, as long as A and D agree."""
     return permuted(layout, numbers, range(layout.columns.bit_length() - 1))
 
 
@@ -124,10 +119,7 @@ swizzle, which permutes by address (CUDA programming guide, tensor memory access
 
 def panel_of(memory: Memory, what: str) -> int:
     """The panel of a tile in bytes, as matrix descriptors and tensor copies have it: the width of its swizzle, or 16.
-
-    Raises:
-        VerifyException: for another layout, naming the nearest legal one.
-    """
+    Raises VerifyException for another layout, naming the nearest legal one."""
     layout = SwizzleAttr(UNIT) if isinstance(memory.layout, NoneAttr) else memory.layout
     if not isinstance(layout, SwizzleAttr):
         raise VerifyException(f"no matrix descriptor expresses the layout of {what}, {memory}; expected #warp.swizzle")
@@ -148,12 +140,9 @@ def box_bytes(tile: Memory, parts: int = 1) -> int:
 
 
 def verify_tile(memory: Memory, indices: Sequence[SSAValue], what: str, *, shared_bytes: bool = False) -> ElementType:
-    """Checks a tile in shared memory that asynchronous operations access; returns its element type.
-
-    Raises:
-        VerifyException: for another memory space, elements that share a byte unless they may (`shared_bytes`), or a
-            layout that no descriptor expresses.
-    """
+    """Checks a tile in shared memory that asynchronous operations access; returns its element type. Raises
+    VerifyException for another memory space, elements that share a byte unless they may (`shared_bytes`), or a layout
+    that no descriptor expresses."""
     verify_indices(what, memory, indices)
     if memory_space(memory) != SHARED_SPACE or memory.get_num_dims() not in (2, 3):
         raise VerifyException(f"expected {what} to be a tile in shared memory (space {SHARED_SPACE}), got {memory}")
@@ -169,11 +158,8 @@ def verify_tile(memory: Memory, indices: Sequence[SSAValue], what: str, *, share
 
 
 def descriptor_of(memory: Memory, *, mn_major: bool) -> MatrixDescriptor:
-    """The descriptor of a matrix in a tile at address 0. With `mn_major` the tile's rows run along K.
-
-    Raises:
-        VerifyException: if no descriptor can express the layout.
-    """
+    """The descriptor of a matrix in a tile at address 0. With `mn_major` the tile's rows run along K. Raises
+    VerifyException if no descriptor can express the layout."""
     width, lines = panel_of(memory, "the operand"), memory.get_shape()[-2]
     panel, eight = lines * width, ROWS * width
     swizzle = width if width > UNIT else 0

@@ -249,11 +249,8 @@ class AttentionMatch:
     # What becomes of it
 
     def replace(self) -> None:
-        """Replaces all operations by the attention.
-
-        Raises:
-            NotFusedError: if that would change another result, or there is no such attention.
-        """
+        """Replaces all operations by the attention. Raises NotFusedError if that would change another result, or there
+        is no such attention."""
         order = loop_order(self.batch)
         keys, (product,) = self.scores.keys.placed(order), self.scores.rest.leaves("product")
         score, through = (self.scores.rest, product), self.result or (product, product)
@@ -333,11 +330,9 @@ class FuseAttention(RewritePattern):
 @dataclass(frozen=True)
 class FuseAttentionPass(ModulePass):
     """Replaces two products with a softmax between them by one `warp.attention`, which keeps the scores in registers.
-
     The operations must be `linalg` operations on memory in one block. `warp-bufferize` converts functions on tensors.
     With `tf32`, a softmax in f32 that multiplies a V of f16, extended to f32, is rounded to f16; to bf16 if V and the
-    result are of it.
-    """
+    result are of it."""
 
     name = "warp-fuse-attention"
 

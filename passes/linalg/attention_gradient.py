@@ -285,11 +285,8 @@ def _multiplied(element: ElementExpression) -> list[ElementExpression]:
 
 
 def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
-    """Replaces the products of one result, or of dK and dV, by one operation. `slope` is that of dV too.
-
-    Raises:
-        NotFusedError: if that would change another result, or there is no such operation.
-    """
+    """Replaces the products of one result, or of dK and dV, by one operation. `slope` is that of dV too. Raises
+    NotFusedError if that would change another result, or there is no such operation."""
     matches = sorted(matches, key=lambda match: match.name)
     softmax, written = matches[0].softmax, [match.result for match in matches]
     names = [match.name for match in matches]

@@ -47,10 +47,8 @@ from .reshapes import is_collapsible, regroups_static_sizes
 
 
 def bufferize(module: ModuleOp, *, tf32: bool = False) -> None:
-    """Bufferises every function of a module that has tensors. In other functions only the results change.
-
-    Raises a located diagnostic for operations on tensors that are not structured operations of `linalg`.
-    """
+    """Bufferises every function of a module that has tensors. In other functions only the results change. Raises a
+    located diagnostic for operations on tensors that are not structured operations of `linalg`."""
     from . import front_ends
 
     for function in [op for op in module.ops if isinstance(op, func.FuncOp) and not op.is_declaration]:
@@ -75,11 +73,9 @@ def bufferize(module: ModuleOp, *, tf32: bool = False) -> None:
 
 @dataclass(frozen=True)
 class BufferizePass(ModulePass):
-    """Converts functions on tensors to functions on memory; each result becomes an argument after the others.
-
-    The pass first inlines calls of functions of the module, and replaces composite operations by the operations that
-    they stand for. With `tf32`, factors of f32 may be rounded.
-    """
+    """Converts functions on tensors to functions on memory; each result becomes an argument after the others. The pass
+    first inlines calls of functions of the module, and replaces composite operations by the operations that they stand
+    for. With `tf32`, factors of f32 may be rounded."""
 
     name = "warp-bufferize"
     needs: ClassVar = (*GENERALIZED, "tensor", "returned")

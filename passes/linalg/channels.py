@@ -31,12 +31,10 @@ from .reshapes import LinalgBuilder
 
 
 class Widened:
-    """The same product, of images whose pixels contain the channels of all taps of a filter row.
-
-    Tensor copies cannot read rows of a few channels, such as three colours. So the images are copied to pixels of
-    `beside` channels, a power of two. The taps of a row are then contiguous: `along` elements, which begin at a
-    multiple of 16 bytes for each pixel of the result. These wide pixels overlap.
-    """
+    """The same product, of images whose pixels contain the channels of all taps of a filter row. Tensor copies cannot
+    read rows of a few channels, such as three colours. So the images are copied to pixels of `beside` channels, a power
+    of two. The taps of a row are then contiguous: `along` elements, which begin at a multiple of 16 bytes for each
+    pixel of the result. These wide pixels overlap."""
 
     def __init__(self, op: MatmulOp, window: WindowOp, side: int, filter_: Filter) -> None:
         self.op, self.window, self.side, self.filter = op, window, side, filter_
@@ -134,12 +132,10 @@ ROWS = 128
 
 
 class Blocked:
-    """The same product, of blocks of `count` groups as one group, which fill the boxes of copies better.
-
-    The filter of a block has those of its groups on its diagonal, and zeros beside them. If the filter is the result,
-    the products of all pairs of groups of a block are computed, of which the diagonal is copied. So what is no finite
-    number reaches the results of a block, not only of a group.
-    """
+    """The same product, of blocks of `count` groups as one group, which fill the boxes of copies better. The filter of
+    a block has those of its groups on its diagonal, and zeros beside them. If the filter is the result, the products of
+    all pairs of groups of a block are computed, of which the diagonal is copied. So what is no finite number reaches
+    the results of a block, not only of a group."""
 
     def __init__(self, op: MatmulOp, window: WindowOp, side: int, filter_: Filter) -> None:
         self.op, self.window, self.side, self.group = op, window, side, filter_.group
@@ -155,11 +151,8 @@ class Blocked:
 
     @staticmethod
     def of(op: MatmulOp, window: WindowOp, side: int) -> Blocked | None:
-        """The blocks of a product of small groups; None for other products.
-
-        Raises:
-            NotFusedError: for images of channels that do not lie side by side.
-        """
+        """The blocks of a product of small groups; None for other products. Raises NotFusedError for images of channels
+        that do not lie side by side."""
         filter_ = Filter.of(op, window, side)
         if filter_.group == FIXED:
             return None
@@ -172,11 +165,7 @@ class Blocked:
         return groups // count * -(-count * channels // PANEL) * (ROWS + count * features)
 
     def replace(self) -> tuple[MatmulOp, WindowOp]:
-        """Puts the product in the place of the other one.
-
-        Raises:
-            NotFusedError: if an operand does not lie so.
-        """
+        """Puts the product in the place of the other one. Raises NotFusedError if an operand does not lie so."""
         op, loops = self.op, [loops_of(map_) for map_ in self.op.maps]
         if self.is_gradient and op.c is not None:
             decline("the gradient of a filter of small groups is added to something")
@@ -285,10 +274,8 @@ class Blocked:
 
 def _orders(op: LinalgStructuredOperation) -> dict[NestAccess, list[int]] | None:
     """The order of the dimensions of images, filter and result that has channels last; None for operations that are no
-    convolution, or none that is computed so.
-
-    The loop of groups is that of images, filter and result. Where each channel is a group, it is that of channels.
-    """
+    convolution, or none that is computed so. The loop of groups is that of images, filter and result. Where each
+    channel is a group, it is that of channels."""
     nest = Nest.of(op)
     if len(nest.reads) != 2 or len(nest.writes) != 1:
         return None

@@ -51,10 +51,8 @@ def along_loops(
     backwards: bool = False,
 ) -> tuple[SSAValue, tuple[int, ...]]:
     """A window of an operand with a dimension for each loop of its map, and of `more`, along which it repeats; and
-    these loops, in order. It may run `backwards` along some.
-
-    Raises a located diagnostic for a map that no strides follow, or a loop whose length no operand tells.
-    """
+    these loops, in order. It may run `backwards` along some. Raises a located diagnostic for a map that no strides
+    follow, or a loop whose length no operand tells."""
     forms = windows(map_)
     if forms is None or (runs_backwards(map_) and not backwards):
         fail(op, f"expected every dimension of an input along a sum of loops times constants, got {map_}")
@@ -89,10 +87,8 @@ IMAGE_BITS = 16
 class Contraction(NamedTuple):
     """C += A * B. The loops are those of the batch, other reduction loops, m, n, k. `operands` are A, B and C, with
     `maps`. `inputs` are the numbers of A and B among the inputs. `unsigned` says whose integers are zero-extended.
-    `body` is what is added to C.
-
-    The map of a vector has one result more than the vector has dimensions: a loop of size 1, m or n, comes first.
-    """
+    `body` is what is added to C. The map of a vector has one result more than the vector has dimensions: a loop of size
+    1, m or n, comes first."""
 
     operands: tuple[SSAValue, SSAValue, SSAValue]
     maps: tuple[AffineMap, AffineMap, AffineMap]
@@ -348,10 +344,8 @@ Digits: TypeAlias = Mapping[int, Sequence[Digit]]
 
 
 class SplitLoops(RewritePattern):
-    """Replaces quotients and remainders of loops in an elementwise operation by loops of their own.
-
-    It leaves operations with other maps, dynamic sizes, or remainders that do not divide their loop.
-    """
+    """Replaces quotients and remainders of loops in an elementwise operation by loops of their own. It leaves
+    operations with other maps, dynamic sizes, or remainders that do not divide their loop."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
@@ -431,11 +425,8 @@ def _quotient(expr: AffineExpr, cuts: Mapping[int, set[int]]) -> tuple[int, int]
 
 def _split(map_: AffineMap, digits: Digits) -> tuple[AffineMap, list[list[int]]] | None:
     """The map in terms of the new loops, and for each old dimension the sizes of the dimensions that replace it; None
-    if the map is no sum of new loops.
-
-    A dimension along one loop becomes a dimension for each loop that replaces it, unless another dimension is along a
-    sum.
-    """
+    if the map is no sum of new loops. A dimension along one loop becomes a dimension for each loop that replaces it,
+    unless another dimension is along a sum."""
     loops = [digit for part in digits.values() for digit in part]
     parts: list[Sequence[Digit]] = []
     forms = [_value(expr, digits) for expr in map_.results]

@@ -236,11 +236,8 @@ class FlattenPixels(RewritePattern):
 
     @staticmethod
     def _flattened(op: MatmulOp, window: WindowOp, side: int) -> tuple[Flattened, MatmulOp]:
-        """The product over all pixels, with contiguous taps if possible, otherwise with separate ones.
-
-        Raises:
-            NotFusedError: if neither is possible, with the reason for contiguous taps.
-        """
+        """The product over all pixels, with contiguous taps if possible, otherwise with separate ones. Raises
+        NotFusedError if neither is possible, with the reason for contiguous taps."""
         before, errors = op.prev_op, list[Exception]()
         for joined in (True, False):
             flat = None

@@ -113,10 +113,8 @@ def region_of(
     numbers: Sequence[ElementExpression] = (),
 ) -> Region:
     """A region that computes elements. Its arguments are the leaves in `types`, of these types. It yields each element,
-    converted to the type in memory, and then the integers `numbers`.
-
-    It may use the loop indices that have a number in `indices`.
-    """
+    converted to the type in memory, and then the integers `numbers`. It may use the loop indices that have a number in
+    `indices`."""
     block = Block(arg_types=types.values())
     builder = ElementBuilder(block, {}, across)
     for leaf, argument in zip(types, block.args, strict=True):
@@ -182,11 +180,7 @@ class ElementBuilder(NamedTuple):
         return self.added(arith.TruncFOp(value, kind))
 
     def built(self, expression: ElementExpression) -> SSAValue:
-        """The value of an expression.
-
-        Raises:
-            NotFusedError: for a leaf without a value.
-        """
+        """The value of an expression. Raises NotFusedError for a leaf without a value."""
         if expression not in self.values:
             self.values[expression] = self._built(expression)
         return self.values[expression]

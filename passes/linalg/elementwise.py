@@ -157,11 +157,9 @@ def narrowed(op: Operation, mapped: dict[SSAValue, SSAValue], block: Block) -> S
 
 
 class Elementwise(NamedTuple):
-    """One result from one element of each input: a `linalg.generic` over parallel loops, or a named operation.
-
-    `inputs` are what the region's arguments stand for, with their maps: the operands, the output last, and then the
-    numbers from outside that the region uses. Loops are numbered so that the output is indexed by them in order.
-    """
+    """One result from one element of each input: a `linalg.generic` over parallel loops, or a named operation. `inputs`
+    are what the region's arguments stand for, with their maps: the operands, the output last, and then the numbers from
+    outside that the region uses. Loops are numbered so that the output is indexed by them in order."""
 
     op: LinalgStructuredOperation
     inputs: tuple[SSAValue, ...]
@@ -310,11 +308,8 @@ class MemoryUse(NamedTuple):
 
 
 def uses_of(op: Operation) -> tuple[list[MemoryUse], list[MemoryUse]] | None:
-    """What an operation reads, and what it writes; None if that is not known.
-
-    A kernel reads C, and the inputs of elementwise operations, element by element where it writes; warps read their
-    rows before they write them.
-    """
+    """What an operation reads, and what it writes; None if that is not known. A kernel reads C, and the inputs of
+    elementwise operations, element by element where it writes; warps read their rows before they write them."""
     if is_pure(op) or isinstance(op, memref.AllocOp | memref.AllocaOp | DisjointOp | cf.AssertOp):
         return [], []
     match op:

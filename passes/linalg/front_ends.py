@@ -50,10 +50,7 @@ from .reshapes import LinalgBuilder
 
 def return_in_arguments(function: func.FuncOp) -> None:
     """Makes a function write its returned memory to additional arguments, as MLIR's `buffer-results-to-out-params`
-    does. A returned argument is written in place.
-
-    Raises a located diagnostic for a result that is not memory.
-    """
+    does. A returned argument is written in place. Raises a located diagnostic for a result that is not memory."""
     last = function.body.block.last_op
     if not isinstance(last, func.ReturnOp) or not last.operands:
         return
@@ -145,11 +142,8 @@ class ApplyToElements(RewritePattern):
 
 
 class RunInTurn(RewritePattern):
-    """Replaces an `scf.forall` by sequential loops that carry its shared tensors.
-
-    Raises a located diagnostic if an iteration reads a shared tensor outside the part that it writes: it would see the
-    results of earlier iterations.
-    """
+    """Replaces an `scf.forall` by sequential loops that carry its shared tensors. Raises a located diagnostic if an
+    iteration reads a shared tensor outside the part that it writes: it would see the results of earlier iterations."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ForallOp, rewriter: PatternRewriter) -> None:

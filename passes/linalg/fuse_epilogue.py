@@ -88,10 +88,8 @@ def _overwrites(product: MatmulOp, memory: SSAValue) -> bool:
 
 
 class FoldFillPass(ModulePass):
-    """Folds `linalg.fill` with a constant, or `linalg.copy`, into the product that follows it on the same memref.
-
-    No operation between the two may touch that memory. Products still in `linalg` are raised first.
-    """
+    """Folds `linalg.fill` with a constant, or `linalg.copy`, into the product that follows it on the same memref. No
+    operation between the two may touch that memory. Products still in `linalg` are raised first."""
 
     name = "warp-fold-fill"
     needs: ClassVar = ("linalg.*", "linalg.fill")
@@ -342,11 +340,8 @@ class Replacement:
         return ""
 
     def replace(self, make: Callable[[], Operation]) -> None:
-        """Inserts the new operation and erases the old ones.
-
-        Raises:
-            NotFusedError: if moving the work here would change a result, or there is nothing to replace.
-        """
+        """Inserts the new operation and erases the old ones. Raises NotFusedError if moving the work here would change
+        a result, or there is nothing to replace."""
         if objection := self.objection():
             decline(objection)
         op = make()

@@ -192,11 +192,9 @@ def fuse_results(module: ModuleOp) -> None:
 
 @dataclass(frozen=True)
 class FuseEpiloguePass(ModulePass):
-    """Moves elementwise operations of `linalg` on the result of a product into its epilogue.
-
-    With `approximate`, epilogues use the GPU's approximate instructions, as if each operation had `fastmath<afn>`.
-    Products still in `linalg` are raised first.
-    """
+    """Moves elementwise operations of `linalg` on the result of a product into its epilogue. With `approximate`,
+    epilogues use the GPU's approximate instructions, as if each operation had `fastmath<afn>`. Products still in
+    `linalg` are raised first."""
 
     name = FUSE
     needs: ClassVar = ("linalg.*",)
@@ -224,11 +222,8 @@ class GroupLoop(NamedTuple):
 
     @staticmethod
     def of(loop: scf.ForOp, load: memref.LoadOp) -> GroupLoop:
-        """The loop, in each turn of which the end of a group is loaded.
-
-        Raises:
-            NotFusedError: if it does not go from the first group to the last, or hands on anything but their ends.
-        """
+        """The loop, in each turn of which the end of a group is loaded. Raises NotFusedError if it does not go from the
+        first group to the last, or hands on anything but their ends."""
         number, *carried = loop.body.block.args
         kind, last = memory_of(load.memref), loop.body.block.last_op
         if kind.element_type != i32 or kind.get_num_dims() != 1 or list(load.indices) != [number]:
@@ -246,11 +241,7 @@ class GroupLoop(NamedTuple):
 
     def along(self, value: SSAValue, map_: AffineMap) -> tuple[SSAValue, AffineMap]:
         """The memory that an operand is a slice of, and the loops of its dimensions; the first one is the loop over
-        groups.
-
-        Raises:
-            NotFusedError: for a slice that is neither the rows of a group nor the element at its number.
-        """
+        groups. Raises NotFusedError for a slice that is neither the rows of a group nor the element at its number."""
         loops, view = [loop + 1 for loop in loops_of(map_)], value.owner
         if not self.is_inside(value):
             return value, map_along(map_.num_dims + 1, loops)
@@ -284,11 +275,8 @@ class GroupLoop(NamedTuple):
 
 
 def grouped_attention(loop: GroupLoop, op: AttentionOp) -> AttentionOp:
-    """The attention of all sequences.
-
-    Raises:
-        NotFusedError: if not all its queries and keys are those of one, or its region or sinks go along them.
-    """
+    """The attention of all sequences. Raises NotFusedError if not all its queries and keys are those of one, or its
+    region or sinks go along them."""
     batch, side_operands = op.batch, [*op.function_operands, *op.documents]
     side_operands += [value for value in (op.lengths, op.sinks) if value is not None]
     lse = [] if op.lse is None or op.lse_map is None else [(op.lse, op.lse_map.data)]
@@ -314,11 +302,7 @@ def grouped_attention(loop: GroupLoop, op: AttentionOp) -> AttentionOp:
 
 
 def grouped(loop: GroupLoop, product: MatmulOp) -> MatmulOp:
-    """The product of all groups.
-
-    Raises:
-        NotFusedError: if neither its rows nor its k belong to groups.
-    """
+    """The product of all groups. Raises NotFusedError if neither its rows nor its k belong to groups."""
     if product.outer or any(product.forms):
         decline("expected the product of two matrices in memory for each group")
     c = product.d if product.c is None else product.c
@@ -373,11 +357,9 @@ class GroupProducts(RewritePattern):
 
 
 class NameRows(RewritePattern):
-    """Lets a product of groups read the rows of A, which an operation gathers, where they are.
-
-    Threads copy such rows; tensor copies, which warpgroups read tiles from, take neighbouring ones. There the gathering
-    operation stays: it takes about one percent of the time of a product of 4096 columns (H100).
-    """
+    """Lets a product of groups read the rows of A, which an operation gathers, where they are. Threads copy such rows;
+    tensor copies, which warpgroups read tiles from, take neighbouring ones. There the gathering operation stays: it
+    takes about one percent of the time of a product of 4096 columns (H100)."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:

@@ -233,11 +233,8 @@ class RowsMatch:
         return frozenset(map(root, self.places)) - {root(self.result)}
 
     def replace(self) -> None:
-        """Replaces all operations by one.
-
-        Raises:
-            NotFusedError: if that would change another result, or there is no such operation.
-        """
+        """Replaces all operations by one. Raises NotFusedError if that would change another result, or there is no such
+        operation."""
         views = list[Operation]()
         try:
             self.replaced.replace(partial(self._operation, views))
@@ -404,10 +401,7 @@ class FuseRows(RewritePattern):
 
 class FuseRowsPass(ModulePass):
     """Replaces operations on the same rows, at least one of which reduces along the rows, by one `warp.rows`: row
-    reductions, softmax, layer norm and RMS norm.
-
-    The operations must be `linalg` operations on memory in one block.
-    """
+    reductions, softmax, layer norm and RMS norm. The operations must be `linalg` operations on memory in one block."""
 
     name = "warp-fuse-rows"
     needs: ClassVar = ("linalg.*", "memref.dim")
@@ -423,9 +417,7 @@ class FuseRowsPass(ModulePass):
 
 class FuseElementwisePass(ModulePass):
     """Replaces a chain of elementwise operations, each of which reads results of an earlier one, by one `warp.rows`.
-
-    The operations must be `linalg` operations on memory in one block.
-    """
+    The operations must be `linalg` operations on memory in one block."""
 
     name = "warp-fuse-elementwise"
     needs: ClassVar = ("linalg.*",)

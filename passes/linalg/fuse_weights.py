@@ -320,10 +320,7 @@ class FuseWeights(RewritePattern):
 
 class FuseWeightsPass(ModulePass):
     """Fuses the conversion of 8-bit and 4-bit integer weights to f16 or bf16 into the product that reads them, and the
-    scales of blocks of 8-bit floats.
-
-    Products still in `linalg` are raised first.
-    """
+    scales of blocks of 8-bit floats. Products still in `linalg` are raised first."""
 
     name = "warp-fuse-weights"
     needs: ClassVar = ("linalg.*",)

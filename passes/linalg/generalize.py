@@ -111,10 +111,8 @@ def generalize(module: ModuleOp) -> None:
 
 
 def _inline(module: ModuleOp) -> None:
-    """Replaces every call by the body of its function, and drops private functions that were there to be called.
-
-    Those of other modules, which have no body, stay for what no pass lowers.
-    """
+    """Replaces every call by the body of its function, and drops private functions that were there to be called. Those
+    of other modules, which have no body, stay for what no pass lowers."""
     functions = {op.sym_name.data: op for op in module.ops if isinstance(op, func.FuncOp)}
     for name in functions:
         _inline_calls(name, functions, ())
@@ -216,10 +214,8 @@ class FillAllocated(RewritePattern):
 
 
 class FillPadded(RewritePattern):
-    """Replaces a padded tensor by a larger one, filled with a value, into which the source is put.
-
-    Raises a located diagnostic for a value that depends on where it is.
-    """
+    """Replaces a padded tensor by a larger one, filled with a value, into which the source is put. Raises a located
+    diagnostic for a value that depends on where it is."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: tensor.PadOp, rewriter: PatternRewriter) -> None:
@@ -289,11 +285,9 @@ def _padding(op: tensor.PadOp, rewriter: PatternRewriter) -> SSAValue:
 
 
 class TiledShape:
-    """The shape of a packed tensor with the tile sizes of each dimension next to its number of tiles.
-
-    `groups` lists the dimensions that belong to each dimension of the tensor, `whole` is the tensor's shape padded to
-    whole tiles, and `order` maps the packed dimensions to this shape. Raises a located diagnostic for dynamic sizes.
-    """
+    """The shape of a packed tensor with the tile sizes of each dimension next to its number of tiles. `groups` lists
+    the dimensions that belong to each dimension of the tensor, `whole` is the tensor's shape padded to whole tiles, and
+    `order` maps the packed dimensions to this shape. Raises a located diagnostic for dynamic sizes."""
 
     def __init__(self, op: PackOp | UnPackOp) -> None:
         if min(*op.plain.get_shape(), *op.tiled.get_shape(), *op.tiles.values()) < 0:

@@ -42,10 +42,8 @@ NO_TAP = -1, 1, 1
 class Filter(NamedTuple):
     """How a window moves over images: the loop of images; for each dimension of pixels, the loops of pixels and of
     taps, each with its stride in the images and its size; the loop of channels, and that of their groups, `FIXED` if
-    they are one group; the first pixel.
-
-    Images and pixels are those of the result. If the filter is the result, they are reduction loops.
-    """
+    they are one group; the first pixel. Images and pixels are those of the result. If the filter is the result, they
+    are reduction loops."""
 
     image: int
     pixels: list[tuple[int, int, int]]
@@ -57,11 +55,7 @@ class Filter(NamedTuple):
 
     @staticmethod
     def of(op: MatmulOp, window: WindowOp, side: int) -> Filter:
-        """How the A, or the B, of a product does.
-
-        Raises:
-            NotFusedError: if it does otherwise.
-        """
+        """How the A, or the B, of a product does. Raises NotFusedError if it does otherwise."""
         forms, loops = windows(window.along), loops_of(op.maps[side])
         sizes = dict(zip(loops, memory_of(window.result).get_shape(), strict=True))
         if forms is None or not 3 <= len(forms) <= MAX_RANK or forms[0][1] or forms[-1][1]:
@@ -250,11 +244,9 @@ class Padding(NamedTuple):
 
 class PadWindow(RewritePattern):
     """Lets a product whose tiles threads copy read the window of its images where they are, not copied among zeros.
-
     Every copy of a tile then asks which pixels there are. Of more than `LARGEST_GATHERED` bytes that is faster only
     where channels lie together, and each tile is copied once for each tap (H100, 3x3, microseconds: 64 to 64 channels
-    last 95.9 for 108.5, 256 to 256 of them 287 for 233, 64 to 64 first 646 for 456).
-    """
+    last 95.9 for 108.5, 256 to 256 of them 287 for 233, 64 to 64 first 646 for 456)."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:

@@ -86,10 +86,8 @@ class Movement(NamedTuple):
 
 
 class ReadMoved(RewritePattern):
-    """Replaces a transposed or otherwise moved operand by its source, in products and elementwise operations.
-
-    Products with f32 sums also read an operand without its conversion, which the instruction does.
-    """
+    """Replaces a transposed or otherwise moved operand by its source, in products and elementwise operations. Products
+    with f32 sums also read an operand without its conversion, which the instruction does."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, LinalgStructuredOperation) or len(op.results) != 1 or not op.regions:

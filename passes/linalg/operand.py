@@ -311,10 +311,8 @@ def strides(kind: Memory, sizes: tuple[int, ...], divisor: int) -> tuple[int, ..
 
 
 def pitch(kind: Memory, column: int, divisor: int, sizes: tuple[int, ...] = ()) -> int:
-    """A divisor of the offset of every row in memory, in elements. The dimension `column` is contiguous.
-
-    `sizes` are those of memory, with samples for dynamic ones; without them, they follow from the divisor.
-    """
+    """A divisor of the offset of every row in memory, in elements. The dimension `column` is contiguous. `sizes` are
+    those of memory, with samples for dynamic ones; without them, they follow from the divisor."""
     sizes_ = sizes or tuple(
         size if size >= 0 else sample(divisor if i == column else 1) for i, size in enumerate(kind.get_shape())
     )
@@ -467,10 +465,7 @@ def read_matrix(
     element: ElementType | None = None,
 ) -> MatrixOperand:
     """Reads an operand, or an operand that is read with it, as a matrix in memory with rows and columns along two
-    loops.
-
-    Raises a located diagnostic for memory and elements that are not lowered.
-    """
+    loops. Raises a located diagnostic for memory and elements that are not lowered."""
     kind = memory_of(value)
     if memory_space(kind) != GLOBAL_SPACE:
         fail(op, f"expected {name} in global memory, got {kind}")
@@ -488,10 +483,8 @@ def read_matrix(
 
 
 def lie_in_memory(op: Operation, name: str, kind: Memory, axes: tuple[int, int]) -> tuple[int, int]:
-    """The dimensions of the rows and of the columns, which are contiguous, out of two dimensions of memory.
-
-    Raises a located diagnostic if neither dimension is contiguous.
-    """
+    """The dimensions of the rows and of the columns, which are contiguous, out of two dimensions of memory. Raises a
+    located diagnostic if neither dimension is contiguous."""
     strides = strides_of(kind)
     for row, column in (axes, axes[::-1]) if axes[0] < axes[1] else (axes[::-1], axes):
         if strides is not None and strides[column] == 1:

@@ -86,11 +86,9 @@ class TileProduct(NamedTuple):
 def read_scales(
     op: MatmulOp, a: MatrixOperand, b: MatrixOperand, sizes: Mapping[int, int]
 ) -> tuple[MatrixOperand, ...]:
-    """The scales of A and B. `sizes` are those of the product's loops.
-
-    Raises a located diagnostic for scaled products that are not lowered, because operands do not lie in the order in
-    which the instruction numbers the elements of a block.
-    """
+    """The scales of A and B. `sizes` are those of the product's loops. Raises a located diagnostic for scaled products
+    that are not lowered, because operands do not lie in the order in which the instruction numbers the elements of a
+    block."""
     if op.outer > op.batch:
         fail(op, "a scaled product that is summed over several loops is not lowered; write a product for each")
     if any(memory_of(each).get_shape()[-1] < 0 for each in (*op.matrices, *op.scales)):
@@ -288,10 +286,8 @@ def images_of(operand: MatrixOperand) -> Im2colOp | None:
 
 
 def read(op: MatmulOp) -> Product:
-    """The product that a verified `warp.matmul` computes.
-
-    Raises a located diagnostic for layouts and element types that are not lowered.
-    """
+    """The product that a verified `warp.matmul` computes. Raises a located diagnostic for layouts and element types
+    that are not lowered."""
     type_a, type_b = (ELEMENT_TYPES[name] for name in op.multiplied)
     map_a, map_b, map_d = op.maps
     sizes, dynamic = _sizes(op)

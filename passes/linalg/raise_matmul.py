@@ -69,10 +69,7 @@ FLOAT_BITS = 32
 
 def weigh(op: Operation, product: MatmulOp, body: Weighted) -> MatmulOp:
     """Makes a product that adds to C one that starts from zero. Its epilogue multiplies with the weight of the body and
-    adds C.
-
-    Raises a located diagnostic for integers whose sums may not fit their accumulators.
-    """
+    adds C. Raises a located diagnostic for integers whose sums may not fit their accumulators."""
     result_type = element_type(product.d)
     if body.converted:
         _check_exact(op, product)

@@ -34,10 +34,8 @@ KEYS_OF_BYTES = (0, 2, 3, 1)
 
 
 class Attention(NamedTuple):
-    """The two products of an attention: scores = Q K^T, with the region on scores as its epilogue, and O = P V.
-
-    Scores and P are in no memory: what stands for them there is an allocation in no block.
-    """
+    """The two products of an attention: scores = Q K^T, with the region on scores as its epilogue, and O = P V. Scores
+    and P are in no memory: what stands for them there is an allocation in no block."""
 
     op: AttentionOp
     scores: Product
@@ -110,13 +108,10 @@ def _in_memory(operand: KernelArgument) -> KernelArgument:
 
 
 class AttentionGradient(NamedTuple):
-    """The products of gradients whose rows are queries (dQ), or keys (dK, dV).
-
-    With rows r and columns c, those of `scores` are S = Q K^T, or its transpose K Q^T, and those of `slopes` are
-    dO V^T, or V dO^T; none if dV is the only result. `sums` are the results by name: dS K; dS^T Q and P^T dO. The
-    loops of all begin with those of the batch, in the order of `around`: the first `outer` are those that results run
-    along, the others are summed over.
-    """
+    """The products of gradients whose rows are queries (dQ), or keys (dK, dV). With rows r and columns c, those of
+    `scores` are S = Q K^T, or its transpose K Q^T, and those of `slopes` are dO V^T, or V dO^T; none if dV is the only
+    result. `sums` are the results by name: dS K; dS^T Q and P^T dO. The loops of all begin with those of the batch, in
+    the order of `around`: the first `outer` are those that results run along, the others are summed over."""
 
     op: AttentionGradientOp
     scores: Product
@@ -217,10 +212,8 @@ def _product(
 
 
 class PackHeads(RewritePattern):
-    """Exchanges the loop over the only query of an attention with the longest one over heads that share K and V.
-
-    A diagonal would be of queries, as numbers of documents are: they stay as they are, and so does their attention.
-    """
+    """Exchanges the loop over the only query of an attention with the longest one over heads that share K and V. A
+    diagonal would be of queries, as numbers of documents are: they stay as they are, and so does their attention."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
@@ -239,10 +232,8 @@ class PackHeads(RewritePattern):
 
 
 class SplitValues(RewritePattern):
-    """Makes a loop of the batch over parts of V's columns, and of O's, where a lane has no registers for all of them.
-
-    K and V of one latent matrix are 576 and 512 columns: the CTAs of both parts multiply Q and K.
-    """
+    """Makes a loop of the batch over parts of V's columns, and of O's, where a lane has no registers for all of them. K
+    and V of one latent matrix are 576 and 512 columns: the CTAs of both parts multiply Q and K."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:

@@ -72,10 +72,9 @@ MIN_SCALE = 2.0**-8
 
 class ScaleBehind(RewritePattern):
     """Moves the scales of factors behind the product. It is limited to products whose factors may be rounded to tf32,
-    which loses more than the roundings that are left out.
-
-    Sums of bf16 or f32 may then overflow before they are scaled, as in PyTorch's own kernels of attention: scales are
-    at least `MIN_SCALE`, so that only elements beyond 2^120 do. No sum of products of f16 leaves the range of f32."""
+    which loses more than the roundings that are left out. Sums of bf16 or f32 may then overflow before they are scaled,
+    as in PyTorch's own kernels of attention: scales are at least `MIN_SCALE`, so that only elements beyond 2^120 do. No
+    sum of products of f16 leaves the range of f32."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, LinalgStructuredOperation) or _product(op) is None:

@@ -128,10 +128,8 @@ class TakeSize(RewritePattern):
 
 
 class ReshapeByGroups(RewritePattern):
-    """Replaces a reshape to computed sizes by one that merges or divides dimensions, or by none.
-
-    Raises a located diagnostic for a reshape that does both, or whose sizes are not those of the source.
-    """
+    """Replaces a reshape to computed sizes by one that merges or divides dimensions, or by none. Raises a located
+    diagnostic for a reshape that does both, or whose sizes are not those of the source."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: tensor.ReshapeOp, rewriter: PatternRewriter) -> None:
@@ -177,11 +175,9 @@ def _groups(source: Sequence[SizeProduct], made: Sequence[SizeProduct]) -> list[
 
 
 class ReadInOrder(RewritePattern):
-    """Makes an elementwise operation read an element as an input that its body extracts at the indices of its loops.
-
-    A front end selects index 0 where a size is 1. For a loop of that size this makes no difference; a call in which the
-    loop is longer is refused by an assertion.
-    """
+    """Makes an elementwise operation read an element as an input that its body extracts at the indices of its loops. A
+    front end selects index 0 where a size is 1. For a loop of that size this makes no difference; a call in which the
+    loop is longer is refused by an assertion."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:

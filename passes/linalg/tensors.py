@@ -187,12 +187,10 @@ class FuseWide(RewritePattern):
 
 
 class FuseDiamond(RewritePattern):
-    """Puts the body of an elementwise operation into the only one that reads its result, if that reads a tensor which
-    the former is made of, too.
-
-    A front end writes `silu(x)` as `s = sigmoid(x)` and `x * s`, or a gelu as ten operations. As one operation it reads
-    `x` once, and where `x` is a product's result it can be part of the product.
-    """
+    """Puts the body of an elementwise operation into the only one that reads its result, if that reads a tensor
+    which the former is made of, too. A front end writes `silu(x)` as `s = sigmoid(x)` and `x * s`, or a gelu as ten
+    operations. As one operation it reads `x` once, and where `x` is a product's result it can be part of the
+    product."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
@@ -237,10 +235,8 @@ def drop_unused(block: Block, function: Operation | None = None) -> None:
 
 class OneResultEach(RewritePattern):
     """Splits an operation with several results into one operation for each used result. A maximum with its index
-    becomes a maximum if only that is used.
-
-    It leaves an operation in which one of two results depends on the running value of the other.
-    """
+    becomes a maximum if only that is used. It leaves an operation in which one of two results depends on the running
+    value of the other."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:

@@ -63,12 +63,10 @@ class WindowDimension(NamedTuple):
 
 @dataclass(frozen=True)
 class WindowSum:
-    """A sum of products of an image and a kernel over a window, for each channel on its own.
-
-    `dimensions` are those of the image but for the channels, along the loop `channel`; a thread computes `width`
-    channels of so many `pixels` along the dimension `along`, and holds so many `taps` of a row of the kernel. `sizes`
-    are those of the loops, -1 if dynamic.
-    """
+    """A sum of products of an image and a kernel over a window, for each channel on its own. `dimensions` are those of
+    the image but for the channels, along the loop `channel`; a thread computes `width` channels of so many `pixels`
+    along the dimension `along`, and holds so many `taps` of a row of the kernel. `sizes` are those of the loops, -1 if
+    dynamic."""
 
     nest: Nest
     image: NestAccess

@@ -261,10 +261,7 @@ def _matrix(
     op: vector.TransferReadOp | vector.TransferWriteOp, swapped: bool, rewriter: PatternRewriter
 ) -> tuple[SSAValue, Sequence[SSAValue], ArrayAttr[BoolAttr]]:
     """The matrix of memory that a fragment is a part of, where, and whether its rows and columns are in bounds; the
-    vector may be the transpose of the fragment.
-
-    Fails for what is no matrix of memory.
-    """
+    vector may be the transpose of the fragment. Fails for what is no matrix of memory."""
     map_, inside = op.permutation_map.data, list(op.in_bounds)
     along = loops_of(map_)
     if op.mask is not None or not isa(op.source.type, MemRefType) or len(set(along)) != 2 or FIXED in along:

@@ -99,12 +99,10 @@ class Fp8ProductAsF16(RewritePattern):
 
 
 class Fp8AsF16Pass(PatternPass):
-    """Multiplies 8-bit floats as f16 in kernels whose schedule says `fp8_as = f16`.
-
-    On targets such as sm_90a, ptxas also converts the operands of these instructions to f16, but adds each product to
-    the accumulators by separate instructions. With this pass, the f16 instructions accumulate. Without it, the kernel
-    uses the PTX instructions for 8-bit floats.
-    """
+    """Multiplies 8-bit floats as f16 in kernels whose schedule says `fp8_as = f16`. On targets such as sm_90a, ptxas
+    also converts the operands of these instructions to f16, but adds each product to the accumulators by separate
+    instructions. With this pass, the f16 instructions accumulate. Without it, the kernel uses the PTX instructions for
+    8-bit floats."""
 
     name = "warp-fp8-as-f16"
     needs: ClassVar = ("schedule.fp8_as",)
@@ -249,10 +247,8 @@ class PackOperands(LaunchPattern):
 
 class PackPass(PatternPass):
     """Copies the operands that a schedule's `pack` names to whole tiles of aligned rows, in a separate launch, and the
-    scales of a product in tensor memory to blocks of its lanes.
-
-    It runs after `warp-tile`. Without it, the kernel copies the operands from their own memory.
-    """
+    scales of a product in tensor memory to blocks of its lanes. It runs after `warp-tile`. Without it, the kernel
+    copies the operands from their own memory."""
 
     name = "warp-pack"
     needs: ClassVar = ("schedule.pack", "copy.blocks")
@@ -351,10 +347,7 @@ class PadResult(RewritePattern):
 
 class LayOutPass(ModulePass):
     """Transposes the operands that a schedule's `transpose` names before the product, or the attention. If the schedule
-    has `padded`, it also computes D in aligned rows and copies it after the product.
-
-    It runs after `warp-schedule`.
-    """
+    has `padded`, it also computes D in aligned rows and copies it after the product. It runs after `warp-schedule`."""
 
     name = "warp-lay-out"
     needs: ClassVar = ("schedule.transpose", "schedule.padded")

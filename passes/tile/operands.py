@@ -95,10 +95,8 @@ class OperandTiles(Generic[ProductT]):
 
     def load(self, index: IndexBuilder, tile: SSAValue, at: Place, scales: SSAValue | None = None) -> SSAValue:
         """Loads the fragment whose first element is at `at`, from the tile in shared memory or from a larger fragment.
-        Integers are multiplied by `scales`, if there are any.
-
-        B runs down the columns of memory unless it is transposed, so `ldmatrix` takes `.trans` there.
-        """
+        Integers are multiplied by `scales`, if there are any. B runs down the columns of memory unless it is
+        transposed, so `ldmatrix` takes `.trans` there."""
         if isinstance(tile.type, FragmentType):
             return self.of_step(index, tile, at)
         transposed, path, where = self.operand.transposed, self.delivery, self.place(index, at)
@@ -136,11 +134,8 @@ class OperandTiles(Generic[ProductT]):
 
     def shared_type(self: OperandTiles[Product]) -> MemRefType:
         """The type of the tile in shared memory. It lies as in global memory, with the widest swizzle that its lines
-        allow.
-
-        Its elements are of the multiplied type, bytes that hold such elements, or the integers before the
-        conversion.
-        """
+        allow. Its elements are of the multiplied type, bytes that hold such elements, or the integers before the
+        conversion."""
         product, (rows, columns) = self.tiling.product, self._extents()
         operand = product.a if self.role == "a" else product.b
         if operand.packed:

@@ -73,11 +73,8 @@ def cta_origin(
     index: IndexBuilder, extents: Extents, schedule: Schedule, tile: Index, products: int = 1
 ) -> tuple[Index, Index]:
     """The first row and column of a CTA tile of D. If there are several products, D has one column for each of their
-    columns.
-
-    CTAs that run at the same time should share rows of A and columns of B in L2. So they walk `group` rows of tiles
-    together, column by column. A cluster has adjacent tiles.
-    """
+    columns. CTAs that run at the same time should share rows of A and columns of B in L2. So they walk `group` rows of
+    tiles together, column by column. A cluster has adjacent tiles."""
     (down, across), (high, wide) = grid(index, extents, schedule), schedule.cluster
     rank = index.rem(tile, high * wide)
     tile, down, across = index.div(tile, high * wide), index.div(down, high), index.div(across, wide)
@@ -287,10 +284,8 @@ class OutlineElementwise(RewritePattern):
 
 class OutlinePass(PatternPass):
     """Outlines every scheduled product to a kernel in which each CTA computes one tile of D, and launches it. It does
-    the same for each remaining elementwise operation of `linalg`, including `linalg.fill` and `linalg.copy`.
-
-    Products still in `linalg` are raised first.
-    """
+    the same for each remaining elementwise operation of `linalg`, including `linalg.fill` and `linalg.copy`. Products
+    still in `linalg` are raised first."""
 
     name = "warp-outline"
     patterns = OutlineProduct, OutlineAttention, OutlineAttentionGradient, OutlineRows, OutlineElementwise

@@ -92,11 +92,8 @@ class TiledRows(ABC):
 
     def turn(self, index: IndexBuilder, number: Index, tiles: Index, batch: Sequence[Index]) -> tuple[Index, Index]:
         """The tile that a CTA computes at its turn, and the number of its matrix, where tiles see more keys than those
-        before.
-
-        Tiles that see most keys take longest, and begin first, of several matrices by turns. Persistent CTAs take a
-        tile and its mirror image by turns, so that each gets the same work.
-        """
+        before. Tiles that see most keys take longest, and begin first, of several matrices by turns. Persistent CTAs
+        take a tile and its mirror image by turns, so that each gets the same work."""
         if self.schedule.ctas:
             tile, matrix = in_matrix(index, number, tiles) if batch else (number, 0)
             turn = index.div(index.mul(matrix, tiles), self.schedule.ctas)

@@ -121,11 +121,9 @@ class _Launch(NamedTuple):
 
 
 def overlap(block: Block) -> None:
-    """Lets launches of gradients in a block begin before the one ahead ends, if they do not depend on each other.
-
-    A kernel lets the next one begin when all its CTAs have begun, and the next one waits at its end: what follows finds
-    both finished. Launches between the two that look for keys of documents come first.
-    """
+    """Lets launches of gradients in a block begin before the one ahead ends, if they do not depend on each other. A
+    kernel lets the next one begin when all its CTAs have begun, and the next one waits at its end: what follows finds
+    both finished. Launches between the two that look for keys of documents come first."""
     run = list[_Launch]()
     for op in list(block.ops):
         if isinstance(op, LaunchFuncOp):

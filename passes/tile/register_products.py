@@ -272,10 +272,8 @@ class RegisterProduct(Multiplication):
 
     def _smaller_weights(self, points: Sequence[SSAValue], *, of_groups: bool) -> SSAValue | None:
         """The factor of weights that are made smaller, and whose sums the loop over K leaves to be made larger again.
-
         As integers at the end of bf16 count 2^-133, and no factor is above 2^127, one instruction makes a part of an
-        integer less its zero point. What is scaled to less than 2^-120 loses bits below 2^-133 of the part.
-        """
+        integer less its zero point. What is scaled to less than 2^-120 loses bits below 2^-133 of the part."""
         stored, kind, loop, sums = self.first.operand.stored, self._step_of_weights(), self.op.parent_op(), self.op.c
         unsigned = stored is not None and not (stored.zero or stored.element.signed)
         if kind.element.name != "bf16" or not (of_groups or (unsigned and points)) or not isinstance(loop, scf.ForOp):

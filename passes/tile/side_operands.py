@@ -50,10 +50,8 @@ ROW_TILES = "m16"
 
 @dataclass(frozen=True)
 class MetadataTiles(Generic[ProductT]):
-    """The tiles of the metadata of a sparse A, a row of words for 16 rows of A.
-
-    Those for warpgroups are of whole patterns of the swizzle, which begin where stages do.
-    """
+    """The tiles of the metadata of a sparse A, a row of words for 16 rows of A. Those for warpgroups are of whole
+    patterns of the swizzle, which begin where stages do."""
 
     tiling: Tiling[ProductT]
 

@@ -119,10 +119,7 @@ class PersistCtas(LaunchPattern):
 
 class PersistPass(PatternPass):
     """Puts a loop over tiles around kernels whose schedule has `ctas`, so that each CTA computes one tile after
-    another.
-
-    It runs after `warp-tile`. Without it, the launch has one CTA for each tile.
-    """
+    another. It runs after `warp-tile`. Without it, the launch has one CTA for each tile."""
 
     name = "warp-persist"
     needs: ClassVar = ("schedule.ctas",)
@@ -452,10 +449,7 @@ class CutK(LaunchPattern):
 
 class SplitKPass(PatternPass):
     """Splits K among as many CTAs as a schedule's `split_k` says; the last CTA of a tile to finish adds their partial
-    sums.
-
-    It runs after `warp-tile`. Without it, one CTA multiplies all of K.
-    """
+    sums. It runs after `warp-tile`. Without it, one CTA multiplies all of K."""
 
     name = "warp-split-k"
     needs: ClassVar = ("schedule.split_k",)

@@ -242,10 +242,8 @@ Start = ConstantOp | LoadOp
 
 class Distribution:
     """Distributes the sums of a product among warps. It follows the tile of sums through all values that stand for it,
-    from the start value to D, and replaces the operations on it.
-
-    Raises a located diagnostic if other operations use or make the tile.
-    """
+    from the start value to D, and replaces the operations on it. Raises a located diagnostic if other operations use or
+    make the tile."""
 
     def __init__(self, product: TileMmaOp) -> None:
         self.product, self.schedule, self.kind = product, schedule_of(product), _warp_sums(product)

@@ -77,11 +77,8 @@ def placed(operand: KernelArgument) -> tuple[SSAValue, AffineMap]:
 
 class EpilogueOperands:
     """Loads the epilogue operands for parts of a warp's accumulators, whose first element is that of row m and column
-    n.
-
-    Parts have the type `part`: a matrix for all accumulators would take as many registers as they do. Operands along
-    the columns are the same for all parts, and are loaded once.
-    """
+    n. Parts have the type `part`: a matrix for all accumulators would take as many registers as they do. Operands along
+    the columns are the same for all parts, and are loaded once."""
 
     def __init__(
         self,
@@ -162,12 +159,9 @@ Scratch: TypeAlias = dict[tuple[Block | None, MemRefType], SSAValue]
 
 
 def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
-    """Applies an epilogue to accumulators and stores the result to D.
-
-    If the epilogue reads several matrices, this is done in parts of the columns, so that their elements and addresses
-    take no more registers than one matrix of `MAX_BITS` would. A warpgroup loads the operands of the next part before
-    it computes this one.
-    """
+    """Applies an epilogue to accumulators and stores the result to D. If the epilogue reads several matrices, this is
+    done in parts of the columns, so that their elements and addresses take no more registers than one matrix of
+    `MAX_BITS` would. A warpgroup loads the operands of the next part before it computes this one."""
     schedule, accumulator = schedule_of(op), op.sums
     if not schedule.exchanged or column(0) in fragment_of(accumulator).layout.data.element:
         accumulator = in_layout(index, accumulator, stored(fragment_of(accumulator).layout.data))
@@ -229,12 +223,9 @@ def _bits(op: EpilogueOp) -> int:
 
 
 class Ending:
-    """The way of accumulators, a fragment whose first element is that of row m and column n, to D.
-
-    All accumulators go at once if nothing else is loaded. If elements change lanes or other operands are in
-    registers, they go in strips of one or more rows of base tiles. The operands of the first strip are loaded
-    when this is made.
-    """
+    """The way of accumulators, a fragment whose first element is that of row m and column n, to D. All accumulators go
+    at once if nothing else is loaded. If elements change lanes or other operands are in registers, they go in strips of
+    one or more rows of base tiles. The operands of the first strip are loaded when this is made."""
 
     def __init__(
         self, op: EpilogueOp, index: IndexBuilder, fragment: FragmentType, at: tuple[Index, Index], scratch: Scratch
@@ -354,11 +345,9 @@ class StoreEpilogue(RewritePattern):
 
 
 class LoadEarly(RewritePattern):
-    """`warp.load` of the few columns that are left to a warp of slices, before the loop over K.
-
-    Behind it nothing hides how long memory takes to answer: half a microsecond of 15 where weights are converted (H200,
-    16x8192x8192). For other products it has not been measured.
-    """
+    """`warp.load` of the few columns that are left to a warp of slices, before the loop over K. Behind it nothing hides
+    how long memory takes to answer: half a microsecond of 15 where weights are converted (H200, 16x8192x8192). For
+    other products it has not been measured."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LoadOp, rewriter: PatternRewriter) -> None:

@@ -20,10 +20,8 @@ JUMPS = ("bra", "ret", "exit")
 
 @dataclass(eq=False)
 class Node:
-    """A basic block: its instructions, then a jump to `next`, or to `taken` where the guard of `branch` holds.
-
-    A node without successors returns.
-    """
+    """A basic block: its instructions, then a jump to `next`, or to `taken` where the guard of `branch` holds. A node
+    without successors returns."""
 
     block: Block = field(default_factory=Block)
     instructions: list[InstOp] = field(default_factory=list[InstOp])

@@ -109,10 +109,8 @@ _LETTERS = {
 
 def _keep(block: Block) -> None:
     """Keeps values that later blocks alone read in the block that computes them: inline PTX without text reads them.
-
     LLVM moves them behind the jumps between otherwise (`MachineSink`). Addresses that this compiler computes before a
-    wait then stand among the loads behind it, and ptxas has fewer of those in flight.
-    """
+    wait then stand among the loads behind it, and ptxas has fewer of those in flight."""
     values = [
         value
         for op in block.ops
@@ -237,13 +235,10 @@ def _target(module: ptx.ModuleOp) -> Attribute:
 
 @dataclass(frozen=True)
 class ConvertWarpToNvvmPass(ModulePass):
-    """Replaces every `ptx.module` by a `gpu.module` of the same name with an `llvm.func` for each kernel.
-
-    With `bare` they alone stand in the module itself, as `mlir-translate --mlir-to-llvmir` wants them. With `binary`
-    each becomes a `gpu.binary` with this compiler's own PTX, which the driver loads. A `gpu.module` that is left is
-    converted to PTX first. `--remarks` says which instructions are inline PTX, because `nvvm` lacks
-    them.
-    """
+    """Replaces every `ptx.module` by a `gpu.module` of the same name with an `llvm.func` for each kernel. With `bare`
+    they alone stand in the module itself, as `mlir-translate --mlir-to-llvmir` wants them. With `binary` each becomes a
+    `gpu.binary` with this compiler's own PTX, which the driver loads. A `gpu.module` that is left is converted to PTX
+    first. `--remarks` says which instructions are inline PTX, because `nvvm` lacks them."""
 
     name = "convert-warp-to-nvvm"
 

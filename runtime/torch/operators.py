@@ -114,10 +114,8 @@ def _matmul_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | No
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none") -> Tensor:
-    """activation(x W^T + bias) of (..., k), (n, k) and (n).
-
-    The derivative computes x W^T + bias again where the activation's needs it: for gelu and silu.
-    """
+    """activation(x W^T + bias) of (..., k), (n, k) and (n). The derivative computes x W^T + bias again where the
+    activation's needs it: for gelu and silu."""
     rows = x.reshape(-1, x.shape[-1])
     result = _computed(warploom.linear.default, rows, weight, bias, activation, rows=0)
     return result.view(*x.shape[:-1], weight.shape[0])

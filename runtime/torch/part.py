@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
 
 class MemoryOrder(NamedTuple):
-    """Dimensions of a tensor from the outermost to the innermost in memory; others have one element or stride 0.
-
-    The memory is a tensor of its own, in row-major order: `dims` says which dimension of it each of the tensor's is.
-    """
+    """Dimensions of a tensor from the outermost to the innermost in memory; others have one element or stride 0. The
+    memory is a tensor of its own, in row-major order: `dims` says which dimension of it each of the tensor's is."""
 
     order: tuple[int, ...]
     rank: int

@@ -73,11 +73,9 @@ def shape_of(tensor: torch.Tensor) -> tuple[Size, ...]:
 
 @dataclass(frozen=True)
 class Value:
-    """What a node of a graph computes: a tensor seen in another order of its dimensions.
-
-    `dims` says along which dimension of the tensor each of the value's runs, None where the value repeats itself.
-    Dimensions of the tensor that are not named have one element. `dtype` is torch's type of the elements.
-    """
+    """What a node of a graph computes: a tensor seen in another order of its dimensions. `dims` says along which
+    dimension of the tensor each of the value's runs, None where the value repeats itself. Dimensions of the tensor that
+    are not named have one element. `dtype` is torch's type of the elements."""
 
     tensor: SSAValue[TensorType[Attribute]]
     dims: tuple[int | None, ...]

@@ -21,12 +21,9 @@ UNIFIED = ((8, 0), 90)
 
 @dataclass(frozen=True)
 class DirectiveRow:
-    """A directive of a function.
-
-    It takes `minimum` to `most` numbers, which may be 0 if `zero`. `entry` says whether kernels or other functions may
-    have it, None that both may. It cannot occur with the directives in `without`, and needs one of `beside`. No number
-    is above `top`.
-    """
+    """A directive of a function. It takes `minimum` to `most` numbers, which may be 0 if `zero`. `entry` says whether
+    kernels or other functions may have it, None that both may. It cannot occur with the directives in `without`, and
+    needs one of `beside`. No number is above `top`."""
 
     name: str
     minimum: int

@@ -289,10 +289,8 @@ class Diagnostic:
 
 @dataclass
 class Checker:
-    """Checks a module, or functions of it, for the version and target of `context`.
-
-    With `uses`, it also checks legal instructions in their context.
-    """
+    """Checks a module, or functions of it, for the version and target of `context`. With `uses`, it also checks legal
+    instructions in their context."""
 
     module: Module
     context: TargetContext

@@ -119,11 +119,7 @@ _WRAPPED = re.compile(
 
 
 def slot(text: str) -> Slot:
-    """Reads `?name:kind`, `H?name:kind` or `d|p:kind`.
-
-    Raises:
-        ValueError: if the text is not of that form.
-    """
+    """Reads `?name:kind`, `H?name:kind` or `d|p:kind`. Raises ValueError if the text is not of that form."""
     match = re.fullmatch(r"(?:(\w*)(\?))?(\w+)(?:(\|\|?)\w+?(_?))?:(\S+)", text.strip())
     if match is None:
         raise ValueError(f"expected an operand such as d:T, got '{text}'")
@@ -182,10 +178,8 @@ def _value(common: Slot, kind: str) -> Slot:
 
 @dataclass(frozen=True)
 class PatternRow(Row):
-    """A row whose spelling is a pattern and whose operands are text; see the module.
-
-    `needs` has the qualifiers with later versions or targets. `alike` gives rows their sections that have none.
-    """
+    """A row whose spelling is a pattern and whose operands are text; see the module. `needs` has the qualifiers with
+    later versions or targets. `alike` gives rows their sections that have none."""
 
     pattern: str
     notation: str

@@ -53,11 +53,8 @@ class Constant:
 
 @lru_cache(65536)
 def evaluate(text: str) -> int | float:
-    """The value of a constant expression, such as 16 of `(1<<4)`.
-
-    Raises:
-        ConstantError: if it is none, mixes floats with integers, divides by zero, or nests too deeply.
-    """
+    """The value of a constant expression, such as 16 of `(1<<4)`. Raises ConstantError if it is none, mixes floats with
+    integers, divides by zero, or nests too deeply."""
     try:
         return _Reader(text).complete().value
     except RecursionError:
@@ -65,11 +62,8 @@ def evaluate(text: str) -> int | float:
 
 
 def literal(text: str) -> Constant:
-    """The value of one literal without a sign: of an integer, or a float in decimal or of 64 bits.
-
-    Raises:
-        ConstantError: for digits beyond 7 of an octal one.
-    """
+    """The value of one literal without a sign: of an integer, or a float in decimal or of 64 bits. Raises ConstantError
+    for digits beyond 7 of an octal one."""
     if _NOT_OCTAL.fullmatch(text):
         raise ConstantError(f"'{text}' begins with 0, so it is octal, and has digits beyond 7")
     value = Immediate(text).value
@@ -259,11 +253,7 @@ class OperandReader:
         self._operands: dict[str, Operand] = {}
 
     def read(self, text: str) -> tuple[Operand, ...]:
-        """The operands of a comma-separated list.
-
-        Raises:
-            OperandError: if one of them is not an operand.
-        """
+        """The operands of a comma-separated list. Raises OperandError if one of them is not an operand."""
         operands = self._lists.get(text)
         if operands is None:
             clean = _COMMENT.sub(" ", text) if "//" in text else text
@@ -271,11 +261,8 @@ class OperandReader:
         return operands
 
     def read_call(self, text: str) -> tuple[Operand, ...]:
-        """The operands of a `call`, whose parentheses hold lists.
-
-        Raises:
-            OperandError: if one of them is not an operand.
-        """
+        """The operands of a `call`, whose parentheses hold lists. Raises OperandError if one of them is not an
+        operand."""
         operands = self._calls.get(text)
         if operands is None:
             operands = self._calls[text] = tuple(map(self._argument, _split(_COMMENT.sub(" ", text))))
@@ -284,11 +271,8 @@ class OperandReader:
     @staticmethod
     def without_indices(text: str, arrays: Mapping[str, int], *, accessed: bool) -> str:
         """The text with elements of arrays as addresses: `[g+8]` for `g[2]` where memory is `accessed`, else `g+8`.
-        `arrays` have the bytes of an element, in arrays of vectors of a part. Source: PTX ISA 6.4.2.
-
-        Raises:
-            OperandError: if the name is of no array, or the index is no constant.
-        """
+        `arrays` have the bytes of an element, in arrays of vectors of a part. Source: PTX ISA 6.4.2. Raises
+        OperandError if the name is of no array, or the index is no constant."""
 
         def address(match: re.Match[str]) -> str:
             name, index = match["name"], match["index"]
@@ -434,14 +418,9 @@ def _split(text: str) -> list[str]:
 
 
 def elements(variable: Variable) -> Iterator[tuple[int, str]]:
-    """The initial values of a variable as they are written, each with the number of the element that it is for.
-
-    The parts of a vector are elements. Braces nest as the dimensions do; elements without a value are zero.
-    Source: PTX ISA 5.4.4.
-
-    Raises:
-        OperandError: where the braces nest otherwise, or hold too many values.
-    """
+    """The initial values of a variable as they are written, each with the number of the element that it is for. The
+    parts of a vector are elements. Braces nest as the dimensions do; elements without a value are zero. Source: PTX ISA
+    5.4.4. Raises OperandError where the braces nest otherwise, or hold too many values."""
     parts = (variable.vector,) if variable.vector > 1 else ()
     return _spread((variable.init or "").strip(), (*variable.extents, *parts), 0, bool(parts))
 
@@ -470,10 +449,8 @@ def _spread(text: str, extents: Sequence[int], first: int, vector: bool) -> Iter
 def operand_text(
     operand: Operand, brackets: str = "{}", spell: Callable[[Register], str] = operator.attrgetter("name")
 ) -> str:
-    """The operand as PTX writes it, in canonical spacing.
-
-    `brackets` are "()" for the lists of a call; `spell` says how each register is written, in textual order.
-    """
+    """The operand as PTX writes it, in canonical spacing. `brackets` are "()" for the lists of a call; `spell` says how
+    each register is written, in textual order."""
     match operand:
         case Register():
             return spell(operand)

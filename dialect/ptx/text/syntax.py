@@ -149,10 +149,8 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class RegDecl:
-    """`.reg .type name<count>;`; count None declares the one register `name`. `type` has no dot.
-
-    `vector` is 2 or 4 for `.reg .v2 .f32 name;`, whose parts are `name.x` and on.
-    """
+    """`.reg .type name<count>;`; count None declares the one register `name`. `type` has no dot. `vector` is 2 or 4 for
+    `.reg .v2 .f32 name;`, whose parts are `name.x` and on."""
 
     type: str
     name: str
@@ -279,10 +277,8 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A PTX translation unit. `version` is (major, minor); `targets` is e.g. ("sm_90a",).
-
-    `preamble` holds the comments before `.version`.
-    """
+    """A PTX translation unit. `version` is (major, minor); `targets` is e.g. ("sm_90a",). `preamble` holds the comments
+    before `.version`."""
 
     version: tuple[int, int]
     targets: tuple[str, ...]
@@ -319,11 +315,8 @@ _LISTED = re.compile(r"([\w$%]+)(?:\s*<\s*(\w+)\s*>)?", re.ASCII)
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """The names of a list such as `.branchtargets L0, M<2>;`, which names L0, M0 and M1.
-
-    Raises:
-        ValueError: if it is no list of names.
-    """
+    """The names of a list such as `.branchtargets L0, M<2>;`, which names L0, M0 and M1. Raises ValueError if it is no
+    list of names."""
     directive, *names = text.rstrip(";").split(maxsplit=1)
     matches = [_LISTED.fullmatch(name.strip()) for name in "".join(names).split(",")]
     spellings: list[str] = []
