@@ -1,6 +1,5 @@
 """Rows: one PTX instruction, with its spelling, operands, section, targets and versions, and what it does; and one
-special register.
-"""
+special register."""
 
 from __future__ import annotations
 
@@ -26,14 +25,11 @@ KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One name `.target` accepts.
-
-    `sm` is the number in the name; `suffix` is "", "a" (architecture-specific) or "f"
-    (family-specific). `ptx` is the first PTX version that knows the name. `shared` is the most
-    shared memory, in bytes, one CTA can be given (dynamic, opt-in). `sms` is a typical number of
-    multiprocessors, used only to choose schedules, and so is `timing`: the constants of the model of warpgroups that
-    were fitted to one device (`Fit` in `passes/schedule/model.py`), if any were.
-    """
+    """One name `.target` accepts. `sm` is the number in the name; `suffix` is "", "a" (architecture-specific) or "f"
+    (family-specific). `ptx` is the first PTX version that knows the name. `shared` is the most shared memory, in bytes,
+    one CTA can be given (dynamic, opt-in). `sms` is a typical number of multiprocessors, used only to choose schedules,
+    and so is `timing`: the constants of the model of warpgroups that were fitted to one device (`Fit` in
+    `passes/schedule/model.py`), if any were."""
 
     sm: int
     suffix: str
@@ -187,9 +183,8 @@ Bindings = dict[str, str]
 """What the qualifiers of an opcode bind: types, sizes and spaces by the names that the operands use."""
 
 SCALAR, VECTOR, ADDRESS, TENSOR, TEXTURE = "scalar", "vector", "address", "tensor", "texture"
-"""Kinds of operands: one register or literal; registers in braces; `[p]`; `[map, {coordinates}]`, with
-fields that replace those of the map before the coordinates; `[texture, sampler,
-{coordinates}]` or `[surface, {coordinates}]`."""
+"""Kinds of operands: one register or literal; registers in braces; `[p]`; `[map, {coordinates}]`, with fields that
+replace those of the map before the coordinates; `[texture, sampler, {coordinates}]` or `[surface, {coordinates}]`."""
 
 CONSTANT, SELECTOR, DESCRIPTOR, PREDICATE = "constant", "selector", "descriptor", "predicate"
 """An integer literal; `{byte-id, thread-id}`; a 64-bit register that says where a matrix lies in shared memory; a
@@ -271,14 +266,11 @@ class Slot:
 
 
 class Row:
-    """One PTX instruction, with its variants, and where it is legal.
-
-    `ptx` is the first PTX version, and `sm` the lowest target number. With `only`, only those targets have it. With
-    `gone`, (version, sm), targets from that number on no longer have it from that PTX version on.
-
-    `meaning` names what the interpreter does for it; the opcode's first word where nothing else is said. A `pure`
-    instruction has no effects, and its result follows from what it reads alone.
-    """
+    """One PTX instruction, with its variants, and where it is legal. `ptx` is the first PTX version, and `sm` the
+    lowest target number. With `only`, only those targets have it. With `gone`, (version, sm), targets from that number
+    on no longer have it from that PTX version on. `meaning` names what the interpreter does for it; the opcode's first
+    word where nothing else is said. A `pure` instruction has no effects, and its result follows from what it reads
+    alone."""
 
     section: str
     ptx: Version

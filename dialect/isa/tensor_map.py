@@ -22,12 +22,10 @@ _BITS = {3: 16, 4: 8, 5: 5}
 
 @dataclass(frozen=True)
 class PixelBox:
-    """The box of a tensor map in im2col mode. A copy moves `pixels` pixels, and `channels` elements of each.
-
-    The corner of the filter starts at the coordinates of the copy and moves from pixel to pixel within a bounding box.
-    Along each dimension between C and N the box goes from `lower` to the last index of the tensor plus `upper`, both
-    included. Each pixel is the corner plus the offsets of the copy.
-    """
+    """The box of a tensor map in im2col mode. A copy moves `pixels` pixels, and `channels` elements of each. The corner
+    of the filter starts at the coordinates of the copy and moves from pixel to pixel within a bounding box. Along each
+    dimension between C and N the box goes from `lower` to the last index of the tensor plus `upper`, both included.
+    Each pixel is the corner plus the offsets of the copy."""
 
     lower: tuple[int, ...]
     upper: tuple[int, ...]

@@ -1,8 +1,5 @@
-"""Rows of `wmma.load`, `wmma.store` and `wmma.mma`.
-
-Fragments of `wmma` are opaque: the ISA does not say which lane holds what, so there are register counts and no layouts.
-Source: PTX ISA 9.7.14.4.
-"""
+"""Rows of `wmma.load`, `wmma.store` and `wmma.mma`. Fragments of `wmma` are opaque: the ISA does not say which lane
+holds what, so there are register counts and no layouts. Source: PTX ISA 9.7.14.4."""
 
 from __future__ import annotations
 

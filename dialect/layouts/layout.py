@@ -341,13 +341,11 @@ def _bit(word: str, axes: str) -> Bit:
 
 @cache
 def multiplicand(rows: int, columns: int, bits: int) -> Layout:
-    """The fragment of a `.row` A operand of rows x columns elements of `bits` bits.
-
-    One rule covers every m8n8k* and m16n8k* shape: a lane's 32-bit registers run along the columns
-    (the k dimension), four lanes side by side; lanes then go down eight rows; what is left of rows, then
-    of columns, goes to further registers. Elements wider than a register count as one register.
-    Source: PTX ISA 9.7.14.5.1 to 9.7.14.5.13. For B (k x n) take the transposed layout of (n, k).
-    """
+    """The fragment of a `.row` A operand of rows x columns elements of `bits` bits. One rule covers every m8n8k* and
+    m16n8k* shape: a lane's 32-bit registers run along the columns (the k dimension), four lanes side by side; lanes
+    then go down eight rows; what is left of rows, then of columns, goes to further registers. Elements wider than a
+    register count as one register. Source: PTX ISA 9.7.14.5.1 to 9.7.14.5.13. For B (k x n) take the transposed layout
+    of (n, k)."""
     packed = max(1, 32 // bits).bit_length() - 1
     row_bits, column_bits = rows.bit_length() - 1, columns.bit_length() - 1
     lane = (column(packed), column(packed + 1), row(0), row(1), row(2))

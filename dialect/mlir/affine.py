@@ -1,6 +1,5 @@
 """Loops: a structured operation of `linalg` as a nest, affine maps and expressions as sums of loops, which xDSL 0.74
-lacks, and the strides of memory.
-"""
+lacks, and the strides of memory."""
 
 from __future__ import annotations
 

@@ -75,15 +75,11 @@ class PoolingOp(NamedOperation, ABC):
 
 
 class ContractionOp(NamedOperation, ABC):
-    """`C += A * B` in one of its named forms; A and B are converted to C's type first.
-
-    `LOOPS` names the loops by letters, in order, and `OPERANDS` the loops that the dimensions of A, B and C run along
-    when no maps are given. Where they are `MOVABLE`, maps may exchange the last two of A or B, leave out a batch, and
-    leave out m or n, along which the operand is then repeated.
-
-    With `warp.metadata = i`, A is sparse: it has half as many columns as B has rows, and argument i of the function
-    says where its elements belong (`docs/sparse.md`).
-    """
+    """`C += A * B` in one of its named forms; A and B are converted to C's type first. `LOOPS` names the loops by
+    letters, in order, and `OPERANDS` the loops that the dimensions of A, B and C run along when no maps are given.
+    Where they are `MOVABLE`, maps may exchange the last two of A or B, leave out a batch, and leave out m or n, along
+    which the operand is then repeated. With `warp.metadata = i`, A is sparse: it has half as many columns as B has
+    rows, and argument i of the function says where its elements belong (`docs/sparse.md`)."""
 
     LOOPS: ClassVar[str]
     OPERANDS: ClassVar[tuple[str, str, str]]

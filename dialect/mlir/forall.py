@@ -1,8 +1,5 @@
 """`scf.forall` with what it puts together, and indices of `affine` as one number, which xDSL 0.74 lacks; `tensor.pad`
-whose result is of known size.
-
-Source: MLIR, the dialects `scf`, `tensor` and `affine`.
-"""
+whose result is of known size. Source: MLIR, the dialects `scf`, `tensor` and `affine`."""
 
 from __future__ import annotations
 

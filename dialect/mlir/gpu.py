@@ -1,7 +1,5 @@
-"""`gpu` as MLIR prints it: kernels, their modules and their launches, and the numbers of their threads.
-
-Operands, properties and text are those of MLIR 22 (`mlir/include/mlir/Dialect/GPU/IR`).
-"""
+"""`gpu` as MLIR prints it: kernels, their modules and their launches, and the numbers of their threads. Operands,
+properties and text are those of MLIR 22 (`mlir/include/mlir/Dialect/GPU/IR`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Modules of kernels in `gpu`, and `gpu.launch`: a kernel whose body stands where it is launched.
-
-Source: MLIR 22, `mlir/include/mlir/Dialect/GPU/IR/{GPUOps,CompilationAttrs,GPUDeviceMappingAttr}.td`.
-"""
+"""Modules of kernels in `gpu`, and `gpu.launch`: a kernel whose body stands where it is launched. Source: MLIR 22,
+`mlir/include/mlir/Dialect/GPU/IR/{GPUOps,CompilationAttrs,GPUDeviceMappingAttr}.td`."""
 
 from __future__ import annotations
 

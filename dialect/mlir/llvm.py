@@ -1,7 +1,5 @@
-"""`llvm` as MLIR prints it: xDSL's dialect, and the operations of kernels that it lacks.
-
-Source: MLIR 22, `mlir/include/mlir/Dialect/LLVMIR/{LLVMOps,LLVMIntrinsicOps}.td`.
-"""
+"""`llvm` as MLIR prints it: xDSL's dialect, and the operations of kernels that it lacks. Source: MLIR 22,
+`mlir/include/mlir/Dialect/LLVMIR/{LLVMOps,LLVMIntrinsicOps}.td`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """`nvgpu` as MLIR prints it, which xDSL lacks: upstream's operations on tensor cores, shared memory and its barriers.
-
-Operands, properties and text are those of MLIR 22 (`mlir/include/mlir/Dialect/NVGPU/IR`). The vector of an operation
-on fragments is what one lane holds: `vector<4x2xf16>` is four registers of two halves.
-"""
+Operands, properties and text are those of MLIR 22 (`mlir/include/mlir/Dialect/NVGPU/IR`). The vector of an operation on
+fragments is what one lane holds: `vector<4x2xf16>` is four registers of two halves."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Operations of `nvvm` that kernels of this project have.
-
-They stand apart from the dialect's other 120, which are made of tables, so that a product is compiled without these.
-"""
+"""Operations of `nvvm` that kernels of this project have. They stand apart from the dialect's other 120, which are made
+of tables, so that a product is compiled without these."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Operations of `nvvm`: special registers, barriers and fences, lanes of a warp.
-
-Operands, properties and text are those of MLIR 22 (`mlir/include/mlir/Dialect/LLVMIR/NVVMOps.td`). `PTX` of an
-operation is its instruction, for both directions: see `nvvm_types`.
-"""
+"""Operations of `nvvm`: special registers, barriers and fences, lanes of a warp. Operands, properties and text are
+those of MLIR 22 (`mlir/include/mlir/Dialect/LLVMIR/NVVMOps.td`). `PTX` of an operation is its instruction, for both
+directions: see `nvvm_types`."""
 
 from __future__ import annotations
 

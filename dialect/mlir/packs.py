@@ -1,7 +1,5 @@
-"""`linalg.pack` and `linalg.unpack`, which xDSL 0.74 lacks: matrices as tiles that lie one after another.
-
-Source: MLIR, Linalg dialect, `LinalgRelayoutOps.td`.
-"""
+"""`linalg.pack` and `linalg.unpack`, which xDSL 0.74 lacks: matrices as tiles that lie one after another. Source: MLIR,
+Linalg dialect, `LinalgRelayoutOps.td`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""`linalg.map` and `linalg.elementwise`: one element of the result from one of each input.
-
-Source: MLIR, Linalg dialect, `linalg.map` and `linalg.elementwise`.
-"""
+"""`linalg.map` and `linalg.elementwise`: one element of the result from one of each input. Source: MLIR, Linalg
+dialect, `linalg.map` and `linalg.elementwise`."""
 
 from __future__ import annotations
 

@@ -58,8 +58,7 @@ def _definition_of(kind: type[IRDLOperation]) -> OpDef:
 def irdl_op_definition(kind: type[OpT]) -> type[OpT]:
     """xDSL's decorator of an operation, but for its assembly format, which is parsed when the first operation is read
     or printed: that takes as long as all else, and a compilation reads and prints few of the operations that it makes.
-    One with several operands that may be missing, or be many, has a property with the number of each.
-    """
+    One with several operands that may be missing, or be many, has a property with the number of each."""
     definition = _definition_of(kind)
     several = sum(isinstance(operand, VariadicDef) for _, operand in definition.operands) > 1
     if several and not any(isinstance(option, AttrSizedOperandSegments) for option in definition.options):

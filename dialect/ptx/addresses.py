@@ -1,7 +1,5 @@
 """Addresses and literals among the operands of an instruction: where they may point, and which numbers may stand.
-
-Source: PTX ISA 6.4.1; of the addresses of variables 9.7.9.3. Where the text leaves it open, what ptxas 13.0 takes.
-"""
+Source: PTX ISA 6.4.1; of the addresses of variables 9.7.9.3. Where the text leaves it open, what ptxas 13.0 takes."""
 
 from __future__ import annotations
 

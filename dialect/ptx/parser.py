@@ -1,8 +1,6 @@
-"""PTX text to `syntax` records: modules, functions, declarations, instructions.
-
-One regular expression takes a statement at a time, and operand texts are remembered, so that large files parse quickly.
-Meaning is not looked at here. Source: PTX ISA, chapters 4 (Syntax), 5 (Variables), 7 (Functions) and 11 (Directives).
-"""
+"""PTX text to `syntax` records: modules, functions, declarations, instructions. One regular expression takes a
+statement at a time, and operand texts are remembered, so that large files parse quickly. Meaning is not looked at here.
+Source: PTX ISA, chapters 4 (Syntax), 5 (Variables), 7 (Functions) and 11 (Directives)."""
 
 from __future__ import annotations
 

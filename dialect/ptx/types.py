@@ -1,7 +1,5 @@
-"""Types, attributes and declarations of the `ptx` dialect: registers and variables, and their text.
-
-Source: PTX ISA 5.1 (State Spaces), 5.2 (Types), 7.1, 9.1 to 9.4 (type checking).
-"""
+"""Types, attributes and declarations of the `ptx` dialect: registers and variables, and their text. Source: PTX ISA 5.1
+(State Spaces), 5.2 (Types), 7.1, 9.1 to 9.4 (type checking)."""
 
 from __future__ import annotations
 

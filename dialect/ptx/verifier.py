@@ -1,7 +1,5 @@
-"""Is an instruction one that PTX has: its spelling, its operands, the types of its registers, its target.
-
-Source: PTX ISA 6 (Instruction Operands), and each row's section.
-"""
+"""Is an instruction one that PTX has: its spelling, its operands, the types of its registers, its target. Source: PTX
+ISA 6 (Instruction Operands), and each row's section."""
 
 from __future__ import annotations
 

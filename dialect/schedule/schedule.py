@@ -25,9 +25,8 @@ MIN_RING = 3
 """Stages that a loop takes whose warps wait at mbarriers."""
 
 MAX_PARTS, MAX_GRID, MAX_THREADS, MAX_STAGES = 64, 2**31 - 1, 1024, 1024
-"""Parts of K: the last CTA of a tile reads what all have, alone. CTAs of a launch along x, threads of a CTA.
-Source: CUDA programming guide, technical specifications. Stages: more than the smallest ones that shared memory
-holds."""
+"""Parts of K: the last CTA of a tile reads what all have, alone. CTAs of a launch along x, threads of a CTA. Source:
+CUDA programming guide, technical specifications. Stages: more than the smallest ones that shared memory holds."""
 
 FEW_ROWS = 16
 """Rows of D up to which products of one A share a launch, which reads the weights of all."""

@@ -1,9 +1,6 @@
-"""MLIR's dialect `transform`: text and operations that xDSL lacks.
-
-A strategy is a `transform.named_sequence`. Its values are handles, which stand for operations of the program, or
-parameters, which are attributes. Source: MLIR, Transform Dialect. Steps that no strategy applies are read and printed
-as they are written.
-"""
+"""MLIR's dialect `transform`: text and operations that xDSL lacks. A strategy is a `transform.named_sequence`. Its
+values are handles, which stand for operations of the program, or parameters, which are attributes. Source: MLIR,
+Transform Dialect. Steps that no strategy applies are read and printed as they are written."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Arithmetic on fragments: `warp.constant`, `warp.elementwise`, `warp.convert`, `warp.reduce`;
-`warp.convert_layout`.
-"""
+`warp.convert_layout`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Tensor maps, arguments of kernels that the host encodes, and copies of boxes by them: `warp.tensor_load`,
-`warp.tensor_store`.
-"""
+`warp.tensor_store`."""
 
 from __future__ import annotations
 

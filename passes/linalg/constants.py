@@ -1,7 +1,6 @@
-"""Constants of many elements, and tensors of i1 as bytes: memory of the module, `memref.global`, and of conditions.
-
-A constant of one value is that number to an elementwise operation, and `linalg.fill` to any other. One of several
-values is memory that the host function hands to its kernels, with contents that are known before a call."""
+"""Constants of many elements, and tensors of i1 as bytes: memory of the module, `memref.global`, and of conditions. A
+constant of one value is that number to an elementwise operation, and `linalg.fill` to any other. One of several values
+is memory that the host function hands to its kernels, with contents that are known before a call."""
 
 from __future__ import annotations
 

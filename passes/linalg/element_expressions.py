@@ -66,14 +66,11 @@ FIRST = arith.ConstantOp(IntegerAttr(0, IndexType()))
 
 @dataclass(frozen=True)
 class ElementExpression:
-    """One element: an operation on others, or a leaf.
-
-    `kind` is "op" (`name`, with its properties), "constant" (`number`), "outside" (`value`), "index" (of the loop
-    `name`), "load" (from `value` at `place`), "reduce" (by `name`, one of `REDUCTIONS`, of its only operand over the
-    reader's loop), or "product" (the element at `place` of what `product` makes). The operands of a load are indices in
-    `place` that are computed. `op` is an operation for it. `type` is what an `arith.truncf` rounds to, f64 of what is
-    computed in it, or that of a constant integer.
-    """
+    """One element: an operation on others, or a leaf. `kind` is "op" (`name`, with its properties), "constant"
+    (`number`), "outside" (`value`), "index" (of the loop `name`), "load" (from `value` at `place`), "reduce" (by
+    `name`, one of `REDUCTIONS`, of its only operand over the reader's loop), or "product" (the element at `place` of
+    what `product` makes). The operands of a load are indices in `place` that are computed. `op` is an operation for it.
+    `type` is what an `arith.truncf` rounds to, f64 of what is computed in it, or that of a constant integer."""
 
     kind: str
     name: Name = ""

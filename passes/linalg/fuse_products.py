@@ -1,5 +1,4 @@
 """`warp-fuse-epilogue` and `warp-group`: products, and what is done to their results, become one: of one A, of groups.
-
 Front ends write the product of experts as a loop over these, whose turns multiply the rows from the end of the last
 group on (docs/experts.md). A host that ran it would wait for the end of each group, which memory of the device has."""
 

@@ -327,13 +327,11 @@ MatrixPlace: TypeAlias = tuple[SSAValue, tuple[int | None, int | None], tuple[in
 
 @dataclass(frozen=True)
 class MatrixOperand:
-    """A matrix of a product, or a batch of them: its memref, and whether memory holds its transpose.
-
-    `element` is the type that is multiplied, added or stored. If memory has another type, that is `stored`, in lines if
-    `packed`. `dimensions` of the memref are the rows and the columns; columns are contiguous. `batch` has the loop of
-    each other dimension. `samples` has a number in place of each dynamic size (`sample`). `divisor` divides
-    columns, strides and offset.
-    """
+    """A matrix of a product, or a batch of them: its memref, and whether memory holds its transpose. `element` is the
+    type that is multiplied, added or stored. If memory has another type, that is `stored`, in lines if `packed`.
+    `dimensions` of the memref are the rows and the columns; columns are contiguous. `batch` has the loop of each other
+    dimension. `samples` has a number in place of each dynamic size (`sample`). `divisor` divides columns, strides and
+    offset."""
 
     name: str
     value: SSAValue

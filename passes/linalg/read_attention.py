@@ -1,5 +1,4 @@
 """`warp.attention` and its gradient as passes that lower them read them, their products; loops exchanged before that.
-
 Heads that share K and V become the rows of one tile, parts of columns a loop of the batch."""
 
 from __future__ import annotations

@@ -144,13 +144,11 @@ class Squares(NamedTuple):
 
 @dataclass
 class Parts:
-    """The reductions of an operation in so many `parts` of each row.
-
-    Of squares of differences from a centre c, of which parts have no result yet, a part has the sum s1 of the
-    differences from the mean p of its first `SAMPLE` elements, and the sum s2 of their squares: with e = p - c, its n
-    elements have s2 + e (2 s1 + n e). As e^2 is at most the result of the part over `SAMPLE`, that is off by at most
-    8 n / SAMPLE k 2^-24 of itself, where k additions follow each other in a part.
-    """
+    """The reductions of an operation in so many `parts` of each row. Of squares of differences from a centre c, of
+    which parts have no result yet, a part has the sum s1 of the differences from the mean p of its first `SAMPLE`
+    elements, and the sum s2 of their squares: with e = p - c, its n elements have s2 + e (2 s1 + n e). As e^2 is at
+    most the result of the part over `SAMPLE`, that is off by at most 8 n / SAMPLE k 2^-24 of itself, where k additions
+    follow each other in a part."""
 
     op: RowsOp
     across: Sequence[ReduceOp]

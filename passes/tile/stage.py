@@ -1,9 +1,6 @@
 """`warp-stage`, `warp-distribute` and `warp-fragments`: the tile of a product that a CTA computes becomes a loop over
-K, then fragments, then instructions.
-
-Per K tile the loop copies A and B to shared memory, waits, multiplies the tiles there, waits. It is the plain form:
-`warp-pipeline` overlaps copies and products.
-"""
+K, then fragments, then instructions. Per K tile the loop copies A and B to shared memory, waits, multiplies the tiles
+there, waits. It is the plain form: `warp-pipeline` overlaps copies and products."""
 
 from __future__ import annotations
 

@@ -135,13 +135,11 @@ class Tiling(Generic[ProductT]):
         return bounds_attribute(*map(self.inside, "mn"))
 
     def last_start(self: Tiling[Product], axis: str) -> int | None:
-        """The start of the last tile along an axis, if it is moved back so that it ends with the matrix; else None.
-
-        The tile then overlaps its neighbour. Both store the same numbers, and their accesses need no bounds. This
-        requires that the matrix has more than one tile, that D is not read, and that the new start is as aligned as the
-        rows of A or B in memory; for tensor copies, also of D, it must be a multiple of 16 bytes. Metadata of a sparse
-        A is read in whole tiles of rows. Columns whose words depend on their neighbours keep them.
-        """
+        """The start of the last tile along an axis, if it is moved back so that it ends with the matrix; else None. The
+        tile then overlaps its neighbour. Both store the same numbers, and their accesses need no bounds. This requires
+        that the matrix has more than one tile, that D is not read, and that the new start is as aligned as the rows of
+        A or B in memory; for tensor copies, also of D, it must be a multiple of 16 bytes. Metadata of a sparse A is
+        read in whole tiles of rows. Columns whose words depend on their neighbours keep them."""
         if axis == "k" or not self.product.is_known(axis) or (axis == "m" and self.product.metadata is not None):
             return None
         product, (size, step) = self.product, self._extents(axis)

@@ -1,7 +1,5 @@
-"""Arithmetic, comparisons, moves, conversions, loads and stores of PTX as operations of `llvm`.
-
-Each function says whether it converted the instruction; one that LLVM has no operation for is left for inline PTX.
-"""
+"""Arithmetic, comparisons, moves, conversions, loads and stores of PTX as operations of `llvm`. Each function says
+whether it converted the instruction; one that LLVM has no operation for is left for inline PTX."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Graphs that inductor compiles, with calls of our kernels among its own: `torch.ops.warploom.region`.
-
-inductor plans the memory of the graph, fuses what is between the products, writes one flat program of all launches,
-and captures it in CUDA graphs where that is asked for. A compiled part is one call in that program.
-"""
+"""Graphs that inductor compiles, with calls of our kernels among its own: `torch.ops.warploom.region`. inductor plans
+the memory of the graph, fuses what is between the products, writes one flat program of all launches, and captures it in
+CUDA graphs where that is asked for. A compiled part is one call in that program."""
 
 from __future__ import annotations
 

@@ -123,8 +123,7 @@ class Region:
         return outs
 
     def into(self, *inputs: torch.Tensor, out: torch.Tensor) -> None:
-        """Computes the result in `out`. The inputs must have the memory orders of the part and be on torch's
-        device."""
+        """Computes the result in `out`. The inputs must have the memory orders of the part and be on torch's device."""
         self.run(inputs, [out])
 
     def run(self, inputs: tuple[torch.Tensor, ...], outs: Sequence[torch.Tensor], *, holds: bool = True) -> None:

@@ -1,8 +1,6 @@
 """Checks of declarations: types, sizes, spaces, initialisers, names declared twice, the header, and what declarations
-of one name must agree in.
-
-Source: PTX ISA 5, 7.1, 11.1 to 11.3, 11.6; where the text leaves it open, what ptxas 13.0.88 takes.
-"""
+of one name must agree in. Source: PTX ISA 5, 7.1, 11.1 to 11.3, 11.6; where the text leaves it open, what ptxas 13.0.88
+takes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Checks of directives: those of functions, pragmas, places in source files, sections. Source: PTX ISA 11.
-
-Where the text leaves it open, what ptxas 13.5 takes.
-"""
+"""Checks of directives: those of functions, pragmas, places in source files, sections. Source: PTX ISA 11. Where the
+text leaves it open, what ptxas 13.5 takes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Calls against the functions that they name: how many arguments and results, their types, sizes and alignments.
-
-Source: PTX ISA 9.7.12.5; where the text leaves it open, what ptxas 13.5 takes.
-"""
+Source: PTX ISA 9.7.12.5; where the text leaves it open, what ptxas 13.5 takes."""
 
 from __future__ import annotations
 

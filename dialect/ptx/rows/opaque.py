@@ -1,7 +1,5 @@
-"""Rows of opaque operands: textures and surfaces (PTX ISA 9.7.10, 9.7.11), and `fabric` (9.3, 9.7.10).
-
-They are verified, not run: what a texture, a surface or a logical endpoint is, a driver knows.
-"""
+"""Rows of opaque operands: textures and surfaces (PTX ISA 9.7.10, 9.7.11), and `fabric` (9.3, 9.7.10). They are
+verified, not run: what a texture, a surface or a logical endpoint is, a driver knows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """PTX text as frozen records that the parser makes and the interpreter and the checker read; text under a cursor.
-
 Nothing here knows what an instruction means. Spellings are kept as written, so that a record prints back as the text it
-came from up to white space. Source: PTX ISA, chapters 4 (Syntax) and 5 (State Spaces, Types, and Variables).
-"""
+came from up to white space. Source: PTX ISA, chapters 4 (Syntax) and 5 (State Spaces, Types, and Variables)."""
 
 from __future__ import annotations
 
