@@ -332,7 +332,7 @@ FEATURE_FILES = {
     "kernels and launches for upstream": "passes/to_nvvm/convert.py passes/to_nvvm/nvvm_operations.py "
     "passes/to_nvvm/arithmetic.py passes/to_nvvm/instruction.py passes/to_nvvm/blocks.py",
     "functions of front ends": "passes/linalg/front_ends.py passes/linalg/functions.py passes/linalg/moved_operands.py "
-    "passes/linalg/tensors.py passes/linalg/scaled_products.py passes/partial.py",
+    "passes/linalg/tensors.py passes/partial.py",
     "strategies": "dialect/schedule/transform.py passes/strategy/transform.py passes/strategy/handle.py "
     "passes/strategy/fusion.py",
 }

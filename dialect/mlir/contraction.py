@@ -44,8 +44,7 @@ from .generic import (
     product_body,
     weighted,
 )
-from .packs import PackOp, UnPackOp
-from .pointwise import KIND, NAMED, ElementwiseOp, MapOp, ReduceOp
+from .linalg_ops import KIND, NAMED, ElementwiseOp, MapOp, PackOp, ReduceOp, UnPackOp
 from .upstream import extended
 from .words import defined, irdl_op_definition
 

@@ -1,12 +1,13 @@
-"""`linalg.generic` and `linalg.softmax` as MLIR prints them, and the attributes of `linalg` that xDSL lacks."""
+"""`linalg.generic` and `linalg.softmax` as MLIR prints them, the attributes of `linalg` that xDSL lacks, and operations
+that are read as others: functions of IREE's `util`, and `tm_tensor.scan` of torch-mlir."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 from xdsl.builder import ImplicitBuilder
-from xdsl.dialects import arith
+from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     AnyFloat,
@@ -25,7 +26,7 @@ from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.math import FmaOp
 from xdsl.dialects.utils import FastMathFlag
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     operand_def,
@@ -37,7 +38,12 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from .words import irdl_op_definition, words
+from .affine import map_along
+from .words import defined, irdl_op_definition, words
+
+if TYPE_CHECKING:
+    from xdsl.parser import Parser
+    from xdsl.printer import Printer
 
 # Attributes of `linalg` that xDSL does not have.
 
@@ -371,3 +377,72 @@ def _factor(value: SSAValue, block: Block, zeros: Collection[int] = ()) -> tuple
     if not isinstance(value, BlockArgument) or value.owner is not block or len(kinds) > 1:
         return None
     return Factor(value.index, arith.ExtUIOp.name in kinds), converted
+
+
+# Source: IREE, `compiler/src/iree/compiler/Dialect/Util/IR/UtilOps.td`.
+
+
+class ReadAsOther(IRDLOperation):
+    """An operation whose parser makes another one."""
+
+    def print(self, printer: Printer) -> None:
+        """Nothing is left of this operation to print."""
+
+
+def _read_as(name: str, other: type[IRDLOperation], summary: str) -> type[ReadAsOther]:
+    """An operation with the text of another one."""
+
+    def parse(_: type[ReadAsOther], parser: Parser) -> IRDLOperation:
+        return other.parse(parser)
+
+    return defined(ReadAsOther, name, summary, parse=classmethod(parse))
+
+
+UTIL = Dialect(
+    "util",
+    [
+        _read_as("util.func", func.FuncOp, "A function of the host: `util.func public @main(%x: f32) {...}`."),
+        _read_as("util.return", func.ReturnOp, "The terminator of a `util.func`."),
+    ],
+    [],
+)
+
+# Source: torch-mlir, `include/torch-mlir-dialects/Dialect/TMTensor/IR/TMTensorOps.td`.
+
+
+@irdl_op_definition
+class ScanOp(ReadAsOther):
+    """What rows add up to so far, `%y, %last = tm_tensor.scan dimension(1) inclusive(true) ins(%x : tensor<9x37xf32>)
+    outs(%y0, %last0 : tensor<9x37xf32>, tensor<9xf32>) {...} -> tensor<9x37xf32>, tensor<9xf32>`. It is read as a
+    `linalg.generic` that goes along the dimension, and writes an element in each turn."""
+
+    name = "tm_tensor.scan"
+
+    @classmethod
+    def parse(cls, parser: Parser) -> GenericOp:  # pyright: ignore[reportIncompatibleMethodOverride]
+        place = parser.pos
+        parser.parse_keyword("dimension")
+        with parser.in_parens():
+            dimension = parser.parse_integer()
+        parser.parse_keyword("inclusive")
+        with parser.in_parens():
+            inclusive = parser.parse_boolean()
+        inputs, outputs = (parse_operands(parser, keyword, optional=False) for keyword in ("ins", "outs"))
+        body = parser.parse_region()
+        kind, end = inputs[0].type, body.block.last_op
+        if not isa(kind, TensorType[Attribute]) or len(outputs) != 2 or len(body.block.args) != 2 or end is None:
+            parser.raise_error("expected one tensor in ins(...), two in outs(...), and a body of two elements", place)
+        rank = kind.get_num_dims()
+        so_far = body.block.args[1]
+        body.block.insert_arg(kind.element_type, 1)
+        end.operands = [end.operands[0] if inclusive else so_far, end.operands[0]]
+        loops = [loop for loop in range(rank) if loop != dimension]
+        maps = [map_along(rank, each) for each in (range(rank), range(rank), loops)]
+        kinds = [IteratorTypeAttr.parallel() if loop in loops else IteratorTypeAttr.reduction() for loop in range(rank)]
+        results = parse_results(parser)
+        return GenericOp(inputs, outputs, body, ArrayAttr(map(AffineMapAttr, maps)), ArrayAttr(kinds), results)
+
+
+TM_TENSOR = Dialect(
+    "tm_tensor", [ScanOp, _read_as("tm_tensor.yield", YieldOp, "The end of a body: `tm_tensor.yield %sum : f32`.")], []
+)

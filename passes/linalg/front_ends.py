@@ -376,12 +376,10 @@ def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
     tensors.drop_unused(function.body.block)
     decomposed: tuple[RewritePattern, ...] = ()
     if any(isinstance(op, math.ExpOp | tensor.ExpandShapeOp) for op in function.walk()):
-        from .scaled_products import PATTERNS, ExpandBatch, LargestOfAll, ScaleBehind
-
-        apply_patterns((ExpandBatch(),), function)
-
-        largest = [LargestOfAll()] if arith.AndIOp in kinds else []
-        decomposed = (*PATTERNS, *([ScaleBehind()] if tf32 else []), wide, wide, *largest)
+        apply_patterns((moved_operands.ExpandBatch(),), function)
+        largest = [moved_operands.LargestOfAll()] if arith.AndIOp in kinds else []
+        scaled = [moved_operands.ScaleBehind()] if tf32 else []
+        decomposed = (*moved_operands.DECOMPOSED, *scaled, wide, wide, *largest)
     units = reshapes.DropUnitLoops(), moved_operands.ReshapeUnits()
     moved = (*units, *decomposed, *moved_operands.PATTERNS, tensors.FuseDiamond())
     for pattern in (*moved, wide, reshapes.DropUnitLoops()):

@@ -39,8 +39,7 @@ from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import generic, map_along
 from ...dialect.mlir.generic import SoftmaxOp, TensorOrMemory, arithmetic, converted
-from ...dialect.mlir.packs import PackOp, UnPackOp
-from ...dialect.mlir.pointwise import ReduceOp
+from ...dialect.mlir.linalg_ops import PackOp, ReduceOp, UnPackOp
 from ...dialect.warp.elements import element_type, shape_of
 from ..diagnostics import fail
 from ..patterns import apply_patterns, mixed, op_type_rewrite_pattern

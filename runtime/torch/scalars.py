@@ -18,7 +18,7 @@ from xdsl.irdl import IRDLOperation
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.generic import ARITHMETIC, converted
-from ...dialect.mlir.pointwise import UNARY
+from ...dialect.mlir.linalg_ops import UNARY
 from ...dialect.mlir.upstream import ExtFOp
 from ...passes.linalg.constants import number_of
 from .options import expression
