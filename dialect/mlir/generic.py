@@ -27,12 +27,7 @@ from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.math import FmaOp
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, Region, SSAValue
-from xdsl.irdl import (
-    IRDLOperation,
-    operand_def,
-    opt_result_def,
-    prop_def,
-)
+from xdsl.irdl import IRDLOperation, operand_def, opt_result_def, prop_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException

@@ -6,21 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects import gpu
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    IndexType,
-    IntegerAttr,
-    MemRefType,
-    SymbolRefAttr,
-    i32,
-    i64,
-)
+from xdsl.dialects.builtin import ArrayAttr, IndexType, IntegerAttr, MemRefType, SymbolRefAttr, i32, i64
 from xdsl.dialects.gpu import AsyncTokenType
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import (
-    IRDLOperation,
-    opt_prop_def,
-)
+from xdsl.irdl import IRDLOperation, opt_prop_def
 from xdsl.irdl.declarative_assembly_format import (
     AttributeVariable,
     CustomDirective,

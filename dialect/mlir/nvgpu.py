@@ -38,12 +38,7 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.irdl.declarative_assembly_format import (
-    CustomDirective,
-    ParsingState,
-    PrintingState,
-    TypeDirective,
-)
+from xdsl.irdl.declarative_assembly_format import CustomDirective, ParsingState, PrintingState, TypeDirective
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure

@@ -8,15 +8,7 @@ from typing import Any, Self
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr, VectorType, f32, i1, i8, i16, i32, i64
 from xdsl.dialects.llvm import LLVMPointerType, LLVMStructType
 from xdsl.ir import Attribute, Dialect, SSAValue
-from xdsl.irdl import (
-    operand_def,
-    opt_operand_def,
-    opt_prop_def,
-    prop_def,
-    result_def,
-    traits_def,
-    var_operand_def,
-)
+from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, result_def, traits_def, var_operand_def
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import Pure
@@ -171,10 +163,7 @@ def _tensor_products(sparse: str, metadata: str, *more: str) -> Iterator[type[Nv
         collectorBBuffer=_defaulted(types.TENSOR_COLLECTOR_B, "b0"))  # fmt: skip
 
 
-TENSOR_PRODUCTS = (
-    *_tensor_products("", ""),
-    *_tensor_products(".sp", " [sparseMetadata@tensor],", "sparseMetadata"),
-)
+TENSOR_PRODUCTS = (*_tensor_products("", ""), *_tensor_products(".sp", " [sparseMetadata@tensor],", "sparseMetadata"))
 
 WgmmaMmaAsyncOp = row(
     "wgmma.mma_async",

@@ -441,7 +441,4 @@ _CASTS = (
 )  # fmt: skip
 
 
-ARITH = extended(
-    arith.Arith,
-    (ExtFOp, TruncFOp, RemFOp, *map(_cast, _CASTS)),
-)
+ARITH = extended(arith.Arith, (ExtFOp, TruncFOp, RemFOp, *map(_cast, _CASTS)))

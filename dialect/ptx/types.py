@@ -11,14 +11,7 @@ from math import prod
 
 from xdsl.dialects.builtin import IntAttr, StringAttr
 from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, TypeAttribute
-from xdsl.irdl import (
-    IRDLOperation,
-    irdl_attr_definition,
-    opt_prop_def,
-    prop_def,
-    traits_def,
-    var_result_def,
-)
+from xdsl.irdl import IRDLOperation, irdl_attr_definition, opt_prop_def, prop_def, traits_def, var_result_def
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.traits import SymbolOpInterface

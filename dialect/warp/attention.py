@@ -25,15 +25,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.irdl import (
-    operand_def,
-    opt_attr_def,
-    opt_operand_def,
-    opt_prop_def,
-    prop_def,
-    traits_def,
-    var_operand_def,
-)
+from xdsl.irdl import operand_def, opt_attr_def, opt_operand_def, opt_prop_def, prop_def, traits_def, var_operand_def
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 

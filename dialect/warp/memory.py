@@ -46,22 +46,8 @@ from .attributes import (
     memory_of,
     memory_space,
 )
-from .matrices import (
-    AXES,
-    ORDERS,
-    MatrixMove,
-    verify_matrix_move,
-    verify_registers,
-)
-from .op_shapes import (
-    WarpOp,
-    bounds,
-    in_memory,
-    verify_element,
-    verify_indices,
-    verify_one_warp,
-    verify_target,
-)
+from .matrices import AXES, ORDERS, MatrixMove, verify_matrix_move, verify_registers
+from .op_shapes import WarpOp, bounds, in_memory, verify_element, verify_indices, verify_one_warp, verify_target
 from .synchronisation import BarriersType
 
 # Matrices that the warps of a CTA hold together: `!warp.cta_tile`.

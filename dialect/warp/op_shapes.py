@@ -23,14 +23,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute, Region, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
-from xdsl.irdl import (
-    IRDLOperation,
-    OpDef,
-    OptionalDef,
-    ParsePropInAttrDict,
-    ResultDef,
-    VerificationContext,
-)
+from xdsl.irdl import IRDLOperation, OpDef, OptionalDef, ParsePropInAttrDict, ResultDef, VerificationContext
 from xdsl.irdl.declarative_assembly_format import (
     AttributeVariable,
     CustomDirective,

@@ -7,12 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import AnyFloat, IntegerAttr, MemRefType, NoneAttr, StringAttr, UnitAttr, i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import (
-    operand_def,
-    opt_operand_def,
-    opt_prop_def,
-    prop_def,
-)
+from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import ELEMENT_TYPES, ElementType

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i1
 from xdsl.ir import SSAValue
-from xdsl.irdl import (
-    operand_def,
-    opt_operand_def,
-    opt_prop_def,
-    traits_def,
-    var_operand_def,
-)
+from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, traits_def, var_operand_def
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import (
-    DenseArrayBase,
-    IndexType,
-    IntegerAttr,
-    MemRefType,
-    UnitAttr,
-    i64,
-)
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, MemRefType, UnitAttr, i64
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     VarConstraint,
@@ -29,16 +22,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.form import ELEMENT_TYPES
 from ..layouts.layout import LANES
 from ..mlir.words import irdl_op_definition
-from .attributes import (
-    BYTE,
-    SHARED_SPACE,
-    FragmentType,
-    SwizzleAttr,
-    element_row,
-    fragment_of,
-    memory_of,
-    memory_space,
-)
+from .attributes import BYTE, SHARED_SPACE, FragmentType, SwizzleAttr, element_row, fragment_of, memory_of, memory_space
 from .matmul import FACTOR, FactorsOp
 from .memory import CtaTileType
 from .op_shapes import FieldValue, WarpOp, element_of

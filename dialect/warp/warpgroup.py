@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import (
-    IndexType,
-    IntegerAttr,
-    MemRefType,
-    NoneAttr,
-    StringAttr,
-    UnitAttr,
-)
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, NoneAttr, StringAttr, UnitAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     BaseAttr,

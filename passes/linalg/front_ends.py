@@ -8,17 +8,7 @@ from math import prod
 
 from xdsl.builder import Builder
 from xdsl.dialects import affine, arith, func, math, memref, scf, tensor
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    DictionaryAttr,
-    IndexType,
-    MemRefType,
-    TensorType,
-    f32,
-    i8,
-    i32,
-    i64,
-)
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IndexType, MemRefType, TensorType, f32, i8, i32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
@@ -112,11 +102,7 @@ class SeeTransposed(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, TransposeOp):
             return
-        order, shape, index = (
-            loops_of(op.permutation.data),
-            shape_of(op.result),
-            IndexBuilder(op),
-        )
+        order, shape, index = loops_of(op.permutation.data), shape_of(op.result), IndexBuilder(op)
         sizes = [index.value(index.dim(op.source, order[d])) for d, size in enumerate(shape) if size < 0]
         along = map_along(len(order), (order.index(d) for d in range(len(order))))
         rewriter.replace(op, WindowOp(op.source, along, shape, sizes))

@@ -41,16 +41,7 @@ from ...dialect.mlir.generic import EXTENSIONS, weighted
 from ...dialect.warp.elements import element_type, shape_of
 from ..patterns import float_value, op_type_rewrite_pattern
 from .operand import Groups, groups_of, numbered
-from .reshapes import (
-    FoldReshapes,
-    LinalgBuilder,
-    Reshape,
-    added_units,
-    around,
-    collapse,
-    expand,
-    with_units,
-)
+from .reshapes import FoldReshapes, LinalgBuilder, Reshape, added_units, around, collapse, expand, with_units
 
 
 class Movement(NamedTuple):

@@ -29,14 +29,7 @@ from ..linalg.elementwise import check_unshared, is_index, objection
 from ..linalg.operand import VectorOperand, root
 from ..linalg.product import LARGEST_GRID
 from ..linalg.window_sums import is_by_channels
-from ..patterns import (
-    Index,
-    IndexBuilder,
-    all_operands,
-    constant_number,
-    op_type_rewrite_pattern,
-    operations_between,
-)
+from ..patterns import Index, IndexBuilder, all_operands, constant_number, op_type_rewrite_pattern, operations_between
 from .elementwise_kernel import is_traversed
 from .tiling import Outliner, kernel_body
 
