@@ -353,9 +353,6 @@ def find(opcode: str) -> Form | None:
     return _spelled(name).get(opcode) or _by_order_key(name).get(order_key(opcode))
 
 
-# The spellings most like one that does not exist.
-
-
 LIKELY = 24
 """How many spellings are compared in full."""
 

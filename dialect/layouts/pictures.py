@@ -10,8 +10,6 @@ from itertools import product
 from math import ceil
 from typing import Any, Protocol
 
-# What pictures are drawn with: SVG as text, and the colours of lanes.
-
 LANES = 32
 
 FONT = 10
@@ -278,9 +276,6 @@ def _legend(x: float, y: float) -> Iterator[str]:
         yield f'<path class="t{lane}" d="{_boxes([at], 30, 18)}"/>'
         yield text(at[0] + 15, at[1] + 12.5, f"T{lane}", end="")
     yield "\n"
-
-
-# What there is to draw of a layout: its cells, and what they are called.
 
 
 class LaneLayout(Protocol):

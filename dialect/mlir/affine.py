@@ -22,8 +22,6 @@ from xdsl.ir.affine import (
     AffineSymExpr,
 )
 
-# Maps each of whose results is a loop, or is always 0.
-
 FIXED = -1
 """Where `loops_of` has no loop. Symbols are the numbers below it."""
 
@@ -58,8 +56,6 @@ def without_symbols(map_: AffineMap) -> tuple[AffineExpr, ...]:
     dims = [AffineDimExpr(number) for number in range(map_.num_dims + map_.num_symbols)]
     return tuple(expr.replace_dims_and_symbols(dims[: map_.num_dims], dims[map_.num_dims :]) for expr in map_.results)
 
-
-# Maps whose results are sums of loops times constants.
 
 LinearForm: TypeAlias = tuple[dict[int, int], int]
 """What a sum multiplies each of its loops with, and what it adds."""
@@ -143,9 +139,6 @@ def passed(map_: AffineMap, sizes: Sequence[int], shape: Sequence[int]) -> int |
     return None
 
 
-# Memory: how far its elements are apart.
-
-
 def strides_of(memory: MemRefType[Attribute]) -> tuple[int | None, ...] | None:
     """The strides in elements, None for dynamic ones. None for a layout that is not strided."""
     strides = memory.get_strides()
@@ -159,9 +152,6 @@ def dynamic_parts(memory: MemRefType[Attribute]) -> tuple[list[int], list[int]]:
     if isinstance(memory.layout, NoneAttr):
         return sizes, []
     return sizes, [i for i, stride in enumerate(strides_of(memory) or ()) if stride is None]
-
-
-# A structured operation of `linalg` as a nest: loops, affine reads and writes, and a body of scalar operations.
 
 
 class NestAccess(NamedTuple):

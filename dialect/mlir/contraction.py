@@ -259,9 +259,6 @@ def _maps_attribute(parser: Parser, start: int, attribute: Attribute) -> ArrayAt
     return attribute
 
 
-# The named products of `linalg`, one row each.
-
-
 @irdl_op_definition
 class MatmulOp(ContractionOp, ops.MatmulOp):
     """`C += A * B` on memrefs, or the tensor `C + A * B`; the operands are extended to C's type first. `indexing_maps`,

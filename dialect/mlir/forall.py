@@ -231,9 +231,6 @@ class ForallOp(IRDLOperation):
         printer.print_op_attributes({**mapping, **self.attributes})
 
 
-# Indices as one number, and that number as indices.
-
-
 @irdl_custom_directive
 class SizesText(CustomDirective):
     """Sizes in parentheses, numbers or values: `(%n, 48)`."""

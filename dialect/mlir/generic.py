@@ -40,13 +40,9 @@ if TYPE_CHECKING:
     from xdsl.parser import Parser
     from xdsl.printer import Printer
 
-# Attributes of `linalg` that xDSL does not have.
-
 
 TYPE_FN = words("linalg.type_fn", "cast_signed cast_unsigned")
 """`#linalg.type_fn<cast_unsigned>`: integers are extended with zeros to the type of the result."""
-
-# `linalg.generic` whose maps and iterators may be an alias: `linalg.generic #trait ins(...)`.
 
 KINDS = {str(kind.value): kind for kind in IteratorType}
 
@@ -120,9 +116,6 @@ def _iterators(kinds: Attribute | None) -> ArrayAttr[IteratorTypeAttr] | None:
             return None
         iterators.append(kind)
     return ArrayAttr(iterators)
-
-
-# The text that operations share: operands and results.
 
 
 def parse_operands(parser: Parser, keyword: str, *, optional: bool = True) -> Sequence[SSAValue]:
@@ -201,8 +194,6 @@ class SoftmaxOp(IRDLOperation):
         if [r.type for r in self.results] != ([output] if isinstance(kind, TensorType) else []):
             raise VerifyException("expected one result of the output's type on tensors, and none on memory")
 
-
-# The body of a product: `c + extend(a) * extend(b)`, written and recognised.
 
 EXTENSIONS = (arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp)
 CONVERSIONS = (arith.SIToFPOp, arith.UIToFPOp)

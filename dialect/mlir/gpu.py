@@ -56,8 +56,6 @@ from .launch import (
 from .upstream import declared, print_listed
 from .words import irdl_op_definition, words
 
-# Kernels.
-
 KNOWN_SIZES = ("known_block_size", "known_grid_size")
 """Attributes of a function that MLIR writes without `gpu.` since version 20."""
 

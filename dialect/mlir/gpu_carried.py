@@ -58,8 +58,6 @@ from .launch import AsyncDependencies
 from .upstream import declared, typed
 from .words import BareWordAttr, WordText, carried, defined, words
 
-# What the threads of a warp do together: exchanges, reductions, and `subgroup_mma`.
-
 SHUFFLE = words("gpu.shuffle_mode", "xor up down idx", BareWordAttr)
 """How `gpu.shuffle` chooses the source lane: by exclusive or of the lane number, by an offset, or by index."""
 

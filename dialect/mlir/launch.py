@@ -60,8 +60,6 @@ class ModuleOp(gpu.ModuleOp):
     """The definition alone is verified, for the inherited verifier does not know targets."""
 
 
-# Launches.
-
 DIMENSIONS = 3
 ATTRIBUTIONS = "workgroup_attributions"
 """The attribute that says how many of what follows the arguments of a body is memory of the CTA."""
@@ -207,9 +205,6 @@ def print_typed(printer: Printer, value: SSAValue) -> None:
     printer.print_ssa_value(value)
     printer.print_string(" : ")
     printer.print_attribute(value.type)
-
-
-# What a host does with memory of a device.
 
 
 @irdl_custom_directive

@@ -46,8 +46,6 @@ from xdsl.traits import Pure
 from .upstream import SEGMENTS, declared
 from .words import BareWordAttr, FieldsAttr, defined, words
 
-# Types, and the text of a type that an operand can only have one kind of.
-
 
 class StructType(FieldsAttr, TypeAttribute):
     """A type whose parameters are written by name."""

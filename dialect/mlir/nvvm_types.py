@@ -228,9 +228,6 @@ def _place(text: str) -> TextPlace:
     return TextPlace(TEXT, text)
 
 
-# Properties and their texts.
-
-
 def spelled(attribute: Attribute | None) -> str:
     """The word of a property in an opcode: "" if it is not set or a flag."""
     match attribute:

@@ -186,9 +186,6 @@ def builtin() -> Dialect:
     return Dialect(Builtin.name, list(Builtin.operations), list(Builtin.attributes), [ResourceBlobs()])
 
 
-# Lines of files that locations name.
-
-
 def line_of(location: Attribute) -> FileLineColLoc | None:
     """The line of a location: of a fused location the first, of a call site the callee."""
     match location:

@@ -233,9 +233,6 @@ class WordText(CustomDirective):
             printer.print_string(next(word for word in self.WORDS if self.attribute_of(word) == value))
 
 
-# Attributes that are kept as text.
-
-
 class CarriedAttr(ParametrizedAttribute):
     """An attribute that is kept as text, from its bracket on: `<chip = "sm_80">`."""
 

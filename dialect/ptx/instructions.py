@@ -114,8 +114,6 @@ def _without(words: Iterable[str], others: Iterable[str]) -> list[str]:
     return kept
 
 
-# All instruction rows, and finding the ones an opcode spells.
-
 ROWS: tuple[PatternRow, ...] = (
     *arithmetic.INTEGER_ROWS, *arithmetic.FLOATING_ROWS, *arithmetic.COMPARISON_ROWS, *data.MOVE_ROWS,
     *data.CONVERSION_ROWS, *data.MEMORY_ROWS, *copies.ASYNCHRONOUS_ROWS, *synchronisation.CONTROL_ROWS,

@@ -283,9 +283,6 @@ class VarOp(IRDLOperation):
         return op
 
 
-# Declarations in PTX text.
-
-
 UNREAD = ""
 """The type of registers whose declaration names none that there is."""
 

@@ -13,8 +13,6 @@ class ScheduleError(ValueError):
     """A schedule that contradicts itself or does not fit the target."""
 
 
-# What a field is: how its values are read and checked.
-
 FRAGMENTS, WARPGROUPS, ATTENTION = "products of fragments", "products of warpgroups", "attention"
 """What has a schedule: products by `mma.sync`, products by `wgmma`, and attention by either."""
 

@@ -39,8 +39,6 @@ from ..mlir.words import defined, irdl_op_definition
 
 Handle = transform.TransformOpHandleType
 
-# Operations of MLIR.
-
 
 def _parse_region(parser: Parser) -> Region:
     """A region with its one argument. MLIR's short form of a sequence names none; it is added."""

@@ -413,8 +413,6 @@ def target_of(op: Operation) -> Target | None:
     return None if attribute is None else attribute.data
 
 
-# How a tile lies in shared memory: `#warp.swizzle`.
-
 WORD_PANEL = 4
 """The width of panels that are one word wide."""
 

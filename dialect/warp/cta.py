@@ -334,8 +334,6 @@ class PipelineOp(WarpOp):
             raise VerifyException(f"expected a number of {ACQUIRE} or {WAIT} without a stage, got one of {step}")
 
 
-# What some warps of a CTA execute alone, and what two CTAs multiply together.
-
 SOME_WARPS = "warp.warps"
 """The attribute of an `scf.if` whose region only so many warps of a CTA execute, from the first on."""
 
@@ -355,9 +353,6 @@ own for copies and readers in both; both are told when products are done. Source
 def in_pairs(op: Operation) -> bool:
     """Whether the kernel of an operation multiplies in pairs of CTAs."""
     return any(PAIRS in each.attributes for each in (op, *enclosing(op)))
-
-
-# What a host function assumes of its arguments: disjoint memory, divisible sizes and addresses.
 
 
 @irdl_op_definition

@@ -238,9 +238,6 @@ def listed_types(types: Sequence[object]) -> str:
     return ", ".join(map(str, types))
 
 
-# `warp.index`: where an element lies, in the region of an epilogue or of scores.
-
-
 @irdl_op_definition
 class IndexOp(WarpOp):
     """The index of an element along a loop of the product: `%row = warp.index 0 : i32`.
@@ -301,8 +298,6 @@ def verify_indices(block: Block, along: Sequence[int]) -> None:
             raise VerifyException(f"expected the index of a loop that elements run along, {loops}, got {op.number}")
 
 
-# `warp.gelu`: a gelu of one element, in a region on elements.
-
 GELUS = ("tanh", "erf", "silu", "erf_gradient")
 """The functions of `warp.gelu`: a gelu, exact or by tanh; a silu, with the logistic function in place of the normal
 distribution's; the derivative of a gelu by erf."""
@@ -336,9 +331,6 @@ class GeluOp(WarpOp):
     def verify_(self) -> None:
         if self.by.data not in GELUS:
             raise VerifyException(f'expected a gelu by {" or ".join(GELUS)}, got "{self.by.data}"')
-
-
-# `warp.pointwise`: what becomes of each element of a product, for the operations that take such a value.
 
 
 @irdl_attr_definition

@@ -73,8 +73,6 @@ class WithEpilogue(WarpOp):
             self.epilogue.verify_use("epilogue operand", made, loops, along, sizes)
 
 
-# `warp.epilogue`: what becomes of the sums of a product on their way to D.
-
 ALONG = ((M, N), (M,), (N,), ())
 """The loops of a matrix like D, of a vector along the rows or the columns of D, and of a number."""
 
@@ -122,9 +120,6 @@ class EpilogueOp(WithEpilogue):
         for number, (_, map_) in enumerate(self.placed_operands):
             if loops_of(map_) not in ALONG:
                 raise VerifyException(f"expected epilogue operand {number} by rows and columns as D is, got {map_}")
-
-
-# What happens to accumulators on their way to memory: `warp.subfragment`, `warp.map`.
 
 
 @irdl_op_definition

@@ -50,8 +50,6 @@ from .matrices import AXES, ORDERS, MatrixMove, verify_matrix_move, verify_regis
 from .op_shapes import WarpOp, bounds, in_memory, verify_element, verify_indices, verify_one_warp, verify_target
 from .synchronisation import BarriersType
 
-# Matrices that the warps of a CTA hold together: `!warp.cta_tile`.
-
 
 @irdl_attr_definition
 class CtaTileType(ParametrizedAttribute, TypeAttribute):
@@ -110,8 +108,6 @@ def _verify_scales(memory: Memory, fragment: FragmentType) -> None:
 EXPONENT = Float8E8M0FNUType()
 POINT = "point"
 """In the place of a dimension: all elements of a fragment are one of a tile."""
-
-# The operations.
 
 
 class _FragmentAccess(WarpOp):

@@ -71,9 +71,6 @@ def only_reads(op: Operation, memory: SSAValue | None = None) -> bool:
     )
 
 
-# What the text of operations has beside what a declarative format can say.
-
-
 @irdl_custom_directive
 class BareWord(CustomDirective):
     """A text that stands without quotes, as `bulk` in `warp.commit bulk`; or none, where it is optional."""
@@ -117,8 +114,6 @@ class TypeOfOptional(CustomDirective):
             self.type.print(printer, state, op)
 
 
-# Words of the text that are properties of products.
-
 WORDS: Mapping[str, tuple[str, ...]] = {
     "layouts": ("row.row", "col.row", "col.col"),
     "ordered": ("ordered",),
@@ -160,8 +155,6 @@ def word_of(op: IRDLOperation, name: str) -> str:
     property_ = op.properties.get(name)
     return property_.data if isinstance(property_, StringAttr) else name if isinstance(property_, UnitAttr) else ""
 
-
-# How operations are made.
 
 FieldValue: TypeAlias = (
     SSAValue | Attribute | Region | AffineMap | str | int | Sequence[SSAValue] | Sequence[int] | Sequence[str]
@@ -268,9 +261,6 @@ def same_words(a: Attribute, b: Attribute) -> bool:
     return not (first.is_float or second.is_float) or {first.name, second.name} == {"f32", "tf32"}
 
 
-# Shapes that many operations have: their operands, result, effect and text.
-
-
 def bounds(in_bounds: ArrayAttr[BoolAttr] | None) -> tuple[bool, bool]:
     """Whether rows and columns are known to be inside of the memref; both False without the property."""
     if in_bounds is None:
@@ -329,9 +319,6 @@ class CountedType(ParametrizedAttribute, TypeAttribute, ABC):
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             printer.print_string(str(self.count.data))
-
-
-# Parts of a tile that copies fill.
 
 
 class TilePart(NamedTuple):

@@ -149,8 +149,6 @@ def _holds(row: ElementType | None, multiplied: ElementType) -> bool:
     return row == multiplied or (not (row.is_float or multiplied.is_float) and row.bits == multiplied.bits)
 
 
-# Blocks that have scales: `warp.scaled`, an operand of products.
-
 STORED_AS = {scaled: scale for scale, scaled in SCALES.items()}
 """The type of scales that memory of another type holds."""
 
@@ -250,8 +248,6 @@ def verify_scaling(variant: Variant, scales: Sequence[SSAValue]) -> None:
         raise VerifyException(f"expected scales of {stored} for {variant.kind}, got {first}")
 
 
-# A sparse A: `warp.sparse`, an operand of products.
-
 SPARSITY = 2
 """Elements of a sparse A for each stored one, in every pattern of `mma.sp` (PTX ISA 9.7.14.6)."""
 
@@ -308,9 +304,6 @@ class SparseOp(OperandForm):
             raise VerifyException(
                 f"expected metadata of {wanted} words for a sparse A of {of} {multiplied}, got {self.metadata.type}"
             )
-
-
-# Two matrices that are multiplied by one A: `warp.paired`, an operand of products.
 
 
 def lie_alike(first: Memory, second: Memory) -> bool:

@@ -146,8 +146,6 @@ class AwaitOp(_Synchronises):
     assembly_format = "$barriers `[` $number `]` `parity` $parity attr-dict `:` type($barriers)"
 
 
-# Groups of asynchronous operations: `warp.commit` closes one, `warp.wait` waits until few are left.
-
 CP_ASYNC, BULK, WGMMA, LAUNCHES = "cp_async", "bulk", "wgmma", "launches"
 
 GROUPS = {CP_ASYNC: None, BULK: None, WGMMA: 7, LAUNCHES: 0}
@@ -326,8 +324,6 @@ class ScopedBarrierOp(_Synchronises):
         if count < LANES or count % LANES or count > 1024:
             raise VerifyException(f"expected whole warps, {LANES} to 1024 threads, got {count}")
 
-
-# What the threads of a CTA tell other CTAs: `warp.arrive_last`.
 
 CONSUMERS_BARRIER = 7
 """The barrier of some warps of a CTA that execute a region without the others. The ones below

@@ -198,9 +198,6 @@ class EncodeTensorMapOp(WarpOp):
             raise VerifyException(f"expected neighbours along dimension {self.order[-1]} of {memory}, the fastest")
 
 
-# `warp.im2col`: images as the matrix that a convolution multiplies.
-
-
 @irdl_op_definition
 class Im2colOp(WarpOp):
     """Images as a matrix for each tap of a filter. It has a row for each pixel of the result, in the order of images

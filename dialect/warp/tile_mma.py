@@ -195,9 +195,6 @@ def _shape(tile: SSAValue) -> tuple[int, ...]:
     return tile.type.shape if isinstance(tile.type, FragmentType) else memory_of(tile).get_shape()
 
 
-# Sums over warps that share a tile of a product: `warp.sum_sliced_k`.
-
-
 @irdl_op_definition
 class SumSlicedKOp(WarpOp):
     """Adds the partial sums of the slices of a CTA. Each slice gets a part of the total.

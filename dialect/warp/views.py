@@ -49,13 +49,8 @@ from ..mlir.words import irdl_op_definition
 from .attributes import Memory, element_row, memory_of, parse_layout
 from .op_shapes import WarpOp
 
-# Views of memory: `warp.matrix`, `warp.window`, and integers that are multiplied as floats, `warp.stored`.
-
-
 HALF_WORD = 16
 """Bits of the elements of which a word has two."""
-
-# `warp.matrix`: one matrix of memory that holds several, or holds it another way than row by row.
 
 DIVISIBLE = "warp.divisible"
 """The attribute of a function's argument that promises a divisor of its dynamic sizes and strides, in elements: of
@@ -264,9 +259,6 @@ def matrix_type(
     return MemRefType(element, sizes, layout, memory.memory_space)
 
 
-# `warp.window`: memory as the loops of an operation go through it.
-
-
 @irdl_op_definition
 class WindowOp(WarpOp):
     """A view of memory with a dimension for each loop of a map. The results of the map are indices of the memory::
@@ -331,9 +323,6 @@ def window_type(memory: Memory, map_: AffineMap, shape: Sequence[int], *,
     start = memory.get_offset()
     offset = start if padded else None if start is None or first is None else start + first
     return MemRefType(memory.element_type, shape, StridedLayoutAttr(steps, offset), memory.memory_space)
-
-
-# `warp.paged`: sequences that lie in pages, as a table has the numbers of these.
 
 
 @irdl_op_definition
@@ -424,9 +413,6 @@ def paged_type(
         step *= size
     layout = StridedLayoutAttr(steps, memory.get_offset())
     return MemRefType(memory.element_type, sizes, layout, memory.memory_space)
-
-
-# `#warp.blocks`: a matrix that lies in blocks, as tensor memory takes it.
 
 
 @irdl_attr_definition

@@ -86,8 +86,6 @@ class BufferizePass(ModulePass):
         bufferize(op, tf32=self.tf32)
 
 
-# One function on tensors made one on memory, operation by operation.
-
 Tensor = TensorType[Attribute]
 
 Shaped: TypeAlias = tensor.CollapseShapeOp | tensor.ExpandShapeOp | tensor.ExtractSliceOp | tensor.CastOp

@@ -39,8 +39,6 @@ from ..diagnostics import fail
 from ..patterns import IndexBuilder, constant_value, op_type_rewrite_pattern
 from .operand import collapse, expand
 
-# Memory seen along the loops of an operation, a dimension for each.
-
 
 def along_loops(
     op: LinalgStructuredOperation,
@@ -75,9 +73,6 @@ def _length(op: LinalgStructuredOperation, loop: int) -> tuple[SSAValue, int, in
         fail(op, f"expected a dimension of an operand along d{loop} alone, which tells its length")
     access, dimension, size = along
     return access.value, dimension, size
-
-
-# Which operation that sums is a product of matrices, and which of its loops are which.
 
 
 IMAGE_BITS = 16

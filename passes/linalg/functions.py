@@ -247,8 +247,6 @@ OF_FLOATS: Mapping[str, Expansion] = {
 """Functions of f32 and f64, but for rests, which are of f32; of narrower floats they are computed in f32."""
 
 
-# Functions of f64 that have instructions of their own in f32.
-
 LOG_2, HALF_PI = (log(2), 2.319046813846299e-17), (pi / 2, 6.123233995736766e-17, -1.4973849048591833e-33)
 """Numbers as sums: what each term leaves out is in the next."""
 

@@ -31,8 +31,6 @@ from .elementwise import Elementwise, check_unshared, may_share, read_elementwis
 from .operand import VIEWS, drop_unused, root, users_of
 from .raise_matmul import raise_products
 
-# `warp-fold-fill`: a constant fill right before a product becomes the product's initial value.
-
 
 class FoldFill(RewritePattern):
     """Makes a product start from a constant, if its memory is filled with that before."""
@@ -274,9 +272,6 @@ class FuseEpilogue(RewritePattern):
             fuse([match])
             chose(op, FUSE, f"{op.name} is part of the product whose result it reads")
             rewriter.has_done_action = True
-
-
-# Several operations of `linalg` in one block that one comes to stand for: which of them go, and whether they may.
 
 
 @dataclass(frozen=True)

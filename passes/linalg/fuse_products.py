@@ -169,9 +169,6 @@ def _readers(memory: SSAValue) -> set[Operation]:
     return readers
 
 
-# `warp-fuse-epilogue`: the pass.
-
-
 class ApproximateEpilogue(RewritePattern):
     """Allows approximate functions and quotients in an epilogue, in addition to its fastmath flags."""
 

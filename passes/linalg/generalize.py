@@ -194,9 +194,6 @@ class SpreadConstant(RewritePattern):
             rewriter.has_done_action = True
 
 
-# Tensors that begin otherwise than as `tensor.empty`: allocated with contents, padded, and in tiles.
-
-
 class FillAllocated(RewritePattern):
     """Replaces `bufferization.alloc_tensor` by an empty tensor, or by a copy of the tensor that it names."""
 
@@ -278,9 +275,6 @@ def _padding(op: tensor.PadOp, rewriter: PatternRewriter) -> SSAValue:
         else:
             return value
     fail(op, "expected tensor.pad with one value, the same everywhere; another is not lowered")
-
-
-# Tiles that lie one after another: padding, another shape, and a transposition.
 
 
 class TiledShape:

@@ -39,8 +39,6 @@ from ..patterns import mixed
 if TYPE_CHECKING:
     from xdsl.dialects import tensor
 
-# Operations whose result is the memory of their first operand, seen otherwise: which they are, and what is seen.
-
 Viewing: TypeAlias = (
     memref.SubviewOp | memref.CastOp | memref.ViewOp | memref.CollapseShapeOp | memref.ExpandShapeOp | WindowOp
 )
@@ -446,8 +444,6 @@ def each_once(operands: Iterable[KernelArgument]) -> tuple[KernelArgument, ...]:
         operands_.setdefault(operand.value, operand)
     return tuple(operands_.values())
 
-
-# Matrices of a product, read from the memory that they are in.
 
 GLOBAL_SPACE = 0
 """The memory space of operands: none named, or 0."""

@@ -28,8 +28,6 @@ from ..diagnostics import fail
 from . import operand as extents
 from .operand import GLOBAL_SPACE, KernelArgument, MatrixOperand, Spread, VectorOperand, each_once, read_matrix
 
-# What is known of A and B wherever they are multiplied: of a product in memory, and of its tiles in shared memory.
-
 MatrixFactor: TypeAlias = "MatrixOperand | TileFactor"
 """A or B."""
 
@@ -78,9 +76,6 @@ class TileProduct(NamedTuple):
         a = TileFactor(ELEMENT_TYPES[op.multiplied[0]], turned[0])
         b = TileFactor(ELEMENT_TYPES[op.multiplied[1]], turned[1], op.b_stored, op.is_packed)
         return TileProduct(op, a, b, op.variant, op.sparsity)
-
-
-# What a product reads beside A and B: scales of their blocks, and the metadata of a sparse A.
 
 
 def read_scales(

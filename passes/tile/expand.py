@@ -139,9 +139,6 @@ class _Parts:
         return index.value(row), index.value(index.mul(slot, size))
 
 
-# Groups of rows: what `warp.find_group` reads.
-
-
 class ExpandFindGroup(RewritePattern):
     """`warp.find_group`: a loop over the ends of groups that counts their tiles."""
 

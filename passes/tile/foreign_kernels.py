@@ -47,8 +47,6 @@ from ..diagnostics import fail
 from ..linalg.product import fresh_name
 from ..patterns import PatternPass, apply_patterns, captured, constant_value, op_type_rewrite_pattern
 
-# `gpu-kernel-outlining`: the body of each `gpu.launch` becomes a kernel, as upstream's pass of that name does.
-
 NUMBERS = (BlockIdOp, ThreadIdOp, GridDimOp, BlockDimOp)
 """What the arguments of a body are, three of each."""
 

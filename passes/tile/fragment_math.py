@@ -24,8 +24,6 @@ from ..linalg.product import Product
 from ..patterns import Index, IndexBuilder, PatternPass, erase_unused, float_value, op_type_rewrite_pattern
 from ..schedule.needs import functions
 
-# Arithmetic on fragments: `warp.map` of what is said of one element.
-
 ElementFunction: TypeAlias = Callable[[Sequence[SSAValue]], SSAValue]
 """Takes an element of each input and makes one of the result."""
 

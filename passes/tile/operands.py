@@ -40,8 +40,6 @@ from ..schedule.warpgroup_model import held_columns
 from .side_operands import CHUNK, MetadataTiles, Place, ScaleTiles
 from .tiling import ProductT, Tiling, schedule_of
 
-# A and B on their way from memory to fragments: tiles in shared memory, copies, loads.
-
 
 @dataclass(frozen=True)
 class OperandTiles(Generic[ProductT]):
@@ -323,8 +321,6 @@ def slice_number(index: IndexBuilder, schedule: Schedule) -> Index:
     return index.div(index.insert(SubgroupIdOp()).result, schedule.warps // schedule.sliced_k)
 
 
-# How a warp multiplies its part of the tiles in shared memory.
-
 KEPT_REGISTERS = 32
 """Registers of the fragments of a tile that stays that a lane keeps; of more, they are loaded again in each turn."""
 
@@ -403,9 +399,6 @@ class FragmentProduct(Multiplication):
             ]
         scales, selectors = self._scales[word], (byte, 0) * len(self.op.scales)
         return self.index.insert(MmaOp(shape, a, b, accumulator, *words, scales=scales, selectors=selectors)).d
-
-
-# Groups of rows whose ends memory has.
 
 
 def group_end(index: IndexBuilder, ends: SSAValue, group: SSAValue) -> SSAValue:

@@ -32,8 +32,6 @@ from .fragment_math import below, mapped, until
 from .operands import batch_sizes, cta_number, in_matrix, rows_of_group
 from .tiling import Inside, Outliner, kernel_body, loops_in_tile
 
-# `warp-outline` of `warp.attention`: what the kernel sees of its operands, and which rows of O a CTA computes.
-
 
 @dataclass(frozen=True)
 class TiledRows(ABC):
@@ -373,9 +371,6 @@ def _of_all(index: IndexBuilder, numbers: Sequence[SSAValue]) -> list[SSAValue]:
         ).results[0]
         for kind, value in zip(kinds, numbers, strict=True)
     ]
-
-
-# The scores of an attention that count by their place, and masks of those that do not.
 
 
 class Band(NamedTuple):

@@ -45,8 +45,6 @@ Place = dict[str, Index]
 ROW_TILES = "m16"
 """The axis along M in units of the 16 rows that a row of metadata words describes."""
 
-# The metadata of a sparse A on its way from memory to registers.
-
 
 @dataclass(frozen=True)
 class MetadataTiles(Generic[ProductT]):
@@ -194,8 +192,6 @@ class ScaleTiles(Generic[ProductT]):
         where = index.values([at[self.axis], index.div(at["k"], block(self.tiling.product))])
         index.insert(CopyOp(operand.value, where, tile, in_bounds=inside, blocks=self._blocks))
 
-
-# Scales of groups and of blocks, and zero points, on their way to shared memory with each K tile.
 
 SCALES_OF_UNIT = 4
 """Scales of f32 in the 16 bytes at a multiple of which a box begins."""

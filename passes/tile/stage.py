@@ -422,9 +422,6 @@ class DistributePass(PatternPass):
     patterns = (DistributeSums,)
 
 
-# `warp-fragments`: how a warp, or a warpgroup, multiplies its part of the tiles in shared memory.
-
-
 def _multiplication(op: TileMmaOp) -> type[Multiplication]:
     """The way to multiply tiles, by the instruction that the schedule names and the scales that there are."""
     schedule = schedule_of(op)

@@ -39,8 +39,6 @@ from ..schedule.needs import FUNCTIONS
 from ..schedule.warpgroup_model import panel_columns
 from .tiling import schedule_of
 
-# Matrices that lie as D does, loaded as a fragment lies, and their elements in another type.
-
 InBounds = ArrayAttr[BoolAttr] | None
 """The property `in_bounds` of operations on memory."""
 
@@ -64,9 +62,6 @@ def in_layout(index: IndexBuilder, fragment: SSAValue, layout: Layout) -> SSAVal
     """The fragment in another layout of the same lanes."""
     own = fragment_of(fragment).layout.data
     return fragment if own == layout else index.insert(ConvertLayoutOp.to(fragment, layout)).fragment
-
-
-# The epilogue of a product on accumulators: epilogue operands loaded to lie as they do, and `warp.map`.
 
 
 def placed(operand: KernelArgument) -> tuple[SSAValue, AffineMap]:

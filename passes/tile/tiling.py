@@ -195,8 +195,6 @@ def outermost(op: Operation) -> Operation:
     return op
 
 
-# Where kernels go: each operation's into the module of kernels, with launches in the operation's place.
-
 KERNELS = "kernels"
 """The name of the gpu.module that kernels are outlined into, unless something else has it."""
 
@@ -305,9 +303,6 @@ class Outliner:
         return fresh_name(f"{stem}_{suffix}" if suffix else stem, taken)
 
 
-# Kernels and their launches, rewritten together: grids, arguments, the loop over K.
-
-
 class LaunchedKernel:
     """A kernel and its launch. What changes of the launch is written by `finish`."""
 
@@ -408,9 +403,6 @@ class LaunchPattern(RewritePattern):
     @abstractmethod
     def rewrite(self, launch: LaunchedKernel) -> None:
         """Rewrites the kernel and the launch."""
-
-
-# What a kernel sees of the operands of an operation that is outlined.
 
 
 class Inside(NamedTuple):

@@ -56,8 +56,6 @@ def _is_float(type: str) -> bool:
     return type.removesuffix("x2") in FLOATS
 
 
-# Operations on two values of one type.
-
 _BY_NAME = {op.name: op for op in LLVM.operations}
 
 _BINARY: dict[str, Any] = {ptx: _BY_NAME[f"llvm.{name}"] for name, ptx in ARITHMETIC.items()}
@@ -164,9 +162,6 @@ def _bit_field(of: PtxInstruction) -> bool:
     return True
 
 
-# Comparisons.
-
-
 @converts("setp")
 def _compare(of: PtxInstruction) -> bool:
     if len(of.words) != 3 or len(of.operands) != 3 or not isinstance(of.operands[0], Register):
@@ -190,9 +185,6 @@ def _select(of: PtxInstruction) -> bool:
     kind = value_type(of.words[-1])
     of.set(of.build.add(llvm.SelectOp(of.value(3, i1), of.value(1, kind), of.value(2, kind))))
     return True
-
-
-# Moves and conversions.
 
 
 @converts("mov")
@@ -268,8 +260,6 @@ def _convert_address(of: PtxInstruction) -> bool:
     of.set(of.build.address(of.build.to_space(pointer, space if to else ""), 64))
     return True
 
-
-# Loads and stores.
 
 _PLAIN = frozenset(("ld", "st", "weak", "global", "shared", "shared::cta", "local", "const", "v2", "v4"))
 

@@ -61,9 +61,6 @@ def convert(instruction: PtxInstruction) -> str:
     return instruction.opcode
 
 
-# Functions.
-
-
 def _parameter(variable: Variable) -> tuple[Attribute, dict[str, Attribute]]:
     """The type of a parameter, and its attributes: an array of bytes is passed by value, through a pointer."""
     if variable.count is not None:
@@ -186,8 +183,6 @@ def converted(module: ptx.ModuleOp) -> tuple[list[Operation], Counter[str]]:
     functions = [_Function(op, variables, inlined).convert() for op in ops if isinstance(op, FuncOp)]
     return [*map(_global, declared), *functions], inlined
 
-
-# Memory of launches.
 
 _ASYNC = {op.name: op for op in HOST}
 

@@ -41,9 +41,6 @@ from ..diagnostics import fail
 from ..to_ptx.llvm_kernel import bits_of as width
 from .blocks import Registers
 
-# Values of `llvm` for the operands of PTX: constants, bits as another type, pointers, vectors.
-
-
 FLOATS: dict[str, AnyFloat] = {"f16": Float16Type(), "bf16": BFloat16Type(), "f32": Float32Type(), "f64": Float64Type()}
 
 SPACES = {name: number for number, name in LLVM_SPACES.items()} | {"shared::cta": 3}

@@ -243,8 +243,6 @@ class _Match:
                 of.write(item, value)
 
 
-# Products of a warp.
-
 _TYPES = frozenset(("f16", "bf16", "tf32", "f64", "s8", "u8", "s4", "u4", "b1"))
 _SPARSE_TYPES = frozenset(("f16", "bf16", "tf32"))
 """Those whose registers MLIR counts as the instruction has them."""

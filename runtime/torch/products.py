@@ -204,8 +204,6 @@ def _sparse_product(builder: FunctionBuilder, values: Value, metadata: Value, b:
     return builder.product(MatmulOp, operands, extents, accumulator(values, b), {METADATA: number})
 
 
-# Convolutions: forward, transposed, and their gradients.
-
 IMAGES, FILTER, RESULT = range(3)
 
 LOOPS = {

@@ -318,8 +318,6 @@ def _function_problems(variable: Variable, function: Function) -> Iterator[str]:
         yield f"{start}: ptxas passes no .{variable.type} to a function, expected .b8, .b16 or a wider type"
 
 
-# Are the header and the variables of a module right, and do the declarations of each name agree.
-
 TARGET_OPTIONS = ("debug", "texmode_unified", "texmode_independent", "map_f64_to_f32")
 DOUBLES = 13
 """The first target number that has f64."""

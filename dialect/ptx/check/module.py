@@ -267,9 +267,6 @@ def _symbol_alignment(variable: Variable | None) -> int:
     return variable.align or max(1, REGISTER_BITS.get(variable.type, 8) * variable.vector // 8)
 
 
-# All that is wrong with a PTX module, in the order of its text.
-
-
 @dataclass(frozen=True, order=True)
 class Diagnostic:
     """An error or a note at a place in a file. Lines and columns count from 1."""

@@ -325,9 +325,6 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(spellings)
 
 
-# PTX text under a cursor: where we are, what is expected there, and errors with their place.
-
-
 class PtxSyntaxError(Exception):
     """Text that is not PTX. `line` and `column` count from 1."""
 
