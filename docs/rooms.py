@@ -323,7 +323,7 @@ FEATURE_FILES = {
     "passes/tile/elementwise_kernel.py passes/tile/traversal.py",
     "calls that cost little": "runtime/kernel/calls.py runtime/cuda/launch.py runtime/cuda/launches.py",
     "ping-pong": "dialect/schedule/schedule.py passes/pipelining/roles.py",
-    "changes of layout": "dialect/conversions/search.py dialect/conversions/steps.py "
+    "changes of layout": "dialect/warp/conversions.py dialect/warp/conversion_steps.py "
     "dialect/warp/fragments.py passes/to_ptx/convert_layout.py",
     "kernels in upstream's dialects": "dialect/mlir/gpu.py dialect/mlir/launch.py "
     "dialect/mlir/nvgpu.py dialect/mlir/nvvm.py dialect/mlir/nvvm_ops.py "

@@ -14,10 +14,9 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 
 from . import nvvm_types as types
-from .nvvm_emitted import REGISTER_ACTION, NvvmOp
 from .nvvm_ops import COPIES, EXCHANGES, PLAIN, SPECIAL_OPERATIONS, Integer, TensorPointer, row
 from .nvvm_types import ATTRIBUTES, MatrixShapeAttr, ShapeAttr
-from .upstream import SEGMENTS, typed
+from .upstream import REGISTER_ACTION, SEGMENTS, NvvmOp, typed
 from .words import defined
 
 # Operations of `nvvm`: matrices, products of a warp and of a warpgroup, arithmetic.

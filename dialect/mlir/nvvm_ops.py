@@ -26,8 +26,7 @@ from xdsl.traits import Pure
 from ..isa.row import SPECIAL_REGISTERS
 from . import nvvm_types as types
 from .llvm import ConstantRangeAttr
-from .nvvm_emitted import ElectOp, NvvmOp, RegistersOp, operation
-from .upstream import SEGMENTS, typed
+from .upstream import SEGMENTS, ElectOp, NvvmOp, RegistersOp, operation, typed
 from .words import defined
 
 Integer = IntegerAttr[i32]

@@ -101,7 +101,7 @@ TARGET = carried("nvvm.target")
 _KINDS = [kind for kind in list(globals().values()) if isinstance(kind, type)]
 
 ATTRIBUTES = [k for k in _KINDS if issubclass(k, ParametrizedAttribute) and vars(k).get("name", "").startswith("nvvm.")]
-"""Those of the dialect itself, but for what `nvvm_emitted` has."""
+"""Those of the dialect itself, but for what `upstream` has."""
 
 
 # Which instruction of PTX an operation of `nvvm` is, as one line that is read in both directions.

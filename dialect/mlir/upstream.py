@@ -1,10 +1,11 @@
-"""Dialects as MLIR prints them, where xDSL's lack something: `builtin`, its locations, `memref` and `arith`."""
+"""Dialects as MLIR prints them, where xDSL's lack something: `builtin`, its locations, `memref` and `arith`; and two
+operations of `nvvm`, which kernels of this project have."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
-from typing import TypeVar, cast
+from typing import ClassVar, TypeVar, cast
 
 from xdsl.dialect_interfaces.op_asm import OpAsmDialectInterface
 from xdsl.dialects import arith, memref
@@ -29,6 +30,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     TensorType,
     UnitAttr,
+    i1,
     i32,
 )
 from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
@@ -39,6 +41,7 @@ from xdsl.irdl import (
     ParsePropInAttrDict,
     base,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     result_def,
@@ -59,7 +62,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 from xdsl.utils.type import get_element_type_or_self
 
-from .words import WordText, defined, irdl_op_definition
+from .words import BareWordAttr, WordText, defined, irdl_op_definition, words
 
 Declared = TypeVar("Declared", bound=IRDLOperation)
 T = TypeVar("T")
@@ -439,3 +442,42 @@ _CASTS = (
 
 
 ARITH = extended(arith.Arith, (ExtFOp, TruncFOp, RemFOp, *map(_cast, _CASTS)))
+
+
+class NvvmOp(IRDLOperation):
+    """An operation of `nvvm`, whose properties are written in its dictionary of attributes. But for two, which kernels
+    of this project have, they stand apart (`nvvm`), so that a product is compiled without them."""
+
+    irdl_options = (ParsePropInAttrDict(),)
+    PTX: ClassVar[str] = ""
+
+
+def operation(name: str, summary: str, ptx: str, text: str, **fields: object) -> type[NvvmOp]:
+    """An operation by its name, what it does, its line of `nvvm_types`, its text in MLIR, and its fields."""
+    made = declared(NvvmOp, f"nvvm.{name}", text, summary, **fields)
+    made.PTX = ptx
+    return made
+
+
+REGISTER_ACTION = words("nvvm.action", "increase decrease", BareWordAttr)
+
+INCREASE, DECREASE = map(REGISTER_ACTION.of, ("increase", "decrease"))
+"""What `nvvm.setmaxregister` does with the registers of a warpgroup: waits for more, or gives some back."""
+
+RegistersOp = operation(
+    "setmaxregister",
+    "Takes registers from a warpgroup, or gives it some.",
+    "setmaxnreg.{action/increase=inc/decrease=dec}.sync.aligned.u32 {regCount}",
+    "$action $regCount attr-dict",
+    regCount=prop_def(IntegerAttr[i32]), action=prop_def(REGISTER_ACTION),
+)  # fmt: skip
+
+ElectOp = operation(
+    "elect.sync",
+    "Whether this lane is the one of its warp that is chosen.",
+    "elect.sync _|pred, membermask=0xFFFFFFFF",
+    "($membermask^)? attr-dict `->` type($pred)",
+    membermask=opt_operand_def(i32), pred=result_def(i1),
+)  # fmt: skip
+"""In an `scf.if` of what it returns, one lane of a warp is alone: it arrives, copies and waits, and the warp meets
+again behind it."""

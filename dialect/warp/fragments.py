@@ -46,7 +46,7 @@ from .op_shapes import WarpOp
 from .stored import StoredIntegers
 
 if TYPE_CHECKING:
-    from ..conversions.search import Conversion
+    from .conversions import Conversion
 
 # On fragments, element by element: `warp.constant`, `warp.elementwise`, `warp.convert`.
 
@@ -322,7 +322,7 @@ class ConvertLayoutOp(WarpOp):
         %b = warp.convert_layout %raw : !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | c0 r1 r0 r4]>
                                      to !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | r0 r1 r4 c0]>
 
-    `Conversion` (`dialect/conversions/search.py`) chooses the cheapest way: another order of registers, which needs no
+    `Conversion` (`dialect/warp/conversions.py`) chooses the cheapest way: another order of registers, which needs no
     instruction, moves within lanes, `movmatrix`, or shuffles between lanes.
 
     With `columns`, bit i of the number of a column becomes bit `columns[i]`, as in `columns = [0, 2, 3, 1]`; bits that
@@ -366,7 +366,7 @@ class ConvertLayoutOp(WarpOp):
 
     def conversion(self) -> Conversion:
         """The conversions from one layout to the other, for a tile. Raises VerifyException if there are none."""
-        from ..conversions.search import LayoutMismatchError, convert
+        from .conversions import LayoutMismatchError, convert
 
         source, result = fragment_of(self.input), fragment_of(self.fragment)
         if source.layout.data.warp != result.layout.data.warp:
@@ -405,7 +405,7 @@ class ConvertLayoutOp(WarpOp):
 
 def _of_a_warp(base: Layout, tile: tuple[int, int]) -> Layout:
     """The layout of one warp's part of a tile, its bits of rows and columns numbered on without those of the warp."""
-    from ..conversions.search import tiled
+    from .conversions import tiled
 
     layout = tiled(base, tile[0] // base.rows, tile[1] // base.columns)
     if not layout.warp:

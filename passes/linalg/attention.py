@@ -40,8 +40,6 @@ from .pages import ReadPages
 from .read_attention import MAX_COLUMNS, MAX_DEPTH, PackHeads, SplitValues, ValuesOfKeys
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, Scores, loop_order, scaled
 
-# `warp-fuse-attention`: two products with a softmax between them become one `warp.attention`.
-#
 # What counts is what the elements of the result are, as expressions of those of Q, K and V (`element_expressions.py`),
 # not which operations make them, in which order, and with how many memories between. The pattern is::
 #

@@ -34,7 +34,7 @@ from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
-from ...dialect.mlir.nvvm_emitted import DECREASE, INCREASE, ElectOp, RegistersOp
+from ...dialect.mlir.upstream import DECREASE, INCREASE, ElectOp, RegistersOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, enclosing, fragment_of, target_of
 from ...dialect.warp.cta import (

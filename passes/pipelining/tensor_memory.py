@@ -18,7 +18,7 @@ from ...dialect.isa.tensor_product import ALLOCATIONS, in_tensor_memory
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.tensor_memory import METADATA_BLOCK
 from ...dialect.mlir.gpu import ClusterBlockIdOp, FuncOp, SubgroupIdOp
-from ...dialect.mlir.nvvm_emitted import ElectOp
+from ...dialect.mlir.upstream import ElectOp
 from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, enclosing, fragment_of, memory_of, target_of
 from ...dialect.warp.cta import (
     ACQUIRE,

@@ -17,7 +17,7 @@ from xdsl.ir.affine import (
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.affine import without_symbols
 from ...dialect.mlir.gpu import ClusterBlockIdOp, NumberAlong, X
-from ...dialect.mlir.nvvm_emitted import ElectOp, RegistersOp
+from ...dialect.mlir.upstream import ElectOp, RegistersOp
 from ...dialect.warp.attributes import TENSOR_SPACE, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.elements import listed_types

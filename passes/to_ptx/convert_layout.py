@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...dialect.conversions.steps import LANE_BITS, MoveMatrices, PermuteElements, Rename, Shuffles, Step, Trip
 from ...dialect.isa.families import MOVMATRIX
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.warp.attributes import FragmentType, fragment_of
+from ...dialect.warp.conversion_steps import LANE_BITS, MoveMatrices, PermuteElements, Rename, Shuffles, Step, Trip
 from ...dialect.warp.fragments import BANKS, WIDEST, ConvertLayoutOp
 from ..diagnostics import fail
 from .addressing import SharedTile

@@ -34,7 +34,7 @@ from ...dialect.index import LOWERINGS
 from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.row import target as target_named
 from ...dialect.layouts.layout import LANES
-from ...dialect.mlir.nvvm_emitted import RegistersOp
+from ...dialect.mlir.upstream import RegistersOp
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.text.syntax import Variable
 from ...dialect.ptx.types import VarOp

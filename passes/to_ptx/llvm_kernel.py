@@ -23,9 +23,9 @@ from ...dialect.isa.row import Target, Version
 from ...dialect.isa.tensor_product import LOAD_SHAPES
 from ...dialect.mlir.llvm import DIRECTIVES, SPACES
 from ...dialect.mlir.nvvm import PRODUCTS, WgmmaMmaAsyncOp
-from ...dialect.mlir.nvvm_emitted import NvvmOp
 from ...dialect.mlir.nvvm_ops import SPECIAL
 from ...dialect.mlir.nvvm_types import TextPiece, TextPlace, spelled, template
+from ...dialect.mlir.upstream import NvvmOp
 from ...dialect.ptx.ops import FuncOp
 from ...dialect.ptx.text.syntax import Address, Immediate, Register, Symbol, Variable
 from ...dialect.ptx.types import VariableAttr

@@ -13,7 +13,7 @@ from xdsl.utils.hints import isa
 
 from ...dialect.isa.row import Target
 from ...dialect.mlir.llvm import ARITHMETIC, FUNCTIONS
-from ...dialect.mlir.nvvm_emitted import NvvmOp
+from ...dialect.mlir.upstream import NvvmOp
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.text.syntax import Immediate, Symbol
 from ...dialect.ptx.types import VarOp

@@ -16,8 +16,8 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.mlir import nvgpu
 from ...dialect.mlir.nvgpu import TensorMapDescriptorType, WarpgroupAccumulatorType, WarpgroupDescriptorType
 from ...dialect.mlir.nvvm import NVVM
-from ...dialect.mlir.nvvm_emitted import ElectOp, RegistersOp
 from ...dialect.mlir.nvvm_ops import EXCHANGES, PLAIN
+from ...dialect.mlir.upstream import ElectOp, RegistersOp
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import SHARED_SPACE, Memory, memory_of, type_name
 from ..diagnostics import fail

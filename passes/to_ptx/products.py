@@ -13,7 +13,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from ...dialect.isa.form import FP8, ElementType
 from ...dialect.isa.wgmma import UNIT, WARPS, MatrixDescriptor, Wgmma, rows
 from ...dialect.layouts.layout import LANES
-from ...dialect.mlir.nvvm_emitted import RegistersOp
+from ...dialect.mlir.upstream import RegistersOp
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import fragment_of, memory_of
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from rich.style import Style
 from rich.text import Text
 
-from ...dialect.conversions.search import Conversion, LayoutMismatchError, convert, tiled
 from ...dialect.isa import families
 from ...dialect.isa.families import LoadMatrix, StoreMatrix
 from ...dialect.isa.form import ELEMENT_TYPES, Form
@@ -17,6 +16,7 @@ from ...dialect.isa.mma import Mma
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import Layout
 from ...dialect.layouts.pictures import Panel, Picture, colour, span
+from ...dialect.warp.conversions import Conversion, LayoutMismatchError, convert, tiled
 from ..base.errors import WarploomError
 
 OPERANDS = {

@@ -13,27 +13,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from samples import FULL
 
-from warploom.dialect.conversions.search import (
-    Conversion,
-    LayoutMismatchError,
-    Route,
-    convert,
-    matrix_map,
-    tiled,
-)
-from warploom.dialect.conversions.steps import (
-    COLUMNS,
-    HALVES,
-    ROWS,
-    WHOLE,
-    WORDS,
-    Access,
-    MoveMatrices,
-    PermuteElements,
-    Rename,
-    Shuffles,
-    Trip,
-)
 from warploom.dialect.isa import mma
 from warploom.dialect.isa.families import MOVMATRIX
 from warploom.dialect.layouts.layout import (
@@ -51,6 +30,27 @@ from warploom.dialect.layouts.layout import (
     multiplicand,
     row,
     span,
+)
+from warploom.dialect.warp.conversion_steps import (
+    COLUMNS,
+    HALVES,
+    ROWS,
+    WHOLE,
+    WORDS,
+    Access,
+    MoveMatrices,
+    PermuteElements,
+    Rename,
+    Shuffles,
+    Trip,
+)
+from warploom.dialect.warp.conversions import (
+    Conversion,
+    LayoutMismatchError,
+    Route,
+    convert,
+    matrix_map,
+    tiled,
 )
 
 Registers = NDArray[np.uint32]

@@ -569,7 +569,7 @@ class TestProcess:
                   "warploom.passes.pipelining.specialise", "warploom.passes.tile.expand",
                   "warploom.passes.linalg.bufferize", "warploom.passes.linalg.fuse_rows",
                   "warploom.passes.tile.split", "warploom.passes.schedule.version",
-                  "warploom.passes.to_ptx.epilogue", "warploom.dialect.conversions.search",
+                  "warploom.passes.to_ptx.epilogue", "warploom.dialect.warp.conversions",
                   "warploom.dialect.mlir.convolution", "warploom.passes.linalg.dequantised",
                   "html", "difflib")  # fmt: skip
         command = [sys.executable, "-c", script, "examples/matmul_bf16.mlir", module, *others]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..isa.families import MOVMATRIX
 from ..layouts.layout import AXES, LANES, BitMap, Layout, column, compose, inverse, row
-from .steps import (
+from .conversion_steps import (
     COLUMNS,
     HALVES,
     LANE_BITS,
