@@ -9,7 +9,17 @@ from enum import auto
 from itertools import count
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, MemRefType, StringAttr, f32, f64, i64
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    MemRefType,
+    StringAttr,
+    UnitAttr,
+    f32,
+    f64,
+    i64,
+)
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Operation, SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
@@ -265,6 +275,10 @@ class ReduceOp(WarpOp):
     the result, and so on. Then the lanes exchange their results by `shfl.sync.bfly`, beginning with the lowest bit of
     the lane number. If one operand is NaN, `max` and `min` return the number, and `maximum` and `minimum` return NaN.
 
+    `positive` says that most rows of f32 have an element above zero, as products of matrices do. Their `max` is then
+    that of the bits as integers, three at a time from sm_90 on, and the rows of a warp are reduced again where one has
+    no such element. A NaN is larger than all numbers there.
+
     In the region of `warp.rows`, it reduces an element with all others of its row::
 
         %m = warp.reduce max %x : f32 to f32
@@ -273,20 +287,25 @@ class ReduceOp(WarpOp):
     name = "warp.reduce"
 
     kind = prop_def(KindAttr)
+    positive = opt_prop_def(UnitAttr)
     input = operand_def()
     result = result_def()
 
     traits = traits_def(Pure())
-    assembly_format = "$kind $input attr-dict `:` type($input) `to` type($result)"
+    assembly_format = "$kind (`positive` $positive^)? $input attr-dict `:` type($input) `to` type($result)"
 
-    def __init__(self, kind: Kind, value: SSAValue, *, parts: bool = False):
+    def __init__(self, kind: Kind, value: SSAValue, *, parts: bool = False, positive: bool = False):
         result = column_of(value.type, parts=parts) if isinstance(value.type, FragmentType) else value.type
-        super().__init__(KindAttr(kind), value, result)
+        super().__init__(KindAttr(kind), UnitAttr() if positive else None, value, result)
 
     def verify_(self) -> None:
         source, result = self.input.type, self.result.type
         if self.kind.data not in IDENTITIES:
             raise VerifyException(f"expected {', '.join(IDENTITIES)}, got {self.kind.data}")
+        if self.positive is not None and not (
+            self.kind.data == Kind.Max and isinstance(source, FragmentType) and source.element_type == f32
+        ):
+            raise VerifyException(f"expected max of a fragment of f32 where positive, got {self.kind.data} of {source}")
         if not isinstance(source, FragmentType):
             if source != result or source not in (f32, f64):
                 raise VerifyException(f"expected an element of f32 or f64, and a result of its type, got {source}")

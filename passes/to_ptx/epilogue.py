@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, BlockArgument, SSAValue
@@ -266,24 +268,43 @@ def _rows(kind: FragmentType) -> list[int]:
 def _reduce(lowering: KernelLowering, op: ReduceOp) -> None:
     if not isinstance(op.input.type, FragmentType):
         fail(op, f"{op.name} of {op.input.type} stands in the region of warp.rows; kernels reduce rows of fragments")
-    source, result = op.input.type, fragment_of(op.result)
-    opcode, by_row = elementwise_opcode(op.kind.data, source.element), dict[int, Fragment]()
-    for row, register in zip(_rows(source), lowering.fragment(op.input), strict=True):
-        by_row.setdefault(row, []).append(register)
-    lowering.emitter.comment(f"{op.name}: {op.kind.data} of rows of {source.shape[0]}x{source.shape[1]}")
-    reduced = [_halved(lowering, opcode, by_row[row]) for row in _rows(result)]
-    for bit, (before, after) in enumerate(zip(source.layout.data.lane, result.layout.data.lane, strict=True)):
-        if before.axis == "c" and after.axis == "x":
-            reduced = [_exchanged(lowering, opcode, register, 1 << bit) for register in reduced]
+    source, registers, emitter = op.input.type, lowering.fragment(op.input), lowering.emitter
+    emitter.comment(f"{op.name}: {op.kind.data} of rows of {source.shape[0]}x{source.shape[1]}")
+    opcode = elementwise_opcode(op.kind.data, source.element)
+    if not op.positive:
+        lowering.values[op.result] = _reduced(lowering, op, opcode, registers)
+        return
+    words = [emitter.compute("mov.b32", register) for register in registers]
+    largest = _reduced(lowering, op, "max.s32", words, ways=3)
+    reduced = [emitter.compute("mov.b32", each, type="f32") for each in largest]
+    signs = functools.reduce(partial(emitter.compute, "or.b32"), largest)
+    negative = emitter.compute("setp.lt.s32", signs, 0)
+    with emitter.skipping("skipped", unless=emitter.compute("vote.sync.any.pred", negative, WARP[1])):
+        for register, number in zip(reduced, _reduced(lowering, op, opcode, registers), strict=True):
+            emitter.move(register, number)
     lowering.values[op.result] = reduced
 
 
-def _halved(lowering: KernelLowering, opcode: str, registers: Fragment) -> VirtualRegister:
-    """All registers as one: the first half with the second one, until one is left."""
+def _reduced(
+    lowering: KernelLowering, op: ReduceOp, opcode: str, registers: Fragment, ways: int = 2
+) -> list[VirtualRegister]:
+    """The registers of each row as one, then with those of other lanes."""
+    source, result, by_row = fragment_of(op.input), fragment_of(op.result), dict[int, Fragment]()
+    for row, register in zip(_rows(source), registers, strict=True):
+        by_row.setdefault(row, []).append(register)
+    reduced = [_together(lowering, opcode, by_row[row], ways) for row in _rows(result)]
+    for bit, (before, after) in enumerate(zip(source.layout.data.lane, result.layout.data.lane, strict=True)):
+        if before.axis == "c" and after.axis == "x":
+            reduced = [_exchanged(lowering, opcode, register, 1 << bit) for register in reduced]
+    return reduced
+
+
+def _together(lowering: KernelLowering, opcode: str, registers: Fragment, ways: int) -> VirtualRegister:
+    """All registers as one: the first half (or third) with the second one and so on, until one is left."""
     while len(registers) > 1:
-        half = (len(registers) + 1) // 2
-        taken = [lowering.emitter.compute(opcode, a, b) for a, b in zip(registers, registers[half:], strict=False)]
-        registers = [*taken, *registers[len(taken) : half]]
+        part = -(-len(registers) // ways)
+        taken = [registers[number::part] for number in range(part)]
+        registers = [functools.reduce(partial(lowering.emitter.compute, opcode), each) for each in taken]
     return registers[0]
 
 

@@ -552,6 +552,18 @@ def test_rows_without_a_key_are_not_a_number() -> None:
     assert np.isfinite(result[:, 5:]).all()
 
 
+def test_rows_whose_scores_are_all_negative() -> None:
+    """The largest of them is looked for again, in warps that have rows of both kinds, too."""
+    asked = Attention((150, 300, 128, 128), "bf16", batch=())
+    q, k, v, o = problem(asked).arguments
+    q[...], k[...] = np.abs(q.astype(np.float32)), -np.abs(k.astype(np.float32))
+    q[1::3] = -q[1::3].astype(np.float32)
+    exact, kernel = expected(asked, [q, k, v, o]), asked.compile("sm_90a")
+    kernel(q, k, v, o, device="interp", checks="all")
+    assert exact.wrong() == ""
+    assert re.search(r"max\.s32 (%r\d+), %r\d+, %r\d+;\s+max\.s32 %r\d+, \1, %r\d+;", kernel.ptx)
+
+
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("operand", [0, 1, 2])
 def test_operands_may_hold_any_number(operand: int) -> None:

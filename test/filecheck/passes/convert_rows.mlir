@@ -29,6 +29,30 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     "gpu.return"() : () -> ()
   }) {sym_name = "whole", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 
+  // Bits as integers, then again as numbers where a row has none above zero.
+  // CHECK-LABEL: .visible .entry positive(
+  // CHECK:       mov.b32 %[[A:r[0-9]+]], %f0;
+  // CHECK:       max.s32 %[[B:r[0-9]+]], %[[A]], %{{r[0-9]+}};
+  // CHECK:       mov.b32 %[[M:f[0-9]+]], %{{r[0-9]+}};
+  // CHECK:       or.b32 %[[S:r[0-9]+]], %{{r[0-9]+}}, %{{r[0-9]+}};
+  // CHECK-NEXT:  setp.lt.s32 %[[P:p[0-9]+]], %[[S]], 0;
+  // CHECK-NEXT:  vote.sync.any.pred %[[V:p[0-9]+]], %[[P]], 0xFFFFFFFF;
+  // CHECK-NEXT:  @!%[[V]] bra [[L:skipped_[0-9]+]];
+  // CHECK-COUNT-8: max.f32
+  // CHECK:       mov.f32 %[[M]], %{{f[0-9]+}};
+  // CHECK:       [[L]]:
+  "gpu.func"() <{function_type = (memref<16x16xf32>, memref<16x16xf32>) -> (), kernel}> ({
+  ^bb0(%X: memref<16x16xf32>, %Y: memref<16x16xf32>):
+    %c0 = arith.constant 0 : index
+    %x = warp.load %X[%c0, %c0] {in_bounds = [true, true]} : memref<16x16xf32> -> !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+    %m = warp.reduce max positive %x : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
+    %y = warp.map %m : !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]> -> !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> (%e: f32) {
+      warp.yield %e : f32
+    }
+    warp.store %y, %Y[%c0, %c0] {in_bounds = [true, true]} : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x16xf32>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "positive", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+
   // Parts take no exchange between lanes; columns are counted from 64.
   // CHECK-LABEL: .visible .entry parts(
   // CHECK:       // warp.reduce: add of rows of 16x16

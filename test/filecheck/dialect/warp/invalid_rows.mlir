@@ -11,6 +11,17 @@ func.func @kind(%x: !matrix) {
 
 // -----
 
+!matrix = !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+!column = !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
+
+// expected-error @+2 {{warp.reduce: expected max of a fragment of f32 where positive, got add of !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>}}
+func.func @positive(%x: !matrix) {
+  %0 = warp.reduce add positive %x : !matrix to !column
+  return
+}
+
+// -----
+
 // expected-error @+2 {{warp.reduce: expected elements of 32 or 64 bits, got !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>}}
 func.func @narrow(%x: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %0 = warp.reduce add %x : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x1xf16, [x0 x1 r0 r1 r2 | r3]>
