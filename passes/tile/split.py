@@ -17,6 +17,7 @@ from ...dialect.mlir.gpu import BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, FragmentType, fragment_of, memory_of
 from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.matrices import fragment_bytes, together
 from ...dialect.warp.memory import LoadOp, StoreOp
@@ -318,8 +319,9 @@ class Split:
         value."""
         sums, initial = self.loop.results[0], self.loop.iter_args[0]
         user = sums.get_user_of_unique_use()
-        if isinstance(user, ElementwiseOp) and user.kind.data is Kind.Mul:  # of weights that were made smaller
-            user = user.fragment.get_user_of_unique_use()
+        # Of weights that were made smaller, and of groups whose sums are scaled.
+        while isinstance(user, MapOp) or (isinstance(user, ElementwiseOp) and user.kind.data is Kind.Mul):
+            user = user.results[0].get_user_of_unique_use()
         if isinstance(user, SumSlicedKOp):
             sums = user.part
             user = sums.get_user_of_unique_use()

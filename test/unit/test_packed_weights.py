@@ -66,6 +66,7 @@ FEW: dict[str, Any] = {"warp": "16x64", "mma": "m64n16k16", "in_registers": "b"}
         (Packed(12, 64, 256, 4, 128), {"cta": "16x64x128", "sliced_k": 2, "split_k": 2, **FEW}),
         (Packed(9, 64, 256, 8, 64, out="f32"), {"cta": "16x64x128", "sliced_k": 4, **FEW}),
         (Packed(13, 64, 512, 4, 64, out="f32", unrounded=True), {"cta": "16x64x256", "sliced_k": 2, **FEW}),
+        (Packed(13, 64, 1024, 4, 64, unrounded=True), {"cta": "16x64x256", "sliced_k": 2, "split_k": 2, **FEW}),
         (Packed(9, 64, 256, 8, 64, False, out="f32", unrounded=True), {"cta": "16x64x128", "sliced_k": 4, **FEW}),
         (Packed(7, 64, 256, 4, 128, False, "f16", unrounded=True), {"cta": "16x64x128", "sliced_k": 2, **FEW}),
     ],
