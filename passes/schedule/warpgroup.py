@@ -77,7 +77,7 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"a warpgroup multiplies tiles of {sizes}, got warp = {schedule.warp}")
     if cta[2] * shared_bits(product, product.a) // 8 % LINE:
         raise ScheduleError(f"K tiles of warpgroups are multiples of {LINE} bytes, got {cta[2]} elements")
-    if max(cta) > MAX_BOX:
+    if max(cta[:2] if product.b.packed and along_k(product, "a") else cta) > MAX_BOX:
         raise ScheduleError(f"a tensor copy moves at most {MAX_BOX} rows, got cta = {cta}")
     if schedule.staging not in (0, rows := needs.staged_part(product, schedule)[0]):
         raise ScheduleError(f"staging = {schedule.staging}: a warpgroup stages {rows} rows of D")
