@@ -190,10 +190,10 @@ OF_THREE = (192, 3, 1, 1)
 """The same of packed weights by three warpgroups, none of which leaves a last set of few tiles (H100, mxfp4,
 4096x5760x2880: 175.7 microseconds in 660 tiles, 200.0 in 1170 of 160x128x128, 185.8 in 720 of 256x128)."""
 
-FEW_ROWS, SLICES, DEEP = 32, {False: 2, True: 4}, {4: 4, 8: 2}
+FEW_ROWS, SLICES, DEEP, DEEPER_K, OF_GROUPS = 32, {False: 2, True: 4}, {4: 4, 8: 2}, 1 << 13, 128
 """Rows of D up to which warpgroups share the K tiles of packed weights, two of integers and four of floats, of so many
 lines by their bits (H100, 16x8192x8192, microseconds with two and without: 4 bits 19.7 and 21.2, 8 bits 28.6 and 29.1;
-floats with two and four: 22.9 and 21.9)."""
+floats with two and four: 22.9 and 21.9). Twice as deep by four: 16 rows, 4 bits, such K and groups (H200: 0.985)."""
 
 
 def tiles_of(
@@ -203,11 +203,13 @@ def tiles_of(
     than two operands of 16 bits along K, `HIGH_TILES` and clusters of 4 and 8 only where they are `measured`."""
     if role != "none":
         if product.b.packed and product.m <= FEW_ROWS:
-            width, depth = 16 if product.m <= 16 else FEW_ROWS, DEEP[product.b.memory_bits]
+            width, bits = 16 if product.m <= 16 else FEW_ROWS, product.b.memory_bits
             floats = product.b.stored is not None and product.b.stored.element.is_float
+            few = (width, bits, product.group % OF_GROUPS, floats) == (16, 4, 0, False) and along_k(product, "a")
             for parts in (1, 2, 4, 8):
-                slices = SLICES[floats and parts == 1]  # parts of K take no more than base tiles of D
-                tile = GroupTile(width, ROWS, parts, (1, 1), depth, role, slices)
+                twice = 1 + (parts == 1 and few and product.k >= DEEPER_K)
+                slices = twice * SLICES[floats and parts == 1]  # parts of K take no more than base tiles of D
+                tile = GroupTile(width, ROWS, parts, (1, 1), twice * DEEP[bits], role, slices)
                 if parts == 1 or fits(product, tile, target):
                     yield tile
             return
@@ -298,13 +300,11 @@ def k_of(product: Product) -> int:
 
 def tile_count(product: Product, tile: GroupTile) -> int:
     """The number of tiles of D in all matrices of a batch, rounded up to whole clusters."""
-    high, wide = tile.m * tile.cluster[0], tile.n * tile.cluster[1]
-    return product.tiles(high, wide) * prod(tile.cluster)
+    return product.tiles(tile.m * tile.cluster[0], tile.n * tile.cluster[1]) * prod(tile.cluster)
 
 
 def held_columns(product: Product, columns: int) -> int:
-    """The columns of a tile of B in shared memory. If B lies by rows, they are rounded up to lines, if that adds
-    few."""
+    """The columns of a tile of B in shared memory: if B lies by rows, rounded up to lines, where that adds few."""
     per_line = LINE * 8 // product.b.element.memory_bits
     in_lines = -(-columns // per_line) * per_line
     few = in_lines <= MAX_HELD * columns and product.b.stored is None and not product.b.transposed

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.passes.diagnostics import remarks
-from warploom.runtime import compile, pack_weights, unpack_weights
+from warploom.runtime import CompileError, compile, pack_weights, unpack_weights
 from warploom.runtime.cli.command import main
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
@@ -67,6 +67,7 @@ FEW: dict[str, Any] = {"warp": "16x64", "mma": "m64n16k16", "in_registers": "b"}
         (Packed(9, 64, 256, 8, 64, out="f32"), {"cta": "16x64x128", "sliced_k": 4, **FEW}),
         (Packed(13, 64, 512, 4, 64, out="f32", unrounded=True), {"cta": "16x64x256", "sliced_k": 2, **FEW}),
         (Packed(13, 64, 1024, 4, 64, unrounded=True), {"cta": "16x64x256", "sliced_k": 2, "split_k": 2, **FEW}),
+        (Packed(11, 128, 1280, 4, 128, unrounded=True), {"cta": "16x64x512", "sliced_k": 4, **FEW}),
         (Packed(9, 64, 256, 8, 64, False, out="f32", unrounded=True), {"cta": "16x64x128", "sliced_k": 4, **FEW}),
         (Packed(7, 64, 256, 4, 128, False, "f16", unrounded=True), {"cta": "16x64x128", "sliced_k": 2, **FEW}),
     ],
@@ -84,6 +85,20 @@ def test_packed_weights_are_multiplied_as_operations_round_them(product: Any, sc
         product.out == "bf16"
     )
     assert (np.abs(result - exact) <= bound).all()
+
+
+def test_only_operands_along_k_have_k_tiles_of_more_columns_than_a_box_has_rows() -> None:
+    """A box of A that lies along m has a row for each column of K."""
+    product = Packed(16, 8192, 8192, 4, 128)
+    of_rows, of_columns = "(m, n, k) -> (m, k)", "(m, n, k) -> (k, m)"
+    text = product.text().replace(of_rows, of_columns)
+    text = text.replace("%A: memref<16x8192xbf16>", "%A: memref<8192x16xbf16>")
+    text = text.replace("%A, %B : memref<16x8192xbf16>", "%A, %B : memref<8192x16xbf16>")
+    kernels = (compile(each, target="sm_90a") for each in (product.text(), text))
+    tiles = [schedule.cta for kernel in kernels for schedule in kernel.schedule if schedule is not None]
+    assert tiles == [(16, 64, 512), (16, 64, 256)]
+    with pytest.raises(CompileError, match="at most 256 rows"):
+        compile(text, target="sm_90a", cta="16x64x512", sliced_k=4, **FEW)
 
 
 @pytest.mark.sampled(4)
