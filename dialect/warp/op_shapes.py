@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     NoneAttr,
+    StridedLayoutAttr,
     StringAttr,
     UnitAttr,
     i64,
@@ -344,7 +345,10 @@ WHOLE_TILE = TilePart()
 
 
 def tile_type(
-    element: Attribute, shape: Sequence[int], layout: SwizzleAttr | None = None, space: int = SHARED_SPACE
+    element: Attribute,
+    shape: Sequence[int],
+    layout: SwizzleAttr | StridedLayoutAttr | None = None,
+    space: int = SHARED_SPACE,
 ) -> Memory:
     """The type of a tile in shared memory, row by row unless it has another layout."""
     return MemRefType(element, shape, layout or NoneAttr(), IntegerAttr(space, i64))

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IntegerType, MemRefType, i32
+from xdsl.dialects.builtin import IntegerType, MemRefType, NoneAttr, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import Layout, column, row
-from ...dialect.mlir.affine import FIXED, Nest, loops_of
+from ...dialect.mlir.affine import FIXED, Nest, loops_of, strides_of
 from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of, is_memory, memory_of
 from ...dialect.warp.elements import IndexOp, YieldOp
 from ...dialect.warp.epilogue import MapOp
@@ -26,11 +27,12 @@ from ...dialect.warp.views import HALF_WORD
 from ..diagnostics import fail
 from ..linalg.elementwise import Elementwise, check_unshared, read_elementwise, why_not_elementwise
 from ..linalg.operand import VectorOperand
-from ..patterns import constant_number
+from ..patterns import Index, IndexBuilder, constant_number
 from .tiling import Outliner
 from .traversal import (
     ACCESS_BITS,
     LANE_BITS,
+    SECTOR,
     WARPS,
     Traversal,
     TraversalKernel,
@@ -42,7 +44,7 @@ from .traversal import (
     outline,
 )
 
-SECTOR_BITS = 256
+SECTOR_BITS = SECTOR * HALF_WORD
 
 BYTES = Layout.parse("c4 c5 r2 r3 r4 | c0 c1 c2 c3 r0 r1"), Layout.parse("c4 c5 r2 r3 r4 | r0 r1 c0 c1 c2 c3")
 """How a warp's 32 rows of bytes lie where an input lies transposed, and how they are loaded: 4 bytes a lane, that moves
@@ -53,6 +55,15 @@ HALVES = Layout.parse("c3 c4 r0 r3 r4 | c0 c1 c2 r1 r2"), Layout.parse("r3 r4 c0
 
 ROWS, ODD_ROWS = Layout.parse("c1 c2 c3 c4 c5 | c0"), Layout.parse("c0 c1 c2 c3 c4 | c5")
 """How a warp has rows that come from shared memory: words side by side, or halves where rows begin within words."""
+
+CTA_ROWS, WARP_COLUMNS, FEWEST_TILES = 64, 16, 4
+"""Where whole sectors are stored: rows of a CTA, columns that each of its warps loads (H200, by hand, copy 66 us: 64
+rows of 128 columns 70 to 72 us, of 256 columns 74 to 78, 32 rows of 256 or 512 78 to 81), and tiles of a row, of which
+those at its ends are not."""
+
+LARGE, MANY_TILES = 1 << 24, 32
+"""Elements of outputs that are stored so although `movmatrix` could turn them, and tiles of their rows where these
+begin at sectors (H200, 2^26, copy 66 us: 73.2 us and 70.7, 72.6 and 69.1, of rows within sectors 119.3 and 70.6)."""
 
 STAGED_WARPS = 8
 """Warps of a CTA whose columns go through shared memory."""
@@ -95,7 +106,8 @@ def traversal_of(elementwise: Elementwise) -> Traversal:
     Raises a located diagnostic for elements and memory that no kernel goes through.
     """
     inputs, output = _memories(elementwise)
-    return over_elements(elementwise.op, inputs, [output], output)
+    traversal = over_elements(elementwise.op, inputs, [output], output)
+    return traversal if elementwise.indexed else _by_sectors(traversal)
 
 
 def over_elements(
@@ -225,20 +237,55 @@ def _staged(
     """How a warp loads 32 rows of 32 elements of 16 bits that lie transposed, and that go through shared memory, for
     their rows, or those of the output, begin within units of 16 bytes. None for others, and for small matrices.
 
-    A lane has neighbours of one access, and lanes are side by side to the end of 64 bytes, of the widest accesses 32:
-    the lanes of two rows of shared memory meet at its banks, of four they would too."""
+    Lanes are side by side to the end of 64 bytes, of the widest accesses 32: the lanes of two rows of shared memory
+    meet at its banks, of four they would too."""
     places = (*turned, *outputs)
-    read = min((place.together() for place in turned), default=0) * HALF_WORD
     if not turned or any(place.bits != HALF_WORD for place in places) or _transposed(turned, outputs):
         return None
     if min(output.size(rows), output.size(columns)) < SIDE:
         return None
-    along, across = ([axis(i) for i in range(LANE_BITS)] for axis in (row, column))
-    own = min(read, ACCESS_BITS) // HALF_WORD
+    return _loaded(turned, SIDE, SIDE, 1)
+
+
+def _loaded(turned: Sequence[TraversedMemory], rows: int, columns: int, widest: int) -> Layout:
+    """How a warp loads so many elements that lie transposed: a lane has neighbours of one access, and lanes are side by
+    side in memory, 2^`widest` of accesses of 16 bytes."""
+    along, across = ([axis(i) for i in range(size.bit_length() - 1)] for axis, size in ((row, rows), (column, columns)))
+    own = min(ACCESS_BITS // HALF_WORD, *(place.together() for place in turned))
     first = own.bit_length() - 1
-    lanes = [*along[first : first + 1 if read >= ACCESS_BITS else None], *across[1:]][:LANE_BITS]
+    lanes = [*along[first : first + widest if own * HALF_WORD == ACCESS_BITS else None], *across[1:]][:LANE_BITS]
     rest = [bit for bit in (*along[first:], *across[1:]) if bit not in lanes]
     return Layout(tuple(lanes), (*along[:first], across[0], *rest))
+
+
+def _by_sectors(traversal: Traversal) -> Traversal:
+    """The traversal, by whole sectors of the output if all inputs lie transposed and may go through shared memory, or
+    are large, all else than rows is apart by sectors, and rows are not so short that their ends are most of them.
+    Elements from row to row in shared memory are so many that rows there lie to sectors as they do in the output."""
+    output, width = traversal.output, WARP_COLUMNS * STAGED_WARPS
+    shape, strides = output.kind.get_shape(), dict(zip(output.loops, strides_of(output.kind) or (), strict=True))
+    whole = isinstance(output.kind.layout, NoneAttr) and min(shape) >= 0 and math.prod(shape) < LARGEST_ROW
+    turned = output.bits == HALF_WORD and all(p.value in traversal.turned for p in traversal.inputs.values())
+    others = [stride or 0 for loop, stride in strides.items() if loop not in (traversal.rows, traversal.columns)]
+    turned = turned and (traversal.staged or math.prod(shape) >= LARGE)
+    begin = 0 if traversal.rows is None else (strides[traversal.rows] or 0) % SECTOR
+    tiles = FEWEST_TILES if traversal.staged or begin else MANY_TILES
+    few = output.size(traversal.columns) < tiles * width or output.size(traversal.rows) < CTA_ROWS
+    if not whole or not turned or few or any(stride % SECTOR for stride in others):
+        return traversal
+    places, pitch = list(traversal.inputs.values()), width + begin
+    layout = _loaded(places, CTA_ROWS, WARP_COLUMNS, CTA_ROWS.bit_length())
+    return replace(
+        traversal,
+        layout=ROWS if output.together() > 1 else ODD_ROWS,
+        warp=(CTA_ROWS // STAGED_WARPS, width),
+        warps=(STAGED_WARPS, 1),
+        cta=(CTA_ROWS, width - SECTOR),
+        fits=False,
+        turned=dict.fromkeys((place.value for place in places), layout),
+        staged=True,
+        pitch=pitch,
+    )
 
 
 def _warps(columns: int) -> int:
@@ -254,10 +301,39 @@ def power_of_two(size: int, step: int) -> int:
 def _build(elementwise: Elementwise, kernel: TraversalKernel) -> None:
     """Computes and stores a warp's part of the output."""
     traversal, column = kernel.traversal, kernel.at[kernel.traversal.columns]
+    if traversal.pitch:
+        return _build_sectors(elementwise, kernel, column)
     loaded = {i: kernel.load(kernel.index, i, kernel.view(place), column) for i, place in traversal.inputs.items()}
     kind = traversal.fragment(traversal.element_type(traversal.output))
     indices = {loop: _index(kernel, loop, kind) for loop in elementwise.indexed}
-    kernel.store(kernel.index, 0, _computed(elementwise, kernel, loaded, indices, kind), column)
+    kernel.store(kernel.index, 0, _computed(elementwise, kernel, kernel.index, loaded, indices, kind), column)
+
+
+def _build_sectors(elementwise: Elementwise, kernel: TraversalKernel, column: Index) -> None:
+    """Stores rows by whole sectors, but at their ends, and those of the last CTAs that have not all of theirs."""
+    traversal, rows = kernel.traversal, range(kernel.traversal.warp[0])
+    element = traversal.element_type(traversal.output)
+    kinds = {i: traversal.element_type(place) for i, place in traversal.inputs.items()}
+    staged = {i: kernel.staged(kernel.index, i, kernel.view(p), column) for i, p in traversal.inputs.items()}
+
+    def within(index: IndexBuilder) -> list[SSAValue]:
+        kind = traversal.sectors(element)
+        loaded = [{i: kernel.whole_sectors(index, memory, at) for i, memory in staged.items()} for at in rows]
+        for at, inputs in enumerate(loaded):
+            kernel.store_sectors(index, _computed(elementwise, kernel, index, inputs, {}, kind), at)
+        return []
+
+    def at_ends(index: IndexBuilder) -> list[SSAValue]:
+        kind = traversal.fragment(element)
+        inputs = {i: kernel.own_rows(index, memory, kind.with_element(kinds[i])) for i, memory in staged.items()}
+        kernel.store(index, 0, _computed(elementwise, kernel, index, inputs, {}, kind), column)
+        return []
+
+    index, last = kernel.index, traversal.output.size(traversal.columns) - traversal.warp[1]
+    is_within = index.compare("ult", index.sub(column, 1), last)
+    if rest := (size := traversal.output.size(traversal.rows)) % traversal.cta[0]:
+        is_within = index.insert(arith.AndIOp(is_within, index.compare("ult", kernel.row, size - rest))).result
+    index.either(is_within, within, at_ends)
 
 
 def _index(kernel: TraversalKernel, loop: int, kind: FragmentType) -> SSAValue:
@@ -271,6 +347,7 @@ def _index(kernel: TraversalKernel, loop: int, kind: FragmentType) -> SSAValue:
 def _computed(
     elementwise: Elementwise,
     kernel: TraversalKernel,
+    index: IndexBuilder,
     loaded: Mapping[int, SSAValue],
     indices: Mapping[int, SSAValue],
     kind: FragmentType,
@@ -295,9 +372,9 @@ def _computed(
     if passed is not None and passed.type == kind:
         return passed
     if (constant := constant_number(result)) is not None:
-        return kernel.index.insert(ConstantOp(constant, kind)).fragment
+        return index.insert(ConstantOp(constant, kind)).fragment
     block.add_op(YieldOp(result))
-    return kernel.index.insert(MapOp(inputs, kind, Region(block))).fragment
+    return index.insert(MapOp(inputs, kind, Region(block))).fragment
 
 
 def _cast(op: Operation, block: Block, value: SSAValue, wanted: Attribute) -> SSAValue:

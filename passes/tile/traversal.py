@@ -44,6 +44,9 @@ ACCESS_BITS = 128
 SWIZZLE_BYTES = 128
 """Of panels of shared memory that elements which lie transposed go through."""
 
+SECTOR = 16
+"""Elements of 16 bits of a sector of 32 bytes."""
+
 SIGN_BIT = 31
 """Of a word."""
 
@@ -174,7 +177,8 @@ class Traversal:
     warps down and across, and covers `cta` rows and columns, None for all columns. `cluster` CTAs share a row. `fits`
     says that no tile crosses the end of a row. Memory in `of_rows` has one element for each row. `turned` memory, which
     lies transposed, is read in layouts of its own; `staged`, each warp reads 32 columns of all rows of a CTA, and takes
-    its own rows from shared memory. With `parts`, a warp takes all rows that are so many apart. An SM
+    its own rows from shared memory. If these are `pitch` elements apart there, a CTA stores whole sectors, of a sector
+    less than it reads of each row. With `parts`, a warp takes all rows that are so many apart. An SM
     has registers for as many warps as are `resident`, if that is said.
     """
 
@@ -195,6 +199,7 @@ class Traversal:
     parts: int = 0
     resident: int = 0
     staged: bool = False
+    pitch: int = 0
 
     def bounds(self, place: TraversedMemory) -> ArrayAttr[BoolAttr] | None:
         """Whether no tile passes the last row of memory, and the end of a row."""
@@ -215,6 +220,13 @@ class Traversal:
     def fragment(self, kind: TypeAttribute) -> FragmentType:
         """The fragment that a warp processes at a time."""
         return FragmentType.of("acc", *self.warp, kind, self.layout)
+
+    def sectors(self, kind: TypeAttribute) -> FragmentType:
+        """The fragment of a row that a warp has sector by sector."""
+        count = self.warp[1] // SECTOR
+        bits = [axis(i) for axis, size in ((column, SECTOR), (row, count)) for i in range(size.bit_length() - 1)]
+        layout = Layout(tuple(bits[-LANE_BITS:]), tuple(bits[:-LANE_BITS]))
+        return FragmentType.of("acc", count, SECTOR, kind, layout)
 
     def element_type(self, place: TraversedMemory) -> TypeAttribute:
         """The type of elements in memory, of the low words of those of 64 bits."""
@@ -282,7 +294,7 @@ class TraversalKernel:
         place = self.traversal.inputs[number]
         kind = (fragment or self.traversal.fragment)(self.traversal.element_type(place))
         if self.traversal.staged and place.value in self.traversal.turned:
-            return self._staged(index, place, view, at, kind)
+            return self.own_rows(index, self.staged(index, number, view, at), kind)
         kind, layout = column_of(kind) if column else kind, kind.layout.data
         turned = self.traversal.turned.get(place.value)
         kind = kind.with_layout(turned) if turned else kind
@@ -294,25 +306,54 @@ class TraversalKernel:
         columns = order.get_values() if isinstance(order, DenseArrayBase) else ()
         return index.insert(ConvertLayoutOp.to(loaded, layout, columns=columns)).fragment
 
-    def _staged(
-        self, index: IndexBuilder, place: TraversedMemory, view: SSAValue, at: Index, kind: FragmentType
-    ) -> SSAValue:
-        """A fragment of an input that lies transposed, by way of shared memory, which has the rows of the CTA."""
-        (rows, columns), warp = self.traversal.cta, index.insert(SubgroupIdOp()).result
-        layout, width = self.traversal.turned[place.value], (columns or 0) // self.traversal.warps[0]
+    def staged(self, index: IndexBuilder, number: int, view: SSAValue, at: Index) -> SSAValue:
+        """The rows of the CTA of an input that lies transposed, in shared memory."""
+        place, rows, columns = self.traversal.inputs[number], self.traversal.cta[0], self.traversal.warp[1]
+        layout, width = self.traversal.turned[place.value], columns // self.traversal.warps[0]
         first = index.value(index.mul(index.div(self.row, rows), rows))
-        own = index.mul(warp, width)
-        part = FragmentType.of("acc", rows, width, kind.element_type, layout)
+        own = index.mul(index.insert(SubgroupIdOp()).result, width)
+        element, pitch = self.traversal.element_type(place), self.traversal.pitch
+        part = FragmentType.of("acc", rows, width, element, layout)
         where = [first, index.value(index.add(at, own))]
         loaded = index.insert(LoadOp(view, where, part, in_bounds=self.traversal.bounds(place))).fragment
         # Neighbours of a row, which fill a register.
         pairs = (column(0), *(bit for bit in layout.element if bit != column(0)))
         turned = index.insert(ConvertLayoutOp.to(loaded, Layout(layout.lane, pairs))).fragment
-        tile = tile_type(kind.element_type, [rows, columns or 0], SwizzleAttr(SWIZZLE_BYTES))
+        tile = tile_type(element, [rows, columns], SwizzleAttr(SWIZZLE_BYTES))
+        if pitch:  # and one sector, for what the last row is read beyond
+            tile = tile_type(element, [rows * pitch // SECTOR + 1, SECTOR], StridedLayoutAttr([SECTOR, 1]))
         memory = index.constants.insert(memref.AllocOp([], [], tile)).memref
+        memory = _in_rows(index, memory, rows, pitch) if pitch else memory
         index.insert(StoreOp(turned, memory, index.values([0, own])))
         index.insert(BarrierOp())
-        return index.insert(LoadOp(memory, index.values([index.mul(warp, self.traversal.warp[0]), 0]), kind)).fragment
+        return memory
+
+    def own_rows(self, index: IndexBuilder, memory: SSAValue, kind: FragmentType) -> SSAValue:
+        """The fragment of this warp's rows, of those of the CTA in shared memory."""
+        first = index.mul(index.insert(SubgroupIdOp()).result, self.traversal.warp[0])
+        return index.insert(LoadOp(memory, index.values([first, 0]), kind)).fragment
+
+    def whole_sectors(self, index: IndexBuilder, memory: SSAValue, row: int) -> SSAValue:
+        """The whole sectors of one of this warp's rows, from the first one on, of those of the CTA in shared memory,
+        where rows lie to sectors as they do in the output."""
+        kind = self.traversal.sectors(element_type(memory))
+        first = index.add(index.mul(index.insert(SubgroupIdOp()).result, self.traversal.warp[0]), row)
+        at = index.add(index.div(index.mul(first, self.traversal.pitch), SECTOR), 1)
+        sectors = _in_rows(index, memory, memory_of(memory).get_shape()[0] * self.traversal.pitch // SECTOR, SECTOR)
+        return index.insert(LoadOp(sectors, index.values([at, 0]), kind)).fragment
+
+    def store_sectors(self, index: IndexBuilder, value: SSAValue, row: int) -> None:
+        """Stores the whole sectors of one of this warp's rows in the output, of one sector less than it has."""
+        output, traversal = self.traversal.output, self.traversal
+        at = {**self.at, traversal.rows: index.add(self.row, row), traversal.columns: 0}
+        strides = strides_of(output.kind) or ()
+        place: Index = index.add(index.div(self.at[traversal.columns], SECTOR), 1)
+        for loop, stride in zip(output.loops, strides, strict=True):
+            place = index.add(place, index.div(index.mul(at[loop], stride or 0), SECTOR))
+        sectors = _in_rows(index, self.arguments[output.value], math.prod(output.kind.get_shape()) // SECTOR, SECTOR)
+        count = traversal.warp[1] // SECTOR - 1
+        part = index.insert(MatrixOp(sectors, [], 0, 1, part=index.values([place, count]))).matrix
+        index.insert(StoreOp(value, part, index.values([0, 0]), in_bounds=bounds_attribute(False, True)))
 
     def store(self, index: IndexBuilder, number: int, value: SSAValue, at: Index) -> None:
         """Stores a fragment of an output, from a column on."""
@@ -335,6 +376,9 @@ class TraversalKernel:
             tile = rest if last else index.rem(rest, counts[loop])
             rest = rest if last else index.div(rest, counts[loop])
             step, start = starts.get(loop, (1, 0))
+            if traversal.pitch and loop == traversal.columns:  # a sector earlier, but for the first
+                sectors = index.mul(tile, step // SECTOR - 1)
+                tile, step = index.sub(sectors, index.minimum(sectors, 1)), SECTOR
             at[loop] = index.add(index.mul(0 if counts[loop] == 1 else tile, step), start)
         return at
 
@@ -360,6 +404,13 @@ class TraversalKernel:
         ).matrix
         matrix.name_hint = memory.name_hint
         return matrix
+
+
+def _in_rows(index: IndexBuilder, memory: SSAValue, rows: int, columns: int) -> SSAValue:
+    """The same memory as rows of so many columns, one after another."""
+    shape, strides, kind = [rows, columns], [columns, 1], memory_of(memory)
+    lies = MemRefType(kind.element_type, shape, StridedLayoutAttr(strides), kind.memory_space)
+    return index.insert(memref.ReinterpretCastOp.from_dynamic(memory, [0], shape, strides, lies)).result
 
 
 def outline(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import NamedTuple
 
@@ -94,7 +94,8 @@ class MemoryArgument:
 class SharedTile:
     """Buffers of rows x columns in shared memory, `swizzle` bytes wide panels stored one after another. `offset` is in
     bytes from the start of the CTA's dynamic shared memory. `skip` bits of the row do not count for the permutation. Of
-    elements of less than a byte, columns and sizes count bytes, each of `packed` elements."""
+    elements of less than a byte, columns and sizes count bytes, each of `packed` elements. Tiles that are `row_by_row`
+    are one panel, of which nothing is permuted, and columns go on in the next row."""
 
     offset: int
     stages: int
@@ -104,6 +105,7 @@ class SharedTile:
     swizzle: int
     skip: int = 0
     packed: int = 1
+    row_by_row: bool = False
 
     @property
     def stage_bytes(self) -> int:
@@ -120,7 +122,11 @@ class SharedTile:
     @property
     def chunks(self) -> int:
         """Chunks of a line that change places; 1 when nothing does."""
-        return max(1, self.swizzle // CHUNK)
+        return 1 if self.row_by_row else max(1, self.swizzle // CHUNK)
+
+    def in_rows(self, rows: int, columns: int) -> SharedTile:
+        """The memory of a tile in rows of so many columns, one after another."""
+        return replace(self, rows=rows, columns=columns, swizzle=columns * self.element_bytes, row_by_row=True)
 
     @property
     def period(self) -> int:
@@ -209,7 +215,7 @@ class Addressing:
         # Rows whose bits the lane's have not, are permuted by the same as the lane's, and by what these bits say.
         apart = divisor_of(row.lane) % (1 << rest.bit_length()) == 0
         rows_repeat = divisor_of(row.program) % tile.period == 0 and apart
-        if not (rows_repeat and self._disjoint(lane, program, within, width)):
+        if tile.row_by_row or not (rows_repeat and self._disjoint(lane, program, within, width)):
             line = s.sum(row.lane, row.program, rest)
             return self._general(tile, s.add(start, stage_offset), line, s.sum(lane, program, within), fixed)
         within, fixed = s.xor(within, self._permutation(tile, rest)), fixed + rest * width

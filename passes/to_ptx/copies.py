@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
+from math import gcd
 from typing import NamedTuple
 
 from ...dialect.layouts.layout import Layout, column
@@ -214,9 +215,11 @@ class SharedFragments:
         self, type: FragmentType, place: SharedPlace, source: Fragment, rank: IndexValue | None = None,
     ) -> None:  # fmt: skip
         """Stores a fragment from a place of a tile on; with `rank`, the tile is that of this CTA of the cluster."""
-        for registers, at in self._accesses(type, False, place, source):
-            space = "shared" if rank is None else "shared::cluster"
-            self.emitter.store(space, registers, in_cta(self.emitter, at, rank))
+        space, kind, wide = "shared" if rank is None else "shared::cluster", "", 0
+        if type.bits == HALF and place.tile.swizzle % (REGISTER_BITS // 8):  # rows that begin within words
+            source, kind, wide = [half for pair in source for half in self.emitter.halves(pair)], "b16", 1
+        for registers, at in self._accesses(type, False, place, source, wide):
+            self.emitter.store(space, registers, in_cta(self.emitter, at, rank), kind)
 
     def send(self, type: FragmentType, place: SharedPlace, source: Fragment, counted: At, ctas: int) -> None:
         """Sends an element to its place in so many CTAs of the cluster, a lane to each, where a barrier counts it."""
@@ -235,7 +238,8 @@ class SharedFragments:
         down, across = type.tiles[::-1] if swapped else type.tiles
         lane_row, lane_column = self.addressing.lane_position(layout)
         lane_column = self.addressing.scalars.quotient(lane_column, tile.packed)
-        groups = _groups(type, layout, per, divisor_of(column_start) * tile.packed)
+        aligned = gcd(divisor_of(column_start), tile.swizzle // tile.element_bytes) * tile.packed
+        groups = _groups(type, layout, per, aligned)
         count = layout.elements // per
         for number in range(down * across):
             # Registers follow the fragment's own order of tiles, which the transpose in memory has by columns.

@@ -8,12 +8,13 @@ from math import gcd, prod
 from typing import NamedTuple
 
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import i8
+from xdsl.dialects.builtin import StridedLayoutAttr, i8
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
+from ...dialect.mlir.affine import strides_of
 from ...dialect.warp.attributes import (
     BYTE,
     SHARED_SPACE,
@@ -64,9 +65,11 @@ def _alloc(lowering: KernelLowering, op: memref.AllocOp) -> None:
     line = columns * element.memory_bits
     if line % (8 * layout.bytes):
         fail(op, f"expected lines of whole {layout.bytes}-byte panels, got {line // 8} bytes in {kind}")
-    lowering.values[op.memref] = SharedTile(
+    tile = SharedTile(
         offset_of(op), stages[0] if stages else 1, rows, columns // packed, size, layout.bytes, layout.skip, packed
     )
+    is_row_by_row = isinstance(kind.layout, StridedLayoutAttr) and strides_of(kind) == (columns, 1)
+    lowering.values[op.memref] = tile.in_rows(rows, columns) if is_row_by_row else tile
 
 
 @lowers(LoadOp)

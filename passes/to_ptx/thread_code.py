@@ -303,6 +303,10 @@ def _assume_alignment(lowering: KernelLowering, op: memref.AssumeAlignmentOp) ->
 def _reinterpret(lowering: KernelLowering, op: memref.ReinterpretCastOp) -> None:
     source, kind = lowering.memories.get(op.source), op.result.type
     strides = strides_of(kind) if is_memory(kind) else None
+    tile, shape = lowering.values.get(op.source), kind.get_shape()
+    if isinstance(tile, SharedTile) and tile.row_by_row and strides == (shape[-1], 1) and not kind.get_offset():
+        lowering.values[op.result] = tile.in_rows(*shape)
+        return
     if source is None or strides is None or None in strides or not is_memory(kind) or kind.get_offset():
         fail(op, f"expected memory of the kernel, from its start, with strides that are known, got {kind}")
     strides_ = tuple(stride or 0 for stride in strides)

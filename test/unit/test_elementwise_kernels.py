@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.passes.linalg.product import PTX_NAME
+from warploom.passes.tile import elementwise_kernel
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import CompileError, Kernel, compile
 from warploom.runtime.arguments.dtypes import DTYPES
@@ -100,6 +101,55 @@ def test_elements_of_16_bits_are_transposed_through_registers_or_shared_memory(
     assert {*re.findall(r"    (movmatrix|shfl\.sync|st\.shared)\.", kernel.ptx)} == {*filter(None, [moved])}
     assert {*re.findall(r"ld\.global\.(\S+)", kernel.ptx)} == {loads}
     assert {*re.findall(r"st\.global\.(\S+)", kernel.ptx)} == {stores}
+
+
+@pytest.mark.parametrize(
+    ("shape", "permutation", "ends"),
+    [
+        ((802, 72), (1, 0), "b32"),
+        ((777, 65), (1, 0), "b16"),
+        ((1000, 67), (1, 0), "b32"),
+        ((2, 786, 72), (0, 2, 1), "b32"),
+        ((770, 2, 64), (1, 2, 0), "b32"),
+    ],
+    ids=str,
+)
+def test_long_rows_that_begin_anywhere_are_stored_by_whole_sectors(
+    shape: tuple[int, ...], permutation: tuple[int, ...], ends: str
+) -> None:
+    """But at their ends; of two matrices that are added, too."""
+    turned = tuple(shape[d] for d in permutation)
+    source, target, loops = memref(shape, "f16"), memref(turned, "f16"), ", ".join("ijk"[: len(shape)])
+    along = ", ".join("ijk"[permutation.index(d)] for d in range(len(shape)))
+    x, z, y = draw(shape, "f16"), draw(shape, "f16"), poisoned(turned, "f16")
+    kernel = compile(f"""func.func @f(%X: {source}, %Z: {source}, %Y: {target}) {{
+      linalg.generic {{indexing_maps = [affine_map<({loops}) -> ({along})>, affine_map<({loops}) -> ({along})>,
+                                       affine_map<({loops}) -> ({loops})>],
+                      iterator_types = [{", ".join(['"parallel"'] * len(shape))}]}}
+      ins(%X, %Z : {source}, {source}) outs(%Y : {target}) {{
+      ^bb0(%x: f16, %z: f16, %y: f16):
+        %r = arith.addf %x, %z : f16
+        linalg.yield %r : f16
+      }}
+      return }}""")
+    kernel(x, z, y, device="interp", checks="all")
+    np.testing.assert_array_equal(y, (x + z).transpose(permutation))
+    assert {*re.findall(r"st\.global\.(\S+)", kernel.ptx)} == {"v2.b32", ends}
+
+
+def test_large_matrices_are_transposed_through_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although `movmatrix` could: the rows of this one begin within sectors. Smaller ones are as before."""
+    source, target = memref((1032, 72), "f16"), memref((72, 1032), "f16")
+    text = f"""func.func @f(%X: {source}, %Y: {target}) {{
+      linalg.transpose ins(%X : {source}) outs(%Y : {target}) permutation = [1, 0] return }}"""
+    assert "movmatrix" in compile(text, cache=False).ptx
+    monkeypatch.setattr(elementwise_kernel, "LARGE", 1032 * 72)
+    kernel = compile(text, cache=False)
+    x, y = draw((1032, 72), "f16"), poisoned((72, 1032), "f16")
+    kernel(x, y, device="interp", checks="all")
+    np.testing.assert_array_equal(x.T, y)
+    assert "movmatrix" not in kernel.ptx
+    assert "st.global.v2.b32" in kernel.ptx
 
 
 @pytest.mark.parametrize("permutation", [(0, 2, 1), (1, 0, 2), (2, 0, 1), (2, 1, 0)], ids=str)
