@@ -207,7 +207,7 @@ MEANINGS = _homes(
         mad.cc, mad24, madc, max, min, mul, mul24, neg, neg.packed, not, or, popc, rem, sad, set.packed, shf, shl, shr,
         sub, sub.cc, subc, szext, xor
         """,
-        "runtime.interp.meaning.matrix": "ldmatrix, mma, movmatrix, stmatrix, wmma.mma",
+        "runtime.interp.meaning.matrix": "ldmatrix, mma, movmatrix, stmatrix, wmma.load, wmma.mma, wmma.store",
         "runtime.interp.meaning.synchronisation": """
         bar.arrive, bar.red, bar.sync, barrier.cluster.arrive, barrier.cluster.wait, bra, brkpt,
         cp.async.mbarrier.arrive, exit, fence, getctarank, mapa, mbarrier.arrive, mbarrier.expect_tx, mbarrier.init,
@@ -230,7 +230,6 @@ MEANINGS = _homes(
         setmaxnreg, wgmma.commit_group, wgmma.fence, wgmma.mma_async, wgmma.wait_group
         """,
         "runtime.interp.meaning.warps": "activemask, bar.warp.sync, elect, match, redux, shfl, vote",
-        "runtime.interp.meaning.wmma": "wmma.load, wmma.store",
     }
 )
 """The module that has the meaning of each kind of instruction."""

@@ -1,9 +1,9 @@
-"""`mma`, `mma.sp`, `wmma.mma`, `ldmatrix`, `stmatrix`, `movmatrix`. PTX ISA 9.7.14.4 to .6."""
+"""`mma`, `mma.sp`, `wmma`, `ldmatrix`, `stmatrix`, `movmatrix`. PTX ISA 9.7.14.4 to .6."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -12,8 +12,8 @@ from ....dialect.isa.families import LoadMatrix, MoveMatrix, StoreMatrix
 from ....dialect.isa.form import ElementType, Form
 from ....dialect.isa.mma import Mma
 from ....dialect.isa.row import TARGETS, Bindings, Slot
-from ....dialect.isa.wgmma import DescriptorError, MatrixDescriptor, Wgmma
-from ....dialect.isa.wmma import Shape, WmmaMma, extent
+from ....dialect.isa.wgmma import Wgmma
+from ....dialect.isa.wmma import Shape, WmmaMma, WmmaMove, alignment, default_stride, extent
 from ....dialect.isa.wmma import registers as registers_of
 from ....dialect.layouts.layout import LANES as FRAGMENT_LANES
 from ....dialect.layouts.layout import Bit, Layout
@@ -23,44 +23,10 @@ from ...numerics.fused_sum import scales
 from ...numerics.product import MatrixProduct, SideOperands
 from ...numerics.sparse import NibbleError, columns
 from ..machine.decode import Context, Multiply, meaning
-from ..machine.events import LANES, Selection
-from ..machine.memory import FaultError, check_writable, read_parts, write_parts
+from ..machine.events import LANES, Selection, tell
+from ..machine.memory import FaultError, Part, check_writable, read_parts, thread_of, write_parts
 from ..machine.state import Action, Source, State, acting
 from .access import Locate, locate
-
-# Matrices in shared memory, by their descriptors: of products of warpgroups, and of those in tensor memory.
-
-
-class SharedMatrix(NamedTuple):
-    """A matrix (k, mn) of elements of `size` bytes in the shared memory of a CTA, that a thread names by a word."""
-
-    how: type[MatrixDescriptor]
-    word: int
-    shape: tuple[int, int]
-    size: int
-    along_mn: bool
-
-    def places(self, limit: int, thread: int, name: str = "") -> Array:
-        """Where the elements lie, in units of an element; `limit` is the size of shared memory in bytes. Raises
-        FaultError for a word that is no descriptor, or a matrix that leaves shared memory."""
-        try:
-            places = _places(self)
-        except DescriptorError as error:
-            raise FaultError(f"{name}{error}", thread) from None
-        last = (int(places.max()) + 1) * self.size - 1
-        if last < limit:
-            return places
-        text = f"the matrix descriptor reaches byte {last:#x} of shared memory, which has {limit} bytes"
-        raise FaultError(f"{name}{text}", thread, last)
-
-
-@lru_cache(512)
-def _places(matrix: SharedMatrix) -> Array:
-    how = matrix.how.decode(matrix.word)
-    k, mn = (np.arange(extent, dtype=np.int64) for extent in matrix.shape)
-    offsets = how.offset(mn[None], k[:, None], matrix.size, along_mn=matrix.along_mn)
-    return how.swizzled(offsets + how.address) // matrix.size
-
 
 # Fragments in registers, as matrices and back.
 #
@@ -236,7 +202,7 @@ def stored_columns(row: Mma | Wgmma, words: Array, selector: int) -> Array:
 
 @cache
 def arrangement(shape: Shape, role: str, element: ElementType) -> Layout:
-    """Which lane holds which elements of an operand of `wmma` here (see `wmma`), copies of a small matrix included."""
+    """Which lane holds which elements of an operand of `wmma` here (see below), copies of a small matrix included."""
     rows, columns = (size.bit_length() - 1 for size in extent(shape, role))
     matrix_bits = (registers_of(shape, role, element) * max(32, element.bits) // element.bits).bit_length() - 1
     of_rows, of_columns = ([Bit(axis, i) for i in range(n)] for axis, n in (("r", rows), ("c", columns)))
@@ -402,3 +368,113 @@ def movmatrix(ctx: Context, bound: Bindings) -> Action:
         put(outs, scatter(matrix, row.layout, 16), warps)
 
     return whole_warps(ctx, work, files_of([ctx.dest(d, "b32")]), files_of([ctx.source(a, "b32")]))
+
+
+# Fragments of `wmma` and memory: `wmma.load`, `wmma.store`. PTX ISA 9.7.14.4.
+#
+# The ISA leaves open which lane holds which element of a `wmma` fragment. Here the lanes hold a matrix row by row, one
+# run of elements after the other (of B, column by column); where registers hold more than the matrix, it repeats. That
+# is not the silicon's layout: a program that counts on the places of elements runs differently on a GPU. Fragments of C
+# and D of one shape agree in it, whatever their types.
+#
+# What `wmma.mma` computes is what `mma` does with the same types and as many products, but for tf32 (see `parameters`).
+# Where one of C and D is f16 and the other f32, the sum is f32: C is widened before, or D rounded to nearest after. An
+# H200's recorded words of all forms replay without a difference.
+
+
+def _together(element: ElementType) -> int:
+    """Elements, neighbours along k, that memory and registers have in one word: those narrower than a byte."""
+    return 1 if element.bits >= 8 else 32 // element.bits
+
+
+@cache
+def _words_of_lanes(layout: Layout, together: int) -> Array:
+    """Rows and columns of each lane's words: (2, words, 32 lanes)."""
+    each = range(0, layout.elements, together)
+    return np.array([[layout.position(lane, e) for lane in range(LANES)] for e in each]).transpose(2, 0, 1)
+
+
+def _word_bits(move: WmmaMove) -> int:
+    """Bits of what is moved at once."""
+    return move.type.bits * _together(move.type)
+
+
+FindAll: TypeAlias = Callable[[Selection], "list[tuple[Part, ...]]"]
+"""The accesses of some threads, one element of each after the other."""
+
+
+class _Walk:
+    """Where the elements of a fragment lie: the address, and the stride of rows or columns."""
+
+    def __init__(self, ctx: Context, row: WmmaMove) -> None:
+        self.pc, self.row = ctx.pc, row
+        where, *others = ctx.operands[1 if row.loads else 0], *ctx.operands[2:]
+        self.address = ctx.address(where, np.uint32 if row.space.startswith("shared") else np.uint64)
+        self.stride = ctx.source(others[0], "u32") if others else None
+
+    def bind(self, state: State) -> FindAll:
+        """The accesses of the selected threads, one element after the other. Raises FaultError if the address is not
+        aligned for the fragment, or an element lies out of bounds."""
+        address, stride = self.address(state), None if self.stride is None else self.stride(state)
+        home = state.memory.shared if self.row.space.startswith("shared") else state.memory.memory
+        kind = "load" if self.row.loads else "store"
+        together, size = _together(self.row.type), _word_bits(self.row) // 8
+        places = _words_of_lanes(arrangement(self.row.shape, self.row.role, self.row.type), together)
+        major, minor = places if self.row.layout == "row" else places[::-1]
+
+        def parts(sel: Selection) -> list[tuple[Part, ...]]:
+            base, steps = self._aligned(address(sel), sel), self._steps(stride, sel)
+            lanes = sel.pick(state.geometry.lane())
+            every: list[tuple[Part, ...]] = []
+            for line, at in zip(major, minor, strict=True):
+                offset = line[lanes] * steps + at[lanes] // together * size
+                every.append(home.parts(base + offset.astype(base.dtype), size, sel.lanes))
+                tell(state.observer, self.pc, kind, every[-1], size, sel)
+            return every
+
+        return parts
+
+    def _aligned(self, base: Array, sel: Selection) -> Array:
+        multiple = alignment(self.row.shape, self.row.role, self.row.type)
+        bad = np.flatnonzero(base % base.dtype.type(multiple))
+        if bad.size:
+            first, address = int(bad[0]), int(base[bad[0]])
+            message = f"address {address:#x} is not a multiple of {multiple} bytes"
+            raise FaultError(message, thread_of(first, sel.lanes), address)
+        return base
+
+    def _steps(self, stride: Array | None, sel: Selection) -> Array | np.int64:
+        """Bytes from one row, or column, to the next."""
+        row = self.row
+        if stride is None:
+            return np.int64(default_stride(row.shape, self.row.role, row.layout) * row.type.bits // 8)
+        return sel.pick(stride).astype(np.int64) * row.type.bits // 8
+
+
+@meaning("wmma.load")
+def load(ctx: Context, bound: Bindings) -> Action:
+    move, operands = form(ctx, WmmaMove), ctx.operands
+    register, bits = "b64" if move.type.bits == 64 else "b32", _word_bits(move)
+    dests = [ctx.dest(item, register) for item in ctx.items(operands[0])]
+
+    def work(state: State, outs: list[Array], find: FindAll, sel: Selection, warps: Array | None) -> None:
+        rows = [read_parts(parts, sel.count, bits // 8) for parts in find(sel)]
+        words = np.stack(rows).reshape(len(rows) * LANES, -1)
+        put(outs, packed(words, bits), warps)
+
+    return whole_warps(ctx, work, files_of(dests), _Walk(ctx, move).bind)
+
+
+@meaning("wmma.store")
+def store(ctx: Context, bound: Bindings) -> Action:
+    move, operands = form(ctx, WmmaMove), ctx.operands
+    (wanted,) = (o for o in move.operands if o.name == "r")
+    sources = words_of(ctx, operands[1], wanted)
+
+    def work(state: State, files: list[Array], find: FindAll, sel: Selection, warps: Array | None) -> None:
+        words = elements([chosen(file, warps) for file in files], _word_bits(move)).reshape(-1, sel.count)
+        for parts, values in zip(find(sel), words, strict=True):
+            check_writable(parts)
+            write_parts(parts, values)
+
+    return whole_warps(ctx, work, files_of(sources), _Walk(ctx, move).bind)

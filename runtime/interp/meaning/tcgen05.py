@@ -35,7 +35,7 @@ from ..machine.events import AccessKind, Selection, tell_of_one
 from ..machine.memory import FaultError, MachineLimitError
 from ..machine.state import Action, Source, State, acting
 from .bulk import one_by_one
-from .matrix import SharedMatrix
+from .warpgroup import SharedMatrix
 
 # Operands in shared and in tensor memory. PTX ISA 9.7.16.3 to .5, .10.4 to .10.8.
 

@@ -7,11 +7,13 @@ in shared memory then is what it takes, and until then its results are not there
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from ....dialect.isa.row import CONSTANT, DESCRIPTOR, Bindings
-from ....dialect.isa.wgmma import UNIT, WARPS, M, MatrixDescriptor, Wgmma
+from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, M, MatrixDescriptor, Wgmma
 from ....dialect.layouts.layout import Layout, accumulator
 from ....dialect.ptx.text.syntax import Immediate, Vector
 from ...numerics.floats import Array
@@ -21,7 +23,43 @@ from ..machine.events import LANES, MemoryAccess, Selection
 from ..machine.flow import parted
 from ..machine.memory import FaultError
 from ..machine.state import Action, Source, State, acting
-from .matrix import SharedMatrix, elements, form, gather, model, order_of, packed, rows_of, stored_columns, uniform
+from .matrix import elements, form, gather, model, order_of, packed, rows_of, stored_columns, uniform
+
+# Matrices in shared memory, by their descriptors: of products of warpgroups, and of those in tensor memory.
+
+
+class SharedMatrix(NamedTuple):
+    """A matrix (k, mn) of elements of `size` bytes in the shared memory of a CTA, that a thread names by a word."""
+
+    how: type[MatrixDescriptor]
+    word: int
+    shape: tuple[int, int]
+    size: int
+    along_mn: bool
+
+    def places(self, limit: int, thread: int, name: str = "") -> Array:
+        """Where the elements lie, in units of an element; `limit` is the size of shared memory in bytes. Raises
+        FaultError for a word that is no descriptor, or a matrix that leaves shared memory."""
+        try:
+            places = _places(self)
+        except DescriptorError as error:
+            raise FaultError(f"{name}{error}", thread) from None
+        last = (int(places.max()) + 1) * self.size - 1
+        if last < limit:
+            return places
+        text = f"the matrix descriptor reaches byte {last:#x} of shared memory, which has {limit} bytes"
+        raise FaultError(f"{name}{text}", thread, last)
+
+
+@lru_cache(512)
+def _places(matrix: SharedMatrix) -> Array:
+    how = matrix.how.decode(matrix.word)
+    k, mn = (np.arange(extent, dtype=np.int64) for extent in matrix.shape)
+    offsets = how.offset(mn[None], k[:, None], matrix.size, along_mn=matrix.along_mn)
+    return how.swizzled(offsets + how.address) // matrix.size
+
+
+# The instructions.
 
 
 def _groups(state: State, sel: Selection, what: str) -> Array:
