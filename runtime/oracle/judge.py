@@ -19,9 +19,8 @@ from ..reference.functions import poison
 from .candidate import Candidate, CandidateCall, Launching, Made, PythonCandidate, framework_of, of_file
 from .findings import ERROR, JudgeFinding, Verdict, note
 from .references import DRAWS, Expected, JudgeReference, NotComparedError, altered, forbidden_of, of_source
-from .service import Answer, Service
 from .tensors import is_float, is_ndarray, is_rounded
-from .worker import LimitError, Worker
+from .worker import Answer, LimitError, Service, Worker
 
 Source = str | PathLike[str] | Callable[..., Any]
 SMALLER = {"tf32 or f16": 11, "bf16": 8}
