@@ -26,7 +26,7 @@ from ...passes.pipeline import lower, standard_pipeline
 from ...passes.schedule.candidates import candidates, spread
 from ...passes.schedule.model import DRAWN, Fit
 from ...passes.schedule.needs import key_of
-from ...passes.schedule.tuned import AT, Timed, Tuned, fitted
+from ...passes.schedule.warp_schedule import AT, Timed, Tuned, fitted
 from ...passes.universe import make_context
 from ..arguments.arrays import Argument, borrow
 from ..arguments.signature import Signature

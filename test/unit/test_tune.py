@@ -16,8 +16,8 @@ from warploom.dialect.schedule import Schedule, ScheduleError
 from warploom.passes import opt
 from warploom.passes.schedule.candidates import candidates, default_schedule, spread
 from warploom.passes.schedule.model import DRAWN
-from warploom.passes.schedule.tuned import Tuned
 from warploom.passes.schedule.validity import check
+from warploom.passes.schedule.warp_schedule import Tuned
 from warploom.passes.schedule.warpgroup import time_of
 from warploom.runtime import ArgumentError, CompileError, WarploomError, compile
 from warploom.runtime.cli import tune_report
