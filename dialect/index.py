@@ -190,8 +190,8 @@ MEANINGS = _homes(
         """,
         "runtime.interp.meaning.bulk": """
         alloca, bulk group, cancel.done, cancel.first, cancel.try, cp.async, cp.async.bulk, cp.async.commit_group,
-        cp.async.wait_all, cp.async.wait_group, cp.reduce.async.bulk, red.async, st.async, st.bulk, stackrestore,
-        stacksave
+        cp.async.wait_all, cp.async.wait_group, cp.reduce.async.bulk, getctarank, mapa, red.async, st.async, st.bulk,
+        stackrestore, stacksave
         """,
         "runtime.interp.meaning.convert": """
         cvt.fixed, cvt.float, cvt.four, cvt.from_integer, cvt.integer, cvt.narrow, cvt.pack, cvt.pair, cvt.scale,
@@ -209,9 +209,9 @@ MEANINGS = _homes(
         """,
         "runtime.interp.meaning.matrix": "ldmatrix, mma, movmatrix, stmatrix, wmma.load, wmma.mma, wmma.store",
         "runtime.interp.meaning.synchronisation": """
-        bar.arrive, bar.red, bar.sync, barrier.cluster.arrive, barrier.cluster.wait, bra, brkpt,
-        cp.async.mbarrier.arrive, exit, fence, getctarank, mapa, mbarrier.arrive, mbarrier.expect_tx, mbarrier.init,
-        mbarrier.inval, mbarrier.pending_count, mbarrier.test_wait, membar, ret, tcgen05.fence, trap
+        activemask, bar.arrive, bar.red, bar.sync, bar.warp.sync, barrier.cluster.arrive, barrier.cluster.wait, bra,
+        brkpt, cp.async.mbarrier.arrive, elect, exit, fence, match, mbarrier.arrive, mbarrier.expect_tx, mbarrier.init,
+        mbarrier.inval, mbarrier.pending_count, mbarrier.test_wait, membar, redux, ret, shfl, tcgen05.fence, trap, vote
         """,
         "runtime.interp.meaning.tcgen05": "tcgen05.mma",
         "runtime.interp.meaning.tensor_copies": """
@@ -229,7 +229,6 @@ MEANINGS = _homes(
         "runtime.interp.meaning.warpgroup": """
         setmaxnreg, wgmma.commit_group, wgmma.fence, wgmma.mma_async, wgmma.wait_group
         """,
-        "runtime.interp.meaning.warps": "activemask, bar.warp.sync, elect, match, redux, shfl, vote",
     }
 )
 """The module that has the meaning of each kind of instruction."""

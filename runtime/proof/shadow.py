@@ -26,7 +26,7 @@ from ..interp.machine.kernel import Decoded, DecodedKernel, Observer
 from ..interp.machine.memory import MachineLimitError
 from ..interp.machine.state import RegisterSlot, State
 from ..interp.meaning.bulk import one_by_one
-from ..interp.meaning.warps import shuffle_origin
+from ..interp.meaning.synchronisation import shuffle_origin
 from ..interp.watch.registers import Trials
 from ..numerics import floats
 from ..numerics.floats import Array

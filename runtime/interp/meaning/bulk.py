@@ -1,4 +1,4 @@
-"""Asynchronous copies, stores and reductions; `alloca`. PTX ISA 9.7.9.12, .13, .25, 9.7.13.7, 9.7.17."""
+"""Asynchronous copies, stores and reductions; clusters; `alloca`. PTX ISA 9.7.9.12, .13, .23 to .25, 9.7.13, 9.7.17."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from functools import partial
 import numpy as np
 
 from ....dialect.isa.row import Bindings
-from ....dialect.ptx.text.syntax import Not, Operand, Register
+from ....dialect.ptx.text.syntax import Not, Operand, Register, Symbol
 from ....dialect.ptx.types import bits_of
 from ...numerics.floats import Array
 from ..machine.decode import Context, meaning
 from ..machine.events import AccessKind, Selection, tell_of_one
 from ..machine.mbarriers import BulkCopy, Combine
-from ..machine.memory import Buffer, FaultError, Part, check_writable, read_parts
+from ..machine.memory import RANK_BITS, SHARED_WINDOW, Buffer, FaultError, Part, check_writable, read_parts
 from ..machine.names import DTYPES
 from ..machine.state import MIN, Action, Source, State, absent, acting, all_of, grow, stack_pointer
 from .access import Locate, elementwise, identity, locate, seen_as, several, space_of, updates, vector_of, wide
@@ -315,6 +315,50 @@ def store_bulk(ctx: Context, bound: Bindings) -> Action:
             shared.data[first : first + length] = 0
 
     return acting(step, locate(ctx, where, space_of(bound), None), ctx.source(size, ctx.row.operands[1].type))
+
+
+# Addresses of shared memory in a cluster of CTAs: PTX ISA 9.7.9.23 and .24.
+
+
+@meaning("mapa")
+def mapa(ctx: Context, bound: Bindings) -> Action:
+    """The address of a shared variable in another CTA of the cluster."""
+    generic, type = not bound["P"], bound["T"]
+    d, a, rank = ctx.operands
+    if generic and isinstance(a, Symbol):
+        ctx.fail("expected a generic address in a 64-bit register; others are for .shared::cluster")
+
+    def step(state: State, out: Array, values: Array, ranks: Array, sel: Selection) -> None:
+        window, offset = _in_window(sel, values, generic)
+        number, size = sel.pick(ranks).astype(np.uint64), state.geometry.cluster_size
+        message = f"expected a CTA from 0 to {size - 1} of the cluster, got {{}}"
+        sel.refuse(number >= size, message, number)
+        plain = offset & np.uint64((1 << RANK_BITS) - 1)
+        sel.put(out, window + plain + (number << np.uint64(RANK_BITS)))
+
+    return acting(step, ctx.dest(d, type), ctx.source(a, type), ctx.source(rank, "u32"))
+
+
+@meaning("getctarank")
+def getctarank(ctx: Context, bound: Bindings) -> Action:
+    """The rank of the CTA whose shared memory an address is of."""
+    generic, type = not bound["P"], bound["T"]
+    d, a = ctx.operands
+
+    def step(state: State, out: Array, values: Array, sel: Selection) -> None:
+        _, offset = _in_window(sel, values, generic)
+        sel.put(out, offset >> np.uint64(RANK_BITS))
+
+    return acting(step, ctx.dest(d, "u32"), ctx.source(a, type))
+
+
+def _in_window(sel: Selection, values: Array, generic: bool) -> tuple[np.uint64, Array]:
+    """The base of the window of shared memory, and the offsets of addresses in it. Other addresses are a fault."""
+    address = sel.pick(values).view(f"u{values.itemsize}").astype(np.uint64)
+    outside = address >> np.uint64(32) != np.uint64(SHARED_WINDOW >> 32)
+    sel.refuse(outside & generic, "expected an address of shared memory, got {:#x}", address)
+    window = np.uint64(SHARED_WINDOW if generic else 0)
+    return window, address - window
 
 
 # `alloca` and what goes with it: PTX ISA 9.7.17.

@@ -23,7 +23,7 @@ from ...numerics.floats import Array
 from ..machine.events import LANES, BoundStep, Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.state import RegisterSlot, State
-from ..meaning.warps import shuffle_origin, words_of
+from ..meaning.synchronisation import shuffle_origin, words_of
 from .findings import Check, Findings
 
 # Which lanes of a warp an instruction reads its operands in, where that is not all; and through which instructions
