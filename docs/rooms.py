@@ -321,7 +321,7 @@ FEATURE_FILES = {
     "passes/to_ptx/epilogue.py",
     "elementwise kernels": "passes/linalg/elementwise.py passes/linalg/tensors.py "
     "passes/tile/elementwise_kernel.py passes/tile/traversal.py",
-    "calls that cost little": "runtime/kernel/calls.py runtime/cuda/launch.py runtime/cuda/launches.py",
+    "calls that cost little": "runtime/kernel/kernel.py runtime/cuda/launch.py runtime/cuda/launches.py",
     "ping-pong": "dialect/schedule/schedule.py passes/pipelining/roles.py",
     "changes of layout": "dialect/warp/conversions.py dialect/warp/conversion_steps.py "
     "dialect/warp/fragments.py passes/to_ptx/convert_layout.py",

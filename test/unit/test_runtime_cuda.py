@@ -652,8 +652,8 @@ def test_a_call_of_torchs_tensors_is_checked_once(
     """The first call checks; later ones whose tensors lie alike only put the addresses in."""
     compiled, launched = kernel
     checks: list[object] = []
-    calls: Any = import_module("warploom.runtime.kernel.calls")
-    monkeypatch.setattr(calls, "launch_values", lambda *given: checks.append(given) or launch_values(*given))
+    binding: Any = import_module("warploom.runtime.kernel.binding")
+    monkeypatch.setattr(binding, "launch_values", lambda *given: checks.append(given) or launch_values(*given))
     a, b, c, d = (on_gpu() for _ in range(4))
     places = [compiled(*pair) for pair in ((a, b), (c, d), (a, d))]
     assert launched == [(x.data_ptr(), y.data_ptr(), 40) for x, y in ((a, b), (c, d), (a, d))]
