@@ -215,7 +215,6 @@ class ScratchRow:
             yield registers[number * each :][:each], At(address, start + high + (low & ~lane_bits))
 
     def _lane(self, layout: Layout) -> IndexValue:
-        """The offset of a lane's first element."""
         s, places = self.lowering.scalars, self.places
         plain = s.sum(*(s.bits(self.lane, *run) for run in runs([places.natural(bit) for bit in layout.lane])))
         changed = [places.moved.get(bit) for bit in layout.lane]

@@ -168,7 +168,6 @@ class ElementPacking:
         return self.emitter.compute("mov.b32", [i(f"cvt.rn.{name}.f32", value) for value in values])
 
     def _bytes(self, kind: EightBits, elements: Sequence[HeldElement]) -> VirtualRegister:
-        """Four elements of 8 bits."""
         opcode, i = f"cvt.rn.satfinite.{kind.name}x2.f32", self.elements.emit
         beyond = [None if one.clamped else self.elements.overflows(one.word, kind) for one in elements]
         values = [one.word for one in elements]

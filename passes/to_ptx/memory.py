@@ -110,7 +110,6 @@ class OddRows:
         return compute(f"mov.{yes.type}", yes if condition else no)
 
     def _one(self, pair: Fragment, which: int) -> Fragment:
-        """One element of a pair."""
         if len(pair) == 2:
             return [pair[which]]
         return [self.addressing.emitter.halves(pair[0])[which]]

@@ -233,7 +233,6 @@ def _box(lowering: KernelLowering, op: Operation, map: SSAValue, coordinates: Se
 
 
 def _tile_place(lowering: KernelLowering, op: TensorLoadOp | TensorStoreOp) -> At:
-    """Where the box lies in shared memory."""
     tile, stage, row, column = lowering.shared_place(op, op.tile, op.indices)
     width = tile.swizzle
     for name, value, unit in (("row", row, BOX_ALIGNMENT // width), ("column", column, width // tile.element_bytes)):
@@ -268,7 +267,6 @@ def _mask(lowering: KernelLowering, op: TensorLoadOp, ctas: IndexValue) -> Virtu
 
 
 def _short(lowering: KernelLowering, number: IndexValue) -> VirtualRegister:
-    """A number in 16 bits."""
     return lowering.emitter.pure("cvt.u16.u32" if isinstance(number, VirtualRegister) else "mov.b16", number)
 
 

@@ -80,7 +80,6 @@ def _allocated(op: Operation) -> tuple[list[memref.AllocOp], int]:
 
 
 def _columns(op: memref.AllocOp) -> int:
-    """Columns of the matrices of an allocation."""
     return op.memref.type.get_shape()[0] * columns_of(op.memref.type)
 
 

@@ -138,7 +138,6 @@ def _orders(args: argparse.Namespace, text: str) -> int:
 
 
 def _order(args: argparse.Namespace, file: str, text: str, prefix: str) -> Order:
-    """The order of the sums of one of two kernels."""
     from .. import order
     from ..kernel.module import PtxModule
 
@@ -165,7 +164,6 @@ def prove_kernel(kernel: Kernel, text: str, inputs: list[str], seed: int, functi
 
 
 def _drawn(signature: Signature, inputs: list[str], seed: int, *, poisoned: bool = True) -> dict[str, Array]:
-    """The arguments of a function by name."""
     from ..reference.inputs import arrays
 
     drawn = arrays(signature, inputs, seed, poisoned=poisoned)
@@ -192,7 +190,6 @@ def _kernels(args: argparse.Namespace, left: PtxModule, right: PtxModule) -> Pro
 
 
 def _arrays(inputs: list[str], seed: int) -> dict[str, Array]:
-    """The arrays of both kernels."""
     from ..reference.inputs import binding, kernel_argument
 
     named: dict[str, Array] = {}
@@ -206,7 +203,6 @@ def _arrays(inputs: list[str], seed: int) -> dict[str, Array]:
 
 
 def _launch(args: argparse.Namespace, module: PtxModule, prefix: str, names: list[str]) -> KernelLaunch:
-    """The launch that options of a prefix describe."""
     from .. import KernelLaunch
     from ..kernel.module import kernel_name
     from ..reference.inputs import kernel_argument

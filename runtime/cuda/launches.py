@@ -167,7 +167,6 @@ class Launches:
                 raise CudaError(f"launching {_describe(item)} failed: {explain(code)}")
 
     def _point(self, addresses: Sequence[int]) -> None:
-        """Puts addresses into the parameters."""
         self._addresses = []
         for word, position, bytes_, aligned, parameter in self._pointers:
             address = addresses[position] + bytes_
@@ -325,7 +324,6 @@ def _configuration(kernel: LoadedKernel, function: Function, launch: Launch) -> 
 
 
 def _attribute(driver: Any, name: str, among: list[Any]) -> Any:
-    """The value of one more attribute."""
     attribute = driver.CUlaunchAttribute()
     attribute.id = getattr(driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
     among.append(attribute)

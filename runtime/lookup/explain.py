@@ -75,7 +75,6 @@ def _read(text: str) -> int | bytes:
 
 
 def _read_digits(text: str) -> int | bytes:
-    """A number or bytes that a file has as text."""
     if not all(_HEX.fullmatch(word) for word in text.split()):
         raise ArgumentError("the file has neither 8 nor 128 bytes, nor hexadecimal digits")
     return _read(text.strip())

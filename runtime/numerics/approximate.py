@@ -245,7 +245,6 @@ def _value(words: Array) -> Array:
 
 
 def _product(a: Array, b: Array, *, ftz: bool) -> Array:
-    """The words of a product."""
     if ftz:
         a, b = floats.flush(a, "f32"), floats.flush(b, "f32")
     product = np.asarray(a * b)

@@ -320,7 +320,6 @@ def _first(self: Any, *args: Any, **options: Any) -> Any:
 
 
 def _run(self: Any, *args: Any, grid: Any, warmup: bool = False, **options: Any) -> None:
-    """What a launch of a kernel does."""
     from ..interp.watch.checks import CHECKS
     from ..kernel.module import PtxModule
 
@@ -355,7 +354,6 @@ def _compiled(
 
 
 def _kind(value: Any) -> str:
-    """The type of an argument."""
     if hasattr(value, "dtype"):
         return f"*{POINTERS[str(value.dtype).removeprefix('torch.')]}"
     if isinstance(value, bool):

@@ -329,7 +329,6 @@ def _form(label: str, got: Array, expected: Expected) -> JudgeFinding | None:
 
 
 def _words(values: Array) -> Array:
-    """The bits of elements."""
     return np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
 
 

@@ -215,7 +215,6 @@ class _Reading:
         self.memories[op.memref] = CallMemory(self.constants[name], View(0, shape, row_major(shape)))
 
     def _loop(self, op: scf.ForOp) -> None:
-        """The launches of each turn."""
         bounds = zip((op.lb, op.ub, op.step), ("its start", "its end", "its step"), strict=True)
         start, end, step = (self._number(op, value, what) for value, what in bounds)
         if step < 1:
@@ -269,7 +268,6 @@ class _Reading:
         return address % memory_bytes(str(kind.element_type), op.number) == 0 and not any(p % op.number for p in places)
 
     def _memory(self, op: Operation, value: SSAValue, what: str = "its operand") -> CallMemory:
-        """The memory of a value in this call."""
         if value in self.memories:
             return self.memories[value]
         inside = isinstance(value, BlockArgument) and value.block is self.function.body.block
@@ -407,7 +405,6 @@ def layout_key(value: LaunchValue, bytes_: int) -> object:
 
 
 def _argument(value: LaunchValue) -> Argument | None:
-    """What is given, if it is an array."""
     from ..arguments.arrays import Argument
 
     return value if isinstance(value, Argument) else None

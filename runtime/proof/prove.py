@@ -163,7 +163,6 @@ def _between(
     left: Kernel | KernelLaunch, right: KernelLaunch, arrays: Mapping[str, Array], how: tuple[int, bool],
     max_steps: int | None,
 ) -> Proof:  # fmt: skip
-    """Two launches on the same arrays."""
     if isinstance(left, Kernel):
         raise ArgumentError("two kernels are compared by their launches; give a KernelLaunch of the first one, too")
     names, values = list(arrays), list(arrays.values())

@@ -408,7 +408,6 @@ class Question:
         return self.left(trial), wanted
 
     def _reason(self, argument: int, index: tuple[int, ...]) -> str:
-        """The reason why an output differs."""
         inputs = [None if followed(a) is None else a.shape for a in self.arrays]
 
         def evaluate(changed: Changed) -> tuple[Array, Array]:
@@ -420,7 +419,6 @@ class Question:
         return Search(self.names, inputs, evaluate).reason()
 
     def _theorem(self, trial: Trial) -> str:
-        """The statement that a proof shows."""
         sizes = ", ".join(f"%{name}: {_described(array)}" for name, array in zip(self.names, self.arrays, strict=True))
         count = sum(prod(self.arrays[i].shape) for i in self.outputs)
         fixed = [n for n, a in zip(self.names, self.arrays, strict=True) if followed(a) is None]

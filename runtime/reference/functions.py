@@ -317,13 +317,11 @@ def store(op: LinalgStructuredOperation, result: Reference, scope: dict[SSAValue
 
 
 def _put(result: Reference, memory: Reference) -> None:
-    """Writes a result into memory."""
     memory.value[...], memory.error[...] = result.value, result.error
     memory.history.become(result.history)
 
 
 def _view(op: Viewing, scope: dict[SSAValue, Reference]) -> None:
-    """The same arrays seen otherwise."""
     source = scope[op.operands[0]]
 
     def array(of: Floats) -> Floats:

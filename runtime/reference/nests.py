@@ -149,7 +149,6 @@ def _reduces(nest: Nest, how: Combination) -> bool:
 
 
 def _reduced(nest: Nest, how: Combination, scope: Arrays) -> Reference:
-    """The result of an operation that reduces."""
     (written,), sizes = nest.writes, sizes_of(nest, scope)
     out, made = scope[written.value], evaluate(nest.body, how.value, _inputs(nest, scope, sizes))
     terms = Bounded(*(_in_order(array, sizes, written.loops) for array in (made.value, made.error)))
@@ -213,7 +212,6 @@ def loop_numbers(nest: Nest, sizes: Sequence[int]) -> dict[SSAValue, Floats]:
 def _multiplied(
     op: LinalgStructuredOperation, nest: Nest, product: Weighted, scope: Arrays, accumulator: Accumulator
 ) -> Reference:
-    """The result of an operation that sums products."""
     sizes, weight = sizes_of(nest, scope), _weight(product, scope)
     if product.converted:
         accumulator = replace(accumulator, unit=max(accumulator.unit, ACCUMULATORS["f32"].unit))

@@ -57,7 +57,6 @@ def _parts(ctx: Context, operands: Sequence[Operand]) -> tuple[tuple[Operand, ..
 
 
 def _check_counts(ctx: Context, frame: Frame, results: Sequence[Operand], arguments: Sequence[Operand]) -> None:
-    """Refuses more or fewer than the function has."""
     for what, formals, operands in (("arguments", frame.parameters, arguments), ("results", frame.results, results)):
         if len(formals) != len(operands):
             ctx.fail(f"{frame.name} has {len(formals)} {what}, got {len(operands)}")
@@ -155,7 +154,6 @@ def _results_through_register(ctx: Context) -> Action:
 
 
 def _through_register(ctx: Context) -> Action:
-    """A call through a register, of a function whose address is taken."""
     called = _Candidates(ctx)
     entries = [_enter(ctx, frame, called.arguments) for frame in called.fitting.values()]
 

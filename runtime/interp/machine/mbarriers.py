@@ -347,7 +347,6 @@ class MbarrierObjects:
                 self.arrive(Arrivals(one.index[now], sel, np.ones(sel.count, np.int64), deferred=True))
 
     def _land(self, index: Array) -> None:
-        """Copies on their way to these objects."""
         asked = set(index.tolist())
         now = [copy for copy in self.bulk if asked.issuperset(copy.index.tolist())]
         self.bulk = [copy for copy in self.bulk if not asked.issuperset(copy.index.tolist())]

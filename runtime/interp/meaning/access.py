@@ -267,7 +267,6 @@ def load(ctx: Context, bound: Bindings) -> Action:
 
 
 def _deliver(outs: list[Array], sel: Selection, part: Part, values: Array) -> None:
-    """Loaded rows into registers."""
     columns = [values] if len(outs) == 1 else [values[:, i] for i in range(len(outs))]
     if part.chosen is None:
         for out, column in zip(outs, columns, strict=True):

@@ -117,7 +117,6 @@ def between_floats(ctx: Context, bound: Bindings) -> ArrayFunction:
 
 
 def _positive_zero(words: Array) -> Array:
-    """Words of floats with +0 for -0."""
     kind = words.dtype.type
     return np.where(words == kind(1 << 8 * words.itemsize - 1), kind(0), words)
 

@@ -34,7 +34,6 @@ class _Format:
 
     @property
     def scalar(self) -> str:
-        """The type of one element."""
         return self.type.removesuffix("x2")
 
     @property
@@ -48,7 +47,6 @@ class _Format:
         return floats.flush(values, self.scalar) if self.ftz else values
 
     def _write(self, exact: Array) -> Array:
-        """Words of the result."""
         words = floats.rounded(exact, self.scalar, self.mode)
         if not (self.ftz or self.saturate or self.relu):
             return words
@@ -68,7 +66,6 @@ class _Format:
         return self.on_words(floats.halves(on_words, bits_of(self.scalar)) if packed else on_words)
 
     def on_words(self, function: ArrayFunction) -> ArrayFunction:
-        """A function of words."""
         word, dtype = np.dtype(f"u{bits_of(self.type) // 8}"), DTYPES[self.type]
         compute = cast(Callable[..., Array], function)
 
@@ -281,7 +278,6 @@ class _Question:
             self.sources.append(source)
 
     def combined(self, holds: Array, other: tuple[Array, ...]) -> Array:
-        """With the predicate, where there is one."""
         if self.merge is None:
             return holds
         return self.merge(holds, ~other[0] if self.negated else other[0])

@@ -257,7 +257,6 @@ def _field(start: Array, length: Array, bits: int) -> tuple[Array, Array]:
 
 
 def _ones(length: Array) -> Array:
-    """Words of `length` low ones."""
     one = np.uint64(1)
     return (one << length) - one
 

@@ -230,7 +230,6 @@ class _Instruction:
             self.constants["ashift"] = 1
 
     def bind(self, state: State) -> dict[str, Any]:
-        """The operands of a state."""
         return {name: source(state) for name, source in self.sources.items()}
 
 

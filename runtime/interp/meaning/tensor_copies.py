@@ -81,7 +81,6 @@ class Box(NamedTuple):
         return address, inside
 
     def _pixels(self, box: PixelBox) -> tuple[Array, Array]:
-        """The same of pixels."""
         fields, at = self.fields, self._pixel_coordinates(box)
         inside: Array = np.logical_and.reduce((at >= 0) & (at < np.array(fields.sizes[1:])), axis=1)
         return fields.address + at @ np.array(fields.strides), inside
@@ -368,7 +367,6 @@ _OPERATIONS = {
 
 
 def _type(fields: TensorMapFields, operation: str, thread: int) -> str:
-    """The type that a reduction works on."""
     name = fields.element.name.removesuffix(".ftz")
     if name not in _OPERATIONS[operation]:
         raise FaultError(f"{operation} takes {', '.join(_OPERATIONS[operation])}, the map has {name}", thread)

@@ -82,7 +82,6 @@ def _groups(state: State, sel: Selection, what: str) -> Array:
 
 
 def _warps(groups: Array) -> Array:
-    """The numbers of the warps of warpgroups."""
     return (groups[:, None] * WARPS + np.arange(WARPS)).reshape(-1)
 
 

@@ -150,7 +150,6 @@ class Proxies(SharedCheck):
             self._use(copy, int(start[0]), int(threads[0]))
 
     def _use(self, pc: int, start: int, thread: int) -> None:
-        """A thread uses an object, if one begins there."""
         if (one := self.objects.get(start)) is None:
             return
         away = start // self.shared.stride != int(self._cta(np.array(thread)))

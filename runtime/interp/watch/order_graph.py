@@ -375,7 +375,6 @@ class MemoryModel:
 
 
 def _composed(one: Array, other: Array) -> Array:
-    """The composition of two relations."""
     return one.astype(np.float32) @ other.astype(np.float32) > 0
 
 

@@ -155,7 +155,6 @@ class TensorAccesses(SharedCheck):
         queue.issue(np.array([agent]), lambda _: self._over(now))
 
     def _over(self, operation: _Operation) -> None:
-        """An operation has been waited for."""
         operation.done = operation.done or self.shared.clocks.tick()
 
     def loaded(self, pc: int, warp: int) -> None:
@@ -183,7 +182,6 @@ class TensorAccesses(SharedCheck):
         return registers.load(now.pc, threads, np.repeat(lacking.reshape(lanes, -1), 4, axis=1), where)
 
     def _ordered(self, now: _Operation, units: Array, kind: str) -> None:
-        """An access against earlier ones."""
         numbers: list[int] = np.unique(self.last[kind][units]).tolist()
         for number in numbers:
             earlier = self.operations.get(number)

@@ -438,7 +438,6 @@ def _alike(row: TraceRow, rows_: Sequence[TraceRow]) -> tuple[object, ...]:
 
 
 def _legend(events: Sequence[TraceEvent], y: float) -> Iterator[str]:
-    """The legend, with the colours that the picture uses."""
     colours = {COLOURS[event.kind] for event in events}
     if any(event.asynchronous and event.kind == "product" for event in events):
         colours.add(UNDER_WAY)

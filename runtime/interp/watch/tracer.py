@@ -172,7 +172,6 @@ class TracedCopies(TracedGroups):
             self._bulk_copy(access)
 
     def _fly(self, warp: int, cta: int, kind: TraceKind, name: str, pc: int, size: int) -> TraceEvent:
-        """A copy to a CTA is issued."""
         now, cycles = self.timeline.now(warp), copy_cycles(size)
         end = self.ways[cta].take(now, cycles) + cycles + LATENCY
         return self.timeline.event(warp, kind, name, pc, now - 1, end, {"bytes": size}, asynchronous=True)
