@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 from xdsl.dialects import func, gpu, memref
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, ModuleOp, NoneAttr, TensorType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, SSAValue
 from xdsl.printer import Printer
 
 from ...dialect.mlir.affine import FIXED, Nest, loops_of
@@ -99,7 +99,7 @@ def signature(function: func.FuncOp) -> Signature:
         )
     arguments = function.body.block.args
     parameters = tuple(_parameter(function, argument) for argument in arguments)
-    structured = [op for op in function.body.walk() if _is_structured(op)]
+    structured = [op for op in function.body.walk() if isinstance(op, LinalgStructuredOperation | MatmulOp)]
     if not structured and UNUSED not in function.attributes:
         everything = frozenset(i for i, p in enumerate(parameters) if p.shape is not None)
         return Signature(function.sym_name.data, parameters, everything, frozenset())
@@ -192,10 +192,6 @@ def _product(op: Structured) -> Problem | None:
     if FIXED in sizes or not kinds[2] or set().union(*kinds) != sizes.keys():
         return None
     return Problem(*(prod(sizes[loop] for loop in loops) for loops in kinds))
-
-
-def _is_structured(op: Operation) -> TypeGuard[Structured]:
-    return isinstance(op, LinalgStructuredOperation | MatmulOp)
 
 
 def _accesses(op: Structured) -> list[tuple[SSAValue, tuple[int, ...]]]:
