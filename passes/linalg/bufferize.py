@@ -253,8 +253,8 @@ class TensorFunction:
         source = self._read(op, op.operands[0])
         target, builder = self._destination(op.results[0], op), Builder(InsertPoint.before(op))
         if isinstance(op, tensor.CollapseShapeOp) and not is_collapsible(source, groups_of(op)):
-            kind = memory_of(source)
-            copied = builder.insert(memref.AllocOp([], [], MemRefType(kind.element_type, kind.get_shape()))).memref
+            kind, sizes = memory_of(source), IndexBuilder(builder).unknown_sizes(source)
+            copied = builder.insert(memref.AllocOp(sizes, [], MemRefType(kind.element_type, kind.get_shape()))).memref
             copy_before(op, source, copied)
             source = copied
         returned = target is not None and isinstance(source.owner, Operation) and target in source.owner.operands

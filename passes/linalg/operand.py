@@ -203,7 +203,7 @@ def collapse(value: SSAValue, groups: Groups) -> memref.CollapseShapeOp:
     """Memory with the dimensions of each group merged. The last dimension of more than one element gives the stride."""
     kind, strides = memory_of(value), strides_of(memory_of(value)) or ()
     shape = kind.get_shape()
-    sizes = [math.prod(shape[d] for d in group) for group in groups]
+    sizes = [math.prod(s) if min(s := [shape[d] for d in group]) >= 0 else DYNAMIC_INDEX for group in groups]
     return collapsed(value, _seen_with(kind, sizes, [strides[_innermost(shape, group)] for group in groups]), groups)
 
 

@@ -125,14 +125,14 @@ def around(kept: Sequence[int], rank: int) -> list[list[int]]:
 
 
 def is_collapsible(source: SSAValue, groups: Sequence[Sequence[int]]) -> bool:
-    """Whether the dimensions of each group are contiguous, so that they can become one."""
+    """Whether the dimensions of each group are known to be contiguous, so that they can become one."""
     kind = memory_of(source)
     strides, shape = strides_of(kind), kind.get_shape()
-    if isinstance(kind.layout, NoneAttr) or strides is None or min(shape) < 0:
+    if isinstance(kind.layout, NoneAttr) or strides is None:
         return True
     several = ([d for d in group if shape[d] != 1] for group in groups)
     steps = ((strides[a], strides[b], shape[b]) for group in several for a, b in pairwise(group))
-    return all(outer is not None and inner is not None and outer == inner * size for outer, inner, size in steps)
+    return all(inner is not None and size >= 0 and outer == inner * size for outer, inner, size in steps)
 
 
 def regroups_static_sizes(op: Reshape, source: MemRefType[Attribute], result: MemRefType[Attribute]) -> bool:

@@ -178,3 +178,29 @@ OPERANDS = "ins(%A, %B : tensor<4x4xf16>, tensor<4x4xf16>)"
 def test_what_is_refused(body: str, message: str) -> None:
     with pytest.raises(CompileError, match=message):
         compile(HEAD + body)
+
+
+@pytest.mark.parametrize(
+    ("whole", "part", "sizes", "merged", "groups"),
+    [("?x4x8", "?x3x5", "%b, 3, 5", "?x15", "[[0], [1, 2]]"), ("?x?x8", "?x?x5", "%b, %n, 5", "?x5", "[[0, 1], [2]]")],
+)
+def test_parts_of_tensors_of_unknown_sizes_as_one_dimension(
+    whole: str, part: str, sizes: str, merged: str, groups: str
+) -> None:
+    """They have gaps, or may have some, so that they are copied."""
+    text = f"""func.func @f(%x: tensor<{whole}xf32>) -> tensor<{merged}xf32> {{
+      %zero = arith.constant 0 : index
+      %n = arith.constant 3 : index
+      %b = tensor.dim %x, %zero : tensor<{whole}xf32>
+      %s = tensor.extract_slice %x[0, 1, 2] [{sizes}] [1, 1, 1] : tensor<{whole}xf32> to tensor<{part}xf32>
+      %r = tensor.collapse_shape %s {groups} : tensor<{part}xf32> into tensor<{merged}xf32>
+      %m = tensor.dim %r, %zero : tensor<{merged}xf32>
+      %e = tensor.empty(%m) : tensor<{merged}xf32>
+      %o = linalg.negf ins(%r : tensor<{merged}xf32>) outs(%e : tensor<{merged}xf32>) -> tensor<{merged}xf32>
+      return %o : tensor<{merged}xf32>
+    }}"""
+    x = fresh(7, 4, 8, dtype=np.float32)
+    expected = -x[:, 1:, 2:7].reshape((7, 15) if merged == "?x15" else (21, 5))
+    d = np.full(expected.shape, np.nan, np.float32)
+    compile(text, cache=False)(x, d, device="interp")
+    assert np.array_equal(d, expected)
