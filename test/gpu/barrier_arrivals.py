@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import sys
 
+import torch
+
 from warploom.runtime import load_ptx
 
 KERNEL = """
@@ -34,3 +36,4 @@ BETWEEN = {"at-once": "", "bar.warp.sync": "bar.warp.sync 0xFFFFFFFF;"}
 if __name__ == "__main__":
     text = KERNEL.format(between=BETWEEN[sys.argv[1]])
     load_ptx(text).launch("k", grid=(8, 1, 1), block=(64, 1, 1), args=[], device="cuda")
+    torch.cuda.synchronize()  # what runs while the process ends is not reported
