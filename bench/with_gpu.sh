@@ -1,6 +1,6 @@
 #!/bin/sh
 # Run a command with this checkout importable as `warploom`, installing nothing:
-#   bench/with_gpu.sh python3 -m warploom.runtime.cli run examples/matmul.mlir --check
+#   bench/with_gpu.sh python3 -m warploom run examples/matmul.mlir --check
 # WHEELS=FOLDER also makes the pure-Python wheels in it importable, for a machine that lacks xdsl and cannot fetch it.
 # PYTHON chooses the Python that unpacks them (default python3).
 set -eu
