@@ -277,7 +277,7 @@ class ReduceOp(WarpOp):
 
     `positive` says that most rows of f32 have an element above zero, as products of matrices do. Their `max` is then
     that of the bits as integers, three at a time from sm_90 on, and the rows of a warp are reduced again where one has
-    no such element. A NaN is larger than all numbers there.
+    no such element. A row with a NaN may be reduced to it.
 
     In the region of `warp.rows`, it reduces an element with all others of its row::
 

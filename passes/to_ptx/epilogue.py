@@ -273,6 +273,7 @@ def _reduce(lowering: KernelLowering, op: ReduceOp) -> None:
     if not op.positive:
         lowering.values[op.result] = _reduced(lowering, op, opcode, registers)
         return
+    # Bits of f32 are in the order of integers if one is above zero; ptxas makes one instruction of two such maxima.
     words = [emitter.compute("mov.b32", register) for register in registers]
     largest = _reduced(lowering, op, "max.s32", words, ways=3)
     reduced = [emitter.compute("mov.b32", each, type="f32") for each in largest]
