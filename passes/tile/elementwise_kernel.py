@@ -28,11 +28,12 @@ from ..diagnostics import fail
 from ..linalg.elementwise import Elementwise, check_unshared, read_elementwise, why_not_elementwise
 from ..linalg.operand import VectorOperand
 from ..patterns import Index, IndexBuilder, constant_number
+from ..schedule.defaults import SECTOR
 from .tiling import Outliner
 from .traversal import (
     ACCESS_BITS,
     LANE_BITS,
-    SECTOR,
+    OF_SECTOR,
     WARPS,
     Traversal,
     TraversalKernel,
@@ -44,7 +45,7 @@ from .traversal import (
     outline,
 )
 
-SECTOR_BITS = SECTOR * HALF_WORD
+SECTOR_BITS = 8 * SECTOR
 
 BYTES = Layout.parse("c4 c5 r2 r3 r4 | c0 c1 c2 c3 r0 r1"), Layout.parse("c4 c5 r2 r3 r4 | r0 r1 c0 c1 c2 c3")
 """How a warp's 32 rows of bytes lie where an input lies transposed, and how they are loaded: 4 bytes a lane, that moves
@@ -268,10 +269,10 @@ def _by_sectors(traversal: Traversal) -> Traversal:
     turned = output.bits == HALF_WORD and all(p.value in traversal.turned for p in traversal.inputs.values())
     others = [stride or 0 for loop, stride in strides.items() if loop not in (traversal.rows, traversal.columns)]
     turned = turned and (traversal.staged or math.prod(shape) >= LARGE)
-    begin = 0 if traversal.rows is None else (strides[traversal.rows] or 0) % SECTOR
+    begin = 0 if traversal.rows is None else (strides[traversal.rows] or 0) % OF_SECTOR
     tiles = FEWEST_TILES if traversal.staged or begin else MANY_TILES
     few = output.size(traversal.columns) < tiles * width or output.size(traversal.rows) < CTA_ROWS
-    if not whole or not turned or few or any(stride % SECTOR for stride in others):
+    if not whole or not turned or few or any(stride % OF_SECTOR for stride in others):
         return traversal
     places, pitch = list(traversal.inputs.values()), width + begin
     layout = _loaded(places, CTA_ROWS, WARP_COLUMNS, CTA_ROWS.bit_length())
@@ -280,7 +281,7 @@ def _by_sectors(traversal: Traversal) -> Traversal:
         layout=ROWS if output.together() > 1 else ODD_ROWS,
         warp=(CTA_ROWS // STAGED_WARPS, width),
         warps=(STAGED_WARPS, 1),
-        cta=(CTA_ROWS, width - SECTOR),
+        cta=(CTA_ROWS, width - OF_SECTOR),
         fits=False,
         turned=dict.fromkeys((place.value for place in places), layout),
         staged=True,

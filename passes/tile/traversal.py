@@ -30,11 +30,12 @@ from ...dialect.warp.fragments import ConvertLayoutOp, column_of
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute, tile_type
 from ...dialect.warp.synchronisation import CLUSTER_SIZE, MIN_CTAS
-from ...dialect.warp.views import MatrixOp
+from ...dialect.warp.views import HALF_WORD, MatrixOp
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, collapsed, expanded
 from ..patterns import Index, IndexBuilder
+from ..schedule.defaults import SECTOR
 from .fragment_math import integer, mapped
 from .tiling import Outliner, kernel_body
 
@@ -44,8 +45,8 @@ ACCESS_BITS = 128
 SWIZZLE_BYTES = 128
 """Of panels of shared memory that elements which lie transposed go through."""
 
-SECTOR = 16
-"""Elements of 16 bits of a sector of 32 bytes."""
+OF_SECTOR = 8 * SECTOR // HALF_WORD
+"""Elements of 16 bits of a sector."""
 
 SIGN_BIT = 31
 """Of a word."""
@@ -223,10 +224,10 @@ class Traversal:
 
     def sectors(self, kind: TypeAttribute) -> FragmentType:
         """The fragment of a row that a warp has sector by sector."""
-        count = self.warp[1] // SECTOR
-        bits = [axis(i) for axis, size in ((column, SECTOR), (row, count)) for i in range(size.bit_length() - 1)]
+        count = self.warp[1] // OF_SECTOR
+        bits = [axis(i) for axis, size in ((column, OF_SECTOR), (row, count)) for i in range(size.bit_length() - 1)]
         layout = Layout(tuple(bits[-LANE_BITS:]), tuple(bits[:-LANE_BITS]))
-        return FragmentType.of("acc", count, SECTOR, kind, layout)
+        return FragmentType.of("acc", count, OF_SECTOR, kind, layout)
 
     def element_type(self, place: TraversedMemory) -> TypeAttribute:
         """The type of elements in memory, of the low words of those of 64 bits."""
@@ -321,9 +322,9 @@ class TraversalKernel:
         turned = index.insert(ConvertLayoutOp.to(loaded, Layout(layout.lane, pairs))).fragment
         tile = tile_type(element, [rows, columns], SwizzleAttr(SWIZZLE_BYTES))
         if pitch:  # and one sector, for what the last row is read beyond
-            tile = tile_type(element, [rows * pitch // SECTOR + 1, SECTOR], StridedLayoutAttr([SECTOR, 1]))
+            tile = tile_type(element, [rows * pitch // OF_SECTOR + 1, OF_SECTOR], StridedLayoutAttr([OF_SECTOR, 1]))
         memory = index.constants.insert(memref.AllocOp([], [], tile)).memref
-        memory = _in_rows(index, memory, rows, pitch) if pitch else memory
+        memory = _in_rows(index, memory, pitch) if pitch else memory
         index.insert(StoreOp(turned, memory, index.values([0, own])))
         index.insert(BarrierOp())
         return memory
@@ -338,8 +339,8 @@ class TraversalKernel:
         where rows lie to sectors as they do in the output."""
         kind = self.traversal.sectors(element_type(memory))
         first = index.add(index.mul(index.insert(SubgroupIdOp()).result, self.traversal.warp[0]), row)
-        at = index.add(index.div(index.mul(first, self.traversal.pitch), SECTOR), 1)
-        sectors = _in_rows(index, memory, memory_of(memory).get_shape()[0] * self.traversal.pitch // SECTOR, SECTOR)
+        at = index.add(index.div(index.mul(first, self.traversal.pitch), OF_SECTOR), 1)
+        sectors = _in_rows(index, memory, OF_SECTOR)
         return index.insert(LoadOp(sectors, index.values([at, 0]), kind)).fragment
 
     def store_sectors(self, index: IndexBuilder, value: SSAValue, row: int) -> None:
@@ -347,11 +348,11 @@ class TraversalKernel:
         output, traversal = self.traversal.output, self.traversal
         at = {**self.at, traversal.rows: index.add(self.row, row), traversal.columns: 0}
         strides = strides_of(output.kind) or ()
-        place: Index = index.add(index.div(self.at[traversal.columns], SECTOR), 1)
+        place: Index = index.add(index.div(self.at[traversal.columns], OF_SECTOR), 1)
         for loop, stride in zip(output.loops, strides, strict=True):
-            place = index.add(place, index.div(index.mul(at[loop], stride or 0), SECTOR))
-        sectors = _in_rows(index, self.arguments[output.value], math.prod(output.kind.get_shape()) // SECTOR, SECTOR)
-        count = traversal.warp[1] // SECTOR - 1
+            place = index.add(place, index.div(index.mul(at[loop], stride or 0), OF_SECTOR))
+        sectors = _in_rows(index, self.arguments[output.value], OF_SECTOR)
+        count = traversal.warp[1] // OF_SECTOR - 1
         part = index.insert(MatrixOp(sectors, [], 0, 1, part=index.values([place, count]))).matrix
         index.insert(StoreOp(value, part, index.values([0, 0]), in_bounds=bounds_attribute(False, True)))
 
@@ -377,8 +378,8 @@ class TraversalKernel:
             rest = rest if last else index.div(rest, counts[loop])
             step, start = starts.get(loop, (1, 0))
             if traversal.pitch and loop == traversal.columns:  # a sector earlier, but for the first
-                sectors = index.mul(tile, step // SECTOR - 1)
-                tile, step = index.sub(sectors, index.minimum(sectors, 1)), SECTOR
+                sectors = index.mul(tile, step // OF_SECTOR - 1)
+                tile, step = index.sub(sectors, index.minimum(sectors, 1)), OF_SECTOR
             at[loop] = index.add(index.mul(0 if counts[loop] == 1 else tile, step), start)
         return at
 
@@ -406,9 +407,10 @@ class TraversalKernel:
         return matrix
 
 
-def _in_rows(index: IndexBuilder, memory: SSAValue, rows: int, columns: int) -> SSAValue:
-    """The same memory as rows of so many columns, one after another."""
-    shape, strides, kind = [rows, columns], [columns, 1], memory_of(memory)
+def _in_rows(index: IndexBuilder, memory: SSAValue, columns: int) -> SSAValue:
+    """The same memory as whole rows of so many columns, one after another."""
+    kind, strides = memory_of(memory), [columns, 1]
+    shape = [math.prod(kind.get_shape()) // columns, columns]
     lies = MemRefType(kind.element_type, shape, StridedLayoutAttr(strides), kind.memory_space)
     return index.insert(memref.ReinterpretCastOp.from_dynamic(memory, [0], shape, strides, lies)).result
 
