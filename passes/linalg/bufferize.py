@@ -257,9 +257,9 @@ class TensorFunction:
             copied = builder.insert(memref.AllocOp(sizes, [], MemRefType(kind.element_type, kind.get_shape()))).memref
             copy_before(op, source, copied)
             source = copied
-        returned = target is not None and isinstance(source.owner, Operation) and target in source.owner.operands
+        place = None if target is None else target.owner
         if target is not None and (
-            returned or (isinstance(op, tensor.ExtractSliceOp) and target in self.turned.values())
+            self.turned.get(op) is source or (isinstance(place, memref.SubviewOp) and place.source is source)
         ):
             # The source was put where its other shape is returned, or is the memory that the part is put back into.
             self.buffers[op.results[0]] = target
@@ -383,7 +383,11 @@ class TensorFunction:
 
     def _place(self, insert: tensor.InsertSliceOp, memory: SSAValue, op: Operation) -> SSAValue | None:
         """The part of memory that a tensor is put into, where nothing else reads the tensor before: no other use of
-        what a loop hands on, or one that has taken the same part, to write to."""
+        what a loop hands on, or one that has taken the same part, to write to. Inputs are not written, nor what another
+        tensor is a view of."""
+        is_input = memory.owner is self.function.body.block and memory not in self.returned.values()
+        if isinstance(insert.dest.owner, SHAPED) or is_input:
+            return None
         others = [use.operation for use in insert.dest.uses if use.operation is not insert]
         part, block = others[0] if len(others) == 1 else None, op.parent
         if not others and isinstance(insert.dest, BlockArgument) and insert.dest.owner is block is insert.parent:
