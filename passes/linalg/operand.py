@@ -186,7 +186,7 @@ def expand(value: SSAValue, parts: Sequence[Sequence[int]], sizes: Sequence[SSAV
     """Memory with each dimension split into several of these sizes. `sizes` has the dynamic ones."""
     kind = memory_of(value)
     steps = [
-        None if stride is None else stride * math.prod(part[at + 1 :])
+        None if stride is None or min(inner := part[at + 1 :], default=0) < 0 else stride * math.prod(inner)
         for stride, part in zip(strides_of(kind) or (), parts, strict=True)
         for at in range(len(part))
     ]
