@@ -362,17 +362,17 @@ def roots_of(values: Iterable[SSAValue]) -> set[SSAValue]:
     return {root(value) for value in values if isinstance(value.type, MemRefType)}
 
 
-def check_unshared(op: Operation, source: Operation | None = None) -> None:
+def check_unshared(op: Operation, source: Operation | None = None, *, ask: bool = True) -> None:
     """Refuses an operation whose results share elements with what it reads elsewhere, or at computed places. Errors are
-    located at its source, by default itself."""
+    located at its source, by default itself. Where only a call knows, the call decides, or with `ask` off nobody."""
     reads, writes = uses_of(op) or ([], [])
     if source is not None:  # which may have A and B the other way round
         reads = [read._replace(name="an input") if read.name in ("A", "B") else read for read in reads]
     for written in writes:
-        _check(source or op, reads, written)
+        _check(source or op, reads, written, ask)
 
 
-def _check(op: Operation, reads: Iterable[MemoryUse], written: MemoryUse) -> None:
+def _check(op: Operation, reads: Iterable[MemoryUse], written: MemoryUse, ask: bool) -> None:
     if isinstance(memory := root(written.value).owner, memref.GetGlobalOp):
         fail(op, f"{op.name}: the result is a constant, memref.global {memory.name_}; write to other memory")
     for read in reads:
@@ -383,11 +383,11 @@ def _check(op: Operation, reads: Iterable[MemoryUse], written: MemoryUse) -> Non
         if in_step and same:
             continue
         shared = _share(read.value, written.value)
-        if shared:
-            fail(op, f"{op.name}: {read} and {written} share elements, which some threads would write before others "
-                 "have read them; write to other memory")  # fmt: skip
-        if shared is None:
+        if shared is None and ask:
             _ask(op, written.value, read.value, or_same=in_step)
+        elif shared is not False:
+            fail(op, f"{op.name}: {read} and {written} {'share' if shared else 'may share'} elements, which some "
+                 "threads would write before others have read them; write to other memory")  # fmt: skip
 
 
 def _ask(op: Operation, written: SSAValue, read: SSAValue, *, or_same: bool) -> None:

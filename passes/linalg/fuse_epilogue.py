@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import ClassVar, NamedTuple
 
 from xdsl.context import Context
@@ -17,14 +18,14 @@ from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.exceptions import DiagnosticException
 
 from ...dialect.mlir.affine import FIXED, loops_of
 from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import IndexOp, M, PointwiseOp, YieldOp, element_type, with_functions, yielded
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm, drop_forms
-from ..diagnostics import chose, name_of, remark
+from ..diagnostics import chose, message_of, name_of, remark
 from ..patterns import LocatedRewriter, all_operands, apply_patterns, constant_number, op_type_rewrite_pattern
 from .element_expressions import NotFusedError, decline
 from .elementwise import Elementwise, check_unshared, may_share, read_elementwise, roots_of, touched, unshaped
@@ -313,6 +314,8 @@ class Replacement:
         """The reason why the replacement would change a visible result; "" if it would not."""
         if self.is_torn:
             return "elements of what it computes are also read at other places"
+        if any(root(a) is root(b) and may_share(a, b) for a, b in combinations(self.results, 2)):
+            return "two of its results share elements, which the later one writes last"
         op: Operation | None = min(self.used, key=place_in_block)
         read = set[SSAValue]()
         while op is not self.last and op is not None:
@@ -343,10 +346,10 @@ class Replacement:
         try:
             for made in with_functions(op):
                 made.verify()
-            check_unshared(op, self.last)
-        except (VerifyException, NotFusedError) as error:
+            check_unshared(op, self.last, ask=len(self.used) == 1)  # what several do one after the other is right
+        except (DiagnosticException, NotFusedError) as error:
             op.erase()  # it reads views, which nothing else does
-            decline(str(error))
+            decline(message_of(error) if isinstance(error, DiagnosticException) else str(error))
         LocatedRewriter(self.last).insert(with_functions(op))
         self._erase()
 
