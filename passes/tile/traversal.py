@@ -249,8 +249,10 @@ def joined(
     places: dict[int, TraversedMemory] = dict(inputs)
     for loop in range(len(output.loops) - 2, -1, -1):
         if may_join(output, loop) and all(place.joins(loop) for place in (*places.values(), output)):
-            places = {i: place.joined(loop) for i, place in places.items()}
-            output = output.joined(loop)
+            fewer, joined_output = {i: place.joined(loop) for i, place in places.items()}, output.joined(loop)
+            shapes = {(place.value, place.groups) for place in (*fewer.values(), joined_output)}
+            if len(shapes) == len({value for value, _ in shapes}):  # memory has one shape, however often it is read
+                places, output = fewer, joined_output
     return places, output
 
 
