@@ -183,6 +183,8 @@ class _Reading:
                 self.numbers[op.results[0]] = index_result(op, a, b)
                 if not self.unknown.isdisjoint(op.operands):
                     self.unknown.add(op.results[0])
+                    if not isinstance(op, arith.CmpiOp):  # a size, of which a call has 1 or more
+                        self.numbers[op.results[0]] = max(1, self.numbers[op.results[0]])
             case _:
                 raise HostError(
                     f"{place_of(op)}host function @{self.function.sym_name.data}: expected arith on constants and "
