@@ -357,9 +357,13 @@ LIKELY = 24
 """How many spellings are compared in full."""
 
 
-def likely(opcode: str) -> list[str]:
-    """The spellings of these families that share most words with an unknown opcode."""
+def nearest(opcode: str, count: int = 3) -> list[str]:
+    """The spellings of these families that are most like an unknown opcode, best first: of those that share most words
+    with it."""
+    from difflib import get_close_matches  # for messages alone
+
     name, root, words = family(opcode), opcode.partition(".")[0], set(opcode.split("."))
     names = [name] if name else [n for n in FAMILIES if n.partition(".")[0] == root]
     spellings = dict.fromkeys(spelling for n in names for spelling in _spelled(n))
-    return nsmallest(LIKELY, spellings, key=lambda spelling: len(words.symmetric_difference(spelling.split("."))))
+    likely = nsmallest(LIKELY, spellings, key=lambda spelling: len(words.symmetric_difference(spelling.split("."))))
+    return get_close_matches(opcode, likely, count, 0.0)

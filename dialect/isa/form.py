@@ -422,6 +422,11 @@ class ProductForm(Form):
         return self.granularity is not None
 
     @property
+    def scale_type(self) -> str:
+        """The type of the scales of A and B; empty where there are none."""
+        return "" if self.scale is None else self.scale.type.name
+
+    @property
     def stored_k(self) -> int:
         """The columns of A that are stored."""
         return self.shape.k // (2 if self.sparse else 1)

@@ -186,11 +186,6 @@ class Wgmma(ProductForm):
 
     meaning = "wgmma.mma_async"
 
-    @property
-    def scale_type(self) -> str:
-        """The type of the scales of A and B; empty where there are none."""
-        return "" if self.scale is None else self.scale.type.name
-
     @cached_property
     def operands(self) -> tuple[Slot, ...]:
         """d, a, b, of a sparse A the metadata e and its selector f, scale_d, signs, transpositions; A is in shared

@@ -3,116 +3,16 @@ spellings. Source: PTX ISA 9.7."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from itertools import zip_longest
 from typing import cast
 
 from .. import plugins
 from ..isa import families
 from ..isa.row import Bindings, Row
 from .rows import arithmetic, copies, data, opaque, synchronisation, tcgen05
-from .rows.grammar import PatternRow, is_type, name_of, pieces
-
-# The spellings most like one that does not exist, found without making all that there are.
-#
-# Each row proposes the spellings that have most of the words asked for; the proposals are compared word by word.
-
-ROWS_LOOKED_AT = 8
-"""Of one root, those that have most of the words."""
-VARIANTS = 2
-"""Of a qualifier that must stand and that none of the words is, so many are proposed."""
-
-
-def _likely(opcode: str, rows: Sequence[PatternRow]) -> Iterable[str]:
-    """Spellings of the rows that share most words with an opcode."""
-    words = opcode.split(".")
-    wanted = frozenset(words)
-    ranked = sorted(rows, key=lambda row: -len(wanted & _words(row.spelling)))[:ROWS_LOOKED_AT]
-    return dict.fromkeys(spelling for row in ranked for spelling in _proposed(row.spelling, words))
-
-
-@lru_cache(4096)
-def nearest_roots(root: str, roots: frozenset[str], count: int) -> tuple[str, ...]:
-    """The known first words of opcodes that are most similar to an unknown one."""
-    import difflib  # for messages alone
-
-    return tuple(difflib.get_close_matches(root, sorted(roots), count))
-
-
-@cache
-def _words(spelling: str) -> frozenset[str]:
-    """All words that occur in spellings of a row."""
-    return frozenset(word for piece in pieces(spelling) for text in piece.alternatives for word in text.split("."))
-
-
-def _proposed(spelling: str, words: Sequence[str]) -> Iterator[str]:
-    """A spelling of a row that uses the words of another spelling wherever they fit, and other alternatives
-    elsewhere."""
-    left = list(words)
-    chosen: list[str] = []
-    open_places: list[tuple[int, tuple[str, ...]]] = []
-    for place, piece in enumerate(pieces(spelling)):
-        text = _fitting(piece.alternatives, left)
-        if text is None:
-            ranked = _ranked(piece.alternatives, tuple(left))
-            text = "" if "" in piece.alternatives else ranked[0]
-            open_places.append((place, ranked))
-        for word in filter(None, text.split(".")):
-            if word in left:
-                left.remove(word)
-        chosen.append(text)
-    yield "".join(chosen)
-    for place, ranked in open_places:
-        for text in ranked[:VARIANTS]:
-            yield "".join((*chosen[:place], text, *chosen[place + 1 :]))
-
-
-def _fitting(alternatives: Sequence[str], left: Sequence[str]) -> str | None:
-    """The first alternative whose words are all in `left`; None without one."""
-    if len(alternatives) == 1:
-        return alternatives[0]
-    return next((text for text in alternatives if text and all(w in left for w in text[1:].split("."))), None)
-
-
-@lru_cache(16384)
-def _ranked(alternatives: tuple[str, ...], left: tuple[str, ...]) -> tuple[str, ...]:
-    """Alternatives by how much they are like one of the words left."""
-    texts = [text for text in alternatives if text]
-    return tuple(sorted(texts, key=lambda text: -max((_alike(text[1:], word) for word in left), default=0.0)))
-
-
-@lru_cache(65536)
-def _alike(a: str, b: str) -> float:
-    """How much two words are alike, up to 1: the characters they begin and end with in common."""
-    if a == b:
-        return 1.0
-    longest = min(len(a), len(b))
-    start = next((i for i in range(longest) if a[i] != b[i]), longest)
-    end = next((i for i in range(longest - start) if a[-1 - i] != b[-1 - i]), longest - start)
-    return 2 * (start + end) / (len(a) + len(b)) * 0.9
-
-
-def _distance(words: Sequence[str], wanted: Sequence[str]) -> tuple[float, int]:
-    """The distance of two spellings: the number of differing words, of which similar ones count half, and the number of
-    words in other positions."""
-    missing = _without(wanted, words)
-    extra = _without(words, wanted)
-    unlike = sum(1 - 0.5 * _alike(a, b) for a, b in zip_longest(missing, extra, fillvalue=""))
-    return unlike, sum(a != b for a, b in zip(words, wanted, strict=False))
-
-
-def _without(words: Iterable[str], others: Iterable[str]) -> list[str]:
-    left = list(others)
-    kept: list[str] = []
-    for word in words:
-        if word in left:
-            left.remove(word)
-        else:
-            kept.append(word)
-    return kept
-
+from .rows.grammar import PatternRow, is_type, name_of
 
 ROWS: tuple[PatternRow, ...] = (
     *arithmetic.INTEGER_ROWS, *arithmetic.FLOATING_ROWS, *arithmetic.COMPARISON_ROWS, *data.MOVE_ROWS,
@@ -167,19 +67,24 @@ def canonical(opcode: str) -> str:
     return spelled[0][0].canonical(opcode) if spelled else opcode
 
 
+ROWS_LOOKED_AT = 8
+"""Of one root, those that have most of the words asked for: only their spellings are compared."""
+
+
 @lru_cache(4096)
 def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
     """The existing spellings most like an unknown one, best first. They have the same opcode root if any has it."""
+    from difflib import get_close_matches  # for messages alone
+
     root = opcode.partition(".")[0]
     if root not in roots():
-        return nearest_roots(root, roots(), count)
-    proposed = (
-        families.likely(opcode)
-        if root in families.ROOTS
-        else _likely(opcode, (*_by_root().get(root, ()), *_from_outside().get(root, ())))
-    )
-    words = opcode.split(".")
-    return tuple(sorted(proposed, key=lambda spelling: _distance(spelling.split("."), words))[:count])
+        return tuple(get_close_matches(root, sorted(roots()), count))
+    if root in families.ROOTS:
+        return tuple(families.nearest(opcode, count))
+    words = frozenset(opcode.split("."))
+    rows = (*_by_root().get(root, ()), *_from_outside().get(root, ()))
+    likely = sorted(rows, key=lambda row: -len(words & row.words))[:ROWS_LOOKED_AT]
+    return tuple(get_close_matches(opcode, {text: None for row in likely for text in row.samples(words)}, count, 0.0))
 
 
 # What an instruction does to memory and to other threads: questions that its row and its qualifiers answer.

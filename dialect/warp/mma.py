@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from functools import cache
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, StringAttr, UnitAttr, i64
 from xdsl.ir import Attribute, SSAValue
@@ -14,52 +13,13 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa import mma
-from ..isa.form import ProductForm, Shape
+from ..isa import families, mma
+from ..isa.form import ProductForm, Shape, having
 from ..isa.mma import Mma
 from ..layouts.layout import Labels, Layout, disagreement, labels, origins
 from ..mlir.words import irdl_op_definition
 from .attributes import SCALES, FragmentType, fragment_of, type_of_element
 from .op_shapes import FLAGS, WORDS, WarpOp, parse_words, verify_target, word_of, word_properties
-
-
-class Key(NamedTuple):
-    """The fields that identify a row among those of one instruction. Element types have PTX's names. `scales` is the
-    number of scales of a row, 0 without block scales."""
-
-    shape: Shape
-    a: str
-    b: str
-    c: str
-    d: str
-    layouts: str = ""
-    sparse: bool = False
-    ordered: bool = False
-    satfinite: bool = False
-    rounding: str = ""
-    bit_op: str = ""
-    kind: str = ""
-    scales: int = 0
-    scale_type: str = ""
-
-    def __str__(self) -> str:
-        words = [str(self.shape), self.layouts]
-        words += ["sparse" * self.sparse, "ordered" * self.ordered, "satfinite" * self.satfinite]
-        words += [self.rounding, self.bit_op, self.kind, f"{self.a} x {self.b} -> {self.d}"]
-        words += [f"from {self.c}"] * (self.c != self.d)
-        words += [f"scaled by {self.scales} x {self.scale_type}"] * bool(self.scales)
-        return " ".join(filter(None, words))
-
-    def distance(self, other: Key) -> tuple[int, int]:
-        """How unlike two keys are: the properties that differ, then how far the shapes are."""
-        differing = sum(x != y for x, y in zip(self, other, strict=True))
-        return differing, sum(abs(x - y) for x, y in zip(self.shape, other.shape, strict=True))
-
-
-def nearest(wanted: Key, keys: Collection[Key], count: int = 3) -> str:
-    """The nearest of some keys to one without a row, in words, best first."""
-    return ", ".join(map(str, sorted(keys, key=wanted.distance)[:count]))
-
 
 NIBBLE = IntegerType(4)
 """The element type of metadata: one code for each chunk of a row of A."""
@@ -86,23 +46,6 @@ def verify_metadata(
     if chosen not in row.selectors:
         legal, got = " or ".join(map(str, row.selectors)), "none" if chosen is None else chosen
         raise VerifyException(f"expected a sparsity selector of {legal} for {row.spelling}, got {got}")
-
-
-def _key(row: Mma) -> Key:
-    layouts = f"{row.a_layout}.{row.b_layout}"
-    return Key(
-        row.shape,
-        *(row.element(role).name for role in "abcd"),
-        layouts="" if layouts == "row.col" else layouts,
-        sparse=row.sparse,
-        ordered=row.ordered,
-        satfinite=row.satfinite,
-        rounding=row.rounding,
-        bit_op=row.bit_op,
-        kind=row.kind,
-        scales=row.scale.vector if row.scale else 0,
-        scale_type=row.scale.type.name if row.scale else "",
-    )
 
 
 @irdl_op_definition
@@ -168,33 +111,11 @@ class MmaOp(WarpOp):
         own = {"scales": scales, "selectors": selectors, "d": c.type if result is None else result}
         super().__init__(a, b, c, e, shape=str(shape), selector=selector, **word_properties(words), **own)
 
-    @classmethod
-    def find(cls, key: Key) -> Mma | None:
-        """The row of a key."""
-        return cls.rows(key.sparse).get(key)
-
-    @staticmethod
-    @cache
-    def rows(sparse: bool = False) -> Mapping[Key, Mma]:
-        """All rows, of a dense or of a sparse A, by key. If two spellings name one instruction, the more explicit one
-        is used."""
-        return {_key(row): row for row in (mma.sparse_rows() if sparse else mma.rows())}
-
     @property
     def fragments(self) -> tuple[FragmentType, FragmentType, FragmentType]:
         """The types of A, B and C."""
         a, b, c = map(fragment_of, self.operands[:3])
         return a, b, c
-
-    @property
-    def key(self) -> Key:
-        """What names the row; D's element type is taken from C where they have the same type."""
-        a, b, c = (t.element.name for t in self.fragments)
-        d = c if self.d.type == self.c.type else fragment_of(self.d).element.name
-        words: dict[str, Any] = {name: word_of(self, name) for name in WORDS}
-        words |= {name: bool(words[name]) for name in FLAGS}
-        scales, scale_type = self._scales()
-        return Key(self._shape(), a, b, c, d, sparse=self.e is not None, scales=scales, scale_type=scale_type, **words)
 
     @property
     def sparsity(self) -> int:
@@ -210,15 +131,28 @@ class MmaOp(WarpOp):
 
     @property
     def row(self) -> Mma:
-        """The ISA's row of the instruction. Raises VerifyException if the ISA has no such instruction, naming the
-        nearest ones."""
-        key = self.key
-        row = self.find(key)
-        if row is not None:
-            return row
-        if key.c != key.d and self.find(key._replace(d=key.c)) is not None:
+        """The ISA's row of the instruction; D's element type is taken from C where they have the same type. If two
+        spellings name one instruction, the more explicit one is used. Raises VerifyException if the ISA has no such
+        instruction, naming the nearest ones."""
+        table = mma.rows if self.e is None else mma.sparse_rows
+        said = {name: word_of(self, name) for name in WORDS}
+        a_layout, _, b_layout = (said.pop("layouts") or "row.col").partition(".")
+        a, b, c = (fragment.element for fragment in self.fragments)
+        d = c if self.d.type == self.c.type else fragment_of(self.d).element
+        scales, scale_type = self._scales()
+        fields: dict[str, Any] = said | {"shape": self._shape(), "a": a, "b": b, "c": c, "a_layout": a_layout}
+        fields |= {"b_layout": b_layout, "scale_type": scale_type} | {name: bool(said[name]) for name in FLAGS}
+        rows = [row for row in having(table, d=d, **fields) if row.scale is None or row.scale.vector == scales]
+        if rows:
+            return rows[-1]
+        if c != d and having(table, d=c, **fields):
             raise VerifyException(f"expected D of the type of C, {self.fragments[2]}, got {self.d.type}")
-        raise VerifyException(f"the ISA has no mma {key}; the nearest are {nearest(key, self.rows(key.sparse))}")
+        sparse = "" if self.e is None else ".sp::ordered_metadata" if self.ordered else ".sp"
+        kind, scaled = f"kind::{said['kind']}" if said["kind"] else "", f"scale_vec::{scales}X" if scales else ""
+        words = [f"mma{sparse}.sync.aligned", self.shape.data, a_layout, b_layout, said["satfinite"], kind, scaled]
+        words += [d.name, a.name, b.name, c.name, scale_type, said["rounding"], said["bit_op"]]
+        asked = ".".join(filter(None, words))
+        raise VerifyException(f"the ISA has no {asked}; the nearest are {', '.join(families.nearest(asked))}")
 
     def _shape(self) -> Shape:
         try:

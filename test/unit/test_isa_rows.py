@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from warploom.dialect.isa import mma
 from warploom.dialect.isa.families import LDMATRIX, LoadMatrix
-from warploom.dialect.isa.form import BY_MLIR_NAME, ELEMENT_TYPES, ElementType, Shape, element_type
+from warploom.dialect.isa.form import BY_MLIR_NAME, ElementType, Shape, element_type, having
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.row import KIB, TARGETS, UnknownTargetError, target
 from warploom.dialect.ptx.instructions import find
-from warploom.dialect.warp.mma import Key, MmaOp, nearest
 
 F16, BF16, F32 = (element_type(name) for name in ("f16", "bf16", "f32"))
 
@@ -34,16 +33,13 @@ def test_the_rows_are_those_of_the_text() -> None:
     assert all(r.b == r.a and r.d == r.c for r in halves)
 
 
-def test_spellings_and_keys_are_unique() -> None:
+def test_spellings_are_unique() -> None:
     assert len({row.spelling for row in mma.ROWS}) == len(mma.ROWS)
-    keys = [*MmaOp.rows(), *MmaOp.rows(sparse=True)]
-    assert len(set(map(str, keys))) == len(keys)
     assert len({r.spelling for r in LDMATRIX}) == len(LDMATRIX) == 6
 
 
 def test_spelling_orders_the_types_d_a_b_c() -> None:
-    row = MmaOp.find(plain(Shape(16, 8, 16), "bf16", "bf16", "f32", "f32"))
-    assert row is not None
+    (row,) = having(mma.rows, shape=Shape(16, 8, 16), a=BF16)
     assert row.spelling == "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
     assert LoadMatrix(4, True).spelling == "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"
 
@@ -70,43 +66,7 @@ def test_registers_hold_the_matrices_exactly(row: Mma) -> None:
     assert [row.element(role) for role in "abcd"] == [row.a, row.b, row.c, row.d]
 
 
-def plain(shape: Shape, a: str, b: str, c: str, d: str) -> Key:
-    return Key(shape, a, b, c, d)
-
-
-def test_keys_know_what_there_is_and_nothing_else() -> None:
-    rows = MmaOp.rows()
-    for row in mma.ROWS:
-        assert MmaOp.find(plain(row.shape, row.a.name, row.b.name, row.c.name, row.d.name)) is row
-    expected = {
-        plain(r.shape, r.a.name, r.b.name, r.c.name, r.d.name)
-        for r in mma.rows()
-        if not (r.satfinite or r.rounding or r.bit_op or r.kind) and (r.a_layout, r.b_layout) == ("row", "col")
-    }
-    assert {key for key in rows if key == plain(*key[:5])} == expected
-    assert MmaOp.find(plain(Shape(16, 8, 32), "f16", "f16", "f32", "f32")) is None
-
-
 shapes = st.builds(Shape, *[st.integers(1, 256)] * 3)
-names = st.sampled_from([*ELEMENT_TYPES, "e4m3", ""])
-
-
-@given(shapes, names, names, names, names, st.integers(1, 6))
-def test_nearest_are_rows_most_alike_first(shape: Shape, a: str, b: str, c: str, d: str, count: int) -> None:
-    wanted, by_text = plain(shape, a, b, c, d), {str(key): key for key in MmaOp.rows()}
-    nearest_rows = [by_text[text] for text in nearest(wanted, MmaOp.rows(), count).split(", ")]
-    assert len(nearest_rows) == len(set(nearest_rows)) == count
-    alike = [sum(x == y for x, y in zip(key[1:5], (a, b, c, d), strict=True)) for key in nearest_rows]
-    if len({key.shape == shape for key in nearest_rows}) == len({key[5:] for key in nearest_rows}) == 1:
-        assert alike == sorted(alike, reverse=True)
-
-
-def test_nearest_to_a_row_is_the_row() -> None:
-    for row in mma.ROWS:
-        key = plain(row.shape, row.a.name, row.b.name, row.c.name, row.d.name)
-        assert nearest(key, MmaOp.rows(), 1) == str(key)
-    best = nearest(plain(Shape(16, 8, 32), "f16", "f16", "f32", "f32"), MmaOp.rows(), 1)
-    assert best == "m16n8k16 f16 x f16 -> f32"
 
 
 @given(shapes)

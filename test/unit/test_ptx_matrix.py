@@ -275,7 +275,7 @@ def test_only_sparse_products_take_metadata() -> None:
         ),
         (
             "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue8m0",
-            "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0",
+            "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0",
         ),
         (
             "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.tf32.tf32.f32",

@@ -278,15 +278,21 @@ class PatternRow(Row):
         """Every spelling, the plainest first; large for rows of many independent qualifiers."""
         return ["".join(parts) for parts in product(*(piece.alternatives for piece in pieces(self.spelling)))]
 
-    def samples(self) -> list[str]:
-        """Spellings that together contain each alternative of each group, with plain alternatives for the other
-        groups."""
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """All words that occur in its spellings."""
+        return frozenset(word.lstrip(".") for word in self._vocabulary[0])
+
+    def samples(self, words: frozenset[str] = frozenset()) -> list[str]:
+        """Spellings that together contain each alternative of each group, with alternatives of some words, where they
+        fit, or else plain ones for the other groups."""
         choices = [piece.alternatives for piece in pieces(self.spelling)]
-        plain = [alternatives[0] for alternatives in choices]
+        plain = [next((a for a in texts if a and words.issuperset(a[1:].split("."))), texts[0]) for texts in choices]
         varied = [
             "".join((*plain[:i], alternative, *plain[i + 1 :]))
             for i, alternatives in enumerate(choices)
-            for alternative in alternatives[1:]
+            for alternative in alternatives
+            if alternative != plain[i]
         ]
         return ["".join(plain), *varied]
 

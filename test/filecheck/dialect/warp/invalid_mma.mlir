@@ -1,6 +1,6 @@
 // RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @+2 {{warp.mma: the ISA has no mma m16n8k32 f16 x f16 -> f32; the nearest are m16n8k16 f16 x f16 -> f32,}}
+// expected-error @+2 {{warp.mma: the ISA has no mma.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32; the nearest are mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32,}}
 func.func @shape(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k32 %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -8,7 +8,7 @@ func.func @shape(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, 
 
 // -----
 
-// expected-error-re @+2 {{warp.mma: the ISA has no mma m16n8k16 bf16 x bf16 -> f16; the nearest are m16n8k16 {{.*}}}}
+// expected-error @+2 {{warp.mma: the ISA has no mma.sync.aligned.m16n8k16.row.col.f16.bf16.bf16.f16; the nearest are mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32,}}
 func.func @accumulator(%a: !warp.fragment<a, 16x16xbf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xbf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, 16x16xbf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xbf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -16,7 +16,7 @@ func.func @accumulator(%a: !warp.fragment<a, 16x16xbf16, [c1 c2 r0 r1 r2 | c0 r3
 
 // -----
 
-// expected-error-re @+2 {{warp.mma: the ISA has no mma m16n8k16 f16 x bf16 -> f32; the nearest are m16n8k16 {{.*}}}}
+// expected-error @+2 {{warp.mma: the ISA has no mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32; the nearest are mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32,}}
 func.func @mixed(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xbf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xbf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return

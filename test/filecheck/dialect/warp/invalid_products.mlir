@@ -1,6 +1,6 @@
 // RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @+2 {{warp.mma: the ISA has no mma m16n8k16 satfinite f16 x f16 -> f32; the nearest are m16n8k16 f16 x f16 -> f32, }}
+// expected-error @+2 {{warp.mma: the ISA has no mma.sync.aligned.m16n8k16.row.col.satfinite.f32.f16.f16.f32; the nearest are mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32,}}
 func.func @saturated_float(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k16 satfinite %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -8,7 +8,7 @@ func.func @saturated_float(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0
 
 // -----
 
-// expected-error @+2 {{warp.mma: the ISA has no mma m16n8k32 xor s8 x s8 -> s32; the nearest are m16n8k32 s8 x s8 -> s32, }}
+// expected-error @+2 {{warp.mma: the ISA has no mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32.xor; the nearest are mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32,}}
 func.func @bit_operation(%a: !warp.fragment<a, 16x32xi8, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>, %b: !warp.fragment<b, 32x8xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>, %c: !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k32 xor %a, %b, %c : !warp.fragment<a, 16x32xi8, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>, !warp.fragment<b, 32x8xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>, !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -16,7 +16,7 @@ func.func @bit_operation(%a: !warp.fragment<a, 16x32xi8, [c2 c3 r0 r1 r2 | c0 c1
 
 // -----
 
-// expected-error @+2 {{warp.mma: the ISA has no mma m16n8k16 col.row f16 x f16 -> f32; the nearest are m16n8k16 f16 x f16 -> f32, }}
+// expected-error @+2 {{warp.mma: the ISA has no mma.sync.aligned.m16n8k16.col.row.f32.f16.f16.f32; the nearest are mma.sync.aligned.m8n8k4.col.row.f32.f16.f16.f32,}}
 func.func @layouts(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k16 col.row %a, %b, %c : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 16x8xf16, [r1 r2 c0 c1 c2 | r0 r3]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -24,7 +24,7 @@ func.func @layouts(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
 
 // -----
 
-// expected-error @+2 {{warp.mma: the ISA has no mma m16n8k32 mxf8f6f4 e3m2 x e4m3 -> f32; the nearest are m16n8k32 f8f6f4 e3m2 x e4m3 -> f32, }}
+// expected-error @+2 {{warp.mma: the ISA has no mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.f32.e3m2.e4m3.f32; the nearest are mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e3m2.e4m3.f32,}}
 func.func @without_scales(%a: !warp.fragment<a, 16x32xf6E3M2FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>, %b: !warp.fragment<b, 32x8xf8E4M3FN, [r2 r3 c0 c1 c2 | r0 r1 r4]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %d = warp.mma m16n8k32 mxf8f6f4 %a, %b, %c : !warp.fragment<a, 16x32xf6E3M2FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>, !warp.fragment<b, 32x8xf8E4M3FN, [r2 r3 c0 c1 c2 | r0 r1 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
@@ -32,7 +32,7 @@ func.func @without_scales(%a: !warp.fragment<a, 16x32xf6E3M2FN, [c2 c3 r0 r1 r2 
 
 // -----
 
-// expected-error @+2 {{warp.mma: the ISA has no mma m16n8k64 mxf4 e2m1 x e2m1 -> f32 scaled by 4 x ue4m3; the nearest are m16n8k64 mxf4nvf4 e2m1 x e2m1 -> f32 scaled by 4 x ue4m3, }}
+// expected-error @+2 {{warp.mma: the ISA has no mma.sync.aligned.m16n8k64.row.col.kind::mxf4.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3; the nearest are mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3,}}
 func.func @scales_of_another_kind(%a: !warp.fragment<a, 16x64xf4E2M1FN, [c3 c4 r0 r1 r2 | c0 c1 c2 r3 c5]>, %b: !warp.fragment<b, 64x8xf4E2M1FN, [r3 r4 c0 c1 c2 | r0 r1 r2 r5]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: !warp.fragment<scale, 16x4xf8E4M3FN, [r3 t0 r0 r1 r2 | c0 c1]>, %t: !warp.fragment<scale, 16x4xf8E4M3FN, [r3 t0 r0 r1 r2 | c0 c1]>) {
   %d = warp.mma m16n8k64 mxf4 %a, %b, %c scaled %s[0, 0], %t[0, 0] : !warp.fragment<a, 16x64xf4E2M1FN, [c3 c4 r0 r1 r2 | c0 c1 c2 r3 c5]>, !warp.fragment<b, 64x8xf4E2M1FN, [r3 r4 c0 c1 c2 | r0 r1 r2 r5]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<scale, 16x4xf8E4M3FN, [r3 t0 r0 r1 r2 | c0 c1]>, !warp.fragment<scale, 16x4xf8E4M3FN, [r3 t0 r0 r1 r2 | c0 c1]>
   return
@@ -146,7 +146,7 @@ func.func @family(%a: !warp.fragment<a, 16x64xf4E2M1FN, [c3 c4 r0 r1 r2 | c0 c1 
 
 // -----
 
-// expected-error @+2 {{warp.mma: the ISA has no mma m16n8k64 sparse ordered f16 x f16 -> f32; the nearest are m16n8k32 sparse ordered f16 x f16 -> f32, }}
+// expected-error @+2 {{warp.mma: the ISA has no mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.f16.f16.f32; the nearest are mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32,}}
 func.func @shape(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %b: !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %e: !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>) {
   %d = warp.mma m16n8k64 ordered %a, %b, %c sparse %e[0] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
   return
