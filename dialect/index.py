@@ -30,7 +30,6 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "warp-lay-out": ("passes.tile.lay_out", "LayOutPass"),
     "warp-outline": ("passes.tile.outline", "OutlinePass"),
     "warp-stage": ("passes.tile.stage", "StagePass"),
-    "warp-distribute": ("passes.tile.stage", "DistributePass"),
     "warp-fragments": ("passes.tile.stage", "FragmentsPass"),
     "warp-epilogue": ("passes.tile.store_epilogue", "EpiloguePass"),
     "warp-raise-gelu": ("passes.tile.fragment_math", "RaiseGeluPass"),

@@ -37,7 +37,6 @@ SHOWN = {
     "warp-fold-fill": "warp.matmul",
     "warp-schedule": "warp.matmul",
     "warp-stage": "warp.tile_mma",
-    "warp-distribute": "warp.tile_mma",
     "warp-fragments": "warp.mma",
     "warp-epilogue": "warp.store",
     "warp-pipeline": "warp.copy",

@@ -108,26 +108,20 @@ def levels_of_warps() -> Iterator[str]:
     yield prose("""
 ## With `mma.sync`
 
-### 4. A kernel over fragments: `warp-stage`, `warp-distribute`, `warp-fragments`, `warp-epilogue`
+### 4. A kernel over fragments: `warp-stage`, `warp-fragments`, `warp-epilogue`
 
-`-p warp-tile` runs these four passes and `warp-raise-gelu`. `warp-stage` makes a loop over K for the tile. The loop is
+`-p warp-tile` runs these three passes and `warp-raise-gelu`. `warp-stage` makes a loop over K for the tile. The loop is
 not pipelined yet: it copies a tile of A and a tile of B to shared memory, waits, multiplies the two tiles there, and
-waits again. The sums are a value of type `!warp.cta_tile`, which is distributed over the warps of the CTA. After the
-loop, `warp.epilogue` stores them.
+waits again. Each warp multiplies its part of the tiles. A matrix in the registers of a warp is a value of type
+`!warp.fragment`. The type has the role of the operand, its size, its element type and its layout. The layout maps each
+bit of the lane number, and each bit of the element's number in the lane, to a bit of the row or of the column. After
+the loop, `warp.epilogue` stores the sums.
 """)
     staged = [
-        "memref.alloc", "memref.alloc", "warp.constant", "scf.for", "warp.copy", "warp.copy", "gpu.barrier",
-        "warp.tile_mma", "gpu.barrier", "scf.yield", "warp.epilogue",
+        "memref.alloc", "memref.alloc", "gpu.subgroup_id", "warp.constant", "scf.for", "warp.copy", "warp.copy",
+        "gpu.barrier", "warp.tile_mma", "gpu.barrier", "scf.yield", "warp.epilogue",
     ]  # fmt: skip
     yield block("mlir", quoted(WARPS.level("warp-stage"), staged))
-    yield prose("""
-`warp-distribute` gives each warp its part of the sums, and its parts of the tiles to multiply. A matrix in the
-registers of a warp is a value of type `!warp.fragment`. The type has the role of the operand, its size, its element
-type and its layout. The layout maps each bit of the lane number, and each bit of the element's number in the lane, to a
-bit of the row or of the column.
-""")
-    distributed = ["gpu.subgroup_id", "warp.constant", "scf.for", "warp.tile_mma", "scf.yield", "warp.epilogue"]
-    yield block("mlir", quoted(WARPS.level("warp-distribute"), distributed))
     yield prose("""
 `warp-fragments` replaces the product of a warp's parts by matrix instructions: it loads fragments of A and B and
 multiplies them, step by step along K. `warp-epilogue` expands the store of the sums. `warp-raise-gelu` replaces a

@@ -146,7 +146,7 @@ _PASSES = (
     "warp-set-target", "warp-transform", "gpu-kernel-outlining", "warp-bufferize", "warp-fuse-attention",
     "warp-fuse-rows", "warp-raise-matmul", "warp-fold-fill", "warp-fuse-weights", "warp-fuse-epilogue", "warp-group",
     "warp-fuse-elementwise", "warp-im2col", "warp-version", "warp-schedule", "warp-lay-out", "warp-outline",
-    "warp-stage", "warp-distribute", "warp-fragments", "warp-epilogue", "warp-raise-gelu", "warp-pack", "warp-split-k",
+    "warp-stage", "warp-fragments", "warp-epilogue", "warp-raise-gelu", "warp-pack", "warp-split-k",
     "warp-persist", "warp-fp8-as-f16", "warp-specialise", "warp-pipeline", "warp-tensor-memory", "warp-synchronise",
     "warp-expand", "warp-join", "warp-allocate", "convert-warp-to-ptx",
 )  # fmt: skip

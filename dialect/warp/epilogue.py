@@ -9,7 +9,6 @@ from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DenseArrayBase, IndexType
 from xdsl.ir import Attribute, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
-    base,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -27,7 +26,6 @@ from ..mlir.words import irdl_op_definition
 from .attributes import FragmentType, fragment_of, memory_of
 from .elements import ElementRegion, LoopSizes, M, N, PointwiseOp, PointwiseType, pointwise_of, verify_elements
 from .fragments import alike, is_column_of
-from .memory import CtaTileType
 from .op_shapes import WarpOp, bounds, verify_indices
 
 # What `warp.matmul` and `warp.epilogue` share: C, D, and the epilogue that makes the elements of D.
@@ -81,7 +79,7 @@ ALONG = ((M, N), (M,), (N,), ())
 class EpilogueOp(WithEpilogue):
     """Stores the sums of a product to D, beginning at a row and a column, and rounds them to the type of D::
 
-        warp.epilogue %sum into %D[%m, %n] {in_bounds = [true, true]} : !warp.cta_tile<64x64xf32>, memref<256x320xf32>
+        warp.epilogue %sum into %D[%m, %n] {in_bounds = [true, true]} : !warp.fragment<acc, ...>, memref<256x320xf32>
 
     With `plus %C`, C is added first. C has the layout of D. An epilogue, which `warp.pointwise` defines, takes the
     sums, rounded to the type of its element, and yields the elements of D. Its loops are the rows and the columns of D.
@@ -93,13 +91,13 @@ class EpilogueOp(WithEpilogue):
 
     Elements outside D are not stored. `in_bounds` [rows, columns] promises that there are none.
 
-    The sums are those of a CTA or, after `warp-distribute`, of a warp. `warp.schedule` determines how a warp stores
-    them. `warp-epilogue` expands the operation.
+    The sums are those of a warp, or of a warpgroup. `warp.schedule` determines how it stores them. `warp-epilogue`
+    expands the operation.
     """
 
     name = "warp.epilogue"
 
-    sums = operand_def(base(CtaTileType) | base(FragmentType))
+    sums = operand_def(FragmentType)
     at = var_operand_def(IndexType())
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
 

@@ -51,7 +51,6 @@ from .attributes import (
     memory_of,
     memory_space,
 )
-from .memory import CtaTileType
 from .op_shapes import WarpOp
 from .stored import StoredIntegers
 
@@ -97,20 +96,19 @@ class KindAttr(EnumAttribute[Kind], SpacedOpaqueSyntaxAttribute):
 
 @irdl_op_definition
 class ConstantOp(WarpOp):
-    """A fragment, or a tile of the CTA, with the same value everywhere: `%z = warp.constant 0.0 : f32 :
-    !warp.fragment<...>`."""
+    """A fragment with the same value everywhere: `%z = warp.constant 0.0 : f32 : !warp.fragment<...>`."""
 
     name = "warp.constant"
 
     value = prop_def(base(FloatAttr) | base(IntegerAttr))
-    fragment = result_def(base(FragmentType) | base(CtaTileType))
+    fragment = result_def(FragmentType)
 
     traits = traits_def(Pure(), ConstantLike())
     assembly_format = "$value attr-dict `:` type($fragment)"
 
     @staticmethod
-    def of(value: float, fragment: FragmentType | CtaTileType) -> ConstantOp:
-        """A fragment, or a tile, with a value as one of its elements."""
+    def of(value: float, fragment: FragmentType) -> ConstantOp:
+        """A fragment with a value as one of its elements."""
         element = known_element(fragment.element_type)
         if element.is_float:
             return ConstantOp(FloatAttr(value, float_type(element)), fragment)

@@ -7,17 +7,13 @@ from xdsl.dialects.builtin import (
     BoolAttr,
     Float8E8M0FNUType,
     IndexType,
-    IntAttr,
     MemRefType,
     StringAttr,
     UnitAttr,
     bf16,
     i1,
 )
-from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import (
-    base,
-    irdl_attr_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -26,8 +22,6 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
@@ -40,54 +34,13 @@ from .attributes import (
     SHARED_SPACE,
     FragmentType,
     Memory,
-    element_row,
     fragment_of,
-    known_element,
     memory_of,
     memory_space,
 )
 from .matrices import AXES, ORDERS, MatrixMove, verify_matrix_move, verify_registers
 from .op_shapes import WarpOp, bounds, in_memory, verify_element, verify_indices, verify_one_warp, verify_target
 from .synchronisation import BarriersType
-
-
-@irdl_attr_definition
-class CtaTileType(ParametrizedAttribute, TypeAttribute):
-    """A matrix in the registers of the warps of a CTA: `!warp.cta_tile<128x64xf32>`. The type does not say which warp
-    and which lane hold which elements. `warp-distribute` decides that."""
-
-    name = "warp.cta_tile"
-
-    rows: IntAttr
-    columns: IntAttr
-    element_type: TypeAttribute
-
-    @staticmethod
-    def of(rows: int, columns: int, element_type: TypeAttribute) -> CtaTileType:
-        return CtaTileType(IntAttr(rows), IntAttr(columns), element_type)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
-        return self.rows.data, self.columns.data
-
-    def verify(self) -> None:
-        if min(self.shape) <= 0:
-            raise VerifyException(f"expected a tile of one row and column or more, got {self.shape}")
-        known_element(self.element_type)
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
-        with parser.in_angle_brackets():
-            shape, element_type = parser.parse_ranked_shape()
-            if len(shape) != 2:
-                parser.raise_error(f"expected a tile of rank 2, got rank {len(shape)}")
-        return [IntAttr(shape[0]), IntAttr(shape[1]), element_type]
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(f"{self.rows.data}x{self.columns.data}x")
-            printer.print_attribute(self.element_type)
 
 
 def _verify_scales(memory: Memory, fragment: FragmentType) -> None:
@@ -132,10 +85,6 @@ class _FragmentAccess(WarpOp):
 @irdl_op_definition
 class LoadOp(_FragmentAccess):
     """Reads a fragment from memory. Each lane reads its own elements, but with `matrices`.
-
-    It also reads a tile of the CTA from global memory, and converts its elements to the tile's type::
-
-        %c = warp.load %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xbf16> -> !warp.cta_tile<64x64xf32>
 
     From global memory, elements outside the memref read as zero; `in_bounds` [rows, columns] promises that there are
     none. With `swapped`, memory holds the transpose of the fragment::
@@ -205,7 +154,7 @@ class LoadOp(_FragmentAccess):
 
     memory = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
-    fragment = result_def(base(FragmentType) | base(CtaTileType))
+    fragment = result_def(FragmentType)
     along = opt_prop_def(StringAttr)
     padded = opt_prop_def(UnitAttr)
 
@@ -219,9 +168,6 @@ class LoadOp(_FragmentAccess):
             self._verify_vector(self.along.data, memory, fragment_of(self.fragment))
             return
         verify_indices("the memref", memory, self.indices)
-        if isinstance(self.fragment.type, CtaTileType):
-            self._verify_tile(memory)
-            return
         fragment = fragment_of(self.fragment)
         if (move := self.move) is not None:
             if self.in_bounds is not None or self.order:
@@ -251,12 +197,6 @@ class LoadOp(_FragmentAccess):
             raise VerifyException(f"expected a vector along {' or '.join(AXES)}, got '{along}'")
         if self.order or self.padded is not None or self.matrices is not None:
             raise VerifyException("a vector has elements in memory, no registers and no matrices")
-
-    def _verify_tile(self, memory: Memory) -> None:
-        if element_row(memory.element_type) is None:
-            raise VerifyException(f"expected elements of a type that matrix instructions know, got {memory}")
-        if self.swapped is not None or self.order or self.padded is not None or self.matrices is not None:
-            raise VerifyException("a tile of the CTA is read as it lies in memory")
 
     def _verify_elements(self, memory: Memory, fragment: FragmentType) -> None:
         verify_element(memory, fragment)

@@ -22,13 +22,12 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa.form import ELEMENT_TYPES
 from ..layouts.layout import LANES
 from ..mlir.words import irdl_op_definition
-from .attributes import BYTE, SHARED_SPACE, FragmentType, SwizzleAttr, element_row, fragment_of, memory_of, memory_space
+from .attributes import BYTE, SHARED_SPACE, FragmentType, fragment_of, memory_of, memory_space
 from .matmul import FACTOR, FactorsOp
-from .memory import CtaTileType
 from .op_shapes import FieldValue, WarpOp, element_of
 
-SUMS = VarConstraint("Sums", base(CtaTileType) | base(FragmentType))
-"""The type of C and D: what the CTA holds, or a warp."""
+SUMS = VarConstraint("Sums", base(FragmentType))
+"""The type of C and D."""
 
 
 class GroupScales(NamedTuple):
@@ -53,25 +52,19 @@ class GroupScales(NamedTuple):
 
 @irdl_op_definition
 class TileMmaOp(FactorsOp):
-    """D = C + A * B, computed by the warps of a CTA, where A and B are tiles in shared memory::
+    """D = C + A * B of a warp's part, or that of a warpgroup, of A and B that are tiles in shared memory::
 
-        %d = warp.tile_mma %As, %Bs, %c {types = ["f16", "f16"], warp.schedule = #warp.schedule<...>}
-          : memref<64x32xf16, #warp.swizzle<64>, 3>, memref<32x64xf16, #warp.swizzle<128>, 3>, !warp.cta_tile<64x64xf32>
+        %d = warp.tile_mma %As, %Bs, %c part [%m, %n, %k] {types = ["f16", "f16"], warp.schedule = #warp.schedule<...>}
+          : memref<64x32xf16, #warp.swizzle<64>, 3>, memref<32x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, ...>
 
-    A is m x k, B is k x n, and C and D are m x n. Columns of B beyond those of C are padding, and are not multiplied.
+    A is m x k, B is k x n, and C and D are fragments. `part` has the first row, column and k of the part of the tiles.
     `types` are the ISA types in which A and B are multiplied. `bit_op` and `kind` are the words of `warp.matmul`. A and
     B may be results of `warp.sparse` and `warp.scaled`, as in `warp.matmul`. Those operations then take the tiles of
     metadata and of scales. With `transposed_a`, memory holds the tile of A as k x m. With `transposed_b`, it holds the
-    tile of B as n x k. `warp.schedule` names the instruction, and assigns a part to each warp.
+    tile of B as n x k. `warp.schedule` names the instruction.
 
-    After `warp-distribute` each warp has a fragment of C and of D, and `part` has the first row, column and k of its
-    part of the tiles::
-
-        %d = warp.tile_mma %As, %Bs, %c part [%m, %n, %k] {...} : memref<...>, memref<...>, !warp.fragment<acc, ...>
-
-    Then A may also be a fragment in the registers of the warp, with the rows of the fragment of C and the warp's part
-    of k. If B
-    has integers (`warp.stored`), groups of `group` neighbours along k may have scales in global memory, groups x
+    A may also be a fragment in the registers of the warp, with the rows of C and the warp's part of k. If B has
+    integers (`warp.stored`), groups of `group` neighbours along k may have scales in global memory, groups x
     columns. They are printed after the types as `times %S[%k, %n] : memref<...>`, where k and n are the indices at
     which the tiles of A and B begin. Of 8-bit floats, A has scales too, groups x rows, and one scale may be for several
     rows or columns, a block: `times %SB[%k, %n, %m] : memref<...> and %SA : memref<...>`. Scales that are copied to
@@ -97,7 +90,7 @@ class TileMmaOp(FactorsOp):
 
     traits = traits_def(MemoryReadEffect())
     assembly_format = (
-        "$a `,` $b `,` $c (`part` `[` $part^ `]`)? attr-dict `:` type($a) `,` type($b) `,` type($c) "
+        "$a `,` $b `,` $c `part` `[` $part `]` attr-dict `:` type($a) `,` type($b) `,` type($c) "
         "(`times` $group_scales^ `[` $group_at `]` `:` type($group_scales))? "
         "(`and` $row_scales^ `:` type($row_scales))? (`lines` $lines^ `:` type($lines))?"
     )
@@ -156,18 +149,9 @@ class TileMmaOp(FactorsOp):
 
     def _verify_register_operand(self, a: FragmentType) -> None:
         """Checks an A in registers."""
-        c = self.c.type
-        fits = isinstance(c, FragmentType) and a.shape[0] == c.shape[0] and a.role.data == "a"
-        if not fits or self.transposed_a is not None:
+        c = fragment_of(self.c)
+        if a.shape[0] != c.shape[0] or a.role.data != "a" or self.transposed_a is not None:
             raise VerifyException(f"expected a dense A in registers to be a fragment a of C's rows, got {a} and {c}")
-
-    def _filling(self) -> int:
-        """The largest number of columns of B that only pad a line of shared memory."""
-        b, by_rows = memory_of(self.matrices[1]), self.transposed_b is None
-        element = element_row(b.element_type)
-        if not by_rows or element is None or not isinstance(b.layout, SwizzleAttr):
-            return 0
-        return b.layout.bytes * BYTE // element.memory_bits - 1
 
     def _verify_shape(self) -> None:
         (rows, stored), (k, columns) = self._lying()
@@ -175,18 +159,10 @@ class TileMmaOp(FactorsOp):
         if stored * self.sparsity * slices != k:
             a, b = self.matrices
             raise VerifyException(f"expected A and B to agree on k, got {a.type} and {b.type}")
-        sums = self.c.type
-        of_cta = isinstance(sums, CtaTileType)
-        if of_cta == bool(self.part) or len(self.part) not in (0, 3):
-            raise VerifyException(
-                f"expected a warp's `part` [m, n, k] with fragments, and none with a tile of the CTA, got "
-                f"{len(self.part)} indices and {sums}"
-            )
-        down, across = sums.shape if isinstance(sums, CtaTileType) else fragment_of(self.c).shape
-        of_sums = of_cta or fragment_of(self.c).role.data == "acc"
-        if of_cta and (down != rows or not 0 <= columns - across <= self._filling()):
-            raise VerifyException(f"expected C of {rows}x{columns}, got {self.c.type}")
-        if rows % down or across > columns or not of_sums:
+        if len(self.part) != len("mnk"):
+            raise VerifyException(f"expected a warp's `part` [m, n, k] of the tiles, got {len(self.part)} indices")
+        down, across = fragment_of(self.c).shape
+        if rows % down or across > columns or fragment_of(self.c).role.data != "acc":
             what = f"a fragment of accumulators in parts of {rows}x{columns} that fill it"
             raise VerifyException(f"expected {what}, got {self.c.type}")
 

@@ -1,6 +1,6 @@
-"""`warp-stage`, `warp-distribute` and `warp-fragments`: the tile of a product that a CTA computes becomes a loop over
-K, then fragments, then instructions. Per K tile the loop copies A and B to shared memory, waits, multiplies the tiles
-there, waits. It is the plain form: `warp-pipeline` overlaps copies and products."""
+"""`warp-stage` and `warp-fragments`: the tile of a product that a CTA computes becomes a loop over K, then
+instructions. Per K tile the loop copies A and B to shared memory, waits, multiplies the tiles there, waits. It is the
+plain form: `warp-pipeline` overlaps copies and products."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TypeAlias
 from xdsl.builder import Builder
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr, f32, f64, i64
-from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.layouts.layout import LANES
@@ -24,14 +24,13 @@ from ...dialect.warp.cta import SOME_WARPS, CopyOp
 from ...dialect.warp.epilogue import EpilogueOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.memory import CtaTileType, LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute, tile_type
 from ...dialect.warp.operands import PairedOp, ScaledOp, SparseOp, drop_forms, form_of, memories_behind, of_form
 from ...dialect.warp.tile_mma import GroupScales, SumSlicedKOp, TileMmaOp, part_of
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.pages import erase_pages
-from ..linalg.product import Product, TileProduct, read
+from ..linalg.product import Product, read
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value, erase_unused, op_type_rewrite_pattern
 from ..schedule.defaults import adds_last, stored
 from ..schedule.needs import group_scale_tile, scale_lines
@@ -58,42 +57,56 @@ def copied(tiling: Tiling[Product]) -> Sequence[CopiedTiles]:
 
 
 class StageBuilder:
-    """Builds what a CTA does for its tile of a product."""
+    """Builds what a CTA does for its tile of a product.
+
+    The warps cut D into warp tiles, and with `sliced_k` each K tile into slices too. A warp, or the four of a
+    warpgroup, has its warp tile of the sums as a fragment, which lies as the accumulators of the instruction do.
+    """
 
     def __init__(self, tiling: Tiling[Product], index: IndexBuilder) -> None:
-        self.tiling, self.index, self.product = tiling, index, tiling.product
-        self.last = adds_last(self.product, tiling.schedule)
-        at = self.product.op.tile
-        self.m, self.n = map(index.folded, at)
+        self.tiling, self.schedule, self.index, self.product = tiling, tiling.schedule, index, tiling.product
+        self.last, self.kind = adds_last(self.product, tiling.schedule), tiling.fragment("acc")
+        self.slices = self.schedule.sliced_k * self.schedule.cluster_parts
 
     def build(self) -> None:
         """The start of the sums, all of K, the way to memory."""
-        index, (rows, columns, depth) = self.index, self.tiling.schedule.cta
-        cta: Place = {"m": self.m, "n": self.n}
+        index, schedule, op = self.index, self.schedule, self.product.op
+        first_row, first_column = map(index.folded, op.tile)
+        cta: Place = {"m": first_row, "n": first_column}
         cta = cta if self.product.metadata is None else MetadataTiles.counted(index, cta)
-        ways = copied(self.tiling)
-        above = index.before(outermost(self.product.op))
+        ways, top = copied(self.tiling), outermost(op)
+        above = index if top is op else IndexBuilder(top)
         shared = [above.alloc(tiles.shared_type()) for tiles in ways]
-        start = self._start(CtaTileType.of(rows, columns, self.tiling.element_type("acc")))
+        down, across = warp_origin(above, schedule)
+        self.slice = slice_number(above, schedule)
+        part = (down, across, above.mul(self.slice, schedule.cta[2] // schedule.sliced_k))
+        if schedule.cluster_parts > 1:
+            self.slice = above.insert(ClusterBlockIdOp(Z)).result
+        self.m, self.n = index.add(first_row, down), index.add(first_column, across)
+        initial = self._initial()
+        # Slices start from zero each: what the product starts from is added to the sum of them all.
+        zero = ConstantOp.of(0.0, self.kind)
+        start = index.insert(zero).fragment if self.slices > 1 else self._start(index, self.kind, initial)
         turns = KTurns.of(index, self.tiling)
-        with index.loop(0, turns.end(index), depth, [start]) as turn:
+        with index.loop(0, turns.end(index), schedule.cta[2], [start]) as turn:
             inside, here = turn.index, cta | turns.place(turn.index, turn.counter)
             for tiles, tile in zip(ways, shared, strict=True):
                 tiles.copy(inside, here, tile)
-            copies_done(inside, self.tiling.schedule)
+            copies_done(inside, schedule)
             groups = self._groups(index, inside, here)
             lines = [tile for tiles, tile in zip(ways, shared, strict=True) if isinstance(tiles, LineTiles)]
-            product = inside.insert(self._multiplied(inside, shared, turn.carried[0], groups, lines))
+            product = inside.insert(
+                self._multiplied(inside, shared, turn.carried[0], index.values(part), groups, lines)
+            )
             inside.insert(BarrierOp())
             turn.handed = [product.d]
-        self._store(turn.results[0])
+        self._store(turn.results[0], initial)
 
-    def _start(self, kind: CtaTileType) -> SSAValue:
-        """The initial accumulator: a constant, or the elements of C, or zero if C is added at the end."""
-        index, product = self.index, self.product
+    def _initial(self) -> float | None:
+        """What the sums start from: a number, zero if C is added at the end; None for the elements of C."""
+        product = self.product
         if product.c is not None and not self.last:
-            where = index.values([self.m, self.n])
-            return index.insert(LoadOp(product.c.value, where, kind, in_bounds=self.tiling.in_bounds)).fragment
+            return None
         start = product.initial or 0.0
         element = self.tiling.row.element("c")
         least = -element.largest - (not element.is_float)  # of the two's complement
@@ -101,7 +114,18 @@ class StageBuilder:
             # The accumulators' type does not have it, or only an infinity could stand for it.
             what = f"accumulators in {element.name} hold up to {element.largest:g}"
             fail(product.op, f"C starts from {start:g}, {what}")
-        return index.insert(ConstantOp.of(start, kind)).fragment
+        return start
+
+    def _start(
+        self, index: IndexBuilder, kind: FragmentType, initial: float | None, down: Index = 0, across: Index = 0
+    ) -> SSAValue:
+        """The initial accumulators of the fragment at (`down`, `across`) in the warp's part."""
+        if initial is not None or self.product.c is None:
+            return index.insert(ConstantOp.of(initial or 0.0, kind)).fragment
+        place = index.add(self.m, down), index.add(self.n, across)
+        lies = kind.with_layout(stored(kind.layout.data))
+        loaded = load(index, self.product.c.value, lies, *place, self.tiling.in_bounds)
+        return in_layout(index, converted(index, loaded, kind.element_type), kind.layout.data)
 
     def _groups(self, outside: IndexBuilder, index: IndexBuilder, here: dict[str, Index]) -> GroupScales | None:
         """The scales of groups, where the K tile is that begins `here`."""
@@ -132,11 +156,12 @@ class StageBuilder:
         inside: IndexBuilder,
         shared: Sequence[SSAValue],
         sums: SSAValue,
+        part: Sequence[SSAValue],
         groups: GroupScales | None,
         lines: Sequence[SSAValue],
     ) -> TileMmaOp:
-        """The product of the tiles of one K tile."""
-        op, product, (m, _, k) = self.product.op, self.product, self.tiling.schedule.cta
+        """The product of a warp's `part` of the tiles of one K tile."""
+        op, product, (m, _, k) = self.product.op, self.product, self.schedule.cta
         tiles, side_operands = shared[:2], list(shared[2 : len(shared) - len(lines)])
         factors: list[SSAValue] = []
         for form, tile in zip(op.forms, tiles, strict=True):
@@ -151,7 +176,7 @@ class StageBuilder:
         if isinstance(sparse := form_of(a), SparseOp) and (product.m % m or product.k % k):
             sparse.padded = UnitAttr()
         tile_mma = TileMmaOp(
-            *(a, b, sums),
+            *(a, b, sums, part),
             types=op.types,
             bit_op=op.bit_op,
             kind=op.kind,
@@ -169,16 +194,56 @@ class StageBuilder:
             return None
         return self.index.insert(op.epilogue.moved([placed(o) for o in operands], 2, op.outer)).function
 
-    def _store(self, sums: SSAValue) -> None:
-        product, op = self.product, self.product.op
+    def _store(self, sums: SSAValue, initial: float | None) -> None:
+        """Stores the warp's part, or its slice's part of the sum over all slices."""
+        index, product, op, m, n = self.index, self.product, self.product.op, self.m, self.n
+        through = self._epilogue()
+        if self.slices > 1:
+            sums, down, across, parts = self._sum(sums)
+            if parts < self.slices:
+                index = self._some(parts)
+            m, n = index.add(m, down), index.add(n, across)
+            if initial != 0:
+                start = self._start(index, fragment_of(sums), initial, down, across)
+                sums = index.insert(ElementwiseOp(Kind.Add, start, sums)).fragment
         epilogue = EpilogueOp(
-            *(sums, self.index.values([self.m, self.n])),
+            *(sums, index.values([m, n])),
             d=product.d.value,
             c=product.c.value if product.c is not None and self.last else None,
             in_bounds=self.tiling.in_bounds,
-            through=self._epilogue(),
+            through=through,
         )
-        self.index.insert(in_place_of(op, epilogue))
+        index.insert(in_place_of(op, epilogue))
+
+    def _some(self, parts: int) -> IndexBuilder:
+        """A builder of what only the first `parts` slices do, those that have a part of the sums."""
+        gets = self.index.compare("ult", self.slice, parts)
+        some = scf.IfOp(gets, [], Region(Block([last := scf.YieldOp()])))
+        some.attributes[SOME_WARPS] = IntegerAttr(self.schedule.warps // self.schedule.sliced_k * parts, i64)
+        self.index.insert(some)
+        return self.index.before(last)
+
+    def _sum(self, sums: SSAValue) -> tuple[SSAValue, Index, Index, int]:
+        """This slice's part of the sum over all slices, how many rows down and columns across it begins, and how many
+        slices get one."""
+        index, schedule, fragment = self.index, self.schedule, self.kind
+        try:
+            part = part_of(fragment, self.slices)
+        except VerifyException as error:
+            fail(self.product.op, f"schedule: {error}")
+        words, parts = part.registers * LANES * (self.slices - 1), fragment.registers // part.registers
+        if parts < self.slices and schedule.split_k > 1:
+            fail(self.product.op, f"schedule: split_k takes no more slices than {fragment} has base tiles")
+        word = f64 if fragment.bits == 64 else f32
+        cluster = math.prod(schedule.cluster) if schedule.cluster_parts > 1 else 0
+        rows = schedule.warps if cluster else schedule.warps // schedule.sliced_k * parts
+        scratch = index.alloc(tile_type(word, [rows, words]))
+        total = index.insert(SumSlicedKOp(sums, scratch, self.slices, cluster=cluster)).part
+        steps = (size if size < all_ else 0 for size, all_ in zip(part.shape, fragment.shape, strict=True))
+        # A slice that gets nothing is at the place of another one, so that what is loaded there early is in bounds.
+        place = self.slice if parts == self.slices else index.rem(self.slice, parts)
+        down, across = (index.mul(place, step) for step in steps)
+        return total, down, across, parts
 
 
 def drop_unused(values: Sequence[SSAValue]) -> None:
@@ -222,204 +287,13 @@ class StageAttention(RewritePattern):
 
 
 class StagePass(PatternPass):
-    """Makes a loop over K for the tile of a CTA. In each step, the CTA copies a K tile of each operand to shared memory
-    and multiplies them. After the loop it stores the sums to D. For attention it makes a loop over K and V."""
+    """Makes a loop over K for the tile of a CTA. In each step, the CTA copies a K tile of each operand to shared
+    memory, and each warp or warpgroup multiplies its part of them. After the loop it stores its part of the sums to D.
+    If `sliced_k` makes groups of warps share a K tile, it first adds their sums. For attention it makes a loop over K
+    and V."""
 
     name = "warp-stage"
     patterns = StageProduct, StageAttention
-
-
-# `warp-distribute`: which warp of a CTA has what of the tiles that the CTA holds.
-#
-# The warps cut D into warp tiles, and with `sliced_k` each K tile into slices too. A warp, or the four of a warpgroup,
-# has its warp tile of the sums as a fragment, which lies as the accumulators of the instruction do.
-
-Start = ConstantOp | LoadOp
-
-
-class Distribution:
-    """Distributes the sums of a product among warps. It follows the tile of sums through all values that stand for it,
-    from the start value to D, and replaces the operations on it. Raises a located diagnostic if other operations use or
-    make the tile."""
-
-    def __init__(self, product: TileMmaOp) -> None:
-        self.product, self.schedule, self.kind = product, schedule_of(product), _warp_sums(product)
-        self.values: list[SSAValue] = []
-        self.starts: list[Start] = []
-        self.products: list[TileMmaOp] = []
-        self.ends: list[EpilogueOp] = []
-        self._follow(product.d)
-        for other in self.products:
-            if _warp_sums(other) != self.kind:
-                fail(other, f"expected sums that warps hold as another product of them does, as {self.kind}")
-        if len(self.starts) != 1:
-            fail(product, f"expected sums that start in one place, got {len(self.starts)}")
-        (self.start,) = self.starts
-        self.index = IndexBuilder(self.start)
-        self.moved = dict[tuple[SSAValue, str], Index]()
-        top = outermost(self.start)
-        above = self.index if top is self.start else IndexBuilder(top)
-        m, n = warp_origin(above, self.schedule)
-        self.slice = slice_number(above, self.schedule)
-        k = above.mul(self.slice, self.schedule.cta[2] // self.schedule.sliced_k)
-        self.slices = self.schedule.sliced_k * self.schedule.cluster_parts
-        if self.schedule.cluster_parts > 1:
-            self.slice = above.insert(ClusterBlockIdOp(Z)).result
-        self.warp: dict[str, Index] = {"m": m, "n": n, "k": k}
-
-    def _follow(self, value: SSAValue) -> None:
-        """Adds a value, and the values that are the same tile before and after it."""
-        if value in self.values:
-            return
-        self.values.append(value)
-        if isinstance(value, BlockArgument):
-            self._handed_on(value.block, value.index - 1)
-        else:
-            self._made(value, value.owner)
-        for use in list(value.uses):
-            self._used(use.operation, use.index)
-
-    def _made(self, value: SSAValue, op: Operation | Block) -> None:
-        if isinstance(op, scf.ForOp):
-            self._handed_on(op.body.block, next(i for i, result in enumerate(op.results) if result is value))
-        elif isinstance(op, ConstantOp | LoadOp):
-            self.starts.append(op)
-        elif isinstance(op, TileMmaOp):
-            self.products.append(op)
-            self._follow(op.c)
-        elif isinstance(op, Operation):
-            fail(op, f"{op.name} cannot make a tile of sums that warps are to have parts of")
-
-    def _used(self, op: Operation, index: int) -> None:
-        if isinstance(op, TileMmaOp):
-            self._follow(op.d)
-        elif isinstance(op, EpilogueOp):
-            self.ends.append(op)
-        elif isinstance(op, scf.ForOp):
-            self._handed_on(op.body.block, index - 3)
-        elif isinstance(op, scf.YieldOp) and (block := op.parent) is not None:
-            self._handed_on(block, index)
-        else:
-            fail(op, f"{op.name} cannot take a tile of sums that warps are to have parts of")
-
-    def _handed_on(self, body: Block, number: int) -> None:
-        """Converts a loop that carries accumulators: initial value, argument, yielded value and result."""
-        loop, last = body.parent_op(), body.last_op
-        if not isinstance(loop, scf.ForOp) or last is None:
-            fail(self.product, "expected sums of a loop, or of none, to give warps their parts of")
-        for value in (loop.iter_args[number], body.args[1 + number], last.operands[number], loop.results[number]):
-            self._follow(value)
-
-    def rewrite(self) -> None:
-        """Puts fragments in the place of tiles."""
-        ends = [(end, *self._place(end.at)) for end in self.ends]
-        # Slices start from zero each: what the product starts from is added to the sum of them all.
-        unsliced = self.slices == 1
-        zero = ConstantOp.of(0.0, self.kind)
-        start = self._started(self.index, self.kind) if unsliced else self.index.insert(zero).fragment
-        self.start.fragment.replace_all_uses_with(start)
-        for value in self.values:
-            if isinstance(value, BlockArgument) or isinstance(value.owner, scf.ForOp):
-                Rewriter.replace_value_with_new_type(value, self.kind)
-        part = self.index.values([self.warp[axis] for axis in "mnk"])
-        for product in self.products:
-            Rewriter.replace_op(product, product.like(part=part, d=self.kind))
-        for end, m, n in ends:
-            self._end(end, m, n)
-        Rewriter.erase_op(self.start)
-
-    def _place(self, at: Sequence[SSAValue]) -> list[Index]:
-        """Where in memory the warp's part begins, of a tile that begins at a row and a column."""
-        for place in zip(at, "mn", strict=True):
-            if place not in self.moved:
-                self._check_available(place[0])
-                self.moved[place] = self.index.add(self.index.folded(place[0]), self.warp[place[1]])
-        return [self.moved[place] for place in zip(at, "mn", strict=True)]
-
-    def _check_available(self, value: SSAValue) -> None:
-        """Refuses a place that is computed after the start of the sums, where warps compute theirs."""
-        made = value.owner
-        if isinstance(made, Operation) and made.parent is self.start.parent and not made.is_before_in_block(self.start):
-            fail(made, "expected the place of a tile in memory to be computed before its sums start")
-
-    def _started(self, index: IndexBuilder, kind: FragmentType, down: Index = 0, across: Index = 0) -> SSAValue:
-        """The initial accumulators of the fragment at (`down`, `across`) in the warp's part."""
-        if isinstance(self.start, ConstantOp):
-            return index.insert(ConstantOp(self.start.value, kind)).fragment
-        m, n = self._place(self.start.indices)
-        place = index.add(m, down), index.add(n, across)
-        loaded = load(
-            index, self.start.memory, kind.with_layout(stored(kind.layout.data)), *place, self.start.in_bounds
-        )
-        return in_layout(index, converted(index, loaded, kind.element_type), kind.layout.data)
-
-    def _end(self, end: EpilogueOp, m: Index, n: Index) -> None:
-        """Stores the warp's part, or its slice's part of that."""
-        index, sums = self.index.before(end), end.sums
-        if self.slices > 1:
-            sums, down, across, parts = self._sum(index, sums)
-            if parts < self.slices:
-                index = self._some(index, end, parts)
-            m, n = index.add(m, down), index.add(n, across)
-            if isinstance(self.start, LoadOp) or self.start.value.value.data:
-                start = self._started(index, fragment_of(sums), down, across)
-                sums = index.insert(ElementwiseOp(Kind.Add, start, sums)).fragment
-        Rewriter.replace_op(end, end.like(sums=sums, at=index.values([m, n])))
-
-    def _some(self, index: IndexBuilder, end: EpilogueOp, parts: int) -> IndexBuilder:
-        """Runs the end of a product only in the first `parts` slices, those that have a part. Returns the builder of
-        that branch."""
-        gets = index.compare("ult", self.slice, parts)
-        some = scf.IfOp(gets, [], Region(body := Block([last := scf.YieldOp()])))
-        some.attributes[SOME_WARPS] = IntegerAttr(self.schedule.warps // self.schedule.sliced_k * parts, i64)
-        index.insert(some)
-        end.detach()
-        body.insert_op_before(end, last)
-        return index.before(end)
-
-    def _sum(self, index: IndexBuilder, sums: SSAValue) -> tuple[SSAValue, Index, Index, int]:
-        """This slice's part of the sum over all slices, how many rows down and columns across it begins, and how many
-        slices get one."""
-        schedule, fragment = self.schedule, fragment_of(sums)
-        try:
-            part = part_of(fragment, self.slices)
-        except VerifyException as error:
-            fail(self.product, f"schedule: {error}")
-        if fragment.registers // part.registers < self.slices and schedule.split_k > 1:
-            fail(self.product, f"schedule: split_k takes no more slices than {fragment} has base tiles")
-        words, parts = part.registers * LANES * (self.slices - 1), fragment.registers // part.registers
-        word = f64 if fragment.bits == 64 else f32
-        cluster = math.prod(schedule.cluster) if schedule.cluster_parts > 1 else 0
-        rows = schedule.warps if cluster else schedule.warps // schedule.sliced_k * parts
-        scratch = index.alloc(tile_type(word, [rows, words]))
-        total = index.insert(SumSlicedKOp(sums, scratch, self.slices, cluster=cluster)).part
-        steps = (size if size < all_ else 0 for size, all_ in zip(part.shape, fragment.shape, strict=True))
-        # A slice that gets nothing is at the place of another one, so that what is loaded there early is in bounds.
-        place = self.slice if parts == self.slices else index.rem(self.slice, parts)
-        down, across = (index.mul(place, step) for step in steps)
-        return total, down, across, parts
-
-
-def _warp_sums(product: TileMmaOp) -> FragmentType:
-    """The part of a product's sums that a warp has."""
-    return Tiling(TileProduct.of(product), schedule_of(product)).fragment("acc")
-
-
-class DistributeSums(RewritePattern):
-    """Replaces a CTA's `warp.tile_mma`, with all operations on its accumulators, by fragments of each warp."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: TileMmaOp, rewriter: PatternRewriter) -> None:
-        if not op.part:
-            Distribution(op).rewrite()
-
-
-class DistributePass(PatternPass):
-    """Distributes the tiles of a CTA among its warps or warpgroups, as fragments. If `sliced_k` makes groups of warps
-    share a K tile, it also adds their sums."""
-
-    name = "warp-distribute"
-    patterns = (DistributeSums,)
 
 
 def _multiplication(op: TileMmaOp) -> type[Multiplication]:
@@ -438,15 +312,14 @@ class MultiplyTiles(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: TileMmaOp, rewriter: PatternRewriter) -> None:
-        if op.part:
-            outside = IndexBuilder(_loop_of(op))
-            product = _multiplication(op)(op, outside, outside.before(op))
-            warp: Place = {axis: outside.folded(at) for axis, at in zip("mnk", op.part, strict=True)}
-            if op.metadata is not None:
-                warp = MetadataTiles.counted(_behind(op.part) or outside, warp)
-            factors = (op.a, op.b)
-            rewriter.replace(op, (), [product.multiply(warp, op.c)])
-            drop_forms(factors)
+        outside = IndexBuilder(_loop_of(op))
+        product = _multiplication(op)(op, outside, outside.before(op))
+        warp: Place = {axis: outside.folded(at) for axis, at in zip("mnk", op.part, strict=True)}
+        if op.metadata is not None:
+            warp = MetadataTiles.counted(_behind(op.part) or outside, warp)
+        factors = (op.a, op.b)
+        rewriter.replace(op, (), [product.multiply(warp, op.c)])
+        drop_forms(factors)
 
 
 def _loop_of(op: TileMmaOp) -> Operation:

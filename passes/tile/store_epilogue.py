@@ -332,11 +332,10 @@ class StoreEpilogue(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: EpilogueOp, rewriter: PatternRewriter) -> None:
-        if isinstance(op.sums.type, FragmentType):
-            store(op, IndexBuilder(op), self.scratch)
-            through = op.through
-            rewriter.erase(op)
-            drop_forms([through])
+        store(op, IndexBuilder(op), self.scratch)
+        through = op.through
+        rewriter.erase(op)
+        drop_forms([through])
 
 
 class LoadEarly(RewritePattern):

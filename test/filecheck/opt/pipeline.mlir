@@ -12,7 +12,6 @@
 // STAGES: // -----// IR Dump After {{[A-Za-z0-9]+}} (warp-schedule) //----- //
 // STAGES: // -----// IR Dump After {{[A-Za-z0-9]+}} (warp-outline) //----- //
 // STAGES: // -----// IR Dump After {{[A-Za-z0-9]+}} (warp-stage) //----- //
-// STAGES: // -----// IR Dump After {{[A-Za-z0-9]+}} (warp-distribute) //----- //
 // STAGES: // -----// IR Dump After {{[A-Za-z0-9]+}} (warp-fragments) //----- //
 // STAGES: // -----// IR Dump After {{[A-Za-z0-9]+}} (warp-epilogue) //----- //
 // STAGES: // -----// IR Dump After {{[A-Za-z0-9]+}} (warp-pack) //----- //

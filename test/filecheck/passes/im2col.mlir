@@ -2,7 +2,7 @@
 // RUN: warploom-opt %s -p warp-set-target,warp-bufferize,warp-raise-matmul,warp-fold-fill,warp-fuse-epilogue,warp-im2col | warploom-opt | filecheck %s
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_80},warp-bufferize,warp-raise-matmul,warp-im2col" | filecheck %s --check-prefix=ROWS
 // RUN: warploom-opt %s -p warp-set-target,warp-bufferize,warp-raise-matmul,warp-im2col --remarks 2>&1 | filecheck %s --check-prefix=REMARK
-// RUN: warploom-opt %s -p "warploom-schedule,warp-lay-out,warp-outline,warp-stage,warp-distribute,warp-fragments,warp-epilogue,warp-specialise" | filecheck %s --check-prefix=COPIES
+// RUN: warploom-opt %s -p "warploom-schedule,warp-lay-out,warp-outline,warp-stage,warp-fragments,warp-epilogue,warp-specialise" | filecheck %s --check-prefix=COPIES
 
 #id = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
 

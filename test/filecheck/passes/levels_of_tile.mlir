@@ -1,12 +1,11 @@
 // RUN: warploom-opt %s -p warp-outline,warp-stage | filecheck %s --check-prefix=STAGE
-// RUN: warploom-opt %s -p warp-outline,warp-stage | warploom-opt -p warp-distribute | filecheck %s --check-prefix=DISTRIBUTE
-// RUN: warploom-opt %s -p warp-outline,warp-stage,warp-distribute | warploom-opt -p warp-fragments | filecheck %s --check-prefix=FRAGMENTS
-// RUN: warploom-opt %s -p warp-outline,warp-stage,warp-distribute,warp-fragments | warploom-opt -p warp-epilogue | filecheck %s --check-prefix=EPILOGUE
-// RUN: warploom-opt %s -p warp-outline,warp-stage,warp-distribute,warp-epilogue,warp-fragments,warp-expand,convert-warp-to-ptx -t ptx > %t.one
+// RUN: warploom-opt %s -p warp-outline,warp-stage | warploom-opt -p warp-fragments | filecheck %s --check-prefix=FRAGMENTS
+// RUN: warploom-opt %s -p warp-outline,warp-stage,warp-fragments | warploom-opt -p warp-epilogue | filecheck %s --check-prefix=EPILOGUE
+// RUN: warploom-opt %s -p warp-outline,warp-stage,warp-epilogue,warp-fragments,warp-expand,convert-warp-to-ptx -t ptx > %t.one
 // RUN: warploom-opt %s -p warp-outline,warp-tile,warp-expand,convert-warp-to-ptx -t ptx > %t.two
 // RUN: diff %t.one %t.two
 
-// From a product of one CTA to fragments in four steps, each of which can be printed, read again, and left out.
+// From a product of one CTA to fragments in three steps, each of which can be printed, read again, and left out.
 
 #slices = #warp.schedule<cta = 32x64x32, warp = 32x32, mma = m16n8k16, stages = 1, swizzle = 128, group = 1, accumulate = f32, sliced_k = 2>
 
@@ -22,31 +21,25 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
   }
 }
 
-// The CTA: what it copies and multiplies, nothing of warps.
+// What the CTA copies, and what of it its warps multiply: four of them, two for each slice of K, whose sums meet behind
+// the loop, where C is added.
 // STAGE:      %[[A:\w+]] = memref.alloc() : memref<32x32xf16, #warp.swizzle<64>, 3 : i64>
 // STAGE-NEXT: %[[B:\w+]] = memref.alloc() : memref<64x32xf16, #warp.swizzle<64>, 3 : i64>
-// STAGE-NEXT: %[[C:\w+]] = warp.load %C[%[[M:\w+]], %[[N:\w+]]] {in_bounds = [true, true]} : memref<64x128xf16> -> !warp.cta_tile<32x64xf32>
-// STAGE:      %[[D:\w+]] = scf.for %[[K:\w+]] = {{.*}} iter_args(%[[ACC:\w+]] = %[[C]]) -> (!warp.cta_tile<32x64xf32>) {
-// STAGE-NEXT:   warp.copy %A[%[[M]], %[[K]]] to %[[A]]
-// STAGE-NEXT:   warp.copy %B[%[[N]], %[[K]]] to %[[B]]
+// STAGE:      gpu.subgroup_id
+// STAGE:      %[[Z:\w+]] = warp.constant 0.000000e+00 : f32 : !warp.fragment<acc, 32x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+// STAGE:      %[[D:\w+]] = scf.for %[[K:\w+]] = {{.*}} iter_args(%[[ACC:\w+]] = %[[Z]]) -> (!warp.fragment<acc, 32x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
+// STAGE-NEXT:   warp.copy %A[%{{.*}}, %[[K]]] to %[[A]]
+// STAGE-NEXT:   warp.copy %B[%{{.*}}, %[[K]]] to %[[B]]
 // STAGE-NEXT:   gpu.barrier
-// STAGE-NEXT:   %[[NEXT:\w+]] = warp.tile_mma %[[A]], %[[B]], %[[ACC]] {{{.*}}transposed_b} : {{.*}}, !warp.cta_tile<32x64xf32>
+// STAGE-NEXT:   %[[NEXT:\w+]] = warp.tile_mma %[[A]], %[[B]], %[[ACC]] part[%{{.*}}, %{{.*}}, %{{.*}}] {{{.*}}transposed_b}
 // STAGE-NEXT:   gpu.barrier
-// STAGE-NEXT:   scf.yield %[[NEXT]] : !warp.cta_tile<32x64xf32>
+// STAGE-NEXT:   scf.yield %[[NEXT]]
 // STAGE:      %epilogue = warp.pointwise %X0 maps [affine_map<(d0, d1) -> (d1)>] : memref<128xf32> (%x: f32, %b: f32) {
-// STAGE:      warp.epilogue %[[D]] into %D[%[[M]], %[[N]]] through %epilogue {{{.*}}in_bounds = [true, true]} : !warp.cta_tile<32x64xf32>, memref<64x128xf32>
-
-// The warps: four of them, two for each slice of K, whose sums meet behind the loop, where C is added.
-// DISTRIBUTE:      gpu.subgroup_id
-// DISTRIBUTE:      %[[Z:\w+]] = warp.constant 0.000000e+00 : f32 : !warp.fragment<acc, 32x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>
-// DISTRIBUTE:      %[[D:\w+]] = scf.for {{.*}} iter_args(%[[ACC:\w+]] = %[[Z]]) -> (!warp.fragment<acc, 32x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
-// DISTRIBUTE:        %[[NEXT:\w+]] = warp.tile_mma {{.*}}, %[[ACC]] part[%{{.*}}, %{{.*}}, %{{.*}}] {
-// DISTRIBUTE:        scf.yield %[[NEXT]]
-// DISTRIBUTE:      %[[SUM:\w+]] = warp.sum_sliced_k %[[D]] via
-// DISTRIBUTE:      %[[C:\w+]] = warp.load %C
-// DISTRIBUTE-NEXT: %[[WIDE:\w+]] = warp.convert %[[C]]
-// DISTRIBUTE-NEXT: %[[ALL:\w+]] = warp.elementwise add %[[WIDE]], %[[SUM]] : !warp.fragment<acc, 16x32xf32
-// DISTRIBUTE-NEXT: warp.epilogue %[[ALL]] into %D[{{.*}}] through %epilogue
+// STAGE:      %[[SUM:\w+]] = warp.sum_sliced_k %[[D]] via
+// STAGE:      %[[C:\w+]] = warp.load %C
+// STAGE-NEXT: %[[WIDE:\w+]] = warp.convert %[[C]]
+// STAGE-NEXT: %[[ALL:\w+]] = warp.elementwise add %[[WIDE]], %[[SUM]] : !warp.fragment<acc, 16x32xf32
+// STAGE-NEXT: warp.epilogue %[[ALL]] into %D[{{.*}}] through %epilogue {{{.*}}in_bounds = [true, true]}
 
 // The instructions.
 // FRAGMENTS-NOT:     warp.tile_mma

@@ -1,7 +1,7 @@
 // More CTAs, or more rows in a group, than there are tiles: as many as there are, with a remark where sizes are known.
-// RUN: warploom-opt %s -p "warp-schedule{cta=128,128,32 ctas=100000 group=100000},warp-outline,warp-stage,warp-distribute,warp-fragments,warp-persist" | filecheck %s
-// RUN: warploom-opt %s --remarks -o /dev/null -p "warp-schedule{cta=128,128,32 ctas=100000 group=100000},warp-outline,warp-stage,warp-distribute,warp-fragments,warp-persist" 2>&1 | filecheck %s --check-prefix=MORE
-// RUN: warploom-opt %s --remarks -o /dev/null -p "warp-schedule{cta=128,128,32 ctas=16 group=4},warp-outline,warp-stage,warp-distribute,warp-fragments,warp-persist" 2>&1 | filecheck %s --check-prefix=EXACT
+// RUN: warploom-opt %s -p "warp-schedule{cta=128,128,32 ctas=100000 group=100000},warp-outline,warp-stage,warp-fragments,warp-persist" | filecheck %s
+// RUN: warploom-opt %s --remarks -o /dev/null -p "warp-schedule{cta=128,128,32 ctas=100000 group=100000},warp-outline,warp-stage,warp-fragments,warp-persist" 2>&1 | filecheck %s --check-prefix=MORE
+// RUN: warploom-opt %s --remarks -o /dev/null -p "warp-schedule{cta=128,128,32 ctas=16 group=4},warp-outline,warp-stage,warp-fragments,warp-persist" 2>&1 | filecheck %s --check-prefix=EXACT
 // RUN: warploom-opt %s --remarks -o /dev/null -p warp-schedule 2>&1 | filecheck %s --check-prefix=EXACT --allow-empty
 // EXACT-NOT: {{(group|ctas) = [0-9]+:}}
 

@@ -2,30 +2,16 @@
 // RUN: warploom-opt %s | warploom-opt | filecheck %s
 // RUN: warploom-opt %s --print-op-generic | warploom-opt | filecheck %s
 
-// CHECK-LABEL: func.func @sums
-func.func @sums(%A: memref<64x32xf16, 3>, %B: memref<64x32xf16, 3>, %C: memref<100x77xbf16>, %m: index, %n: index) {
-  // CHECK-NEXT: %z = warp.constant 5.000000e-01 : f32 : !warp.cta_tile<64x64xf32>
-  %z = warp.constant 0.5 : f32 : !warp.cta_tile<64x64xf32>
-  // CHECK-NEXT: %c = warp.load %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xbf16> -> !warp.cta_tile<64x64xf32>
-  %c = warp.load %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xbf16> -> !warp.cta_tile<64x64xf32>
-  // CHECK-NEXT: %d = warp.tile_mma %A, %B, %c {types = ["f16", "f16"], transposed_b} : memref<64x32xf16, 3 : i64>, memref<64x32xf16, 3 : i64>, !warp.cta_tile<64x64xf32>
-  %d = warp.tile_mma %A, %B, %c {types = ["f16", "f16"], transposed_b} : memref<64x32xf16, 3>, memref<64x32xf16, 3>, !warp.cta_tile<64x64xf32>
-  // CHECK-NEXT: warp.epilogue %d into %C[%m, %n] : !warp.cta_tile<64x64xf32>, memref<100x77xbf16>
-  warp.epilogue %d into %C[%m, %n] : !warp.cta_tile<64x64xf32>, memref<100x77xbf16>
-  return
-}
-
 !acc = !warp.fragment<acc, 32x32xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 
 // Groups along k of integers that are converted have scales in memory, and the K tile begins at k and n of it.
 // CHECK-LABEL: func.func @groups
-func.func @groups(%A: memref<64x64xf16, 3>, %B: memref<64x64xi8, 3>, %S: memref<8x96xf32>, %C: memref<64x96xf32>, %k: index) {
-  %z = warp.constant 0.0 : f32 : !warp.cta_tile<64x64xf32>
+func.func @groups(%A: memref<64x64xf16, 3>, %B: memref<64x64xi8, 3>, %S: memref<8x96xf32>, %z: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %C: memref<64x96xf32>, %k: index) {
   %b = warp.stored %B as s8 : memref<64x64xi8, 3>
-  // CHECK: warp.tile_mma %A, %b, %z {types = ["f16", "f16"], group = 32 : i64} : {{.*}} times %S[%k, %k] : memref<8x96xf32>
-  %d = warp.tile_mma %A, %b, %z {types = ["f16", "f16"], group = 32 : i64}
-    : memref<64x64xf16, 3>, !warp.operand<memref<64x64xi8, 3>>, !warp.cta_tile<64x64xf32> times %S[%k, %k] : memref<8x96xf32>
-  warp.epilogue %d into %C[%k, %k] : !warp.cta_tile<64x64xf32>, memref<64x96xf32>
+  // CHECK: warp.tile_mma %A, %b, %z part[%k, %k, %k] {types = ["f16", "f16"], group = 32 : i64} : {{.*}} times %S[%k, %k] : memref<8x96xf32>
+  %d = warp.tile_mma %A, %b, %z part [%k, %k, %k] {types = ["f16", "f16"], group = 32 : i64}
+    : memref<64x64xf16, 3>, !warp.operand<memref<64x64xi8, 3>>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3]> times %S[%k, %k] : memref<8x96xf32>
+  warp.epilogue %d into %C[%k, %k] : !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<64x96xf32>
   return
 }
 
