@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from operator import is_
 from typing import NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, StridedLayoutAttr
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute
 from xdsl.passes import ModulePass, PassPipeline
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import PassFailedException
@@ -29,45 +28,6 @@ from . import source
 from .diagnostics import remark, remarks, verify
 from .patterns import operations_of
 from .universe import WARPLOOM_UNIVERSE
-
-# What a module consists of, to tell whether a pass changed it.
-
-
-class ModuleParts:
-    """A snapshot of a module: its operations, and everything of them that a verifier reads, by identity.
-
-    Attributes and types are immutable. So an operation with identical ones in the same place is unchanged. The snapshot
-    keeps its objects alive, so that no new object has the identity of an old one.
-    """
-
-    def __init__(self, module: ModuleOp) -> None:
-        self._parts: list[object] = [part for op in module.walk() for part in _parts(op)]
-
-    def are_those_of(self, other: ModuleParts) -> bool:
-        """Whether nothing has changed between the two."""
-        mine, others = self._parts, other._parts
-        return len(mine) == len(others) and all(map(is_, mine, others))
-
-
-def _parts(op: Operation) -> Iterator[object]:
-    yield op
-    yield op.parent
-    yield from op.operands
-    for result in op.results:
-        yield result
-        yield result.type
-    yield from op.successors
-    for dictionary in (op.properties, op.attributes):
-        for name, attribute in dictionary.items():
-            yield name
-            yield attribute
-    for region in op.regions:
-        for block in region.blocks:
-            yield block
-            for argument in block.args:
-                yield argument
-                yield argument.type
-
 
 # What passes need of a module to have something to do: `needs` of a pass has names of which one must be there.
 
@@ -219,7 +179,7 @@ def _option(value: Option) -> str:
 
 
 VERIFIES_EACH: ContextVar[bool] = ContextVar("verifies_each", default=False)
-"""Whether `lower` verifies the module after each pass that changed it, as `warploom-opt` does."""
+"""Whether `lower` verifies the module after each pass, as `warploom-opt` does."""
 
 
 def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | None = None) -> None:
@@ -233,23 +193,14 @@ def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | Non
     with source.paused():
         verify(module)
         if VERIFIES_EACH.get():
-            return _verifying_each(module, ctx, pipeline, on_phase)
+            return _run(module, ctx, pipeline, on_phase, verifies_each=True)
         original = module.clone()
         try:
-            return _verifying_parts(module, ctx, pipeline, on_phase)
+            return _run(module, ctx, pipeline, on_phase)
         except Exception:
             if (first := _first_error(original, ctx, pipeline)) is None:
                 raise
         raise first
-
-
-def run(one: ModulePass, ctx: Context, module: ModuleOp, verified: ModuleParts) -> ModuleParts:
-    """Applies one pass to a verified module, and verifies the operations that it changed. Returns the new parts."""
-    one.apply(ctx, module)
-    left = ModuleParts(module)
-    if not left.are_those_of(verified):
-        verify(module)
-    return left
 
 
 @lru_cache(64)
@@ -269,20 +220,19 @@ def phase(name: str, on_phase: OnPhase | None) -> Generator[None]:
         on_phase(name, time.perf_counter() - start)
 
 
-def _verifying_parts(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | None) -> None:
+def _run(
+    module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | None, *, verifies_each: bool = False
+) -> None:
+    """Runs the passes, and verifies the module behind each part of them, or each pass."""
     for part in _parts_of(pipeline):
         for one in applicable(part, module):
             with phase(one.name, on_phase):
                 one.apply(ctx, module)
-        with phase("verify", on_phase):
-            verify(module)
-
-
-def _verifying_each(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | None) -> None:
-    verified = ModuleParts(module)
-    for one in applicable([spec for part in _parts_of(pipeline) for spec in part], module):
-        with phase(one.name, on_phase):
-            verified = run(one, ctx, module, verified)
+                if verifies_each:
+                    verify(module)
+        if not verifies_each:
+            with phase("verify", on_phase):
+                verify(module)
 
 
 def _first_error(module: ModuleOp, ctx: Context, pipeline: str) -> Exception | None:
@@ -290,7 +240,7 @@ def _first_error(module: ModuleOp, ctx: Context, pipeline: str) -> Exception | N
     them."""
     with remarks():
         try:
-            _verifying_each(module, ctx, pipeline, None)
+            _run(module, ctx, pipeline, None, verifies_each=True)
         except Exception as error:
             return error
     return None
@@ -308,9 +258,9 @@ class Pipeline(ModulePass):
         return PassPipeline.parse_spec(WARPLOOM_UNIVERSE.all_passes, self.text()).passes
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        verified = ModuleParts(op)
         for stage in self.passes():
-            verified = run(stage, ctx, op, verified)
+            stage.apply(ctx, op)
+            verify(op)
 
 
 # `warp-set-target`: records the GPU that a module is compiled for.
