@@ -3,6 +3,7 @@
     python test/torch_families.py                          # all families in all modes
     python test/torch_families.py Llama BERT --modes inference training --left
     python test/torch_families.py --jobs 16 --table        # a table in Markdown, as docs/torch.md has it
+    python test/torch_families.py --check                  # each compiled part beside eager mode too
 
 `transformers`, `timm` and `torchvision` bring most of the models; families of a package that is not installed are
 skipped, which is said. A model computes in bf16 (in f32 under autocast), and its results and gradients are compared
@@ -55,6 +56,8 @@ SMALL, ZERO = 2.0**-7, 2.0**-30
 """What is a small element, relative to the median of all tensors, and what is none."""
 
 Inputs = dict[str, Any]
+Task = tuple[str, str, bool, bool]
+"""A family, a mode, whether parts are compared with eager mode, and whether the trace of a failure is printed."""
 
 
 @dataclass(frozen=True)
@@ -471,8 +474,8 @@ def further(away: Sequence[tuple[float, float]]) -> float:
     return own / max(other, MIN) if own == own else float("inf")
 
 
-def run(family: Family, mode: str) -> Outcome:
-    """One family in one mode.
+def run(family: Family, mode: str, check: bool = False) -> Outcome:
+    """One family in one mode; `check` compares each compiled part with eager mode too.
 
     Raises:
         Exception: whatever the model, torch or the backend raises.
@@ -494,7 +497,7 @@ def run(family: Family, mode: str) -> Outcome:
         setting._experts_implementation = "eager"  # torch has no products of groups in f64
     model = plain if mode == "autocast" else plain.bfloat16()
     outcome, seen = Outcome(), []
-    options = {"explain": seen.append, "rest": "eager"}
+    options = {"explain": seen.append, "rest": "eager", "check": check}
     if mode in GENERATES:
         outcome.failure = generated(model, batches[0](), mode, options)
     else:
@@ -575,12 +578,12 @@ def rounded(model: nn.Module, forward: Any, inputs: Inputs, sequences: Tensor, s
     return 2 * max(float((x - logits[0]).abs().max()) for x in logits[1:])
 
 
-def attempt(name: str, mode: str, trace: bool = False) -> Outcome:
+def attempt(name: str, mode: str, check: bool = False, trace: bool = False) -> Outcome:
     """One family in one mode; what it raises is its failure."""
     prepare()
     start = time.perf_counter()
     try:
-        outcome = run(FAMILIES[name], mode)
+        outcome = run(FAMILIES[name], mode, check)
     except Exception as error:
         if trace:
             traceback.print_exc()
@@ -600,23 +603,22 @@ def prepare() -> None:
     declare_torchvision()
 
 
-def alone(task: tuple[str, str, bool]) -> tuple[str, str, Outcome]:
+def alone(task: Task) -> tuple[str, str, Outcome]:
     """A task of a pool, in a process with one thread."""
     torch.set_num_threads(1)
-    name, mode, trace = task
-    return name, mode, attempt(name, mode, trace)
+    return *task[:2], attempt(*task)
 
 
 def installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
-def outcomes(tasks: Sequence[tuple[str, str, bool]], jobs: int, seconds: float) -> Iterator[tuple[str, str, Outcome]]:
+def outcomes(tasks: Sequence[Task], jobs: int, seconds: float) -> Iterator[tuple[str, str, Outcome]]:
     """What comes of the tasks, in their order with one job; none that ends after so many seconds."""
     start = time.monotonic()
     if jobs == 1:
-        for name, mode, trace in tasks:
-            yield name, mode, attempt(name, mode, trace)
+        for task in tasks:
+            yield *task[:2], attempt(*task)
         return
     with get_context("spawn").Pool(jobs) as pool:
         every = pool.imap_unordered(alone, tasks)
@@ -634,12 +636,13 @@ def main() -> int:
     parser.add_argument("--modes", nargs="+", default=[*MODES, "checkpointing", *GENERATES])
     parser.add_argument("--left", action="store_true", help="list the reasons by family")
     parser.add_argument("--table", action="store_true", help="print a table of all results in Markdown at the end")
+    parser.add_argument("--check", action="store_true", help="compare each compiled part with eager mode")
     parser.add_argument("--trace", action="store_true", help="print the trace of what fails")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long, with several jobs")
     options = parser.parse_args()
     prepare()
-    tasks: list[tuple[str, str, bool]] = []
+    tasks: list[Task] = []
     for mode in options.modes:
         for name, family in FAMILIES.items():
             if options.families and name not in options.families:
@@ -647,7 +650,7 @@ def main() -> int:
             if not installed(family.package):
                 print(f"{name}: skipped, {family.package} is not installed") if mode == options.modes[0] else None
             elif mode in MODES or mode in family.modes:
-                tasks.append((name, mode, options.trace))
+                tasks.append((name, mode, options.check, options.trace))
     done: dict[str, dict[str, Outcome]] = {}
     faults, share, reasons = 0, [0, 0], Counter[str]()
     for name, mode, outcome in outcomes(tasks, options.jobs, options.seconds):
