@@ -1,16 +1,19 @@
-"""Random graphs through the backend of `torch.compile`, on the interpreter, against eager mode.
+"""Random graphs through the backend of `torch.compile`, on the interpreter or a GPU, against eager mode.
 
     python test/torch_graphs.py                       # 500 graphs of a random seed, which is printed
     python test/torch_graphs.py --seed 77 --first 40 --graphs 20 --jobs 4
     python test/torch_graphs.py --only 77000012       # one graph, with its steps
+    python test/torch_graphs.py --parts               # more parts of tensors that are merged, and written in place
 
 A graph has pointwise operations, choices by masks, reductions along one or several dimensions, norms, products with
 what they add, attention, views, joins, rows by indices, sums along a dimension so far, and writes to tensors and to
 their views, of bf16, f16 and f32; a third has gradients, a third sizes that change, some of both dimensions and with
-numbers that depend on them; some run under autocast. All steps are continuous, so that a rounding stays one: the
-distance from the same graph in f64 is at most 1.5 times that of eager mode, or 2^-7 of the largest element. Where
-values cancel, eager mode may be exact by luck. So a larger distance may be twice that of the graph in f64 with each
-value, and each gradient, off by a rounding in steps of narrow types, and a gelu by what docs/epilogues.md has for it.
+numbers that depend on them; some run under autocast. With `--parts`, which draws other graphs of the same seed, most
+steps take a part of a value, move or repeat its dimensions and merge them, or write to such a part. All steps are
+continuous, so that a rounding stays one: the distance from the same graph in f64 is at most 1.5 times that of eager
+mode, or 2^-7 of the largest element. Where values cancel, eager mode may be exact by luck. So a larger distance may be
+twice that of the graph in f64 with each value, and each gradient, off by a rounding in steps of narrow types, and a
+gelu by what docs/epilogues.md has for it.
 """
 
 from __future__ import annotations
@@ -103,6 +106,64 @@ ROWS: dict[str, Callable[..., Any]] = {
     "roll": lambda x, dim: x.roll(1, dim),
     "rope": lambda x, dim: x * 0.5 + torch.cat([-x.chunk(2, -1)[-1], x.chunk(2, -1)[0]], -1) * 0.25,
 }
+PARTS: dict[str, Callable[[Any, int, int], Any]] = {
+    "to": lambda v, d, n: v.narrow(d, 0, v.shape[d] - n),
+    "from": lambda v, d, n: v.narrow(d, n, v.shape[d] - n),
+    "between": lambda v, d, n: v.narrow(d, 1, v.shape[d] - 1 - n),
+    "one": lambda v, d, n: v.narrow(d, -n, 1),
+    "every": lambda v, d, n: v.transpose(0, d)[n - 1 :: 2].transpose(0, d),
+    "third": lambda v, d, n: v.transpose(0, d)[::3].transpose(0, d),
+    "select": lambda v, d, n: v.select(d, -n),
+    "unbind": lambda v, d, n: v.unbind(d)[n - 1],
+    "chunk": lambda v, d, n: v.chunk(2, d)[n - 1],
+    "split": lambda v, d, n: v.split(n, d)[0],
+    "diagonal": lambda v, d, n: v.diagonal(n - 1, d, (d + 1) % v.dim()),
+    "transpose": lambda v, d, n: v.transpose(d, (d + n) % v.dim()),
+    "permute": lambda v, d, n: v.permute(*range(d, v.dim()), *range(d)),
+    "unflatten": lambda v, d, n: v.unflatten(d, (-1, n + 1)),
+    "unflatten outer": lambda v, d, n: v.unflatten(d, (n + 1, -1)),
+    "unsqueeze": lambda v, d, n: v.unsqueeze(d),
+    "merge": lambda v, d, n: v.flatten(d, min(d + n, v.dim() - 1)),
+}
+"""Parts of a value and other views along a dimension, with a number of 1 or 2."""
+
+REPEATED: dict[str, Callable[[Any, int, int], Any]] = {
+    "expand": lambda v, d, n: v.unsqueeze(d).expand(*v.shape[:d], n + 1, *v.shape[d:]),
+    "unfold": lambda v, d, n: v.unfold(d, n + 1, 1),
+    "broadcast": lambda v, d, n: v.narrow(d, n - 1, 1).expand(v.shape),
+}
+"""Views whose elements share memory, which are not written."""
+
+MERGED: dict[str, Callable[[Any, int, int], Any]] = {
+    "reshape": lambda v, d, n: v.reshape(-1),
+    "rows": lambda v, d, n: v.reshape(-1, v.shape[-1]),
+    "columns": lambda v, d, n: v.reshape(v.shape[0], -1),
+    "flatten": lambda v, d, n: v.flatten(d, min(d + n, v.dim() - 1)),
+    "regrouped": lambda v, d, n: v.reshape(*v.shape[:d], -1, n + 1),
+    "heads": lambda v, d, n: v.reshape(*v.shape[:-1], n + 1, -1).transpose(-3, -2),
+    "outer": lambda v, d, n: v.reshape(n + 1, -1),
+    "as it is": lambda v, d, n: v,
+}
+SLOW = ("unbind", "unfold", "chunk", "third", "unflatten outer", "outer")
+"""Views of which torch takes minutes to say what sizes they have, of several such that change."""
+
+WRITES: dict[str, Callable[[Any], Any]] = {
+    "add_": lambda v: v.add_(0.5),
+    "mul_": lambda v: v.mul_(0.5),
+    "tanh_": lambda v: v.tanh_(),
+    "copy_": lambda v: v.copy_(v.flip(-1) * 0.5),
+    "fill_": lambda v: v.fill_(0.5),
+    "masked_fill_": lambda v: v.masked_fill_(_pattern(v), 0.5),
+    "index_put_": lambda v: v.index_put_((torch.arange(v.shape[0]).flip(0),), v * 0.5),
+    "index_put_ sums": lambda v: v.index_put_((torch.zeros(2, dtype=torch.long),), v[:1] * 0.25, accumulate=True),
+    "index_add_": lambda v: v.index_add_(0, torch.arange(v.shape[0]), v.flip(0) * 0.5),
+    "index_copy_": lambda v: v.index_copy_(-1, torch.arange(1), v[..., -1:] * 0.5),
+    "index_fill_": lambda v: v.index_fill_(-1, torch.arange(1), 0.5),
+    "scatter_": lambda v: v.scatter_(-1, torch.zeros_like(v[..., :1], dtype=torch.long), v[..., -1:] * 0.5),
+    "scatter_add_": lambda v: v.scatter_add_(-1, torch.zeros_like(v, dtype=torch.long), v * 0.125),
+    "[...] =": lambda v: v.__setitem__((..., 0), v[..., -1] * 0.5),
+    "swapped": lambda v: v.copy_(torch.cat([v[..., 1:], v[..., :1]], -1)),
+}
 
 
 ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
@@ -168,7 +229,7 @@ class Drawn:
 class Drawing:
     """Draws a graph step by step; each value is known by an example."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, parts: bool = False) -> None:
         self.draw = random.Random(seed)
         kind = seed % 3
         self.graph = Drawn(seed, training=kind == 1, dynamic=kind == 2)
@@ -176,7 +237,8 @@ class Drawing:
         wide, narrow = self.draw.random() < 0.3, torch.float16 if self.draw.random() < 0.15 else torch.bfloat16
         self.graph.autocast = wide and self.draw.random() < 0.3
         for _ in range(self.draw.randint(2, 3)):
-            shape = tuple(self.draw.choice((3, 5, 8, 17, 24)) for _ in range(self.draw.randint(1, 2)))
+            sizes = (2, 3, 4, 6, 9) if parts else (3, 5, 8, 17, 24)
+            shape = tuple(self.draw.choice(sizes) for _ in range(self.draw.randint(1, 2) + parts))
             self.graph.shapes.append((self.batch, *shape))
             self.graph.dtypes.append(torch.float32 if wide and self.draw.random() < 0.5 else narrow)
         self.values = [torch.randn(s).to(d) for s, d in zip(self.graph.shapes, self.graph.dtypes, strict=True)]
@@ -192,6 +254,7 @@ class Drawing:
             self.several,
             self.attend,
             self.rows_of,
+            *(parts * 5 * (self.part, self.part, self.write_part)),
         )
         for _ in range(self.draw.randint(4, 11)):
             self.draw.choice(kinds)()
@@ -306,6 +369,35 @@ class Drawing:
         ]
         self.add(*self.draw.choice(choices), x)
 
+    def views(self, rank: int, kinds: dict[str, Callable[[Any, int, int], Any]], count: int) -> list[Any]:
+        """Names and functions of some of these views, one of the other: each along a dimension that there may be."""
+        names = self.draw.choices([x for x in kinds if not self.graph.dynamic or x not in SLOW], k=count)
+        places = [(name, self.draw.randrange(max(1, rank)), self.draw.randint(1, 2)) for name in names]
+        return [(f"{name} {dim} {n}", partial(_viewed, kinds[name], dim, n)) for name, dim, n in places]
+
+    def part(self) -> None:
+        """A part of a value, with moved or repeated dimensions, that is merged."""
+        x = self.pick()
+        rank = self.values[x].dim()
+        views = self.views(rank, {**PARTS, **REPEATED}, self.draw.randint(1, 3)) + self.views(rank, MERGED, 1)
+        names, functions = zip(*views, strict=True)
+        self.add(", ".join(names), partial(_in_turn, functions), x)
+
+    def write_part(self) -> None:
+        """A change in place of a part of a value, or of the value that it is a part of."""
+        x = self.pick()
+        value = self.values[x]
+        shares = any(n > 1 and step == 0 for n, step in zip(value.shape, value.stride(), strict=True))
+        if (x < self.inputs and self.graph.training) or not value.dim() or shares or _overlaps(value):
+            return
+        names, functions = zip(*self.views(value.dim(), PARTS, self.draw.randint(1, 3)), strict=True)
+        name = self.draw.choice(list(WRITES))
+        before = self.values[x].clone()
+        count = len(self.values)
+        self.add(f"{name} of {', '.join(names)}", partial(_written, functions, WRITES[name]), x, writes=True)
+        self.graph.written |= x < self.inputs and len(self.values) > count
+        self.values[x] = before
+
     def join(self) -> None:
         x = self.pick()
         same = [y for y, v in enumerate(self.values) if v.shape[:-1] == self.values[x].shape[:-1]]
@@ -344,6 +436,29 @@ class Drawing:
         name, function = self.draw.choice(choices)
         self.add(name, function, x, writes=True)
         self.graph.written |= x < self.inputs
+
+
+def _viewed(function: Callable[[Any, int, int], Any], dim: int, n: int, x: Any) -> Any:
+    return function(x, dim % x.dim(), n) if x.dim() else x
+
+
+def _in_turn(functions: Sequence[Callable[[Any], Any]], x: Any) -> Any:
+    for function in functions:
+        x = function(x)
+    return x
+
+
+def _written(functions: Sequence[Callable[[Any], Any]], write: Callable[[Any], Any], x: Any) -> Any:
+    write(_in_turn(functions, x))
+    return x
+
+
+def _overlaps(x: Any) -> bool:
+    """Whether elements share memory."""
+    places = torch.zeros((), dtype=torch.long)
+    for n, step in zip(x.shape, x.stride(), strict=True):
+        places = places[..., None] + torch.arange(n) * step
+    return places.unique().numel() < x.numel()
 
 
 def _memory(value: Any) -> int:
@@ -429,10 +544,10 @@ def _converted(dtype: Any, x: Any) -> Any:
     return x if x.dtype == torch.float64 else x.to(dtype)
 
 
-def drawn(seed: int) -> Drawn:
-    """The graph of a seed."""
+def drawn(seed: int, parts: bool = False) -> Drawn:
+    """The graph of a seed, or that which has more parts."""
     torch.manual_seed(seed)
-    return Drawing(seed).graph
+    return Drawing(seed, parts).graph
 
 
 def _inputs(graph: Drawn, more: int) -> list[Any]:
@@ -446,7 +561,8 @@ def _inputs(graph: Drawn, more: int) -> list[Any]:
 def _results(call: Callable[..., Any], graph: Drawn, inputs: Sequence[Any]) -> list[Any]:
     """The results, the inputs as they are afterwards, and the gradients of the inputs."""
     own = [x.clone().requires_grad_(graph.training) for x in inputs]
-    with torch.autocast("cpu", torch.bfloat16, enabled=graph.autocast and inputs[0].dtype != torch.float64):
+    enabled = graph.autocast and inputs[0].dtype != torch.float64
+    with torch.autocast(inputs[0].device.type, torch.bfloat16, enabled=enabled):
         out = list(call(*own))
     if graph.training:
         pairs = [x for x in out if x.requires_grad]
@@ -462,10 +578,10 @@ def _rounded(graph: Drawn, inputs: Sequence[Any], at: int, exact: Any) -> float:
     return 2 * max(float((x - exact).abs().max()) for x in results)
 
 
-def fault(seed: int) -> str:
-    """What is wrong with the graph of a seed, "" if nothing is."""
+def fault(seed: int, parts: bool = False) -> str:
+    """What is wrong with the graph of a seed, or that which has more parts; "" if nothing is."""
     dynamo.reset()
-    graph = drawn(seed)
+    graph = drawn(seed, parts)
     if not graph.steps:
         return ""
     sizes = [_inputs(graph, more) for more in ((0, 2) if graph.dynamic else (0,))]
@@ -489,10 +605,11 @@ def fault(seed: int) -> str:
     return ""
 
 
-def _one(seed: int) -> tuple[int, str]:
+def _one(parts: bool, device: str, seed: int) -> tuple[int, str]:
     torch.set_num_threads(1)
+    torch.set_default_device(device)
     warnings.simplefilter("ignore")
-    return seed, fault(seed)
+    return seed, fault(seed, parts)
 
 
 def main() -> int:
@@ -502,21 +619,24 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the number of the first graph, where a run goes on")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument("--parts", action="store_true", help="graphs with more parts of tensors, merged and written")
+    parser.add_argument("--device", default="cpu", help="cpu, where kernels are interpreted, or cuda")
     parser.add_argument("--only", type=int, metavar="SEED")
     options = parser.parse_args()
+    torch.set_default_device(options.device)
     if options.only is not None:
-        print(drawn(options.only).text)
-        print(fault(options.only) or "right")
+        print(drawn(options.only, options.parts).text)
+        print(fault(options.only, options.parts) or "right")
         return 0
     print(f"seed {options.seed}", flush=True)
     start, done, wrong = time.monotonic(), 0, list[int]()
     seeds = [1000 * options.seed + n for n in range(options.first, options.first + options.graphs)]
     with get_context("spawn").Pool(options.jobs) as pool:
-        for seed, text in pool.imap_unordered(_one, seeds):
+        for seed, text in pool.imap_unordered(partial(_one, options.parts, options.device), seeds):
             done += 1
             if text:
                 wrong.append(seed)
-                print(f"{drawn(seed).text}\n  {text}", flush=True)
+                print(f"{drawn(seed, options.parts).text}\n  {text}", flush=True)
             if not done % PROGRESS:
                 print(f"{done} graphs, {len(wrong)} wrong", flush=True)
             if time.monotonic() - start > options.seconds:
