@@ -83,11 +83,14 @@ def _reduction(rule: str, start: float) -> Lowering:
     return handler
 
 
-def _iota(builder: FunctionBuilder, like: torch.Tensor, _: object, start: int, step: int, **__: object) -> Value:
+def _iota(builder: FunctionBuilder, like: torch.Tensor, _: object, start: Any, step: int, **__: object) -> Value:
     """The numbers `start`, `start + step` and so on; the first may follow from sizes."""
+    (count,), first = shape_of(like), expression(start)
+    span = step * (count - 1 if isinstance(count, int) else (1 << 30) - 1)
+    kind = torch.int32 if all(abs(x) < 1 << 30 for x in (first, span) if isinstance(x, int)) else like.dtype
 
     def body(inside: Body, _: Sequence[ElementValue]) -> ElementValue:
-        number, first = RULES["mul"](inside, [inside.index(0), step]), expression(start)
+        number = RULES["mul"](inside, [inside.convert(inside.index(0), kind), step])
         if isinstance(first, int):
             return inside.convert(RULES["add"](inside, [number, first]), like.dtype)
         return RULES["add"](inside, [inside.convert(x, like.dtype) for x in (number, builder.number(inside, first))])
