@@ -70,7 +70,8 @@ def _reduction(rule: str, start: float) -> Lowering:
         begin, kind = start, like.dtype
         if not (math.isfinite(start) or kind.is_floating_point or kind == torch.bool):
             begin = torch.iinfo(kind).min if start < 0 else torch.iinfo(kind).max
-        reduced = builder.converted(value, torch.float32 if rule == "add" and kind in HALVES else kind)
+        inner = torch.float32 if rule == "add" and kind in HALVES else torch.bool if rule == "bitwise_or" else kind
+        reduced = builder.converted(value, inner)
         sizes = [size for size in value.shape if isinstance(size, int)]
         # Everything as rows, and then these: what computes the elements is one kernel with the rows.
         several = len(axes) == rank == len(sizes) > 1 and min(math.prod(sizes[:-1]), sizes[-1]) >= MIN_ROW

@@ -1176,6 +1176,7 @@ INTEGERS: dict[str, Callable[..., Any]] = {
     "the least byte": lambda x, y: x.amin(1),
     "the largest number": lambda x, y: (x.long() - 90).amax(1),
     "all and any": lambda x, y: (x > 7).all(0) ^ (y > 250).any(1, keepdim=True),
+    "any of bytes": lambda x, y: x.any(1) + y.any(0).any(),
     "numbers far apart": lambda x, y: x.long() + torch.arange(-3 * 10**9, 4 * 10**9, 10**9),
     "absolute": lambda x, y: (x.int() - y.int()).abs() - x.abs(),
     "quotients of bytes": lambda x, y: x // (y | 1) + x % (y | 1),
