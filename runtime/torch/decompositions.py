@@ -173,9 +173,11 @@ def _lying_as(value: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
     return made.permute(order).contiguous().permute([order.index(d) for d in range(value.dim())])
 
 
-def _slice_scatter(value: torch.Tensor, *args: Any) -> Any:
+def _slice_scatter(value: torch.Tensor, source: torch.Tensor, *args: Any) -> Any:
+    if "//" in str(source.shape):  # torch's form, which asks whether there are elements, contradicts what it knows
+        return NotImplemented
     try:
-        return _lying_as(value, _by_torch(aten.slice_scatter.default, value, *args))
+        return _lying_as(value, _by_torch(aten.slice_scatter.default, value, source, *args))
     except GuardOnDataDependentSymNode:  # an end that depends on data
         return NotImplemented
 
