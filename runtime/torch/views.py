@@ -89,9 +89,11 @@ def shown(
     sizes, strides = [number(size) for size in value.shape], [3]  # a new last dimension has stride 1
     for size in reversed(sizes[1:]):
         strides.insert(0, strides[0] * (size + 1))  # no other dimension has a multiple of it that is smaller
+    unknown = UnsupportedError("a part at places, or along a dimension, of unknown size is not lowered")
+    if sizes and strides[0] * sizes[0] >= 1 << 63:  # strides of so many unknown sizes have no form
+        raise unknown
     example = torch.empty_strided(sizes, strides[: len(sizes)], device="meta")
     args, kwargs = pytree.tree_map_only(torch.SymInt, number, (args, kwargs))
-    unknown = UnsupportedError("a part at places, or along a dimension, of unknown size is not lowered")
     try:
         results = target(example, *args, **kwargs)
         seen: torch.Tensor = results if part is None else results[part]

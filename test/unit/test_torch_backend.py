@@ -2250,6 +2250,14 @@ def test_a_split_of_a_size_that_changes() -> None:
     assert any("a dimension, of unknown size is not lowered" in reason for reason in compiled.reasons)
 
 
+def test_parts_of_five_unknown_sizes_are_left() -> None:
+    """The numbers in the place of unknown sizes make strides that 64 bits do not hold."""
+    compiled = Compiled(lambda x: x.transpose(0, 3)[1:].permute(4, 0, 3, 2, 1) * 2, dynamic=True)
+    for shape in ((3, 4, 5, 2, 3), (2, 3, 4, 5, 6)):
+        x = drawn(*shape)
+        assert torch.equal(compiled.call(x), x.transpose(0, 3)[1:].permute(4, 0, 3, 2, 1) * 2)
+
+
 GRAPHS = {
     "a gelu of -15 is off by 5e-7 of that at most, where eager mode has 0": 12077110,
     "rows that follow each other in two ways": 7200089,
