@@ -154,11 +154,11 @@ WRITES: dict[str, Callable[[Any], Any]] = {
     "copy_": lambda v: v.copy_(v.flip(-1) * 0.5),
     "fill_": lambda v: v.fill_(0.5),
     "masked_fill_": lambda v: v.masked_fill_(_pattern(v), 0.5),
-    "index_put_": lambda v: v.index_put_((torch.arange(v.shape[0]).flip(0),), v * 0.5),
-    "index_put_ sums": lambda v: v.index_put_((torch.zeros(2, dtype=torch.long),), v[:1] * 0.25, accumulate=True),
-    "index_add_": lambda v: v.index_add_(0, torch.arange(v.shape[0]), v.flip(0) * 0.5),
-    "index_copy_": lambda v: v.index_copy_(-1, torch.arange(1), v[..., -1:] * 0.5),
-    "index_fill_": lambda v: v.index_fill_(-1, torch.arange(1), 0.5),
+    "index_put_": lambda v: v.index_put_((_places(v).flip(0),), v * 0.5),
+    "index_put_ sums": lambda v: v.index_put_((_places(v)[:1].expand(2),), v[:1] * 0.25, accumulate=True),
+    "index_add_": lambda v: v.index_add_(0, _places(v), v.flip(0) * 0.5),
+    "index_copy_": lambda v: v.index_copy_(-1, _places(v)[:1], v[..., -1:] * 0.5),
+    "index_fill_": lambda v: v.index_fill_(-1, _places(v)[:1], 0.5),
     "scatter_": lambda v: v.scatter_(-1, torch.zeros_like(v[..., :1], dtype=torch.long), v[..., -1:] * 0.5),
     "scatter_add_": lambda v: v.scatter_add_(-1, torch.zeros_like(v, dtype=torch.long), v * 0.125),
     "[...] =": lambda v: v.__setitem__((..., 0), v[..., -1] * 0.5),
@@ -516,27 +516,32 @@ def _attention(kind: str, x: Any, y: Any) -> Any:
 
 def _pattern(x: Any) -> Any:
     """A mask that no rounding changes: two of three elements along the last dimension, the first among them."""
-    return torch.arange(x.shape[-1]).remainder(3).ne(2).expand(x.shape)
+    return torch.arange(x.shape[-1], device=x.device).remainder(3).ne(2).expand(x.shape)
+
+
+def _places(x: Any) -> Any:
+    return torch.arange(x.shape[0], device=x.device)
 
 
 def _indices(x: Any, count: int) -> Any:
-    return torch.arange(count) * 2 % x.shape[-1]
+    return torch.arange(count, device=x.device) * 2 % x.shape[-1]
 
 
 def _by_indices(kind: str, x: Any) -> Any:
     """Each index is there once, where order would matter."""
     rows, columns = x.shape[0], x.shape[-1]
-    several = torch.arange(rows + 1) * 2 % rows
+    arange = partial(torch.arange, device=x.device)
+    several = arange(rows + 1) * 2 % rows
     if kind == "embedding":
         return functional.embedding(several, x) if x.dim() == 2 else x[several]
     if kind == "index_select":
-        return x.index_select(-1, torch.arange(columns).flip(0))
+        return x.index_select(-1, arange(columns).flip(0))
     if kind == "gather":
-        return x.gather(-1, torch.arange(columns).flip(0).expand(x.shape))
+        return x.gather(-1, arange(columns).flip(0).expand(x.shape))
     if kind == "index_add":
         return x.index_add(0, several, torch.cat([x, x[:1]]) * 0.25)
     if kind == "index_put":
-        return x.index_put((torch.arange(rows).flip(0),), x * 0.5)
+        return x.index_put((arange(rows).flip(0),), x * 0.5)
     return x.scatter(-1, torch.zeros_like(x[..., :1], dtype=torch.long), x[..., :1] * 0.5)
 
 
