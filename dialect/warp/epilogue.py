@@ -1,11 +1,21 @@
-"""From accumulators to memory: `warp.epilogue`, `warp.map`, `warp.subfragment`."""
+"""What becomes of accumulators: `warp.epilogue`, `warp.map`, `warp.subfragment`, `warp.powers`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DenseArrayBase, IndexType, MemRefType, i64
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BoolAttr,
+    DenseArrayBase,
+    Float8E4M3FNType,
+    FloatAttr,
+    IndexType,
+    MemRefType,
+    f32,
+    i64,
+)
 from xdsl.ir import Attribute, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
@@ -213,3 +223,44 @@ class MapOp(WarpOp):
                 )
             types.append(kind.element_type if isinstance(kind, FragmentType) else kind)
         verify_elements(self.body, types, result.element_type)
+
+
+@irdl_op_definition
+class PowersOp(WarpOp):
+    """Powers of two as e4m3, and the sums of each row of what is rounded to them, in parts, one for each lane that has
+    elements of the row::
+
+        %p, %l = warp.powers %s, %b {factor = 1.275000e-01 : f32}
+          : !warp.fragment<a, 64x256xf32, ...>, !warp.fragment<acc, 64x1xf32, ...>
+          to !warp.fragment<a, 64x256xf8E4M3FN, ...>, !warp.fragment<acc, 64x4xf32, ...>
+
+    An element x becomes 2^(factor x + b), with b that of its row; the exponent is at most 9. Of eight registers of
+    the result, five are made by `ex2.approx.ftz` from f32, three by a polynomial in f16, whose relative error is below
+    2^-6.9 (rounding to e4m3 has 2^-4); what is below 2^-10.5 is 0 there. Its multiply-adds run beside the exponentials,
+    of which a multiprocessor computes 16 a cycle.
+    """
+
+    name = "warp.powers"
+
+    input = operand_def(FragmentType)
+    exponents = operand_def(FragmentType)
+    factor = prop_def(FloatAttr)
+    fragment = result_def(FragmentType)
+    sums = result_def(FragmentType)
+
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$input `,` $exponents attr-dict `:` type($input) `,` type($exponents) `to` type($fragment) `,` type($sums)"
+    )
+
+    def __init__(self, value: SSAValue, exponents: SSAValue, factor: float, sums: FragmentType) -> None:
+        made = fragment_of(value).with_element(Float8E4M3FNType())
+        super().__init__(value, exponents, FloatAttr(factor, f32), made, sums)
+
+    def verify_(self) -> None:
+        source, made = fragment_of(self.input), fragment_of(self.fragment)
+        if source.element_type != f32 or made != source.with_element(Float8E4M3FNType()):
+            raise VerifyException(f"expected powers of f32 as f8E4M3FN in the same layout, got {source} to {made}")
+        for kind in map(fragment_of, (self.exponents, self.sums)):
+            if kind.element_type != f32 or kind.shape[0] != source.shape[0]:
+                raise VerifyException(f"expected f32 for each of {source.shape[0]} rows, got {kind}")

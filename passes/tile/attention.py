@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from xdsl.dialects import arith, memref, scf
 from xdsl.dialects import math as math_dialect
-from xdsl.dialects.builtin import IndexType, MemRefType, f32
+from xdsl.dialects.builtin import IndexType, f32
 from xdsl.ir import Block, Region, SSAValue
 
 from ...dialect.isa.wgmma import M as GROUP_ROWS
@@ -32,13 +32,12 @@ from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import BYTE, FragmentType, ScheduleAttr, fragment_of, memory_of
-from ...dialect.warp.epilogue import EpilogueOp, SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ElementwiseOp, Kind, ReduceOp, column_of
+from ...dialect.warp.epilogue import EpilogueOp, PowersOp, SubfragmentOp
+from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, ReduceOp, column_of
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute, tile_type
 from ...dialect.warp.synchronisation import ArriveLastOp
-from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.views import MatrixOp, PagedOp
 from ..linalg.product import Product, padded
 from ..linalg.read_attention import KEYS_OF_BYTES, Attention
@@ -46,7 +45,7 @@ from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, slices_of, values_schedule
 from ..schedule.warpgroup import PLAIN
 from .fragment_math import fma, mapped, multiply_add, number, of_same_document, power, times
-from .operands import OperandTiles, copies_done, warp_origin
+from .operands import OperandTiles, as_operand, copies_done, multiplied, warp_origin
 from .outline_attention import Band
 from .store_epilogue import EpilogueOperands, converted, load, placed
 from .tiling import Tiling
@@ -57,6 +56,10 @@ LOWEST_OF_F32 = -(2.0 - 2.0**-23) * 2.0**127
 POSITIVE_COLUMNS, POSITIVE_KEYS = 128, 128
 """Columns of O from which on, and keys of a tile up to which, integers give maxima: 0.94 to 0.99 of the time on an H200
 (64 columns up to 1.42, by ptxas's order behind the branch)."""
+POWERS_KEYS = 256
+"""Keys of a tile from which on P of bytes is made by `warp.powers`: 0.85 to 0.98 of the time on an H200 without a mask,
+where 128 keys take up to 1.05, and 1.5 with a region that makes scores."""
+
 EXPONENT_OF_BYTES = 8
 """The exponent of two that P is multiplied with where it is rounded to e4m3, whose largest number is 448: numbers below
 2^-6 would have fewer digits. Sums of P are too, so that their quotient is what it was."""
@@ -95,30 +98,6 @@ def _larger(x: Sequence[SSAValue]) -> SSAValue:
     return arith.MaxnumfOp(x[0], x[1]).result
 
 
-def multiplied(
-    index: IndexBuilder, tiling: Tiling[Product], a: SSAValue, b: SSAValue, sums: SSAValue, part: Sequence[Index]
-) -> SSAValue:
-    """Sums with the product of tiles, or of a fragment and a tile, added; `part` is the warp's, [m, n, k]."""
-    product = tiling.product
-    transposed = product.a.transposed and isinstance(a.type, MemRefType)
-    said = {"types": product.op.types, "transposed_a": transposed, "transposed_b": product.b.transposed}
-    op = TileMmaOp(a, b, sums, index.values(part), **said)
-    op.attributes[ScheduleAttr.name] = ScheduleAttr(tiling.schedule)
-    op.location = product.op.location
-    return index.insert(op).d
-
-
-def as_operand(index: IndexBuilder, tiling: Tiling[Product], scores: SSAValue, order: Sequence[int] = ()) -> SSAValue:
-    """What becomes of scores as operand A of a product, with their columns in another order."""
-    kind, (rows, columns) = tiling.fragment("a"), fragment_of(scores).shape
-    # Registers of f32 are renamed; those of bytes would be taken apart.
-    operand = FragmentType.of("a", rows, columns, f32, kind.layout.data)
-    ordered = index.insert(ConvertLayoutOp(scores, operand, columns=order)).fragment if order else scores
-    half = converted(index, ordered, kind.element_type)
-    wanted = operand.with_element(kind.element_type)
-    return half if order else index.insert(ConvertLayoutOp(half, wanted)).fragment
-
-
 class AttentionBuilder:
     """Builds what the warps of a CTA do for its rows of O."""
 
@@ -137,6 +116,8 @@ class AttentionBuilder:
         self.bias = EXPONENT_OF_BYTES if self.read.values.b.element.bits == BYTE else 0
         # A warpgroup waits for its turn where ptxas wants it to: at once, behind a branch that leaves the softmax open.
         self.apart = schedule.consumers == "pingpong" and bool(self.bias)
+        self.by_powers = schedule.together > 1 and bool(self.bias) and schedule.warp[1] >= POWERS_KEYS
+        self.by_powers &= not self.computed and op.lse is None  # whose sums are to be of f32
         self.positive = schedule.together > 1 and not self.computed and schedule.warp[1] <= POSITIVE_KEYS
         self.positive &= columns >= POSITIVE_COLUMNS
         self.slices = slices_of(schedule)
@@ -178,7 +159,7 @@ class AttentionBuilder:
             largest, sums, again, p = self._masked(inside, first_key, scores, softmax)
             zero = ConstantOp.of(0.0, fragment_of(parts[0]))
             starts = [inside.insert(zero.clone()).fragment if self.bias else times(inside, o, again) for o in parts]
-            p = p if self.apart else self._operand(inside, p)
+            p = p if self.apart or self.by_powers else self._operand(inside, p)
             width, key = self.values.schedule.warp[1], self.warp_key
             v, lefts = next(iter(of_v), k), (index.add(self.left, i * width) for i in range(len(starts)))
             made = [multiplied(inside, self.values, p, v, o, (0, at, key)) for o, at in zip(starts, lefts, strict=True)]
@@ -288,14 +269,32 @@ class AttentionBuilder:
         largest = mapped(index, _larger, before, in_tile)
         subtracted = mapped(index, self._subtracted, largest)
         again = mapped(index, self._again, before, subtracted)
-        p = mapped(index, self._raised, scores, self._biased(index, subtracted))
-        added = index.insert(ReduceOp(Kind.Add, p, parts=True)).result
+        biased = self._biased(index, subtracted)
+        if self.by_powers:
+            p, added = self._powers(index, scores, biased, fragment_of(sums))
+        else:
+            p = mapped(index, self._raised, scores, biased)
+            added = index.insert(ReduceOp(Kind.Add, p, parts=True)).result
         sums = multiply_add(index, sums, again, added)
-        return largest, sums, again, self._operand(index, p) if self.apart else p
+        return largest, sums, again, self._operand(index, p) if self.apart and not self.by_powers else p
 
-    def _operand(self, index: IndexBuilder, p: SSAValue) -> SSAValue:
-        """P as it is multiplied."""
-        return as_operand(index, self.values, p, () if self.schedule.transpose == PLAIN else KEYS_OF_BYTES)
+    def _powers(
+        self, index: IndexBuilder, scores: SSAValue, exponents: SSAValue, sums: FragmentType
+    ) -> tuple[SSAValue, SSAValue]:
+        """P of bytes as it is multiplied, and the sums of its rows, of that type."""
+        powers: list[PowersOp] = []
+
+        def rounded(ordered: SSAValue) -> SSAValue:
+            powers.append(index.insert(PowersOp(ordered, exponents, self.factor, sums)))
+            return powers[0].fragment
+
+        return self._operand(index, scores, rounded), powers[0].sums
+
+    def _operand(
+        self, index: IndexBuilder, p: SSAValue, rounded: Callable[[SSAValue], SSAValue] | None = None
+    ) -> SSAValue:
+        """P as it is multiplied, `rounded` to its type."""
+        return as_operand(index, self.values, p, () if self.schedule.transpose == PLAIN else KEYS_OF_BYTES, rounded)
 
     def _as_multiplied(self, largest: SSAValue, total: SSAValue) -> SSAValue:
         """The sums with the largest p of each row as the second product has it: rounded to the type of V. It is 1, or

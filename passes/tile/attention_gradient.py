@@ -36,9 +36,9 @@ from ..linalg.product import Product, padded
 from ..linalg.read_attention import AttentionGradient
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, values_schedule
-from .attention import LOWEST_OF_F32, as_operand, multiplied
+from .attention import LOWEST_OF_F32
 from .fragment_math import fma, mapped, number, of_same_document, power
-from .operands import KTurns, OperandTiles, Place, axis, copies_done, matrix_of, warp_origin
+from .operands import KTurns, OperandTiles, Place, as_operand, axis, copies_done, matrix_of, multiplied, warp_origin
 from .outline_attention import Band
 from .store_epilogue import EpilogueOperands
 from .tiling import Tiling

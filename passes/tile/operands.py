@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Generic, NamedTuple
 
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import DenseArrayBase, IndexType, MemRefType, i8, i64
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, MemRefType, f32, i8, i64
 from xdsl.ir import SSAValue, TypeAttribute
 
 from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import BYTE, FragmentType, SwizzleAttr, memory_of
+from ...dialect.warp.attributes import BYTE, FragmentType, ScheduleAttr, SwizzleAttr, fragment_of, memory_of
 from ...dialect.warp.cta import DENSE, SPREAD, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
@@ -38,6 +38,7 @@ from ..schedule.defaults import PIECES, Delivery
 from ..schedule.needs import in_containers
 from ..schedule.warpgroup_model import held_columns
 from .side_operands import CHUNK, MetadataTiles, Place, ScaleTiles
+from .store_epilogue import converted
 from .tiling import ProductT, Tiling, schedule_of
 
 
@@ -413,3 +414,33 @@ def rows_of_group(index: IndexBuilder, ends: SSAValue, group: Index) -> tuple[SS
     begin = index.where_equal(group, 0, 0, group_end(index, ends, index.value(before)))
     rows = index.sub(group_end(index, ends, index.value(last)), begin)
     return index.value(begin), index.value(rows)
+
+
+def multiplied(
+    index: IndexBuilder, tiling: Tiling[Product], a: SSAValue, b: SSAValue, sums: SSAValue, part: Sequence[Index]
+) -> SSAValue:
+    """Sums with the product of tiles, or of a fragment and a tile, added; `part` is the warp's, [m, n, k]."""
+    product = tiling.product
+    transposed = product.a.transposed and isinstance(a.type, MemRefType)
+    said = {"types": product.op.types, "transposed_a": transposed, "transposed_b": product.b.transposed}
+    op = TileMmaOp(a, b, sums, index.values(part), **said)
+    op.attributes[ScheduleAttr.name] = ScheduleAttr(tiling.schedule)
+    op.location = product.op.location
+    return index.insert(op).d
+
+
+def as_operand(
+    index: IndexBuilder,
+    tiling: Tiling[Product],
+    scores: SSAValue,
+    order: Sequence[int] = (),
+    rounded: Callable[[SSAValue], SSAValue] | None = None,
+) -> SSAValue:
+    """What becomes of scores as operand A of a product, `rounded` to its type, with their columns in another order."""
+    kind, (rows, columns) = tiling.fragment("a"), fragment_of(scores).shape
+    # Registers of f32 are renamed; those of bytes would be taken apart.
+    operand = FragmentType.of("a", rows, columns, f32, kind.layout.data)
+    ordered = index.insert(ConvertLayoutOp(scores, operand, columns=order)).fragment if order else scores
+    half = converted(index, ordered, kind.element_type) if rounded is None else rounded(ordered)
+    wanted = operand.with_element(kind.element_type)
+    return half if order else index.insert(ConvertLayoutOp(half, wanted)).fragment

@@ -7,14 +7,14 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from xdsl.dialects.builtin import IntegerType
+from xdsl.dialects.builtin import IntegerType, f16
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from ...dialect.isa.form import ElementType
 from ...dialect.layouts.layout import Layout, column
-from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
+from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, known_element, memory_of
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp
-from ...dialect.warp.epilogue import MapOp
+from ...dialect.warp.epilogue import MapOp, PowersOp
 from ...dialect.warp.fragments import ROW_BITS, ReduceOp, alike
 from ...dialect.warp.memory import EXPONENT, POINT, LoadOp
 from ...dialect.warp.stored import EXPONENTS
@@ -23,7 +23,15 @@ from ..diagnostics import fail
 from .addressing import Position, SharedPlace
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, ptx_type_of
 from .emitter import WARP, VirtualRegister, single, word
-from .fragments import PAIRED, Fragment, carried_into, elementwise_opcode, per_register, register_type
+from .fragments import (
+    PAIRED,
+    Fragment,
+    carried_into,
+    element_bits,
+    elementwise_opcode,
+    per_register,
+    register_type,
+)
 from .functions import TOGETHER
 from .kernel import KernelLowering, lowers
 from .memory import offsets
@@ -318,6 +326,93 @@ def _exchanged(lowering: KernelLowering, opcode: str, register: VirtualRegister,
     others = [emitter.compute("shfl.sync.bfly.b32", each, distance, *WARP, type=each.type) for each in words]
     other = emitter.compute("mov.b64", others, type="f64") if is_wide else others[0]
     return emitter.compute(opcode, register, other)
+
+
+# Powers of two as bytes, and their sums: `warp.powers`.
+
+POLYNOMIAL = (0.23842562, 0.70344624, 1.00044323)
+"""2^f for f in [-1/2, 1/2], the highest power of f first: the smallest relative error, 0.0018."""
+
+BY_POLYNOMIAL, OF_REGISTERS = (1, 4, 6), 8
+"""Which of so many registers of powers a polynomial makes."""
+
+SHIFT = 11.0
+"""What is added to exponents of f16, so that none above 0 is of a power that e4m3 has."""
+
+CHAINS = 2
+"""Sums of a row that go on beside each other."""
+
+
+@lowers(PowersOp)
+def _powers(lowering: KernelLowering, op: PowersOp) -> None:
+    rows, columns = fragment_of(op.input).shape
+    lowering.emitter.comment(f"{op.name}: {rows}x{columns}")
+    powers = _Powers(lowering, op)
+    lowering.values[op.fragment] = powers.registers
+    lowering.values[op.sums] = [powers.total(row) for row in _rows(fragment_of(op.sums))]
+
+
+class _Powers:
+    """The registers of powers, and what is summed so far: numbers of f32, and pairs of f16, by their row."""
+
+    def __init__(self, lowering: KernelLowering, op: PowersOp) -> None:
+        self.emitter, kind, column = lowering.emitter, fragment_of(op.input), lowering.fragment(op.exponents)
+        self.elements, self.rows, self.factor = lowering.fragment(op.input), _rows(kind), single(op.factor.value.data)
+        self.places, self.chains = _places(fragment_of(op.exponents), kind), dict[tuple[str, int], Fragment]()
+        shifted = [self.emitter.compute("add.rn.f32", each, single(SHIFT)) for each in column]
+        numbers = (1024.0, -1024.0, *(c * 2.0 ** (15 - SHIFT) for c in POLYNOMIAL))
+        words = (word(0x00010001 * element_bits(known_element(f16), each)) for each in numbers)
+        self.magic, self.less, *self.polynomial = (self.emitter.compute("mov.b32", twice) for twice in words)
+        places = range(0, len(self.elements), 2)
+        chosen = [at for at in places if at // 4 % OF_REGISTERS in BY_POLYNOMIAL]
+        # What is f16 first takes half the registers.
+        pairs = {at: self._pair(at, shifted) for at in chosen}
+        self.registers: Fragment = []
+        for first in places[::2]:
+            halves = [self._power(pairs[n], n) if n in pairs else self._exact(n, column) for n in (first, first + 2)]
+            self.registers.append(self.emitter.compute("mov.b32", halves))
+
+    def _exponents(self, at: int, columns: Fragment) -> Fragment:
+        """The exponents of two neighbours of a row."""
+        emit = partial(self.emitter.compute, "fma.rn.f32")
+        return [emit(self.elements[k], self.factor, columns[self.places[k]]) for k in (at, at + 1)]
+
+    def _pair(self, at: int, shifted: Fragment) -> VirtualRegister:
+        """The exponents of two numbers, shifted; 0 for those below."""
+        low, high = self._exponents(at, shifted)
+        return self.emitter.compute("cvt.rn.relu.f16x2.f32", high, low)
+
+    def _exact(self, at: int, column: Fragment) -> VirtualRegister:
+        """Two numbers by `ex2.approx`, rounded."""
+        low, high = (self.emitter.compute("ex2.approx.ftz.f32", each) for each in self._exponents(at, column))
+        for each in (low, high):
+            self._add("f32", at, each)
+        return self.emitter.compute("cvt.rn.satfinite.e4m3x2.f32", high, low)
+
+    def _power(self, shifted: VirtualRegister, at: int) -> VirtualRegister:
+        """Two numbers by the polynomial: z = n + f, and 2^z is 2^f times the f16 whose exponent has the bits of n."""
+        i, (second, first, one) = self.emitter.compute, self.polynomial
+        # The last bits of 1024 + z are those of n.
+        bits = i("add.rn.f16x2", shifted, self.magic)
+        fraction = i("sub.rn.f16x2", shifted, i("add.rn.f16x2", bits, self.less))
+        scale = i("shl.b32", i("and.b32", bits, word(0x001F001F)), 10)
+        mantissa = i("fma.rn.f16x2", fraction, i("fma.rn.f16x2", fraction, second, first), one)
+        self._add("f16x2", at, power := i("mul.rn.f16x2", mantissa, scale))
+        return i("cvt.rn.satfinite.e4m3x2.f16x2", power)
+
+    def _add(self, kind: str, at: int, register: VirtualRegister) -> None:
+        chains = self.chains.setdefault((kind, self.rows[at]), [])
+        if len(chains) == CHAINS:
+            register = self.emitter.compute(f"add.rn.{kind}", chains.pop(0), register)
+        chains.append(register)
+
+    def total(self, row: int) -> VirtualRegister:
+        """The sum of a row."""
+        i, numbers, pairs = self.emitter.compute, *(self.chains.get((kind, row), []) for kind in ("f32", "f16x2"))
+        if pairs:
+            halves = self.emitter.halves(functools.reduce(partial(i, "add.rn.f16x2"), pairs))
+            numbers = [*(i("cvt.f32.f16", half) for half in halves), *numbers]
+        return functools.reduce(partial(i, "add.rn.f32"), numbers)
 
 
 @lowers(IndexOp)

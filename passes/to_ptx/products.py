@@ -281,8 +281,8 @@ def _computes(op: Operation, element: ElementType) -> None:
 # Registers that several fragments have: `warp.subfragment`.
 
 READERS = frozenset((
-    "arith.select", "warp.convert", "warp.elementwise", "warp.map", "warp.reduce",
-    "warp.subfragment",
+    "arith.select", "warp.convert", "warp.elementwise", "warp.map", "warp.powers",
+    "warp.reduce", "warp.subfragment",
 ))  # fmt: skip
 """Operations that leave the registers of their operands as they are."""
 

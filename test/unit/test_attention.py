@@ -14,7 +14,7 @@ import attention_grid
 import numpy as np
 import pytest
 from attention_gradients import AttentionGradient
-from attention_problems import Array, expected, latent, problem, wrong
+from attention_problems import CUT, Array, expected, latent, problem, wrong
 from attentions import SOFTMAXES, Attention
 
 from warploom.passes.diagnostics import remarks
@@ -25,6 +25,8 @@ pytestmark = pytest.mark.sampled(2)
 """Of the cases of each test, one in two: what they share, compiling and interpreting, is most of their time."""
 
 SIZE = (20, 70, 32, 32)
+
+BYTE = "f8E4M3FN"
 
 PINS = Path(__file__).parents[1] / "data" / "pins"
 
@@ -614,3 +616,25 @@ def test_bytes_take_more_keys_at_a_time_where_nothing_masks_them() -> None:
         schedule = compile(text, "sm_90a").schedule[-1]
         assert schedule is not None
         assert schedule.cta == tile
+
+
+def test_powers_of_bytes_are_those_of_float64() -> None:
+    """V is two identities: an element of O is two P over the sum of its row. Products of small integers are exact."""
+    keys, size, loops, powers = 256, 128, "affine_map<(h, m, n, d, e) ->", 2.0**-6.9
+    maps = ", ".join(f"{loops} ({at})>" for at in ("h, m, d", "h, n, d", "h, n, e", "h, m, e"))
+    q_type, k_type, o_type = (f"memref<1x{n}x{size}x{t}>" for n, t in ((size, BYTE), (keys, BYTE), (size, "f32")))
+    text = f"""func.func @f(%q: {q_type}, %k: {k_type}, %v: {k_type}, %o: {o_type}) {{
+      warp.attention %q, %k, %v into %o {{scale = 0.07 : f32, indexing_maps = [{maps}]}}
+        : {q_type}, {k_type}, {k_type}, {o_type}
+      return
+    }}"""
+    kernel = compile(text, "sm_90a", cta="128x256x128", warp="64x256", mma="m64n256k32", consumers="pingpong")
+    assert {"ex2.approx.ftz.f32", "fma.rn.f16x2"} <= set(re.findall(r"[\w.]+", kernel.ptx))
+    rng, byte = np.random.default_rng(), DTYPES[BYTE]
+    q, k = (rng.integers(-3, 4, (1, n, size)).astype(np.float64) for n in (size, keys))
+    v, o = np.concatenate([np.eye(size)] * 2)[None], np.full((1, size, size), np.nan, np.float32)
+    kernel(q.astype(byte), k.astype(byte), v.astype(byte), o, device="interp")
+    scores = np.float64(np.float32(0.07)) * (q @ np.swapaxes(k, 1, 2))
+    p = np.exp(scores - scores.max(-1, keepdims=True))
+    relative = (1 + 2.0**-4) * (1 + powers) * (1 + 2 * CUT) / (1 - powers) - 1
+    assert (np.abs(o * p.sum(-1, keepdims=True) - p @ v) <= relative * (p @ v) + 2.0**-17).all()

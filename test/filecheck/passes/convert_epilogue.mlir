@@ -104,5 +104,38 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     "gpu.return"() : () -> ()
   }) {sym_name = "fast", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 
+  // The first register of powers is by exponentials, the second by the polynomial, whose numbers are f16 before anything
+  // else; 2^n is a shift of the last bits of 1024 + n.
+  // CHECK-LABEL: .visible .entry powers(
+  // CHECK:         add.rn.f32 %[[M:f[0-9]+]], %[[B:f[0-9]+]], 0f41300000;
+  // CHECK:         fma.rn.f32 %[[Z0:f[0-9]+]], %f4, 0f3E000000, %[[M]];
+  // CHECK-NEXT:    fma.rn.f32 %[[Z1:f[0-9]+]], %f5, 0f3E000000, %[[M]];
+  // CHECK-NEXT:    cvt.rn.relu.f16x2.f32 %[[Z:r[0-9]+]], %[[Z1]], %[[Z0]];
+  // CHECK:         fma.rn.f32 %[[E0:f[0-9]+]], %f0, 0f3E000000, %[[B]];
+  // CHECK-NEXT:    fma.rn.f32 %[[E1:f[0-9]+]], %f1, 0f3E000000, %[[B]];
+  // CHECK-NEXT:    ex2.approx.ftz.f32 %[[P0:f[0-9]+]], %[[E0]];
+  // CHECK-NEXT:    ex2.approx.ftz.f32 %[[P1:f[0-9]+]], %[[E1]];
+  // CHECK-NEXT:    cvt.rn.satfinite.e4m3x2.f32 %h0, %[[P1]], %[[P0]];
+  // CHECK:         add.rn.f16x2 %[[T:r[0-9]+]], %[[Z]], %{{r[0-9]+}};
+  // CHECK-NEXT:    add.rn.f16x2 %[[N:r[0-9]+]], %[[T]], %{{r[0-9]+}};
+  // CHECK-NEXT:    sub.rn.f16x2 %[[F:r[0-9]+]], %[[Z]], %[[N]];
+  // CHECK-NEXT:    and.b32 %[[BITS:r[0-9]+]], %[[T]], 0x001F001F;
+  // CHECK-NEXT:    shl.b32 %[[SCALE:r[0-9]+]], %[[BITS]], 10;
+  // CHECK-NEXT:    fma.rn.f16x2 %[[G:r[0-9]+]], %[[F]],
+  // CHECK-NEXT:    fma.rn.f16x2 %[[H:r[0-9]+]], %[[F]], %[[G]],
+  // CHECK-NEXT:    mul.rn.f16x2 %[[P:r[0-9]+]], %[[H]], %[[SCALE]];
+  // CHECK-NEXT:    cvt.rn.satfinite.e4m3x2.f16x2 %h2, %[[P]];
+  "gpu.func"() <{function_type = (memref<16x32xf32>, memref<16x1xf32>, memref<16x4xf32>) -> (), kernel}> ({
+  ^bb0(%X: memref<16x32xf32>, %M: memref<16x1xf32>, %L: memref<16x4xf32>):
+    %c0 = arith.constant 0 : index
+    %x = warp.load %X[%c0, %c0] {in_bounds = [true, true]} : memref<16x32xf32> -> !warp.fragment<acc, 16x32xf32, [c1 c2 r0 r1 r2 | c0 r3 c3 c4]>
+    %m = warp.reduce max %x : !warp.fragment<acc, 16x32xf32, [c1 c2 r0 r1 r2 | c0 r3 c3 c4]> to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
+    %p, %l = warp.powers %x, %m {factor = 0.125 : f32} : !warp.fragment<acc, 16x32xf32, [c1 c2 r0 r1 r2 | c0 r3 c3 c4]>, !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x32xf8E4M3FN, [c1 c2 r0 r1 r2 | c0 r3 c3 c4]>, !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>
+    %s = memref.alloc() : memref<1x128xf32, 3>
+    warp.store %p, %s[%c0, %c0] {registers = "vectors"} : !warp.fragment<acc, 16x32xf8E4M3FN, [c1 c2 r0 r1 r2 | c0 r3 c3 c4]>, memref<1x128xf32, 3>
+    warp.store %l, %L[%c0, %c0] {in_bounds = [true, true]} : !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>, memref<16x4xf32>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "powers", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+
 }) : () -> ()
 }
