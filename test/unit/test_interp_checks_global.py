@@ -285,6 +285,33 @@ def test_counters_that_do_not_tell_all(
     assert "no membar.gl, fence or .release covers it before the word is written that tells of it" in one.message
 
 
+FLAG = """setp.ne.u32 %p2, %r4, 0; @%p2 bra WAIT; st.global.u32 [%rd2], %r0; {give}
+st{release}.gpu.global.u32 [%rd3], 1; bra END;
+WAIT: ld{acquire}.gpu.global.u32 %r5, [%rd3]; setp.eq.u32 %p1, %r5, 0; @%p1 bra WAIT; {take}
+xor.b32 %r5, %r0, 32; mad.wide.u32 %rd4, %r5, 4, %rd1; ld.global.u32 %r6, [%rd4]; END:"""
+
+
+@pytest.mark.parametrize(
+    ("give", "release", "acquire", "take", "ordered"),
+    [
+        ("membar.cta;", ".relaxed", ".relaxed", "membar.cta;", True),
+        ("", ".release", ".acquire", "", True),
+        ("", ".relaxed", ".relaxed", "membar.gl;", False),
+        ("membar.cta;", ".relaxed", ".relaxed", "", False),
+        ("", ".relaxed", ".acquire", "", False),
+    ],
+)
+def test_words_within_a_cta_tell_what_fences_cover(
+    give: str, release: str, acquire: str, take: str, ordered: bool
+) -> None:
+    body = FLAG.format(give=give, release=release, acquire=acquire, take=take)
+    findings = run(body, grid=1, max_steps=100_000)
+    if ordered:
+        assert findings == ()
+    else:
+        check_found(findings, "races", FIRST + 3, "reads what CTA (0, 0, 0), warp 0, lane 0 writes at line 8")
+
+
 LOCK = """setp.ne.u32 %p2, %r1, 0; @%p2 bra IN;
 WAIT: atom.global.cas.b32 %r5, [%rd3], 0, 1; setp.ne.u32 %p1, %r5, 0; @%p1 bra WAIT; membar.gl;
 IN: bar.sync 0; mad.wide.u32 %rd4, %r1, 4, %rd1; ld.global.u32 %r6, [%rd4]; add.u32 %r6, %r6, %r0;

@@ -25,10 +25,11 @@ from ..machine.state import State
 
 
 class Clocks:
-    """The clocks of all warps in flight. `now` is the time; `floor` one up to which everything is ordered."""
+    """The clocks of all warps in flight. `now` is the time, which goes on from those in flight before; `floor` is one
+    up to which everything is ordered."""
 
-    def __init__(self, state: State) -> None:
-        self.now = 1
+    def __init__(self, state: State, now: int) -> None:
+        self.now = now
         self.floor = 0
         self.warps = state.warps
         self.per_cta = state.geometry.warps_per_cta
@@ -39,7 +40,7 @@ class Clocks:
         self.lanes: Array | None = None
         self._fenced = np.zeros_like(self.seen)
         self._due = np.zeros_like(self.seen)
-        self._words: dict[int, Array] = {}
+        self._words: dict[tuple[int, int, int], Array] = {}
         self._tells = False
         self._gathered: dict[int, Array] = {}
         self._at_barrier: dict[int, Array] = {}
@@ -127,22 +128,22 @@ class Clocks:
         self.seen[warps] = np.maximum(self.seen[warps], self._due[warps])
         self._fenced[warps] = self._published()[warps]
 
-    def exchange(self, places: Array, warps: Array, kind: str, *, acquire: bool, release: bool) -> None:
-        """Warps access words strongly, one after the other. Who writes a word tells by it what a fence before covers,
-        or everything with `release`; an update goes on with what the word told, as in observation order. Who reads it
-        knows that behind a fence, or at once with `acquire`."""
+    def exchange(self, buffer: int, start: Array, warps: Array, kind: str, *, acquire: bool, release: bool) -> None:
+        """Warps access words of a buffer strongly, one after the other. Who writes a word tells by it what a fence
+        before covers, or everything with `release`; an update goes on with what the word told, as in observation order.
+        Who reads it knows that behind a fence, or at once with `acquire`. Each cluster has a word of its own."""
         if not (self._tells or release):
             return
         self._tells, told = True, self._published() if release else self._fenced
-        for place, warp in dict.fromkeys(zip(places.tolist(), warps.tolist(), strict=True)):
-            word = self._words.get(place)
+        for place, warp in dict.fromkeys(zip(start.tolist(), warps.tolist(), strict=True)):
+            word = self._words.get(key := (buffer, place, warp // self.each))
             if kind != "store" and word is not None:
                 np.maximum(self._due[warp], word, out=self._due[warp])
                 if acquire:
                     np.maximum(self.seen[warp], self._due[warp], out=self.seen[warp])
             if kind != "load":
                 kept = told[warp] if word is None or kind != "atomic" else word
-                self._words[place] = np.maximum(kept, told[warp])
+                self._words[key] = np.maximum(kept, told[warp])
 
     # mbarrier objects
 
@@ -275,8 +276,7 @@ class GridClocks:
 
     A strong write tells of what its warp did, or knew of by barriers, before some warp that knew it too executed a
     fence for more than the CTA; with such a `.release` of all of it. Who reads the word knows, and so does its CTA:
-    fences behind reads are not asked for. An atomic operation goes on with what the word told before. Times are those
-    of `Clocks` while the CTAs were in flight.
+    fences behind reads are not asked for. An atomic operation goes on with what the word told before.
     """
 
     def __init__(self) -> None:
@@ -393,8 +393,7 @@ class Shadow(Pieces):
 
 class LastAccesses:
     """Of each piece of a buffer: who accessed it last, by the thread's number in the grid (`NOBODY` if it was not
-    accessed), when, by the launch's `time` and by the `clock` of the CTAs in flight, by which instruction, and whether
-    strongly. Takes memory from the first access on."""
+    accessed), when, by which instruction, and whether strongly. Takes memory from the first access on."""
 
     def __init__(self, pieces: int) -> None:
         self._pieces = pieces
@@ -412,22 +411,19 @@ class LastAccesses:
     def time(self, piece: Array) -> Array:
         return self._column(piece, 1)
 
-    def clock(self, piece: Array) -> Array:
-        return self._column(piece, 2)
-
     def pc(self, piece: Array) -> Array:
-        return self._column(piece, 3) >> 1
+        return self._column(piece, 2) >> 1
 
     def strong(self, piece: Array) -> Array:
-        return (self._column(piece, 3) & 1).astype(np.bool_)
+        return (self._column(piece, 2) & 1).astype(np.bool_)
 
     def _column(self, piece: Array, number: int) -> Array:
         return np.full(piece.shape, NOBODY, np.int32) if self._rows is None else self._rows[piece, number]
 
-    def put(self, piece: Array, who: Array, time: int, clock: int | Array, pc: int, strong: bool) -> None:
+    def put(self, piece: Array, who: Array, time: int, pc: int, strong: bool) -> None:
         """Accesses of one instruction; of several to one piece, the last is remembered."""
-        rows = np.empty((piece.size, 4), np.int32)
-        rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] = who, time, clock, 2 * pc + strong
+        rows = np.empty((piece.size, 3), np.int32)
+        rows[:, 0], rows[:, 1], rows[:, 2] = who, time, 2 * pc + strong
         self._written()[piece] = rows
 
     def take(self, piece: Array, other: LastAccesses) -> None:
@@ -442,7 +438,7 @@ class LastAccesses:
 
     def _written(self) -> Array:
         if self._rows is None:
-            self._rows = np.full((self._pieces, 4), NOBODY, np.int32)
+            self._rows = np.full((self._pieces, 3), NOBODY, np.int32)
         return self._rows
 
 
@@ -459,18 +455,18 @@ class BufferHistory(Pieces):
         for last in (self.stored, self.read, self.other):
             last.split(times)
 
-    def put_read(self, piece: Array, who: Array, time: int, clock: int, pc: int, strong: bool) -> None:
+    def put_read(self, piece: Array, who: Array, time: int, pc: int, strong: bool) -> None:
         """Reads of one instruction."""
         before = self.read.who(piece)
         self.other.take(piece[(before != who) & (before != NOBODY)], self.read)
-        self.read.put(piece, who, time, clock, pc, strong)
+        self.read.put(piece, who, time, pc, strong)
         others = self.read.who(piece) != who
         if others.any():
-            self.other.put(piece[others], who[others], time, clock, pc, strong)
+            self.other.put(piece[others], who[others], time, pc, strong)
 
-    def put_store(self, piece: Array, who: Array, time: int, clock: int, pc: int, strong: bool) -> None:
+    def put_store(self, piece: Array, who: Array, time: int, pc: int, strong: bool) -> None:
         """Stores of one instruction. Reads before them are forgotten: later accesses do not race with them."""
-        self.stored.put(piece, who, time, clock, pc, strong)
+        self.stored.put(piece, who, time, pc, strong)
         self.read.forget(piece)
         self.other.forget(piece)
 

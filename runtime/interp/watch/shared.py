@@ -59,6 +59,7 @@ class SharedMemory(Check):
         super().__init__(findings)
         self.races = races
         self.registers = registers
+        self._ended = 1
 
     def weight(self, shared: int, warps: int) -> int:
         """For pieces of 4 bytes, the smallest that are common."""
@@ -67,7 +68,7 @@ class SharedMemory(Check):
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         self.buffer = state.memory.shared.buffer
-        self.clocks = Clocks(state)
+        self.clocks = Clocks(state, self._ended)
         self.exchanges = Exchanges(kernel.code)
         self.shadow = Shadow(self.buffer.size, self.clocks.each)
         self.stride = self.buffer.size // state.geometry.ctas
@@ -78,6 +79,9 @@ class SharedMemory(Check):
         self.read = {slot for one in kernel.code for slot in (one.guard, *one.reads)}
         self.arrives_relaxed = False
         self.waits_relaxed = np.zeros(state.threads, np.bool_)
+
+    def end(self) -> None:
+        self._ended = self.clocks.now
 
     # What orders
 
@@ -155,8 +159,10 @@ class SharedMemory(Check):
         if access.kind in WRITING:
             self._after_reads(touch, access.kind)
         if strong and not traits.on_mbarrier:
-            places = touch.piece * self.shadow.width
-            self.clocks.exchange(places, touch.warp, access.kind, acquire=traits.acquires, release=traits.releases)
+            self.clocks.exchange(
+                id(self.buffer), touch.piece * self.shadow.width, touch.warp, access.kind, acquire=traits.acquires,
+                release=traits.releases,
+            )  # fmt: skip
         if access.kind in ("load", "atomic"):
             self._mark_read(touch)
         if access.kind in WRITING and not uses_object:  # Of an object, its initialisation stays the last write.

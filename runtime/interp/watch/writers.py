@@ -25,9 +25,8 @@ from .shared import SharedMemory
 # Global memory: threads of one launch that store different values to one address, read what another stores, or store
 # over what another reads, when nothing orders them.
 #
-# Threads of a cluster are ordered as they are for shared memory. Besides, a thread that reads a word which another one
-# of its CTA wrote with a strong write (atomic, volatile, relaxed, release), as through a lock or a counter, is taken
-# to know all that was done up to then, and so does its warp. Where the other is of another CTA, its CTA knows what a
+# Threads of a cluster are ordered as they are for shared memory, by words of global memory too. Where a thread reads a
+# word that one of another cluster wrote with a strong write (atomic, volatile, relaxed, release), its CTA knows what a
 # fence or a release covered: see `GridClocks`. Of the threads that read a piece since it was stored the last two are
 # known. Atomic operations are not looked at. What bulk and tensor copies read, the thread does that issues them, then;
 # what they store is in flight until that thread has waited for its group, for more than the `.read` of its source.
@@ -44,16 +43,6 @@ class _Store:
     width: int
 
 
-def _shared_by_several(piece: Array, who: Array) -> Array:
-    """Whether each access is to a piece that several threads, or CTAs, access."""
-    pieces, number = np.unique(piece, return_inverse=True)
-    last = np.zeros(pieces.size, np.int64)
-    last[number] = who
-    several = np.zeros(pieces.size, np.bool_)
-    several[number[last[number] != who]] = True
-    return several[number]
-
-
 class GlobalWriters(Check):
     """Follows stores to global memory. `shared` has the clocks, and is told of every event before this."""
 
@@ -62,11 +51,10 @@ class GlobalWriters(Check):
     def __init__(self, findings: Findings, shared: SharedMemory) -> None:
         super().__init__(findings)
         self.shared = shared
-        self.now = 0
         self.grid = GridClocks()
-        self.told: Array = np.zeros(0, np.int64)
+        self._told: set[int] = set()
+        """The CTAs that have read a word strongly."""
         self._histories: dict[int, BufferHistory] = {}
-        self._flags: dict[int, BufferHistory] = {}
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
@@ -78,14 +66,11 @@ class GlobalWriters(Check):
         self.who = number * self.each + inside
         self.cluster = self.each * geometry.cluster_size
         self.own = (state.memory.shared.buffer, state.memory.local.buffer, state.memory.param.buffer)
-        self.heard = np.zeros(state.warps, np.int64)
         self.strong = [d.traits.strong or d.traits.reduces_in_bulk for d in kernel.code]
         x, y, z = geometry.grid
         self.ctas = x * y * z
         self.grid.begin(self.shared.clocks, geometry.first // geometry.cluster_size)
         self.in_flight = OperationGroups(state.threads)
-        if not self.told.size:
-            self.told = np.zeros(self.ctas, np.int64)
 
     def watch(self, pc: int) -> Look | None:
         decoded = self.kernel.code[pc]
@@ -102,7 +87,6 @@ class GlobalWriters(Check):
         if not access.start.size or self._is_own(access.buffer):
             return
         strong = access.kind == "atomic" or self.strong[access.pc]
-        self.now += 1
         if access.kind == "load":
             self._load(access, strong)
         if strong:
@@ -121,30 +105,12 @@ class GlobalWriters(Check):
 
     def _flag(self, access: MemoryAccess) -> None:
         """Handles a strong access: a read acquires what the last write published, and a write publishes."""
-        told = self._flags.setdefault(id(access.buffer), BufferHistory(access.buffer.size))
-        piece, thread = told.pieces(access.start, access.width)[0], self.who[access.threads]
-        piece = piece[:: piece.size // thread.size]
-        flags = told.stored
+        traits, warps = self.kernel.code[access.pc].traits, access.threads % self.state.warps
+        word, ctas = (id(access.buffer), access.start, warps), self.who[access.threads] // self.each
+        self.shared.clocks.exchange(*word, access.kind, acquire=traits.acquires, release=traits.releases)
+        self.grid.exchange(*word, ctas, access.kind, release=traits.releases_to_cluster)
         if access.kind != "store":
-            warp = access.threads % self.state.warps
-            before = flags.who(piece)
-            self._hear(access, piece, flags, before, thread, self.heard, warp)
-            self._hear(access, piece, flags, before // self.each, thread // self.each, self.told, thread // self.each)
-        release = self.kernel.code[access.pc].traits.releases_to_cluster
-        warps, ctas = access.threads % self.state.warps, thread // self.each
-        self.grid.exchange(id(access.buffer), access.start, warps, ctas, access.kind, release=release)
-        if access.kind != "load":
-            flags.put(piece, thread, self.now, 0, access.pc, True)
-
-    def _hear(
-        self, access: MemoryAccess, piece: Array, flags: LastAccesses, before: Array, mine: Array, heard: Array,
-        place: Array,
-    ) -> None:  # fmt: skip
-        """Warps that read words learn the clocks of their other writers; `place` is each word's row in the result."""
-        others = (before >= 0) & (before != mine)
-        np.maximum.at(heard, place[others], flags.time(piece[others]))
-        if access.kind == "atomic":  # Threads take turns: those at one word know of those before them.
-            heard[place[_shared_by_several(piece, mine)]] = self.now
+            self._told.update(ctas.tolist())
 
     # Reads
 
@@ -156,7 +122,7 @@ class GlobalWriters(Check):
         piece, thread = history.pieces(access.start, access.width, access.threads)
         if not strong:
             self._after_store(access, history, piece, thread)
-        history.put_read(piece, self.who[thread], self.now, self.shared.clocks.tick(), access.pc, strong)
+        history.put_read(piece, self.who[thread], self.shared.clocks.tick(), access.pc, strong)
 
     def _history(self, access: MemoryAccess) -> BufferHistory:
         key = id(access.buffer)
@@ -196,13 +162,13 @@ class GlobalWriters(Check):
         piece, thread = history.pieces(access.start, access.width, access.threads)
         values = None if access.values is None else access.values.reshape(-1, history.width)
         store = _Store(piece, thread, self.who[thread], values, history.width)
-        clock = self.shared.clocks.tick()
+        now = self.shared.clocks.tick()
         for last in (history.stored, history.read, history.other):
             race = self._races(last, store, strong)
             if race.any():
                 same = unchanged(access.buffer, store.piece, store.values)
                 self._tell(access, last, store, race, same, over=last is not history.stored)
-        history.put_store(store.piece, store.who, self.now, clock, access.pc, strong)
+        history.put_store(store.piece, store.who, now, access.pc, strong)
         if self.kernel.code[access.pc].traits.is_grouped:
             self._fly(access, history, strong)
         twice = history.stored.who(store.piece) != store.who
@@ -213,14 +179,14 @@ class GlobalWriters(Check):
         """A thread's copy stores until the thread has waited for it."""
         last, who = history.stored, self.who[access.threads[:1]]
 
-        def put(piece: Array, time: int, clock: int) -> None:
-            last.put(piece, np.repeat(who, piece.size), time, clock, access.pc, strong)
+        def put(piece: Array, time: int) -> None:
+            last.put(piece, np.repeat(who, piece.size), time, access.pc, strong)
 
         def finish(_: Array) -> None:
             (piece,) = history.pieces(access.start, access.width)
-            put(piece[(last.time(piece) == UNWAITED) & (last.who(piece) == who)], self.now, self.shared.clocks.tick())
+            put(piece[(last.time(piece) == UNWAITED) & (last.who(piece) == who)], self.shared.clocks.tick())
 
-        put(history.pieces(access.start, access.width)[0], UNWAITED, UNWAITED)
+        put(history.pieces(access.start, access.width)[0], UNWAITED)
         self.in_flight.issue(access.threads[:1], finish)
 
     def _races(self, last: LastAccesses, store: _Store, strong: bool) -> Array:
@@ -236,16 +202,15 @@ class GlobalWriters(Check):
 
     def _ordered(self, last: LastAccesses, piece: Array, thread: Array, before: Array) -> Array:
         """Whether stores by `before` happen before what `thread` does."""
-        mine = self.who[thread]
-        own = mine // self.each == before // self.each
-        ordered = own & (last.time(piece) <= self.heard[thread % self.state.warps])
-        far = np.flatnonzero(~ordered)
-        ordered[far] = last.clock(piece[far]) <= self.grid.before(mine[far] // self.each, before[far] // LANES)
+        mine, times = self.who[thread], last.time(piece)
+        ordered = np.zeros(piece.size, np.bool_)
         near = np.flatnonzero(mine // self.cluster == before // self.cluster)
         if near.size:
             inside = before[near] - self.state.geometry.first * self.each
             other = inside % LANES * self.state.warps + inside // LANES
-            ordered[near] |= self.shared.clocks.ordered(thread[near], other, last.clock(piece[near]))
+            ordered[near] = self.shared.clocks.ordered(thread[near], other, times[near])
+        far = np.flatnonzero(~ordered)
+        ordered[far] = times[far] <= self.grid.before(mine[far] // self.each, before[far] // LANES)
         return ordered
 
     # Telling
@@ -255,7 +220,7 @@ class GlobalWriters(Check):
         cta = int(self.who[thread]) // self.each
         if int(last.time(np.array(piece))) == UNWAITED:
             return "no cp.async.bulk.wait_group has waited for it; .read waits for its source alone"
-        if int(last.who(np.array(piece))) // self.each == cta or int(last.time(np.array(piece))) > self.told[cta]:
+        if int(last.who(np.array(piece))) // self.each == cta or cta not in self._told:
             return "nothing orders them"
         return "no membar.gl, fence or .release covers it before the word is written that tells of it"
 
@@ -319,7 +284,7 @@ class GlobalProxies(Check):
         return (lambda sel: self._use(pc, base, sel)) if decoded.traits.name.endswith(".tensor") else None
 
     def _fence(self, what: Hashable, threads: Array) -> None:
-        self.fenced[what][self.writers.who[threads] // self.writers.each] = self.writers.now
+        self.fenced[what][self.writers.who[threads] // self.writers.each] = self.writers.shared.clocks.now
 
     def _acquire(self, decoded: Decoded, base: Operand, sel: Selection) -> None:
         for buffer, start, threads in self._places(decoded, base, sel):
