@@ -8,7 +8,6 @@ Management.
 from __future__ import annotations
 
 import ctypes
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +25,9 @@ from ..arguments.launch_values import LaunchValue, Packed, Scalar, alignment, ch
 from ..base.errors import ArgumentError, CudaError
 from ..base.launch import Launch, Mapped, Passed, Shifted, Word
 from .driver import Gpu, LoadedKernel, call, encode_tensor_map, encoded_map, explain
+
+CLUSTER = ".reqnctapercluster"
+"""The directive by which a kernel names its clusters."""
 
 LIBRARY = "libcuda.so.1"
 """The driver, which cuda-bindings has loaded."""
@@ -309,7 +311,7 @@ def _configuration(kernel: LoadedKernel, function: Function, launch: Launch) -> 
     if kernel.waits is None:
         # what waits for earlier launches itself may start before they end
         kernel.waits = any(each.opcode == "griddepcontrol.wait" for each in instructions(function.body or ()))
-    if launch.cluster is not None and not _own_clusters(function):
+    if launch.cluster is not None and not function.numbers(CLUSTER):
         attribute = _attribute(driver, "CLUSTER_DIMENSION", attributes)
         attribute.clusterDim.x, attribute.clusterDim.y, attribute.clusterDim.z = launch.cluster
     if kernel.waits:
@@ -335,17 +337,12 @@ def address_of(value: LaunchValue) -> int:
     return value.address if isinstance(value, Argument) else 0
 
 
-def _own_clusters(function: Function) -> str:
-    """The directive by which a kernel names its clusters; empty if it does not."""
-    return next((d for d in function.directives if d.startswith(".reqnctapercluster")), "")
-
-
 def _check_cluster(function: Function, launch: Launch) -> None:
     """Checks that a launch has the cluster of the kernel's `.reqnctapercluster`, which the driver uses."""
-    written = _own_clusters(function)
-    sizes = (*map(int, re.findall(r"\d+", written)), 1, 1)[:3]
+    written = function.numbers(CLUSTER)
+    sizes = (*(written or ()), 1, 1)[:3]
     if launch.cluster is not None and written and sizes != launch.cluster:
         raise ArgumentError(
-            f"kernel {launch.kernel}: on a GPU a launch has the clusters that .reqnctapercluster asks for, {sizes}, "
+            f"kernel {launch.kernel}: on a GPU a launch has the clusters that {CLUSTER} asks for, {sizes}, "
             f"got {launch.cluster}"
         )

@@ -16,7 +16,7 @@ from ...dialect.ptx.text.source_lines import SourceLines
 from ...dialect.ptx.text.syntax import Module, Variable
 from ..arguments.arrays import Argument
 from ..arguments.launch_values import LaunchValue, Packed, Scalar, in_memory, pack, reachable
-from ..base.launch import DEFAULT, Dim3, Launch, Mapped, Options, Passed, Progress, Shifted, Word, cores
+from ..base.launch import DEFAULT, Dim3, Launch, Mapped, Options, Passed, Progress, Shifted, Word, cores, dim3
 from ..numerics.floats import Array
 from .machine.functions import Functions
 from .machine.kernel import DecodedKernel, KernelDecoder, Observers, size_of
@@ -267,15 +267,16 @@ class Program:
 
     def _cluster(self, kernel: DecodedKernel, grid: Dim3, asked: Dim3 | None) -> Dim3 | None:
         """The clusters of a launch; None if it has none."""
-        where, required = f"kernel {kernel.name}", kernel.cluster.required
+        where, numbers = f"kernel {kernel.name}", kernel.function.numbers
+        required = _three(numbers(".reqnctapercluster"))
         cluster = asked or required
         if cluster is None:
-            if kernel.cluster.explicit:
+            if numbers(".explicitcluster") is not None:
                 raise InterpreterError(f"{where}: .explicitcluster asks for a launch with a cluster")
             return None
         if required and cluster != required:
             raise InterpreterError(f"{where}: .reqnctapercluster asks for a cluster of {required}, got {cluster}")
-        size, limit = cluster[0] * cluster[1] * cluster[2], kernel.cluster.limit or _CLUSTER
+        size, limit = cluster[0] * cluster[1] * cluster[2], (numbers(".maxclusterrank") or (_CLUSTER,))[0]
         if int(re.sub(r"\D", "", self.target)) < _CLUSTER_SM:
             raise InterpreterError(f"{where}: clusters need sm_{_CLUSTER_SM}, the target is {self.target}")
         if min(cluster) < 1 or size > limit:
@@ -285,14 +286,13 @@ class Program:
         return cluster
 
     def _check_sizes(self, kernel: DecodedKernel, launch: Launch) -> None:
-        where = f"kernel {kernel.name}"
-        if kernel.block_limit and launch.threads > kernel.block_limit:
-            raise InterpreterError(
-                f"{where}: a block has at most {kernel.block_limit} threads here, got {launch.threads}"
-            )
-        required = kernel.block_required
-        if required and launch.block != (*required, 1, 1)[:3]:
-            raise InterpreterError(f"{where}: .reqntid asks for a block of {(*required, 1, 1)[:3]}, got {launch.block}")
+        where, numbers = f"kernel {kernel.name}", kernel.function.numbers
+        limit = math.prod(numbers(".maxntid") or (launch.threads,))
+        if launch.threads > limit:
+            raise InterpreterError(f"{where}: a block has at most {limit} threads here, got {launch.threads}")
+        required = _three(numbers(".reqntid"))
+        if required and launch.block != required:
+            raise InterpreterError(f"{where}: .reqntid asks for a block of {required}, got {launch.block}")
         target, static = TARGETS.get(self.target), kernel.layout.shared
         if target is not None and static > target.static_shared:
             raise InterpreterError(
@@ -303,6 +303,11 @@ class Program:
         if target is not None and total > target.shared:
             has = f"a CTA on {self.target} has at most {target.shared}"
             raise InterpreterError(f"{where}: {total} bytes of shared memory are asked for; {has}")
+
+
+def _three(sizes: Sequence[int] | None) -> Dim3 | None:
+    """The sizes of a directive; None without them."""
+    return dim3(sizes, "sizes") if sizes else None
 
 
 def _checked(launch: KernelRun) -> Stats:

@@ -7,17 +7,17 @@ that moves bytes is executed in each plane, with the registers that hold address
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from ...dialect.ptx.text.syntax import Address, Immediate, Indexed, Instruction, Operand, Symbol, Vector, leaves
+from ...dialect.ptx.text.syntax import Address, Immediate, Indexed, Instruction, Operand, Vector
 from ..interp.machine.copies import OperationGroups, SharedWindow, TensorMemory
-from ..interp.machine.decode import Context, Multiply, meaning_of
+from ..interp.machine.decode import Context, Multiply, Updates, meaning_of
 from ..interp.machine.events import BoundStep, Selection
 from ..interp.machine.flow import Flow
-from ..interp.machine.kernel import Decoded, DecodedKernel
+from ..interp.machine.kernel import Decoded
 from ..interp.machine.mbarriers import BulkCopy, MbarrierObjects
 from ..interp.machine.memory import (
     LOCAL_WINDOW,
@@ -29,7 +29,6 @@ from ..interp.machine.memory import (
     ParameterWindow,
     Window,
 )
-from ..interp.machine.names import NameScope
 from ..interp.machine.state import Action, Prints, RegisterSlot, State, StorageLayout, align
 from ..numerics.floats import Array
 from .values import PLANES
@@ -256,39 +255,20 @@ def operands_of(decoded: Decoded) -> Operands:
     return Operands(tuple(dict.fromkeys(control)), tuple(dict.fromkeys(data)), decoded.writes)
 
 
-@dataclass
-class DecodedAgain(StorageLayout):
-    """The storage of a kernel while an instruction is decoded again: results that it drops go where they went."""
-
-    dropped: list[RegisterSlot] = field(default_factory=list[RegisterSlot])
-
-    def slot(self, bits: int, name: str = "", type: str = "") -> RegisterSlot:
-        return next((slot for slot in self.dropped if slot.bits == bits), None) or super().slot(bits, name, type)
-
-
-def context_of(
-    decoded: Decoded, pc: int, kernel: DecodedKernel, target: str, layout: StorageLayout,
-    multiply: Multiply | None = None, *, blank: bool = False,
-) -> Context:  # fmt: skip
-    """The context in which an instruction is decoded again. With `blank`, literals that are data become 0."""
-    source = _blank(decoded.source) if blank else decoded.source
-    registers = {slot.name: slot for slot in (*decoded.reads, *decoded.writes) if slot.name}
-    symbols = (
-        leaf.name for o in source.operands for leaf in leaves(o) if isinstance(leaf, Symbol) and leaf.name != "_"
-    )
-    places = dict(zip(dict.fromkeys(symbols), dict.fromkeys(decoded.places), strict=False))
-    again = DecodedAgain(**vars(layout), dropped=[slot for slot in decoded.writes if not slot.name])
-    context = Context(source, NameScope(None, registers, places), again, pc, target, multiply=multiply)
+def again(decoded: Decoded, layout: StorageLayout, **stands: Multiply | Updates) -> Context:
+    """The context in which an instruction is decoded again, with what stands for its arithmetic."""
+    context = replace(decoded.context, layout=layout, reads=[], writes=[], places=[], **stands)
     context.row = decoded.row
     return context
 
 
-def action_of(context: Context, decoded: Decoded) -> Action:
+def action_again(decoded: Decoded, context: Context) -> Action:
     """The action of an instruction that is decoded again."""
     return meaning_of(decoded.row.means)(context, decoded.traits.bindings)
 
 
-def _blank(source: Instruction) -> Instruction:
+def blank(source: Instruction) -> Instruction:
+    """A store with 0 for literals, which are data; other instructions as they are."""
     if source.root != "st":
         return source
     return replace(source, operands=tuple(map(_without_literals, source.operands)))

@@ -122,9 +122,9 @@ def prove(
         raise ArgumentError(f"@{signature.name} has {len(signature.parameters)} arguments, got {', '.join(names)}")
     renamed = tuple(replace(p, name=name) for p, name in zip(signature.parameters, names, strict=True))
     arguments = _arguments(replace(signature, parameters=renamed), arrays or {}, seed)
-    run, target = run_of(kernel, names, arguments, max_steps)
-    sides = partial(Trial.of_kernel, run=run, target=target), partial(Trial.of_function, function=meant)
-    accumulator = accumulator_of(kernel.schedule, target) if isinstance(kernel, Kernel) else None
+    run = run_of(kernel, names, arguments, max_steps)
+    sides = partial(Trial.of_kernel, run=run), partial(Trial.of_function, function=meant)
+    accumulator = accumulator_of(kernel.schedule, kernel.target) if isinstance(kernel, Kernel) else None
     refuted = Counterexample(run, meant, accumulator)
     return Question(
         names, arguments, sorted(signature.written), signature.filled, *sides, refuted, seed, explain
@@ -133,16 +133,16 @@ def prove(
 
 def run_of(
     kernel: Kernel | KernelLaunch, names: Sequence[str], arrays: Sequence[Array], max_steps: int | None
-) -> tuple[KernelCall, str]:
-    """What runs a kernel on the arguments of a function, and its target."""
+) -> KernelCall:
+    """What runs a kernel on the arguments of a function."""
     if isinstance(kernel, KernelLaunch):
-        return kernel.run(names, max_steps), kernel.module.target
+        return kernel.run(names, max_steps)
     called = kernel.called_with(*arrays)
 
     def planned(mine: Sequence[Array]) -> tuple[Plan, Sequence[LaunchValue]]:
         return called.plan, launch_values(called.function, mine)
 
-    return partial(_run, called.binary, planned, max_steps), kernel.target
+    return partial(_run, called.binary, planned, max_steps)
 
 
 def _arguments(signature: Signature, arrays: Mapping[str, Array], seed: int) -> list[Array]:
@@ -169,10 +169,7 @@ def _between(
     written = left.written | right.written
     outputs = [i for i, name in enumerate(names) if name in written]
     runs = [side.run(names, max_steps) for side in (left, right)]
-    one, other = (
-        partial(Trial.of_kernel, run=run, target=side.module.target)
-        for run, side in zip(runs, (left, right), strict=True)
-    )
+    one, other = (partial(Trial.of_kernel, run=run) for run in runs)
     return Question(names, values, outputs, frozenset(), one, other, Counterexample(runs[0], runs[1]), *how).decide()
 
 
@@ -287,8 +284,7 @@ def order(kernel: Kernel | KernelLaunch, arrays: Mapping[str, Array], max_steps:
     """
     names = list(arrays)
     trial = Trial(list(arrays.values()), 0, names=names)
-    run, target = run_of(kernel, names, trial.arrays, max_steps)
-    trial.of_kernel(run, target)
+    trial.of_kernel(run_of(kernel, names, trial.arrays, max_steps))
     if trial.fault is not None:
         raise trial.fault
     launched = isinstance(kernel, KernelLaunch)

@@ -249,10 +249,10 @@ class Trial:
         text = ", ".join(f"line {line}" for line in sorted(of))
         return text if self.sources is None else self.sources.annotated(text)
 
-    def of_kernel(self, run: KernelCall, target: str) -> list[Array]:
+    def of_kernel(self, run: KernelCall) -> list[Array]:
         """The keys of all elements as the kernel leaves them."""
         memory = PlaneMemory()
-        shadow = FieldShadow(self.table, memory, target, self.functions, rule_of)
+        shadow = FieldShadow(self.table, memory, self.functions, rule_of)
         mine = [copied(array) for array in self.arrays]
         for array, index in zip(mine, self.index, strict=True):
             if array.ndim:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -20,8 +20,8 @@ from ..numerics.floats import Array
 from . import field
 from .bits import Bytes
 from .field import FUNCTIONS, Residues
-from .mirror import action_of, context_of, with_control
-from .shadow import PRODUCTS, FieldProduct, FieldShadow, reduces
+from .mirror import again
+from .shadow import PRODUCTS, FieldProduct, FieldShadow, Replaced, reduces
 from .values import PLANES, WIDTHS, Term, element_of, elements, indices, planes_of
 
 # Atomic operations and bulk reductions of values: sums; and what may be done to words that are none.
@@ -30,11 +30,11 @@ from .values import PLANES, WIDTHS, Term, element_of, elements, indices, planes_
 class Atomic:
     """`red` and `atom`: sums of floats, and other operations on words without values."""
 
-    def __init__(self, shadow: FieldShadow, pc: int, decoded: Decoded) -> None:
+    def __init__(self, shadow: FieldShadow, decoded: Decoded) -> None:
         self.shadow, self.decoded = shadow, decoded
         bound = decoded.traits.bindings
         self.operation, self.type, self.vector = bound["O"], bound["T"], vector_of(bound)
-        context = context_of(decoded, pc, shadow.kernel, shadow.target, shadow.layout)
+        context = again(decoded, shadow.layout)
         where, value, *swapped = list(decoded.source.operands)[1 if decoded.row.root == "atom" else 0 :]
         self.items = [
             (decoded.slot(item), context.source(item, self.type)(shadow.state))
@@ -125,57 +125,37 @@ class Atomic:
             self.shadow.write(slot, sel, planes[:, np.argsort(threads, kind="stable")])
 
 
-class BulkReduction:
-    """A bulk or tensor reduction into global memory: the instruction is executed with `_update` in place of its
-    operation, in each plane and in the machine, at first to collect the words that meet, then to write the sums."""
+class BulkReduction(Replaced):
+    """A bulk or tensor reduction into global memory, with `_update` in place of its operation."""
 
-    def __init__(self, shadow: FieldShadow, pc: int, decoded: Decoded) -> None:
-        self.shadow, self.decoded = shadow, decoded
-        context = context_of(decoded, pc, shadow.kernel, shadow.target, shadow.layout)
-        context.updates = self._update
-        action = action_of(context, decoded)
-        self.steps = [action(plane) for plane in shadow.mirror.planes]
-        self.own = action(shadow.state)
-        self._collected: list[tuple[tuple[str, str], Array, Array]] = []
-        self._made: list[Array] = []
+    def __init__(self, shadow: FieldShadow, decoded: Decoded) -> None:
+        super().__init__(shadow, decoded, decoded.reads, updates=self._update)
+        self._thread = 0
 
     def _update(self, operation: str, type: str) -> Callable[[bool], Callable[..., Array]]:
         def update(old: Array, come: Array, _: Array) -> Array:
-            if self._made:
-                return self._made.pop(0).view(old.dtype)
-            self._collected.append(((operation, type), old.copy(), come.copy()))
+            if self.given:
+                return self.given.pop(0).view(old.dtype)
+            self.collected.append(((operation, type), old.copy(), come.copy()))
             return old
 
         return lambda shared: update
 
     def look(self, sel: Selection) -> None:
-        self.shadow.refuse(self.decoded.reads, sel, "an address")
-        for one, thread in one_by_one(sel):
-            self._of_thread(one, thread)
+        self.shadow.refuse(self.control, sel, "an address")
+        for one, self._thread in one_by_one(sel):
+            self.execute([lambda step=step, one=one: step(one) for step in self.steps], partial(self.own_unseen, one))
 
-    def _of_thread(self, one: Selection, thread: int) -> None:
-        shadow, state = self.shadow, self.shadow.state
-        self._collected, self._made, control = [], [], self.decoded.reads
-        shadow.mirror.run(self.steps, one, control)
-        observer, state.observer = state.observer, None
-        self.own(one)
-        state.observer = observer
-        count = len(self._collected) // (PLANES + 1)
-        made: list[Array] = []
-        for part in range(count):
-            *planes, (what, old, come) = self._collected[part::count]
-            seen = [np.stack([plane[i] for plane in planes]).view(f"u{old.itemsize}") for i in (1, 2)]
-            if not (seen[0].any() or seen[1].any()):
-                made.append(seen[0])
-                continue
-            words = old.view(f"u{old.itemsize}"), come.view(f"u{old.itemsize}")
-            added = sums(shadow, what, (seen[0], words[0]), (seen[1], words[1]), np.arange(old.size))
-            if added is None:
-                raise MachineLimitError(f"a reduction {'.'.join(what)} of data is not followed", thread)
-            made.append(added)
-        for k, step in enumerate(self.steps):
-            self._made = [part[k] for part in made]
-            with_control(shadow.mirror.banks, k, state, control, lambda step=step: step(one))
+    def made(self, collected: Sequence[tuple[tuple[str, str], Array, Array]]) -> Array:
+        *planes, (what, old, come) = collected
+        seen = [np.stack([plane[i] for plane in planes]).view(f"u{old.itemsize}") for i in (1, 2)]
+        if not (seen[0].any() or seen[1].any()):
+            return seen[0]
+        words = old.view(f"u{old.itemsize}"), come.view(f"u{old.itemsize}")
+        added = sums(self.shadow, what, (seen[0], words[0]), (seen[1], words[1]), np.arange(old.size))
+        if added is None:
+            raise MachineLimitError(f"a reduction {'.'.join(what)} of data is not followed", self._thread)
+        return added
 
 
 PlaneWords: TypeAlias = tuple[Array, Array]
@@ -241,13 +221,13 @@ def rule_of(shadow: FieldShadow, pc: int, decoded: Decoded) -> Look | None:
     """The callback before an instruction; None if it needs none."""
     means = decoded.row.means
     if means in PRODUCTS:
-        return FieldProduct(shadow, pc, decoded).look
+        return FieldProduct(shadow, decoded).look
     if means in ARITHMETIC or means in CHOOSING or means in CONVERSIONS:
-        return _Arithmetic(shadow, pc, decoded).look
+        return _Arithmetic(shadow, decoded).look
     if means == "atomic":
-        return Atomic(shadow, pc, decoded).look
+        return Atomic(shadow, decoded).look
     if reduces(decoded):
-        return BulkReduction(shadow, pc, decoded).look
+        return BulkReduction(shadow, decoded).look
     if means == "call":
         return partial(_call, shadow, decoded)
     computes = decoded.traits.computes and decoded.row.root not in ("vote", "match", "activemask", "elect")
@@ -293,10 +273,10 @@ class _Read:
 class _Arithmetic:
     """Computes the numbers of the results, element by element."""
 
-    def __init__(self, shadow: FieldShadow, pc: int, decoded: Decoded) -> None:
+    def __init__(self, shadow: FieldShadow, decoded: Decoded) -> None:
         self.shadow, self.decoded = shadow, decoded
         self.means, bound = decoded.row.means, decoded.traits.bindings
-        context = context_of(decoded, pc, shadow.kernel, shadow.target, shadow.layout)
+        context = again(decoded, shadow.layout)
         signature = decoded.row.signature(bound, len(decoded.source.operands))
         self.reads: list[_Read] = []
         written: list[tuple[str, RegisterSlot | None]] = []

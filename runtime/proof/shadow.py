@@ -8,9 +8,10 @@ other data. A comparison of data counts as it came out in this run. `compared` h
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from ...dialect.isa.wgmma import Wgmma
 from ...dialect.isa.wmma import WmmaMma
 from ...dialect.ptx.text.source_lines import SourceLines
 from ..interp.machine.copies import OperationGroups
+from ..interp.machine.decode import Multiply, Updates
 from ..interp.machine.events import Look, MemoryAccess, Selection
 from ..interp.machine.kernel import Decoded, DecodedKernel, Observer
 from ..interp.machine.memory import MachineLimitError
@@ -35,7 +37,7 @@ from ..numerics.fused_sum import small_codes, small_values, spread
 from ..numerics.product import SideOperands, values
 from . import field
 from .field import FieldFunctions, Residues
-from .mirror import Issued, Mirror, PlaneMemory, action_of, context_of, operands_of, with_control
+from .mirror import Issued, Mirror, PlaneMemory, action_again, again, blank, operands_of, with_control
 from .values import PLANES, Table, Term, TermOperand, codes_of, planes_of, upper_half
 
 MOVES = frozenset((
@@ -71,14 +73,11 @@ class FieldShadow(Observer):
     """The shadow of all launches of one run. `memory` are the planes of global memory, `table` all values; `rule_of`
     says what is done before an instruction that computes."""
 
-    def __init__(
-        self, table: Table, memory: PlaneMemory, target: str, functions: FieldFunctions, rule_of: RuleOf
-    ) -> None:
+    def __init__(self, table: Table, memory: PlaneMemory, functions: FieldFunctions, rule_of: RuleOf) -> None:
         self._rule_of = rule_of
         self.table = table
         self.functions = functions
         self.memory = memory
-        self.target = target
         self.compared: set[int] = set()
         self.decided: dict[int, set[bool]] = {}
         self.unknown: set[int] = set()
@@ -91,7 +90,7 @@ class FieldShadow(Observer):
         self.state, self.kernel, self.sources = state, kernel, kernel.sources
         self.layout = replace(kernel.layout, slots=dict(kernel.layout.slots))
         observer, state.observer = state.observer, None
-        self._decoded = {pc: self._decode(pc, d) for pc, d in enumerate(kernel.code) if moves(d)}
+        self._decoded = {pc: self._decode(d) for pc, d in enumerate(kernel.code) if moves(d)}
         self.mirror = Mirror(state, self.layout, self.memory)
         self.trials = Trials(state, kernel.layout.slots)
         self.touched: set[RegisterSlot] = set()
@@ -208,9 +207,10 @@ class FieldShadow(Observer):
             ways = sel.pick(self.state.banks[guard.bits][guard.index])[lanes] != decoded.negated
             self.decided.setdefault(line, set()).update(ways.tolist())
 
-    def _decode(self, pc: int, decoded: Decoded) -> Callable[[State], Callable[[Selection], int | None]]:
-        context = context_of(decoded, pc, self.kernel, self.target, self.layout, blank=True)
-        return action_of(context, decoded)
+    def _decode(self, decoded: Decoded) -> Callable[[State], Callable[[Selection], int | None]]:
+        context = again(decoded, self.layout)
+        context.instruction = blank(decoded.source)
+        return action_again(decoded, context)
 
     def _shuffle(self, decoded: Decoded, sel: Selection) -> None:
         """`shfl`: the value of another lane."""
@@ -251,6 +251,56 @@ class _Move:
                 shadow.touched.add(slot)
 
 
+# Instructions whose arithmetic something else stands for.
+
+
+class Replaced(ABC):
+    """An instruction that is decoded again with a stand-in for its arithmetic, such as `_multiply`. It is executed in
+    each plane and, for values of the program, with the machine's own registers: at first to collect what it computes
+    with, then to write what that makes. `results` are its registers, `written` what it writes before it is known: words
+    and planes. `control` are registers that are as in the machine."""
+
+    def __init__(
+        self, shadow: FieldShadow, decoded: Decoded, control: tuple[RegisterSlot, ...], **stands: Multiply | Updates
+    ) -> None:
+        self.shadow, self.control = shadow, control
+        self.results: tuple[RegisterSlot, ...] = ()
+        self.written: list[tuple[Array, Array]] = []
+        self.collected: list[Any] = []
+        self.given: list[Array] = []
+        action = action_again(decoded, again(decoded, shadow.layout, **stands))
+        self.steps = [action(plane) for plane in shadow.mirror.planes]
+        self.own = action(shadow.state)
+
+    @abstractmethod
+    def made(self, collected: Sequence[Any]) -> Sequence[Array]:
+        """The planes of what a call of the stand-in gives, by what it took in each plane and in the machine."""
+
+    def own_unseen(self, sel: Selection) -> None:
+        """Executes the machine's own, of which nobody is told."""
+        observer, self.shadow.state.observer = self.shadow.state.observer, None
+        self.own(sel)
+        self.shadow.state.observer = observer
+
+    def execute(self, planes: Sequence[Callable[[], object]], own: Callable[[], object]) -> None:
+        """Executes it in the planes and in the machine; then in the planes with what was made."""
+        before = [(words.copy(), codes.copy()) for words, codes in self.written]
+        self.collected, self.given = [], []
+        self._in_planes(planes)
+        own()
+        for (words, codes), (old, kept) in zip(self.written, before, strict=True):
+            words[...], codes[...] = old, kept
+        parts = len(self.collected) // (PLANES + 1)
+        made = [self.made(self.collected[part::parts]) for part in range(parts)]
+        self.given = [words[k] for k in range(PLANES) for words in made]
+        self._in_planes(planes)
+        self.shadow.touched.update(self.results)
+
+    def _in_planes(self, planes: Sequence[Callable[[], object]]) -> None:
+        for k, run in enumerate(planes):
+            with_control(self.shadow.mirror.banks, k, self.shadow.state, self.control, run)
+
+
 # Matrix instructions in the fields: an instruction gathers the planes of its fragments, and spreads those of D.
 
 
@@ -258,16 +308,13 @@ Collected: TypeAlias = tuple[Array, Array, Array, SideOperands]
 """A, B, C and what else an instruction takes, as words."""
 
 
-class FieldProduct:
-    """One `mma`, `wmma.mma`, `wgmma.mma_async` or `tcgen05.mma`, whose form its descriptor says. The instruction is
-    decoded with `_multiply` in place of its arithmetic. It runs in each plane and, for values of the program, with the
-    machine's own registers: at first to collect A, B, C and what else it takes; then to write D."""
+class FieldProduct(Replaced):
+    """One `mma`, `wmma.mma`, `wgmma.mma_async` or `tcgen05.mma`, whose form its descriptor says."""
 
-    def __init__(self, shadow: FieldShadow, pc: int, decoded: Decoded) -> None:
-        self.shadow, self.decoded = shadow, decoded
+    def __init__(self, shadow: FieldShadow, decoded: Decoded) -> None:
+        super().__init__(shadow, decoded, operands_of(decoded).control, multiply=self._multiply)
         row, state, mirror = decoded.row, shadow.state, shadow.mirror
         self.form = row if isinstance(row, Mma | Wgmma | WmmaMma) else None
-        self.operands = operands_of(decoded)
         self.results = tuple(dict.fromkeys(decoded.writes))
         self.written = [(state.banks[s.bits][s.index], mirror.words(s)) for s in self.results]
         self.later: tuple[OperationGroups, Sequence[Issued]] | None = None
@@ -277,66 +324,41 @@ class FieldProduct:
             self.written = [(state.tensor.words, mirror.tensor)]
             self.later = state.tensor.products, [plane.issued for plane in mirror.tensors]
         self._scale = 0
-        self._collected: list[Collected] = []
         self._unknown = False
-        self._given: list[Array] = []
-        context = context_of(decoded, pc, shadow.kernel, shadow.target, shadow.layout, self._multiply)
-        action = action_of(context, decoded)
-        self.steps = [action(plane) for plane in shadow.mirror.planes]
-        self.own = action(shadow.state)
 
     def _multiply(
         self, a: Array, b: Array, c: Array, more: SideOperands | None = None, form: TensorProduct | None = None,
         scale: int = 0,
     ) -> Array:  # fmt: skip
-        if self._given:
-            return self._given.pop(0)
+        if self.given:
+            return self.given.pop(0)
         self.form, self._scale = form or self.form, scale
-        self._collected.append((a, b, c, more or SideOperands()))
+        self.collected.append((a, b, c, more or SideOperands()))
         return np.zeros_like(c)
 
     def look(self, sel: Selection) -> None:
-        self.shadow.refuse(self.operands.control, sel, "an operand of a product")
+        self.shadow.refuse(self.control, sel, "an operand of a product")
         if self.later is None:
-            self._execute([lambda step=step: step(sel) for step in self.steps], lambda: self.own(sel))
+            self.execute([lambda step=step: step(sel) for step in self.steps], lambda: self.own(sel))
             return
         for one in (sel,) if self.results else [one for one, _ in one_by_one(sel)]:
             self._issue(one, *self.later)
 
     def _issue(self, sel: Selection, groups: OperationGroups, queues: Sequence[Issued]) -> None:
         """Issues an asynchronous product, executed when it is waited for, before the machine's own, issued after it."""
-        state = self.shadow.state
-        self.shadow.mirror.run(self.steps, sel, self.operands.control)
+        self.shadow.mirror.run(self.steps, sel, self.control)
         issued = [queue.collected.pop() for queue in queues]
-        observer, state.observer = state.observer, None
-        self.own(sel)
-        state.observer = observer
+        self.own_unseen(sel)
         own = groups.pending.pop().execute
 
         def execute(done: Array) -> None:
-            self._execute([lambda run=run: run(done) for _, run in issued], lambda: own(done))
+            self.execute([lambda run=run: run(done) for _, run in issued], lambda: own(done))
 
         groups.issue(issued[0][0], execute)
 
-    def _execute(self, planes: Sequence[Callable[[], object]], own: Callable[[], object]) -> None:
-        shadow, mirror = self.shadow, self.shadow.mirror
-        before = [(words.copy(), codes.copy()) for words, codes in self.written]
-        self._collected, self._given = [], []
-        for k, run in enumerate(planes):
-            with_control(mirror.banks, k, shadow.state, self.operands.control, run)
-        own()
-        for (words, codes), (old, kept) in zip(self.written, before, strict=True):
-            words[...], codes[...] = old, kept
-        parts = len(self._collected) // (PLANES + 1)
-        made = [self._made(self._collected[part::parts]) for part in range(parts)]
-        self._given = [words[k] for k in range(PLANES) for words in made]
-        for k, run in enumerate(planes):
-            with_control(mirror.banks, k, shadow.state, self.operands.control, run)
-        shadow.touched.update(self.results)
-
     # D of what was collected
 
-    def _made(self, collected: Sequence[Collected]) -> list[Array]:
+    def made(self, collected: Sequence[Collected]) -> list[Array]:
         *planes, (a, b, c, more) = collected
         row, self._unknown = self._form(), False
         left = self._numbers(np.stack([p[0] for p in planes]), a, row.a)

@@ -120,7 +120,7 @@ class Context:
         """Where a result of `type` goes; a wider register gets it extended by the sign of the type. `_` drops it."""
         bits = bits_of(type)
         dropped = isinstance(operand, Symbol) and operand.name == "_"
-        slot = self.layout.slot(bits) if dropped else self.slot(operand)
+        slot = self.layout.drop(bits) if dropped else self.slot(operand)
         if slot.bits != bits and not (wide and slot.bits > bits > 1):
             self.fail(f"expected a register of {bits} bits for .{type}, got {operand_text(operand)} of {slot.bits}")
         if slot.bits == 128 > bits:

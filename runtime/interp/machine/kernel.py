@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
-from typing import NamedTuple
 
 from ....dialect.isa.row import NAMED, Row
 from ....dialect.ptx.instructions import TENSOR_CORES, Traits, traits
@@ -26,7 +24,6 @@ from ....dialect.ptx.text.syntax import (
     statements,
 )
 from ....dialect.ptx.types import REGISTER_BITS
-from ...base.launch import Dim3
 from .calls import RESULT, RESULT_BYTES, RETURN, finish
 from .decode import Context, decode
 from .events import Events, Geometry, Look
@@ -44,7 +41,7 @@ DYNAMIC_ALIGNMENT = 16
 class Decoded:
     """One instruction: what it does, under which predicate, and the registers of its operands; its row and its traits.
     `places` are the variables that it names. `polls` says of a jump back that memory is read again on the way, as
-    threads do that wait for others."""
+    threads do that wait for others. `context` is what it was decoded in."""
 
     source: Instruction
     action: Action
@@ -56,6 +53,7 @@ class Decoded:
     polls: bool
     row: Row
     traits: Traits
+    context: Context
 
     def slot(self, operand: object) -> RegisterSlot | None:
         """The register of an operand, or of the base of an address; None for special registers and other operands."""
@@ -73,31 +71,20 @@ class Decoded:
         return {slot.name: operand for slot, operand in zip(slots, operands, strict=False)}
 
 
-class ClusterBounds(NamedTuple):
-    """The cluster directives of a kernel: `.reqnctapercluster`, `.maxclusterrank` and `.explicitcluster`."""
-
-    required: Dim3 | None
-    limit: int | None
-    explicit: bool
-
-
 @dataclass(frozen=True)
 class DecodedKernel:
-    """A decoded kernel, behind the functions it calls; it begins at `entry`. `sources` has the lines of its source.
-    `block_limit` and `block_required` are what `.maxntid` and `.reqntid` say, `register_limit` and `ctas_required` what
-    `.maxnreg` and `.minnctapersm` do."""
+    """A decoded kernel, behind the functions it calls; it begins at `entry`. `sources` has the lines of its source."""
 
-    name: str
+    function: Function
     file: str
     layout: StorageLayout
     code: tuple[Decoded, ...]
     entry: int
-    block_limit: int | None
-    block_required: tuple[int, ...] | None
-    cluster: ClusterBounds
-    register_limit: int | None = None
-    ctas_required: int | None = None
     sources: SourceLines | None = None
+
+    @property
+    def name(self) -> str:
+        return self.function.name
 
     @property
     def multiplies_matrices(self) -> bool:
@@ -160,21 +147,8 @@ class KernelDecoder:
         InterpreterError: at the first statement that cannot be run.
         """
         entry = self._lay_out(module)
-        code = [self._instruction(*item, pc) for pc, item in enumerate(self.flat)]
-        limit, required = (self.function.numbers(word) for word in (".maxntid", ".reqntid"))
-        registers, ctas = (self.function.numbers(word) for word in (".maxnreg", ".minnctapersm"))
-        return DecodedKernel(
-            self.function.name,
-            self.file,
-            self.layout,
-            tuple(code),
-            entry,
-            prod(limit) if limit else None,
-            required,
-            self._cluster(),
-            registers[0] if registers else None,
-            ctas[0] if ctas else None,
-        )
+        code = tuple(self._instruction(*item, pc) for pc, item in enumerate(self.flat))
+        return DecodedKernel(self.function, self.file, self.layout, code, entry)
 
     def refused(self, module: Mapping[str, Variable]) -> list[Finding]:
         """Every statement that cannot be run; of declarations and calls, the first."""
@@ -215,12 +189,6 @@ class KernelDecoder:
     def error(self, message: str, line: int, column: int = 1) -> InterpreterError:
         finding = Finding("load", message, self.file, line, column, self.function.name)
         return InterpreterError(str(finding), [finding])
-
-    def _cluster(self) -> ClusterBounds:
-        sizes, limit = (self.function.numbers(word) for word in (".reqnctapercluster", ".maxclusterrank"))
-        explicit = self.function.numbers(".explicitcluster") is not None
-        x, y, z = (*(sizes or ()), 1, 1, 1)[:3]
-        return ClusterBounds((x, y, z) if sizes else None, limit[0] if limit else None, explicit)
 
     # Declarations
 
@@ -377,7 +345,8 @@ class KernelDecoder:
             negated = bool(guard and guard.negated)
             polls = self._polls(context)
             used = (tuple(context.reads), tuple(context.writes), tuple(context.places))
-            return Decoded(instruction, action, slot, negated, *used, polls, context.row, traits(instruction.opcode))
+            row = context.row
+            return Decoded(instruction, action, slot, negated, *used, polls, row, traits(instruction.opcode), context)
         except DecodeError as error:
             raise self.error(str(error), instruction.line, instruction.column) from error
 

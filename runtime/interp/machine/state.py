@@ -57,6 +57,7 @@ class StorageLayout:
     parameters: tuple[tuple[Variable, int], ...] = ()
     parameter_bytes: int = 0
     carry: RegisterSlot | None = None
+    dropped: dict[int, RegisterSlot] = field(default_factory=dict[int, RegisterSlot])
     pointer: RegisterSlot | None = None
     results: int | None = None
     reserves: bool = False
@@ -67,6 +68,12 @@ class StorageLayout:
         if self.pointer is None:
             self.pointer = self.slot(64, "%SP")
         return self.pointer
+
+    def drop(self, bits: int) -> RegisterSlot:
+        """Where results go that nothing reads, one register of a size for all instructions."""
+        if bits not in self.dropped:
+            self.dropped[bits] = self.slot(bits)
+        return self.dropped[bits]
 
     @property
     def stack_base(self) -> int:

@@ -127,12 +127,13 @@ _MORE = "setmaxnreg.inc"
 def at_entry(kernel: DecodedKernel, threads: int) -> int | None:
     """Registers of a thread at entry, by the directives of the kernel: as many as fit, in eights, and not more than it
     asks for later. None where the directives do not say."""
-    if kernel.register_limit is not None:
-        return kernel.register_limit
-    if kernel.ctas_required is None or (kernel.block_required is None and kernel.block_limit is None):
+    limit, ctas, *sizes = map(kernel.function.numbers, (".maxnreg", ".minnctapersm", ".reqntid", ".maxntid"))
+    if limit:
+        return limit[0]
+    if not ctas or not any(sizes):
         return None
     asked = [_immediate_count(d.source.operands[0]) for d in kernel.code if d.traits.name == _MORE]
-    return min(REGISTERS // (threads * max(kernel.ctas_required, 1)) // 8 * 8, max(asked, default=REGISTERS))
+    return min(REGISTERS // (threads * max(ctas[0], 1)) // 8 * 8, max(asked, default=REGISTERS))
 
 
 class RegisterPool(Check):
