@@ -11,7 +11,7 @@ import numpy as np
 from ....dialect.layouts.tensor_memory import COLUMNS, LANES
 from ...numerics.floats import Array
 from .events import LANES as WARP
-from .events import LEFT, Geometry, Selection, mask_of
+from .events import Geometry, mask_of
 from .flow import Flow
 from .memory import RANK_BITS, Buffer, FaultError, Window, thread_of
 
@@ -81,13 +81,10 @@ class OperationGroups:
         self.pending = left
 
 
-# Clusters of CTAs: shared memory of each other, and their barrier. PTX ISA 9.7.13.3.
+# Clusters of CTAs: shared memory of each other.
 #
 # An address of shared memory in a cluster has the rank of its CTA above the lowest 24 bits, that of an own variable
 # too. Without a rank it is of CTA 0; but what is not for the cluster takes it as an offset in the own CTA's memory.
-
-BARRIER = 16
-"""The number under which an observer learns of the cluster's barrier; those of a CTA are 0 to 15."""
 
 
 class SharedWindow(Window):
@@ -117,70 +114,6 @@ class SharedWindow(Window):
                 thread_of(first, lanes),
             )
         return plain, base + away * self._stride
-
-
-class ClusterBarrier:
-    """`barrier.cluster` of the clusters in flight. A thread arrives, and waits before it arrives again."""
-
-    def __init__(self, flow: Flow) -> None:
-        self.flow = flow
-        self.arrived = np.zeros(flow.live.size, np.bool_)
-        self.complete = np.zeros(flow.live.size, np.bool_)
-        self.parked: list[tuple[int, Array]] = []
-        self._cluster = flow.geometry.cta() // flow.geometry.cluster_size
-        flow.on_exit.append(self.release)
-
-    def arrive(self, sel: Selection, pc: int) -> None:
-        """Raises:
-        FaultError: if a thread has arrived already and not waited since.
-        """
-        mask = self.flow.mask(sel)
-        come = self.arrived | self.complete
-        sel.refuse(sel.pick(come), "a thread arrives again at the cluster's barrier before it waits")
-        if self.flow.observer is not None:
-            self.flow.observer.come(pc, BARRIER, 0, mask)
-        self.arrived |= mask
-        self.release()
-
-    def wait(self, sel: Selection, pc: int) -> int | None:
-        """Raises:
-        FaultError: if a thread has not arrived.
-        """
-        mask = self.flow.mask(sel)
-        come = self.arrived | self.complete
-        sel.refuse(sel.pick(~come), "a thread waits at the cluster's barrier and has not arrived")
-        done = mask & self.complete
-        if self.flow.observer is not None and done.any():
-            self.flow.observer.join(BARRIER, np.zeros_like(done), done)
-        self.complete &= ~mask
-        if np.array_equal(done, mask):
-            return None
-        self.parked.append((pc, mask & ~done))
-        if done.any():
-            self.flow.go(pc + 1, done)
-        return LEFT
-
-    def release(self) -> None:
-        """Completes the barriers where all threads that have not exited have arrived."""
-        if not self.arrived.any():
-            return
-        missing = np.bincount(self._cluster[self.flow.live & ~self.arrived], minlength=int(self._cluster[-1]) + 1)
-        ready = self.arrived & (missing == 0)[self._cluster]
-        if not ready.any():
-            return
-        if self.flow.observer is not None:
-            waiting = np.logical_or.reduce([mask & ready for _, mask in self.parked] or [np.zeros_like(ready)])
-            self.flow.observer.join(BARRIER, ready, waiting)
-        self.arrived &= ~ready
-        parked, self.parked = self.parked, []
-        for pc, mask in parked:
-            woken, rest = mask & ready, mask & ~ready
-            if woken.any():
-                self.flow.go(pc + 1, woken)
-                ready &= ~woken
-            if rest.any():
-                self.parked.append((pc, rest))
-        self.complete |= ready
 
 
 # Tensor memory of the CTAs in flight: who has which columns, and what is on its way there. PTX ISA 9.7.16.

@@ -110,10 +110,14 @@ def _one_group_per_warp(sel: Selection, lanes: Array) -> Iterator[Selection]:
     return (Selection(group, sel.total) for group in rounds(mask, lanes))
 
 
+CLUSTER_BARRIER = 16
+"""The number of the cluster's barrier; those of a CTA are 0 to 15."""
+
+
 @dataclass
 class Barrier:
-    """Threads that arrived at a barrier of their CTA. `expected` is the number of threads asked for, 0 for all that
-    have not exited. `resume` is where they go on. `complete` is told who had arrived, when they all have."""
+    """Threads that arrived at a barrier of their CTA or cluster. `expected` is the number of threads asked for, 0 for
+    all that have not exited. `resume` is where they go on. `complete` is told who had arrived, when they all have."""
 
     number: int
     pc: int
@@ -140,7 +144,10 @@ class Flow:
         self.loops: dict[int, int] = {}
         """Where loops that poll memory begin, and their jumps back."""
         self._gave_way = False
+        self.passed = np.zeros(live.size, np.bool_)
+        """Threads that arrived at a cluster's barrier, which is complete, and have not waited since."""
         self._cta = geometry.cta()
+        self._cluster = self._cta // geometry.cluster_size
 
     def go(self, pc: int, mask: Array) -> None:
         """Adds threads to those that can run at `pc`."""
@@ -204,6 +211,38 @@ class Flow:
         self._release()
         return LEFT
 
+    def arrive_in_cluster(self, sel: Selection, pc: int) -> None:
+        """Raises:
+        FaultError: if a thread has arrived already and not waited since.
+        """
+        mask = self.mask(sel)
+        sel.refuse(sel.pick(self._in_cluster()), "a thread arrives again at the cluster's barrier before it waits")
+        if self.observer is not None:
+            self.observer.come(pc, CLUSTER_BARRIER, 0, mask)
+        self.barriers.append(Barrier(CLUSTER_BARRIER, pc, LEFT, mask, 0))
+        self._release()
+
+    def wait_for_cluster(self, sel: Selection, pc: int) -> int | None:
+        """Raises:
+        FaultError: if a thread has not arrived.
+        """
+        mask = self.mask(sel)
+        sel.refuse(sel.pick(~self._in_cluster()), "a thread waits at the cluster's barrier and has not arrived")
+        done = mask & self.passed
+        if self.observer is not None and done.any():
+            self.observer.join(CLUSTER_BARRIER, np.zeros_like(done), done)
+        self.passed &= ~mask
+        if np.array_equal(done, mask):
+            return None
+        self.barriers.append(Barrier(CLUSTER_BARRIER, pc, pc + 1, mask & ~done, 0))
+        if done.any():
+            self.go(pc + 1, done)
+        return LEFT
+
+    def _in_cluster(self) -> Array:
+        """The threads that have arrived at their cluster's barrier and not waited since."""
+        return np.logical_or.reduce([self.passed, *(b.mask for b in self.barriers if b.number == CLUSTER_BARRIER)])
+
     def _release(self) -> None:
         for number in {b.number for b in self.barriers}:
             self._release_one(number)
@@ -212,14 +251,19 @@ class Flow:
     def _release_one(self, number: int) -> None:
         here = [b for b in self.barriers if b.number == number]
         everyone = np.logical_or.reduce([b.mask for b in here])
-        arrived, expected = self._per_cta(everyone), max(b.expected for b in here)
-        enough = (self._counted(everyone) >= expected) if expected else (arrived == self._per_cta(self.live))
-        open_ = (enough & (arrived > 0))[self._cta]
+        expected, of = max(b.expected for b in here), self._cluster if number == CLUSTER_BARRIER else self._cta
+        if expected:
+            enough = self._counted(everyone) >= expected
+        else:
+            enough = np.bincount(of[self.live & ~everyone], minlength=self.geometry.ctas) == 0
+        open_ = (enough & (np.bincount(of[everyone], minlength=self.geometry.ctas) > 0))[of]
         if not open_.any():
             return
+        waiting = np.logical_or.reduce([b.mask & open_ for b in here if b.resume != LEFT] or [~open_ & False])
         if self.observer is not None:
-            waiting = np.logical_or.reduce([b.mask & open_ for b in here if b.resume != LEFT] or [~open_ & False])
             self.observer.join(number, everyone & open_, waiting)
+        if number == CLUSTER_BARRIER:
+            self.passed |= everyone & open_ & ~waiting
         for complete in {b.complete for b in here if b.complete is not None}:
             complete(everyone & open_)
         for barrier in here:
@@ -234,9 +278,6 @@ class Flow:
         count = np.where((live & ~rows).any(axis=0), rows.sum(axis=0), LANES * rows.any(axis=0))
         return count.reshape(self.geometry.ctas, -1).sum(axis=1)
 
-    def _per_cta(self, mask: Array) -> Array:
-        return np.bincount(self._cta[mask], minlength=self.geometry.ctas)
-
     # Lanes that wait for others of their warp
 
     def meet(self, sel: Selection, members: Array, pc: int, alike: bool = False) -> tuple[Selection, Array] | None:
@@ -245,57 +286,35 @@ class Flow:
         meet. Exited lanes are not waited for (PTX ISA 9.7.13.2). Threads that waited here before can be among those
         that meet. `alike` says that all masks are equal."""
         elsewhere = [q for q in self.parked if q != pc and q in self.anywhere] if pc in self.anywhere else []
-        if elsewhere:
-            return self._meet_elsewhere(sel, members, pc, elsewhere)
         before = self.parked.pop(pc, None)
         here = sel if before is None or sel.mask is None else Selection(sel.mask | before, sel.total)
-        uniform = alike or _alike_in_warps(members)
-        together = self.mask(here)
-        lanes = lane_bits(together) if uniform else self._groups(here, members)
-        late = together & ((members & lane_bits(self.live) & ~lanes) != 0)
-        if not late.any():
-            return self._met(here, lanes, members, uniform, pc)
-        self.park(pc, late, members)
-        together &= ~late
-        return self._met(Selection(together, sel.total), lanes, members, uniform, pc) if together.any() else None
-
-    def _meet_elsewhere(
-        self, sel: Selection, members: Array, pc: int, elsewhere: Sequence[int]
-    ) -> tuple[Selection, Array] | None:
-        """The same for an instruction that lanes come to at different places."""
-        came = self.mask(sel) | self.parked.pop(pc, np.zeros(sel.total, np.bool_))
-        named, everyone = members, came.copy()
+        everyone = self.mask(here)
         for other in elsewhere:
-            theirs = self.awaited[other]
-            named = named if theirs is None else np.where(self.parked[other], theirs, named)
+            members = np.where(self.parked[other], self.awaited[other], members)
             everyone |= self.parked[other]
-        lanes = self._groups(Selection(everyone, sel.total), named)
-        met = everyone & ((named & lane_bits(self.live) & ~lanes) == 0)
-        if met.any():
-            self._met(Selection(met, sel.total), lanes, named, False, pc)
+        uniform = not elsewhere and (alike or _alike_in_warps(members))
+        lanes = lane_bits(everyone) if uniform else self._groups(everyone, members)
+        late = everyone & ((members & lane_bits(self.live) & ~lanes) != 0)
+        met = Selection(everyone & ~late, sel.total) if elsewhere or late.any() else here
+        if self.observer is not None and met.count:
+            for group in [met] if uniform else _one_group_per_warp(met, lanes):
+                self.observer.meet(pc, group, members, lanes)
         for other in elsewhere:
             waiting = self.parked.pop(other)
-            if (woken := waiting & met).any():
-                self.go(other + 1, woken)
-            self._park_rest(other, waiting & ~met, self.awaited[other])
-        self._park_rest(pc, came & ~met, members)
-        own = Selection(came & met, sel.total)
+            if not late[waiting].all():
+                self.go(other + 1, waiting & ~late)
+            self.park(other, waiting & late, members)
+        if met is here:
+            return here, lanes
+        came = self.mask(here)
+        self.park(pc, came & late, members)
+        own = Selection(came & ~late, sel.total)
         return (own, lanes) if own.count else None
 
-    def _park_rest(self, pc: int, mask: Array, members: Array | None) -> None:
-        if mask.any():
-            self.park(pc, mask, members)
-
-    def _met(self, sel: Selection, lanes: Array, members: Array, uniform: bool, pc: int) -> tuple[Selection, Array]:
-        if self.observer is not None:
-            for group in [sel] if uniform else _one_group_per_warp(sel, lanes):
-                self.observer.meet(pc, group, members, lanes)
-        return sel, lanes
-
-    def _groups(self, sel: Selection, members: Array) -> Array:
+    def _groups(self, mask: Array, members: Array) -> Array:
         """For each thread the lanes of its warp that are here and name the same members, as 32 bits."""
-        lanes = np.zeros(sel.total, np.uint32)
-        for group in rounds(self.mask(sel), members):
+        lanes = np.zeros(mask.size, np.uint32)
+        for group in rounds(mask, members):
             lanes = np.where(group, lane_bits(group), lanes)
         return lanes
 
@@ -307,17 +326,17 @@ class Flow:
         here = sel.mask if before is None else sel.mask | before
         rows, live = here.reshape(LANES, -1, warps), self.live.reshape(LANES, -1, warps)
         apart = rows.any(axis=(0, 2)) & (live & ~rows).any(axis=(0, 2))
-        if not apart.any():
-            return sel if before is None else Selection(here, sel.total)
+        if before is None and not apart.any():
+            return sel
         late = here & np.tile(np.repeat(apart, warps), LANES)
         self.park(pc, late, None)
         together = here & ~late
         return Selection(together, sel.total) if together.any() else None
 
     def park(self, pc: int, mask: Array, members: Array | None) -> None:
-        """Threads wait at `pc` for their member lanes; None stands for all lanes of their warp."""
-        self.parked[pc] = mask
-        self.awaited[pc] = members
+        """Threads wait at `pc`, if there are any, for their member lanes; None stands for all lanes of their warp."""
+        if mask.any():
+            self.parked[pc], self.awaited[pc] = mask, members
 
     def missing(self, pc: int) -> tuple[int, Array]:
         """A thread that waits at `pc` for lanes of its warp, and a mask of those it waits for."""

@@ -15,7 +15,7 @@ from ....dialect.ptx.text.syntax import Address, Symbol, ranges
 from ....dialect.ptx.types import bits_of
 from ...base.launch import Launch, Options, Progress
 from ...numerics.floats import Array
-from .copies import ClusterBarrier, OperationGroups, SharedWindow, TensorMemory
+from .copies import OperationGroups, SharedWindow, TensorMemory
 from .events import LEFT, BoundStep, CtaQueue, Geometry, Look, Selection
 from .flow import Flow, Replay, apart, parted, together
 from .kernel import Decoded, DecodedKernel, Observer
@@ -103,8 +103,8 @@ class Standstill:
     def _where(self) -> list[tuple[int, bytes]]:
         """The state of all threads and of pending operations."""
         flow, mbarriers = self._state.flow, self._state.mbarriers
-        waiting = [(b.pc, b.mask) for b in flow.barriers] + mbarriers.waiting() + self._state.cluster_barrier.parked
-        places = [*flow.ready.items(), *flow.parked.items(), *waiting, (-1, self._state.cluster_barrier.arrived)]
+        waiting = [(b.pc, b.mask) for b in flow.barriers] + mbarriers.waiting()
+        places = [*flow.ready.items(), *flow.parked.items(), *waiting]
         flying = (len(mbarriers.deferred), len(mbarriers.bulk), self._state.copies.issued)
         return [*sorted((pc, mask.tobytes()) for pc, mask in places), *((n, b"") for n in flying)]
 
@@ -203,7 +203,6 @@ class Machine:
         state.copies, state.bulk_groups = OperationGroups(state.threads), OperationGroups(state.threads)
         state.warpgroups = OperationGroups(-(-state.warps // WARPS))
         self.flow.observer = state.observer = launch.observer
-        self.cluster_barrier = state.cluster_barrier = ClusterBarrier(self.flow)
         state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)
         if self.kernel.has_tensor_memory:
             state.tensor = TensorMemory(geometry, self.flow)
@@ -368,7 +367,7 @@ class Machine:
     def _all_waiting(self) -> list[tuple[int, Array]]:
         """The program counters and masks of waiting threads."""
         waiting = [(b.pc, b.mask) for b in self.flow.barriers if b.resume != LEFT] + list(self.flow.parked.items())
-        waiting += self.mbarriers.waiting() + self.cluster_barrier.parked
+        waiting += self.mbarriers.waiting()
         return waiting + (self.state.tensor.waiting() if self.kernel.has_tensor_memory else [])
 
     def _never_together(self, pc: int) -> NoReturn:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....dialect.ptx.text.syntax import Variable
 from ...numerics.floats import Array
-from .copies import ClusterBarrier, OperationGroups, TensorMemory
+from .copies import OperationGroups, TensorMemory
 from .events import BoundStep, CtaQueue, Events, Geometry, Selection
 from .flow import Clock, Flow
 from .mbarriers import MbarrierObjects
@@ -365,7 +365,6 @@ class State:
     warpgroups: OperationGroups
     bulk_groups: OperationGroups
     mbarriers: MbarrierObjects
-    cluster_barrier: ClusterBarrier
     queue: CtaQueue
     tensor: TensorMemory
     prints: Prints

@@ -314,7 +314,7 @@ def cluster_barrier(ctx: Context, bound: Bindings) -> Action:
     arrives, pc = ctx.row.means == "barrier.cluster.arrive", ctx.pc
 
     def bind(state: State) -> BoundStep:
-        act = state.cluster_barrier.arrive if arrives else state.cluster_barrier.wait
+        act = state.flow.arrive_in_cluster if arrives else state.flow.wait_for_cluster
         return lambda sel: act(sel, pc)
 
     return bind

@@ -9,9 +9,8 @@ import numpy as np
 from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.text.syntax import Immediate
 from ...numerics.floats import Array
-from ..machine.copies import BARRIER as CLUSTER_BARRIER
 from ..machine.events import LANES, Look, MemoryAccess, Selection
-from ..machine.flow import Barrier
+from ..machine.flow import CLUSTER_BARRIER, Barrier
 from ..machine.kernel import DecodedKernel
 from ..machine.mbarriers import Phases, live
 from ..machine.state import State

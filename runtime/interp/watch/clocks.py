@@ -18,8 +18,8 @@ from typing import TypeAlias
 import numpy as np
 
 from ...numerics.floats import Array
-from ..machine.copies import BARRIER as CLUSTER_BARRIER
 from ..machine.events import LANES, warps_with
+from ..machine.flow import CLUSTER_BARRIER
 from ..machine.memory import Buffer
 from ..machine.state import State
 

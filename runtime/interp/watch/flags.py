@@ -16,8 +16,8 @@ import numpy as np
 
 from ....dialect.ptx.instructions import Traits
 from ...numerics.floats import Array
-from ..machine.copies import BARRIER as CLUSTER_BARRIER
 from ..machine.events import Look, MemoryAccess, Selection
+from ..machine.flow import CLUSTER_BARRIER
 from ..machine.kernel import DecodedKernel
 from ..machine.state import State
 from .findings import Check

@@ -16,8 +16,8 @@ from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.instructions import traits
 from ....dialect.ptx.text.syntax import ranges
 from ...numerics.floats import Array
-from ..machine.copies import BARRIER as CLUSTER_BARRIER
 from ..machine.events import LANES, LEFT, Look, MemoryAccess, Selection
+from ..machine.flow import CLUSTER_BARRIER
 from ..machine.kernel import DecodedKernel
 from ..machine.mbarriers import Phases, live
 from ..machine.memory import FaultError, InterpreterError, WarpOrder
@@ -330,12 +330,10 @@ class Orders(Check):
                 warps = self._of(one.threads[one.index == place])
                 if warps and place * 8 in self.objects:
                     yield one.pc, place * 8, self.objects[place * 8], warps
-        parked = [(pc, CLUSTER_BARRIER, mask) for pc, mask in self.state.cluster_barrier.parked]
-        waiting = (b for b in self.state.flow.barriers if b.resume != LEFT)
-        for pc, number, mask in [*parked, *((b.pc, b.number, b.mask) for b in waiting)]:
-            warps = self._of(np.flatnonzero(mask))
+        for one in (b for b in self.state.flow.barriers if b.resume != LEFT):
+            warps, number = self._of(np.flatnonzero(one.mask)), one.number
             for meeting in {id(m): m for m in (self._barrier(number, w) for w in warps)}.values():
-                yield pc, -1 - number, meeting, [w for w in warps if self._barrier(number, w) is meeting]
+                yield one.pc, -1 - number, meeting, [w for w in warps if self._barrier(number, w) is meeting]
 
     def _lacks(self, meeting: Meeting, where: dict[int, int], waiting: int) -> str:
         """The warps that arrived at the phase before and not at this one, and where they are instead."""

@@ -15,8 +15,9 @@ from ....dialect.isa.wgmma import WARPS, Wgmma
 from ....dialect.isa.wmma import WmmaMma
 from ....dialect.ptx.instructions import BULK, COPIES, PRODUCTS, Traits
 from ...numerics.floats import Array
-from ..machine.copies import BARRIER, OperationGroups
+from ..machine.copies import OperationGroups
 from ..machine.events import Look, MemoryAccess, Selection
+from ..machine.flow import CLUSTER_BARRIER
 from ..machine.kernel import DecodedKernel, Observer, Observers
 from ..machine.mbarriers import phase
 from ..machine.memory import Buffer
@@ -250,7 +251,7 @@ class TracedBarriers(Traced):
     def _scope(self, number: int, warp: int) -> int:
         """The CTA, or cluster, of a warp."""
         cta = self.timeline.cta(warp)
-        return cta // self.timeline.state.geometry.cluster_size if number == BARRIER else cta
+        return cta // self.timeline.state.geometry.cluster_size if number == CLUSTER_BARRIER else cta
 
 
 class TracedMbarriers(Traced):
