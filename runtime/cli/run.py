@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -88,21 +88,25 @@ def run_mlir(args: argparse.Namespace, text: str) -> int:
     kernel = kernel.called_with(*arrays)
     report.compiled(kernel)
     report_resources(report, kernel.ptx, target, place, [launch.kernel for launch in kernel.launches])
-    outputs = resolve_outputs(kernel, args.outputs)
+    parameters = kernel.function.parameters
+    outputs = outputs_of(args.outputs, parameters, arrays, max(kernel.function.written, default=None))
     before = [array.copy() for array in arrays] if args.check else []
     done = _execute(report, kernel, arrays, place, args)
     failed = args.check and not _check(report, kernel, function, before, arrays, tf32=args.tf32)
     report.times()
     report.line("ran on", str(place))
-    for position, path in outputs.items():
-        inputs.save(path, arrays[position])
-        report.line("wrote", f"%{kernel.function.parameters[position].name} to {path}")
-    report_launches(report, done, args)
+    report_launches(report, done, args, outputs, [f"%{parameter.name}" for parameter in parameters], arrays)
     return 1 if failed else 0
 
 
-def report_launches(report: Report, done: LaunchPlace, args: argparse.Namespace) -> None:
-    """Writes the trace and prints the reports that were requested of launches on the interpreter."""
+def report_launches(
+    report: Report, done: LaunchPlace, args: argparse.Namespace, outputs: Mapping[tuple[int, ...], str],
+    names: Sequence[str], values: Sequence[object],
+) -> None:  # fmt: skip
+    """Saves outputs, writes the trace, and prints the reports that were requested of launches on the interpreter."""
+    for place, path in outputs.items():
+        inputs.save(path, _array_at(values, place))
+        report.line("wrote", f"{'.'.join([names[place[0]], *map(str, place[1:])])} to {path}")
     if args.trace:
         report.line("wrote", save_trace(args.trace, done.traces))
     report.launched(done.reports, args.json)
@@ -129,20 +133,26 @@ def report_resources(report: Report, ptx: str, target: str, place: LaunchPlace, 
         report.resources(name, assembled[name], f"ptxas {ptxas.version()}")
 
 
-def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:
-    """Which argument is written to which file; a path alone means the last argument that the function writes. Raises
-    ArgumentError for a name that no parameter has, or an argument that is given twice."""
-    outputs: dict[int, str] = {}
-    parameters = kernel.function.parameters
+def outputs_of(
+    texts: Sequence[str], parameters: Sequence[Parameter], values: Sequence[object], last: int | None = None
+) -> dict[tuple[int, ...], str]:
+    """Which argument is written to which file: `2=c.npy`, or `0.1=c.npy` for what a field of a struct points to. A path
+    alone means the argument `last`. Raises ArgumentError for a name that no parameter has, for what is no array, or an
+    argument that is given twice."""
+    outputs: dict[tuple[int, ...], str] = {}
     for text in texts:
-        name, path = inputs.binding(text)
-        if name is None and not kernel.function.written:
-            raise ArgumentError(f"--out {text}: the function writes no argument; name one, as in 2={text}")
+        named, path = inputs.binding(text)
+        if named is None and last is None:
+            raise ArgumentError(f"--out: expected NAME=FILE, such as 2=c.npy, got '{text}'")
         inputs.check_writable(path)
-        i = max(kernel.function.written) if name is None else inputs.named("--out", name, parameters)
-        if i in outputs:
-            raise ArgumentError(f"--out: argument {i} (%{parameters[i].name}) is given twice")
-        outputs[i] = path
+        name, *fields = (str(last) if named is None else named).split(".")
+        if not all(field.isdecimal() for field in fields):
+            raise ArgumentError(f"--out: expected the number of a field, such as 0.1=c.npy, got '{text}'")
+        place = (inputs.named("--out", name, parameters), *map(int, fields))
+        _array_at(values, place)
+        if place in outputs:
+            raise ArgumentError(f"--out: argument {'.'.join(map(str, place))} is given twice")
+        outputs[place] = path
     return outputs
 
 
@@ -219,12 +229,7 @@ def run_ptx(args: argparse.Namespace, text: str) -> int:
     arch = _interpreted_as(args, module)
     values = [inputs.kernel_argument(arg, args.seed, i) for i, arg in enumerate(args.arguments)]
     parameters = tuple(Parameter(p.name, "", None) for p in function.parameters)
-    outputs: dict[tuple[int, ...], str] = {}
-    for place, path in (_output(text, parameters) for text in args.outputs):
-        _array_at(values, place)
-        if place in outputs:
-            raise ArgumentError(f"--out: argument {'.'.join(map(str, place))} is given twice")
-        outputs[place] = path
+    outputs = outputs_of(args.outputs, parameters, values)
     shared = module.shared.get(name, 0) if args.shared is None else args.shared
     launch = Launch(name, sizes_of("--grid", args.grid), sizes_of("--block", args.block), shared, ())
     check_values(function, values)
@@ -254,11 +259,9 @@ def run_ptx(args: argparse.Namespace, text: str) -> int:
     for i, value in enumerate(values):
         for name, array in inputs.arrays_of(function.parameters[i].name, value):
             _summary(report, name, array)
-    for place, path in outputs.items():
-        inputs.save(path, _array_at(values, place))
-        report.line("wrote", f"{'.'.join([function.parameters[place[0]].name, *map(str, place[1:])])} to {path}")
     reports = tuple(each.against(problem) for each in done.reports)
-    report_launches(report, replace(done, reports=reports), args)
+    done = replace(done, reports=reports)
+    report_launches(report, done, args, outputs, [parameter.name for parameter in parameters], values)
     return 0
 
 
@@ -315,18 +318,6 @@ def _array_at(values: Sequence[object], place: tuple[int, ...]) -> Array:
         path = ".".join(map(str, place))
         raise ArgumentError(f"--out: argument {path} is no array, so nothing can be written from it")
     return cast(Array, field)
-
-
-def _output(text: str, parameters: tuple[Parameter, ...]) -> tuple[tuple[int, ...], str]:
-    """`2=c.npy`, or `0.1=c.npy` for what a field of a struct points to."""
-    named, path = inputs.binding(text)
-    if named is None:
-        raise ArgumentError(f"--out: expected NAME=FILE for a .ptx file, such as 2=c.npy, got '{text}'")
-    inputs.check_writable(path)
-    name, *fields = named.split(".")
-    if not all(field.isdecimal() for field in fields):
-        raise ArgumentError(f"--out: expected the number of a field, such as 0.1=c.npy, got '{text}'")
-    return (inputs.named("--out", name, parameters), *map(int, fields)), path
 
 
 def _summary(report: Report, name: str, array: Array) -> None:

@@ -7,7 +7,7 @@ stored, and one nibble of metadata, its code, says which. Source: PTX ISA 9.7.14
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,22 +91,18 @@ def _binary(code: int) -> str:
     return f"0b{code:04b}"
 
 
-class _Tables(NamedTuple):
-    """What the eight bits "unit is not zero" of eight units say, and where codes put units. codes: (256, chunks in 8
-    units), or _BROKEN. places: (16, slots). legal: (256,)."""
-
-    codes: Codes
-    places: NDArray[np.intp]
-    legal: NDArray[np.bool_]
+@cache
+def _codes_of(how: Granularity) -> Codes:
+    """What the eight bits "unit is not zero" of eight units say: codes, or _BROKEN, (256, chunks in 8 units)."""
+    mask = (1 << how.units) - 1
+    codes = [_code_of(how, byte >> s & mask) for byte in range(256) for s in range(0, 8, how.units)]
+    return np.array(codes, np.uint8).reshape(256, -1)
 
 
 @cache
-def _tables(how: Granularity) -> _Tables:
-    mask = (1 << how.units) - 1
-    codes = [_code_of(how, byte >> s & mask) for byte in range(256) for s in range(0, 8, how.units)]
-    places = [positions(how, code) for code in range(16)]
-    legal = [code in how.codes(ordered=False) for code in range(256)]
-    return _Tables(np.array(codes, np.uint8).reshape(256, -1), np.array(places, np.intp), np.array(legal))
+def _units_of(how: Granularity) -> NDArray[np.intp]:
+    """Where codes put units: (16, slots)."""
+    return np.array([positions(how, code) for code in range(16)], np.intp)
 
 
 def _code_of(how: Granularity, present: int) -> int:
@@ -134,7 +130,7 @@ def dense_of(values: Matrix, codes: Codes, how: Granularity) -> Matrix:
     _require_matrix(values)
     if codes.dtype != np.uint8 or codes.ndim != 2:
         raise SparsityError(f"expected codes (rows, chunks) of uint8, got {_described(codes)}")
-    bad = ~_tables(how).legal[codes]
+    bad = ~np.isin(np.arange(256), how.codes(ordered=False))[codes]
     if bad.any():
         row, chunk = (int(i) for i in np.argwhere(bad)[0])
         code = int(codes[row, chunk])
@@ -188,7 +184,7 @@ def _codes(units: Matrix, dtype: np.dtype[Any], how: Granularity) -> Codes:
     """The code of each chunk, or _BROKEN."""
     present = np.packbits((units & _magnitude(units, dtype)) != 0, axis=1, bitorder="little")
     chunks = units.shape[1] // how.units
-    codes = _tables(how).codes.take(present, axis=0)
+    codes = _codes_of(how).take(present, axis=0)
     return np.ascontiguousarray(codes.reshape(len(units), present.shape[1] * codes.shape[2])[:, :chunks])
 
 
@@ -200,7 +196,7 @@ def _magnitude(units: Matrix, dtype: np.dtype[Any]) -> np.unsignedinteger[Any]:
 
 def _indices(codes: Codes, how: Granularity) -> NDArray[np.intp]:
     """Which of all units, counted along the rows, each slot stores: (chunks of all rows, slots)."""
-    indices = _tables(how).places.take(codes.reshape(-1), axis=0)
+    indices = _units_of(how).take(codes.reshape(-1), axis=0)
     indices += np.arange(0, codes.size * how.units, how.units)[:, None]
     return indices
 
@@ -261,18 +257,11 @@ NIBBLES = 8
 """Codes in a word."""
 
 
-class _Places(NamedTuple):
-    """What each nibble of each thread describes: arrays (threads, 8)."""
-
-    selector: NDArray[np.intp]
-    row: NDArray[np.intp]
-    chunk: NDArray[np.intp]
-
-
 @cache
-def _places(layout: Layout) -> _Places:
+def _places(layout: Layout) -> tuple[NDArray[np.intp], ...]:
+    """What each nibble of each thread describes, (threads, 8): selectors, rows and chunks."""
     places = [[layout.coordinates(t, nibble) for nibble in range(NIBBLES)] for t in range(layout.threads)]
-    return _Places(*(np.array([[at[axis] for at in of] for of in places], np.intp) for axis in "frc"))
+    return tuple(np.array([[at[axis] for at in of] for of in places], np.intp) for axis in "frc")
 
 
 def _metadata(row: ProductForm) -> tuple[Layout, Granularity]:
@@ -302,9 +291,8 @@ def metadata_words(codes: Codes, row: ProductForm) -> Words:
     missing = ((0, -codes.shape[0] % m), (0, -codes.shape[1] % (selectors * chunks)))
     padded = np.pad(codes, missing, constant_values=ANY_CODE)
     down, groups = padded.shape[0] // m, padded.shape[1] // (selectors * chunks)
-    at = _places(layout)
     tiles = padded.reshape(down, m, groups, selectors, chunks).transpose(0, 2, 3, 1, 4)
-    nibbles = tiles[:, :, at.selector, at.row, at.chunk]
+    nibbles = tiles[:, :, *_places(layout)]
     packed = np.ascontiguousarray(nibbles[..., 0::2] | nibbles[..., 1::2] << 4)
     return packed.view("<u4").astype(np.uint32, copy=False).reshape(down, groups, layout.threads)
 
@@ -314,9 +302,9 @@ def metadata_codes(words: Words, row: ProductForm, rows: int | None = None, chun
     on words of another shape, or that hold less than rows x chunks."""
     layout, _ = _metadata(row)
     _require_words(words, row)
-    at, (down, groups) = _places(layout), words.shape[:2]
+    down, groups = words.shape[:2]
     tiles = np.empty((down, groups, len(row.selectors), layout.rows, layout.columns), np.uint8)
-    tiles[:, :, at.selector, at.row, at.chunk] = _nibbles(words)
+    tiles[:, :, *_places(layout)] = _nibbles(words)
     height, width = down * layout.rows, groups * len(row.selectors) * layout.columns
     kept = (height if rows is None else rows, width if chunks is None else chunks)
     if not 0 <= kept[0] <= height or not 0 <= kept[1] <= width:
@@ -401,9 +389,7 @@ def columns(row: ProductForm, words: Array, selector: int) -> Array:
     layout, how = _metadata(row)
     lanes, nibbles = _nibbles_of(layout, selector)
     codes = words[lanes] >> (nibbles * np.uint32(4))[..., None] & np.uint32(0xF)
-    legal = np.zeros(16, np.bool_)
-    legal[list(row.codes)] = True
-    good = legal[codes]
+    good = np.isin(np.arange(16), row.codes)[codes]
     if not good.all():
         chunk, r, warp = (int(i[0]) for i in np.nonzero(~good))
         raise NibbleError(
@@ -420,5 +406,4 @@ def columns(row: ProductForm, words: Array, selector: int) -> Array:
 @cache
 def _offsets(how: Granularity) -> Array:
     """Where in its chunk each stored element lies, by nibble: (16, stored)."""
-    units = np.array([positions(how, code) for code in range(16)], np.intp)
-    return (units[..., None] * how.group + np.arange(how.group)).reshape(16, how.stored)
+    return (_units_of(how)[..., None] * how.group + np.arange(how.group)).reshape(16, how.stored)

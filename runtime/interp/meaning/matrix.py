@@ -15,7 +15,6 @@ from ....dialect.isa.row import TARGETS, Bindings, Slot
 from ....dialect.isa.wgmma import Wgmma
 from ....dialect.isa.wmma import Shape, WmmaMma, WmmaMove, alignment, default_stride, extent
 from ....dialect.isa.wmma import registers as registers_of
-from ....dialect.layouts.layout import LANES as FRAGMENT_LANES
 from ....dialect.layouts.layout import Bit, Layout
 from ....dialect.ptx.text.syntax import Immediate, Operand
 from ...numerics.floats import Array
@@ -48,7 +47,9 @@ class ElementOrder(NamedTuple):
 def order_of(layout: Layout, transpose: bool = False, step: int = 1) -> ElementOrder:
     """The order of a fragment; with `transpose` that of the matrix is column by column. Of every `step` elements, which
     follow each other along the first axis, the first stands for all."""
-    places = [[layout.coordinates(lane, e) for lane in range(FRAGMENT_LANES)] for e in range(0, layout.elements, step)]
+    places = [
+        [layout.coordinates(thread, e) for thread in range(layout.threads)] for e in range(0, layout.elements, step)
+    ]
     q, r, c = (np.array([[p[axis] for p in element] for element in places]) for axis in "qrc")
     if transpose:
         r, c = c, r
@@ -75,9 +76,9 @@ def elements(registers: list[Array], bits: int) -> Array:
     return words_.reshape(-1, words.shape[-1])
 
 
-def packed(words: Array, bits: int) -> list[Array]:
-    """Elements, (elements * lanes, warps), as the registers that hold them."""
-    places = words.reshape(-1, FRAGMENT_LANES, words.shape[-1])
+def packed(words: Array, bits: int, threads: int = LANES) -> list[Array]:
+    """Elements, (elements * threads, warps), as the registers that hold them."""
+    places = words.reshape(-1, threads, words.shape[-1])
     if bits >= 32:
         return list(places)
     count = 32 // bits

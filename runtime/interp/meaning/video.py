@@ -107,10 +107,6 @@ def _place(selector: str) -> BitField:
     return int(selector[1:] or 0) * bits, bits
 
 
-def _clamped(value: Array, type: str, bits: int) -> Array:
-    return np.clip(value, *integer_range(f"{type[0]}{bits}"))
-
-
 def _on_words(ctx: Context, compute: Callable[..., Any]) -> Action:
     """d = compute(a, b, c), of whole registers; the low 32 bits of the result count. Of c no part can be chosen."""
     dest, a, b = (_selector(o)[0] for o in ctx.operands[:3])
@@ -119,32 +115,6 @@ def _on_words(ctx: Context, compute: Callable[..., Any]) -> Action:
         return (compute(*values) & _WORD).astype(np.uint32)
 
     return elementwise(words, ctx.dest(dest, "b32"), *(ctx.source(o, "b32") for o in (a, b, *ctx.operands[3:])))
-
-
-def _scalar(name: str) -> Callable[[Context, Bindings], Action]:
-    operation = _OPERATIONS[name]
-
-    def action(ctx: Context, bound: Bindings) -> Action:
-        """One number, then clamped to its part, combined with c, or inserted into c."""
-        type, sat, op = bound.get("D", "u32"), bound.get("SAT"), bound.get("OP")
-        target, first, second = (_selector(o)[1] for o in ctx.operands[:3])
-        low, bits = _place(target)
-        hole = ~np.int64(((1 << bits) - 1) << low)
-
-        def compute(a: Array, b: Array, *rest: Array) -> Array:
-            left, right = (
-                _extended(v, _place(s), t == "s32") for v, s, t in ((a, first, bound["A"]), (b, second, bound["B"]))
-            )
-            value = operation(left, right, bound)
-            value = _clamped(value, type, bits) if sat else value
-            if op:
-                value, other = (_extended(v, (0, 32), type == "s32") for v in (value, rest[0]))
-                return _SECOND[op](value, other)
-            return (value & ~hole >> low) << low | rest[0].astype(np.int64) & hole if target else value
-
-        return _on_words(ctx, compute)
-
-    return action
 
 
 @meaning("video.vmad")
@@ -171,27 +141,37 @@ def _selected_parts(selector: str, count: int, first: int) -> Sequence[int]:
     return [int(digit) for digit in reversed(chosen)]
 
 
-def _packed(name: str, count: int) -> Callable[[Context, Bindings], Action]:
-    operation, bits = _OPERATIONS[name], 32 // count
+def _parts(target: str, first: str, second: str, count: int) -> list[tuple[BitField, BitField, BitField]]:
+    """The parts of d that are computed, each with those of {b, a} that it is computed of. Of one number, a register's
+    part or all of it; of 2 or 4, those that d's mask names."""
+    if count == 1:
+        low, bits = _place(second)
+        return [(_place(target), _place(first), (32 + low, bits))]
+    named, bits = {int(digit) for digit in target[1:]} or set(range(count)), 32 // count
+    places = zip(range(count), _selected_parts(first, count, 0), _selected_parts(second, count, count), strict=True)
+    return [((i * bits, bits), (p * bits, bits), (q * bits, bits)) for i, p, q in places if i in named]
+
+
+def _operation(name: str, count: int) -> Callable[[Context, Bindings], Action]:
+    operation = _OPERATIONS[name]
 
     def action(ctx: Context, bound: Bindings) -> Action:
-        """SIMD on 2 or 4 parts. Selectors choose parts of both registers; parts that d's mask omits keep c's value."""
-        type, add = bound.get("D", "u32"), bound.get("OP")
-        mask, first, second = (_selector(o)[1] for o in ctx.operands[:3])
-        named = {int(digit) for digit in mask[1:]} or set(range(count))
-        places = zip(_selected_parts(first, count, 0), _selected_parts(second, count, count), strict=True)
-        chosen = [(i, pair) for i, pair in enumerate(places) if i in named]
+        """Numbers, clamped to their parts, combined with c or inserted into c, which keeps its other parts."""
+        type, op = bound.get("D", "u32"), bound.get("OP")
+        parts = _parts(*(_selector(o)[1] for o in ctx.operands[:3]), count)
 
-        def compute(a: Array, b: Array, c: Array) -> Array:
+        def compute(a: Array, b: Array, *rest: Array) -> Array:
             both = a.astype(np.int64) | b.astype(np.int64) << 32
-            result = c.astype(np.int64)
-            for i, (left, right) in chosen:
-                p = _extended(both, (left * bits, bits), bound["A"] == "s32")
-                q = _extended(both, (right * bits, bits), bound["B"] == "s32")
+            result = rest[0].astype(np.int64) if rest else np.zeros_like(both)
+            for (low, bits), left, right in parts:
+                p, q = _extended(both, left, bound["A"] == "s32"), _extended(both, right, bound["B"] == "s32")
                 value = operation(p, q, bound)
-                value = _clamped(value, type, bits) if bound.get("SAT") else value
-                hole = ((1 << bits) - 1) << bits * i
-                result = result + value if add else result & ~hole | value << bits * i & hole
+                value = np.clip(value, *integer_range(f"{type[0]}{bits}")) if bound.get("SAT") else value
+                if op:
+                    result = _SECOND[op](*(_extended(v, (0, 32), type == "s32") for v in (value, result)))
+                else:
+                    hole = ((1 << bits) - 1) << low
+                    result = result & ~hole | value << low & hole
             return result
 
         return _on_words(ctx, compute)
@@ -200,8 +180,6 @@ def _packed(name: str, count: int) -> Callable[[Context, Bindings], Action]:
 
 
 for _name in _OPERATIONS:
-    if _name != "vavrg":
-        meaning(f"video.{_name}")(_scalar(_name))
-    if _name not in ("vshl", "vshr"):
-        for _count in (2, 4):
-            meaning(f"video.{_name}{_count}")(_packed(_name, _count))
+    for _count, _without in ((1, ("vavrg",)), (2, ("vshl", "vshr")), (4, ("vshl", "vshr"))):
+        if _name not in _without:
+            meaning(f"video.{_name}{_count if _count > 1 else ''}")(_operation(_name, _count))

@@ -14,7 +14,6 @@ import numpy as np
 
 from ....dialect.isa.row import CONSTANT, DESCRIPTOR, Bindings
 from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, M, MatrixDescriptor, Wgmma
-from ....dialect.layouts.layout import Layout, accumulator
 from ....dialect.ptx.text.syntax import Immediate, Vector
 from ...numerics.floats import Array
 from ...numerics.product import SideOperands
@@ -203,10 +202,8 @@ class _Instruction:
     def _left(self, shared: _Shared, registers: list[Array], words: Array | None, groups: Array) -> Array:
         if words is not None:
             return self._matrix(shared, "a", words, groups)
-        layout = self.row.layout("a")
-        alone = Layout(layout.lane, layout.element)
-        gathered = gather([r[:, _warps(groups)] for r in registers], alone, self.row.a.bits, transpose=True)
-        return self._signed(_stacked(gathered.swapaxes(0, 1)).swapaxes(0, 1), "a")
+        files = [_of_threads(r, groups) for r in registers]
+        return self._signed(gather(files, self.row.layout("a"), self.row.a.bits, transpose=True), "a")
 
     def _matrix(self, shared: _Shared, role: str, words: Array, groups: Array) -> Array:
         """Operand "a" or "b" from shared memory: (k, m or n, groups)."""
@@ -264,31 +261,20 @@ class _Shared:
 
 def _of_threads(register: Array, groups: Array) -> Array:
     """A register of the threads of warpgroups: (128, groups)."""
-    return register.reshape(LANES, -1, WARPS)[:, groups].transpose(2, 0, 1).reshape(LANES * WARPS, -1)
-
-
-def _stacked(parts: Array) -> Array:
-    """Rows of each warp, (16, ..., warps), as rows of warpgroups: (64, ..., groups)."""
-    split = parts.reshape(*parts.shape[:-1], -1, WARPS)
-    return np.moveaxis(split, -1, 0).reshape(WARPS * parts.shape[0], *split.shape[1:-1])
-
-
-_ORDER = order_of(accumulator(16, 8))
-"""Of eight columns of D, as each warp has them."""
+    return register.reshape(LANES, -1, WARPS).transpose(2, 0, 1)[..., groups].reshape(LANES * WARPS, -1)
 
 
 def _accumulators(registers: list[Array], row: Wgmma, groups: Array) -> Array:
     """D as it is in registers: (64, n, groups)."""
-    words = elements([r[:, _warps(groups)] for r in registers], row.d.bits)
-    tiles = words.reshape(row.shape.n // 8, -1, words.shape[-1]).take(_ORDER.words, axis=1)
-    by_row = tiles.reshape(-1, 16, 8, words.shape[-1]).transpose(1, 0, 2, 3)
-    return _stacked(by_row.reshape(16, row.shape.n, -1))
+    words = elements([_of_threads(r, groups) for r in registers], row.d.bits)
+    tiles = words.reshape(row.shape.n // 8, -1, words.shape[-1]).take(order_of(row.layout("d")).words, axis=1)
+    return tiles.reshape(-1, M, 8, words.shape[-1]).transpose(1, 0, 2, 3).reshape(M, row.shape.n, -1)
 
 
 def _put(registers: list[Array], row: Wgmma, matrix: Array, groups: Array) -> None:
     """Writes D (64, n, groups)."""
-    by_warp = matrix.reshape(WARPS, 16, row.shape.n, -1).transpose(1, 2, 3, 0).reshape(16, row.shape.n // 8, 8, -1)
-    words = by_warp.transpose(1, 0, 2, 3).reshape(row.shape.n // 8, 16 * 8, -1).take(_ORDER.elements, axis=1)
-    warps = _warps(groups)
-    for register, value in zip(registers, packed(words.reshape(-1, words.shape[-1]), row.d.bits), strict=True):
-        register[:, warps] = value
+    tiles = matrix.reshape(M, -1, 8, groups.size).transpose(1, 0, 2, 3).reshape(-1, M * 8, groups.size)
+    words = tiles.take(order_of(row.layout("d")).elements, axis=1).reshape(-1, groups.size)
+    for register, value in zip(registers, packed(words, row.d.bits, LANES * WARPS), strict=True):
+        of_warps = register.reshape(LANES, -1, WARPS).transpose(2, 0, 1)
+        of_warps[..., groups] = value.reshape(WARPS, LANES, -1)
