@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 Array: TypeAlias = NDArray[Any]
 
@@ -23,6 +23,7 @@ ArrayFunction: TypeAlias = (
 )
 """What one to four operands give: arrays, or a tuple of them."""
 
+_UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 WORDS = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}
 NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF}
 SMALLEST_NORMAL = {"f16": 2.0**-14, "bf16": 2.0**-126, "f32": 2.0**-126, "f64": 2.0**-1022}
@@ -173,13 +174,14 @@ def larger(a: Array, b: Array) -> Array:
     return np.where((a == b) & ~np.signbit(a), a, np.fmax(a, b))
 
 
-def halves(function: Callable[..., Array], bits: int = 16) -> ArrayFunction:
-    """A function of words of 16 (or 32) bits, on both halves of words twice as wide."""
-    narrow, wide = (np.dtype(f"u{n // 8}").type for n in (bits, 2 * bits))
+def on_parts(function: Callable[..., Array], *kinds: DTypeLike) -> ArrayFunction:
+    """A function of numbers of these types (the last one for all further operands), on words of several of them."""
 
-    def packed(*words: Array) -> Array:
-        low = function(*[w.astype(narrow) for w in words])
-        upper = function(*[(w >> wide(bits)).astype(narrow) for w in words])
-        return low.astype(wide) | upper.astype(wide) << wide(bits)
+    size, kinds = np.dtype(kinds[0]).itemsize, (*kinds, *3 * kinds[-1:])
 
-    return packed
+    def on_words(*words: Array) -> Array:
+        parts = [np.ascontiguousarray(word).view(kind) for word, kind in zip(words, kinds, strict=False)]
+        result = np.ascontiguousarray(function(*parts))
+        return result.view(_UNSIGNED[words[0].itemsize // size * result.itemsize])
+
+    return on_words

@@ -395,29 +395,21 @@ _WIDE: dict[str, Update] = {"cas": lambda old, b, c: np.where(_same(old, b), c, 
 
 def _float_extreme(operation: str, type: str) -> Update:
     """The lesser or the greater; of a number and a NaN the number, and -0 is less than +0."""
-    scalar = type.removesuffix("x2")
     pick = {"min": floats.smaller, "max": floats.larger}[operation]
-
-    def extreme(old: Array, b: Array) -> Array:
-        return floats.rounded(pick(floats.value(old, scalar), floats.value(b, scalar)), scalar)
-
-    extreme_of = cast(Callable[[Array, Array], Array], floats.halves(extreme)) if type.endswith("x2") else extreme
-    return lambda old, b, _: extreme_of(old, b)
+    return lambda old, b, _: floats.rounded(pick(floats.value(old, type), floats.value(b, type)), type)
 
 
 def _float_add(type: str, flush: bool) -> Update:
     """A sum rounded once; in global memory, f32 flushes subnormals."""
-    scalar = type.removesuffix("x2")
 
-    def add(old: Array, b: Array) -> Array:
-        x, y = floats.value(old, scalar), floats.value(b, scalar)
+    def add(old: Array, b: Array, _: Array) -> Array:
+        x, y = floats.value(old, type), floats.value(b, type)
         if not flush:
-            return floats.rounded(floats.sum_odd(x, y) if scalar != "f64" else x + y, scalar)
-        total = floats.rounded(floats.sum_odd(floats.flush(x, scalar), floats.flush(y, scalar)), scalar)
-        return floats.flush(total.view(np.float32), scalar).view(np.uint32)
+            return floats.rounded(floats.sum_odd(x, y) if type != "f64" else x + y, type)
+        total = floats.rounded(floats.sum_odd(floats.flush(x, type), floats.flush(y, type)), type)
+        return floats.flush(total.view(np.float32), type).view(np.uint32)
 
-    add_of = cast(Callable[[Array, Array], Array], floats.halves(add)) if type.endswith("x2") else add
-    return lambda old, b, _: add_of(old, b)
+    return add
 
 
 @meaning("atomic")
@@ -460,9 +452,14 @@ def updates(operation: str, type: str) -> Callable[[bool], Update]:
         return lambda shared: _WIDE[operation]
     if not type.startswith(("f", "bf")):
         return lambda shared: _INTEGER[operation]
-    if operation != "add":
-        return lambda shared: _float_extreme(operation, type)
-    return lambda shared: _float_add(type, type == "f32" and not shared)
+    scalar = type.removesuffix("x2")
+
+    def of_floats(shared: bool) -> Update:
+        add = operation == "add"
+        update = _float_add(scalar, type == "f32" and not shared) if add else _float_extreme(operation, scalar)
+        return update if scalar == type else cast(Update, floats.on_parts(update, np.uint16))
+
+    return of_floats
 
 
 def _update(part: Part, old: Array, operands: list[Array], update: Update) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable
+from functools import cache, reduce
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from ..machine.memory import FaultError
 from ..machine.names import DTYPES, integer_range
 from ..machine.state import Action
 from .access import computes, identity, several
+from .matrix import elements as fields_of
+from .matrix import packed
 
 # `cvt` between integers, floats and pairs of halves: PTX ISA 9.7.9.21.
 
@@ -145,18 +148,12 @@ def pair(ctx: Context, bound: Bindings) -> ArrayFunction:
     """Two f32 into one register: a above, b below. With `.rs` each takes its half of the random bits."""
     to, mode = bound["D"].removesuffix("x2"), bound["ROUND"]
 
-    def half(values: Array, bits: Array | None) -> Array:
-        exact = values.astype(np.float64)
+    def encode(exact: Array, random: Array) -> Array:
         exact = _finite(exact, to) if bound.get("FINITE") else exact
-        exact = floats.relu(exact) if bound.get("RELU") else exact
-        words = floats.rounded(exact, to, mode) if bits is None else stochastic(exact, to, bits & np.uint32(0xFFFF))
+        words = stochastic(exact, to, random) if mode == "rs" else floats.rounded(exact, to, mode)
         return (_positive_zero(words) if bound.get("ZERO") else words).astype(np.uint32)
 
-    def pack(upper: Array, low: Array, *random: Array) -> Array:
-        above, below = (random[0] >> np.uint32(16), random[0]) if random else (None, None)
-        return half(upper, above) << np.uint32(16) | half(low, below)
-
-    return pack
+    return _packed(bound, encode, 16, random=mode == "rs")
 
 
 def stochastic(exact: Array, to: str, bits: Array) -> Array:
@@ -172,6 +169,9 @@ def stochastic(exact: Array, to: str, bits: Array) -> Array:
 
 
 # `cvt` to and from pairs of 8-bit and narrower floats and tf32, and `cvt.pack`: PTX ISA 9.7.9.21 and .22.
+
+Encode: TypeAlias = Callable[[Array, Array], Array]
+"""The codes of numbers, with the random bits of each where there are some."""
 
 _TF32_BITS = np.uint32(13)
 _INFINITY = np.uint32(0x7F800000)
@@ -190,23 +190,27 @@ def _bits_in_pair(element: ElementType) -> int:
     return 4 if element.bits == 4 else 8
 
 
-def _packed(bound: Bindings, encode: Callable[[Array], Array], bits: int = 8) -> ArrayFunction:
-    """Two f32 (a above, b below), or the halves of a register, into a pair of codes; divided by their scales before."""
+def _packed(bound: Bindings, encode: Encode, bits: int = 8, *, random: bool = False) -> ArrayFunction:
+    """Two or four f32 (the first above), or the halves of a register, into one of codes; divided by their scales before
+    or, with `random`, encoded with as many bits each of the last operand."""
     half, scale = bound["S"].removesuffix("x2"), bound.get("SCALE", "")
 
-    def pair(*operands: Array) -> Array:
-        *values, last = operands if scale else (*operands, None)
+    def together(*operands: Array) -> Array:
+        *values, last = operands if scale or random else (*operands, operands[0])
         if half != "f32":
             values = [floats.value((values[0] >> np.uint32(s)).astype(np.uint16), half) for s in (16, 0)]
         if "n1" in scale:
             values = [floats.flush(value, half) for value in values]
-        if last is not None:
+        if scale:
             values = [v / s for v, s in zip(values, _scales(last, scale), strict=True)]
-        exact = [value.astype(np.float64) for value in values]
-        upper, lower = (encode(floats.relu(value) if bound.get("RELU") else value) for value in exact)
-        return upper << bits | lower
+        codes, each = list[Array](), 32 // len(values)
+        for i, value in enumerate(values, 1):
+            exact = value.astype(np.float64)
+            chance = last >> np.uint32(32 - each * i) & np.uint32((1 << each) - 1) if random else last
+            codes.append(encode(floats.relu(exact) if bound.get("RELU") else exact, chance))
+        return reduce(lambda word, code: word << bits | code, codes)
 
-    return pair
+    return together
 
 
 def _scales(factor: Array, qualifier: str) -> tuple[Array, Array]:
@@ -221,7 +225,7 @@ def to_narrow(ctx: Context, bound: Bindings) -> ArrayFunction:
     element, above = _element(bound["D"]), _nearest if bound["ROUND"] == "rn" else _never
     sign = 1 << element.bits - 1
 
-    def encode(exact: Array) -> Array:
+    def encode(exact: Array, _: Array) -> Array:
         codes = _encoded(exact, element, above)
         return np.where(codes == sign, 0, codes) if bound.get("ZERO") else codes
 
@@ -233,7 +237,7 @@ def to_fixed(ctx: Context, bound: Bindings) -> ArrayFunction:
     """To a pair of signed numbers of 8 bits in units of 2^-6; a NaN becomes the largest."""
     rounding = np.rint if bound["ROUND"] == "rn" else np.trunc
 
-    def encode(exact: Array) -> Array:
+    def encode(exact: Array, _: Array) -> Array:
         units = np.where(exact == exact, exact * 64.0, 127.0)
         return np.clip(rounding(units), -128, 127).astype(np.int64) & 255
 
@@ -245,7 +249,7 @@ def to_scale(ctx: Context, bound: Bindings) -> ArrayFunction:
     """To a pair of powers of two, from 2^-127 on: of magnitudes, toward zero or up. Too large, and a NaN, is 255 or,
     with `.satfinite`, a magnitude 254."""
 
-    def encode(exact: Array) -> Array:
+    def encode(exact: Array, _: Array) -> Array:
         size = np.abs(exact)
         fraction, exponent = np.frexp(np.where(np.isfinite(size), size, 1.0))
         code = exponent + (126 + ((fraction > 0.5) & (bound["ROUND"] == "rp")))
@@ -262,19 +266,11 @@ def to_four(ctx: Context, bound: Bindings) -> ArrayFunction:
     the step, and its byte of random bits make a whole step. The first takes the upper byte: which takes which is
     assumed, the text shows it in a figure alone."""
     element = _element(bound["D"])
-    width = _bits_in_pair(element)
 
-    def together(*operands: Array) -> Array:
-        *values, bits = operands
-        word = np.zeros(bits.shape, np.uint32)
-        for i, value in enumerate(values):
-            exact, byte = value.astype(np.float64), bits >> np.uint32(24 - 8 * i) & np.uint32(0xFF)
-            exact = floats.relu(exact) if bound.get("RELU") else exact
-            code = _encoded(exact, element, lambda f, _, byte=byte: np.floor(f * 256.0) + byte >= 256.0)
-            word = word << np.uint32(width) | code.astype(np.uint32)
-        return word
+    def encode(exact: Array, byte: Array) -> Array:
+        return _encoded(exact, element, lambda fraction, _: np.floor(fraction * 256.0) + byte >= 256.0)
 
-    return together
+    return _packed(bound, encode, _bits_in_pair(element), random=True)
 
 
 def _encoded(values: Array, element: ElementType, above: Callable[[Array, Array], Array]) -> Array:
@@ -412,22 +408,6 @@ def sparse(elements: Array, type: str, selection: str) -> tuple[Array, Array]:
     return np.take_along_axis(elements, where, axis=1), where
 
 
-def split(registers: Sequence[Array], bits: int) -> Array:
-    """The fields of so many bits of registers, from the low end: (fields, threads)."""
-    places = np.arange(0, 32, bits, dtype=np.uint32)[:, None]
-    parts = np.stack(registers)[:, None] >> places & np.uint32((1 << bits) - 1)
-    return parts.reshape(-1, parts.shape[-1])
-
-
-def joined(fields: Array, bits: int) -> tuple[Array, ...]:
-    """Registers of fields of so many bits (fields, threads); of the last what is not filled is 0."""
-    per = 32 // bits
-    padded = np.zeros((-(-len(fields) // per) * per, fields.shape[1]), np.uint32)
-    padded[: len(fields)] = fields
-    places = np.arange(0, 32, bits, dtype=np.uint32)[:, None]
-    return tuple(np.bitwise_or.reduce(padded.reshape(-1, per, fields.shape[1]) << places, axis=1))
-
-
 @meaning("spcompress")
 def compress(ctx: Context, bound: Bindings) -> Action:
     """Two of each four elements, chosen by a descriptor in a register."""
@@ -437,7 +417,7 @@ def compress(ctx: Context, bound: Bindings) -> Action:
     sources = [ctx.source(item, "b32") for item in ctx.items(data)]
 
     def work(*words: Array) -> tuple[Array, ...]:
-        elements, chosen = split(words[:-1], bits).reshape(-1, 4, words[0].size), words[-1]
+        elements, chosen = fields_of(list(words[:-1]), bits).reshape(-1, 4, words[0].size), words[-1]
         values, indices = np.empty((2, len(elements), 2, words[0].size), np.uint32)
         types = _COMPRESSED[bits]
         for word in map(int, np.unique(chosen)):
@@ -448,7 +428,7 @@ def compress(ctx: Context, bound: Bindings) -> Action:
             kept = sparse(elements[..., at], types[word >> 2], SELECTIONS[word & 3])
             values[..., at], indices[..., at] = kept
         flat = (-1, words[0].size)
-        return *joined(indices.reshape(flat), index), *joined(values.reshape(flat), bits)
+        return tuple(np.concatenate(packed(indices.reshape(flat), index, 1) + packed(values.reshape(flat), bits, 1)))
 
     return several(work, outs, *sources, ctx.source(descriptor, "b32"))
 
@@ -465,12 +445,14 @@ def decompress(ctx: Context, bound: Bindings) -> Action:
     kinds = len(ctx.items(codes))
 
     def work(*words: Array) -> tuple[Array, ...]:
-        places, values = (split(w, b)[: groups * part] for w, b in ((words[:kinds], index), (words[kinds:], bits)))
+        places, values = (
+            fields_of(list(w), b)[: groups * part] for w, b in ((words[:kinds], index), (words[kinds:], bits))
+        )
         if int(places.max(initial=0)) >= of:
             raise FaultError(f"spdecompress: expected indices below {of}, got {int(places.max())}", None)
         dense = np.zeros((groups, of, words[0].size), np.uint32)
         for which in range(part):
             np.put_along_axis(dense, places[which::part, None], values[which::part, None], axis=1)
-        return joined(dense.reshape(-1, words[0].size), bits)
+        return tuple(np.concatenate(packed(dense.reshape(-1, words[0].size), bits, 1)))
 
     return several(work, outs, *sources)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias, cast
 
@@ -63,7 +63,7 @@ class _Format:
             return self._write(compute(*map(self._read, words)))
 
         packed = self.type.endswith("x2")
-        return self.on_words(floats.halves(on_words, bits_of(self.scalar)) if packed else on_words)
+        return self.on_words(floats.on_parts(on_words, floats.WORDS[self.scalar]) if packed else on_words)
 
     def on_words(self, function: ArrayFunction) -> ArrayFunction:
         word, dtype = np.dtype(f"u{bits_of(self.type) // 8}"), DTYPES[self.type]
@@ -146,19 +146,7 @@ def mixed(ctx: Context, bound: Bindings) -> ArrayFunction:
         result = floats.rounded(floats.saturated(floats.value(result, "f32")), "f32") if bound.get("SAT") else result
         return result.view(np.float32)
 
-    return _on_pairs(compute, types, "f32") if packed else compute
-
-
-def _on_pairs(function: ArrayFunction, types: Sequence[str], result: str) -> ArrayFunction:
-    """A function of numbers of these types, on pairs of them."""
-    compute = cast(Callable[..., Array], function)
-
-    def on_words(*words: Array) -> Array:
-        halves = [np.ascontiguousarray(w).view(floats.WORDS[t]) for w, t in zip(words, types, strict=True)]
-        halves_ = np.ascontiguousarray(compute(*halves)).view(floats.WORDS[result])
-        return halves_.view(f"u{2 * halves_.itemsize}")
-
-    return on_words
+    return floats.on_parts(compute, *(floats.WORDS[type] for type in types)) if packed else compute
 
 
 @computes("add.down", "sub.down", "mul.down")
@@ -173,7 +161,7 @@ def narrowed(ctx: Context, bound: Bindings) -> ArrayFunction:
         words = floats.rounded(function(*values, "rz"), to, "rz")
         return floats.rounded(floats.flush(floats.value(words, to), to), to) if ftz else words
 
-    return _on_pairs(compute, ("f32", "f32"), to)
+    return floats.on_parts(compute, np.uint32)
 
 
 @computes("min.float", "max.float")
@@ -213,7 +201,7 @@ def _approximation(root: str, format: _Format) -> ArrayFunction | None:
     if format.type == "f32":
         return (approximations.FLUSHED if format.ftz else approximations.FULL).get(root)
     approximation = approximations.NARROW.get((root, format.scalar))
-    return floats.halves(approximation, 16) if approximation and format.type.endswith("x2") else approximation
+    return floats.on_parts(approximation, np.uint16) if approximation and format.type.endswith("x2") else approximation
 
 
 @computes(*(f"{root}.float" for root in ("ex2", "lg2", "sin", "cos", "tanh", "rsqrt")))
@@ -284,10 +272,8 @@ class _Question:
 
     def halves(self, x: Array, y: Array, *other: Array) -> tuple[Array, Array]:
         """The answers for the low and the upper halves of pairs."""
-        shift = np.uint32(16)
-        low = self.compare(x.astype(np.uint16), y.astype(np.uint16))
-        upper = self.compare((x >> shift).astype(np.uint16), (y >> shift).astype(np.uint16))
-        return self.combined(low, other), self.combined(upper, other)
+        holds = self.compare(*(np.ascontiguousarray(words).view(np.uint16) for words in (x, y)))
+        return self.combined(holds[::2], other), self.combined(holds[1::2], other)
 
 
 @meaning("setp")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import cast
 
 import numpy as np
 
 from ....dialect.isa.row import Bindings
 from ....dialect.ptx.rows.arithmetic import COMPARISONS, UNSIGNED
 from ....dialect.ptx.types import bits_of
-from ...numerics.floats import Array, ArrayFunction
+from ...numerics.floats import Array, ArrayFunction, on_parts
 from ..machine.decode import Context, meaning
 from ..machine.names import DTYPES, integer_range
 from ..machine.state import Action, Source
@@ -114,25 +113,13 @@ def by_halves(ctx: Context, bound: Bindings) -> ArrayFunction:
         return np.clip(function(a.astype(np.int64), b), *integer_range(element)).astype(DTYPES[element])
 
     chosen = compute if bound.get("RELU") or bound.get("SAT") else function
-    return _by_elements(chosen, bound["T"]) if packed else chosen
-
-
-def _by_elements(function: ArrayFunction, packed: str) -> ArrayFunction:
-    """Applies a function of integers to the elements of packed words: `u8x4`, `s16x2`."""
-    element = DTYPES[packed.partition("x")[0]]
-    compute = cast(Callable[..., Array], function)
-
-    def on_words(*words: Array) -> Array:
-        results = compute(*(np.ascontiguousarray(word).view(element) for word in words))
-        return np.ascontiguousarray(results).view(np.uint32)
-
-    return on_words
+    return on_parts(chosen, DTYPES[element]) if packed else chosen
 
 
 @computes("neg.packed")
 def negated(ctx: Context, bound: Bindings) -> ArrayFunction:
     """Each of the integers of a word; the least stays itself."""
-    return _by_elements(np.negative, bound["T"])
+    return on_parts(np.negative, DTYPES[bound["T"].partition("x")[0]])
 
 
 @computes("set.packed")
@@ -140,7 +127,7 @@ def compared(ctx: Context, bound: Bindings) -> ArrayFunction:
     """A mask of all ones for each integer of a word for which a comparison holds."""
     word, element = bound["IS"], DTYPES[bound["T"].partition("x")[0]]
     compare = COMPARISONS.get(word) or UNSIGNED[word]
-    return _by_elements(lambda a, b: np.negative(compare(a, b).astype(element)), bound["T"])
+    return on_parts(lambda a, b: np.negative(compare(a, b).astype(element)), element)
 
 
 # Products

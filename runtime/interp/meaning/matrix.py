@@ -72,7 +72,7 @@ def elements(registers: list[Array], bits: int) -> Array:
     mask = np.uint32((1 << bits) - 1)
     for i in range(count):
         shifted = words >> np.uint32(i * bits) if i else words
-        words_[:, i] = shifted & mask if bits == 4 else shifted
+        words_[:, i] = shifted & mask if bits < 8 else shifted
     return words_.reshape(-1, words.shape[-1])
 
 
@@ -317,16 +317,9 @@ def _arrange(rows: Array, row: LoadMatrix) -> list[Array]:
 
 def _unpacked(rows: Array, bits: int) -> Array:
     """Sixteen elements of `bits` bits from the low end of each row of 16 bytes, a byte each."""
-    words = np.ascontiguousarray(rows.reshape(-1, _ROW_BYTES)).view(np.uint64)
-    low, upper = words[:, :1], words[:, 1:]
-    at = np.arange(16, dtype=np.uint64) * np.uint64(bits)
-    shift = at & np.uint64(63)
-    unpacked = np.where(at < 64, low >> shift, upper >> shift)
-    # An element may begin in the one word and end in the other.
-    crossing = (at < 64) & (shift + np.uint64(bits) > np.uint64(64))
-    over = upper << (np.uint64(64) - np.maximum(shift, np.uint64(1)))
-    unpacked = np.where(crossing, unpacked | over, unpacked)
-    return (unpacked & np.uint64((1 << bits) - 1)).astype(np.uint8)
+    data, (first, shift) = rows.reshape(-1, _ROW_BYTES).astype(np.uint16), np.divmod(np.arange(16) * bits, 8)
+    pairs = data[:, first] | data[:, first + 1] << np.uint16(8)  # an element may begin in one byte and end in the next
+    return (pairs >> shift.astype(np.uint16) & np.uint16((1 << bits) - 1)).astype(np.uint8)
 
 
 @meaning("stmatrix")

@@ -20,8 +20,8 @@ from ..machine.memory import FaultError
 from ..machine.state import Action, State, absent, acting, all_of
 from .access import Locate, locate, space_of
 from .bulk import masks_of, one_by_one, shifts
-from .convert import joined, sparse
-from .matrix import rows_of, uniform
+from .convert import sparse
+from .matrix import packed, rows_of, uniform
 from .synchronisation import Find, objects
 from .tcgen05 import SharedMatrices, cta_of, tell
 
@@ -206,7 +206,7 @@ def _finish(bound: Bindings, results: Sequence[str]) -> Finish:
 
 def _sparse(words: Array, selection: str) -> Iterator[Array]:
     values, indices = sparse(words.reshape(len(words) // 4, 4, -1), "f32", selection)
-    for part in (joined(indices.reshape(-1, indices.shape[-1]), 2), values.reshape(-1, values.shape[-1])):
+    for part in (packed(indices.reshape(-1, indices.shape[-1]), 2, 1), values.reshape(-1, values.shape[-1])):
         yield from (word.reshape(words.shape[1:]) for word in part)
 
 
