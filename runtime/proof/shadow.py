@@ -273,7 +273,7 @@ class Replaced(ABC):
         self.own = action(shadow.state)
 
     @abstractmethod
-    def made(self, collected: Sequence[Any]) -> Sequence[Array]:
+    def made(self, collected: Sequence[Any]) -> Sequence[Array] | Array:
         """The planes of what a call of the stand-in gives, by what it took in each plane and in the machine."""
 
     def own_unseen(self, sel: Selection) -> None:

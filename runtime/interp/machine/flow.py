@@ -290,7 +290,8 @@ class Flow:
         here = sel if before is None or sel.mask is None else Selection(sel.mask | before, sel.total)
         everyone = self.mask(here)
         for other in elsewhere:
-            members = np.where(self.parked[other], self.awaited[other], members)
+            theirs: Array = np.asarray(self.awaited[other])  # the lanes that `bar.warp.sync` names
+            members = np.where(self.parked[other], theirs, members)
             everyone |= self.parked[other]
         uniform = not elsewhere and (alike or _alike_in_warps(members))
         lanes = lane_bits(everyone) if uniform else self._groups(everyone, members)

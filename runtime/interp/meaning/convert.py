@@ -428,7 +428,8 @@ def compress(ctx: Context, bound: Bindings) -> Action:
             kept = sparse(elements[..., at], types[word >> 2], SELECTIONS[word & 3])
             values[..., at], indices[..., at] = kept
         flat = (-1, words[0].size)
-        return tuple(np.concatenate(packed(indices.reshape(flat), index, 1) + packed(values.reshape(flat), bits, 1)))
+        made: Array = np.concatenate(packed(indices.reshape(flat), index, 1) + packed(values.reshape(flat), bits, 1))
+        return tuple(made)
 
     return several(work, outs, *sources, ctx.source(descriptor, "b32"))
 
@@ -453,6 +454,7 @@ def decompress(ctx: Context, bound: Bindings) -> Action:
         dense = np.zeros((groups, of, words[0].size), np.uint32)
         for which in range(part):
             np.put_along_axis(dense, places[which::part, None], values[which::part, None], axis=1)
-        return tuple(np.concatenate(packed(dense.reshape(-1, words[0].size), bits, 1)))
+        made: Array = np.concatenate(packed(dense.reshape(-1, words[0].size), bits, 1))
+        return tuple(made)
 
     return several(work, outs, *sources)

@@ -127,7 +127,11 @@ def compared(ctx: Context, bound: Bindings) -> ArrayFunction:
     """A mask of all ones for each integer of a word for which a comparison holds."""
     word, element = bound["IS"], DTYPES[bound["T"].partition("x")[0]]
     compare = COMPARISONS.get(word) or UNSIGNED[word]
-    return on_parts(lambda a, b: np.negative(compare(a, b).astype(element)), element)
+
+    def mask(a: Array, b: Array) -> Array:
+        return np.negative(compare(a, b).astype(element))
+
+    return on_parts(mask, element)
 
 
 # Products

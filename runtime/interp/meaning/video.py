@@ -158,7 +158,8 @@ def _operation(name: str, count: int) -> Callable[[Context, Bindings], Action]:
     def action(ctx: Context, bound: Bindings) -> Action:
         """Numbers, clamped to their parts, combined with c or inserted into c, which keeps its other parts."""
         type, op = bound.get("D", "u32"), bound.get("OP")
-        parts = _parts(*(_selector(o)[1] for o in ctx.operands[:3]), count)
+        target, first, second = (_selector(o)[1] for o in ctx.operands[:3])
+        parts = _parts(target, first, second, count)
 
         def compute(a: Array, b: Array, *rest: Array) -> Array:
             both = a.astype(np.int64) | b.astype(np.int64) << 32

@@ -59,7 +59,7 @@ class SharedMemory(Check):
         super().__init__(findings)
         self.races = races
         self.registers = registers
-        self._ended = 1
+        self._ended: int = 1
 
     def weight(self, shared: int, warps: int) -> int:
         """For pieces of 4 bytes, the smallest that are common."""
