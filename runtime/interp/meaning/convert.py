@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, reduce
-from typing import TypeAlias
 
 import numpy as np
 
@@ -170,9 +169,6 @@ def stochastic(exact: Array, to: str, bits: Array) -> Array:
 
 # `cvt` to and from pairs of 8-bit and narrower floats and tf32, and `cvt.pack`: PTX ISA 9.7.9.21 and .22.
 
-Encode: TypeAlias = Callable[[Array, Array], Array]
-"""The codes of numbers, with the random bits of each where there are some."""
-
 _TF32_BITS = np.uint32(13)
 _INFINITY = np.uint32(0x7F800000)
 _SIGN = np.uint32(0x80000000)
@@ -190,7 +186,9 @@ def _bits_in_pair(element: ElementType) -> int:
     return 4 if element.bits == 4 else 8
 
 
-def _packed(bound: Bindings, encode: Encode, bits: int = 8, *, random: bool = False) -> ArrayFunction:
+def _packed(
+    bound: Bindings, encode: Callable[[Array, Array], Array], bits: int = 8, *, random: bool = False
+) -> ArrayFunction:
     """Two or four f32 (the first above), or the halves of a register, into one of codes; divided by their scales before
     or, with `random`, encoded with as many bits each of the last operand."""
     half, scale = bound["S"].removesuffix("x2"), bound.get("SCALE", "")
