@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, i32, i64
 from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineMap
 from xdsl.irdl import (
     prop_def,
     region_def,
@@ -26,6 +26,15 @@ from .op_shapes import WarpOp
 def apart(parts: int, *, along: bool = True) -> AffineMap:
     """The map of sums of rows that are so many apart: of elements `along` them, or of one value of each."""
     return AffineMap(2, 0, (AffineDimExpr(0) % parts, *([AffineDimExpr(1)] if along else [])))
+
+
+def times_of(map_: AffineMap) -> int:
+    """How often the elements of an input repeat along rows, `(m, n) -> (n floordiv 1024)`; 0 for any other map."""
+    last = map_.results[-1] if map_.results else None
+    if not isinstance(last, AffineBinaryOpExpr) or last.kind != AffineBinaryOpKind.FloorDiv:
+        return 0
+    along = last.lhs == AffineDimExpr(map_.num_dims - 1)
+    return last.rhs.value if along and isinstance(last.rhs, AffineConstantExpr) else 0
 
 
 @irdl_op_definition
@@ -51,7 +60,8 @@ class RowsOp(WarpOp):
     Of two loops, an output may have sums of elements of rows that are a number apart, `(m, n) -> (m mod 96, n)`, or of
     one value of each, `(m, n) -> (m mod 96)`, from zero. Inputs are numbers, or memory that is indexed by any loops.
     The arguments of the region are one element of each input; it yields one element of each output, for integers of 64
-    bits one of 32, and computes floats in f32 or f64.
+    bits one of 32, and computes floats in f32 or f64. An element of an input may stand for several of a row, side by
+    side, `(m, n) -> (m, n floordiv 1024)`: a multiple of what a warp holds.
     `warp.index` is the index along a loop.
 
     A symbol in the map of an input, `(m, n)[s] -> (s, n)`, is a number of the row, such as that of the row of a table.
@@ -121,9 +131,11 @@ class RowsOp(WarpOp):
         sizes = LoopSizes()
         for number, (value, map_) in enumerate(zip(values, self.maps, strict=True)):
             name = f"input {number}" if number < count else "the output"
+            times = times_of(map_) if number < count else 0
             if number < count or not self.is_summed(number - count):
                 symbols = range(FIXED - len(self.numbers), FIXED) if number < count else ()
-                verify_along(name, map_, self.loops, every, symbols)
+                own = AffineMap(map_.num_dims, map_.num_symbols, map_.results[:-1]) if times else map_
+                verify_along(name, own, self.loops, every[:-1] if times else every, symbols)
             sizes.add(name, value, loops_of(map_))
         if not any(every[-1] in loops_of(map_) for map_ in self.maps):
             raise VerifyException(f"expected an input that is indexed by d{every[-1]}")

@@ -428,10 +428,12 @@ class FuseElementwisePass(ModulePass):
 
 def _fuse(module: ModuleOp, pattern: FuseRows) -> None:
     apply_patterns([pattern], module, reverse=True)
-    if sum(isinstance(each, RowsOp) for each in module.walk()) > 1:
-        from .split_rows import MergeRows  # with what a product does not need
+    if made := sum(isinstance(each, RowsOp) for each in module.walk()):
+        from .repeated_inputs import ReadRepeated  # with what a product does not need
+        from .split_rows import MergeRows
 
-        apply_patterns([MergeRows()], module)
+        apply_patterns([ReadRepeated()], module)
+        apply_patterns([MergeRows()] if made > 1 else [], module)
 
 
 def _tell_products(op: LinalgStructuredOperation, element: ElementExpression) -> None:

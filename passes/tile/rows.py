@@ -17,7 +17,7 @@ from ...dialect.mlir.affine import FIXED, loops_of
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elements import IndexOp, all_yielded, element_type, shape_of
 from ...dialect.warp.fragments import ConstantOp, ReduceOp
-from ...dialect.warp.rows import RowsOp
+from ...dialect.warp.rows import RowsOp, times_of
 from ...dialect.warp.synchronisation import has_clusters
 from ..diagnostics import fail
 from ..linalg import operand as extents
@@ -91,7 +91,9 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
         if isinstance(value.type, MemRefType):
             # What an element is added to, its own lane reads.
             pairs = op.body.block.args[i].type == i32 != element_type(value) != i64
-            place = TraversedMemory.of(value, loops_of(along))._replace(high=i >= high, pairs=pairs)
+            place = TraversedMemory.of(value, loops_of(along))._replace(
+                high=i >= high, pairs=pairs, times=times_of(along)
+            )
             places[i] = TraversedMemory.of(own[value], range(op.loops)) if value in own else place
     count = len(op.inputs)
     for i, (output, made) in enumerate(zip(outputs, all_yielded(op.body), strict=False)):
@@ -117,6 +119,8 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     sums = [output for output in summed if output not in of_rows]
     if op.is_numbered and (summed or not reduces):
         fail(op, "numbers of rows are computed where rows are reduced, each on its own")
+    if not reduces and any(place.times for place in inputs.values()):
+        fail(op, "expected rows to be reduced, elements of whose inputs stand for several of a row")
     if not reduces and not summed:
         return over_elements(op, inputs, written, output)
     columns = len(output.loops) - 1
@@ -139,6 +143,8 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
             share = RowShare(CROWDED.warps // 2, 2)
         parts = share.warps * share.ctas
         width = each if length is None else min(each, -(-length // (layout.columns * parts)) * layout.columns)
+        if any(place.times for place in inputs.values()):
+            width = layout.columns * power_of_two(width, layout.columns)
         return layout, each, share, width
 
     layout, each, share, width = shares(narrow=0)
@@ -150,6 +156,9 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
             narrow = shares(narrow=halved)
             less = width * share.warps * share.ctas - narrow[3] * narrow[2].warps * narrow[2].ctas
             layout, each, share, width = narrow if 8 * less >= length else (layout, each, share, width)
+    for times in (place.times for place in inputs.values()):
+        if times % width:
+            fail(op, f"expected an element to stand for a multiple of the {width} that a warp holds, got {times}")
     across, parts, warp = share.warps, share.warps * share.ctas, (layout.rows, width)
     if across == 1 and length is not None and width >= length and not summed and not op.is_numbered:
         repeats = min(each // width, output.size(rows) // (warp[0] * MIN_WARPS))
@@ -262,7 +271,7 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     columns = [
         op.body.block.args[i]
         for i, place in traversal.inputs.items()
-        if traversal.columns not in place.loops and place.bits == REGISTER_BITS
+        if traversal.columns not in place.loops and place.bits == REGISTER_BITS and not place.times
     ]
     reduces = _reduces(op)
 
@@ -337,7 +346,7 @@ def _of_row(
     stands for values, to which those that it is computed from are added."""
     traversal, row, made = kernel.traversal, kernel.row, needed([value])
     inputs = {a: traversal.inputs[a.index] for a in op.body.block.args if a in made and a not in numbers}
-    along = any(traversal.columns in memory.loops for memory in inputs.values())
+    along = any(traversal.columns in memory.loops or memory.times for memory in inputs.values())
     if along or any(isinstance(each.owner, ReduceOp | IndexOp) and each not in numbers for each in made):
         return None
     if traversal.rows is not None and not traversal.parts:
@@ -365,7 +374,8 @@ def _take_turns(
     traversal, first, made = kernel.traversal, kernel.row, dict[int, SSAValue]()
     end, parts = traversal.output.size(traversal.rows), traversal.parts
     loops = [traversal.rows, *([] if along is None else [traversal.columns])]
-    ahead = [n for n, place in traversal.inputs.items() if [x for x in loops if x in place.loops] == loops[:1]]
+    once = {n: [x for x in loops if x in place.loops] for n, place in traversal.inputs.items() if not place.times}
+    ahead = [n for n, along_ in once.items() if along_ == loops[:1]]
     summed = [number for number in range(len(op.outputs)) if op.is_summed(number)]
 
     def row(index: IndexBuilder, at: Index) -> list[SSAValue]:

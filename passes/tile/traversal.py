@@ -56,7 +56,8 @@ class TraversedMemory(NamedTuple):
     """Memory as the loops of an operation traverse it. `loops` has the loop of each dimension, -1 if its index is
     always 0, and less for a number of each row. `kind` is its type with the dimensions of each of the `groups` merged.
     Of integers of 64 bits the low words are read, or the `high` ones. Memory of `pairs` has every second element of 16
-    bits, which words are read and written of, with the next one."""
+    bits, which words are read and written of, with the next one. Its elements stand for as many of a row, side by side,
+    as `times` says, 0 for one."""
 
     value: SSAValue
     kind: Memory
@@ -65,6 +66,7 @@ class TraversedMemory(NamedTuple):
     divisor: int
     high: bool = False
     pairs: bool = False
+    times: int = 0
 
     @staticmethod
     def of(value: SSAValue, loops: Sequence[int]) -> TraversedMemory:
@@ -295,6 +297,7 @@ class TraversalKernel:
     ) -> SSAValue:  # fmt: skip
         """A fragment of an input, from a column on; a `column` of one that has an element for each row."""
         place = self.traversal.inputs[number]
+        view = self.view(place, index, at) if place.times else view
         kind = (fragment or self.traversal.fragment)(self.traversal.element_type(place))
         if self.traversal.staged and place.value in self.traversal.turned:
             return self.own_rows(index, self.staged(index, number, view, at), kind)
@@ -394,16 +397,22 @@ class TraversalKernel:
             self.traversal.columns: (columns * across, index.mul(index.rem(warp, across), columns)),
         }
 
-    def view(self, place: TraversedMemory) -> SSAValue:
-        """The matrix in memory that this CTA's part is of."""
+    def view(self, place: TraversedMemory, index: IndexBuilder | None = None, at: Index = 0) -> SSAValue:
+        """The matrix in memory that this CTA's part is of; of memory whose elements repeat along rows, the part for
+        columns from `at` on."""
+        index = index or self.index
         rows, columns = (
             None if loop is None or loop not in place.loops else place.loops.index(loop)
             for loop in (self.traversal.rows, self.traversal.columns)
         )
         others = [self.at.get(loop, 0) for i, loop in enumerate(place.loops) if i not in (rows, columns)]
+        if place.times:
+            number = index.div(at, place.times)
+            last = place.kind.get_shape()[-1] - 1
+            others[-1] = number if self.traversal.fits else index.minimum(number, last)
         memory = self.arguments[place.value]
-        matrix = self.index.insert(
-            MatrixOp(memory, self.index.values(others), rows, columns, high=place.high, pairs=place.pairs)
+        matrix = index.insert(
+            MatrixOp(memory, index.values(others), rows, columns, high=place.high, pairs=place.pairs)
         ).matrix
         matrix.name_hint = memory.name_hint
         return matrix

@@ -476,6 +476,17 @@ def test_gradients_of_batch_norm_read_their_operands_twice(shape: tuple[int, ...
     run(batch_norm_gradients, operands, 2**-17, launches)
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [((8, 6, 32, 32), torch.bfloat16), ((8, 9, 32, 32), torch.float32), ((8, 27, 32, 64), torch.half)],
+)
+def test_group_norm_reads_a_weight_once_for_each_channel(shape: tuple[int, ...], kind: Any) -> None:
+    """Of so many pixels that no warp holds those of two channels."""
+    operands = draw(*shape, kind=kind), draw(shape[1], kind=kind), draw(shape[1], kind=kind)
+    run(group_norm, operands, 2**-17 if kind == torch.float32 else 2**-7, 1)
+
+
 def test_gradients_of_group_norm_read_their_operands_twice() -> None:
     statistics = draw(2, 3), (torch.rand(2, 3) + 0.5).bfloat16()
     ptx = run(group_norm_gradients, (draw(2, 9, 5, 4), draw(2, 9, 5, 4), draw(9), *statistics), 2**-7, 5)
