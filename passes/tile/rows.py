@@ -75,7 +75,9 @@ fewer with a vector along them (H200, RMS norm in rows of 65536: 74.3 us, with 4
 
 MIN_TURNS = 4
 """Rows of a cluster that takes them in turns, where vectors lie along them, which it then reads once (H100, rows of
-65536: layer norm 106.0 and 98.2 microseconds; without vectors cross entropy 52.3 and 58.7)."""
+65536: layer norm 106.0 and 98.2 microseconds; without vectors cross entropy 52.3 and 58.7), or one vector along long
+rows of two inputs that are reduced twice (H200, gradient of RMS norm: 118.6 and 98.8; what is reduced once, a norm of a
+sum: 134.1 and 139.5)."""
 
 
 def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversal:
@@ -171,12 +173,14 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     in_registers = in_registers and rows is not None and min(output.kind.get_shape()) > 0
     if apart and not (in_registers and apart % warps[0] == 0):
         fail(op, "rows are summed where they are reduced too, each held by a CTA, of known sizes")
-    vectors = sum(rows not in place.loops for place in along)
-    if not apart and not op.is_numbered and in_registers and share.ctas > 1 and columns == 1 and vectors > 1:
+    vectors, small = sum(rows not in p.loops for p in along), all(p.bits <= SMALL_BITS for p in along)
+    in_cluster = in_registers and share.ctas > 1 and columns == 1 and not op.is_numbered
+    twice = sum(isinstance(inner, ReduceOp) for inner in op.body.block.ops) > 1 and parts > LONG_ROW
+    if not apart and in_cluster and (vectors > 1 or (vectors and small and twice and len(along) >= SEVERAL)):
         at_once = clusters_at_once(parts, op)
         apart = at_once if output.size(rows) >= MIN_TURNS * at_once else 0
     resident = (SUMMING_WARPS if sums or not summed else RESIDENT_WARPS) if apart else 0
-    if share.ctas > 1 and (vectors or len(along) >= SEVERAL) and max(place.bits for place in along) <= SMALL_BITS:
+    if share.ctas > 1 and small and (vectors or len(along) >= SEVERAL):
         resident = resident or (RESIDENT_WARPS if len(along) >= SEVERAL else VECTOR_WARPS)
     sizes_ = rows, columns, layout, warp, warps, cta, fits, of_rows, share.ctas
     return Traversal(op, inputs, written, output, *sizes_, parts=apart, resident=resident)
@@ -288,6 +292,11 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     # Of three inputs along rows that are stored, comparing fewer was slower (gradient of RMS norm, 5000: 135 us, 160).
     several = sum(traversal.columns in place.loops for place in traversal.inputs.values()) >= SEVERAL
     inside = -1 if several and not traversal.parts else holds * max(0, (sizes.length or 0) - width + traversal.warp[1])
+    # Reductions that do not depend on each other meet at once, in clusters where these take rows in turns (H200,
+    # gradient of layer norm, 16384, 20480: 121.4, 146.4 us apart, 114.7, 134.3 together), but beside sums of as many
+    # elements as a lane holds by eight CTAs (32768: 123.6 and 129.2).
+    full = op.is_summed(-1) and traversal.warp[1] == LANES * SUMMED and traversal.cluster == MAX_CTAS
+    together = traversal.cluster == 1 or (traversal.parts > 0 and not full)
     region = RowRegion(
         op.body,
         traversal.fragment,
@@ -296,7 +305,7 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
         columns if reduces else (),
         start,
         join,
-        traversal.cluster == 1,
+        together,
         traversal.warps[1] * traversal.cluster > 1,
         None if traversal.fits else length,
         inside,

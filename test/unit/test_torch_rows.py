@@ -286,15 +286,23 @@ def norm(x: Any, w: Any, b: Any, kind: Any = torch.float32) -> Any:
     return functional.layer_norm(x.to(kind), x.shape[-1:], w.to(kind), b.to(kind))
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("function", [loss, norm])
+def rms_gradient(g: Any, x: Any, w: Any, kind: Any = torch.float32) -> Any:
+    wide, weighted = x.to(kind), g.to(kind) * w.to(kind)
+    scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)
+    return scale * weighted - wide * scale.pow(3) * (weighted * wide).mean(-1, keepdim=True)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("function", [loss, norm, rms_gradient])
 def test_clusters_take_rows_in_turns(monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any]) -> None:
-    """Those with vectors along them; others have a cluster each. Of a loss a register is compared with the label."""
+    """Those with vectors along them, or with one of two inputs that are reduced twice; others have a cluster each. Of a
+    loss a register is compared with the label."""
     share_rows_in_clusters(monkeypatch)
     monkeypatch.setattr("warploom.passes.tile.rows.clusters_at_once", lambda *_: 3)
     monkeypatch.setattr("warploom.passes.tile.rows.MIN_TURNS", 2)
     x, labels = draw(8, 4103), torch.tensor([0, 4102, 7, 2050, 1024, -100, 3000, 1023])
     operands = (x, labels) if function is loss else (x, *torch.randn(2, 4103))
+    operands = (x, draw(8, 4103), draw(4103)) if function is rms_gradient else operands
     kernel = compile(torch_to_linalg(function, *operands), target="sm_90a", cache=False)
     exact = function(*operands, kind=torch.float64)
     result = torch.full(exact.shape, 99.0)
