@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
 from xdsl.dialects import arith, scf
@@ -214,8 +215,13 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
         return
     if isinstance(made := op.inputs[0].owner, ConvertOp) and kind is Kind.Mul and made.integers is not None:
         widening = Widening(lowering.emitter, made.integers, element)
-        powers = multiplies_by_powers(op)
-        lowering.values[op.fragment] = widening.by_powers(*inputs) if powers else list(map(widening.scaled, *inputs))
+        if not multiplies_by_powers(op):
+            lowering.values[op.fragment] = list(map(widening.scaled, *inputs))
+        elif op is (steps := _by_powers(op))[-1]:
+            weights, exponents = zip(*(map(lowering.fragment, step.inputs) for step in steps), strict=True)
+            scaled = widening.by_powers if len(steps) == 1 else widening.by_powers_at_once
+            results = iter(scaled(list(chain(*weights)), list(chain(*exponents))))
+            lowering.values |= {step.fragment: list(islice(results, len(inputs[0]))) for step in steps}
         return
     if not (kind is Kind.Add and element.name in ("f64", "s32")):
         _computes(op, element)
@@ -233,7 +239,9 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
             lowering.values[op.fragment] = lowering.fragment(op.input)
             return
         use = next((use.operation for use in op.fragment.uses if isinstance(use.operation, ElementwiseOp)), op)
-        convert = Widening(lowering.emitter, stored, to.element, whole=not multiplies_by_powers(use)).convert
+        powers = multiplies_by_powers(use)
+        together = isinstance(use, ElementwiseOp) and powers and len(_by_powers(use)) > 1
+        convert = Widening(lowering.emitter, stored, to.element, whole=not powers, together=together).convert
         lowering.values[op.fragment] = convert(lowering.fragment(op.input), op.order)
         return
     if source.element.name in FP8 and to.element.name == "f16":
@@ -271,6 +279,20 @@ def multiplies_by_powers(op: Operation) -> bool:
     floats = isinstance(made, ConvertOp) and made.integers is not None and made.integers.name == NIBBLES
     exponents = isinstance(load, LoadOp) and memory_of(load.memory).element_type == EXPONENT
     return floats and exponents and only_use_is_here(op.inputs[0], op)
+
+
+WIDENS = SubfragmentOp, ConvertOp, ElementwiseOp
+"""What is done to the weights of a step before they are multiplied."""
+
+
+def _by_powers(op: ElementwiseOp) -> list[ElementwiseOp]:
+    """The multiplications by powers of two of all steps whose weights are made ready together with those of one."""
+    steps: list[Operation] = [op]
+    while isinstance(before := steps[0].prev_op, WIDENS):
+        steps.insert(0, before)
+    while isinstance(behind := steps[-1].next_op, WIDENS):
+        steps.append(behind)
+    return [step for step in steps if isinstance(step, ElementwiseOp) and multiplies_by_powers(step)]
 
 
 def _computes(op: Operation, element: ElementType) -> None:

@@ -28,6 +28,12 @@ FRACTION = {"f16": 10, "bf16": 7}
 E2M1 = 6
 """The last bit of e2m1 without its sign where its exponent is at the end of that of bf16."""
 
+PLACES = 1 << 15 | 0b111 << E2M1
+"""The bits of bf16 that all of e2m1 goes to."""
+
+APART = 6
+"""How much further to the left the sign moves than the other bits."""
+
 AND_XOR = word(0x6A, 2)
 """The truth table of (a & b) ^ c."""
 
@@ -52,12 +58,21 @@ def power_of_two(emitter: Emitter, exponent: VirtualRegister) -> VirtualRegister
 class Widening:
     """Emits the conversion of registers of integers to registers of two floats each."""
 
-    def __init__(self, emitter: Emitter, stored: StoredIntegers, element: ElementType, *, whole: bool = True) -> None:
-        """Floats of 4 bits that are not `whole` are 2^-126 of what they are, for `by_powers`."""
-        self.emitter, self.stored, self.element, self.whole = emitter, stored, element, whole
+    def __init__(
+        self,
+        emitter: Emitter,
+        stored: StoredIntegers,
+        element: ElementType,
+        *,
+        whole: bool = True,
+        together: bool = False,
+    ) -> None:
+        """Floats of 4 bits that are not `whole` are 2^-126 of what they are, for `by_powers`; `together` with those of
+        other steps, for `by_powers_at_once`."""
+        self.emitter, self.stored, self.element, self.whole, self.together = emitter, stored, element, whole, together
         self.turned = 1 << stored.element.bits - 1 if stored.element.signed else 0
         self._registers: dict[int, VirtualRegister] = {}
-        self._made: dict[tuple[str, VirtualRegister, EmittedOperand], VirtualRegister] = {}
+        self._made: dict[tuple[str, tuple[EmittedOperand, ...]], VirtualRegister] = {}
 
     def convert(self, source: Fragment, order: list[int]) -> Fragment:
         """Elements of the registers `source`, in the order of their numbers in `order`."""
@@ -124,6 +139,20 @@ class Widening:
                 emitter.emit("mul.rn.bf16x2", result, self._whole(pair), powers[byte])
         return results
 
+    def by_powers_at_once(self, pairs: Fragment, exponents: Fragment) -> Fragment:
+        """The same of all steps of a turn, with one check before all products: a warp with a larger power makes its
+        floats whole first."""
+        emitter, every = self.emitter, list(dict.fromkeys(exponents))
+        factors = {byte: emitter.compute("mad.lo.u32", byte, 0x00800080, 0x3F003F00) for byte in every}
+        bits = emitter.pure("and.b32", reduce(lambda some, byte: emitter.pure("or.b32", some, byte), every), 0x80)
+        with emitter.skipping("scaled", unless=emitter.any(emitter.pure("setp.ne.u32", bits, 0))):
+            for byte in every:
+                emitter.emit("mov.b32", factors[byte], [self._power(byte)] * 2)
+            for pair in pairs:
+                emitter.emit("mul.rn.bf16x2", pair, pair, self._number(2.0**126))
+        both = zip(pairs, exponents, strict=True)
+        return [emitter.compute("mul.rn.bf16x2", pair, factors[byte]) for pair, byte in both]
+
     def _power(self, exponent: VirtualRegister) -> VirtualRegister:
         return self.emitter.compute("cvt.u16.u32", power_of_two(self.emitter, exponent))
 
@@ -147,7 +176,7 @@ class Widening:
         """Elements at bit `at` of both halves, as floats."""
         place, bits = at % BYTE, self.stored.element.bits
         if self.stored.name == NIBBLES:
-            return self._of_floats(register, at)
+            return self._of_neighbours(register, at) if self.together else self._of_floats(register, at)
         if self.element.name == "f16" and place and place + bits <= FRACTION["f16"]:
             return self._scaled_floats(self._down(register, at - place), place)
         return self._floats(self._down(register, at))
@@ -163,6 +192,17 @@ class Widening:
         placed = self.emitter.compute("lop3.b32", _twice(0b111 << E2M1), moved, signs, CHOOSE)
         return self._whole(placed) if self.whole else placed
 
+    def _of_neighbours(self, register: VirtualRegister, at: int) -> VirtualRegister:
+        """2^-126 of 4-bit floats. Signs of two neighbours fit between the other bits, moved by `APART`, so that what
+        follows moves both at once."""
+        if at < BYTE:
+            signs, others = (self._once("shl.b32", register, by) for by in (BYTE, BYTE - APART))
+        else:
+            signs, others = register, self._down(register, APART)
+        both = self._once("lop3.b32", _twice(0x7700 >> APART), others, signs, CHOOSE)
+        both = both if at % BYTE else self.emitter.compute("shl.b32", both, NIBBLE_BITS)
+        return self.emitter.compute("and.b32", both, _twice(PLACES))
+
     def _constant(self, half: int) -> VirtualRegister:
         """A register with 16 bits in both halves."""
         if half not in self._registers:
@@ -175,11 +215,11 @@ class Widening:
     def _down(self, register: VirtualRegister, by: int) -> VirtualRegister:
         return self._once("shr.b32", register, by) if by else register
 
-    def _once(self, opcode: str, register: VirtualRegister, other: EmittedOperand) -> VirtualRegister:
-        """An instruction on a register, whose result several pairs read."""
-        if (opcode, register, other) not in self._made:
-            self._made[opcode, register, other] = self.emitter.compute(opcode, register, other)
-        return self._made[opcode, register, other]
+    def _once(self, opcode: str, *sources: EmittedOperand) -> VirtualRegister:
+        """An instruction whose result several pairs read."""
+        if (opcode, sources) not in self._made:
+            self._made[opcode, sources] = self.emitter.compute(opcode, *sources)
+        return self._made[opcode, sources]
 
     def _gathered(self, low: VirtualRegister, at: int, high: VirtualRegister, place: int) -> VirtualRegister:
         """The element at bit `at` of one register, and that at bit `place` of another, at the ends of two halves."""
