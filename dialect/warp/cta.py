@@ -59,8 +59,8 @@ class CopyEffects(MemoryEffect):
 class CopyOp(WarpOp):
     """Copies the tile at `source[indices]` to shared memory. Each thread of the CTA copies a part.
 
-    The tile is the last two dimensions of the destination, or of their rows, or the columns of one row, part number i
-    of n, with `part` [i, n]; with [i, n, 1] of their columns. The leading dimensions are indexed, for example by the
+    The tile is the last two dimensions of the destination, or of their rows part number i of n,
+    with `part` [i, n]; with [i, n, 1] of their columns. The leading dimensions are indexed, for example by the
     stage of a pipeline. Elements outside the source are written as zero; `in_bounds` [rows, columns] promises that
     there are none. All threads of the CTA execute the copy, and see the tile after a `gpu.barrier`. The bits are copied
     unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With
@@ -109,8 +109,7 @@ class CopyOp(WarpOp):
     @property
     def place(self) -> TilePart:
         """Which part of the tile is copied."""
-        place = WHOLE_TILE if self.part is None else TilePart(*self.part.get_values())
-        return place._replace(axis=1) if memory_of(self.destination).get_shape()[-2] == 1 else place
+        return WHOLE_TILE if self.part is None else TilePart(*self.part.get_values())
 
     def verify_(self) -> None:
         source, destination = memory_of(self.source), memory_of(self.destination)

@@ -43,7 +43,7 @@ from .cta import RingType
 from .op_shapes import WarpOp, same_words
 from .synchronisation import BarriersType
 from .views import im2col_type
-from .warpgroup import box_bytes, panel_of, verify_tile
+from .warpgroup import box_of, verify_tile
 
 # Tensor maps: `!warp.tensor_map`, an argument of kernels, and `warp.encode_tensor_map`, which makes one on the host.
 #
@@ -312,21 +312,21 @@ class Im2colOp(WarpOp):
 
 def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memory, at: Sequence[SSAValue]) -> None:
     """Checks that a box fits the tile. Raises VerifyException with the box that would fit."""
-    verify_tile(tile, at, "the tile", shared_bytes=True)
+    verify_tile(tile, at, "the tile", shared_bytes=True, copied=True)
     if len(coordinates) != kind.rank:
         raise VerifyException(f"expected {kind.rank} coordinates for a box of {kind}, got {len(coordinates)}")
     wanted = i8 if kind.expands else kind.element_type
     if not same_words(wanted, moved_as(tile.element_type)):
         raise VerifyException(f"expected a tile of elements of {wanted}, got {tile}")
-    width, size, swizzle = panel_of(tile, "the tile"), max(kind.element.memory_bits, BYTE) // BYTE, kind.swizzle.data
+    (width, line), swizzle, size = box_of(tile), kind.swizzle.data, max(kind.element.memory_bits, BYTE) // BYTE
     if (swizzle or UNIT) != width:
         nearest = f"#warp.swizzle<{swizzle or UNIT}>"
         raise VerifyException(f"a copy of {kind} writes {nearest}, which is not the layout of {tile}")
     *others, along = kind.shape
-    if box_bytes(tile) % (along * size) or along * size < width:
+    if along * size != line:
         raise VerifyException(
             f"a box of {along} elements ({along * size} bytes) along the fastest dimension does not fit panels of "
-            f"{width} bytes; {width // size} elements do"
+            f"{line} bytes; {line // size} elements do"
         )
     lines, has = prod(others), tile.get_shape()[-2]
     if lines > has:

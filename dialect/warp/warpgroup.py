@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, NoneAttr, StringAttr, UnitAttr
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, StringAttr, UnitAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     BaseAttr,
@@ -124,25 +124,35 @@ def panel_of(memory: Memory, what: str) -> int:
     return layout.bytes
 
 
-def box_bytes(tile: Memory, parts: int = 1) -> int:
-    """The bytes of a row of the box that a tensor copy moves: a panel of the tile. A tile of one line without a swizzle
-    is divided into `parts` boxes."""
-    width, element = panel_of(tile, "the tile"), element_row(tile.element_type)
-    *_, lines, columns = tile.get_shape()
-    return columns * element.memory_bits // 8 // parts if lines == 1 and width == UNIT and element else width
+def is_row_by_row(tile: Memory) -> bool:
+    """Whether the rows of a tile lie behind each other, by its strides."""
+    strides = (tile.get_strides() or ()) if isinstance(tile.layout, StridedLayoutAttr) else ()
+    return [*strides][-2:] == [tile.get_shape()[-1], 1]
 
 
-def verify_tile(memory: Memory, indices: Sequence[SSAValue], what: str, *, shared_bytes: bool = False) -> ElementType:
+def box_of(tile: Memory) -> tuple[int, int]:
+    """The swizzle of the boxes that tensor copies move, 16 if there is none, and the bytes of a row of them: a panel of
+    the tile, or what is in a row of one that lies row by row."""
+    element = element_row(tile.element_type)
+    if element is not None and is_row_by_row(tile):
+        return UNIT, tile.get_shape()[-1] * element.memory_bits // 8
+    return (width := panel_of(tile, "the tile")), width
+
+
+def verify_tile(
+    memory: Memory, indices: Sequence[SSAValue], what: str, *, shared_bytes: bool = False, copied: bool = False
+) -> ElementType:
     """Checks a tile in shared memory that asynchronous operations access; returns its element type. Raises
     VerifyException for another memory space, elements that share a byte unless they may (`shared_bytes`), or a layout
-    that no descriptor expresses."""
+    that no descriptor expresses, nor, if it is `copied`, a box."""
     verify_indices(what, memory, indices)
     if memory_space(memory) != SHARED_SPACE or memory.get_num_dims() not in (2, 3):
         raise VerifyException(f"expected {what} to be a tile in shared memory (space {SHARED_SPACE}), got {memory}")
     element = element_row(memory.element_type)
     if element is None or (element.memory_bits < UNIT // 2 and not shared_bytes):
         raise VerifyException(f"expected {what} to have elements of whole bytes, got {memory}")
-    width, line = panel_of(memory, what), memory.get_shape()[-1] * element.memory_bits // 8
+    line = memory.get_shape()[-1] * element.memory_bits // 8
+    width = UNIT if copied and is_row_by_row(memory) else panel_of(memory, what)
     if line % width:
         raise VerifyException(
             f"expected {what} to have lines of whole {width}-byte panels, got {line} bytes in {memory}"

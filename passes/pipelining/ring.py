@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar, NamedTuple, NoReturn, TypeGuard
 
 from xdsl.dialects import arith, gpu, memref, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, i64
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StridedLayoutAttr, i64
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -288,7 +289,10 @@ def with_shape(alloc: SSAValue, shape: Sequence[int]) -> None:
     """Gives a shared-memory tile another shape, in place."""
     op, kind = alloc.owner, memory_of(alloc)
     if isinstance(op, memref.AllocOp):
-        new = memref.AllocOp([], [], MemRefType(kind.element_type, shape, kind.layout, kind.memory_space))
+        layout = kind.layout
+        if isinstance(layout, StridedLayoutAttr):
+            layout = StridedLayoutAttr([prod(shape[at:]) for at in range(1, len(shape) + 1)])
+        new = memref.AllocOp([], [], MemRefType(kind.element_type, shape, layout, kind.memory_space))
         block = op.parent_block()
         if block is not None:
             block.insert_op_before(new, op)

@@ -43,7 +43,7 @@ from ...dialect.warp.tensor_maps import (
     moved_together,
 )
 from ...dialect.warp.views import MatrixOp
-from ...dialect.warp.warpgroup import BOX_ALIGNMENT, box_bytes, panel_of
+from ...dialect.warp.warpgroup import BOX_ALIGNMENT, box_of, is_row_by_row, panel_of
 from ..linalg import operand
 from ..patterns import Index, IndexBuilder
 from ..schedule.needs import staging_buffers
@@ -120,9 +120,9 @@ def box_type(
     moved = moved_as(tile.element_type)
     element = element_row(moved)
     moved = memory_of(tensor.memory).element_type if spread else moved
-    width, lines = panel_of(tile, "the tile"), tile.get_shape()[-2]
+    (width, line), lines = box_of(tile), tile.get_shape()[-2]
     rows = lines if part.axis else lines // part.parts
-    columns = box_bytes(tile, part.parts) * 8 // (element.memory_bits if element else 8)
+    columns = line * 8 // (element.memory_bits if element else 8)
     swizzle = IntAttr(width if width > 16 else 0)
     if images is not None:
         rank = memory_of(images.memory).get_num_dims()
@@ -161,7 +161,7 @@ class TensorCopy(NamedTuple):
         if copy.packed is not None and not spread and memory_of(copy.source).element_count():
             decline(copy, f"no tensor copy makes {copy.packed.data} of {memory_of(copy.source)}: pack it")
         kind = box_type(tensor, tile, copy.place, images, spread=spread)
-        share = share if copy.place.parts == 1 else None
+        share = share if copy.place.parts == 1 and not is_row_by_row(tile) else None
         if share is not None and share.mask is None:
             shape = list(tile.get_shape())
             shape[share.axis] //= share.count

@@ -317,13 +317,13 @@ def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | 
 
 
 MIN_LINE = 128
-"""Bytes of a part of a line of scales at least: what tensor copies write to begins at a multiple of them."""
+"""What the bytes of lines of scales are a multiple of: what tensor copies write to begins at a multiple of them."""
 
 
 class ScaleLine(NamedTuple):
-    """Scales that tensor copies bring with each K tile, in a line of so many `parts` of so many `columns`: along an
-    `axis`, m or n, a part for each group of `size` elements along k; where a `block` of several rows or columns shares
-    a scale, along k, a part for each block."""
+    """Scales that tensor copies bring with each K tile, as a box of so many lines (`parts`) of so many `columns`: along
+    an `axis`, m or n, a line for each group of `size` elements along k; where a `block` of several rows or columns
+    shares a scale, along k, a line for each block."""
 
     scales: SSAValue
     bits: int
@@ -343,7 +343,7 @@ def scale_lines(product: Product, schedule: Schedule) -> list[ScaleLine]:
     if product.b.packed and product.group:
         for operand in filter(None, (product.group_scales, product.zero_points)):
             groups, least = max(1, depth // product.group), MIN_LINE * BYTE // operand.memory_bits
-            padded = -(-columns // least) * least
+            padded = columns if groups * columns % least == 0 else -(-columns // least) * least
             lines.append(ScaleLine(operand.value, operand.memory_bits, "n", groups, padded, product.group))
     if product.dynamic:
         return lines

@@ -30,7 +30,6 @@ from ..linalg.product import along_k
 from ..patterns import Index, IndexBuilder
 from ..schedule.defaults import LANES as BY_LANES
 from ..schedule.defaults import VECTORS
-from ..schedule.needs import MIN_LINE, SCALE_BYTES
 from .fragment_math import mapped
 from .operands import FragmentProduct, Multiplication
 from .side_operands import SCALES_OF_UNIT, MetadataTiles, Place, group_scales, shape_of_scales
@@ -224,14 +223,12 @@ class RegisterProduct(Multiplication):
             return [[]], [[]], depth
         group, of_step = form.group.value.data, self._step_of_weights()
         of_sums = None if sums is None else sums.with_element(of_step.element_type)
-        parts = max(1, self.tiling.schedule.cta[2] // group)
         first, run = index.div(at["k"], group) if group < self.tiling.schedule.cta[2] else 0, min(depth, group)
         points, scales = list[list[SSAValue]](), list[list[SSAValue]]()
         for number in range(depth // run):
             loads = list[SSAValue]()
             for line in lines[::-1]:
-                columns = memory_of(line).get_shape()[1] // parts
-                place = index.values([0, index.add(at["n"], index.mul(index.add(first, number), columns))])
+                place = index.values([index.add(first, number), at["n"]])
                 kind, along = (of_sums, "columns") if line is lines[0] and of_sums is not None else (of_step, "rows")
                 loads.append(index.insert(LoadOp(line, place, kind, along=along)).fragment)
             points.append(loads[:-1])
@@ -367,13 +364,10 @@ class BlockScaledProduct(WarpgroupProduct):
         index, fragments = self.index, list[SSAValue]()
         first = index.rem(index.div(groups.k, groups.size), SCALES_OF_UNIT)
         for side, (line, axis, along) in enumerate(zip(self.op.lines, "mn", ("rows", "columns"), strict=True)):
-            if groups.blocks[side] == 1:
-                place = index.add(warp[axis], number * self.tiling.schedule.cta[side])
-            else:
-                block = index.div(warp[axis], groups.blocks[side])
-                line_of = index.mul(block, MIN_LINE // SCALE_BYTES)
-                place, along = index.add(index.add(first, number), line_of), POINT
-            fragments.append(index.insert(LoadOp(line, index.values([0, place]), kind, along=along)).fragment)
+            place = [number, warp[axis]]
+            if groups.blocks[side] > 1:
+                place, along = [index.div(warp[axis], groups.blocks[side]), index.add(first, number)], POINT
+            fragments.append(index.insert(LoadOp(line, index.values(place), kind, along=along)).fragment)
         return fragments
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic
 
-from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.builtin import MemRefType, StridedLayoutAttr
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.form import THREAD_BITS
@@ -25,7 +25,7 @@ from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.elements import element_type
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import metadata_type
-from ...dialect.warp.op_shapes import TilePart, bounds_attribute, tile_type
+from ...dialect.warp.op_shapes import bounds_attribute, tile_type
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import BlocksAttr, MatrixOp
@@ -199,14 +199,14 @@ SCALES_OF_UNIT = 4
 
 @dataclass(frozen=True)
 class LineTiles:
-    """A line of scales in shared memory."""
+    """Lines of scales in shared memory, which lie there as in a box of memory."""
 
     line: ScaleLine
 
     def shared_type(self) -> MemRefType:
-        """The line."""
-        shape, kind = [1, self.line.parts * self.line.columns], memory_of(self.line.scales).element_type
-        return tile_type(kind, shape, SwizzleAttr(CHUNK))
+        """The lines."""
+        shape, kind = [self.line.parts, self.line.columns], memory_of(self.line.scales).element_type
+        return tile_type(kind, shape, StridedLayoutAttr([self.line.columns, 1]))
 
     def copy(self, index: IndexBuilder, at: Place, tile: SSAValue) -> None:
         """Copies the scales of the K tile whose first element is at `at`."""
@@ -214,15 +214,10 @@ class LineTiles:
         shared, first = line.block > 1, index.div(at["k"], line.size)
         of_blocks = isinstance(view, MatrixOp)  # with k as its columns
         source = index.insert(view.at((), *((0, 1) if shared else (1, 0)))).matrix if of_blocks else line.scales
-        for part in range(line.parts):
-            where = [index.add(first, part), place]
-            if shared:
-                begin = index.mul(index.div(first, SCALES_OF_UNIT), SCALES_OF_UNIT)
-                where = [index.add(index.div(place, line.block), part), begin]
-            into = TilePart(part, line.parts)
-            index.insert(
-                CopyOp(source, index.values(where), tile, in_bounds=bounds_attribute(False, False), part=into.property)
-            )
+        where = [first, place]
+        if shared:
+            where = [index.div(place, line.block), index.mul(index.div(first, SCALES_OF_UNIT), SCALES_OF_UNIT)]
+        index.insert(CopyOp(source, index.values(where), tile, in_bounds=bounds_attribute(False, False)))
 
 
 def group_scales(

@@ -215,8 +215,10 @@ class Addressing:
         # Rows whose bits the lane's have not, are permuted by the same as the lane's, and by what these bits say.
         apart = divisor_of(row.lane) % (1 << rest.bit_length()) == 0
         rows_repeat = divisor_of(row.program) % tile.period == 0 and apart
-        if tile.row_by_row or not (rows_repeat and self._disjoint(lane, program, within, width)):
-            line = s.sum(row.lane, row.program, rest)
+        line = s.sum(row.lane, row.program, rest)
+        if tile.row_by_row:
+            return self._general(tile, s.add(start, stage_offset), line, s.sum(lane, program), fixed + within)
+        if not (rows_repeat and self._disjoint(lane, program, within, width)):
             return self._general(tile, s.add(start, stage_offset), line, s.sum(lane, program, within), fixed)
         within, fixed = s.xor(within, self._permutation(tile, rest)), fixed + rest * width
         line = s.multiply(row.lane, width)

@@ -8,13 +8,12 @@ from math import gcd, prod
 from typing import NamedTuple
 
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import StridedLayoutAttr, i8
+from xdsl.dialects.builtin import i8
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
-from ...dialect.mlir.affine import strides_of
 from ...dialect.warp.attributes import (
     BYTE,
     SHARED_SPACE,
@@ -32,6 +31,7 @@ from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.synchronisation import BULK, LAUNCHES, WGMMA, CommitOp, WaitOp
 from ...dialect.warp.views import Dimensions, MatrixOp, PagedOp
+from ...dialect.warp.warpgroup import is_row_by_row
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, GlobalMatrix, GlobalPlace, Position, SharedPlace, SharedTile, matrix
@@ -68,8 +68,7 @@ def _alloc(lowering: KernelLowering, op: memref.AllocOp) -> None:
     tile = SharedTile(
         offset_of(op), stages[0] if stages else 1, rows, columns // packed, size, layout.bytes, layout.skip, packed
     )
-    is_row_by_row = isinstance(kind.layout, StridedLayoutAttr) and strides_of(kind) == (columns, 1)
-    lowering.values[op.memref] = tile.in_rows(rows, columns) if is_row_by_row else tile
+    lowering.values[op.memref] = tile.in_rows(rows, columns) if is_row_by_row(kind) else tile
 
 
 @lowers(LoadOp)

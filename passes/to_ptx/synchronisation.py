@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Operation, SSAValue
@@ -234,8 +235,8 @@ def _box(lowering: KernelLowering, op: Operation, map: SSAValue, coordinates: Se
 
 def _tile_place(lowering: KernelLowering, op: TensorLoadOp | TensorStoreOp) -> At:
     tile, stage, row, column = lowering.shared_place(op, op.tile, op.indices)
-    width = tile.swizzle
-    for name, value, unit in (("row", row, BOX_ALIGNMENT // width), ("column", column, width // tile.element_bytes)):
+    rows, columns = BOX_ALIGNMENT // gcd(BOX_ALIGNMENT, tile.swizzle), tile.swizzle // tile.element_bytes
+    for name, value, unit in (("row", row, rows), ("column", column, columns)):
         check_multiple(op, f"a box begins at a {name} of the tile", value, unit)
     return lowering.addressing.origin(tile, stage, row, column)
 

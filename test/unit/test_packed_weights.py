@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -99,6 +100,13 @@ def test_only_operands_along_k_have_k_tiles_of_more_columns_than_a_box_has_rows(
     assert tiles == [(16, 64, 512), (16, 64, 256)]
     with pytest.raises(CompileError, match="at most 256 rows"):
         compile(text, target="sm_90a", cta="16x64x512", sliced_k=4, **FEW)
+
+
+def test_scales_of_all_groups_of_a_k_tile_are_copied_as_one_box() -> None:
+    schedule = {"cta": "16x64x512", "sliced_k": 4, **FEW}
+    text = compile(Packed(16, 64, 1024, 4, 128).text(), target="sm_90a", cache=False, **schedule).ptx
+    boxes = re.findall(r"tensor_load: !warp.tensor_map<(\S+)xbf16>", text)
+    assert boxes == ["4x64"] * 2, "scales, and zero points"
 
 
 @pytest.mark.sampled(4)

@@ -184,6 +184,14 @@ func.func @f(%m: !warp.tensor_map<64x32xf16, swizzle 128>, %t: memref<64x64xf16,
 
 // -----
 
+func.func @f(%m: !warp.tensor_map<4x32xbf16>, %t: memref<4x64xbf16, strided<[64, 1]>, 3>, %b: !warp.barriers<1>, %i: index) {
+  // expected-error @below {{a box of 32 elements (64 bytes) along the fastest dimension does not fit panels of 128 bytes; 64 elements do}}
+  warp.tensor_load %m[%i, %i] to %t[%i, %i], %b[%i] : !warp.tensor_map<4x32xbf16> to memref<4x64xbf16, strided<[64, 1]>, 3>, !warp.barriers<1>
+  return
+}
+
+// -----
+
 func.func @f(%m: !warp.tensor_map<64x32xf16, swizzle 64>, %t: memref<64x64xf16, #warp.swizzle<128>, 3>, %b: !warp.barriers<1>, %i: index) {
   // expected-error @below {{a copy of !warp.tensor_map<64x32xf16, swizzle 64> writes #warp.swizzle<64>, which is not the layout of memref<64x64xf16, #warp.swizzle<128>, 3 : i64>}}
   warp.tensor_load %m[%i, %i] to %t[%i, %i], %b[%i] : !warp.tensor_map<64x32xf16, swizzle 64> to memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.barriers<1>

@@ -53,7 +53,7 @@ func.func @operands(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 
 
 // CHECK-LABEL: @copies
 func.func @copies(%map: !map, %plain: !warp.tensor_map<4x2x8x16xi8>, %As: !a, %T: memref<64x16xi8, 3>,
-    %full: !warp.barriers<2>, %i: index) {
+    %rows: !warp.tensor_map<4x64xbf16>, %R: memref<2x4x64xbf16, strided<[256, 64, 1]>, 3>, %full: !warp.barriers<2>, %i: index) {
   // CHECK: warp.arrive %full[%i] {bytes = 8192 : i64, by = 128 : i64} : !warp.barriers<2>
   warp.arrive %full[%i] {bytes = 8192 : i64, by = 128 : i64} : !warp.barriers<2>
   // CHECK-NEXT: warp.tensor_load %map[%i, %i] to %As[%i, %i, %i], %full[%i] {by = 128 : i64} : !warp.tensor_map<64x64xf16, swizzle 128> to memref<2x64x64xf16, #warp.swizzle<128>, 3 : i64>, !warp.barriers<2>
@@ -61,6 +61,9 @@ func.func @copies(%map: !map, %plain: !warp.tensor_map<4x2x8x16xi8>, %As: !a, %T
   // CHECK-NEXT: warp.tensor_load %plain[%i, %i, %i, %i] to %T[%i, %i], %full[%i] : !warp.tensor_map<4x2x8x16xi8> to
   warp.tensor_load %plain[%i, %i, %i, %i] to %T[%i, %i], %full[%i] :
     !warp.tensor_map<4x2x8x16xi8> to memref<64x16xi8, 3>, !warp.barriers<2>
+  // CHECK: warp.tensor_load %rows[%i, %i] to %R[%i, %i, %i], %full[%i] : !warp.tensor_map<4x64xbf16> to
+  warp.tensor_load %rows[%i, %i] to %R[%i, %i, %i], %full[%i] :
+    !warp.tensor_map<4x64xbf16> to memref<2x4x64xbf16, strided<[256, 64, 1]>, 3>, !warp.barriers<2>
   // CHECK-NEXT: warp.fence async_proxy
   warp.fence async_proxy
   // CHECK-NEXT: warp.fence arithmetic
