@@ -190,10 +190,10 @@ OF_THREE = (192, 3, 1, 1)
 """The same of packed weights by three warpgroups, none of which leaves a last set of few tiles (H100, mxfp4,
 4096x5760x2880: 175.7 microseconds in 660 tiles, 200.0 in 1170 of 160x128x128, 185.8 in 720 of 256x128)."""
 
-FEW_ROWS, SLICES, DEEP, DEEPER_K, OF_GROUPS = 32, {False: 2, True: 4}, {4: 4, 8: 2}, 1 << 13, 128
+FEW_ROWS, SLICES, DEEP, DEEPER_K, OF_GROUPS, SIDE_BY_SIDE = 32, {False: 2, True: 4}, {4: 4, 8: 2}, 1 << 13, 128, 1.65
 """Rows of D up to which warpgroups share the K tiles of packed weights, two of integers and four of floats, of so many
-lines by their bits (H100, 16x8192x8192, microseconds with two and without: 4 bits 19.7 and 21.2, 8 bits 28.6 and 29.1;
-floats with two and four: 22.9 and 21.9). Twice as deep by four: 16 rows, 4 bits, such K and groups (H200: 0.985)."""
+lines by their bits (H100, 16x8192x8192, us, two and without: 4 bits 19.7, 21.2). Twice as deep by 4: 16 rows, 4 bits,
+such K, integers with such groups. A turn of two side by side is so much longer (H200, 16x14336x4096: 12.4 us, 14.7)."""
 
 
 def tiles_of(
@@ -205,13 +205,16 @@ def tiles_of(
         if product.b.packed and product.m <= FEW_ROWS:
             width, bits = 16 if product.m <= 16 else FEW_ROWS, product.b.memory_bits
             floats = product.b.stored is not None and product.b.stored.element.is_float
-            few = (width, bits, product.group % OF_GROUPS, floats) == (16, 4, 0, False) and along_k(product, "a")
+            along, few = along_k(product, "a"), (width, bits) == (16, 4) and product.k >= DEEPER_K
+            deeper = along and few and (floats or product.group % OF_GROUPS == 0)
             for parts in (1, 2, 4, 8):
-                twice = 1 + (parts == 1 and few and product.k >= DEEPER_K)
-                slices = twice * SLICES[floats and parts == 1]  # parts of K take no more than base tiles of D
+                twice = 1 + (parts == 1 and deeper)
+                slices = SLICES[(floats or twice > 1) and parts == 1]  # parts of K take no more than base tiles of D
                 tile = GroupTile(width, ROWS, parts, (1, 1), twice * DEEP[bits], role, slices)
                 if parts == 1 or fits(product, tile, target):
                     yield tile
+            if along:
+                yield GroupTile(width, 2 * ROWS, depth=DEEP[bits], in_registers=role, slices=SLICES[False])
             return
         for width, groups, depth, parts in (*IN_REGISTERS, *[OF_THREE][: product.b.packed]):
             m, n = (groups * ROWS, width) if role == "a" else (width, groups * ROWS)
@@ -340,11 +343,8 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     outside = max(0, tile.m - product.m) / sqrt(wide) + max(0, tile.n - product.n) / sqrt(high)
     step = max(multiplying, fit.least_step + OUTSIDE * outside * (turns >= OF_MANY * tile.parts)) + fit.overhead
     step = max(step, NARROW_ROW * narrow_rows(product, tile))
-    if (
-        along_k(product, "a")
-        and not along_k(product, "b")
-        and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE
-    ):
+    b_by_rows = along_k(product, "a") and not along_k(product, "b")
+    if b_by_rows and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
         step *= HALF_LINES
     waves = -(-tiles // running)
     if across_lines(product, packed) or tile.joined or (waves > 1 and is_plain(product, packed)):
@@ -376,8 +376,8 @@ def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> flo
     changed, (first, each) = CHANGED[lies], MIN_TURN[lies]
     steps = tile.depth * LINE // STEP_BYTES // tile.slices
     turn = max(tile.groups * steps * (tile.width / 2 + changed) + TURN, first + tile.depth * each)
-    if product.a.element.name in FP8 and not product.short_sums:
-        turn += PROMOTED * tile.groups * tile.width
+    turn *= SIDE_BY_SIDE ** (tile.groups // tile.slices - 1) if tile.slices > 1 else 1
+    turn += PROMOTED * tile.groups * tile.width * (product.a.element.name in FP8 and not product.short_sums)
     waves = -(-tile_count(product, tile) * tile.parts // target.sms)
     turns = -(-product.k_tiles(tile.depth * k_of(product)) // tile.parts)
     loops = max(waves * turns * turn, read_bytes(product) / LISTED.memory)

@@ -71,6 +71,7 @@ FEW: dict[str, Any] = {"warp": "16x64", "mma": "m64n16k16", "in_registers": "b"}
         (Packed(11, 128, 1280, 4, 128, unrounded=True), {"cta": "16x64x512", "sliced_k": 4, **FEW}),
         (Packed(9, 64, 256, 8, 64, False, out="f32", unrounded=True), {"cta": "16x64x128", "sliced_k": 4, **FEW}),
         (Packed(7, 64, 256, 4, 128, False, "f16", unrounded=True), {"cta": "16x64x128", "sliced_k": 2, **FEW}),
+        (Packed(13, 192, 544, 4, 32, False, floats=True), {"cta": "16x128x256", "sliced_k": 2, **FEW}),
     ],
 )
 def test_packed_weights_are_multiplied_as_operations_round_them(product: Any, schedule: dict[str, Any]) -> None:
@@ -100,6 +101,12 @@ def test_only_operands_along_k_have_k_tiles_of_more_columns_than_a_box_has_rows(
     assert tiles == [(16, 64, 512), (16, 64, 256)]
     with pytest.raises(CompileError, match="at most 256 rows"):
         compile(text, target="sm_90a", cta="16x64x512", sliced_k=4, **FEW)
+
+
+def test_tiles_are_128_columns_wide_where_they_take_fewer_turns() -> None:
+    """One of 112 SMs for two of 224, of which some have none in the second."""
+    kernels = (compile(Packed(16, n, 4096, 4, 128).text(), target="sm_90a") for n in (8192, 14336))
+    assert [schedule.cta for kernel in kernels for schedule in kernel.schedule] == [(16, 64, 256), (16, 128, 256)]
 
 
 def test_scales_of_all_groups_of_a_k_tile_are_copied_as_one_box() -> None:
