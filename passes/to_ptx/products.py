@@ -202,9 +202,8 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
     inputs = [lowering.fragment(v) for v in op.inputs]
     kind, element = op.kind.data, op.fragment.type.element
     before = op.inputs[0].owner
-    if (
-        weights := smaller_weights(before.inputs[0] if isinstance(before, ElementwiseOp) else op.inputs[0])
-    ) is not None:
+    less_points = before if isinstance(before, ElementwiseOp) and before.kind.data is Kind.Sub else op
+    if (weights := smaller_weights(less_points.inputs[0])) is not None:
         made, integers, less = weights
         # What the integers are less is taken away as they are made smaller.
         if op is not less:

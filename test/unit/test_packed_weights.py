@@ -136,17 +136,17 @@ def test_every_float_of_4_bits_times_every_power_of_two_is_exact(least: int) -> 
     np.testing.assert_array_equal(d, expected)
 
 
-@pytest.mark.parametrize("bits", [4, 8])
-def test_weights_of_every_scale_are_rounded_as_operations_do(bits: int) -> None:
+@pytest.mark.parametrize(("bits", "points"), [(4, True), (8, True), (4, False)])
+def test_weights_of_every_scale_are_rounded_as_operations_do(bits: int, points: bool) -> None:
     """A picks one weight of each row. Below 2^-120 a weight is right to 2^-127."""
-    product, random = Packed(16, 64, 256, bits, 64, out="f32"), np.random.default_rng()
+    product, random = Packed(16, 64, 256, bits, 64, points, out="f32"), np.random.default_rng()
     kernel = compile(product.text(), target="sm_90a", cache=False, cta="16x64x256", sliced_k=2, **FEW)
-    (a, packed, s, z, d), _ = drawn(product)
-    a[...], q = np.eye(16, 256), random.integers(0, 1 << bits, (64, 256))
-    packed[...] = pack_weights(q.astype(np.uint8), bits).reshape(packed.shape)
+    (a, packed, s, *z, d), _ = drawn(product)
+    a[...], q = np.eye(16, 256), random.integers(0, 1 << bits, (64, 256)) - (0 if points else 1 << bits - 1)
+    packed[...] = pack_weights(q.astype(np.uint8 if points else np.int8), bits).reshape(packed.shape)
     s[...] = ((1 + random.random(s.shape)) * 2.0 ** random.integers(-126, 119, s.shape)).astype(s.dtype)
-    kernel(a, packed, s, z, d, device="interp")
-    scale, point = (np.repeat(x.reshape(4, 64).astype(np.float32), 64, 0).T for x in (s, z))
+    kernel(a, packed, s, *z, d, device="interp")
+    scale, point = (np.repeat(x.reshape(4, 64).astype(np.float32), 64, 0).T for x in (s, z[0] if z else 0 * s))
     less = (q.astype(np.float32) - point).astype(s.dtype).astype(np.float32)
     weights = (less * scale).astype(s.dtype).astype(np.float64)[:, :16].T
     assert (np.abs(d - weights) <= np.where(np.abs(weights) < 2.0**-120, 2.0**-127, 0.0)).all()
