@@ -23,7 +23,7 @@ import random
 import re
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from pathlib import Path
@@ -43,7 +43,7 @@ from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower, standard_pipeline
 from warploom.passes.schedule import fitted, model, needs
 from warploom.passes.schedule.candidates import candidates, with_margin
-from warploom.passes.schedule.fitted import correction, features, is_rated, rated, tile_of, weights_of
+from warploom.passes.schedule.fitted import correction, features, is_rated, rated, tile_of
 from warploom.passes.schedule.warpgroup import time_of
 from warploom.passes.schedule.warpgroup_model import k_of
 from warploom.passes.universe import make_context
@@ -51,14 +51,14 @@ from warploom.runtime.kernel.lowering import parse
 
 TARGET = "sm_90a"
 
-PARTS, TERMS = 5, 80
+PARTS, TERMS = 5, 60
 """Parts of a cross-validation; products of features."""
 
 NEAR, FAR, RIDGE, FEWEST = 0.15, 0.05, 1.0, 60
 """By how much of the best time the weight of a time falls e-fold, and the least weight; what is added to the squares of
 each term; schedules that a term must be of."""
 
-PLACE = r'(LONG_WEIGHTS = _read\(""")[^"]*("""\)\n"""[^"]*?)times of [\d,]+ schedules of [\d,]+ sizes'
+PLACE = r'(WEIGHTS = _read\(""")[^"]*("""\)\n"""[^"]*?)times of [\d,]+ schedules of [\d,]+ sizes'
 """Weights in `fitted.py`, and what is said of their data."""
 
 DEVICE, OTHER_DEVICES = "H200", 0.25
@@ -165,18 +165,11 @@ class Fit:
             weights = np.linalg.solve(inner, target[chosen])
         return {self.names[i]: float(weight) for i, weight in zip(chosen, weights, strict=True)}
 
-    def ratings(self, weights: dict[tuple[str, ...], float]) -> list[list[float]]:
+    def ratings(self, weights: Mapping[tuple[str, ...], float]) -> list[list[float]]:
         """What weights give each schedule of each row."""
         return [
             [math.log2(ns) + correction(told, weights) for ns, told in zip(row.models, row.features, strict=True)]
             for row in self.rows
-        ]
-
-    def ratings_in_use(self) -> list[list[float]]:
-        """What the weights that are in use give."""
-        return [
-            [math.log2(ns) + correction(told, weights) for ns, told in zip(row.models, row.features, strict=True)]
-            for row, weights in ((row, weights_of(*row.size)) for row in self.rows)
         ]
 
     def show(self, what: str, ratings: Sequence[Sequence[float]], least: int = 4) -> None:
@@ -294,7 +287,7 @@ def main() -> None:
     problem = Fit([*rows_of(contents, target_row(TARGET))])
     print(f"{problem.starts[-1]} schedules of {len(problem.rows)} rows, {len(problem.names)} products of features")
     problem.show("the models alone", [row.models for row in problem.rows])
-    problem.show("the weights in use", problem.ratings_in_use())
+    problem.show("the weights in use", problem.ratings(fitted.WEIGHTS))
     problem.show(f"{options.terms} terms, cross-validated", cross_validated(problem, options.terms))
     weights = problem.solved(range(len(problem.rows)), options.terms)
     problem.show(f"{options.terms} terms, of all rows", problem.ratings(weights))
