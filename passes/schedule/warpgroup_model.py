@@ -33,7 +33,7 @@ warpgroups 33.6), rows that warpgroups do (H200, 24x28672x4096 59.9, by fragment
 MULTIPLIED_BYTES = 4096
 """Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
 
-EXCHANGED, EXCHANGED_STEP, MAX_EXCHANGED, MAX_EXCHANGED_TILE = (128, 64, 192), 16, 256, 1 << 15
+EXCHANGED, EXCHANGED_STEP, MAX_EXCHANGED, MAX_EXCHANGED_TILE = (128, 64, 192), 16, 256, 176 * 192
 """Columns of tiles of the transposes; what their rows are multiples of, in which D is staged, and their most rows and
 elements."""
 
@@ -171,9 +171,9 @@ TILES = (*((m, n) for m, widths in WIDTHS.items() for n in widths), (128, 64))
 """Tiles that are tried, in order: of two that cost the same the first is taken. 192x192 leaves room for three stages
 only, which is slower by a fifth where rows begin within lines."""
 
-HIGH_TILES = ((256, 160), (256, 144))
-"""Tiles by two warpgroups of 128 rows, for rows that begin within lines (H100: 3328x7944x6040 419 microseconds, 499 by
-160x192; of 176 columns none was faster)."""
+HIGH_TILES = ((256, 160), (256, 144), (128, 208))
+"""Tiles by two warpgroups, of 128 rows or 64, for rows that begin within lines (H100: 3328x7944x6040 419 microseconds,
+499 by 160x192; of 256x176 none was faster; H200: 6488x1032x8936 170 by 128x208, of the others 190 and more)."""
 
 FEW_WIDTHS = (48, 32, 16)
 """Widths of the instructions of tiles where those of 64x64 are one wave (H100: 24 and 40, which are not staged, are no
@@ -231,7 +231,7 @@ def tiles_of(
     if packed == "none":  # no others of packed operands were measured
         tiles += [GroupTile(m, n, exchanged=True) for m, n in exchanged_tiles(product)]
     if (measured or deep) and plain and within and not product.batch_invariant:
-        tiles += [GroupTile(m, n, rows=2 * ROWS) for m, n in HIGH_TILES]
+        tiles += [GroupTile(m, n, rows=m // 2) for m, n in HIGH_TILES]
     if deep and not product.batch_invariant and product.k > SHORT_K and product.tiles(ROWS, ROWS) <= target.sms:
         tiles += [GroupTile(ROWS, n) for n in FEW_WIDTHS]
         tiles += [GroupTile(m, ROWS, exchanged=True) for m in FEW_WIDTHS]
