@@ -22,7 +22,7 @@ from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
 from . import model, needs, warpgroup
 from .defaults import LANES as LANES_LOAD
-from .defaults import ROOMY, UNPIPELINED, decoupled, in_strips, in_turns
+from .defaults import ROOMY, STRIP, UNPIPELINED, decoupled, in_strips, in_turns, is_ragged
 from .fitted import is_rated, rated, tile_of
 from .model import Tile
 from .validity import around_tile, asked_of, check, completed, unsplit
@@ -162,13 +162,16 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
     fitting = [t for t in every if _fits(t, product, row, target)]
     tiles = [t for t in fitting if not _mostly_beyond(product, t)] or fitting
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
-    is_fitted = is_rated(product, PLAIN, target)
+    is_fitted, strip = is_rated(product, PLAIN, target), STRIP if is_ragged(product) else STRIP // 2
+    by_lanes = model.by_lanes(product)
     costs = [(tile, with_margin(product, tile, target, row)) for tile in tiles]
     covered = [product.tiles(*tile.cta) * prod(tile.cta) for tile in tiles]  # elements, those beyond the end of D, too
 
     def order(tile: Tile, cost: float) -> float:
-        ns = model.nanoseconds(product, cost, staged=True)
-        return rated(product, tile, ns, target) if is_fitted else cost // model.COST_STEP * model.COST_STEP
+        if is_fitted:
+            return rated(product, tile, model.nanoseconds(product, cost, staged=True), target)
+        stores_late = tile.warp[1] % strip > 0 or _resident(tile, row) == 1
+        return (cost + by_lanes * stores_late) // model.COST_STEP * model.COST_STEP
 
     ways = [
         (order(tile, cost + extra), covered[i], _width(product, tile, pack), i, cost + extra, tile, pack)

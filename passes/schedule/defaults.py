@@ -118,8 +118,9 @@ def check_loop(schedule: Schedule, product: Product, target: Target) -> None:
 
 # The part of a schedule that is about the way to D: whether elements change lanes in shared memory before.
 
-SECTOR, LINE = 32, 128
-"""Bytes of memory that are stored together, and that one store can reach without further ones."""
+SECTOR, LINE, STRIP = 32, 128, 32
+"""Bytes of memory that are stored together, and that one store can reach without further ones; columns of a warp of
+which rows of D that are no multiples of 16 bytes are stored by lanes side by side."""
 
 
 NARROWEST = 16
@@ -189,7 +190,7 @@ def in_strips(schedule: Schedule, product: Product, rows: int, left: int) -> Sch
     strips, bits = schedule.with_fields(staging=rows), product.d.element.bits
     together = schedule.warp[1] & -schedule.warp[1]  # lanes go along a power of two of columns
     pays = together * bits // 8 >= (SECTOR if bits <= NARROWEST else LINE)
-    ragged = 2 * together * bits // 8 >= LINE and is_ragged(product) and 2 * rows <= schedule.warp[0] <= product.m
+    ragged = together >= STRIP and is_ragged(product) and 2 * rows <= schedule.warp[0] <= product.m
     fits = strip_bytes(product, strips) <= left and len(matrices(product)) <= 1
     return strips if pays and fits and (ragged or access_bytes(product.d) == WIDEST) else schedule
 

@@ -472,3 +472,13 @@ def nanoseconds(product: Product, cost: float, *, staged: bool) -> float:
     stored = product.m * product.n * product.d.element.bits / 8
     in_lines = all(o.pitch_bits <= LINE_BITS or o.pitch_bits % LINE_BITS == 0 for o in (product.a, product.b))
     return START_NS + cost / COMPARED_PER_NS[in_lines] + stored / STORED_PER_NS[staged]
+
+
+def by_lanes(product: Product) -> float:
+    """Cycles that D of a short K takes more where lanes store it, or no other CTA of the SM multiplies meanwhile; 0
+    where A and B do not pass through registers, which was not measured (H200, microseconds by 128x128, 192x128, 128x192
+    and, packed, by warpgroups: 3284x969x19 6.5, 8.3, 15.9, 11.0; 244x9668x19 5.9, 7.1, 9.1, 9.4)."""
+    if product.k > STORING_K or product.d.element.bits != 16 or not copies_below(WORD, product, "none"):
+        return 0.0
+    late, early = (nanoseconds(product, 0, staged=staged) for staged in (False, True))
+    return (late - early) * COMPARED_PER_NS[False]

@@ -155,3 +155,10 @@ def test_what_is_read_once_is_not_packed() -> None:
     """A launch that packs A would write and read once more what one column of tiles reads."""
     few, many = (default_schedule(product("bf16", (3904, n, 13446)), HOPPER) for n in (52, 5200))
     assert ("a" in roles(few.pack), "a" in roles(many.pack)) == (False, True)
+
+
+@pytest.mark.parametrize("size", [(244, 9668, 19), (3284, 969, 21), (14455, 224, 15)])
+def test_a_short_k_is_not_packed_and_its_d_is_stored_in_strips(size: tuple[int, int, int]) -> None:
+    schedule = default_schedule(product("bf16", size), HOPPER)
+    assert (schedule.together, schedule.pack) == (1, "none")
+    assert schedule.staging > 0
