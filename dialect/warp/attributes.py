@@ -27,6 +27,7 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     NoneAttr,
     Signedness,
+    StridedLayoutAttr,
     StringAttr,
 )
 from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
@@ -102,6 +103,12 @@ def memory_of(value: SSAValue) -> Memory:
     if not is_memory(value.type):
         raise VerifyException(f"expected a memref, got {value.type}")
     return value.type
+
+
+def is_row_by_row(tile: Memory) -> bool:
+    """Whether the rows of a tile lie behind each other, by its strides."""
+    strides = (tile.get_strides() or ()) if isinstance(tile.layout, StridedLayoutAttr) else ()
+    return [*strides][-2:] == [tile.get_shape()[-1], 1]
 
 
 SPACES = {"#gpu.address_space<workgroup>": SHARED_SPACE, "#gpu.address_space<private>": 5}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, StringAttr, UnitAttr
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, NoneAttr, StringAttr, UnitAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     BaseAttr,
@@ -31,6 +31,7 @@ from .attributes import (
     SwizzleAttr,
     element_row,
     fragment_of,
+    is_row_by_row,
     memory_of,
     memory_space,
 )
@@ -122,12 +123,6 @@ def panel_of(memory: Memory, what: str) -> int:
             f"no matrix descriptor expresses the layout of {what}, {memory}; the nearest is #warp.swizzle<{near}>"
         )
     return layout.bytes
-
-
-def is_row_by_row(tile: Memory) -> bool:
-    """Whether the rows of a tile lie behind each other, by its strides."""
-    strides = (tile.get_strides() or ()) if isinstance(tile.layout, StridedLayoutAttr) else ()
-    return [*strides][-2:] == [tile.get_shape()[-1], 1]
 
 
 def box_of(tile: Memory) -> tuple[int, int]:

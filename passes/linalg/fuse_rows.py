@@ -429,7 +429,7 @@ class FuseElementwisePass(ModulePass):
 def _fuse(module: ModuleOp, pattern: FuseRows) -> None:
     apply_patterns([pattern], module, reverse=True)
     if made := sum(isinstance(each, RowsOp) for each in module.walk()):
-        from .repeated_inputs import ReadRepeated  # with what a product does not need
+        from .row_reductions import ReadRepeated  # with what a product does not need
         from .split_rows import MergeRows
 
         apply_patterns([ReadRepeated()], module)

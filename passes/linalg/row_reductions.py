@@ -1,18 +1,30 @@
-"""What reductions along rows need of the elements: once, in which order, or one element alone."""
+"""What reductions along rows need of the elements: once, in which order, or one element alone; inputs that repeat."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, memref
 from xdsl.dialects import math as math_dialect
+from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Operation, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.layouts.layout import LANES
-from ...dialect.warp.elements import IndexOp
+from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.warp.attributes import is_memory
+from ...dialect.warp.elements import IndexOp, shape_of
 from ...dialect.warp.fragments import Kind, ReduceOp
 from ...dialect.warp.rows import RowsOp
-from ..patterns import computed_from, constant_value, float_value
+from ..diagnostics import chose
+from ..patterns import computed_from, constant_value, float_value, op_type_rewrite_pattern
+from .element_expressions import writer_before
+from .operand import collapse, drop_unused, expand, root, users_of
+
+PASS = "warp-fuse-rows"
+"""The pass in remarks."""
 
 HELD = 32
 """Elements of a row that a lane holds, where a row is longer than a warp holds of them: f32, beside those of 16 bits
@@ -94,3 +106,45 @@ def reads_once(op: RowsOp) -> bool:
     below = len(own) > 1 and is_sum_below(own[1], own[0]) and own == own[:2]
     apart = not any(isinstance(value.owner, ReduceOp) for value in needed(each.input for each in own))
     return bool(own) and (below or apart) and all(map(op.is_of_rows, range(len(op.outputs))))
+
+
+class ReadRepeated(RewritePattern):
+    """Reads inputs that repeat along rows so many times that no warp holds elements of two, such as the weights of a
+    group norm, where they are: at the quotient of the place in a row. What writes them out for each element goes."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
+        reduces = any(isinstance(inner, ReduceOp) for inner in op.body.block.ops)
+        for number, value in enumerate(op.inputs if reduces else ()):
+            writer = writer_before(value, op) if is_memory(value.type) else None
+            if not isinstance(writer, GenericOp) or not _repeats(writer) or users_of(root(value)) != {writer, op}:
+                continue
+            (source,), map_, shape, times = writer.inputs, op.maps[number], shape_of(value), shape_of(root(value))[-1]
+            along = op.loops - 1
+            if times % (LANES * HELD) or loops_of(map_)[-1] != along or min(shape) < 0 or shape[-1] % times:
+                continue
+            flat = collapse(source, [[*range(len(shape_of(source)))]])
+            split = expand(flat.results[0], [[*shape[:-1], shape[-1] // times]])
+            for view in (flat, split):
+                Rewriter.insert_op(view, InsertPoint.before(op))
+            quotient = AffineDimExpr(along) // times
+            maps = [*op.maps]
+            maps[number] = AffineMap(map_.num_dims, map_.num_symbols, (*map_.results[:-1], quotient))
+            inputs = [*op.inputs[:number], split.results[0], *op.inputs[number + 1 :]]
+            made = RowsOp(inputs, op.outputs, maps, op.detach_region(op.body))
+            made.attributes, made.location = op.attributes, op.location
+            Rewriter.replace_op(op, made)
+            Rewriter.erase_op(writer)
+            drop_unused(value)
+            chose(made, PASS, f"an input is read once for {times} elements of a row")
+            op = made
+            rewriter.has_done_action = True
+
+
+def _repeats(op: GenericOp) -> bool:
+    """Whether an operation writes each element of contiguous memory several times side by side."""
+    maps, block = [attribute.data for attribute in op.indexing_maps], op.body.block
+    loops = range(maps[-1].num_dims)
+    plain = maps == [map_along(len(loops), along) for along in (loops[:-1], loops)] and len(block.ops) == 1
+    copied = block.last_op is not None and block.last_op.operands[0] == block.args[0]
+    return plain and copied and isinstance(op.outputs[0].owner, memref.AllocOp) and min(shape_of(op.outputs[0])) > 0

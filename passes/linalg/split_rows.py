@@ -29,7 +29,7 @@ from ..diagnostics import chose
 from ..patterns import LocatedRewriter, computed_from, op_type_rewrite_pattern, operations_between
 from .elementwise import may_share, static_view, touched
 from .operand import expand, root
-from .row_reductions import HELD, least_warps, needed, reads_once
+from .row_reductions import HELD, PASS, least_warps, needed, reads_once
 
 LANES, SM_WARPS = 32, 62
 """Rows of a warp, and warps that keep an SM busy."""
@@ -390,9 +390,6 @@ def _with_sums(rows: RowsOp, op: RowsOp, across: Sequence[ReduceOp]) -> tuple[Ro
     maps = [*[OF_ROW] * len(second), *(rows.maps[i] for i in first), *(rows.written[i] for i in kept)]
     maps += [OF_ROW if parts == count else apart(parts, along=False)] * len(sums)
     return RowsOp(values, [*(rows.outputs[i] for i in kept), *sums], maps, Region(block)), parts
-
-
-PASS = "warp-fuse-rows"
 
 
 class MergeRows(RewritePattern):

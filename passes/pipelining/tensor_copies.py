@@ -24,6 +24,7 @@ from ...dialect.warp.attributes import (
     SwizzleAttr,
     element_row,
     fragment_of,
+    is_row_by_row,
     memory_of,
     memory_space,
 )
@@ -43,7 +44,7 @@ from ...dialect.warp.tensor_maps import (
     moved_together,
 )
 from ...dialect.warp.views import MatrixOp
-from ...dialect.warp.warpgroup import BOX_ALIGNMENT, box_of, is_row_by_row, panel_of
+from ...dialect.warp.warpgroup import BOX_ALIGNMENT, box_of, panel_of
 from ..linalg import operand
 from ..patterns import Index, IndexBuilder
 from ..schedule.needs import staging_buffers

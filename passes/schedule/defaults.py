@@ -122,7 +122,6 @@ SECTOR, LINE, STRIP = 32, 128, 32
 """Bytes of memory that are stored together, and that one store can reach without further ones; columns of a warp of
 which rows of D that are no multiples of 16 bytes are stored by lanes side by side."""
 
-
 NARROWEST = 16
 """Bits of the narrowest elements that change lanes."""
 

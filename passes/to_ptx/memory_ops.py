@@ -22,6 +22,7 @@ from ...dialect.warp.attributes import (
     SwizzleAttr,
     element_row,
     fragment_of,
+    is_row_by_row,
     memory_of,
     memory_space,
 )
@@ -31,7 +32,6 @@ from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.synchronisation import BULK, LAUNCHES, WGMMA, CommitOp, WaitOp
 from ...dialect.warp.views import Dimensions, MatrixOp, PagedOp
-from ...dialect.warp.warpgroup import is_row_by_row
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, GlobalMatrix, GlobalPlace, Position, SharedPlace, SharedTile, matrix
