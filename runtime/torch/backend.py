@@ -260,7 +260,8 @@ class ComparedPart(Region):
         def resolved(node: Node) -> Any:
             if isinstance(node.meta["val"], torch.Tensor) and node not in values:  # the state of dropout
                 return torch.zeros(node.meta["val"].shape, dtype=node.meta["val"].dtype, device=inputs[0].device)
-            return values[node] if node in values else int(expression(node.meta["val"]).subs(sizes))
+            size = values[node] if node in values else expression(node.meta["val"])
+            return int(size.subs(sizes)) if hasattr(size, "subs") else size
 
         with torch.no_grad(), torch.autocast(inputs[0].device.type, enabled=False):
             for node, target, args, kwargs in self._calls:
