@@ -72,7 +72,7 @@ func.func @store_in_bounds(%s: memref<100x77xf32>, %i: index, %x: !warp.fragment
 
 // -----
 
-// expected-error @+2 {{Unexpected attribute vector<8xf32>}}
+// expected-error @+2 {{vector<8xf32> should be of base attribute warp.fragment}}
 func.func @load_vector(%s: memref<100x77xf32>, %i: index) {
   %x = warp.load %s[%i, %i] : memref<100x77xf32> -> vector<8xf32>
   return
