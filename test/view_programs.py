@@ -20,6 +20,7 @@ import math
 import random
 import sys
 import traceback
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -56,7 +57,7 @@ class Value:
 
 
 @dataclass
-class Program:
+class Program(ABC):
     """The text of a function, and what numpy makes of its arguments."""
 
     element: str
@@ -82,8 +83,13 @@ class Program:
     def parameters(self) -> str:
         return ", ".join(f"{value.name}: {self.type(value)}" for value, _ in self.arguments)
 
+    @abstractmethod
     def type(self, value: Value) -> str:
-        raise NotImplementedError
+        """The type of a value, as the text has it."""
+
+    @abstractmethod
+    def build(self) -> tuple[str, list[Array]]:
+        """The text of the function, and what its results are."""
 
     def generic(
         self, inputs: Sequence[tuple[Value, Sequence[int]]], output: tuple[str, str], kept: Sequence[int],
