@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from . import floats
+from . import f64, floats
 from .floats import Array
 
 Approximation: TypeAlias = Callable[[Array], Array]
@@ -248,7 +248,9 @@ def _product(a: Array, b: Array, *, ftz: bool) -> Array:
     if ftz:
         a, b = floats.flush(a, "f32"), floats.flush(b, "f32")
     product = np.asarray(a * b)
-    return floats.canonical((floats.flush(product, "f32") if ftz else product).view(np.uint32), product, "f32")
+    if ftz:
+        product = floats.flush_result(product, a.astype(np.float64) * b, "f32")
+    return floats.canonical(product.view(np.uint32), product, "f32")
 
 
 def _scaled(function: Approximation, after: Callable[[Array], Array]) -> Approximation:
@@ -269,6 +271,39 @@ def _ex2(words: Array) -> Array:
     low = x < np.float32(-126)
     root = _value(ex2(np.where(low, x * np.float32(0.5), x).view(np.uint32)))
     return np.where(low, root * root, root).view(np.uint32)
+
+
+def of_upper_half(function: Approximation) -> Approximation:
+    """`rcp` or `rsqrt` of f64 by that of f32: of the argument the upper 32 bits count, and those of the result are
+    given. Subnormal arguments and results are flushed."""
+
+    def on_words(words: Array) -> Array:
+        upper = (words >> np.uint64(32)).astype(np.int64)
+        exponent, fraction = upper >> 20 & 0x7FF, upper & (1 << 20) - 1
+        odd = exponent - 1023 & 1 if function is rsqrt else np.zeros_like(exponent)
+        power = exponent - 1023 - odd
+        near = upper >> 31 << 31 | _BIAS + odd << _MANTISSA | fraction << 3
+        near = np.where(exponent == 0, upper >> 31 << 31, np.where(exponent == 0x7FF, near | _INFINITY, near))
+        sign, biased, mantissa = _parts(function(near.astype(np.uint32)))
+        moved = np.where(biased == _MAX, 0x7FF, biased - _BIAS + 1023 - (power >> (function is rsqrt)))
+        result = np.where((biased > 0) & (moved > 0), moved << 20 | mantissa >> 3, 0)
+        return (result | sign << 31).astype(np.uint64) << np.uint64(32)
+
+    return on_words
+
+
+def rsqrt64(words: Array) -> Array:
+    """`rsqrt.approx.f64` as ptxas 13.5 computes it: the approximation of the upper half, and one step of Halley's."""
+    x = words.view(np.float64)
+    small = (np.abs(x) < 2.0**-1022) & (x != 0)
+    scaled = np.where(small, x * 2.0**54, x)
+    first = of_upper_half(rsqrt)(scaled.view(np.uint64)).view(np.float64)
+    with np.errstate(all="ignore"):
+        lacks = f64.fused(scaled, -(first * first), np.ones_like(x))
+        result = f64.fused(f64.fused(lacks, np.full_like(x, 0.375), np.full_like(x, 0.5)), first * lacks, first)
+        plain = np.isfinite(x) & (x > 0)
+        result = np.where(plain, np.where(small, result * 2.0**27, result), 1.0 / np.sqrt(x))
+    return f64.with_nans(result, x).view(np.uint64)
 
 
 def quotient(a: Array, b: Array, *, full: bool, ftz: bool) -> Array:

@@ -122,7 +122,7 @@ def chain(a: Array, b: Array, c: Array, mode: str) -> Array:
 def fma(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     """a * b + c, rounded once, with the NaNs of a tensor core."""
     with np.errstate(all="ignore"):
-        return _with_nans(fused(a, b, c, mode), a, b, c)
+        return with_nans(fused(a, b, c, mode), b, c, a)
 
 
 def fused(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
@@ -142,12 +142,12 @@ def fused(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     return result
 
 
-def _with_nans(result: Array, a: Array, b: Array, c: Array) -> Array:
-    """The silicon's NaNs instead of the host's."""
+def with_nans(result: Array, *operands: Array) -> Array:
+    """The silicon's NaNs instead of the host's: the first operand that is NaN, made quiet."""
     bad = np.flatnonzero(np.isnan(result))
     if bad.size:
         words = np.full(bad.size, NAN)
-        for operand in (a, c, b):
+        for operand in reversed(operands):
             values = operand.reshape(-1)[bad]
             words = np.where(np.isnan(values), values.view(np.uint64) | _QUIET, words)
         result.view(np.uint64).reshape(-1)[bad] = words

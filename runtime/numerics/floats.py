@@ -26,6 +26,9 @@ ArrayFunction: TypeAlias = (
 _UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 WORDS = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}
 NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF}
+TF32_NAN = np.uint32(0x7FFFE000)
+OUTSIDE = 0x7FF7
+"""What an H200's tensor copies put outside a tensor of floats, 16 bits at a time."""
 SMALLEST_NORMAL = {"f16": 2.0**-14, "bf16": 2.0**-126, "f32": 2.0**-126, "f64": 2.0**-1022}
 
 _TIE_MASK = np.uint64(0x1FFFFFFF)
@@ -154,6 +157,17 @@ def flush(values: Array, type: str) -> Array:
     return np.where(np.abs(values) < SMALLEST_NORMAL[type], np.copysign(values.dtype.type(0), values), values)
 
 
+def flush_result(values: Array, exact: Array, type: str, mode: str = "rn") -> Array:
+    """Results, with zeros for those that would be subnormal if exponents had no end, as an H200 flushes them: what is
+    rounded up to the least normal number stays if it is a quarter of a step below it, in directed modes half of one."""
+    least = SMALLEST_NORMAL[type]
+    small = (np.abs(values) == least) & (np.abs(exact) < least)
+    if small.any():
+        wider = value(rounded(np.where(small, exact * 2, 0.0), type, mode), type)
+        values = np.where(small & (np.abs(wider) < 2 * least), np.copysign(values.dtype.type(0), values), values)
+    return flush(values, type)
+
+
 def relu(values: Array) -> Array:
     """+0 for what is not above it; NaN stays."""
     return np.where(values <= 0, 0.0, values)
@@ -166,12 +180,12 @@ def saturated(values: Array) -> Array:
 
 def smaller(a: Array, b: Array) -> Array:
     """The smaller value, -0 below +0; the other one where one is a NaN."""
-    return np.where((a == b) & np.signbit(a), a, np.fmin(a, b))
+    return np.where(a == b, np.where(np.signbit(a), a, b), np.fmin(a, b))
 
 
 def larger(a: Array, b: Array) -> Array:
     """The larger value, +0 above -0; the other one where one is a NaN."""
-    return np.where((a == b) & ~np.signbit(a), a, np.fmax(a, b))
+    return np.where(a == b, np.where(np.signbit(a), b, a), np.fmax(a, b))
 
 
 def on_parts(function: Callable[..., Array], *kinds: DTypeLike) -> ArrayFunction:

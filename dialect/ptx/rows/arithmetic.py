@@ -177,10 +177,13 @@ _FLOATING_ROWS = (
     ),
     row("fma.ROUND{rn}{FTZ=.ftz}{SAT=.sat}.T{f16,f16x2}", "d:T, a:T, b:T, c:T", "9.7.4.4", ptx=(4, 2), sm=53),
     row("fma.ROUND{rn}{FTZ=.ftz}.RELU{relu}.T{f16,f16x2}", "d:T, a:T, b:T, c:T", "9.7.4.4", ptx=(7, 0), sm=80),
-    row("fma.ROUND{rn,rz,rm,rp}{RELU=.relu}.T{bf16,bf16x2}", "d:T, a:T, b:T, c:T", "9.7.4.4", ptx=(7, 0), sm=80),
+    row("fma.ROUND{rn}{RELU=.relu}.T{bf16,bf16x2}", "d:T, a:T, b:T, c:T", "9.7.4.4", ptx=(7, 0), sm=80),
+    row(
+        "fma.ROUND{rn}.oob{RELU=.relu}.T{f16,f16x2,bf16,bf16x2}", "d:T, a:T, b:T, c:T", "9.7.4.4", (8, 1), 90, "fma.oob"
+    ),
     *(
-        row(f"fma.{rounding}.oob{{RELU=.relu}}.T{{{types}}}", "d:T, a:T, b:T, c:T", "9.7.4.4", (8, 1), 90, "fma.oob")
-        for rounding, types in (("rn", "f16,f16x2"), ("{rn,rz,rm,rp}", "bf16,bf16x2"))
+        row(f"fma.ROUND{{rz,rm,rp}}{words}.T{{bf16,bf16x2}}", "d:T, a:T, b:T, c:T", "9.7.4.4", ptx, sm, "fma.untold")
+        for words, ptx, sm in (("{RELU=.relu}", (7, 0), 80), (".oob{RELU=.relu}", (8, 1), 90))
     ),
     row("neg{FTZ=.ftz}.T{f16,f16x2}", "d:T, a:T", "9.7.4.5", ptx=(6, 0), sm=53),
     row("neg.T{bf16,bf16x2}", "d:T, a:T", "9.7.4.5", ptx=(7, 0), sm=80),

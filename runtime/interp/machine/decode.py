@@ -280,7 +280,7 @@ REFUSED: Mapping[str, str] = {
     "mul.halves": "the text does not say where it rounds",
     "fours": "the text does not say where it rounds",
     "carry.untold": "ptxas takes this with a carry, and the text does not say what it computes",
-    "fma.oob": "the word of the out-of-bounds NaN is not known",
+    "fma.untold": "the text rounds bf16 to nearest alone, and what ptxas makes of other modes adds no numbers of bf16",
     "cvt.unsigned": "the text does not say what becomes of a negative number",
     "cp.async.bulk.edges": "what the barrier counts of bytes that are left out is not known",
     "mbarrier.reports": "what a barrier reports besides its phase is not simulated",

@@ -332,23 +332,26 @@ def _values(pair: str) -> tuple[Array, int]:
 
 @computes("cvt.tf32")
 def to_tf32(ctx: Context, bound: Bindings) -> ArrayFunction:
-    """f32 with 10 bits of mantissa; the low 13 bits are 0."""
+    """f32 with 10 bits of mantissa; the low 13 bits are 0. Rounding away from zero leaves NaNs, as ptxas computes it by
+    integers; `.satfinite` then takes what is beyond one step back."""
     mode, relu = bound["ROUND"], bound.get("RELU")
     ones = np.uint32((1 << 13) - 1)
 
     def convert(values: Array) -> Array:
         words = values.view(np.uint32)
-        size, sign = words & ~_SIGN, words & _SIGN
+        size, sign = words & ~_SIGN, np.where((values == values) | (mode == "rna"), words & _SIGN, np.uint32(0))
         even = size >> _TF32_BITS & np.uint32(1)
         extra = {"rna": np.uint32(1 << 12), "rn": np.uint32((1 << 12) - 1) + even, "rz": np.uint32(0)}[mode]
         rounded = np.where(size < _INFINITY, size + extra, size) & ~ones
         if bound.get("FINITE"):
-            rounded = np.minimum(rounded, _INFINITY - np.uint32(1) & ~ones)
+            rounded = np.where(rounded < _INFINITY, rounded, rounded - ones - np.uint32(1))
         if relu:
-            rounded, sign = np.where(sign != 0, np.uint32(0), rounded), np.uint32(0)
+            rounded, sign = np.where((sign != 0) & (values == values), np.uint32(0), rounded), np.uint32(0)
         if bound.get("ZERO"):
             sign = np.where(rounded == 0, np.uint32(0), sign)
-        return np.where(values != values, np.uint32(floats.NAN["f32"]), rounded | sign)
+        if mode != "rna":
+            rounded = np.where(values != values, floats.TF32_NAN, rounded)
+        return rounded | sign
 
     return convert
 

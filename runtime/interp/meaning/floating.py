@@ -51,7 +51,7 @@ class _Format:
         if not (self.ftz or self.saturate or self.relu):
             return words
         values = floats.value(words, self.scalar)
-        values = floats.flush(values, self.scalar) if self.ftz else values
+        values = floats.flush_result(values, exact, self.scalar, self.mode) if self.ftz else values
         values = floats.saturated(values) if self.saturate else values
         return floats.rounded(floats.relu(values) if self.relu else values, self.scalar)
 
@@ -74,15 +74,19 @@ class _Format:
 
         return on_values
 
-    def natively(self, function: Callable[..., Array]) -> ArrayFunction:
-        """Computes by numpy, which rounds to nearest; subnormal numbers are flushed if the instruction does so."""
+    def natively(self, function: Callable[..., Array], odd: _Rounded) -> ArrayFunction:
+        """Computes by numpy, which rounds to nearest; subnormal numbers are flushed if the instruction does so, for
+        which `odd` gives exact results."""
         type, ftz = self.type, self.ftz
         word, nan = floats.WORDS[type], floats.NAN.get(type)
 
         def compute(*values: Array) -> Array:
-            result = (
-                floats.flush(function(*(floats.flush(v, type) for v in values)), type) if ftz else function(*values)
-            )
+            values = tuple(floats.flush(v, type) for v in values) if ftz else values
+            result = function(*values)
+            if ftz and (np.abs(result) == floats.SMALLEST_NORMAL[type]).any():
+                exact = cast(Callable[..., Array], odd)(*(v.astype(np.float64) for v in values), "rn")
+                result = floats.flush_result(result, exact, type)
+            result = floats.flush(result, type) if ftz else result
             if nan is not None:
                 bad = result != result
                 if bad.any():
@@ -124,13 +128,32 @@ def rounded(ctx: Context, bound: Bindings) -> ArrayFunction:
     format, root = _Format(bound), ctx.row.root
     if mode := bound.get("MODE"):
         return format.on_words(partial(approximations.quotient, full=mode == "full", ftz=format.ftz))
-    if root in ("rcp", "sqrt") and not bound.get("ROUND") and (approximation := _approximation(root, format)):
-        return format.on_words(approximation)
+    if root in ("rcp", "sqrt") and not bound.get("ROUND"):
+        return format.on_words(_approximation(root, format) or approximations.of_upper_half(approximations.rcp))
     nearest, odd, directed = _ROUNDED[root]
+    if format.type == "f64":
+        compute = nearest if format.mode == "rn" else partial(cast(Callable[..., Array], directed), mode=format.mode)
+        if root in ("div", "rcp", "sqrt"):
+            return cast(ArrayFunction, compute)
+        return lambda a, *others: f64.with_nans(compute(a, *others), *others, a)
     if format.is_native:
-        return format.natively(nearest)
-    by_mode = partial(cast(Callable[..., Array], directed if format.type == "f64" else odd), mode=format.mode)
-    return by_mode if format.type == "f64" else format.on_values(by_mode)
+        return format.natively(nearest, odd)
+    return format.on_values(partial(cast(Callable[..., Array], odd), mode=format.mode))
+
+
+@computes("fma.oob")
+def outside(ctx: Context, bound: Bindings) -> ArrayFunction:
+    """A fused multiply-add of f16 or bf16 that is +0 where a or b is what tensor copies put outside a tensor."""
+    format = _Format(bound)
+    fused = format.on_values(partial(floats.fma_odd, mode="rn"))
+
+    def on_words(*words: Array) -> Array:
+        halves = [np.ascontiguousarray(word).view(np.uint16) & np.uint16(0x7FFF) for word in words]
+        result = np.ascontiguousarray(cast(Callable[..., Array], fused)(*words))
+        result.view(np.uint16)[(halves[0] == floats.OUTSIDE) | (halves[1] == floats.OUTSIDE)] = 0
+        return result
+
+    return on_words
 
 
 @computes("add.mixed", "sub.mixed", "fma.mixed")
@@ -178,7 +201,7 @@ def minimum_maximum(ctx: Context, bound: Bindings) -> ArrayFunction:
             result = np.where((result != result) | (other != other), np.nan, picked) if nan else picked
         if signed:
             return np.copysign(result, np.where(np.signbit(values[0]) ^ np.signbit(values[1]), -1.0, 1.0))
-        return result
+        return f64.with_nans(result, *values[1:], values[0]) if bound["T"] == "f64" else result
 
     return _Format(bound).on_values(chosen)
 
@@ -210,7 +233,7 @@ def approximate(ctx: Context, bound: Bindings) -> ArrayFunction:
     format = _Format(bound)
     if approximation := _approximation(".".join(filter(None, (ctx.row.root, bound.get("UNIT")))), format):
         return format.on_words(approximation)
-    return format.on_values(lambda x: 1.0 / np.sqrt(x))
+    return format.on_words(approximations.of_upper_half(approximations.rsqrt) if format.ftz else approximations.rsqrt64)
 
 
 # Comparison and selection: PTX ISA 9.7.6, and 9.7.7 for halves.
@@ -328,7 +351,8 @@ def selp(ctx: Context, bound: Bindings) -> Action:
 @computes("slct")
 def slct(ctx: Context, bound: Bindings) -> ArrayFunction:
     """a if c is at least 0 (-0 is, a NaN is not), else b."""
-    return lambda a, b, c: np.where(c >= 0, a, b)
+    ftz = bool(bound.get("FTZ"))
+    return lambda a, b, c: np.where((floats.flush(c, "f32") if ftz else c) >= 0, a, b)
 
 
 _TESTS: dict[str, Callable[[Array, float], Array]] = {

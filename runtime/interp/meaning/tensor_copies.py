@@ -24,6 +24,7 @@ from ....dialect.isa.tensor_map import (
 )
 from ....dialect.isa.wgmma import UNIT, MatrixDescriptor
 from ....dialect.ptx.text.syntax import Immediate, Indexed, Operand
+from ...numerics import floats
 from ...numerics.floats import Array
 from ..machine.decode import Context, Updates, meaning
 from ..machine.events import AccessKind, Selection, tell, tell_of_one
@@ -210,12 +211,6 @@ def units_of(state: State, box: Box, place: Locate, one: Selection, thread: int)
 # The map is read from memory when the copy is issued, and so is the source. What goes to shared memory arrives when
 # its mbarrier is looked at, which is as late as it may be; what goes to global memory is there at once.
 
-_NAN = 0x7FF7
-"""What fills floating-point elements outside the tensor, 16 bits at a time, as an H200 does it."""
-
-_TF32_NAN = np.uint32(0x7FFFE000)
-
-
 # Loads
 
 
@@ -256,7 +251,7 @@ def _of_pair(state: State, index: Array, base: int, shift: int, thread: int) -> 
 def _read(state: State, box: Box, pc: int, thread: int) -> Array:
     """The bytes of a box, unit by unit: (units, 16)."""
     fields, (addresses, inside, size) = box.fields, box.words()
-    fill = int.from_bytes(_NAN.to_bytes(2, "little") * (size // 2), "little") if fields.nan_fill else 0
+    fill = int.from_bytes(floats.OUTSIDE.to_bytes(2, "little") * (size // 2), "little") if fields.nan_fill else 0
     words = np.full(addresses.shape, fill, f"u{size}")
     values = read_parts(_parts(state, addresses[inside], size, thread), int(np.count_nonzero(inside)), size)
     _tell(state, pc, "load", box, thread)
@@ -299,7 +294,7 @@ def _converted(type: str, words: Array) -> Array:
     if not type.startswith("tf32"):
         return words
     rounded = words + np.uint32(0xFFF) + (words >> np.uint32(13) & np.uint32(1)) & np.uint32(0xFFFFE000)
-    return np.where((words & np.uint32(0x7FFFFFFF)) > 0x7F800000, _TF32_NAN, rounded)
+    return np.where((words & np.uint32(0x7FFFFFFF)) > 0x7F800000, floats.TF32_NAN, rounded)
 
 
 # Stores and reductions
