@@ -1,4 +1,4 @@
-"""What strategies are worth: a fused MLP beside its two products, stream-K beside the default, and PyTorch.
+"""What a strategy is worth: stream-K beside the default, and PyTorch.
 
     python bench/strategies.py      # on a GPU; microseconds, medians, fresh random operands
 
@@ -17,25 +17,6 @@ if TYPE_CHECKING:
 
 REPEATS, WARM_UP, FLUSH_BYTES, SLEEP_CYCLES = 40, 5, 256 << 20, 200_000
 
-MLP = """
-#id = affine_map<(i, j) -> (i, j)>
-func.func @mlp(%x: memref<{m}x{k}xf16>, %w: memref<{k}x{h}xf16>, %v: memref<{h}x{n}xf16>, %y: memref<{m}x{n}xf16>) {{
-  %zero = arith.constant 0.0 : f16
-  %t = memref.alloc() : memref<{m}x{h}xf16>
-  linalg.fill ins(%zero : f16) outs(%t : memref<{m}x{h}xf16>)
-  linalg.matmul ins(%x, %w : memref<{m}x{k}xf16>, memref<{k}x{h}xf16>) outs(%t : memref<{m}x{h}xf16>)
-  linalg.generic {{indexing_maps = [#id], iterator_types = ["parallel", "parallel"]}} outs(%t : memref<{m}x{h}xf16>) {{
-  ^bb0(%e: f16):
-    %r = arith.maximumf %e, %zero : f16
-    linalg.yield %r : f16
-  }}
-  linalg.fill ins(%zero : f16) outs(%y : memref<{m}x{n}xf16>)
-  linalg.matmul ins(%t, %v : memref<{m}x{h}xf16>, memref<{h}x{n}xf16>) outs(%y : memref<{m}x{n}xf16>)
-  memref.dealloc %t : memref<{m}x{h}xf16>
-  return
-}}
-"""
-
 PRODUCT = """
 func.func @product(%A: memref<{m}x{k}xf16>, %B: memref<{k}x{n}xf16>, %C: memref<{m}x{n}xf16>) {{
   %zero = arith.constant 0.0 : f16
@@ -45,18 +26,7 @@ func.func @product(%A: memref<{m}x{k}xf16>, %B: memref<{k}x{n}xf16>, %C: memref<
 }}
 """
 
-MLPS = ((16384, 128, 256, 128), (4096, 256, 512, 256), (65536, 64, 128, 64))
 PRODUCTS = ((2176, 1024, 8192), (4352, 1024, 4096), (1920, 1152, 16384))
-
-
-def fused(rows: int, columns: int) -> Callable[[Handle], None]:
-    """The layers of an MLP in one kernel, with CTA tiles of so many rows and columns."""
-
-    def strategy(module: Handle) -> None:
-        module.match("linalg.matmul").set(cta=(rows, columns, 32), warp=(rows // 2, columns // 2), stages=3)
-        module.run("warploom-schedule").match("warp.matmul").fuse_products()
-
-    return strategy
 
 
 def stream_k(sms: int) -> Callable[[Handle], None]:
@@ -113,11 +83,6 @@ def main() -> int:
 
     sms = torch.cuda.get_device_properties(0).multi_processor_count
     print(torch.cuda.get_device_name(0), sms, "SMs")
-    for m, k, h, n in MLPS:
-        x, w, v = (torch.randn(*shape, device="cuda").half() / 4 for shape in ((m, k), (k, h), (h, n)))
-        variants = {"two kernels": None, "fused 64": fused(64, 64), "fused 128": fused(128, 64)}
-        text = MLP.format(m=m, k=k, h=h, n=n)
-        compared(torch, f"mlp {m}x{k}x{h}x{n}", text, variants, [x, w, v], lambda x=x, w=w, v=v: torch.relu(x @ w) @ v)
     for m, n, k in PRODUCTS:
         a, b = (torch.randn(*shape, device="cuda").half() / 8 for shape in ((m, k), (k, n)))
         variants = {"default": None, "stream-K": stream_k(sms)}

@@ -39,7 +39,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import chose, describe, location_of, remark, verify
 from ..patterns import apply_patterns
 from ..universe import WARPLOOM_UNIVERSE, known_universe
-from .fusion import fuse_into, outline_together
+from .fusion import fuse_into
 
 # Facts about operations that strategies match: sizes of products, types of elements, names.
 
@@ -227,20 +227,6 @@ class Handle:
             op.attributes[ScheduleAttr.name] = PartialScheduleAttr(partial)
             chose(op, BY, str(partial))
         return self
-
-    def fuse_products(self) -> None:
-        """Makes one kernel of a chain of scheduled products, in which each reads results of the one before. A CTA
-        computes some rows of all products, one product after another. Raises StepError for other operations, and
-        products that cannot share a kernel."""
-        ops = self.needed("fuse_products")
-        products = [op for op in ops if isinstance(op, MatmulOp)]
-        if len(products) < len(ops) or len({op.parent for op in ops}) > 1 or len(ops) == 1:
-            names = ", ".join(op.name for op in ops)
-            raise StepError("fuse_products", f"expected several warp.matmul of one block, got {names}", ops[0])
-        try:
-            outline_together(products)
-        except DiagnosticException as error:
-            raise StepError("fuse_products", describe(error)) from error
 
     def tile(self, *sizes: int) -> tuple[Handle, list[Handle]]:
         """Loops over tiles of operations of `linalg`, whose loops are cut into parts of so many steps (0: not at all).

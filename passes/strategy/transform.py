@@ -43,7 +43,7 @@ FACTS_OF = "warp.where"
 """The attribute of a match that stands for facts, `{m = "256..", types = [f16, f16]}` (`Handle.where`). A match by
 facts alone takes operations of the handle, not those inside them."""
 
-FUSE_PRODUCTS, APPLY_PATTERNS = "warp-fuse-products", "warp-apply-patterns"
+APPLY_PATTERNS = "warp-apply-patterns"
 """What is applied as a pass, and takes a handle of other operations than functions."""
 
 MAIN = "__transform_main"
@@ -220,9 +220,6 @@ def _fuse(op: FuseIntoContainingOp, interpreter: Interpreter, operands: Sequence
 @apply_step.register(transform.ApplyRegisteredPassOp)
 def _pass(op: transform.ApplyRegisteredPassOp, interpreter: Interpreter, operands: Sequence[Handle]) -> Sequence[Value]:
     name, target = op.pass_name.data, operands[0]
-    if name == FUSE_PRODUCTS:
-        target.fuse_products()
-        return (target,)
     if name == APPLY_PATTERNS:
         return (target.rewrite(*_option(op.options.data.get("patterns", StringAttr(""))).split(",")),)
     options = " ".join(f"{name}={_option(value)}" for name, value in op.options.data.items())

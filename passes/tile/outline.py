@@ -283,7 +283,7 @@ def cta_origin(
     return index.mul(row, schedule.cta[0]), index.mul(column, schedule.cta[1] // products)
 
 
-def moved_inside(index: IndexBuilder, tiling: Tiling[Product], axis: str, start: Index) -> Index:
+def _moved_inside(index: IndexBuilder, tiling: Tiling[Product], axis: str, start: Index) -> Index:
     """The start of a CTA's tile along an axis, moved back where the tile would pass the end."""
     last = tiling.last_start(axis)
     return start if last is None else index.minimum(start, last)
@@ -330,12 +330,7 @@ class TiledProduct(NamedTuple):
             index, self.op.epilogue, product.operands, arguments, extents.batch, matrix, part, product.parted
         )
         starts = cta_origin(index, extents, self.schedule, tile, product.products)
-        starts = [moved_inside(index, tiling, axis, start) for axis, start in zip("mn", starts, strict=True)]
-        return self.at(index, inside, starts)
-
-    def at(self, index: IndexBuilder, inside: Inside, starts: Sequence[Index]) -> MatmulOp:
-        """The product of the tile at (row, column). `inside` maps operands to the kernel's values."""
-        product = self.product
+        starts = [_moved_inside(index, tiling, axis, start) for axis, start in zip("mn", starts, strict=True)]
         maps = [
             self._map(loops_in_tile(operand, loops), operand)
             for operand, loops in zip((product.a, product.b, product.d), OPERAND_LOOPS, strict=True)

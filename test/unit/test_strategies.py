@@ -15,7 +15,7 @@ from warploom.passes.linalg.raise_matmul import RaiseProduct
 from warploom.passes.strategy.handle import Handle, StepError
 from warploom.passes.strategy.transform import apply_strategy
 from warploom.passes.universe import make_context, parse_mlir
-from warploom.runtime import CompileError, Kernel, compile, fastest
+from warploom.runtime import Kernel, compile, fastest
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "strategies"
 
@@ -100,7 +100,6 @@ def test_facts(facts: dict[str, object], matched: int) -> None:
         (lambda m: m.run("warp-nothing"), "warp-nothing"),
         (lambda m: m.run("warp-outline"), "program.mlir:3:3: error: expected a schedule on warp.matmul"),
         (lambda m: m.rewrite("Nothing"), "there is no pattern Nothing; there are "),
-        (lambda m: m.match("linalg.matmul").fuse_products(), "expected several warp.matmul of one block, got linalg"),
         (lambda m: m.alternatives(lambda s: s.match("x").set()), "none of 1 applies (1: set does not apply: no op"),
     ],
 )
@@ -196,37 +195,6 @@ def test_tiles_and_fused_producers_compute_the_same() -> None:
     compile(CHAIN, "sm_80", strategy=strategy)(a, b, c, device="interp", checks="all")
     exact = np.exp((a.astype(np.float64) @ b.astype(np.float64)).astype(np.float16).astype(np.float64))
     assert np.abs(c - exact).max() < 4e-3  # half a unit of f16 at 2 to 4, and of the exponent
-
-
-def test_fused_layers() -> None:
-    kernel = compile(EXAMPLES / "mlp.mlir", "sm_80", strategy=EXAMPLES / "fused_mlp.mlir")
-    rng = np.random.default_rng(1)
-    x, w, v = float16(rng, 96, 64), float16(rng, 64, 80), float16(rng, 80, 48)
-    y = np.full((96, 48), np.nan, np.float32)
-    kernel(x, w, v, y, device="interp", checks="all")
-    hidden = np.maximum((x.astype(np.float64) @ w.astype(np.float64)).astype(np.float16), 0)
-    assert len(kernel.plan.launches) == 1
-    exact = hidden.astype(np.float64) @ v.astype(np.float64)
-    # A sum of f32 may round a hidden element, of at most 4, to its other neighbour.
-    assert (np.abs(y - exact) <= 2**-9 * np.abs(v).astype(np.float64).max() * 4).all()
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"cta": (64, 48, 32)}, "96 rows are no multiple of 64, and two CTAs would compute the same ones"),
-        ({"mma": "m64n16k16"}, "products that share a kernel are multiplied by mma.sync, got mma = m64n16k16"),
-        ({"cta": (32, 48, 32), "warp": (16, 24), "split_k": 2}, "expected split_k = 1 of products that share a kernel"),
-    ],
-)
-def test_products_that_share_no_kernel(fields: dict[str, object], message: str) -> None:
-    def strategy(module: Handle) -> None:
-        module.match("linalg.matmul").set(**fields)
-        module.run("warploom-schedule").match("warp.matmul").fuse_products()
-
-    with pytest.raises(CompileError, match=message):
-        compile(EXAMPLES / "mlp.mlir", "sm_90a", strategy=strategy)
 
 
 def test_stream_k() -> None:
