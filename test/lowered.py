@@ -16,7 +16,7 @@ from warploom.dialect.isa.row import ADDRESS, SCALAR, TARGETS, Target
 from warploom.dialect.ptx.ops import ModuleOp as PtxModule
 from warploom.dialect.ptx.printer import print_ptx
 from warploom.dialect.warp.attributes import FragmentType, TargetAttr
-from warploom.dialect.warp.matrices import words_of
+from warploom.dialect.warp.matrices import fragment_bytes
 from warploom.passes.to_ptx.kernel import ConvertWarpToPtxPass
 from warploom.passes.universe import make_context, parse_mlir
 
@@ -96,7 +96,7 @@ def pattern(form: Form, constants: dict[str, str] | None = None) -> str:
 
 def packed(kinds: Iterable[FragmentType]) -> list[MemRefType]:
     """Memory that holds each fragment as registers do."""
-    return [MemRefType(i32, [1, 32 * words_of(kind)]) for kind in kinds]
+    return [MemRefType(i32, [1, fragment_bytes(kind) // 4]) for kind in kinds]
 
 
 def lowered_text(text: str) -> str:

@@ -28,13 +28,8 @@ VECTOR_BYTES = 16
 AXES = ("rows", "columns")
 """The dimensions of a fragment along which a vector in memory runs."""
 
-ORDERS = ("lanes", "vectors", "tiles")
+ORDERS = ("vectors", "tiles")
 """The orders in which registers lie in memory; `LoadOp` says what they are."""
-
-
-def words_of(fragment: FragmentType) -> int:
-    """32-bit words each lane holds of a fragment."""
-    return fragment.registers * max(WORD, fragment.bits) // WORD
 
 
 def register_bytes(fragment: FragmentType) -> int:
@@ -50,18 +45,6 @@ def together(fragment: FragmentType) -> int:
 def fragment_bytes(fragment: FragmentType) -> int:
     """Bytes of a warp's registers of a fragment."""
     return LANES * fragment.registers * register_bytes(fragment)
-
-
-def _verify_words(memory: Memory, fragment: FragmentType, words: int, holders: int) -> None:
-    """Checks that rows of memory hold `words` words for each of `holders` lanes, or threads of a warpgroup."""
-    element = element_row(memory.element_type)
-    if element is None or element.bits != WORD:
-        raise VerifyException(f"expected memory of 32-bit words, got {memory}")
-    needed, available = holders * words, memory.get_shape()[-1]
-    if available < needed:
-        whose = "lanes" if holders == LANES else "threads"
-        raise VerifyException(f"expected rows of at least {needed} words in memory, {holders} {whose}' {fragment}, "
-                              f"got {available}")  # fmt: skip
 
 
 def _verify_vectors(memory: Memory, fragment: FragmentType) -> None:
@@ -88,7 +71,9 @@ def _verify_lines(memory: Memory, fragment: FragmentType) -> None:
 
 
 def _verify_tiles(memory: Memory, fragment: FragmentType) -> None:
-    _verify_words(memory, fragment, 1, LANES)
+    element = element_row(memory.element_type)
+    if element is None or element.bits != WORD or memory.get_shape()[-1] < LANES:
+        raise VerifyException(f"expected memory of 32-bit words, {LANES} in a row, got {memory}")
     if memory_space(memory) != SHARED_SPACE:
         raise VerifyException(f"expected metadata in shared memory (memory space {SHARED_SPACE}), got {memory}")
     if any(bit.axis != "r" for bit in fragment.layout.data.warp):
@@ -102,9 +87,7 @@ def verify_registers(order: str, orders: Sequence[str], memory: Memory, fragment
     the element type differs, or rows are too short."""
     if order not in orders:
         raise VerifyException(f"expected registers in the order {' or '.join(orders)}, got '{order}'")
-    if order == "lanes":
-        _verify_words(memory, fragment, words_of(fragment), fragment.layout.data.threads)
-    elif order == "vectors":
+    if order == "vectors":
         _verify_vectors(memory, fragment)
     else:
         _verify_tiles(memory, fragment)

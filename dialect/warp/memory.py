@@ -111,12 +111,9 @@ class LoadOp(_FragmentAccess):
 
     With `registers`, memory has the registers of the fragment from the indices on, in one of these orders::
 
-        %e = warp.load %E[%tile, %c0] {registers = "lanes"} : memref<64x32xi32> -> !warp.fragment<meta, ...>
         %x = warp.load %s[%i, %j] {registers = "vectors"} : memref<4x2048xf32, 3> -> !warp.fragment<acc, ...>
         %e = warp.load %Es[%stage, %row, %word] {registers = "tiles"} : memref<4x8x32xi32, ..., 3> -> ...
 
-    - `lanes`: a row has all registers of lane 0, then all those of lane 1 (of threads, if a warpgroup holds the
-      fragment), as 32-bit words. A register of 64 bits is two words, the lower first.
     - `vectors`: a row has the first 16 bytes of lane 0, of lane 1, and so on, then the next 16 bytes of lane 0; fewer
       bytes where the registers of a lane do not come out even. Each access of a warp is of whole lines. The column is
       a multiple of 16 bytes. In shared memory the rows are contiguous. In a tile with a swizzle they are 16 bytes of
@@ -248,7 +245,7 @@ class StoreOp(_FragmentAccess):
 
         warp.store %d, %C[%m, %n] {in_bounds = [true, true]} : !warp.fragment<...>, memref<256x320xf32>
 
-    With `registers`, it writes the registers in the order `lanes` or `vectors` of `warp.load`. With `if`, it writes
+    With `registers`, it writes the registers in the order `vectors` of `warp.load`. With `if`, it writes
     registers only if the condition is true::
 
         warp.store %part, %s[%row, %column] if %others {registers = "vectors"} : !warp.fragment<...>, memref<...>
@@ -289,7 +286,7 @@ class StoreOp(_FragmentAccess):
         memory, swapped = memory_of(self.memory), self.swapped is not None
         verify_indices("the memref", memory, self.indices)
         bounds(self.in_bounds)
-        plain = self.matrices is None and self.in_bounds is None and self.order != "lanes"
+        plain = self.matrices is None and self.in_bounds is None
         if (self.cta or self.barriers) is not None and not (plain and memory_space(memory) == SHARED_SPACE):
             raise VerifyException(f"another CTA's memory is shared, and each lane writes its elements; got {memory}")
         fragment = fragment_of(self.fragment)
@@ -302,7 +299,7 @@ class StoreOp(_FragmentAccess):
                 raise VerifyException("matrices go to shared memory: no in_bounds, no registers, no condition")
             verify_target(self, verify_matrix_move(move, memory, fragment, swapped, loads=False))
         elif self.order:
-            verify_registers(self.order, ORDERS[:2], memory, fragment)
+            verify_registers(self.order, ORDERS[:1], memory, fragment)
         else:
             verify_element(memory, fragment)
             if self.taken is not None:

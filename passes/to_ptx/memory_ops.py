@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from math import gcd, prod
+from math import prod
 from typing import NamedTuple
 
 from xdsl.dialects import memref
@@ -27,7 +27,7 @@ from ...dialect.warp.attributes import (
     memory_space,
 )
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.matrices import AXES, register_bytes, together, words_of
+from ...dialect.warp.matrices import AXES, register_bytes, together
 from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.synchronisation import BULK, LAUNCHES, WGMMA, CommitOp, WaitOp
@@ -41,7 +41,6 @@ from .fragments import Fragment
 from .kernel import KernelLowering, check_multiple, cluster_of, lowers
 from .memory import memory_name
 from .products import check_warpgroups
-from .scalars import common_divisor, divisor_of
 from .synchronisation import barrier_address, one_thread
 
 PACKED_BITS = 4
@@ -319,10 +318,9 @@ FIRST_TWO = word(0x44444444)
 
 
 class RegisterAccesses(NamedTuple):
-    """The accesses of one lane: how many registers each moves, in an instruction of which space and type, and where."""
+    """The accesses of one lane: how many registers each moves, of which space, and where."""
 
     space: str
-    type: str
     each: int
     places: Iterable[At]
 
@@ -332,24 +330,6 @@ class RegisterAccesses(NamedTuple):
             yield registers[i * self.each :][: self.each], place
 
 
-def _by_lanes(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
-    matrix, (row, column) = lowering.matrix(op, op.memory), lowering.indices(op.indices)
-    size = WORD_BYTES * words_of(kind) // kind.registers
-    holder = lowering.addressing.holder(kind.layout.data)
-    first = lowering.scalars.address(
-        matrix.base,
-        [(holder, WORD_BYTES * words_of(kind)), (row, matrix.row_bytes), (column, WORD_BYTES)],
-    )
-    words = gcd(divisor_of(matrix.row_bytes), matrix.alignment) // WORD_BYTES
-    aligned = common_divisor((column, words, words_of(kind))) * WORD_BYTES
-    each = CHUNK // size
-    while aligned % (each * size) or kind.registers % each:
-        each //= 2
-    each = max(1, each)
-    places = [first.behind(start * size) for start in range(0, kind.registers, each)]
-    return RegisterAccesses("global", f"b{8 * size}", each, places)
-
-
 def _by_lines(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
     """Vectors in the lines of a tile with a swizzle."""
     s, addressing, layout, each = lowering.scalars, lowering.addressing, kind.layout.data, together(kind)
@@ -357,7 +337,7 @@ def _by_lines(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType
     holder, of_line = addressing.holder(layout), tile.swizzle // CHUNK
     line, column = s.quotient(holder, of_line), Position.of(s.multiply(s.mask(holder, of_line - 1), CHUNK), 0, 0)
     at = (Position.of(line, row, i * layout.threads // of_line) for i in range(kind.registers // each))
-    return RegisterAccesses("shared", "", each, (addressing.shared(tile, stage, down, column) for down in at))
+    return RegisterAccesses("shared", each, (addressing.shared(tile, stage, down, column) for down in at))
 
 
 def _by_vectors(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
@@ -374,7 +354,7 @@ def _by_vectors(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentTy
         terms = [(row, matrix.row_bytes), (column, matrix.element_bytes), (lowering.lane, lane_bytes)]
         first = s.address(matrix.base, terms)
     places = [first.behind(i * LANES * lane_bytes) for i in range(kind.registers // each)]
-    return RegisterAccesses(space, "", each, places)
+    return RegisterAccesses(space, each, places)
 
 
 def _by_tiles(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
@@ -385,11 +365,7 @@ def _by_tiles(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType
     along = Position.of(lowering.lane, column, 0)
     # Addresses are computed one by one, where they are used.
     downs = (Position.of(warp, row, i * warps) for i in range(kind.registers))
-    return RegisterAccesses("shared", "", 1, (lowering.addressing.shared(tile, stage, down, along) for down in downs))
-
-
-BY_ORDER = {"lanes": _by_lanes, "vectors": _by_vectors, "tiles": _by_tiles}
-"""The accesses of registers, by the order in which they lie in memory."""
+    return RegisterAccesses("shared", 1, (lowering.addressing.shared(tile, stage, down, along) for down in downs))
 
 
 def _register_accesses(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
@@ -397,14 +373,14 @@ def _register_accesses(lowering: KernelLowering, op: LoadOp | StoreOp, kind: Fra
     shown = f"{kind.role.data} {kind.shape[0]}x{kind.shape[1]}"
     moved = "to" if isinstance(op, StoreOp) else "from"
     lowering.emitter.comment(f"{op.name}: registers of {shown} {moved} {place}")
-    return BY_ORDER[op.order](lowering, op, kind)
+    return (_by_tiles if op.order == "tiles" else _by_vectors)(lowering, op, kind)
 
 
 def _load_registers(lowering: KernelLowering, op: LoadOp) -> None:
     emitter, into = lowering.emitter, lowering.result(op.fragment)
     accesses = _register_accesses(lowering, op, fragment_of(op.fragment))
     for registers, place in accesses.of(into):
-        emitter.load(accesses.space, registers, place, accesses.type)
+        emitter.load(accesses.space, registers, place)
         for register in registers if op.padded is not None else ():
             absent = emitter.compute("setp.eq.b32", register, 0)
             emitter.emit("selp.b32", register, FIRST_TWO, register, absent)
@@ -416,4 +392,4 @@ def _store_registers(lowering: KernelLowering, op: StoreOp) -> None:
     accesses, rank = _register_accesses(lowering, op, fragment_of(op.fragment)), op.cta and lowering.scalar(op.cta)
     for registers, place in accesses.of(lowering.fragment(op.fragment)):
         at, space = in_cta(lowering.emitter, place, rank), accesses.space
-        lowering.emitter.store(space if rank is None else "shared::cluster", registers, at, accesses.type, guard=taken)
+        lowering.emitter.store(space if rank is None else "shared::cluster", registers, at, guard=taken)

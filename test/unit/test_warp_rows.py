@@ -115,9 +115,9 @@ def test_products_become_their_instruction(row: Mma) -> None:
     result = fragment(row, "d")
 
     def build(body: Block, arguments: Sequence[SSAValue], zero: SSAValue) -> None:
-        loads = [LoadOp(m, [zero, zero], kind, registers="lanes") for m, kind in zip(arguments, types, strict=False)]
+        loads = [LoadOp(m, [zero, zero], kind, registers="vectors") for m, kind in zip(arguments, types, strict=False)]
         op = product_op(row, [load.fragment for load in loads])
-        body.add_ops([*loads, op, StoreOp(op.d, arguments[-1], [zero, zero], registers="lanes")])
+        body.add_ops([*loads, op, StoreOp(op.d, arguments[-1], [zero, zero], registers="vectors")])
 
     target = earliest(row)
     module = lowered(target, packed((*types, result)), build)
@@ -199,9 +199,9 @@ def test_moves_become_their_instruction(row: LoadMatrix | StoreMatrix) -> None:
         tile = memref.AllocOp([], [], MemRefType(element, [64, 64], SwizzleAttr(32), SHARED))
         if isinstance(row, LoadMatrix):
             op = move_op(row, tile.memref, zero, None)
-            body.add_ops([tile, op, StoreOp(op.results[0], arguments[0], [zero, zero], registers="lanes")])
+            body.add_ops([tile, op, StoreOp(op.results[0], arguments[0], [zero, zero], registers="vectors")])
         else:
-            load = LoadOp(arguments[0], [zero, zero], kind, registers="lanes")
+            load = LoadOp(arguments[0], [zero, zero], kind, registers="vectors")
             body.add_ops([tile, load, move_op(row, tile.memref, zero, load.fragment)])
 
     module = lowered(earliest(row), packed([kind]), build)
@@ -214,10 +214,10 @@ def test_movmatrix() -> None:
     accumulator, multiplicand = fragment_of_16x8("acc", half), fragment_of_16x8("b", half)
 
     def build(body: Block, arguments: Sequence[SSAValue], zero: SSAValue) -> None:
-        load = LoadOp(arguments[0], [zero, zero], accumulator, registers="lanes")
+        load = LoadOp(arguments[0], [zero, zero], accumulator, registers="vectors")
         there = ConvertLayoutOp(load.fragment, multiplicand)
         back = ConvertLayoutOp(there.fragment, accumulator)
-        body.add_ops([load, there, back, StoreOp(back.fragment, arguments[0], [zero, zero], registers="lanes")])
+        body.add_ops([load, there, back, StoreOp(back.fragment, arguments[0], [zero, zero], registers="vectors")])
         reprinted(there.clone(), False)
         reprinted(there.clone(), True)
 

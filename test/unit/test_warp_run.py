@@ -131,7 +131,7 @@ def test_sparse(selector: int, rng: np.random.Generator) -> None:
     body = f"""
     %a = warp.load %A[%z, %z] : $A -> {fragment_a}
     %b = warp.load %B[%z, %z] : $B -> {fragment_b}
-    %e = warp.load %E[%z, %z] {{registers = "lanes"}} : $E -> {meta}
+    %e = warp.load %E[%z, %z] {{registers = "vectors"}} : $E -> {meta}
     %c = warp.constant 0.0 : f32 : {acc}
     %d = warp.mma m16n8k32 ordered %a, %b, %c sparse %e[{selector}] : {fragment_a}, {fragment_b}, {acc}, {meta}
     warp.store %d, %C[%z, %z] : {acc}, $C"""

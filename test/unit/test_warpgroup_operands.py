@@ -25,8 +25,8 @@ KERNEL = """
 builtin.module attributes {{warp.target = #warp.target<sm_90a>}} {{
 "gpu.module"() <{{sym_name = "kernels"}}> ({{
 "gpu.func"() <{{kernel, function_type =
-    (memref<64x{stored}x{value}>, !map_a, !map_b, memref<1x128xi32>, memref<64x24x{d}>) -> ()}}> ({{
-^bb0(%A: memref<64x{stored}x{value}>, %mA: !map_a, %mB: !map_b, %E: memref<1x128xi32>, %C: memref<64x24x{d}>):
+    (memref<64x{stored}x{value}>, !map_a, !map_b, memref<4x32xi32>, memref<64x24x{d}>) -> ()}}> ({{
+^bb0(%A: memref<64x{stored}x{value}>, %mA: !map_a, %mB: !map_b, %E: memref<4x32xi32>, %C: memref<64x24x{d}>):
   {constants}
   %As = memref.alloc() : !As
   %Bs = memref.alloc() : !Bs
@@ -71,7 +71,8 @@ def kernel(element: str, *, sparse: bool, registers: bool) -> str:
     stored, step = depth // 2 if sparse else depth, row.stored_k
     loads, products = [], []
     if sparse:
-        loads.append('%e = warp.load %E[%c0, %c0] {registers = "lanes"} : memref<1x128xi32> -> !meta')
+        loads += ["%tid = gpu.thread_id x", "%warp = arith.divui %tid, %c32 : index"]
+        loads.append('%e = warp.load %E[%warp, %c0] {registers = "vectors"} : memref<4x32xi32> -> !meta')
     negated = "" if element == "i8" else "negate_a"
     for i, k in enumerate(range(0, stored, step)):
         operand, kind = (f"%a{i}", "!a") if registers else (f"%As[%c0, %c{k}]", "!As")
@@ -115,10 +116,11 @@ def test_products(element: str, sparse: bool, registers: bool) -> None:
     random = np.random.default_rng(5)
     depth = 64 if dtype.itemsize < 4 else 32
     a, b = (random.integers(-4, 5, (extent, depth)).astype(dtype) for extent in (64, N))
-    arguments, metadata = a, np.zeros((1, 128), np.int32)
+    arguments, metadata = a, np.zeros((4, 32), np.int32)
     if sparse:
         a = prune(a)
-        arguments, metadata = compress(a, "wgmma.mma_async.sp")
+        arguments, words = compress(a, "wgmma.mma_async.sp")
+        metadata = words.reshape(4, 32)
     maps = [TensorMap(m, m.shape, swizzle=m.shape[1] * dtype.itemsize) for m in (arguments, b)]
     d = np.full((64, N), -77, np.int32 if element == "i8" else np.float32)
     load_ptx(ptx, "k.ptx").launch(

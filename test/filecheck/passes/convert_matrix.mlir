@@ -12,9 +12,9 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   "gpu.func"() <{function_type = (memref<1x128xi32>, memref<1x128xi32>, memref<4x32xi32>, memref<16x8xf32>) -> (), kernel}> ({
   ^bb0(%A: memref<1x128xi32>, %B: memref<1x128xi32>, %E: memref<4x32xi32>, %C: memref<16x8xf32>):
     %c0 = arith.constant 0 : index
-    %a = warp.load %A[%c0, %c0] {registers = "lanes"} : memref<1x128xi32> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
-    %b = warp.load %B[%c0, %c0] {registers = "lanes"} : memref<1x128xi32> -> !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>
-    %e = warp.load %E[%c0, %c0] {registers = "lanes"} : memref<4x32xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+    %a = warp.load %A[%c0, %c0] {registers = "vectors"} : memref<1x128xi32> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+    %b = warp.load %B[%c0, %c0] {registers = "vectors"} : memref<1x128xi32> -> !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>
+    %e = warp.load %E[%c0, %c0] {registers = "vectors"} : memref<4x32xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
     %c = warp.constant 0.0 : f32 : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
     %d = warp.mma m16n8k32 ordered %a, %b, %c sparse %e[1] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
     warp.store %d, %C[%c0, %c0] {in_bounds = [true, true]} : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xf32>
@@ -38,10 +38,10 @@ builtin.module attributes {warp.target = #warp.target<sm_120a>} {
   "gpu.func"() <{function_type = (memref<1x256xi32>, memref<1x64xi32>, memref<1x64xi32>, memref<1x32xi32>, memref<32x8xf32>) -> (), kernel}> ({
   ^bb0(%A: memref<1x256xi32>, %B: memref<1x64xi32>, %SA: memref<1x64xi32>, %SB: memref<1x32xi32>, %C: memref<32x8xf32>):
     %c0 = arith.constant 0 : index
-    %a = warp.load %A[%c0, %c0] {registers = "lanes"} : memref<1x256xi32> -> !warp.fragment<a, 32x64xf4E2M1FN, [c3 c4 r0 r1 r2 | c0 c1 c2 r3 c5]>
-    %b = warp.load %B[%c0, %c0] {registers = "lanes"} : memref<1x64xi32> -> !warp.fragment<b, 64x8xf4E2M1FN, [r3 r4 c0 c1 c2 | r0 r1 r2 r5]>
-    %sa = warp.load %SA[%c0, %c0] {registers = "lanes"} : memref<1x64xi32> -> !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 t0 r0 r1 r2 | c0 b0]>
-    %sb = warp.load %SB[%c0, %c0] {registers = "lanes"} : memref<1x32xi32> -> !warp.fragment<scale, 2x8xf8E8M0FNU, [t0 t1 c0 c1 c2 | r0 b0]>
+    %a = warp.load %A[%c0, %c0] {registers = "vectors"} : memref<1x256xi32> -> !warp.fragment<a, 32x64xf4E2M1FN, [c3 c4 r0 r1 r2 | c0 c1 c2 r3 c5]>
+    %b = warp.load %B[%c0, %c0] {registers = "vectors"} : memref<1x64xi32> -> !warp.fragment<b, 64x8xf4E2M1FN, [r3 r4 c0 c1 c2 | r0 r1 r2 r5]>
+    %sa = warp.load %SA[%c0, %c0] {registers = "vectors"} : memref<1x64xi32> -> !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 t0 r0 r1 r2 | c0 b0]>
+    %sb = warp.load %SB[%c0, %c0] {registers = "vectors"} : memref<1x32xi32> -> !warp.fragment<scale, 2x8xf8E8M0FNU, [t0 t1 c0 c1 c2 | r0 b0]>
     %c = warp.constant 0.0 : f32 : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
     %d = warp.mma m16n8k64 mxf4 %a, %b, %c scaled %sa[0, 1], %sb[2, 3] : !warp.fragment<a, 32x64xf4E2M1FN, [c3 c4 r0 r1 r2 | c0 c1 c2 r3 c5]>, !warp.fragment<b, 64x8xf4E2M1FN, [r3 r4 c0 c1 c2 | r0 r1 r2 r5]>, !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 t0 r0 r1 r2 | c0 b0]>, !warp.fragment<scale, 2x8xf8E8M0FNU, [t0 t1 c0 c1 c2 | r0 b0]>
     warp.store %d, %C[%c0, %c0] {in_bounds = [true, true]} : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x8xf32>
@@ -83,16 +83,16 @@ builtin.module attributes {warp.target = #warp.target<sm_75>} {
   // CHECK-LABEL: .visible .entry four_products(
   // CHECK: mov.b32 %r[[C:[0-9]+]], 0x3C003C00;
   // CHECK: mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f16 {%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}, {%r{{[0-9]+}}, %r{{[0-9]+}}}, {%r{{[0-9]+}}, %r{{[0-9]+}}}, {%r[[C]], 
-  // CHECK: st.global.v4.b32 [%rd[[D:[0-9]+]]], {%f0, %f1, %f2, %f3};
-  // CHECK-NEXT: st.global.v4.b32 [%rd[[D]]+16], {%f4, %f5, %f6, %f7};
+  // CHECK: st.global.v4.f32 [%rd[[D:[0-9]+]]], {%f0, %f1, %f2, %f3};
+  // CHECK-NEXT: st.global.v4.f32 [%rd[[D]]+512], {%f4, %f5, %f6, %f7};
   "gpu.func"() <{function_type = (memref<1x64xi32>, memref<1x64xi32>, memref<1x256xi32>) -> (), kernel}> ({
   ^bb0(%A: memref<1x64xi32>, %B: memref<1x64xi32>, %D: memref<1x256xi32>):
     %c0 = arith.constant 0 : index
-    %a = warp.load %A[%c0, %c0] {registers = "lanes"} : memref<1x64xi32> -> !warp.fragment<a, 8x4xf16, [r0 r1 q0 q1 r2 | c0 c1]>
-    %b = warp.load %B[%c0, %c0] {registers = "lanes"} : memref<1x64xi32> -> !warp.fragment<b, 4x8xf16, [c0 c1 q0 q1 c2 | r0 r1]>
+    %a = warp.load %A[%c0, %c0] {registers = "vectors"} : memref<1x64xi32> -> !warp.fragment<a, 8x4xf16, [r0 r1 q0 q1 r2 | c0 c1]>
+    %b = warp.load %B[%c0, %c0] {registers = "vectors"} : memref<1x64xi32> -> !warp.fragment<b, 4x8xf16, [c0 c1 q0 q1 c2 | r0 r1]>
     %c = warp.constant 1.0 : f16 : !warp.fragment<acc, 8x8xf16, [r0 r1 q0 q1 r2 | c0 c1 c2]>
     %d = warp.mma m8n8k4 %a, %b, %c : !warp.fragment<a, 8x4xf16, [r0 r1 q0 q1 r2 | c0 c1]>, !warp.fragment<b, 4x8xf16, [c0 c1 q0 q1 c2 | r0 r1]>, !warp.fragment<acc, 8x8xf16, [r0 r1 q0 q1 r2 | c0 c1 c2]> -> !warp.fragment<acc, 8x8xf32, [r0 c1 q0 q1 r2 | c0 r1 c2]>
-    warp.store %d, %D[%c0, %c0] {registers = "lanes"} : !warp.fragment<acc, 8x8xf32, [r0 c1 q0 q1 r2 | c0 r1 c2]>, memref<1x256xi32>
+    warp.store %d, %D[%c0, %c0] {registers = "vectors"} : !warp.fragment<acc, 8x8xf32, [r0 c1 q0 q1 r2 | c0 r1 c2]>, memref<1x256xi32>
     "gpu.return"() : () -> ()
   }) {sym_name = "four_products", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()
@@ -141,10 +141,10 @@ builtin.module attributes {warp.target = #warp.target<sm_120a>} {
     %c0 = arith.constant 0 : index
     %s = memref.alloc() : memref<32x64xi8, #warp.swizzle<64>, 3>
     %a = warp.load %s[%c0, %c0] {matrices = "x4.b4x16_p64"} : memref<32x64xi8, #warp.swizzle<64>, 3> -> !warp.fragment<a, 16x32xf4E2M1FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
-    warp.store %a, %D[%c0, %c0] {registers = "lanes"} : !warp.fragment<a, 16x32xf4E2M1FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>, memref<1x128xi32>
+    warp.store %a, %D[%c0, %c0] {registers = "vectors"} : !warp.fragment<a, 16x32xf4E2M1FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>, memref<1x128xi32>
     %b = warp.load %s[%c0, %c0] {matrices = "x2.trans"} : memref<32x64xi8, #warp.swizzle<64>, 3> -> !warp.fragment<b, 32x16xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
-    warp.store %b, %D[%c0, %c0] {registers = "lanes"} : !warp.fragment<b, 32x16xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>, memref<1x128xi32>
-    %o = warp.load %O[%c0, %c0] {registers = "lanes"} : memref<1x32xi32> -> !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>
+    warp.store %b, %D[%c0, %c0] {registers = "vectors"} : !warp.fragment<b, 32x16xi8, [r2 r3 c0 c1 c2 | r0 r1 r4]>, memref<1x128xi32>
+    %o = warp.load %O[%c0, %c0] {registers = "vectors"} : memref<1x32xi32> -> !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>
     warp.store %o, %s[%c0, %c0] {matrices = "x1.trans", swapped} : !warp.fragment<acc, 16x8xi8, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xi8, #warp.swizzle<64>, 3>
     "gpu.return"() : () -> ()
   }) {sym_name = "packed", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
@@ -165,10 +165,10 @@ builtin.module attributes {warp.target = #warp.target<sm_90>} {
   ^bb0(%D: memref<1x128xi32>):
     %c0 = arith.constant 0 : index
     %s = memref.alloc() : memref<16x64xf16, #warp.swizzle<128>, 3>
-    %d = warp.load %D[%c0, %c0] {registers = "lanes"} : memref<1x128xi32> -> !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+    %d = warp.load %D[%c0, %c0] {registers = "vectors"} : memref<1x128xi32> -> !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
     warp.store %d, %s[%c0, %c0] {matrices = "x4"} : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x64xf16, #warp.swizzle<128>, 3>
     %t = warp.convert_layout %d : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>
-    warp.store %t, %D[%c0, %c0] {registers = "lanes"} : !warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>, memref<1x128xi32>
+    warp.store %t, %D[%c0, %c0] {registers = "vectors"} : !warp.fragment<b, 16x16xf16, [r1 r2 c0 c1 c2 | r0 r3]>, memref<1x128xi32>
     "gpu.return"() : () -> ()
   }) {sym_name = "stored", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()

@@ -52,7 +52,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   "gpu.func"() <{function_type = (memref<1x128xi32>) -> (), kernel}> ({
   ^bb0(%C: memref<1x128xi32>):
     %c0 = arith.constant 0 : index
-    %x = warp.load %C[%c0, %c0] {registers = "lanes"} : memref<1x128xi32> -> !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
+    %x = warp.load %C[%c0, %c0] {registers = "vectors"} : memref<1x128xi32> -> !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
     %y = warp.elementwise mul %x, %x : !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
     "gpu.return"() : () -> ()
   }) {sym_name = "integer_arithmetic", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
@@ -68,7 +68,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   "gpu.func"() <{function_type = (memref<1x128xi32>) -> (), kernel}> ({
   ^bb0(%C: memref<1x128xi32>):
     %c0 = arith.constant 0 : index
-    %x = warp.load %C[%c0, %c0] {registers = "lanes"} : memref<1x128xi32> -> !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
+    %x = warp.load %C[%c0, %c0] {registers = "vectors"} : memref<1x128xi32> -> !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
     %y = warp.convert %x : !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
     "gpu.return"() : () -> ()
   }) {sym_name = "integer_conversion", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
@@ -86,7 +86,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     %c0 = arith.constant 0 : index
     %c4 = arith.constant 4 : index
     %s = memref.alloc() : memref<16x64xf16, #warp.swizzle<128>, 3>
-    %d = warp.load %D[%c0, %c0] {registers = "lanes"} : memref<1x128xi32> -> !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+    %d = warp.load %D[%c0, %c0] {registers = "vectors"} : memref<1x128xi32> -> !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
     warp.store %d, %s[%c0, %c4] {matrices = "x4"} : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x64xf16, #warp.swizzle<128>, 3>
     "gpu.return"() : () -> ()
   }) {sym_name = "store_column", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()

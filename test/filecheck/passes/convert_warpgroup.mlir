@@ -61,8 +61,8 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   warp.store %sum, %C[%zero, %zero] {in_bounds = [true, true]} : !acc, memref<64x64xf32>
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
-"gpu.func"() <{function_type = (!map3, memref<64x16xbf16>, memref<1x128xi32>) -> (), kernel}> ({
-^bb0(%M: !map3, %G: memref<64x16xbf16>, %E: memref<1x128xi32>):
+"gpu.func"() <{function_type = (!map3, memref<64x16xbf16>, memref<4x32xi32>) -> (), kernel}> ({
+^bb0(%M: !map3, %G: memref<64x16xbf16>, %E: memref<4x32xi32>):
   %zero = arith.constant 0 : index
   %n64 = arith.constant 64 : index
   %k16 = arith.constant 16 : index
@@ -84,7 +84,10 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     memref<32x128xbf16, #warp.swizzle<128>, 3>, memref<64x32xbf16, 3>,
     !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   %a = warp.load %G[%zero, %zero] {in_bounds = [true, true]} : memref<64x16xbf16> -> !warp.fragment<a, 64x16xbf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>
-  %e = warp.load %E[%zero, %zero] {registers = "lanes"} : memref<1x128xi32> -> !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
+  %n32 = arith.constant 32 : index
+  %thread = gpu.thread_id x
+  %warp = arith.divui %thread, %n32 : index
+  %e = warp.load %E[%warp, %zero] {registers = "vectors"} : memref<4x32xi32> -> !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
   // CHECK: // warp.wgmma: m64n64k32 of registers and shared memory
   // CHECK-NEXT: wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.bf16.bf16 {{.*}}, {%r{{[0-9]+}}, %r{{[0-9]+}}, %r{{[0-9]+}}, %r{{[0-9]+}}}, %rd{{[0-9]+}}, {{%r[0-9]+}}, 1, 1, 1, 1, 0;
   %d2 = warp.wgmma %a, %B[%zero, %zero], %d sparse %e {selector = 1 : i64} :

@@ -132,17 +132,9 @@ func.func @packed_format(%s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) 
 
 // -----
 
-// expected-error @+2 {{warp.load: expected memory of 32-bit words, got memref<4x32xf16>}}
-func.func @words_of_halves(%m: memref<4x32xf16>, %i: index) {
-  %e = warp.load %m[%i, %i] {registers = "lanes"} : memref<4x32xf16> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
-  return
-}
-
-// -----
-
-// expected-error @+2 {{warp.load: expected rows of at least 128 words in memory, 32 lanes' !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, got 64}}
-func.func @short_row(%m: memref<4x64xi32>, %i: index) {
-  %e = warp.load %m[%i, %i] {registers = "lanes"} : memref<4x64xi32> -> !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+// expected-error @+2 {{warp.load: expected memory of 32-bit words, 32 in a row, got memref<4x32xf16, 3 : i64>}}
+func.func @words_of_halves(%m: memref<4x32xf16, 3>, %i: index) {
+  %e = warp.load %m[%i, %i] {registers = "tiles"} : memref<4x32xf16, 3> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
   return
 }
 
@@ -150,15 +142,7 @@ func.func @short_row(%m: memref<4x64xi32>, %i: index) {
 
 // expected-error @+2 {{warp.load: expected one index for each of the 2 dimensions of the memref, got 1}}
 func.func @words_indices(%m: memref<4x64xi32>, %i: index) {
-  %e = warp.load %m[%i] {registers = "lanes"} : memref<4x64xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
-  return
-}
-
-// -----
-
-// expected-error @+2 {{warp.store: expected memory of 32-bit words, got memref<4x32xf16>}}
-func.func @store_words_of_halves(%m: memref<4x32xf16>, %i: index, %e: !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>) {
-  warp.store %e, %m[%i, %i] {registers = "lanes"} : !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>, memref<4x32xf16>
+  %e = warp.load %m[%i] {registers = "vectors"} : memref<4x64xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
   return
 }
 

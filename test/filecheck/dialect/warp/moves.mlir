@@ -40,14 +40,14 @@ func.func @bytes(%s: !bytes, %i: index, %c: !warp.fragment<acc, 16x8xi8, [c1 c2 
 }
 
 // CHECK-LABEL: func.func @words
-// CHECK: %e = warp.load %m[%i, %i] {registers = "lanes"} : memref<4x32xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
-// CHECK: warp.store %e, %m[%i, %i] {note, registers = "lanes"} : !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>, memref<4x32xi32>
+// CHECK: %e = warp.load %m[%i, %i] {registers = "vectors"} : memref<4x32xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+// CHECK: warp.store %e, %m[%i, %i] {note, registers = "vectors"} : !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>, memref<4x32xi32>
 // GENERIC-LABEL: "words"
-// GENERIC: "warp.load"(%m, %i, %i) <{registers = "lanes"}> :
-// GENERIC: "warp.store"(%e, %m, %i, %i) <{{.*}}registers = "lanes"{{.*}}> {note}
+// GENERIC: "warp.load"(%m, %i, %i) <{registers = "vectors"}> :
+// GENERIC: "warp.store"(%e, %m, %i, %i) <{{.*}}registers = "vectors"{{.*}}> {note}
 func.func @words(%m: memref<4x32xi32>, %i: index) {
-  %e = warp.load %m[%i, %i] {registers = "lanes"} : memref<4x32xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
-  warp.store %e, %m[%i, %i] {registers = "lanes", note} : !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>, memref<4x32xi32>
+  %e = warp.load %m[%i, %i] {registers = "vectors"} : memref<4x32xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+  warp.store %e, %m[%i, %i] {registers = "vectors", note} : !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>, memref<4x32xi32>
   return
 }
 
