@@ -133,11 +133,6 @@ class Variant(NamedTuple):
     kind: str = ""
     scale_type: str = ""
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The words that describe it besides the types."""
-        return tuple(filter(None, (self.bit_op, self.kind)))
-
 
 PLAIN = Variant()
 

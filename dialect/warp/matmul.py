@@ -41,14 +41,14 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa.form import ELEMENT_TYPES, KIND_F8F6F4
+from ..isa.form import ELEMENT_TYPES, KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4
 from ..isa.mma import Variant
 from ..mlir.affine import loops_of
 from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, memory_of
 from .elements import DEFAULT_MAPS, OPERAND_LOOPS, K, LoopSizes, M, N, companion_loops, shape_of, verify_map
 from .epilogue import WithEpilogue
-from .op_shapes import WORDS, FieldValue, TypeOfOptional, WarpOp, word_properties
+from .op_shapes import FieldValue, TypeOfOptional, WarpOp
 from .operands import (
     OperandForm,
     OperandType,
@@ -67,9 +67,8 @@ from .stored import StoredIntegers, StoredOp
 
 # What `warp.matmul` and `warp.tile_mma` share: the types that A and B are multiplied as, and the words for how.
 
-WORD_PROPERTIES = ("bit_op", "kind")
-WORD_CHOICES = tuple(word for name in WORD_PROPERTIES for word in WORDS[name])
-"""The properties that are words before the types, as those of `warp.mma` are, and what they may say."""
+WORDS = {"bit_op": ("xor", "and"), "kind": (KIND_F8F6F4, KIND_MXF8F6F4, KIND_MXF4, KIND_MXF4NVF4)}
+"""The properties that are words before the types, in this order, and what they may say."""
 
 
 @irdl_custom_directive
@@ -81,13 +80,13 @@ class FactorTypes(CustomDirective):
     kind: AttributeVariable
 
     def parse(self, parser: Parser, state: ParsingState) -> None:
-        words: list[str] = []
-        while (word := parser.parse_optional_keyword_in(WORD_CHOICES)) is not None:
-            words.append(word)
+        for name, choices in WORDS.items():
+            if (word := parser.parse_optional_keyword_in(choices)) is not None:
+                state.properties[name] = StringAttr(word)
         types = [parser.parse_identifier(" as the type of A")]
         parser.parse_keyword("x")
         types.append(parser.parse_identifier(" as the type of B"))
-        state.properties |= {"types": ArrayAttr(map(StringAttr, types)), **word_properties(words)}
+        state.properties["types"] = ArrayAttr(map(StringAttr, types))
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         if isinstance(op, FactorsOp):
@@ -175,7 +174,7 @@ class FactorsOp(WarpOp):
     @property
     def words(self) -> tuple[str, ...]:
         """The words of the text before the types, which say how they are multiplied."""
-        properties = (self.properties.get(name) for name in WORD_PROPERTIES)
+        properties = (self.properties.get(name) for name in WORDS)
         return tuple(word.data for word in properties if isinstance(word, StringAttr))
 
     @property
@@ -322,11 +321,9 @@ class MatmulOp(FactorsOp, WithEpilogue):
         types: Sequence[str],
         *,
         maps: Sequence[AffineMap] = DEFAULT_MAPS,
-        words: Sequence[str] = (),
         **others: FieldValue,
     ):
-        """`words` are those of the syntax before the types."""
-        super().__init__(a, b, d=d, types=types, indexing_maps=maps, **word_properties(words), **others)
+        super().__init__(a, b, d=d, types=types, indexing_maps=maps, **others)
 
     def like(self, *, start: SSAValue | InitialValue | None = None, **changes: Any) -> Self:
         """The same product with its attributes and location, except for the given fields. `start` is C, or the number

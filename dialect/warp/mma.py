@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, StringAttr, UnitAttr, i64
-from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, result_def, traits_def, var_operand_def
-from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, StringAttr, UnitAttr
+from xdsl.ir import SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.irdl.declarative_assembly_format import (
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    TypeDirective,
+    irdl_custom_directive,
+)
+from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
@@ -19,7 +34,7 @@ from ..isa.mma import Mma
 from ..layouts.layout import Labels, Layout, disagreement, labels, origins
 from ..mlir.words import irdl_op_definition
 from .attributes import SCALES, FragmentType, fragment_of, type_of_element
-from .op_shapes import FLAGS, WORDS, WarpOp, parse_words, verify_target, word_of, word_properties
+from .op_shapes import BareWord, FieldValue, TypeOfOptional, WarpOp, verify_target
 
 NIBBLE = IntegerType(4)
 """The element type of metadata: one code for each chunk of a row of A."""
@@ -48,6 +63,24 @@ def verify_metadata(
         raise VerifyException(f"expected a sparsity selector of {legal} for {row.spelling}, got {got}")
 
 
+@irdl_custom_directive
+class TypeOfResult(CustomDirective):
+    """The type of D where it is not that of C: ` -> !warp.fragment<acc, ...>`."""
+
+    d: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        if parser.parse_optional_punctuation("->"):
+            self.d.parse(parser, state)
+        else:
+            self.d.set(state, state.operand_types[2] or ())
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        if op.results[0].type != op.operands[2].type:
+            printer.print_string(" -> ")
+            self.d.print(printer, state, op)
+
+
 @irdl_op_definition
 class MmaOp(WarpOp):
     """D = A * B + C, with A m x k, B k x n and C, D m x n fragments of a warp.
@@ -56,18 +89,18 @@ class MmaOp(WarpOp):
     fragments are multiples of its shape. Printed as::
 
         %d = warp.mma m16n8k16 %a, %b, %c : !warp.fragment<a, ...>, !warp.fragment<b, ...>, !warp.fragment<acc, ...>
-        %d = warp.mma m16n8k32 satfinite %a, %b, %c : ...
-        %d = warp.mma m8n8k4 col.row %a, %b, %c : !a, !b, !half -> !float
-        %d = warp.mma m16n8k64 mxf4nvf4 %a, %b, %c scaled %sa[0, 1], %sb[0, 3] : !a, !b, !acc, !sa, !sb
-        %d = warp.mma m16n8k32 ordered %a, %b, %c sparse %e[1] : !a, !b, !acc, !warp.fragment<meta, 16x8xi4, [...]>
+        %d = warp.mma m16n8k32 %a, %b, %c {satfinite} : ...
+        %d = warp.mma m8n8k4 %a, %b, %c {layouts = "col.row"} : !a, !b, !half -> !float
+        %d = warp.mma m16n8k64 %a, %b, %c scaled %sa, %sb {kind = "mxf4nvf4", selectors = array<i64: 0, 1, 0, 3>} : ...
+        %d = warp.mma m16n8k32 %a, %b, %c sparse %e {ordered, selector = 1 : i64} : !a, !b, !acc sparse !meta
 
-    The words are the layouts of m8n8k4 (`row.row`, `col.row`, `col.col`), `satfinite`, the rounding of f64 (`rn`, `rz`,
-    `rm`, `rp`), the operation of b1 (`xor`, `and`) and the `.kind`. The numbers after scales are byte-id and thread-id.
-    D has the type of C unless another one is given.
+    Attributes say the layouts of m8n8k4 (`row.row`, `col.row`, `col.col`), `satfinite`, the `rounding` of f64 (`rn`,
+    `rz`, `rm`, `rp`), the `bit_op` of b1 (`xor`, `and`) and the `.kind`. The selectors of scales are a byte-id and a
+    thread-id of A, then those of B. D has the type of C unless another one is given.
 
     With a sparse A, half of each of its rows is stored, so the fragment of A is m x k/2. The metadata after `sparse`
-    gives the positions of the stored elements, and the sparsity selector behind it the lanes that hold the metadata.
-    `ordered` is `::ordered_metadata`: the indices of each chunk increase.
+    gives the positions of the stored elements, and the sparsity selector the lanes that hold the metadata. `ordered` is
+    `::ordered_metadata`: the indices of each chunk increase.
 
     Source: PTX ISA 9.7.14.5.14 and 9.7.14.6.3.
     """
@@ -91,25 +124,17 @@ class MmaOp(WarpOp):
     d = result_def(FragmentType)
 
     traits = traits_def(Pure())
+    custom_directives: ClassVar = (BareWord, TypeOfOptional, TypeOfResult)
+    assembly_format = (
+        "custom<BareWord>($shape) $a `,` $b `,` $c (`sparse` $e^)? (`scaled` $scales^)? attr-dict `:` type($a) `,` "
+        "type($b) `,` type($c) custom<TypeOfOptional>(`sparse`, type($e)) (`scaled` type($scales)^)? "
+        "custom<TypeOfResult>(type($d))"
+    )
     ROLES: ClassVar = (("a", "A", "a"), ("b", "B", "b"), ("c", "C", "acc"))
 
-    def __init__(
-        self,
-        shape: Shape,
-        a: SSAValue,
-        b: SSAValue,
-        c: SSAValue,
-        *words: str,
-        sparse: tuple[SSAValue, int] | None = None,
-        scales: Sequence[SSAValue] = (),
-        selectors: Sequence[int] = (),
-        result: FragmentType | None = None,
-    ):
-        """`words` are those of the text. `sparse` are the metadata of a sparse A and the sparsity selector. `result` is
-        the type of D where it is not that of C."""
-        e, selector = (None, None) if sparse is None else sparse
-        own = {"scales": scales, "selectors": selectors, "d": c.type if result is None else result}
-        super().__init__(a, b, c, e, shape=str(shape), selector=selector, **word_properties(words), **own)
+    def __init__(self, shape: Shape, a: SSAValue, b: SSAValue, c: SSAValue, **fields: FieldValue):
+        """D has the type of C unless `fields` has another one."""
+        super().__init__(a, b, c, shape=str(shape), **({"d": c.type} | fields))
 
     @property
     def fragments(self) -> tuple[FragmentType, FragmentType, FragmentType]:
@@ -135,22 +160,25 @@ class MmaOp(WarpOp):
         spellings name one instruction, the more explicit one is used. Raises VerifyException if the ISA has no such
         instruction, naming the nearest ones."""
         table = mma.rows if self.e is None else mma.sparse_rows
-        said = {name: word_of(self, name) for name in WORDS}
-        a_layout, _, b_layout = (said.pop("layouts") or "row.col").partition(".")
+        texts = (self.layouts, self.rounding, self.bit_op, self.kind)
+        layouts, rounding, bit_op, kind = ("" if word is None else word.data for word in texts)
+        a_layout, _, b_layout = (layouts or "row.col").partition(".")
+        satfinite, ordered = self.satfinite is not None, self.ordered is not None
         a, b, c = (fragment.element for fragment in self.fragments)
         d = c if self.d.type == self.c.type else fragment_of(self.d).element
         scales, scale_type = self._scales()
-        fields: dict[str, Any] = said | {"shape": self._shape(), "a": a, "b": b, "c": c, "a_layout": a_layout}
-        fields |= {"b_layout": b_layout, "scale_type": scale_type} | {name: bool(said[name]) for name in FLAGS}
+        fields: dict[str, Any] = {"shape": self._shape(), "a": a, "b": b, "c": c, "a_layout": a_layout}
+        fields |= {"b_layout": b_layout, "scale_type": scale_type, "satfinite": satfinite, "ordered": ordered}
+        fields |= {"rounding": rounding, "bit_op": bit_op, "kind": kind}
         rows = [row for row in having(table, d=d, **fields) if row.scale is None or row.scale.vector == scales]
         if rows:
             return rows[-1]
         if c != d and having(table, d=c, **fields):
             raise VerifyException(f"expected D of the type of C, {self.fragments[2]}, got {self.d.type}")
-        sparse = "" if self.e is None else ".sp::ordered_metadata" if self.ordered else ".sp"
-        kind, scaled = f"kind::{said['kind']}" if said["kind"] else "", f"scale_vec::{scales}X" if scales else ""
-        words = [f"mma{sparse}.sync.aligned", self.shape.data, a_layout, b_layout, said["satfinite"], kind, scaled]
-        words += [d.name, a.name, b.name, c.name, scale_type, said["rounding"], said["bit_op"]]
+        sparse = "" if self.e is None else ".sp::ordered_metadata" if ordered else ".sp"
+        kind, scaled = f"kind::{kind}" if kind else "", f"scale_vec::{scales}X" if scales else ""
+        words = [f"mma{sparse}.sync.aligned", self.shape.data, a_layout, b_layout, "satfinite" * satfinite, kind]
+        words += [scaled, d.name, a.name, b.name, c.name, scale_type, rounding, bit_op]
         asked = ".".join(filter(None, words))
         raise VerifyException(f"the ISA has no {asked}; the nearest are {', '.join(families.nearest(asked))}")
 
@@ -263,72 +291,6 @@ class MmaOp(WarpOp):
                 if value not in values:
                     listed = ", ".join(map(str, values))
                     raise VerifyException(f"expected {what}-{role} {listed} for {scale.vector} scales, got {value}")
-
-    # Text
-
-    @classmethod
-    def parse(cls, parser: Parser) -> MmaOp:
-        properties: dict[str, Attribute] = {
-            "shape": StringAttr(parser.parse_identifier(" as the shape of the instruction"))
-        }
-        properties |= parse_words(parser)
-        position = parser.pos
-        operands = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
-        metadata: list[UnresolvedOperand] = []
-        if parser.parse_optional_keyword("sparse"):
-            value, numbers = _parse_selected(parser)
-            if len(numbers) != 1:
-                parser.raise_error(f"expected one sparsity selector, got {len(numbers)}", position)
-            metadata, properties["selector"] = [value], IntegerAttr(numbers[0], i64)
-        scales: list[UnresolvedOperand] = []
-        if parser.parse_optional_keyword("scaled"):
-            selected = parser.parse_comma_separated_list(parser.Delimiter.NONE, lambda: _parse_selected(parser))
-            scales = [value for value, _ in selected]
-            properties["selectors"] = DenseArrayBase.from_list(i64, [n for _, numbers in selected for n in numbers])
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-        needed = 3 + len(metadata) + len(scales)
-        if len(operands) != 3 or len(types) != needed:
-            got = len(operands) + needed - 3
-            parser.raise_error(f"expected {needed} operands and {needed} types, got {got} and {len(types)}", position)
-        result = parser.parse_type() if parser.parse_optional_punctuation("->") else types[2]
-        a, b, c, *others = parser.resolve_operands([*operands, *metadata, *scales], types, position)
-        e, scaling = others[: len(metadata)], others[len(metadata) :]
-        return cls.build(
-            operands=[a, b, c, e, scaling], properties=properties, attributes=attributes, result_types=[result]
-        )
-
-    def print(self, printer: Printer) -> None:
-        words = [self.shape.data, *(word_of(self, name) for name in WORDS)]
-        printer.print_string(f" {' '.join(filter(None, words))} ")
-        printer.print_list(self.operands[:3], printer.print_ssa_value)
-        if self.e is not None and self.selector is not None:
-            printer.print_string(" sparse ")
-            _print_selected(printer, self.e, (self.selector.value.data,))
-        for i, scale in enumerate(self.scales):
-            printer.print_string(", " if i else " scaled ")
-            _print_selected(printer, scale, self.scale_selectors[2 * i : 2 * i + 2])
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_list(self.operand_types, printer.print_attribute)
-        if self.d.type != self.c.type:
-            printer.print_string(" -> ")
-            printer.print_attribute(self.d.type)
-
-
-def _parse_selected(parser: Parser) -> tuple[UnresolvedOperand, list[int]]:
-    """Reads `%value[0, 1]`."""
-    value = parser.parse_unresolved_operand()
-    numbers = parser.parse_comma_separated_list(
-        parser.Delimiter.SQUARE, lambda: parser.parse_integer(allow_boolean=False)
-    )
-    return value, numbers
-
-
-def _print_selected(printer: Printer, value: SSAValue, numbers: Sequence[int]) -> None:
-    printer.print_ssa_value(value)
-    printer.print_string(f"[{', '.join(map(str, numbers))}]")
 
 
 def _verify_fragment(row: Mma, role: str, name: str, expected: str, fragment: FragmentType) -> Labels:

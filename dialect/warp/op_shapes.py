@@ -40,7 +40,7 @@ from xdsl.printer import Printer
 from xdsl.traits import EffectInstance, MemoryEffectKind, get_effects, is_side_effect_free
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, ElementType, Form
+from ..isa.form import ElementType, Form
 from ..layouts.layout import Bit, Layout
 from .attributes import (
     SHARED_SPACE,
@@ -113,48 +113,6 @@ class TypeOfOptional(CustomDirective):
         if self.type.get(op):
             self.before.print(printer, state, op)
             self.type.print(printer, state, op)
-
-
-WORDS: Mapping[str, tuple[str, ...]] = {
-    "layouts": ("row.row", "col.row", "col.col"),
-    "ordered": ("ordered",),
-    "satfinite": ("satfinite",),
-    "rounding": ("rn", "rz", "rm", "rp"),
-    "bit_op": ("xor", "and"),
-    "kind": (KIND_F8F6F4, KIND_MXF8F6F4, KIND_MXF4, KIND_MXF4NVF4),
-}
-"""The properties that are words after the shape, in the order they are printed, and what each may say."""
-
-FLAGS = ("ordered", "satfinite")
-"""Those that say something by being there."""
-
-_PROPERTY = {word: name for name, words in WORDS.items() for word in words}
-
-
-def word_properties(words: Sequence[str]) -> dict[str, Attribute]:
-    """Words of the text as properties. Raises VerifyException for a word that there is not."""
-    for word in words:
-        if word not in _PROPERTY:
-            raise VerifyException(f"expected one of {', '.join(_PROPERTY)}, got '{word}'")
-    return {_PROPERTY[w]: UnitAttr() if _PROPERTY[w] in FLAGS else StringAttr(w) for w in words}
-
-
-def parse_words(parser: Parser) -> dict[str, Attribute]:
-    """Reads the words of a text."""
-    properties: dict[str, Attribute] = {}
-    position = parser.pos
-    while (word := parser.parse_optional_keyword_in((*_PROPERTY,))) is not None:
-        if _PROPERTY[word] in properties:
-            parser.raise_error(f"'{word}' says again what another word has said", position)
-        properties |= word_properties((word,))
-        position = parser.pos
-    return properties
-
-
-def word_of(op: IRDLOperation, name: str) -> str:
-    """The word that a property of an operation is; "" where it has none."""
-    property_ = op.properties.get(name)
-    return property_.data if isinstance(property_, StringAttr) else name if isinstance(property_, UnitAttr) else ""
 
 
 FieldValue: TypeAlias = (

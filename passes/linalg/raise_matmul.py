@@ -263,7 +263,7 @@ def _product(
     a_type, b_type = (_element(op, name, value) for name, value in zip("AB", (a, b), strict=True))
     types = [_multiplied(*typed) for typed in zip((a_type, b_type), unsigned, strict=True)]
     # The product of two bits is their and, whether a set one is read as 1 or as -1.
-    words = ["and"] if types == ["b1", "b1"] and unsigned[0] == unsigned[1] else []
+    bit_op = "and" if types == ["b1", "b1"] and unsigned[0] == unsigned[1] else ""
     e, integers = _metadata(op), None
     m, n = (loops_of(maps[-1]).index(maps[-1].num_dims + loop) for loop in (-3, -2))
     if lie_in_memory(op, "C", memory_of(c), (m, n)) != (m, n):  # contiguous along m: the transpose, B^T * A^T
@@ -279,7 +279,7 @@ def _product(
         integers, types = StoredIntegers(types[1]), [types[0]] * 2
     a = a if e is None else formed(op, SparseOp(a, e))
     b = b if integers is None else formed(op, StoredOp(b, integers))
-    return MatmulOp(a, b, c, types, c=c, maps=maps, words=words)
+    return MatmulOp(a, b, c, types, c=c, maps=maps, bit_op=bit_op)
 
 
 def formed(op: Operation, form: OperandForm) -> SSAValue:

@@ -385,13 +385,13 @@ class FragmentProduct(Multiplication):
 
     def _step(self, a: SSAValue, b: SSAValue, accumulator: SSAValue, at: Place, k: int) -> SSAValue:
         """The accumulators after one step of the instruction, at `at` in the tiles, with what lies beside A and B."""
-        (sparse, _), shape, words = self.op.forms, self.tiling.schedule.mma, self.op.variant.words
+        (sparse, _), shape, of = self.op.forms, self.tiling.schedule.mma, self.op.variant
         if isinstance(sparse, SparseOp):
             metadata = MetadataTiles(self.tiling)
-            chosen = metadata.load(self.index, sparse, at), metadata.selector(k)
-            return self.index.insert(MmaOp(shape, a, b, accumulator, "ordered", sparse=chosen)).d
+            e, selector = metadata.load(self.index, sparse, at), metadata.selector(k)
+            return self.index.insert(MmaOp(shape, a, b, accumulator, e=e, ordered=True, selector=selector)).d
         if not self.op.scales:
-            return self.index.insert(MmaOp(shape, a, b, accumulator, *words)).d
+            return self.index.insert(MmaOp(shape, a, b, accumulator, bit_op=of.bit_op, kind=of.kind)).d
         word, byte = divmod(k // block(self.tiling.product), SCALES_OF_WORD)
         if word not in self._scales:
             pairs = zip("ab", self.op.scales, strict=True)
@@ -399,7 +399,8 @@ class FragmentProduct(Multiplication):
                 ScaleTiles(self.tiling, role).load(self.index, tile, at, word * SCALES_OF_WORD) for role, tile in pairs
             ]
         scales, selectors = self._scales[word], (byte, 0) * len(self.op.scales)
-        return self.index.insert(MmaOp(shape, a, b, accumulator, *words, scales=scales, selectors=selectors)).d
+        op = MmaOp(shape, a, b, accumulator, kind=of.kind, scales=scales, selectors=selectors)
+        return self.index.insert(op).d
 
 
 def group_end(index: IndexBuilder, ends: SSAValue, group: SSAValue) -> SSAValue:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from lowered import INDEX, earliest, instruction, lowered, packed, pattern, reprinted
@@ -52,11 +53,11 @@ def operand_types(row: Mma) -> tuple[FragmentType, ...]:
     return (*(fragment(row, role) for role in "abc"), *sparse, *scales(row))
 
 
-def words(row: Mma) -> list[str]:
-    """The words of the text that say what shape and types do not."""
+def words(row: Mma) -> dict[str, Any]:
+    """What shape and types do not say."""
     layouts = f"{row.a_layout}.{row.b_layout}"
-    words = ["ordered" * row.ordered, row.rounding, row.bit_op, layouts * (layouts != "row.col")]
-    return [word for word in (*words, "satfinite" * row.satfinite, row.kind) if word]
+    said = {"layouts": layouts * (layouts != "row.col"), "rounding": row.rounding, "bit_op": row.bit_op}
+    return said | {"kind": row.kind, "ordered": row.ordered, "satfinite": row.satfinite}
 
 
 def selectors(row: Mma) -> tuple[int, ...]:
@@ -67,11 +68,9 @@ def selectors(row: Mma) -> tuple[int, ...]:
 
 def product_op(row: Mma, values: Sequence[SSAValue]) -> MmaOp:
     a, b, c, *others = values
-    sparse = (others.pop(0), row.selectors[-1]) if row.sparse else None
-    result = None if row.c == row.d else fragment(row, "d")
-    return MmaOp(
-        row.shape, a, b, c, *words(row), sparse=sparse, scales=others, selectors=selectors(row), result=result
-    )  # fmt: skip
+    fields = words(row) | ({"e": others.pop(0), "selector": row.selectors[-1]} if row.sparse else {})
+    fields |= {} if row.c == row.d else {"d": fragment(row, "d")}
+    return MmaOp(row.shape, a, b, c, scales=others, selectors=selectors(row), **fields)
 
 
 PRODUCTS = [*mma.rows(), *mma.sparse_rows()]

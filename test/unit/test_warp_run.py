@@ -133,7 +133,8 @@ def test_sparse(selector: int, rng: np.random.Generator) -> None:
     %b = warp.load %B[%z, %z] : $B -> {fragment_b}
     %e = warp.load %E[%z, %z] {{registers = "vectors"}} : $E -> {meta}
     %c = warp.constant 0.0 : f32 : {acc}
-    %d = warp.mma m16n8k32 ordered %a, %b, %c sparse %e[{selector}] : {fragment_a}, {fragment_b}, {acc}, {meta}
+    %d = warp.mma m16n8k32 %a, %b, %c sparse %e {{ordered, selector = {selector} : i64}}
+      : {fragment_a}, {fragment_b}, {acc} sparse {meta}
     warp.store %d, %C[%z, %z] : {acc}, $C"""
     run("sm_90a", body, A=np.ascontiguousarray(stored), B=b, E=words, C=c)
     assert np.allclose(c, dense.reshape(16, 32).astype(np.float32) @ b.astype(np.float32), atol=1e-2)

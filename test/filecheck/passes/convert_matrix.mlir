@@ -16,7 +16,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     %b = warp.load %B[%c0, %c0] {registers = "vectors"} : memref<1x128xi32> -> !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>
     %e = warp.load %E[%c0, %c0] {registers = "vectors"} : memref<4x32xi32> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
     %c = warp.constant 0.0 : f32 : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
-    %d = warp.mma m16n8k32 ordered %a, %b, %c sparse %e[1] : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+    %d = warp.mma m16n8k32 %a, %b, %c sparse %e {ordered, selector = 1 : i64} : !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> sparse !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
     warp.store %d, %C[%c0, %c0] {in_bounds = [true, true]} : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xf32>
     "gpu.return"() : () -> ()
   }) {sym_name = "sparse", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
@@ -43,7 +43,7 @@ builtin.module attributes {warp.target = #warp.target<sm_120a>} {
     %sa = warp.load %SA[%c0, %c0] {registers = "vectors"} : memref<1x64xi32> -> !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 t0 r0 r1 r2 | c0 b0]>
     %sb = warp.load %SB[%c0, %c0] {registers = "vectors"} : memref<1x32xi32> -> !warp.fragment<scale, 2x8xf8E8M0FNU, [t0 t1 c0 c1 c2 | r0 b0]>
     %c = warp.constant 0.0 : f32 : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
-    %d = warp.mma m16n8k64 mxf4 %a, %b, %c scaled %sa[0, 1], %sb[2, 3] : !warp.fragment<a, 32x64xf4E2M1FN, [c3 c4 r0 r1 r2 | c0 c1 c2 r3 c5]>, !warp.fragment<b, 64x8xf4E2M1FN, [r3 r4 c0 c1 c2 | r0 r1 r2 r5]>, !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 t0 r0 r1 r2 | c0 b0]>, !warp.fragment<scale, 2x8xf8E8M0FNU, [t0 t1 c0 c1 c2 | r0 b0]>
+    %d = warp.mma m16n8k64 %a, %b, %c scaled %sa, %sb {kind = "mxf4", selectors = array<i64: 0, 1, 2, 3>} : !warp.fragment<a, 32x64xf4E2M1FN, [c3 c4 r0 r1 r2 | c0 c1 c2 r3 c5]>, !warp.fragment<b, 64x8xf4E2M1FN, [r3 r4 c0 c1 c2 | r0 r1 r2 r5]>, !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> scaled !warp.fragment<scale, 32x2xf8E8M0FNU, [r3 t0 r0 r1 r2 | c0 b0]>, !warp.fragment<scale, 2x8xf8E8M0FNU, [t0 t1 c0 c1 c2 | r0 b0]>
     warp.store %d, %C[%c0, %c0] {in_bounds = [true, true]} : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x8xf32>
     "gpu.return"() : () -> ()
   }) {sym_name = "scaled", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
@@ -68,7 +68,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
     %a = warp.load %A[%c0, %c0] {in_bounds = [true, true]} : memref<8x4xf64> -> !warp.fragment<a, 8x4xf64, [c0 c1 r0 r1 r2 |]>
     %b = warp.load %B[%c0, %c0] {in_bounds = [true, true]} : memref<4x8xf64> -> !warp.fragment<b, 4x8xf64, [r0 r1 c0 c1 c2 |]>
     %c = warp.constant 1.5 : f64 : !warp.fragment<acc, 8x8xf64, [c1 c2 r0 r1 r2 | c0]>
-    %d = warp.mma m8n8k4 rz %a, %b, %c : !warp.fragment<a, 8x4xf64, [c0 c1 r0 r1 r2 |]>, !warp.fragment<b, 4x8xf64, [r0 r1 c0 c1 c2 |]>, !warp.fragment<acc, 8x8xf64, [c1 c2 r0 r1 r2 | c0]>
+    %d = warp.mma m8n8k4 %a, %b, %c {rounding = "rz"} : !warp.fragment<a, 8x4xf64, [c0 c1 r0 r1 r2 |]>, !warp.fragment<b, 4x8xf64, [r0 r1 c0 c1 c2 |]>, !warp.fragment<acc, 8x8xf64, [c1 c2 r0 r1 r2 | c0]>
     warp.store %d, %C[%c0, %c0] {in_bounds = [true, true]} : !warp.fragment<acc, 8x8xf64, [c1 c2 r0 r1 r2 | c0]>, memref<8x8xf64>
     "gpu.return"() : () -> ()
   }) {sym_name = "double", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
@@ -117,7 +117,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
     %a = warp.load %s[%c0, %c0] {matrices = "x4"} : memref<32x64xi8, #warp.swizzle<64>, 3> -> !warp.fragment<a, 16x32xi8, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>
     %b = warp.load %t[%c0, %c0] {matrices = "x2", swapped} : memref<32x64xui8, #warp.swizzle<64>, 3> -> !warp.fragment<b, 32x8xui8, [r2 r3 c0 c1 c2 | r0 r1 r4]>
     %c = warp.load %C[%c0, %c0] {in_bounds = [true, true]} : memref<16x8xi32> -> !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
-    %d = warp.mma m16n8k32 satfinite %a, %b, %c : !warp.fragment<a, 16x32xi8, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>, !warp.fragment<b, 32x8xui8, [r2 r3 c0 c1 c2 | r0 r1 r4]>, !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
+    %d = warp.mma m16n8k32 %a, %b, %c {satfinite} : !warp.fragment<a, 16x32xi8, [c2 c3 r0 r1 r2 | c0 c1 r3 c4]>, !warp.fragment<b, 32x8xui8, [r2 r3 c0 c1 c2 | r0 r1 r4]>, !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
     warp.store %d, %C[%c0, %c0] {in_bounds = [true, true]} : !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xi32>
     "gpu.return"() : () -> ()
   }) {sym_name = "integers", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()

@@ -6,7 +6,7 @@
 // CHECK: gpu.func
 // CHECK: warp.copy %A[%{{.*}}, %{{.*}}] to %[[A:.*]][%{{.*}}] {async, in_bounds = [true, true]} : memref<64x1024xi1> to memref<3x32x512xi1, #warp.swizzle<64>, 3 : i64>
 // CHECK: warp.load %[[A]][{{.*}}] {matrices = "x4"} : {{.*}} -> !warp.fragment<a, 16x256xi1, [c5 c6 r0 r1 r2 | c0 c1 c2 c3 c4 r3 c7]>
-// CHECK: warp.mma m16n8k256 and %{{.*}} : !warp.fragment<a, 16x256xi1, {{.*}}>, !warp.fragment<b, 256x16xi1, {{.*}}>, !warp.fragment<acc, 16x16xi32, {{.*}}>
+// CHECK: warp.mma m16n8k256 %{{.*}} {bit_op = "and"} : !warp.fragment<a, 16x256xi1, {{.*}}>, !warp.fragment<b, 256x16xi1, {{.*}}>, !warp.fragment<acc, 16x16xi32, {{.*}}>
 // PTX-LABEL: .entry bits(
 // PTX: // warp.copy: a 32x512 tile of A to stage 0
 // PTX: // warp.mma: multiply 16x16x256 with m16n8k256
@@ -24,7 +24,7 @@ func.func @bits(%A: memref<64x1024xi1>, %B: memref<32x1024xi1>, %C: memref<64x32
 // CHECK: warp.copy %B[%{{.*}}, %{{.*}}] to %[[B:.*]][%{{.*}}] {async, in_bounds = [true, true]} : memref<32x1024xf6E3M2FN> to memref<3x16x512xf6E3M2FN, #warp.swizzle<128>, 3 : i64>
 // CHECK: warp.load %[[A]][{{.*}}] {matrices = "x4.b4x16_p64"} : {{.*}} -> !warp.fragment<a, 16x32xf4E2M1FN, [c2 c3 r0 r1 r2 | c0 c1 r3 c4], bytes>
 // CHECK: warp.load %[[B]][{{.*}}] {matrices = "x4", swapped} : {{.*}} -> !warp.fragment<b, 32x16xf6E3M2FN, [r2 r3 c0 c1 c2 | r0 r1 r4], bytes>
-// CHECK: warp.mma m16n8k32 f8f6f4
+// CHECK: warp.mma m16n8k32 {{.*}} {kind = "f8f6f4"}
 // PTX-LABEL: .entry floats(
 // PTX: // warp.copy: a 32x512 tile of A to stage 0
 // PTX: cp.async.ca.shared.global [{{.*}}], [{{.*}}], 8
@@ -41,8 +41,8 @@ func.func @floats(%A: memref<64x1024xf4E2M1FN>, %B: memref<32x1024xf6E3M2FN>, %C
 // CHECK: warp.copy %SB[%{{.*}}, %{{.*}}] to %[[SB:.*]][%{{.*}}] {async, in_bounds = [true, true]} : memref<32x32xf8E8M0FNU> to memref<3x16x16xf8E8M0FNU, #warp.swizzle<4>, 3 : i64>
 // CHECK: warp.load %[[SA]][{{.*}}] : {{.*}} -> !warp.fragment<scale, 16x2xf8E8M0FNU, [r3 t0 r0 r1 r2 | c0 b0]>
 // CHECK: warp.load %[[SB]][{{.*}}] {swapped} : {{.*}} -> !warp.fragment<scale, 2x16xf8E8M0FNU, [c3 t0 c0 c1 c2 | r0 b0]>
-// CHECK: warp.mma m16n8k64 mxf4 {{.*}} scaled %[[W:\w+]][0, 0], %[[V:\w+]][0, 0]
-// CHECK: warp.mma m16n8k64 mxf4 {{.*}} scaled %[[W]][2, 0], %[[V]][2, 0]
+// CHECK: warp.mma m16n8k64 {{.*}} scaled %[[W:\w+]], %[[V:\w+]] {kind = "mxf4", selectors = array<i64: 0, 0, 0, 0>}
+// CHECK: warp.mma m16n8k64 {{.*}} scaled %[[W]], %[[V]] {kind = "mxf4", selectors = array<i64: 2, 0, 2, 0>}
 // PTX-LABEL: .entry scaled(
 // PTX: // warp.copy: a 32x16 tile of SA to stage 0
 // PTX: // warp.load: fragment scale 16x2 from stage 0

@@ -12,14 +12,14 @@
 // TILED:      scf.for
 // TILED:        warp.copy %E[{{.*}}] to %[[E]][] {in_bounds = [false, true]} : memref<7x96xi32>
 // TILED:        %[[M:\w+]] = warp.load %[[E]][{{.*}}] {registers = "tiles", padded} : memref<2x32xi32, #warp.swizzle<128>, 3 : i64> -> !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
-// TILED-NEXT:   warp.mma m16n8k32 ordered {{.*}} sparse %[[M]][0]
-// TILED:        warp.mma m16n8k32 ordered {{.*}}[1]
+// TILED-NEXT:   warp.mma m16n8k32 {{.*}} sparse %[[M]] {ordered, selector = 0 : i64}
+// TILED:        warp.mma m16n8k32 {{.*}} {ordered, selector = 1 : i64}
 
 // PIPELINED:    warp.copy %E[{{.*}}] {async
 // PIPELINED:    scf.for
 // PIPELINED:      warp.load %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}] {registers = "tiles", padded} : memref<{{[0-9]}}x2x32xi32, {{.*}}
 // PIPELINED:      warp.copy %E[{{.*}}] {async
-// PIPELINED:      warp.mma m16n8k32 ordered
+// PIPELINED:      warp.mma m16n8k32 {{.*}}ordered
 func.func @f(%A: memref<100x96xf16>, %E: memref<7x96xi32>, %B: memref<192x320xf16>, %C: memref<100x320xf32>) {
   linalg.matmul {warp.metadata = 1} ins(%A, %B : memref<100x96xf16>, memref<192x320xf16>) outs(%C : memref<100x320xf32>)
   return

@@ -34,7 +34,7 @@ func.func @not_taken_apart(%a: !warp.fragment<a, 16x32xi8, [c2 c3 r0 r1 r2 | c0 
 
 // expected-error @+2 {{warp.mma: expected A and the instruction to number m alike: the instruction's bits of m are bits 1 2 3 0 in A and 0 1 2 3 in the instruction}}
 func.func @metadata(%a: !warp.fragment<a, 16x16xf16, [c1 c2 r1 r2 r3 | c0 r0 c3]>, %b: !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, %c: !warp.fragment<acc, 16x8xf32, [c1 c2 r1 r2 r3 | c0 r0]>, %e: !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>) {
-  %d = warp.mma m16n8k32 ordered %a, %b, %c sparse %e[1] : !warp.fragment<a, 16x16xf16, [c1 c2 r1 r2 r3 | c0 r0 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r1 r2 r3 | c0 r0]>, !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
+  %d = warp.mma m16n8k32 %a, %b, %c sparse %e {ordered, selector = 1 : i64} : !warp.fragment<a, 16x16xf16, [c1 c2 r1 r2 r3 | c0 r0 c3]>, !warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>, !warp.fragment<acc, 16x8xf32, [c1 c2 r1 r2 r3 | c0 r0]> sparse !warp.fragment<meta, 16x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3]>
   return
 }
 
