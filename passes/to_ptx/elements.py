@@ -183,10 +183,15 @@ class Elements:
         return self.emit(f"setp.{compared}.f32", self.emit("abs.f32", value), single(kind.bound))
 
     def narrow(self, op: Operation, opcode: str, value: Operand) -> HeldElement:
-        """The result of an instruction that rounds once to 16 bits, held as f32. An error, if the target lacks it."""
-        if not self.emit.emitter.has(opcode):
-            fail(op, f"{op.name} takes {opcode}, which the target lacks; go by way of f32, which rounds twice")
-        return HeldElement(self.emit(f"cvt.f32.{op.results[0].type}", self.emit(opcode, value)))
+        """A number of 32 bits or more, rounded once to 16 bits, and held as f32. Without the instruction it is rounded
+        to an odd f32, if that is not exact, which is then rounded to bf16 as the number is: f32 has 16 bits more."""
+        i, source = self.emit, opcode.rpartition(".")[2]
+        if i.emitter.has(opcode):
+            return HeldElement(i(f"cvt.f32.{op.results[0].type}", i(opcode, value)))
+        lower = i(f"cvt.rz.f32.{source}", value)
+        again = i("cvt.f64.f32" if source == "f64" else f"cvt.rzi.{source}.f32", lower)
+        odd = i("selp.b32", 1, 0, i(f"setp.ne.{source}", again, value))
+        return HeldElement(i.of_bits(i("or.b32", i.bits(lower), odd)), "bf16")
 
     def final(self, value: VirtualRegister, kind: Attribute) -> HeldElement:
         """What an instruction in f32 or f64 gave, as an element of a type."""
