@@ -228,6 +228,14 @@ class Scalars:
             total = wide
         return total
 
+    def doubled64(self, stride: IndexValue) -> IndexValue:
+        """Twice a stride; in a register it has 64 bits."""
+        if isinstance(stride, int):
+            return 2 * stride
+        double = self._pure("shl.b64", stride, 1)
+        double.divisor = 2 * stride.divisor
+        return double
+
     def _scaled64(self, elements: VirtualRegister, bits: int) -> VirtualRegister:
         """Elements of `bits` bits in bytes; of less than a byte there must be whole bytes."""
         if bits < 8:
