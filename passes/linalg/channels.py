@@ -55,7 +55,8 @@ class Widened:
         loops, (tap, dilation, _) = loops_of(op.maps[2 if is_gradient else 1]), filter_.taps[-1]
         adjacent = tap in loops and loops[loops.index(tap) :][:2] == (tap, filter_.channel)
         few = memory_of(window.memory).get_shape()[-1] < ALIGNED and (op.c is None if is_gradient else side == 0)
-        plain = adjacent and dilation == 1 and not any(filter_.first)
+        of_channels = is_gradient or filter_.channel == op.outer + 2  # of one channel, k may be along the taps
+        plain = adjacent and of_channels and dilation == 1 and not any(filter_.first)
         return Widened(op, window, side, filter_) if few and plain else None
 
     def replace(self) -> tuple[MatmulOp, WindowOp]:
