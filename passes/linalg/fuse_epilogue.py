@@ -21,7 +21,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
 from ...dialect.mlir.affine import FIXED, loops_of
-from ...dialect.warp.attributes import element_row
+from ...dialect.warp.attributes import element_row, memory_of
 from ...dialect.warp.elements import IndexOp, M, PointwiseOp, YieldOp, element_type, with_functions, yielded
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm, drop_forms
@@ -29,7 +29,7 @@ from ..diagnostics import chose, message_of, name_of, remark
 from ..patterns import LocatedRewriter, all_operands, apply_patterns, constant_number, op_type_rewrite_pattern
 from .element_expressions import NotFusedError, decline
 from .elementwise import Elementwise, check_unshared, may_share, read_elementwise, roots_of, touched, unshaped
-from .operand import VIEWS, drop_unused, root, users_of
+from .operand import VIEWS, drop_unused, lines_of, root, users_of
 from .raise_matmul import raise_products
 
 
@@ -162,6 +162,9 @@ class Match(NamedTuple):
             return "it reads one place along a dimension"
         if any(self.map_of(i) != product.maps[2] for i in self.of_product):
             return "it reads the product's result in another order than it is written"
+        rows, columns = (loops_of(product.maps[2]).index(product.maps[2].num_dims + loop) for loop in (-3, -2))
+        if lines_of(memory_of(self.elementwise.output), (rows, columns)) != (rows, columns):
+            return "rows of its output are not contiguous, as those of the product's result are"
         if product not in fused.dead:
             return "others use the product's result too"
         if product.grouped is not None and (product.grouped != M or self.elementwise.indexed or self._selects()):

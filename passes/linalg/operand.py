@@ -479,8 +479,13 @@ def read_matrix(
 def lie_in_memory(op: Operation, name: str, kind: Memory, axes: tuple[int, int]) -> tuple[int, int]:
     """The dimensions of the rows and of the columns, which are contiguous, out of two dimensions of memory. Raises a
     located diagnostic if neither dimension is contiguous."""
+    if (lines := lines_of(kind, axes)) is None:
+        fail(op, f"expected the rows or the columns of {name} to be contiguous, got {kind}")
+    return lines
+
+
+def lines_of(kind: Memory, axes: tuple[int, int]) -> tuple[int, int] | None:
+    """Two dimensions of memory, the contiguous one last; None if neither is."""
     strides = strides_of(kind)
-    for row, column in (axes, axes[::-1]) if axes[0] < axes[1] else (axes[::-1], axes):
-        if strides is not None and strides[column] == 1:
-            return row, column
-    fail(op, f"expected the rows or the columns of {name} to be contiguous, got {kind}")
+    ordered = (axes, axes[::-1]) if axes[0] < axes[1] else (axes[::-1], axes)
+    return next((pair for pair in ordered if strides is not None and strides[pair[1]] == 1), None)
