@@ -32,6 +32,11 @@ def loops_of(map_: AffineMap) -> tuple[int, ...]:
     return tuple(e.position if isinstance(e, AffineDimExpr) else symbols.get(e, FIXED) for e in map_.results)
 
 
+def may_be_alike(shape: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether sizes, -1 of which are unknown, may be the same."""
+    return len(shape) == len(other) and all(a == b or min(a, b) < 0 for a, b in zip(shape, other, strict=True))
+
+
 def map_along(loops: int, along: Iterable[int]) -> AffineMap:
     """A map of `loops` loops. Each result is the loop that `along` names; it is 0 for `FIXED`."""
     return AffineMap(loops, 0, tuple(AffineConstantExpr(0) if loop == FIXED else AffineDimExpr(loop) for loop in along))

@@ -33,7 +33,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from .affine import map_along
+from .affine import map_along, may_be_alike
 from .words import defined, irdl_op_definition, words
 
 if TYPE_CHECKING:
@@ -187,7 +187,8 @@ class SoftmaxOp(IRDLOperation):
         kind, output, at = self.input.type, self.output.type, self.dimension.value.data
         if not isa(kind, TensorOrMemory) or not isinstance(kind.element_type, AnyFloat):
             raise VerifyException(f"expected a tensor or memory of floating-point numbers, got {kind}")
-        if not isa(output, TensorOrMemory) or type(output) is not type(kind) or output.get_shape() != kind.get_shape():
+        alike = isa(output, TensorOrMemory) and may_be_alike(output.get_shape(), kind.get_shape())
+        if type(output) is not type(kind) or not alike:
             raise VerifyException(f"expected an output of the shape of the input {kind}, got {output}")
         if not 0 <= at < kind.get_num_dims():
             raise VerifyException(f"expected a dimension of 0 to {kind.get_num_dims() - 1}, got {at}")

@@ -31,7 +31,7 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ..mlir.affine import loops_of
+from ..mlir.affine import loops_of, may_be_alike
 from ..mlir.words import irdl_op_definition
 from .attributes import FragmentType, fragment_of, memory_of
 from .elements import ElementRegion, LoopSizes, M, N, PointwiseOp, PointwiseType, pointwise_of, verify_elements
@@ -74,7 +74,7 @@ class WithEpilogue(WarpOp):
     def verify_stored(self, loops: int, along: Sequence[int], sizes: LoopSizes) -> None:
         """Checks C, D and the epilogue. C must have the shape of D, which runs along some of the `loops`. Raises
         VerifyException if the shapes differ, or the epilogue makes another type or has operands along other loops."""
-        if self.c is not None and memory_of(self.c).get_shape() != memory_of(self.d).get_shape():
+        if self.c is not None and not may_be_alike(memory_of(self.c).get_shape(), memory_of(self.d).get_shape()):
             raise VerifyException(f"expected C of the shape of D, got {self.c.type} and {self.d.type}")
         if self.epilogue is not None:
             made = memory_of(self.d).element_type
