@@ -206,9 +206,12 @@ def _objection(raised: MatmulOp) -> str:
     types = raised.types
     raised.types = ArrayAttr(StringAttr("tf32") if kind.data == "f32" else kind for kind in types)
     try:
+        raised.verify()
         read(raised)
     except DiagnosticException as error:
         return message_of(error)
+    except VerifyException as error:
+        return str(error)
     finally:
         raised.types = types
     return ""
