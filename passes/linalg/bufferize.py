@@ -44,6 +44,7 @@ from .constants import as_bytes, copy_before, global_of, hold_conditions, is_mul
 from .generalize import GENERALIZED, generalize
 from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
 from .reshapes import is_collapsible, regroups_static_sizes
+from .sizes import EXTENTS, extents_of
 
 
 def bufferize(module: ModuleOp, *, tf32: bool = False) -> None:
@@ -138,6 +139,8 @@ class TensorFunction:
     def _add_results(self, last: func.ReturnOp) -> None:
         """An argument for each value that is returned."""
         block = self.function.body.block
+        if (extents := extents_of(last.operands, block.args)) is not None:
+            self.function.attributes[EXTENTS] = extents
         for value in last.operands:
             kind = value.type if isinstance(value, BlockArgument) and value in self.buffers else None
             if kind is None and not _is_tensor(value.type):

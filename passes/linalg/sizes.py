@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, cf, tensor
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, ShapedType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import GenericOp, IndexOp
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir.affine import AffineConstantExpr, AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import Rewriter
 
@@ -18,7 +21,7 @@ from ...dialect.mlir.affine import FIXED, Nest, generic, map_along
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail, remark
 from ..patterns import IndexBuilder, constant_value, erase_unused, op_type_rewrite_pattern
-from .operand import reassociation
+from .operand import groups_of, reassociation
 
 
 class SizeFactor(NamedTuple):
@@ -96,6 +99,67 @@ def holds(condition: SSAValue) -> bool | None:
     if a.is_natural and not b.factors and b.number <= 0:
         return {"slt": False, "sge": True}.get(word)
     return None
+
+
+EXTENTS = "warp.extents"
+"""The attribute of a function with a map for each result: its sizes by those of all arguments, in their order, of which
+an index is one. It is there where a size is computed."""
+
+_ARITHMETIC: Mapping[type[Operation], Callable[[AffineExpr, AffineExpr], AffineExpr]] = {
+    arith.AddiOp: operator.add, arith.SubiOp: operator.sub, arith.MuliOp: operator.mul,
+    arith.DivUIOp: operator.floordiv, arith.DivSIOp: operator.floordiv, arith.FloorDivSIOp: operator.floordiv,
+    arith.CeilDivUIOp: AffineExpr.ceil_div, arith.CeilDivSIOp: AffineExpr.ceil_div, arith.RemUIOp: operator.mod,
+}  # fmt: skip
+
+
+def extents_of(values: Sequence[SSAValue], arguments: Sequence[SSAValue]) -> ArrayAttr[AffineMapAttr] | None:
+    """The sizes of tensors by those of arguments; None if none is computed, or no affine map computes them."""
+    places = [
+        (a, d) for a in arguments for d in (range(len(shape_of(a))) if isinstance(a.type, ShapedType) else [None])
+    ]
+    numbers = {place: AffineExpr.dimension(number) for number, place in enumerate(places)}
+    try:
+        rows = [tuple(_by_arguments(value, d, numbers) for d in range(len(shape_of(value)))) for value in values]
+    except NotImplementedError:  # of xDSL too, for what is not affine
+        return None
+    told = {expr for (_, d), expr in numbers.items() if d is not None}  # along a loop, mostly
+    if all(isinstance(expr, AffineConstantExpr) or expr in told for row in rows for expr in row):
+        return None
+    return ArrayAttr(AffineMapAttr(AffineMap(len(places), 0, row)) for row in rows)
+
+
+def _by_arguments(
+    value: SSAValue, at: int | None, numbers: Mapping[tuple[SSAValue, int | None], AffineExpr]
+) -> AffineExpr:
+    """The size of a dimension of a tensor or, at None, a whole number, by sizes of arguments. Raises
+    NotImplementedError for what follows from anything else."""
+    shape, op = shape_of(value)[:at], value.owner
+    number = constant_value(value) if at is None else shape_of(value)[at]
+    if number is not None and (at is None or number >= 0):
+        return AffineExpr.constant(number)
+    unknown = sum(size < 0 for size in shape)
+    match op:
+        case _ if (value, at) in numbers:
+            return numbers[value, at]
+        case tensor.EmptyOp():
+            value, at = op.dynamic_sizes[unknown], None
+        case tensor.ExtractSliceOp():
+            value, at = op.sizes[unknown], None
+        case tensor.ExpandShapeOp():
+            value, at = op.dynamic_output_shape[unknown], None
+        case tensor.CollapseShapeOp() if at is not None:
+            return reduce(operator.mul, (_by_arguments(op.src, d, numbers) for d in groups_of(op)[at]))
+        case LinalgStructuredOperation() if isinstance(value, OpResult):
+            value = op.outputs[value.index]
+        case tensor.InsertSliceOp() | tensor.CastOp():
+            value = op.dest if isinstance(op, tensor.InsertSliceOp) else op.source
+        case tensor.DimOp() if (dimension := constant_value(op.index)) is not None:
+            value, at = op.source, dimension
+        case _ if type(op) in _ARITHMETIC:
+            return _ARITHMETIC[type(op)](*(_by_arguments(operand, None, numbers) for operand in op.operands))
+        case _:
+            raise NotImplementedError
+    return _by_arguments(value, at, numbers)
 
 
 class DropAssertion(RewritePattern):

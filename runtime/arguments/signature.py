@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base.errors import ArgumentError
 from ..base.launch import Problem, describe
 
 if TYPE_CHECKING:
+    from xdsl.ir.affine import AffineMap
+
     from .dtypes import DType
 
 
@@ -73,7 +76,8 @@ class Signature:
     """A host function as its caller sees it. `written` are the positions of arguments the function writes, `filled` of
     those it overwrites before it reads them. `products` are the matrix products among its operations, in order; those
     of unknown size are not among them. `ties` are sets of (position, dimension) whose extents must agree. `sparse` are
-    the metadata of sparse matrices."""
+    the metadata of sparse matrices. `computed` has, for the last parameters, their extents by those of the others, of
+    which an index is one."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -82,6 +86,7 @@ class Signature:
     products: tuple[Problem, ...] = ()
     ties: tuple[frozenset[tuple[int, int]], ...] = ()
     sparse: tuple[Metadata, ...] = ()
+    computed: tuple[AffineMap, ...] = ()
 
     def __str__(self) -> str:
         return f"@{self.name}({', '.join(f'%{p.name}: {p}' for p in self.parameters)})"
@@ -103,11 +108,20 @@ def position_of(name: str, parameters: Sequence[Parameter]) -> int:
     raise ArgumentError(f"no argument '{name}'; there are {names}")
 
 
-def extents(function: Signature, shapes_: Mapping[int, tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The shape of each parameter, from its type, `shapes_`, or one that it is tied to. Unknown sizes are negative."""
+def extents(
+    function: Signature, shapes_: Mapping[int, tuple[int, ...]], numbers: Mapping[int, Any] = MappingProxyType({})
+) -> list[tuple[int, ...]]:
+    """The shape of each parameter, from its type, `shapes_`, one that it is tied to, or what computes it, of which
+    `numbers` are too. Unknown sizes are negative."""
     shapes = [list(shapes_.get(i, p.shape or ())) for i, p in enumerate(function.parameters)]
     for tie in function.ties:
         extent = next((shapes[i][d] for i, d in sorted(tie) if shapes[i][d] >= 0), -1)
         for i, d in tie:
             shapes[i][d] = max(shapes[i][d], extent)
+    first, sizes = len(shapes) - len(function.computed), list[int]()
+    for i, parameter in enumerate(function.parameters[:first]):
+        is_index = parameter.shape is None and parameter.element == "i64"
+        sizes += shapes[i] if parameter.shape is not None else [int(numbers.get(i, -1)) if is_index else 0]
+    if function.computed and min(sizes, default=0) >= 0:
+        shapes[first:] = [[max(0, n) for n in map_.eval(sizes, [])] for map_ in function.computed]
     return [tuple(shape) for shape in shapes]

@@ -162,6 +162,7 @@ def _json(kernel: Kernel) -> bytes:
             "filled": sorted(function.filled),
             "products": [product._asdict() for product in function.products],
             "ties": [sorted(tie) for tie in function.ties],
+            "computed": list(map(str, function.computed)),
         },
         "plan": {
             "launches": [{**vars(each), "arguments": list(map(_argument, each.arguments))} for each in plan.launches],

@@ -15,7 +15,7 @@ from ..arguments.dtypes import PACKED, DType, element_of
 from ..arguments.launch_values import LaunchValue, Scalar, packed_number
 from ..arguments.signature import Parameter, Signature, extents, position_of
 from ..base.errors import ArgumentError
-from ..base.launch import ELEMENT_NAMES
+from ..base.launch import ELEMENT_NAMES, describe
 from ..numerics.floats import Array
 
 # Outputs that a caller did not bring: made by the library whose arrays were given, numpy where there are none.
@@ -297,7 +297,7 @@ def _makers(
         return {}
     arrays = {i: value for i, value in arguments.items() if function.parameters[i].shape is not None}
     shapes = {i: _ranked(function.parameters[i], value, i).shape for i, value in arrays.items()}
-    all_shapes, makers = extents(function, shapes), dict[int, Callable[[], object]]()
+    all_shapes, makers = extents(function, shapes, arguments), dict[int, Callable[[], object]]()
     for i in absent:
         if min(all_shapes[i], default=0) < 0:
             raise ArgumentError(
@@ -325,6 +325,8 @@ def launch_values(function: Signature, args: Sequence[object]) -> list[LaunchVal
     check_overlap(arrays, parameters, written)
     for tie in function.ties:
         _check_tie(tie, arrays, function)
+    if function.computed:
+        _check_computed(arrays, args, function)
     for metadata in function.sparse:
         where, array = function.argument(metadata.position), arrays[metadata.position]
         if metadata.of >= 0 and array.shape[-2] != (rows := -(-arrays[metadata.of].shape[-2] // metadata.rows)):
@@ -332,6 +334,15 @@ def launch_values(function: Signature, args: Sequence[object]) -> list[LaunchVal
             raise ArgumentError(f"{where}: expected {rows} rows of metadata, {of}, got {array}")
         _check_metadata(where, metadata.element, array)
     return values
+
+
+def _check_computed(arrays: Mapping[int, Argument], args: Sequence[object], function: Signature) -> None:
+    """Refuses results of other extents than the function computes."""
+    shapes = extents(function, {i: array.shape for i, array in arrays.items()}, dict(enumerate(args)))
+    for i in range(len(args) - len(function.computed), len(args)):
+        if arrays[i].shape != shapes[i]:
+            wanted = describe(shapes[i], function.parameters[i].element)
+            raise ArgumentError(f"{function.argument(i)}: expected {wanted}, got {arrays[i]}")
 
 
 def _check_tie(tie: frozenset[tuple[int, int]], arrays: Mapping[int, Argument], function: Signature) -> None:

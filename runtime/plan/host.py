@@ -8,10 +8,20 @@ from math import lcm, prod
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
 from xdsl.dialects import func, gpu, memref
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, ModuleOp, NoneAttr, TensorType
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    NoneAttr,
+    TensorType,
+)
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 from xdsl.printer import Printer
+from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, Nest, loops_of
 from ...dialect.mlir.contraction import METADATA
@@ -22,6 +32,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import METADATA_ROWS
 from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import promised, root
+from ...passes.linalg.sizes import EXTENTS
 from ...passes.patterns import constant_value
 from ...passes.universe import make_context, parse_mlir
 from ..arguments.signature import Metadata, Parameter, Signature
@@ -109,7 +120,11 @@ def signature(function: func.FuncOp) -> Signature:
     products = tuple(product for op in structured if (product := _product(op)) is not None)
     ties = _ties(structured, _same_sizes(function), parameters)
     sparse = tuple(metadata for op in structured if (metadata := _metadata(op)) is not None)
-    return Signature(function.sym_name.data, parameters, frozenset(written), frozenset(filled), products, ties, sparse)
+    of_results = function.attributes.get(EXTENTS)
+    computed = tuple(each.data for each in of_results) if isa(of_results, ArrayAttr[AffineMapAttr]) else ()
+    return Signature(
+        function.sym_name.data, parameters, frozenset(written), frozenset(filled), products, ties, sparse, computed
+    )
 
 
 def _metadata(op: Structured) -> Metadata | None:

@@ -166,6 +166,65 @@ class TestCalls:
             kernel(np.zeros(3, np.float32), device="interp")
 
 
+COMPUTED = {
+    "as many rows as two arguments": (
+        """%r = tensor.concat dim(0) %x, %y : (tensor<?x4xf32>, tensor<?x4xf32>) -> tensor<?x4xf32>
+  return %r : tensor<?x4xf32>""",
+        lambda x, y, _: np.concatenate([x, y]),
+    ),
+    "two rows less": (
+        """%m = tensor.dim %x, %c0 : tensor<?x4xf32>
+  %k = arith.subi %m, %c2 : index
+  %s = tensor.extract_slice %x[1, 0] [%k, 4] [1, 1] : tensor<?x4xf32> to tensor<?x4xf32>
+  %e = tensor.empty(%k) : tensor<?x4xf32>
+  %r = linalg.abs ins(%s : tensor<?x4xf32>) outs(%e : tensor<?x4xf32>) -> tensor<?x4xf32>
+  return %r : tensor<?x4xf32>""",
+        lambda x, *_: np.abs(x[1:-1]),
+    ),
+    "rows of zeros around": (
+        """%m = tensor.dim %y, %c0 : tensor<?x4xf32>
+  %r = tensor.pad %x low[1, 0] high[%m, 0] {
+  ^bb0(%i: index, %j: index):
+    tensor.yield %z : f32
+  } : tensor<?x4xf32> to tensor<?x4xf32>
+  return %r : tensor<?x4xf32>""",
+        lambda x, y, _: np.pad(x, [(1, len(y)), (0, 0)]),
+    ),
+    "all elements": (
+        """%r = tensor.collapse_shape %x [[0, 1]] : tensor<?x4xf32> into tensor<?xf32>
+  return %r : tensor<?xf32>""",
+        lambda x, *_: x.reshape(-1),
+    ),
+    "as many rows as an index": (
+        """%r = tensor.extract_slice %x[1, 0] [%n, 4] [1, 1] : tensor<?x4xf32> to tensor<?x4xf32>
+  return %r : tensor<?x4xf32>""",
+        lambda x, _, n: x[1 : 1 + n],
+    ),
+}
+"""Results of sizes that are computed: the body of a function, and what numpy makes of its arguments."""
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_extents_that_are_computed(name: str) -> None:
+    body, reference = COMPUTED[name]
+    kernel = compile(
+        f"""func.func @f(%x: tensor<?x4xf32>, %y: tensor<?x4xf32>, %n: index) -> {body.rpartition(": ")[2]} {{
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %z = arith.constant 0.0 : f32
+  {body}
+}}"""
+    )
+    for rows in (5, 7):
+        x, y, n = np.random.rand(rows, 4).astype(np.float32) - 0.5, np.ones((3, 4), np.float32), 2
+        expected = reference(x, y, n)
+        np.testing.assert_array_equal(kernel(x, y, n, device="interp"), expected)
+        for size in (len(expected) - 1, len(expected) + 1):
+            result = np.zeros((size, *expected.shape[1:]), np.float32)
+            with pytest.raises(ArgumentError, match=rf"argument 3 \(%r\): expected {len(expected)}x.*, got {size}x"):
+                kernel(x, y, n, result, device="interp")
+
+
 class Foreign:
     """A tensor of another library, over a numpy array; it stands for torch's and jax's in what is used of those."""
 
