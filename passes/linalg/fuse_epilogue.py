@@ -171,20 +171,20 @@ class Match(NamedTuple):
             return "it is of the sums of groups, asks for indices, or chooses what rows behind the last group have"
         if product.grouped is not None and in_place:
             return "it also updates rows behind the last group, which others read"
-        if product.product_type == f64 and (narrow := self._fill_no_register()):
+        values = [self.elementwise.output, *(self.elementwise.inputs[i] for i in self.others)]
+        kinds = [element_type(value) for value in values if isinstance(value.type, MemRefType)]
+        rows = {kind: element_row(kind) for kind in kinds}
+        if wide := next((kind for kind, row in rows.items() if row is None), None):
+            return f"no fragments of {wide} are loaded or stored with a product"
+        if product.product_type == f64 and (
+            narrow := next((r.mlir for r in rows.values() if r and r.bits <= BYTE), "")
+        ):
             return f"a lane holds 2 neighbouring sums of f64, and 2 elements of {narrow} fill no register"
         return "" if self._is_unshared() else "its output shares memory with what the product or it reads"
 
     def _selects(self) -> bool:
         """Whether results may not depend on the product's: rows behind the last group are not written then."""
         return any(isinstance(op, arith.SelectOp) for op in self.elementwise.body.ops)
-
-    def _fill_no_register(self) -> str:
-        """The type of the first operand besides the product whose elements in a lane do not fill a register; "" without
-        one."""
-        values = [self.elementwise.output, *(self.elementwise.inputs[i] for i in self.others)]
-        rows = [element_row(element_type(v)) for v in values if isinstance(v.type, MemRefType)]
-        return next((row.mlir for row in rows if row is not None and row.bits <= BYTE), "")
 
     def _is_unshared(self) -> bool:
         """Whether every element is read by all its readers before it is overwritten."""
