@@ -310,7 +310,7 @@ class Addressing:
 INDEX_LIMIT = 1 << 31
 
 NUMBERS = {"f32": "f32", "f64": "f64", "f16": "b16", "bf16": "b16", "i1": "b8", "i8": "b8", "i16": "b16", "i32": "b32",
-           "i64": "b64"}  # fmt: skip
+           "i64": "b64", "index": "u32"}  # fmt: skip
 """How a number is declared, by its MLIR type."""
 
 
@@ -413,6 +413,8 @@ def _number(kernel: gpu.FuncOp, emitter: Emitter, value: SSAValue, name: str) ->
         return emitter.pure("mov.b32", emitter.pure("shl.b32", _passed(emitter, "u16", name, "b32"), 16), type="f32")
     if kind == "i1":
         return emitter.pure("setp.ne.s32", _passed(emitter, "u8", name, "b32"), 0)
+    if kind == "index":
+        return _passed(emitter, "u32", name)
     if kind.startswith("i"):
         return _passed(emitter, f"s{kind[1:]}", name, "b64" if kind == "i64" else "b32")
     return _passed(emitter, kind, name)

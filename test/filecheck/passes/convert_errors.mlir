@@ -110,11 +110,11 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// expected-error @+3 {{expected kernel arguments to be memrefs or numbers of f32, f64, f16, bf16, i1, i8, i16, i32, i64, got index}}
+// expected-error @+3 {{expected kernel arguments to be memrefs or numbers of f32, f64, f16, bf16, i1, i8, i16, i32, i64, index, got i48}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
-  "gpu.func"() <{function_type = (index) -> (), kernel}> ({
-  ^bb0(%x: index):
+  "gpu.func"() <{function_type = (i48) -> (), kernel}> ({
+  ^bb0(%x: i48):
     %c0 = arith.constant 0 : index
     
     "gpu.return"() : () -> ()
