@@ -268,7 +268,8 @@ class KTurns(NamedTuple):
     def of(index: IndexBuilder, tiling: Tiling[Product]) -> KTurns:
         product, depth = tiling.product, tiling.schedule.cta[2]
         a = product.a
-        k = index.dim(a.value, a.loops[1]) if memory_of(a.value).get_shape()[a.loops[1]] < 0 else product.k
+        dynamic = memory_of(a.value).get_shape()[a.loops[1]] < 0 and not product.is_known("k")  # B may know it
+        k = index.dim(a.value, a.loops[1]) if dynamic else product.k
         if not product.summed:
             return KTurns(k, ())
         others = [d for d in range(len(a.sizes)) if d not in a.dimensions]

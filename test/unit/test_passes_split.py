@@ -123,6 +123,21 @@ def test_what_is_not_split(k: int, options: dict[str, Any], message: str) -> Non
         product(32, 32, k, 0.0, **TILE, **options)
 
 
+def test_a_depth_that_one_operand_knows() -> None:
+    """A flattened tensor may be of unknown length where the weights that multiply it have a known one."""
+    a, b, c = "tensor<1x?xf16>", "tensor<2560x128xf16>", "tensor<1x128xf32>"
+    kernel = compile(
+        f"func.func @f(%A: {a}, %B: {b}) -> {c} {{ %z = arith.constant 0.0 : f32 %e = tensor.empty() : {c} "
+        f"%zeros = linalg.fill ins(%z : f32) outs(%e : {c}) -> {c} "
+        f"%d = linalg.matmul ins(%A, %B : {a}, {b}) outs(%zeros : {c}) -> {c} return %d : {c} }}",
+        target="sm_90a",
+    )
+    (launch,), (schedule, *_) = kernel.launches, kernel.schedules.values()
+    assert launch.grid[2] == schedule.split_k > 1
+    c, expected = run(kernel, 1, 128, 2560, 0.0)
+    assert np.abs(c - expected).max() < 1e-3
+
+
 def test_a_batch_is_not_split() -> None:
     kinds = "memref<2x32x64xf16>", "memref<2x64x32xf16>", "memref<2x32x32xf32>"
     text = f"""func.func @f(%A: {kinds[0]}, %B: {kinds[1]}, %C: {kinds[2]}) {{
