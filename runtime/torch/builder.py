@@ -322,8 +322,9 @@ Given: TypeAlias = Any
 
 
 def is_pointwise(target: Any) -> bool:
-    """Whether an operation computes each element from those of its operands in the same place."""
-    if not is_operator(target) or target._schema.is_mutable:
+    """Whether an operation computes each element of one tensor from those of its operands in the same place."""
+    schema = target._schema if is_operator(target) else None
+    if schema is None or schema.is_mutable or [str(result.type) for result in schema.returns] != ["Tensor"]:
         return False
     primitive = target.namespace == "prims" and name_of(target) in RULES
     return torch.Tag.pointwise in target.tags or target in CONVERSIONS or primitive

@@ -2258,6 +2258,11 @@ def test_parts_of_five_unknown_sizes_are_left() -> None:
         assert torch.equal(compiled.call(x), x.transpose(0, 3)[1:].permute(4, 0, 3, 2, 1) * 2)
 
 
+def test_two_tensors_of_one_pointwise_operation() -> None:
+    x = drawn(7, 9, dtype=torch.float32)
+    assert all(map(torch.equal, Compiled(torch.frexp).call(x), torch.frexp(x)))
+
+
 GRAPHS = {
     "a gelu of -15 is off by 5e-7 of that at most, where eager mode has 0": 12077110,
     "rows that follow each other in two ways": 7200089,
