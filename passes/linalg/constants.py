@@ -72,7 +72,7 @@ def number_of(kind: Attribute, number: float = 0) -> arith.ConstantOp:
     """A number of a type of floats or integers."""
     if isinstance(kind, AnyFloat):
         return arith.ConstantOp(FloatAttr(number, kind))
-    return arith.ConstantOp(IntegerAttr(int(number), kind))  # pyright: ignore[reportArgumentType, reportCallIssue]
+    return arith.ConstantOp(IntegerAttr(int(number), kind, truncate_bits=True))  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def spread_number(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:

@@ -2263,6 +2263,16 @@ def test_two_tensors_of_one_pointwise_operation() -> None:
     assert all(map(torch.equal, Compiled(torch.frexp).call(x), torch.frexp(x)))
 
 
+def test_numbers_beyond_those_of_a_byte() -> None:
+    """They wrap around as torch's do."""
+    x = torch.randint(0, 256, (7, 9), dtype=torch.uint8)
+
+    def function(x: Any) -> Any:
+        return x - 300, (x * 513).int(), x == 300
+
+    assert all(map(torch.equal, Compiled(function).call(x), function(x)))
+
+
 GRAPHS = {
     "a gelu of -15 is off by 5e-7 of that at most, where eager mode has 0": 12077110,
     "rows that follow each other in two ways": 7200089,
