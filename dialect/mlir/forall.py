@@ -57,7 +57,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, NoTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from .upstream import extended, parse_assignment, print_assignment, print_listed
+from .upstream import declared, extended, parse_assignment, print_assignment, print_listed
 from .words import irdl_op_definition
 
 
@@ -360,5 +360,12 @@ class MaxOp(affine.MinOp):
 
 
 AFFINE = extended(affine.Affine, (DelinearizeIndexOp, LinearizeIndexOp, MaxOp))
-TENSOR = extended(tensor.Tensor, (ExpandShapeOp, PadOp, ReshapeOp, ParallelInsertSliceOp))
+GenerateOp = declared(
+    IRDLOperation, "tensor.generate", "$dynamicExtents $body attr-dict `:` type($result)",
+    "A tensor whose elements a region computes of their indices.", dynamicExtents=var_operand_def(IndexType),
+    body=region_def("single_block"), result=result_def(TensorType),
+)  # fmt: skip
+
+
+TENSOR = extended(tensor.Tensor, (ExpandShapeOp, PadOp, ReshapeOp, ParallelInsertSliceOp, GenerateOp))
 SCF = extended(scf.Scf, (ForallOp, InParallelOp))

@@ -441,7 +441,14 @@ _CASTS = (
 )  # fmt: skip
 
 
-ARITH = extended(arith.Arith, (ExtFOp, TruncFOp, RemFOp, *map(_cast, _CASTS)))
+IndexCastUIOp = declared(
+    IRDLOperation, "arith.index_castui", "$input attr-dict `:` type($input) `to` type($result)",
+    "An index from an integer without a sign, or the other way.", input=operand_def(arith.signlessIntegerLike),
+    result=result_def(arith.signlessIntegerLike), traits=traits_def(Pure()),
+)  # fmt: skip
+
+
+ARITH = extended(arith.Arith, (ExtFOp, TruncFOp, RemFOp, IndexCastUIOp, *map(_cast, _CASTS)))
 
 
 class NvvmOp(IRDLOperation):

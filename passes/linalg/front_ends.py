@@ -10,7 +10,7 @@ from xdsl.builder import Builder
 from xdsl.dialects import affine, arith, func, math, memref, scf, tensor
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IndexType, MemRefType, TensorType, f32, i8, i32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp
+from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, IndexOp, YieldOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
@@ -22,6 +22,7 @@ from ...dialect.mlir.forall import (
     BOUNDS,
     DelinearizeIndexOp,
     ForallOp,
+    GenerateOp,
     InParallelOp,
     LinearizeIndexOp,
     MaxOp,
@@ -216,6 +217,25 @@ class ReadNumber(RewritePattern):
         inputs = [*op.inputs, *numbers.values()]
         made = generic(op, inputs, list(op.outputs), body, maps, nest.summed, op.result_types)
         rewriter.replace(op, made)
+
+
+class Generate(RewritePattern):
+    """Replaces a tensor that a region computes of indices by an elementwise operation that asks for them."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, GenerateOp):
+            return
+        empty, body = LinalgBuilder(op).empty(op.result.type, op.dynamicExtents), op.body.clone()
+        block = body.block
+        for dimension, index in enumerate(block.args):
+            index.replace_all_uses_with(Builder(InsertPoint.at_start(block)).insert(IndexOp(dimension)).result)
+        for index in block.args:
+            block.erase_arg(index)
+        block.insert_arg(element_type(empty), 0)
+        if isinstance(last := block.last_op, tensor.YieldOp):
+            Rewriter.replace_op(last, YieldOp(*last.operands))
+        every = AffineMap.identity(len(shape_of(empty)))
+        rewriter.replace(op, generic(op, [], [empty], body, [every], results=[op.result.type]))
 
 
 class PassSizes(RewritePattern):

@@ -28,6 +28,7 @@ from xdsl.dialects.builtin import (
     TensorType,
     UnitAttr,
     f32,
+    i32,
     i64,
 )
 from xdsl.dialects.linalg.ops import BroadcastOp, CopyOp, TransposeOp
@@ -40,6 +41,7 @@ from xdsl.utils.hints import isa
 from ...dialect.mlir.affine import generic, map_along
 from ...dialect.mlir.generic import SoftmaxOp, TensorOrMemory, arithmetic, converted
 from ...dialect.mlir.linalg_ops import PackOp, ReduceOp, UnPackOp
+from ...dialect.mlir.upstream import IndexCastUIOp
 from ...dialect.warp.elements import element_type, shape_of
 from ..diagnostics import fail
 from ..patterns import apply_patterns, mixed, op_type_rewrite_pattern
@@ -48,11 +50,13 @@ from .functions import EXPANDED, ExpandFunction
 from .operand import numbered
 from .reshapes import LinalgBuilder, collapse, expand
 
-TENSORS = ("bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.pack", "linalg.unpack")
+TENSORS = (
+    "bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "tensor.splat", "linalg.pack", "linalg.unpack",
+)  # fmt: skip
 """Operations on tensors that become others here."""
 
 GENERALIZED = (
-    *(kind.name for kind in (func.CallOp, BroadcastOp, ReduceOp, SoftmaxOp)),
+    *(kind.name for kind in (func.CallOp, BroadcastOp, ReduceOp, SoftmaxOp, IndexCastUIOp)),
     *(kind.name for kind in (memref.CopyOp, memref.GetGlobalOp)),
     *EXPANDED,
     *(
@@ -63,6 +67,7 @@ GENERALIZED = (
             "affine.delinearize_index",
             "affine.linearize_index",
             "scf.forall",
+            "tensor.generate",
             "memref.transpose",
         )
     ),
@@ -88,12 +93,14 @@ def generalize(module: ModuleOp) -> None:
         _inline(module)
     patterns: list[RewritePattern] = [Broadcast(), Reduce(), CopyMemory(), CheckGlobal(), SpreadConstant()]
     names = {op.name for op in module.walk()}
+    if IndexCastUIOp.name in names:
+        patterns.append(CastUnsigned())
     if SoftmaxOp.name in names:
         patterns.append(DecomposeSoftmax())
     if not names.isdisjoint(HOSTED):
-        from .front_ends import ExpandAffine, RunInTurn, SeeTransposed
+        from .front_ends import ExpandAffine, Generate, RunInTurn, SeeTransposed
 
-        patterns += [ExpandAffine(), RunInTurn(), SeeTransposed()]
+        patterns += [ExpandAffine(), Generate(), RunInTurn(), SeeTransposed()]
     if any(map(_is_arithmetic, module.walk())):
         from .front_ends import ApplyToElements
 
@@ -152,6 +159,17 @@ class Broadcast(RewritePattern):
         maps = [map_along(rank, (d for d in range(rank) if d not in added)), AffineMap.identity(rank)]
         made = LinalgBuilder(op).computed([op.input], op.init, maps, lambda element, _: element)
         rewriter.replace(op, [], [made] if op.results else [])
+
+
+class CastUnsigned(RewritePattern):
+    """Replaces a cast of an integer without a sign; of 32 bits and more an index has its bits."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if isinstance(op, IndexCastUIOp):
+            kind, value = op.input.type, op.input
+            if isinstance(kind, IntegerType) and kind.bitwidth < i32.bitwidth:
+                value = rewriter.insert(arith.ExtUIOp(value, i32)).result
+            rewriter.replace(op, arith.IndexCastOp(value, op.result.type))
 
 
 class Reduce(RewritePattern):
@@ -342,7 +360,15 @@ class Concatenate(RewritePattern):
         rewriter.replace(op, [], [value])
 
 
-PATTERNS: tuple[RewritePattern, ...] = (FillAllocated(), FillPadded(), Pack(), Unpack(), Concatenate())
+class FillSplat(RewritePattern):
+    """Replaces a tensor of one number by a filled one."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: tensor.SplatOp, rewriter: PatternRewriter) -> None:
+        rewriter.replace(op, [], [LinalgBuilder(op).filled(op.result.type, op.input, op.dynamicSizes)])
+
+
+PATTERNS = (FillAllocated(), FillPadded(), FillSplat(), Pack(), Unpack(), Concatenate())
 
 
 # `linalg.softmax` as four `linalg.generic`: the largest of each row, the exponentials, their sum, the quotients.

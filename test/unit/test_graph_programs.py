@@ -131,6 +131,53 @@ PROGRAMS: dict[str, tuple[str, Sequence[tuple[tuple[int, ...], Any]], Callable[.
         [((11, 5), np.float32), ((11,), np.float32)],
         lambda x, o: o + x.sum(1),
     ),
+    "a tensor that a region computes of indices": (
+        """func.func @f(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %m = tensor.dim %x, %c0 : tensor<?x8xf32>
+  %n = arith.subi %m, %c1 : index
+  %r = tensor.generate %n {
+  ^bb0(%i: index, %j: index):
+    %k = arith.addi %i, %c1 : index
+    %a = tensor.extract %x[%k, %j] : tensor<?x8xf32>
+    %s = arith.addf %a, %a : f32
+    tensor.yield %s : f32
+  } : tensor<?x8xf32>
+  return %r : tensor<?x8xf32>
+}""",
+        [((5, 8), np.float32), ((4, 8), np.float32)],
+        lambda x, _: 2 * x[1:],
+    ),
+    "a tensor of one number": (
+        """func.func @f(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
+  %c0 = arith.constant 0 : index
+  %two = arith.constant 2.0 : f32
+  %n = tensor.dim %x, %c0 : tensor<?x4xf32>
+  %t = tensor.splat %two[%n] : tensor<?x4xf32>
+  %e = tensor.empty(%n) : tensor<?x4xf32>
+  %r = linalg.add ins(%x, %t : tensor<?x4xf32>, tensor<?x4xf32>) outs(%e : tensor<?x4xf32>) -> tensor<?x4xf32>
+  return %r : tensor<?x4xf32>
+}""",
+        [((5, 4), np.float32), ((5, 4), np.float32)],
+        lambda x, _: x + 2,
+    ),
+    "places without a sign": (
+        """func.func @f(%x: memref<256x4xf32>, %y: memref<16xi8>, %o: memref<16x4xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]}
+    ins(%y : memref<16xi8>) outs(%o : memref<16x4xf32>) {
+  ^bb0(%b: i8, %c: f32):
+    %i = arith.index_castui %b : i8 to index
+    %j = linalg.index 1 : index
+    %a = memref.load %x[%i, %j] : memref<256x4xf32>
+    linalg.yield %a : f32
+  }
+  return
+}""",
+        [((256, 4), np.float32), ((16,), np.int8), ((16, 4), np.float32)],
+        lambda x, y, _: x[y.astype(np.int8).astype(np.uint8)],
+    ),
     "i32 to i64 of unknown sizes": (
         """func.func @f(%x: memref<?x?x3xi32, strided<[15, ?, 1]>>, %o: memref<?x?x3xi64>) {
   %c0 = arith.constant 0 : index

@@ -25,3 +25,21 @@ func.func @conversions(%x: f32, %v: vector<4xf32>) {
   %g = arith.truncf %v : vector<4xf32> to vector<4xf16>
   return
 }
+
+// CHECK-LABEL: func.func @indices(
+func.func @indices(%i: i8, %n: index, %v: vector<4xi16>) -> tensor<?x4xindex> {
+  // CHECK: arith.index_castui %i : i8 to index
+  // GENERIC: "arith.index_castui"(%i) : (i8) -> index
+  %a = arith.index_castui %i : i8 to index
+  // CHECK: arith.index_castui %v : vector<4xi16> to vector<4xindex>
+  %b = arith.index_castui %v : vector<4xi16> to vector<4xindex>
+  // CHECK: tensor.generate %n {
+  // CHECK-NEXT: ^{{.*}}(%j: index, %k: index):
+  // CHECK-NEXT: tensor.yield %j : index
+  // CHECK-NEXT: } : tensor<?x4xindex>
+  %t = tensor.generate %n {
+  ^bb0(%j: index, %k: index):
+    tensor.yield %j : index
+  } : tensor<?x4xindex>
+  return %t : tensor<?x4xindex>
+}
