@@ -332,8 +332,7 @@ FEATURE_FILES = {
     "passes/to_nvvm/arithmetic.py passes/to_nvvm/instruction.py passes/to_nvvm/blocks.py",
     "functions of front ends": "passes/linalg/front_ends.py passes/linalg/functions.py passes/linalg/moved_operands.py "
     "passes/linalg/tensors.py passes/partial.py",
-    "strategies": "dialect/schedule/transform.py passes/strategy/transform.py passes/strategy/handle.py "
-    "passes/strategy/fusion.py",
+    "strategies": "dialect/schedule/transform.py passes/strategy/transform.py passes/strategy/handle.py",
 }
 """The files of each feature; the page is not written if one of them is gone."""
 
