@@ -114,6 +114,8 @@ class AttentionMatch:
         self.lse = self._logarithm(exponential, total)
         columns = dict(zip(self.v[1], memory_of(self.v[0]).get_shape(), strict=True))[COLUMN]
         depth = dict(zip(self.q[1], memory_of(self.q[0]).get_shape(), strict=True))[DEPTH]
+        if min(depth, columns) < 0:
+            decline("how many columns its heads have is not known")
         if depth > MAX_DEPTH or (columns > MAX_COLUMNS and (columns % -(-columns // MAX_COLUMNS) or self.lse)):
             decline(
                 f"heads have up to {MAX_DEPTH} columns of Q, and {MAX_COLUMNS} of V, or several times as many where no "
