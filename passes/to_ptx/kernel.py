@@ -439,8 +439,6 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
     target = target_of(module) or chip_of(module)
     if target is None:
         fail(module, "expected a target on the module; run warp-set-target{arch=sm_90a} first")
-    if target.sm < 75:
-        fail(module, f"{target} has no ldmatrix; sm_75 and later have it")
     name = module.sym_name.data
     functions: list[Operation] = []
     version, variables, called = target.ptx, dict[str, Variable](), dict[str, ptx.FuncOp]()

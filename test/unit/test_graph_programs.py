@@ -239,6 +239,11 @@ PROGRAMS: dict[str, tuple[str, Sequence[tuple[tuple[int, ...], Any]], Callable[.
 """Programs that were refused, with the shapes and types of their arguments, the last of which is written."""
 
 
+@pytest.mark.parametrize("name", ["a tensor that a region computes of indices", "i32 to i64 of unknown sizes"])
+def test_volta_has_all_but_products(name: str) -> None:
+    test_what_was_refused(name, "sm_70")
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_what_was_refused(name: str, target: str) -> None:

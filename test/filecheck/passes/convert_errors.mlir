@@ -14,20 +14,6 @@ builtin.module {
 
 // -----
 
-// expected-error @+2 {{sm_70 has no ldmatrix; sm_75 and later have it}}
-builtin.module attributes {warp.target = #warp.target<sm_70>} {
-"gpu.module"() <{sym_name = "kernels"}> ({
-  "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
-  ^bb0(%C: memref<64x64xf32>):
-    %c0 = arith.constant 0 : index
-    
-    "gpu.return"() : () -> ()
-  }) {sym_name = "old_target", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
-}) : () -> ()
-}
-
-// -----
-
 // expected-error @+3 {{expected gpu.known_block_size on the kernel: gpu.all_reduce depends on it}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
