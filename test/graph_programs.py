@@ -203,6 +203,14 @@ class Graph:
         body.append(f"%n{len(body)} = arith.{operation} {name} : {source} to {to}")
         return f"%n{len(body) - 1}"
 
+    def started(self, loops: Sequence[str], element: str, number: float) -> tuple[Value, Array]:
+        """What a sum starts from: a number, or a tensor that may be read again; with its numbers."""
+        fitting = [v for v in self.values if self.tensors and v.loops == tuple(loops) and v.element == element]
+        if fitting and self.draw.random() < 0.5:
+            value = self.draw.choice(fitting)
+            return value, value.array
+        return self.filled(loops, element, number), np.full(self.shape(loops), float(number))
+
     def pick(self) -> Value:
         return self.draw.choice(self.values[-3:] if self.draw.random() < 0.6 else self.values)
 
@@ -225,6 +233,8 @@ class Graph:
             self.map()
         made = [v for v in self.values if v.name not in {a.name for a, _ in self.arguments}]
         results = list(dict.fromkeys([*made[-1:], *(v for v in made if draw.random() < 0.2)]))[:3]
+        if self.tensors and draw.random() < 0.2:  # an argument, or a value twice
+            results.append(draw.choice([*results, *self.values]))
         outputs = list[tuple[Value, Array]]()
         if not self.tensors:  # results are copied to arguments
             for value in results:
@@ -270,6 +280,9 @@ class Graph:
             )
             if not fits(arrays[-1], work):
                 return None
+        if into is not None:  # the element that is there before
+            names.append(self.converted(f"%a{len(inputs)}", into.element, work, body))
+            arrays.append(arrays[0])
         terms = list(zip(names, arrays, strict=True))
         last, wide = terms[0]
         for name, array in [*terms[1:], *([terms[0]] if draw.random() < 0.3 else [])]:
@@ -312,7 +325,9 @@ class Graph:
     def in_place(self) -> Value | None:
         """Memory, or a tensor, that an operation writes and reads."""
         value = self.draw.choice(self.values)
-        if self.tensors or value.name in self.views:
+        if self.tensors:
+            return self.map(value)
+        if value.name in self.views:
             return None
         made = self.map(value)
         if made is not None:
@@ -351,11 +366,13 @@ class Graph:
         x, y = (self.converted(f"%a{i}", v.element, element, body) for i, v in enumerate((a, b)))
         letter = "i" if is_integer(element) else "f"
         body += [f"%p = arith.mul{letter} {x}, {y} : {element}", f"%r = arith.add{letter} %a2, %p : {element}"]
-        out, order = self.filled(kept, element, 0), list(loops)
+        (out, old), order = self.started(kept, element, 0), list(loops)
+        if not fits(np.abs(old) + terms.sum(along), element):
+            return None
         if draw.random() < 0.3:
             draw.shuffle(order)
         made = self.generic(order, [a, b], [out], body, ["%r"])[0]
-        return self.keep(made, (self.spread(a, loops) * self.spread(b, loops)).sum(along))
+        return self.keep(made, old + (self.spread(a, loops) * self.spread(b, loops)).sum(along))
 
     def reduce(self) -> Value | None:
         draw, value = self.draw, self.pick()
@@ -376,20 +393,23 @@ class Graph:
         x = self.converted("%a0", value.element, element, body)
         body.append(f"%r = arith.{signed.get(name, name + letter)} {x}, %a1 : {element}")
         start = {"add": 0, "max": -100, "min": 100}[name]
-        fold = {"add": np.sum, "max": np.max, "min": np.min}[name]
-        array = fold(self.spread(value, order), axis=along, initial=start)
+        out, old = self.started(kept, element, start)
+        function = {"add": np.add, "max": np.maximum, "min": np.minimum}[name]
+        array = function(old, function.reduce(self.spread(value, order), axis=along, initial=start))
+        if not fits(array, element):
+            return None
         if not x[1:].startswith("n") and kept == [name for name in loops if name in kept] and draw.random() < 0.4:
             dimensions = [d for d, name in enumerate(loops) if name not in kept]
             operation = body[-1].split()[2]
             made = self.written(
                 f"reduce {{ {operation} }}",
                 self.ins([value]),
-                self.filled(kept, element, start),
+                out,
                 f"dimensions = {dimensions}",
                 arrow=False,
             )
         else:
-            made = self.generic(loops, [value], [self.filled(kept, element, start)], body, ["%r"])[0]
+            made = self.generic(loops, [value], [out], body, ["%r"])[0]
         return self.keep(made, array)
 
     def gather(self) -> Value | None:
