@@ -183,15 +183,15 @@ class Elements:
         return self.emit(f"setp.{compared}.f32", self.emit("abs.f32", value), single(kind.bound))
 
     def narrow(self, op: Operation, opcode: str, value: Operand) -> HeldElement:
-        """A number of 32 bits or more, rounded once to 16 bits, and held as f32. Without the instruction it is rounded
-        to an odd f32, if that is not exact, which is then rounded to bf16 as the number is: f32 has 16 bits more."""
+        """A number of 32 bits or more, rounded once to 16 or 8 bits, and held as f32. Without the instruction it is
+        rounded to an odd f32, if that is not exact, which is then rounded as the number is: f32 has 16 bits more."""
         i, source = self.emit, opcode.rpartition(".")[2]
         if i.emitter.has(opcode):
             return HeldElement(i(f"cvt.f32.{op.results[0].type}", i(opcode, value)))
         lower = i(f"cvt.rz.f32.{source}", value)
         again = i("cvt.f64.f32" if source == "f64" else f"cvt.rzi.{source}.f32", lower)
         odd = i("selp.b32", 1, 0, i(f"setp.ne.{source}", again, value))
-        return HeldElement(i.of_bits(i("or.b32", i.bits(lower), odd)), "bf16")
+        return HeldElement(i.of_bits(i("or.b32", i.bits(lower), odd)), type_name(op.results[0].type))
 
     def final(self, value: VirtualRegister, kind: Attribute) -> HeldElement:
         """What an instruction in f32 or f64 gave, as an element of a type."""
@@ -375,8 +375,6 @@ def _truncate(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
         return replace(x, pending=kind, clamped=clamped) if kind in (*NARROW, *EIGHT) else x
     if kind == "f32":
         return HeldElement(e.emit("cvt.rn.f32.f64", x.word))
-    if kind not in NARROW:
-        fail(op, f"{op.name} from f64 to {kind} is not lowered; go by way of f32, which rounds twice")
     return e.narrow(op, f"cvt.rn.{kind}.f64", x.word)
 
 

@@ -300,3 +300,27 @@ def test_numbers_are_rounded_to_bf16_once(kind: str, target: str) -> None:
     result = np.zeros(len(numbers), ml_dtypes.bfloat16)
     kernel(np.array(numbers, {"i32": np.int32, "i64": np.int64, "f64": np.float64}[kind]), result, device="interp")
     np.testing.assert_array_equal(result.astype(np.float64), [*map(to_bf16, numbers)])
+
+
+def test_f64_is_rounded_to_8_bits_once() -> None:
+    kernel = compile(
+        """func.func @f(%x: memref<?xf64>, %o: memref<?xf8E4M3FN>) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+    ins(%x : memref<?xf64>) outs(%o : memref<?xf8E4M3FN>) {
+  ^bb0(%a: f64, %b: f8E4M3FN):
+    %r = arith.truncf %a : f64 to f8E4M3FN
+    linalg.yield %r : f8E4M3FN
+  }
+  return
+}""",
+        "sm_90a",
+        cache=False,
+    )
+    halves = np.arange(17.0, 32, 2)  # between numbers of 4 bits: f32 has them, and what is off by 2^-40 it has not
+    above, below = halves + 1, halves - 1
+    even = np.where(above % 4 == 0, above, below)
+    result = np.zeros(2 * 3 * len(halves), ml_dtypes.float8_e4m3fn)
+    numbers = np.concatenate([halves - 2.0**-40, halves, halves + 2.0**-40])
+    kernel(np.concatenate([numbers, -numbers]), result, device="interp")
+    expected = np.concatenate([below, even, above])
+    np.testing.assert_array_equal(result.astype(np.float64), np.concatenate([expected, -expected]))
