@@ -56,7 +56,7 @@ class Widened:
         adjacent = tap in loops and loops[loops.index(tap) :][:2] == (tap, filter_.channel)
         few = memory_of(window.memory).get_shape()[-1] < ALIGNED and (op.c is None if is_gradient else side == 0)
         of_channels = is_gradient or filter_.channel == op.outer + 2  # of one channel, k may be along the taps
-        plain = adjacent and of_channels and dilation == 1 and not any(filter_.first)
+        plain = adjacent and of_channels and dilation == 1 and not any(filter_.first) and filter_.group == FIXED
         return Widened(op, window, side, filter_) if few and plain else None
 
     def replace(self) -> tuple[MatmulOp, WindowOp]:

@@ -53,6 +53,17 @@ PROGRAMS: dict[str, tuple[str, Sequence[tuple[tuple[int, ...], Any]], Callable[.
             o + np.einsum("nhwx,fx->nfhw", np.lib.stride_tricks.sliding_window_view(x[:, 0], 3, 2), w[:, 0, 0])
         ),
     ),
+    "a convolution of one group of three channels": (
+        """func.func @f(%x: memref<2x1x3x5x19xf16>, %w: memref<4x1x3x1x3xf16>, %o: memref<2x1x4x5x17xf32>) {
+  linalg.conv_2d_ngchw_fgchw ins(%x, %w : memref<2x1x3x5x19xf16>, memref<4x1x3x1x3xf16>)
+    outs(%o : memref<2x1x4x5x17xf32>)
+  return
+}""",
+        [((2, 1, 3, 5, 19), np.float16), ((4, 1, 3, 1, 3), np.float16), ((2, 1, 4, 5, 17), np.float32)],
+        lambda x, w, o: (
+            o + np.einsum("ngchwx,fgcx->ngfhw", np.lib.stride_tricks.sliding_window_view(x, 3, 4), w[:, :, :, 0])
+        ),
+    ),
     "a product whose function is written in columns": (
         """func.func @f(%x: memref<12x16xf16>, %y: memref<16x24xf16>, %o: memref<24x12xf32>) {
   %z = arith.constant 0.0 : f32
@@ -236,7 +247,8 @@ PROGRAMS: dict[str, tuple[str, Sequence[tuple[tuple[int, ...], Any]], Callable[.
         lambda x, _: softmax(x),
     ),
 }
-"""Programs that were refused, with the shapes and types of their arguments, the last of which is written."""
+"""Programs that were refused, and one that was wrong, with the shapes and types of their arguments, of which the last
+is written."""
 
 
 @pytest.mark.parametrize("name", ["a tensor that a region computes of indices", "i32 to i64 of unknown sizes"])
