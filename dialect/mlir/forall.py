@@ -57,7 +57,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, NoTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from .upstream import declared, extended, parse_assignment, print_assignment, print_listed
+from .upstream import extended, parse_assignment, print_assignment, print_listed
 from .words import irdl_op_definition
 
 
@@ -360,11 +360,19 @@ class MaxOp(affine.MinOp):
 
 
 AFFINE = extended(affine.Affine, (DelinearizeIndexOp, LinearizeIndexOp, MaxOp))
-GenerateOp = declared(
-    IRDLOperation, "tensor.generate", "$dynamicExtents $body attr-dict `:` type($result)",
-    "A tensor whose elements a region computes of their indices.", dynamicExtents=var_operand_def(IndexType),
-    body=region_def("single_block"), result=result_def(TensorType),
-)  # fmt: skip
+
+
+@irdl_op_definition
+class GenerateOp(IRDLOperation):
+    """A tensor whose elements a region computes of their indices."""
+
+    name = "tensor.generate"
+
+    sizes = var_operand_def(IndexType)
+    body = region_def("single_block")
+    result = result_def(TensorType)
+
+    assembly_format = "$sizes $body attr-dict `:` type($result)"
 
 
 TENSOR = extended(tensor.Tensor, (ExpandShapeOp, PadOp, ReshapeOp, ParallelInsertSliceOp, GenerateOp))

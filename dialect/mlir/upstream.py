@@ -441,11 +441,17 @@ _CASTS = (
 )  # fmt: skip
 
 
-IndexCastUIOp = declared(
-    IRDLOperation, "arith.index_castui", "$input attr-dict `:` type($input) `to` type($result)",
-    "An index from an integer without a sign, or the other way.", input=operand_def(arith.signlessIntegerLike),
-    result=result_def(arith.signlessIntegerLike), traits=traits_def(Pure()),
-)  # fmt: skip
+@irdl_op_definition
+class IndexCastUIOp(IRDLOperation):
+    """An index from an integer without a sign, or the other way."""
+
+    name = "arith.index_castui"
+
+    input = operand_def(arith.signlessIntegerLike)
+    result = result_def(arith.signlessIntegerLike)
+
+    assembly_format = "$input attr-dict `:` type($input) `to` type($result)"
+    traits = traits_def(Pure())
 
 
 ARITH = extended(arith.Arith, (ExtFOp, TruncFOp, RemFOp, IndexCastUIOp, *map(_cast, _CASTS)))

@@ -222,10 +222,9 @@ class ReadNumber(RewritePattern):
 class Generate(RewritePattern):
     """Replaces a tensor that a region computes of indices by an elementwise operation that asks for them."""
 
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, GenerateOp):
-            return
-        empty, body = LinalgBuilder(op).empty(op.result.type, op.dynamicExtents), op.body.clone()
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenerateOp, rewriter: PatternRewriter) -> None:
+        empty, body = LinalgBuilder(op).empty(op.result.type, op.sizes), op.body.clone()
         block = body.block
         for dimension, index in enumerate(block.args):
             index.replace_all_uses_with(Builder(InsertPoint.at_start(block)).insert(IndexOp(dimension)).result)

@@ -162,8 +162,8 @@ class Match(NamedTuple):
             return "it reads one place along a dimension"
         if any(self.map_of(i) != product.maps[2] for i in self.of_product):
             return "it reads the product's result in another order than it is written"
-        rows, columns = (loops_of(product.maps[2]).index(product.maps[2].num_dims + loop) for loop in (-3, -2))
-        if lines_of(memory_of(self.elementwise.output), (rows, columns)) != (rows, columns):
+        row, column = (loops_of(product.maps[2]).index(product.maps[2].num_dims + loop) for loop in (-3, -2))
+        if lines_of(memory_of(self.elementwise.output), (row, column)) != (row, column):
             return "rows of its output are not contiguous, as those of the product's result are"
         if product not in fused.dead:
             return "others use the product's result too"

@@ -164,12 +164,12 @@ class Broadcast(RewritePattern):
 class CastUnsigned(RewritePattern):
     """Replaces a cast of an integer without a sign; of 32 bits and more an index has its bits."""
 
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if isinstance(op, IndexCastUIOp):
-            kind, value = op.input.type, op.input
-            if isinstance(kind, IntegerType) and kind.bitwidth < i32.bitwidth:
-                value = rewriter.insert(arith.ExtUIOp(value, i32)).result
-            rewriter.replace(op, arith.IndexCastOp(value, op.result.type))
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: IndexCastUIOp, rewriter: PatternRewriter) -> None:
+        kind, value = op.input.type, op.input
+        if isinstance(kind, IntegerType) and kind.bitwidth < i32.bitwidth:
+            value = rewriter.insert(arith.ExtUIOp(value, i32)).result
+        rewriter.replace(op, arith.IndexCastOp(value, op.result.type))
 
 
 class Reduce(RewritePattern):

@@ -487,5 +487,6 @@ def lie_in_memory(op: Operation, name: str, kind: Memory, axes: tuple[int, int])
 def lines_of(kind: Memory, axes: tuple[int, int]) -> tuple[int, int] | None:
     """Two dimensions of memory, the contiguous one last; None if neither is."""
     strides = strides_of(kind)
-    ordered = (axes, axes[::-1]) if axes[0] < axes[1] else (axes[::-1], axes)
-    return next((pair for pair in ordered if strides is not None and strides[pair[1]] == 1), None)
+    lower, upper = sorted(axes)
+    ordered = (lower, upper), (upper, lower)
+    return next(((row, column) for row, column in ordered if strides is not None and strides[column] == 1), None)

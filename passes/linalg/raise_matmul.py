@@ -210,8 +210,6 @@ def _objection(raised: MatmulOp) -> str:
         read(raised)
     except DiagnosticException as error:
         return message_of(error)
-    except VerifyException as error:
-        return str(error)
     finally:
         raised.types = types
     return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple
@@ -106,9 +105,10 @@ EXTENTS = "warp.extents"
 an index is one. It is there where a size is computed."""
 
 _ARITHMETIC: Mapping[type[Operation], Callable[[AffineExpr, AffineExpr], AffineExpr]] = {
-    arith.AddiOp: operator.add, arith.SubiOp: operator.sub, arith.MuliOp: operator.mul,
-    arith.DivUIOp: operator.floordiv, arith.DivSIOp: operator.floordiv, arith.FloorDivSIOp: operator.floordiv,
-    arith.CeilDivUIOp: AffineExpr.ceil_div, arith.CeilDivSIOp: AffineExpr.ceil_div, arith.RemUIOp: operator.mod,
+    arith.AddiOp: AffineExpr.__add__, arith.SubiOp: AffineExpr.__sub__, arith.MuliOp: AffineExpr.__mul__,
+    arith.DivUIOp: AffineExpr.__floordiv__, arith.DivSIOp: AffineExpr.__floordiv__, arith.RemUIOp: AffineExpr.__mod__,
+    arith.FloorDivSIOp: AffineExpr.__floordiv__, arith.CeilDivUIOp: AffineExpr.ceil_div,
+    arith.CeilDivSIOp: AffineExpr.ceil_div,
 }  # fmt: skip
 
 
@@ -148,14 +148,14 @@ def _by_arguments(
         case tensor.ExpandShapeOp():
             value, at = op.dynamic_output_shape[unknown], None
         case tensor.CollapseShapeOp() if at is not None:
-            return reduce(operator.mul, (_by_arguments(op.src, d, numbers) for d in groups_of(op)[at]))
+            return reduce(AffineExpr.__mul__, (_by_arguments(op.src, d, numbers) for d in groups_of(op)[at]))
         case LinalgStructuredOperation() if isinstance(value, OpResult):
             value = op.outputs[value.index]
         case tensor.InsertSliceOp() | tensor.CastOp():
             value = op.dest if isinstance(op, tensor.InsertSliceOp) else op.source
         case tensor.DimOp() if (dimension := constant_value(op.index)) is not None:
             value, at = op.source, dimension
-        case _ if type(op) in _ARITHMETIC:
+        case Operation() if type(op) in _ARITHMETIC:
             return _ARITHMETIC[type(op)](*(_by_arguments(operand, None, numbers) for operand in op.operands))
         case _:
             raise NotImplementedError
