@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from xdsl.context import Context
 from xdsl.dialects import arith, gpu, memref
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, SymbolRefAttr, i32, i64
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, StridedLayoutAttr, SymbolRefAttr, i32, i64
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from ..dialect.mlir.gpu import LaunchFuncOp
 from ..dialect.schedule import SHARED_ALIGNMENT
-from ..dialect.warp.attributes import BYTE, SHARED_SPACE, TENSOR_SPACE, element_row, in_place_of, memory_space
+from ..dialect.warp.attributes import (
+    BYTE,
+    SHARED_SPACE,
+    TENSOR_SPACE,
+    element_row,
+    in_place_of,
+    memory_of,
+    memory_space,
+)
 from ..dialect.warp.cta import MakeRingOp
+from ..dialect.warp.memory import StoreOp
 from ..dialect.warp.synchronisation import BARRIER_BYTES, MakeBarriersOp
 from .diagnostics import fail
-from .patterns import operations_of
+from .patterns import IndexBuilder, operations_of
 
 ADDRESS_BYTES = 4
 """Bytes of an address in tensor memory. PTX ISA 9.7.16.7.1."""
@@ -111,3 +121,28 @@ class AllocatePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         allocate_all(op)
+
+
+def with_stages(alloc: SSAValue, stages: int) -> None:
+    """Gives a shared-memory tile a leading dimension of stages, in place. What is stored to it once is stored to each
+    stage."""
+    for store in [op for use in alloc.uses if isinstance(op := use.operation, StoreOp)]:
+        index = IndexBuilder(store)
+        for stage in range(stages):
+            index.insert(StoreOp(store.fragment, alloc, [index.value(stage), *store.indices]))
+        Rewriter.erase_op(store)
+    with_shape(alloc, [stages, *memory_of(alloc).get_shape()])
+
+
+def with_shape(alloc: SSAValue, shape: Sequence[int]) -> None:
+    """Gives a shared-memory tile another shape, in place."""
+    op, kind = alloc.owner, memory_of(alloc)
+    if isinstance(op, memref.AllocOp):
+        strides = [math.prod(shape[at:]) for at in range(1, len(shape) + 1)]
+        layout = StridedLayoutAttr(strides) if isinstance(kind.layout, StridedLayoutAttr) else kind.layout
+        new = memref.AllocOp([], [], MemRefType(kind.element_type, shape, layout, kind.memory_space))
+        if (block := op.parent_block()) is not None:
+            block.insert_op_before(new, op)
+            alloc.replace_all_uses_with(new.memref)
+            op.detach()
+            op.erase()

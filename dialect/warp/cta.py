@@ -60,10 +60,10 @@ class CopyOp(WarpOp):
     """Copies the tile at `source[indices]` to shared memory. Each thread of the CTA copies a part.
 
     The tile is the last two dimensions of the destination, or of their rows part number i of n,
-    with `part` [i, n]; with [i, n, 1] of their columns. The leading dimensions are indexed, for example by the
-    stage of a pipeline. Elements outside the source are written as zero; `in_bounds` [rows, columns] promises that
-    there are none. All threads of the CTA execute the copy, and see the tile after a `gpu.barrier`. The bits are copied
-    unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With
+    with `part` [i, n]; with [i, n, 1] of their columns; with [i, n, 0, c] c parts of the rows, from i on. The leading
+    dimensions are indexed, for example by the stage of a pipeline. Elements outside the source are written as zero;
+    `in_bounds` [rows, columns] promises that there are none. All threads of the CTA execute the copy, and see the tile
+    after a `gpu.barrier`. The bits are copied unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With
     `async`, the copy is in flight until a `warp.wait cp_async` covers its `warp.commit cp_async`. With `until`, rows
     of the source from this index on are not read, as if they were outside of it. With `padded` [f, r, c, d, n, ...]
     and `at`, the source is a window of images that have zeros around them, and begins f elements behind the memory.
@@ -113,10 +113,11 @@ class CopyOp(WarpOp):
 
     def verify_(self) -> None:
         source, destination = memory_of(self.source), memory_of(self.destination)
-        number, count, axis = self.place
-        if not 0 <= number < count or destination.get_shape()[axis - 2] % count:
+        number, parts, axis, span = self.place
+        if not 0 <= number < number + span <= parts or destination.get_shape()[axis - 2] % parts:
             what = "columns" if axis else "rows"
-            raise VerifyException(f"expected a part of the {what} of {destination}, got number {number} of {count}")
+            got = f"{span} from number {number}" if span > 1 else f"number {number}"
+            raise VerifyException(f"expected a part of the {what} of {destination}, got {got} of {parts}")
         verify_indices("the source", source, self.indices)
         wanted = TENSOR_SPACE if memory_space(source) == SHARED_SPACE else SHARED_SPACE
         if memory_space(destination) != wanted:

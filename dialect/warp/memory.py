@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xdsl.dialects import scf
 from xdsl.dialects.builtin import (
     ArrayAttr,
     BoolAttr,
@@ -13,6 +14,7 @@ from xdsl.dialects.builtin import (
     bf16,
     i1,
 )
+from xdsl.ir import Operation
 from xdsl.irdl import (
     operand_def,
     opt_operand_def,
@@ -39,8 +41,17 @@ from .attributes import (
     memory_space,
 )
 from .matrices import AXES, ORDERS, MatrixMove, verify_matrix_move, verify_registers
-from .op_shapes import WarpOp, bounds, in_memory, verify_element, verify_indices, verify_one_warp, verify_target
-from .synchronisation import BarriersType
+from .op_shapes import (
+    WarpOp,
+    bounds,
+    in_memory,
+    is_pure,
+    verify_element,
+    verify_indices,
+    verify_one_warp,
+    verify_target,
+)
+from .synchronisation import BarriersType, FenceOp
 
 
 def _verify_scales(memory: Memory, fragment: FragmentType) -> None:
@@ -304,3 +315,13 @@ class StoreOp(_FragmentAccess):
             verify_element(memory, fragment)
             if self.taken is not None:
                 raise VerifyException("expected no condition: only registers are stored under one")
+
+
+def fills_shared(op: Operation) -> bool:
+    """Whether an operation stores to shared memory under a condition, and does nothing else."""
+    return isinstance(op, scf.IfOp) and all(
+        is_pure(one)
+        or isinstance(one, FenceOp | scf.YieldOp)
+        or (isinstance(one, StoreOp) and memory_space(memory_of(one.memory)) == SHARED_SPACE)
+        for one in op.true_region.block.ops
+    )

@@ -281,16 +281,26 @@ class CountedType(ParametrizedAttribute, TypeAttribute, ABC):
 
 
 class TilePart(NamedTuple):
-    """Part `number` of the equal `parts` that the rows of a tile have (`axis` 0), or its columns (1)."""
+    """`span` of the equal `parts` that the rows of a tile have (`axis` 0), or its columns (1), from `number` on."""
 
     number: int = 0
     parts: int = 1
     axis: int = 0
+    span: int = 1
 
     @property
     def property(self) -> DenseArrayBase | None:
         """The property of an operation that says which part it is; None for the whole tile."""
-        return None if self.parts == 1 else DenseArrayBase.from_list(i64, self if self.axis else self[:2])
+        fields = 4 if self.span > 1 else 3 if self.axis else 2
+        return None if self.parts == 1 else DenseArrayBase.from_list(i64, self[:fields])
+
+    def first(self, extent: int) -> int:
+        """The first of so many rows or columns of the tile that it has."""
+        return extent // self.parts * self.number
+
+    def extent(self, extent: int) -> int:
+        """How many of so many rows or columns of the tile it has."""
+        return extent // self.parts * self.span
 
 
 WHOLE_TILE = TilePart()

@@ -18,9 +18,10 @@ from ...dialect.warp.attributes import ScheduleAttr, memory_of, schedule_around
 from ...dialect.warp.cta import ACQUIRE, COMMIT, RELEASE, WAIT, CopyOp, MakeRingOp, RingType
 from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure, only_reads
 from ...dialect.warp.synchronisation import CP_ASYNC, CommitOp, WaitOp
+from ..allocate import with_stages
 from ..diagnostics import remark
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value, op_type_rewrite_pattern
-from .ring import CopyLoop, DeclinedError, LoopStep, Ring, copies_of, decline, read, with_stages
+from .ring import CopyLoop, DeclinedError, LoopStep, Ring, copies_of, decline, read
 
 # One pipelined loop: overlaps copies to shared memory with the products that read them.
 #

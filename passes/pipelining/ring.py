@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar, NamedTuple, NoReturn, TypeGuard
 
 from xdsl.dialects import arith, gpu, memref, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StridedLayoutAttr, i64
+from xdsl.dialects.builtin import IndexType, IntegerAttr, i64
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -35,7 +34,7 @@ from ...dialect.warp.cta import (
     RingType,
     in_pairs,
 )
-from ...dialect.warp.memory import LoadOp
+from ...dialect.warp.memory import LoadOp, fills_shared
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.synchronisation import (
@@ -280,25 +279,6 @@ class Ring(NamedTuple):
         return index.rem(there, self.stages), index.rem(turned, 2)
 
 
-def with_stages(alloc: SSAValue, stages: int) -> None:
-    """Gives a shared-memory tile a leading dimension of stages, in place."""
-    with_shape(alloc, [stages, *memory_of(alloc).get_shape()])
-
-
-def with_shape(alloc: SSAValue, shape: Sequence[int]) -> None:
-    """Gives a shared-memory tile another shape, in place."""
-    op, kind = alloc.owner, memory_of(alloc)
-    if isinstance(op, memref.AllocOp):
-        strides = [prod(shape[at:]) for at in range(1, len(shape) + 1)]
-        layout = StridedLayoutAttr(strides) if isinstance(kind.layout, StridedLayoutAttr) else kind.layout
-        new = memref.AllocOp([], [], MemRefType(kind.element_type, shape, layout, kind.memory_space))
-        if (block := op.parent_block()) is not None:
-            block.insert_op_before(new, op)
-            alloc.replace_all_uses_with(new.memref)
-            op.detach()
-            op.erase()
-
-
 # `warp-synchronise`: the stages of steps, carried through loops, and the steps as barriers.
 
 
@@ -485,7 +465,11 @@ class WaitForLaunches(RewritePattern):
         names = {one.group.data if isinstance(one, CommitOp | WaitOp) else one.name for one in op.walk()}
         is_measured = (target := target_of(op)) is not None and target.sm == WARPGROUP_SM
         if is_measured and names.isdisjoint(OVERLAP) and not names.isdisjoint(PRODUCTS):
-            first = next(one for one in op.body.block.ops if not (is_pure(one) or one.name.startswith(PROLOGUE)))
+            first = next(
+                one
+                for one in op.body.block.ops
+                if not (is_pure(one) or one.name.startswith(PROLOGUE) or fills_shared(one))
+            )
             rewriter.insert(WaitOp(LAUNCHES, 0), InsertPoint.before(first))
             schedule = op.attributes.get(ScheduleAttr.name)
             if isinstance(schedule, ScheduleAttr) and schedule.data.in_registers == "b" and schedule.data.sliced_k > 1:

@@ -50,7 +50,7 @@ from ...dialect.warp.cta import (
     PipelineOp,
     RingType,
 )
-from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.memory import LoadOp, StoreOp, fills_shared
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.synchronisation import (
     ASYNC_PROXY,
@@ -66,13 +66,13 @@ from ...dialect.warp.synchronisation import (
 from ...dialect.warp.tensor_maps import TensorLoadOp, TensorStoreOp
 from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import WgmmaOp
-from ..allocate import needed
+from ..allocate import needed, with_stages
 from ..diagnostics import remark
 from ..patterns import IndexBuilder, PatternPass, apply_patterns, constant_value, op_type_rewrite_pattern, operations_of
 from ..schedule.needs import LEFT_FOR_BARRIERS, adds_in_tensor_memory
 from ..schedule.validity import REGISTER_STEP, SM_REGISTERS
 from ..tile.tiling import LaunchedKernel, LaunchPattern
-from .ring import DeclinedError, Ring, copies_of, decline, is_load, with_stages
+from .ring import DeclinedError, Ring, copies_of, decline, is_load
 from .roles import ConsumerLoop, CtaCluster, Share, behind, slice_of, take_own_tiles
 from .rotate import RotateProducts, rotates
 from .tensor_copies import StagedLoads, StagedStores, TensorCopy, TensorView, loads_behind
@@ -126,8 +126,10 @@ def _check(loop: scf.ForOp, copies: Sequence[CopyOp], once: Sequence[CopyOp]) ->
 def _is_shared(op: Operation) -> bool:
     """Whether all warps execute an operation of the kernel."""
     index = is_pure(op) and all(result.type in (IndexType(), i1) for result in op.results)
-    return index or isinstance(
-        op, memref.AllocOp | gpu.SubgroupIdOp | gpu.BlockIdOp | memref.DimOp | memref.LoadOp | MatrixOp
+    return (
+        index
+        or fills_shared(op)
+        or isinstance(op, memref.AllocOp | gpu.SubgroupIdOp | gpu.BlockIdOp | memref.DimOp | memref.LoadOp | MatrixOp)
     )
 
 

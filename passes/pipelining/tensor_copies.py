@@ -45,12 +45,13 @@ from ...dialect.warp.tensor_maps import (
 )
 from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import BOX_ALIGNMENT, box_of, panel_of
+from ..allocate import with_shape
 from ..linalg import operand
 from ..patterns import Index, IndexBuilder
 from ..schedule.needs import staging_buffers
 from ..schedule.warpgroup_model import panel_columns
 from ..tile.tiling import LaunchedKernel
-from .ring import Ring, decline, with_shape
+from .ring import Ring, decline
 from .roles import Share
 
 # Copies of tiles by tensor maps: which map, which box, at which coordinates; maps as arguments of the kernel.
@@ -122,7 +123,7 @@ def box_type(
     element = element_row(moved)
     moved = memory_of(tensor.memory).element_type if spread else moved
     (width, line), lines = box_of(tile), tile.get_shape()[-2]
-    rows = lines if part.axis else lines // part.parts
+    rows = lines if part.axis else part.extent(lines)
     columns = line * 8 // (element.memory_bits if element else 8)
     swizzle = IntAttr(width if width > 16 else 0)
     if images is not None:
@@ -194,15 +195,15 @@ class TensorCopy(NamedTuple):
     def bytes(self) -> int:
         """Bytes that arrive from all CTAs, including those outside of the memory."""
         lines, part = memory_of(self.copy.destination).get_shape()[-2], self.copy.place
-        rows = lines if part.axis else lines // part.parts
+        rows = lines if part.axis else part.extent(lines)
         return self.panels * self.kind.bytes * (rows // self.rows)
 
     def start(self, index: IndexBuilder, stage: SSAValue, ring: Ring) -> None:
         """Starts the copy of the tile to a stage of a ring."""
         row, column = list[Index](self.copy.indices)
         tile, panels = self.copy.destination, self.panels
-        number, _, axis = self.copy.place
-        first, second = (0, number * panels * self.columns) if axis else (number * self.rows, 0)  # a box has all rows
+        part, lines = self.copy.place, memory_of(tile).get_shape()[-2]
+        first, second = (0, part.number * panels * self.columns) if part.axis else (part.first(lines), 0)
         down: Index = 0
         left: Index = 0
         if self.share is not None and self.share.mask is None:

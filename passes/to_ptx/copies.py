@@ -71,9 +71,10 @@ class TileCopies:
             size //= 2
         use_async = asynchronous and size >= 4 and self.emitter.has(COMMIT)
         extents = [tile.rows, tile.columns]
-        extents[part.axis] //= part.parts
+        before = part.first(extents[part.axis])
+        extents[part.axis] = part.extent(extents[part.axis])
         copied = replace(tile, rows=extents[0], columns=extents[1])
-        down, along = (0, part.number * extents[1]) if part.axis else (part.number * extents[0], 0)
+        down, along = (0, before) if part.axis else (before, 0)
         for piece in self._pieces(copied, size, spread=spread):
             inside = self._inside(start, copied, piece, spread=spread)
             if padded.ends:

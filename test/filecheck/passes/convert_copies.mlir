@@ -19,6 +19,20 @@ builtin.module attributes {warp.target = #warp.target<sm_90>} {
     "gpu.return"() : () -> ()
   }) {sym_name = "inside", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 
+  // Two of four parts of the rows, from the second on: four rows, from the third of the tile on.
+  // CHECK-LABEL: .visible .entry parts(
+  // CHECK:       add.s32 %{{r[0-9]+}}, %r1, 2;
+  // CHECK:       cp.async.cg.shared.global [%{{r[0-9]+}}], [%{{rd[0-9]+}}], 16;
+  // CHECK-NEXT:  cp.async.commit_group;
+  "gpu.func"() <{function_type = (memref<4x64xf16>) -> (), kernel}> ({
+  ^bb0(%A: memref<4x64xf16>):
+    %c0 = arith.constant 0 : index
+    %s = memref.alloc() : memref<8x64xf16, #warp.swizzle<128>, 3>
+    warp.copy %A[%c0, %c0] to %s[] {async, in_bounds = [true, true], part = array<i64: 1, 4, 0, 2>} : memref<4x64xf16> to memref<8x64xf16, #warp.swizzle<128>, 3>
+    warp.commit cp_async
+    "gpu.return"() : () -> ()
+  }) {sym_name = "parts", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+
   // What may lie outside is copied as zeros: the count of bytes read is 16 or 0.
   // CHECK-LABEL: .visible .entry edges(
   // CHECK:       selp.b32 %r[[N:[0-9]+]], 16, 0, %p{{[0-9]+}};

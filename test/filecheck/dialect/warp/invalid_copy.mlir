@@ -141,3 +141,11 @@ func.func @part(%g: memref<100x77xf16>, %s: memref<9x8xf16, #warp.swizzle<16>, 3
   warp.copy %g[%i, %i] to %s[] {part = array<i64: 1, 2>} : memref<100x77xf16> to memref<9x8xf16, #warp.swizzle<16>, 3>
   return
 }
+
+// -----
+
+// expected-error @+2 {{warp.copy: expected a part of the rows of memref<8x8xf16, #warp.swizzle<16>, 3 : i64>, got 2 from number 3 of 4}}
+func.func @parts(%g: memref<100x77xf16>, %s: memref<8x8xf16, #warp.swizzle<16>, 3>, %i: index) {
+  warp.copy %g[%i, %i] to %s[] {part = array<i64: 3, 4, 0, 2>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3>
+  return
+}

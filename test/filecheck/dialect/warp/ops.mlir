@@ -101,6 +101,7 @@ func.func @arithmetic(%x: !acc) {
 // CHECK: warp.copy %g[%i, %i] to %t[] at[%i] {padded = array<i64: -11, 1, 1, 8, 100>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
 // CHECK: warp.copy %g[%i, %i] to %t[] {part = array<i64: 1, 2, 1>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
 // CHECK: warp.copy %g[%i, %i] to %t[] {part = array<i64: 1, 2>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
+// CHECK: warp.copy %g[%i, %i] to %t[] {part = array<i64: 1, 4, 0, 2>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
 // CHECK: warp.commit cp_async
 // CHECK: warp.wait cp_async 0
 // CHECK: warp.wait cp_async 2 {note}
@@ -117,6 +118,7 @@ func.func @copies(%g: memref<100x77xf16>, %s: !shared, %t: memref<8x8xf16, #warp
   warp.copy %g[%i, %i] to %t[] at [%i] {padded = array<i64: -11, 1, 1, 8, 100>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3>
   warp.copy %g[%i, %i] to %t[] {part = array<i64: 1, 2, 1>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3>
   warp.copy %g[%i, %i] to %t[] {part = array<i64: 1, 2>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
+  warp.copy %g[%i, %i] to %t[] {part = array<i64: 1, 4, 0, 2>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
   warp.commit cp_async
   warp.wait cp_async 0
   warp.wait cp_async 2 {note}
