@@ -227,12 +227,11 @@ class MapOp(WarpOp):
 
 @irdl_op_definition
 class PowersOp(WarpOp):
-    """Powers of two as e4m3, and the sums of each row of what is rounded to them, in parts, one for each lane that has
-    elements of the row::
+    """Powers of two as e4m3::
 
-        %p, %l = warp.powers %s, %b {factor = 1.275000e-01 : f32}
+        %p = warp.powers %s, %b {factor = 1.275000e-01 : f32}
           : !warp.fragment<a, 64x256xf32, ...>, !warp.fragment<acc, 64x1xf32, ...>
-          to !warp.fragment<a, 64x256xf8E4M3FN, ...>, !warp.fragment<acc, 64x4xf32, ...>
+          to !warp.fragment<a, 64x256xf8E4M3FN, ...>
 
     An element x becomes 2^(factor x + b), with b that of its row; the exponent is at most 9. Of eight registers of
     the result, five are made by `ex2.approx.ftz` from f32, three by a polynomial in f16, whose relative error is below
@@ -246,21 +245,16 @@ class PowersOp(WarpOp):
     exponents = operand_def(FragmentType)
     factor = prop_def(FloatAttr)
     fragment = result_def(FragmentType)
-    sums = result_def(FragmentType)
 
     traits = traits_def(Pure())
-    assembly_format = (
-        "$input `,` $exponents attr-dict `:` type($input) `,` type($exponents) `to` type($fragment) `,` type($sums)"
-    )
+    assembly_format = "$input `,` $exponents attr-dict `:` type($input) `,` type($exponents) `to` type($fragment)"
 
-    def __init__(self, value: SSAValue, exponents: SSAValue, factor: float, sums: FragmentType) -> None:
-        made = fragment_of(value).with_element(Float8E4M3FNType())
-        super().__init__(value, exponents, FloatAttr(factor, f32), made, sums)
+    def __init__(self, value: SSAValue, exponents: SSAValue, factor: float) -> None:
+        super().__init__(value, exponents, FloatAttr(factor, f32), fragment_of(value).with_element(Float8E4M3FNType()))
 
     def verify_(self) -> None:
         source, made = fragment_of(self.input), fragment_of(self.fragment)
         if source.element_type != f32 or made != source.with_element(Float8E4M3FNType()):
             raise VerifyException(f"expected powers of f32 as f8E4M3FN in the same layout, got {source} to {made}")
-        for kind in map(fragment_of, (self.exponents, self.sums)):
-            if kind.element_type != f32 or kind.shape[0] != source.shape[0]:
-                raise VerifyException(f"expected f32 for each of {source.shape[0]} rows, got {kind}")
+        if (kind := fragment_of(self.exponents)).element_type != f32 or kind.shape[0] != source.shape[0]:
+            raise VerifyException(f"expected f32 for each of {source.shape[0]} rows, got {kind}")

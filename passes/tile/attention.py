@@ -10,8 +10,8 @@ tile, and CTAs may share all keys. Each then has an m, an l and an O of its own,
 way: m' is the largest m, and all l and O are multiplied by 2^(c m - c m') before they are added, those of warps in
 shared memory, those of CTAs by the last one to arrive.
 
-l stays in parts, one for each lane that has elements of a row. m begins with a number that is
-lower than any score of use, and finite, so that a row of which nothing counts yet is multiplied by 1 and not by NaN.
+l stays in parts, one for each lane that has elements of a row, or columns of ones beside V make it. m begins lower
+than any score of use, and finite, so that a row of which nothing counts yet is multiplied by 1 and not by NaN.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attributes import BYTE, FragmentType, ScheduleAttr, fragment_of, memory_of
+from ...dialect.warp.attributes import BYTE, ScheduleAttr, fragment_of, memory_of
 from ...dialect.warp.epilogue import EpilogueOp, PowersOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, ReduceOp, column_of
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.op_shapes import bounds_attribute, tile_type
+from ...dialect.warp.op_shapes import TilePart, bounds_attribute, tile_type
 from ...dialect.warp.synchronisation import ArriveLastOp
 from ...dialect.warp.views import MatrixOp, PagedOp
 from ..linalg.product import Product, padded
@@ -45,7 +45,7 @@ from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, slices_of, values_schedule
 from ..schedule.warpgroup import PLAIN
 from .fragment_math import fma, mapped, multiply_add, number, of_same_document, power, times
-from .operands import OperandTiles, as_operand, copies_done, multiplied, warp_origin
+from .operands import COLUMNS_OF_ONES, OperandTiles, as_operand, copies_done, multiplied, warp_origin
 from .outline_attention import Band
 from .store_epilogue import EpilogueOperands, converted, load, placed
 from .tiling import Tiling
@@ -58,7 +58,7 @@ POSITIVE_COLUMNS, POSITIVE_KEYS = 128, 128
 (64 columns up to 1.42, by ptxas's order behind the branch)."""
 POWERS_KEYS = 256
 """Keys of a tile from which on P of bytes is made by `warp.powers`: 0.85 to 0.98 of the time on an H200 without a mask,
-where 128 keys take up to 1.05, and 1.5 with a region that makes scores."""
+where 128 keys take up to 1.05, and 1.5 with a region that makes scores. Its sums are a product with columns of ones."""
 
 EXPONENT_OF_BYTES = 8
 """The exponent of two that P is multiplied with where it is rounded to e4m3, whose largest number is 448: numbers below
@@ -66,7 +66,6 @@ EXPONENT_OF_BYTES = 8
 
 MAX_MERGED = 8
 """Fragments of sums that the last CTA of a tile loads together."""
-
 
 LOADED = 64
 """Columns of O in tensor memory that are loaded and stored together: a panel of 16-bit elements, or two."""
@@ -116,8 +115,11 @@ class AttentionBuilder:
         self.bias = EXPONENT_OF_BYTES if self.read.values.b.element.bits == BYTE else 0
         # A warpgroup waits for its turn where ptxas wants it to: at once, behind a branch that leaves the softmax open.
         self.apart = schedule.consumers == "pingpong" and bool(self.bias)
-        self.by_powers = schedule.together > 1 and bool(self.bias) and schedule.warp[1] >= POWERS_KEYS
-        self.by_powers &= not self.computed and op.lse is None  # whose sums are to be of f32
+        by_powers = schedule.together > 1 and bool(self.bias) and schedule.warp[1] >= POWERS_KEYS
+        by_powers &= not self.computed and op.of_keys is None and op.lse is None  # whose sums are to be of f32
+        # Columns of V, those of ones behind them where `warp.powers` makes P, and how many times as many V has.
+        self.columns, self.ones, self.parts = columns, COLUMNS_OF_ONES * by_powers, columns // COLUMNS_OF_ONES
+        self.added = Tiling(self.read.values, values_schedule(schedule, columns + self.ones))
         self.positive = schedule.together > 1 and not self.computed and schedule.warp[1] <= POSITIVE_KEYS
         self.positive &= columns >= POSITIVE_COLUMNS
         self.slices = slices_of(schedule)
@@ -140,14 +142,17 @@ class AttentionBuilder:
 
     def build(self) -> None:
         index, (rows, step, _) = self.index, self.schedule.cta
-        copied = (self.q, self.k) if self.op.of_keys is not None else (self.q, self.k, self.v)
-        q, k, *of_v = (index.alloc(o.shared_type()) for o in copied)
+        q, k = (index.alloc(o.shared_type()) for o in (self.q, self.k))
+        tile = OperandTiles(self.added, "b")
+        with_ones = [tile.with_ones(self.op, self.columns)] if self.ones else []
+        of_v = with_ones or ([index.alloc(tile.shared_type())] if self.op.of_keys is None else [])
         self.q.copy(index, {"m": self.start, "k": 0}, q)
         copies_done(index, self.schedule)
         initial = self._initial()
         first, count, until = self._range(rows, step)
+        kept = 1 if self.ones else 2  # of what turns hand on, before the columns of O
         with index.loop(0, count, step, initial) as turn:
-            inside, (largest, sums, *parts) = turn.index, turn.carried
+            inside, (largest, *sums), parts = turn.index, turn.carried[:kept], turn.carried[kept:]
             at = inside.value(inside.add(turn.counter, first))
             self._copy(inside, self.k, self.op.k, at, k, until)
             for v in of_v:
@@ -156,19 +161,20 @@ class AttentionBuilder:
             scores = inside.insert(ConstantOp.of(0.0, self.scores.fragment("acc"))).fragment
             scores = multiplied(inside, self.scores, q, k, scores, (self.warp_row, self.warp_key, 0))
             first_key, softmax = inside.value(inside.add(at, self.warp_key)), partial(self._softmax, largest, sums)
-            largest, sums, again, p = self._masked(inside, first_key, scores, softmax)
+            largest, *sums, again, p = self._masked(inside, first_key, scores, softmax)
             zero = ConstantOp.of(0.0, fragment_of(parts[0]))
             starts = [inside.insert(zero.clone()).fragment if self.bias else times(inside, o, again) for o in parts]
-            p = p if self.apart or self.by_powers else self._operand(inside, p)
+            p = p if self.apart or self.ones else self._operand(inside, p)
             width, key = self.values.schedule.warp[1], self.warp_key
             v, lefts = next(iter(of_v), k), (index.add(self.left, i * width) for i in range(len(starts)))
-            made = [multiplied(inside, self.values, p, v, o, (0, at, key)) for o, at in zip(starts, lefts, strict=True)]
+            made = [multiplied(inside, self.added, p, v, o, (0, at, key)) for o, at in zip(starts, lefts, strict=True)]
             # Instructions on bytes cut long sums short, which f32 does not.
             added = (multiply_add(inside, o, again, more) for o, more in zip(parts, made, strict=True))
             parts = list(added) if self.bias else made
             inside.insert(BarrierOp())
-            turn.handed = largest, sums, *parts
-        largest, sums, *parts = turn.results
+            turn.handed = largest, *sums, *parts
+        largest, *parts = turn.results
+        sums, *parts = self._by_ones(parts[0]) if self.ones else parts
         total = self._as_multiplied(largest, index.insert(ReduceOp(Kind.Add, sums)).result)
         self._finish(SoftmaxState(largest, total, parts))
 
@@ -208,15 +214,16 @@ class AttentionBuilder:
     ) -> None:
         """Copies the tile of K or V from a key on: of a view of pages, from the page that it is in."""
         axis, other = ("n", "k") if tiles is self.k else ("k", "n")
+        part = TilePart(0, self.parts + 1, 0, self.parts) if self.ones and tiles is self.v else None
         view = memory.owner
         paged = view.memory.owner if isinstance(view, MatrixOp) else view
         if not isinstance(paged, PagedOp):
-            tiles.copy(index, {axis: at, other: 0}, tile, until if tiles.in_memory[0] == axis else None)
+            tiles.copy(index, {axis: at, other: 0}, tile, until if tiles.in_memory[0] == axis else None, part=part)
             return
         row = index.rem(at, paged.rows)
         end = index.sub(self.keys if until is None else until, index.sub(at, row))
         source = self._page(index, paged, view if isinstance(view, MatrixOp) else None, at)
-        tiles.copy(index, {axis: row, other: 0}, tile, index.value(end), source)
+        tiles.copy(index, {axis: row, other: 0}, tile, index.value(end), source, part)
 
     @staticmethod
     def _page(index: IndexBuilder, paged: PagedOp, view: MatrixOp | None, at: SSAValue) -> SSAValue:
@@ -261,34 +268,22 @@ class AttentionBuilder:
     # Softmax
 
     def _softmax(
-        self, before: SSAValue, sums: SSAValue, index: IndexBuilder, scores: SSAValue
-    ) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
-        """One step of the online softmax: the largest scores and the sums of the rows including this tile, the factor
-        that rescales results of the largest scores `before`, and P of this tile."""
+        self, before: SSAValue, sums: Sequence[SSAValue], index: IndexBuilder, scores: SSAValue
+    ) -> Sequence[SSAValue]:
+        """One step of the online softmax: the largest scores of the rows including this tile, their sums unless columns
+        of ones make them, the factor that rescales results of the largest scores `before`, and P of this tile."""
         in_tile = index.insert(ReduceOp(Kind.Max, scores, positive=self.positive)).result
         largest = mapped(index, _larger, before, in_tile)
         subtracted = mapped(index, self._subtracted, largest)
         again = mapped(index, self._again, before, subtracted)
         biased = self._biased(index, subtracted)
-        if self.by_powers:
-            p, added = self._powers(index, scores, biased, fragment_of(sums))
-        else:
-            p = mapped(index, self._raised, scores, biased)
-            added = index.insert(ReduceOp(Kind.Add, p, parts=True)).result
-        sums = multiply_add(index, sums, again, added)
-        return largest, sums, again, self._operand(index, p) if self.apart and not self.by_powers else p
-
-    def _powers(
-        self, index: IndexBuilder, scores: SSAValue, exponents: SSAValue, sums: FragmentType
-    ) -> tuple[SSAValue, SSAValue]:
-        """P of bytes as it is multiplied, and the sums of its rows, of that type."""
-        powers: list[PowersOp] = []
-
-        def rounded(ordered: SSAValue) -> SSAValue:
-            powers.append(index.insert(PowersOp(ordered, exponents, self.factor, sums)))
-            return powers[0].fragment
-
-        return self._operand(index, scores, rounded), powers[0].sums
+        if self.ones:
+            powers = partial(PowersOp, exponents=biased, factor=self.factor)
+            return largest, again, self._operand(index, scores, lambda x: index.insert(powers(x)).fragment)
+        p = mapped(index, self._raised, scores, biased)
+        added = index.insert(ReduceOp(Kind.Add, p, parts=True)).result
+        sums = [multiply_add(index, each, again, added) for each in sums]
+        return largest, *sums, again, self._operand(index, p) if self.apart else p
 
     def _operand(
         self, index: IndexBuilder, p: SSAValue, rounded: Callable[[SSAValue], SSAValue] | None = None
@@ -383,13 +378,19 @@ class AttentionBuilder:
 
     def _initial(self) -> list[SSAValue]:
         """What the loop hands on, before it: the largest score of each row, its sum in parts, the columns of O."""
-        index, scores, part = self.index, self.scores.fragment("acc"), self.values.fragment("acc")
+        index, scores, part = self.index, self.scores.fragment("acc"), self.added.fragment("acc")
         # Its product with c is exact.
         lowest = -(2.0 ** (126 - max(0, math.frexp(self.factor)[1]))) if self.op.score is None else LOWEST_OF_F32
-        width = self.values.schedule.cta[1]
+        width = self.added.schedule.cta[1]
         parts = [index.insert(ConstantOp.of(0.0, part)).fragment for _ in range(0, width, part.shape[1])]
         largest = index.insert(ConstantOp.of(lowest, column_of(scores))).fragment
-        return [largest, index.insert(ConstantOp.of(0.0, column_of(scores, parts=True))).fragment, *parts]
+        sums = [] if self.ones else [index.insert(ConstantOp.of(0.0, column_of(scores, parts=True))).fragment]
+        return [largest, *sums, *parts]
+
+    def _by_ones(self, added: SSAValue) -> Sequence[SSAValue]:
+        """Sums in parts, and the columns of O, of what was added for V and columns of ones."""
+        rows, parts = fragment_of(added).shape[0], ((self.columns, self.ones), (0, self.columns))
+        return [self.index.insert(SubfragmentOp([added], (0, at), (rows, size))).fragment for at, size in parts]
 
     def _finish(self, state: SoftmaxState) -> None:
         """Merges the states of warps that share keys, and stores O."""

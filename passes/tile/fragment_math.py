@@ -12,7 +12,7 @@ from xdsl.dialects import math as math_dialect
 from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, f64, i32
 from xdsl.dialects.utils import FastMathFlag
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue, TypeAttribute
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from ...dialect.isa.row import Target
@@ -76,6 +76,12 @@ def power(exponent: SSAValue) -> SSAValue:
 def below(column: SSAValue, end: SSAValue, element: SSAValue, otherwise: float) -> SSAValue:
     """The element if its column is before `end`, `otherwise` if not."""
     return arith.SelectOp(arith.CmpiOp(column, end, "slt"), element, number(otherwise, element.type)).result
+
+
+def one_below(bound: int, kind: TypeAttribute, x: Sequence[SSAValue]) -> SSAValue:
+    """1 as a float of at most 16 bits for integers from 0 to below a bound, 0 for others."""
+    inside = arith.CmpiOp(x[0], integer(bound), "ult")
+    return arith.TruncFOp(arith.SelectOp(inside, number(1.0), number(0.0)).result, kind).result
 
 
 def of_same_document(x: Sequence[SSAValue]) -> SSAValue:

@@ -5,23 +5,25 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Generic, NamedTuple
 
-from xdsl.dialects import arith, memref
+from xdsl.dialects import arith, gpu, memref
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, MemRefType, f32, i8, i64
-from xdsl.ir import SSAValue, TypeAttribute
+from xdsl.ir import Operation, SSAValue, TypeAttribute
 
 from ...dialect.isa.form import SCALES_OF_WORD
+from ...dialect.layouts.layout import Layout
 from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import BYTE, FragmentType, ScheduleAttr, SwizzleAttr, fragment_of, memory_of
+from ...dialect.warp.attributes import BYTE, FragmentType, ScheduleAttr, SwizzleAttr, enclosing, fragment_of, memory_of
 from ...dialect.warp.cta import DENSE, SPREAD, CopyOp
+from ...dialect.warp.elements import IndexOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.matmul import PADDED
 from ...dialect.warp.matrices import MatrixMove
-from ...dialect.warp.memory import LoadOp
+from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import TilePart, bounds, bounds_attribute, tile_type
 from ...dialect.warp.operands import SparseOp
@@ -37,9 +39,15 @@ from ..schedule.defaults import LANES as BY_LANES
 from ..schedule.defaults import PIECES, Delivery
 from ..schedule.needs import in_containers
 from ..schedule.warpgroup_model import held_columns
+from .fragment_math import mapped_to, one_below
 from .side_operands import CHUNK, MetadataTiles, Place, ScaleTiles
 from .store_epilogue import converted
 from .tiling import ProductT, Tiling, schedule_of
+
+ONES, COLUMNS_OF_ONES = Layout.parse("c3 c4 c5 c6 c7 | c0 c1 c2"), 8
+"""How a warp writes a column of ones, of 256 k, and how many columns there are, as few as an instruction has. An
+instruction on bytes cuts what it adds 13 bits below the largest: of one sum of all, rows with a large element would
+lose the others."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +157,24 @@ class OperandTiles(Generic[ProductT]):
         swizzle = SwizzleAttr(width, self.delivery.skip if width > CHUNK else 0)
         return tile_type(element, [rows, columns], swizzle)
 
+    def with_ones(self: OperandTiles[Product], op: Operation, columns: int) -> SSAValue:
+        """The tile in shared memory of a B whose last columns, from `columns` on, are of ones: their products are sums
+        of A. Warps write them once, where the kernel of an operation begins, before a barrier behind which copies are
+        read. Each column has the ones of some k and zeros elsewhere."""
+        kernel = next(around for around in enclosing(op) if isinstance(around, gpu.FuncOp))
+        index, element = IndexBuilder(kernel.body.block.first_op or op), self.tiling.element_type("b")
+        tile, warp = index.alloc(self.shared_type()), index.insert(SubgroupIdOp()).result
+        line, each = FragmentType.of("acc", 1, ONES.columns, element, ONES), ONES.columns // COLUMNS_OF_ONES
+
+        with index.where(index.compare("slt", warp, COLUMNS_OF_ONES)) as inside:
+            start = inside.value(inside.sub(0, inside.mul(warp, each)))
+            own_k = inside.insert(IndexOp(1, start, line, step=each)).result
+            place = inside.values([inside.add(warp, columns), 0])
+            ones = mapped_to(inside, line, partial(one_below, each, element), own_k)
+            inside.insert(StoreOp(ones, tile, place))
+            inside.insert(FenceOp(ASYNC_PROXY))
+        return tile
+
     def copy(
         self: OperandTiles[Product],
         index: IndexBuilder,
@@ -156,9 +182,10 @@ class OperandTiles(Generic[ProductT]):
         tile: SSAValue,
         until: SSAValue | None = None,
         source: SSAValue | None = None,
+        part: TilePart | None = None,
     ) -> None:
-        """Copies the tile that begins at `at`, by axis, to shared memory. `until` is that of `warp.copy`. `source` is
-        another matrix like the operand."""
+        """Copies the tile that begins at `at`, by axis, to shared memory, or to a `part` of a tile there. `until` is
+        that of `warp.copy`. `source` is another matrix like the operand."""
         steps, product = self._stored(), self.tiling.product
         operand = product.a if self.role == "a" else product.b
         second = product.second if self.role == "b" else None
@@ -178,10 +205,10 @@ class OperandTiles(Generic[ProductT]):
             return self._copy_packed(index, at, tile)
         where, matrices = self.place(index, at), [operand] if second is None else [operand, second]
         for number, each in enumerate(matrices):
-            copied, part = source or matrix_of(index, each, at), TilePart(number, count, int(self.in_memory[1] == "n"))
+            copied, axis = source or matrix_of(index, each, at), int(self.in_memory[1] == "n")
             near, padded = self._padding(index, copied) if PADDED in product.op.attributes else ((), None)
             index.insert(CopyOp(copied, where, tile, in_bounds=inside, packed=self.packed, until=until, at=near,
-                                part=part.property, padded=padded))  # fmt: skip
+                                part=(part or TilePart(number, count, axis)).property, padded=padded))  # fmt: skip
 
     def _padding(
         self: OperandTiles[Product], index: IndexBuilder, copied: SSAValue

@@ -328,7 +328,7 @@ def _exchanged(lowering: KernelLowering, opcode: str, register: VirtualRegister,
     return emitter.compute(opcode, register, other)
 
 
-# Powers of two as bytes, and their sums: `warp.powers`.
+# Powers of two as bytes: `warp.powers`.
 
 POLYNOMIAL = (0.23842562, 0.70344624, 1.00044323)
 """2^f for f in [-1/2, 1/2], the highest power of f first: the smallest relative error, 0.0018."""
@@ -339,26 +339,21 @@ BY_POLYNOMIAL, OF_REGISTERS = (1, 4, 6), 8
 SHIFT = 11.0
 """What is added to exponents of f16, so that none above 0 is of a power that e4m3 has."""
 
-CHAINS = 2
-"""Sums of a row that go on beside each other."""
-
 
 @lowers(PowersOp)
 def _powers(lowering: KernelLowering, op: PowersOp) -> None:
     rows, columns = fragment_of(op.input).shape
     lowering.emitter.comment(f"{op.name}: {rows}x{columns}")
-    powers = _Powers(lowering, op)
-    lowering.values[op.fragment] = powers.registers
-    lowering.values[op.sums] = [powers.total(row) for row in _rows(fragment_of(op.sums))]
+    lowering.values[op.fragment] = _Powers(lowering, op).registers
 
 
 class _Powers:
-    """The registers of powers, and what is summed so far: numbers of f32, and pairs of f16, by their row."""
+    """The registers of powers."""
 
     def __init__(self, lowering: KernelLowering, op: PowersOp) -> None:
         self.emitter, kind, column = lowering.emitter, fragment_of(op.input), lowering.fragment(op.exponents)
-        self.elements, self.rows, self.factor = lowering.fragment(op.input), _rows(kind), single(op.factor.value.data)
-        self.places, self.chains = _places(fragment_of(op.exponents), kind), dict[tuple[str, int], Fragment]()
+        self.elements, self.factor = lowering.fragment(op.input), single(op.factor.value.data)
+        self.places = _places(fragment_of(op.exponents), kind)
         shifted = [self.emitter.compute("add.rn.f32", each, single(SHIFT)) for each in column]
         numbers = (1024.0, -1024.0, *(c * 2.0 ** (15 - SHIFT) for c in POLYNOMIAL))
         words = (word(0x00010001 * element_bits(known_element(f16), each)) for each in numbers)
@@ -369,7 +364,7 @@ class _Powers:
         pairs = {at: self._pair(at, shifted) for at in chosen}
         self.registers: Fragment = []
         for first in places[::2]:
-            halves = [self._power(pairs[n], n) if n in pairs else self._exact(n, column) for n in (first, first + 2)]
+            halves = [self._power(pairs[n]) if n in pairs else self._exact(n, column) for n in (first, first + 2)]
             self.registers.append(self.emitter.compute("mov.b32", halves))
 
     def _exponents(self, at: int, columns: Fragment) -> Fragment:
@@ -385,11 +380,9 @@ class _Powers:
     def _exact(self, at: int, column: Fragment) -> VirtualRegister:
         """Two numbers by `ex2.approx`, rounded."""
         low, high = (self.emitter.compute("ex2.approx.ftz.f32", each) for each in self._exponents(at, column))
-        for each in (low, high):
-            self._add("f32", at, each)
         return self.emitter.compute("cvt.rn.satfinite.e4m3x2.f32", high, low)
 
-    def _power(self, shifted: VirtualRegister, at: int) -> VirtualRegister:
+    def _power(self, shifted: VirtualRegister) -> VirtualRegister:
         """Two numbers by the polynomial: z = n + f, and 2^z is 2^f times the f16 whose exponent has the bits of n."""
         i, (second, first, one) = self.emitter.compute, self.polynomial
         # The last bits of 1024 + z are those of n.
@@ -397,22 +390,7 @@ class _Powers:
         fraction = i("sub.rn.f16x2", shifted, i("add.rn.f16x2", bits, self.less))
         scale = i("shl.b32", i("and.b32", bits, word(0x001F001F)), 10)
         mantissa = i("fma.rn.f16x2", fraction, i("fma.rn.f16x2", fraction, second, first), one)
-        self._add("f16x2", at, power := i("mul.rn.f16x2", mantissa, scale))
-        return i("cvt.rn.satfinite.e4m3x2.f16x2", power)
-
-    def _add(self, kind: str, at: int, register: VirtualRegister) -> None:
-        chains = self.chains.setdefault((kind, self.rows[at]), [])
-        if len(chains) == CHAINS:
-            register = self.emitter.compute(f"add.rn.{kind}", chains.pop(0), register)
-        chains.append(register)
-
-    def total(self, row: int) -> VirtualRegister:
-        """The sum of a row."""
-        i, numbers, pairs = self.emitter.compute, *(self.chains.get((kind, row), []) for kind in ("f32", "f16x2"))
-        if pairs:
-            halves = self.emitter.halves(functools.reduce(partial(i, "add.rn.f16x2"), pairs))
-            numbers = [*(i("cvt.f32.f16", half) for half in halves), *numbers]
-        return functools.reduce(partial(i, "add.rn.f32"), numbers)
+        return i("cvt.rn.satfinite.e4m3x2.f16x2", i("mul.rn.f16x2", mantissa, scale))
 
 
 @lowers(IndexOp)

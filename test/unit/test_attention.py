@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -619,7 +620,8 @@ def test_bytes_take_more_keys_at_a_time_where_nothing_masks_them() -> None:
 
 
 def test_powers_of_bytes_are_those_of_float64() -> None:
-    """V is two identities: an element of O is two P over the sum of its row. Products of small integers are exact."""
+    """V is two identities: an element of O is two P over the sum of its row, which columns of ones make of rounded P.
+    Products of small integers are exact."""
     keys, size, loops, powers = 256, 128, "affine_map<(h, m, n, d, e) ->", 2.0**-6.9
     maps = ", ".join(f"{loops} ({at})>" for at in ("h, m, d", "h, n, d", "h, n, e", "h, m, e"))
     q_type, k_type, o_type = (f"memref<1x{n}x{size}x{t}>" for n, t in ((size, BYTE), (keys, BYTE), (size, "f32")))
@@ -636,5 +638,26 @@ def test_powers_of_bytes_are_those_of_float64() -> None:
     kernel(q.astype(byte), k.astype(byte), v.astype(byte), o, device="interp")
     scores = np.float64(np.float32(0.07)) * (q @ np.swapaxes(k, 1, 2))
     p = np.exp(scores - scores.max(-1, keepdims=True))
-    relative = (1 + 2.0**-4) * (1 + powers) * (1 + 2 * CUT) / (1 - powers) - 1
+    relative = (1 + 2.0**-4) * (1 + powers) * (1 + 2 * CUT) / ((1 - 2.0**-4) * (1 - powers) * (1 - 2 * CUT)) - 1
     assert (np.abs(o * p.sum(-1, keepdims=True) - p @ v) <= relative * (p @ v) + 2.0**-17).all()
+    # Sums are of the numbers that are multiplied: rounded P makes a sum of one, but for 31 of 32 numbers cut at most.
+    assert (np.abs(o.astype(np.float64).sum(-1) - 1) <= 31 * CUT).all()
+
+
+def test_a_key_that_weighs_most_hides_no_others_from_the_sum() -> None:
+    """Instructions on bytes cut what they add 13 bits below the largest: 511 keys of 2^-14 are 3 % of their sum."""
+    keys, size, loops = 512, 128, "affine_map<(h, m, n, d, e) ->"
+    maps = ", ".join(f"{loops} ({at})>" for at in ("h, m, d", "h, n, d", "h, n, e", "h, m, e"))
+    q_type, k_type, o_type = (f"memref<1x{n}x{size}x{t}>" for n, t in ((size, BYTE), (keys, BYTE), (size, "f32")))
+    text = f"""func.func @f(%q: {q_type}, %k: {k_type}, %v: {k_type}, %o: {o_type}) {{
+      warp.attention %q, %k, %v into %o {{scale = {math.log(2.0)} : f32, indexing_maps = [{maps}]}}
+        : {q_type}, {k_type}, {k_type}, {o_type}
+      return
+    }}"""
+    kernel = compile(text, "sm_90a", cta="128x256x128", warp="64x256", mma="m64n256k32", consumers="pingpong")
+    byte, first = DTYPES[BYTE], int(np.random.default_rng().integers(keys))
+    q, k, v = np.zeros((1, size, size)), np.zeros((1, keys, size)), np.zeros((1, keys, size))
+    q[..., 0], k[0, first, 0], v[0, first] = 1, 14, 1
+    o = np.full((1, size, size), np.nan, np.float32)
+    kernel(q.astype(byte), k.astype(byte), v.astype(byte), o, device="interp")
+    assert (np.abs(o * (1 + (keys - 1) * 2.0**-14) - 1) <= 32 * 2.0**-14).all()

@@ -120,7 +120,7 @@ func.func @type(%w: memref<5x6xi8>, %s: memref<1x6xf16>) {
 
 // expected-error @+2 {{warp.powers: expected powers of f32 as f8E4M3FN in the same layout}}
 func.func @powers(%s: !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %m: !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>) {
-  %p, %l = warp.powers %s, %m {factor = 1.0 : f32} : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x16xbf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>
+  %p = warp.powers %s, %m {factor = 1.0 : f32} : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x16xbf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
   return
 }
 
@@ -128,6 +128,6 @@ func.func @powers(%s: !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]
 
 // expected-error @+2 {{warp.powers: expected f32 for each of 16 rows, got}}
 func.func @powers(%s: !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>, %m: !warp.fragment<acc, 32x1xf32, [x0 x1 r0 r1 r2 | r3]>) {
-  %p, %l = warp.powers %s, %m {factor = 1.0 : f32} : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<acc, 32x1xf32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x16xf8E4M3FN, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>
+  %p = warp.powers %s, %m {factor = 1.0 : f32} : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3 c3]>, !warp.fragment<acc, 32x1xf32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x16xf8E4M3FN, [c1 c2 r0 r1 r2 | c0 r3 c3]>
   return
 }
