@@ -48,16 +48,17 @@ def _group_norm(value: torch.Tensor, weight: Any, bias: Any, *sizes: Any) -> tup
     """What `aten.native_group_norm` computes, of rows of a group each; `sizes` are n, c, h * w, groups and epsilon."""
     n, c, pixels, groups, epsilon = sizes
     wide = _wide(value)
-    rows, spread = wide.reshape(n, groups, -1), isinstance(n, int) and n >= MANY_IMAGES
+    each, spread = c // groups, isinstance(n, int) and n >= MANY_IMAGES
+    rows = wide.reshape(n, groups, each * pixels)
     variance, mean = torch.var_mean(rows, -1, correction=0)
     scale = torch.rsqrt(variance + epsilon)
-    shape = (groups, -1) if spread else (groups, c // groups, -1)
-    sizes = 1, groups, c // groups, pixels if spread else 1
-    of_rows = n, groups, *[1] * (len(shape) - 1)
-    normal = ((rows if spread else wide.reshape(n, *shape)) - mean.view(of_rows)) * scale.view(of_rows)
+    shape, of_weights = ((each * pixels,),) * 2 if spread else ((each, pixels), (each, 1))
+    of_rows = n, groups, *[1] * len(shape)
+    normal = ((rows if spread else wide.reshape(n, groups, *shape)) - mean.view(of_rows)) * scale.view(of_rows)
     for combine, x in ((torch.mul, weight), (torch.add, bias)):
         if x is not None:
-            normal = combine(normal, x.view(1, groups, -1, 1).expand(sizes).reshape(1, *shape))
+            own = x.view(1, groups, each, 1).expand(1, groups, each, pixels if spread else 1)
+            normal = combine(normal, own.reshape(1, groups, *of_weights))
     return normal.to(value.dtype).view(value.shape), mean.to(value.dtype), scale.to(value.dtype)
 
 
@@ -92,7 +93,7 @@ def _group_norm_backward(*args: Any) -> tuple[Any, ...]:
     wide = (_wide(x.reshape(n, c, pixels)) for x in (slopes, value))
     others = (None if x is None else _wide(x) for x in (mean, scale, weight))
     first, *sums = _by_torch(aten.native_group_norm_backward.default, *wide, *others, n, c, pixels, groups, wanted)
-    first = None if first is None else first.view(n, groups, -1, pixels).to(value.dtype).view(value.shape)
+    first = None if first is None else first.view(n, groups, c // groups, pixels).to(value.dtype).view(value.shape)
     return first, *(None if x is None else x.to(value.dtype) for x in sums)
 
 

@@ -2258,6 +2258,13 @@ def test_parts_of_five_unknown_sizes_are_left() -> None:
         assert torch.equal(compiled.call(x), x.transpose(0, 3)[1:].permute(4, 0, 3, 2, 1) * 2)
 
 
+def test_norms_of_groups_of_no_images() -> None:
+    norm, x = torch.nn.GroupNorm(2, 8), drawn(0, 8, 3, 5, dtype=torch.float32).requires_grad_()
+    Compiled(norm).call(x).sum().backward()
+    assert x.grad.shape == x.shape
+    assert torch.equal(norm.weight.grad, torch.zeros(8))
+
+
 def test_two_tensors_of_one_pointwise_operation() -> None:
     x = drawn(7, 9, dtype=torch.float32)
     assert all(map(torch.equal, Compiled(torch.frexp).call(x), torch.frexp(x)))
