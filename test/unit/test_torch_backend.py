@@ -12,6 +12,7 @@ import subprocess
 import sys
 from base64 import b85encode
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from copy import deepcopy
 from functools import partial
 from importlib import import_module
@@ -609,6 +610,24 @@ def test_parts_are_compared_with_eager_mode(monkeypatch: pytest.MonkeyPatch) -> 
     message = rf"check: model: mm\+relu\+mean f32 \S+ \({place}\) is not what eager mode computes\..*: 1 / 56 "
     with pytest.raises(WarploomError, match=f"(?s){message}"):
         call(drawn(7, 16), w)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_sums_that_cancel_are_compared_by_what_eager_mode_is_off(monkeypatch: pytest.MonkeyPatch, wrong: bool) -> None:
+    def function(x: Any) -> Any:
+        return (x - x.mean(-1, keepdim=True)).sum(-1) * 2
+
+    part: Any = import_module("warploom.runtime.torch.part")
+    interpreted = part._interpret
+
+    def run(kernel: Any, plan: Any, values: Any, device: Any) -> None:
+        interpreted(kernel, plan, values, device)
+        values[-1].owner.add_(wrong * 0.01)
+
+    monkeypatch.setattr(part, "_interpret", run)
+    call = torch.compile(function, backend="warploom", options={"check": True})
+    with pytest.raises(WarploomError, match="is not what eager mode computes") if wrong else nullcontext():
+        call(drawn(13, 300, dtype=torch.float32))
 
 
 def test_logarithms_of_sums_are_compared_as_exponents(monkeypatch: pytest.MonkeyPatch) -> None:
