@@ -363,6 +363,8 @@ def _sign(x: torch.Tensor) -> torch.Tensor:
 def _remainder(value: Any, by: Any) -> torch.Tensor:
     """The remainder with the sign of the divisor."""
     rest = torch.fmod(value, by)
+    if not rest.dtype.is_signed:  # a negative number wraps around
+        return rest
     return torch.where((rest != 0) & ((rest < 0) != (by < 0)), rest + by, rest)
 
 

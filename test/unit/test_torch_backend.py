@@ -2294,7 +2294,7 @@ def test_numbers_beyond_those_of_a_byte() -> None:
     x = torch.randint(0, 256, (7, 9), dtype=torch.uint8)
 
     def function(x: Any) -> Any:
-        return x - 300, (x * 513).int(), x == 300
+        return x - 300, (x * 513).int(), x == 300, x % -4, x // -3, x % 300
 
     assert all(map(torch.equal, Compiled(function).call(x), function(x)))
 
