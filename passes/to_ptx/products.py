@@ -238,9 +238,7 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
             lowering.values[op.fragment] = lowering.fragment(op.input)
             return
         use = next((use.operation for use in op.fragment.uses if isinstance(use.operation, ElementwiseOp)), op)
-        powers = multiplies_by_powers(use)
-        together = isinstance(use, ElementwiseOp) and powers and len(_by_powers(use)) > 1
-        convert = Widening(lowering.emitter, stored, to.element, whole=not powers, together=together).convert
+        convert = Widening(lowering.emitter, stored, to.element, whole=not multiplies_by_powers(use)).convert
         lowering.values[op.fragment] = convert(lowering.fragment(op.input), op.order)
         return
     if source.element.name in FP8 and to.element.name == "f16":

@@ -40,7 +40,7 @@ AND_XOR = word(0x6A, 2)
 CHOOSE = word(0xCA, 2)
 """The truth table of (a & b) | (~a & c)."""
 
-WIDENED_BITS, SHORT, BYTE, NIBBLE_BITS = 32, 16, 8, 4
+WIDENED_BITS, BYTE, NIBBLE_BITS = 32, 8, 4
 
 
 def _twice(half: int) -> Immediate:
@@ -58,18 +58,9 @@ def power_of_two(emitter: Emitter, exponent: VirtualRegister) -> VirtualRegister
 class Widening:
     """Emits the conversion of registers of integers to registers of two floats each."""
 
-    def __init__(
-        self,
-        emitter: Emitter,
-        stored: StoredIntegers,
-        element: ElementType,
-        *,
-        whole: bool = True,
-        together: bool = False,
-    ) -> None:
-        """Floats of 4 bits that are not `whole` are 2^-126 of what they are, for `by_powers`; `together` with those of
-        other steps, for `by_powers_at_once`."""
-        self.emitter, self.stored, self.element, self.whole, self.together = emitter, stored, element, whole, together
+    def __init__(self, emitter: Emitter, stored: StoredIntegers, element: ElementType, *, whole: bool = True) -> None:
+        """Floats of 4 bits that are not `whole` are 2^-126 of what they are, for `by_powers`."""
+        self.emitter, self.stored, self.element, self.whole = emitter, stored, element, whole
         self.turned = 1 << stored.element.bits - 1 if stored.element.signed else 0
         self._registers: dict[int, VirtualRegister] = {}
         self._made: dict[tuple[str, tuple[EmittedOperand, ...]], VirtualRegister] = {}
@@ -176,32 +167,23 @@ class Widening:
         """Elements at bit `at` of both halves, as floats."""
         place, bits = at % BYTE, self.stored.element.bits
         if self.stored.name == NIBBLES:
-            return self._of_neighbours(register, at) if self.together else self._of_floats(register, at)
+            return self._of_floats(register, at)
         if self.element.name == "f16" and place and place + bits <= FRACTION["f16"]:
             return self._scaled_floats(self._down(register, at - place), place)
         return self._floats(self._down(register, at))
 
     def _of_floats(self, register: VirtualRegister, at: int) -> VirtualRegister:
         """4-bit floats at bit `at` of both halves, as bf16: sign, exponent and fraction bit are moved to their places
-        in bf16, and multiplied by 2^126, the difference of the exponents' biases. Of the signs of every second number,
-        those that a shift leaves beside the sign are in the place of the others."""
-        signs = self._once("and.b32", register, word(0x08080808 << at % BYTE))
-        moved = self.emitter.compute("shl.b32", register, E2M1 - at) if at < E2M1 else self._down(register, at - E2M1)
-        if at + NIBBLE_BITS < SHORT:
-            signs = self.emitter.compute("shl.b32", signs, SHORT - at - NIBBLE_BITS)
-        placed = self.emitter.compute("lop3.b32", _twice(0b111 << E2M1), moved, signs, CHOOSE)
-        return self._whole(placed) if self.whole else placed
-
-    def _of_neighbours(self, register: VirtualRegister, at: int) -> VirtualRegister:
-        """2^-126 of 4-bit floats. Signs of two neighbours fit between the other bits, moved by `APART`, so that what
-        follows moves both at once."""
+        in bf16, and multiplied by 2^126, the difference of the exponents' biases. Signs of two neighbours fit between
+        the other bits, moved by `APART`, so that what follows moves both at once."""
         if at < BYTE:
             signs, others = (self._once("shl.b32", register, by) for by in (BYTE, BYTE - APART))
         else:
             signs, others = register, self._down(register, APART)
         both = self._once("lop3.b32", _twice(0x7700 >> APART), others, signs, CHOOSE)
         both = both if at % BYTE else self.emitter.compute("shl.b32", both, NIBBLE_BITS)
-        return self.emitter.compute("and.b32", both, _twice(PLACES))
+        placed = self.emitter.compute("and.b32", both, _twice(PLACES))
+        return self._whole(placed) if self.whole else placed
 
     def _constant(self, half: int) -> VirtualRegister:
         """A register with 16 bits in both halves."""
