@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeGuard
 
 from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Operation, SSAValue
@@ -218,9 +218,12 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
             lowering.values[op.fragment] = list(map(widening.scaled, *inputs))
         elif op is (steps := _by_powers(op))[-1]:
             weights, exponents = zip(*(map(lowering.fragment, step.inputs) for step in steps), strict=True)
-            scaled = widening.by_powers if len(steps) == 1 else widening.by_powers_at_once
-            results = iter(scaled(list(chain(*weights)), list(chain(*exponents))))
-            lowering.values |= {step.fragment: list(islice(results, len(inputs[0]))) for step in steps}
+            if len(steps) == 1:
+                lowering.values[op.fragment] = widening.by_powers(*inputs)
+                return
+            orders = [made.order for step in steps if isinstance(made := step.inputs[0].owner, ConvertOp)]
+            results = iter(widening.by_powers_at_once(list(zip(weights, orders, strict=True)), [*chain(*exponents)]))
+            lowering.values |= {step.fragment: list(islice(results, len(inputs[1]))) for step in steps}
         return
     if not (kind is Kind.Add and element.name in ("f64", "s32")):
         _computes(op, element)
@@ -234,10 +237,10 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
     source, to = fragment_of(op.input), op.fragment.type
     if (stored := op.integers) is not None:
         lowering.emitter.comment(f"{op.name}: {stored.name} to {to.element.name}")
-        if smaller_weights(op.fragment) is not None:
+        use = next((use.operation for use in op.fragment.uses if isinstance(use.operation, ElementwiseOp)), op)
+        if smaller_weights(op.fragment) is not None or (multiplies_by_powers(use) and len(_by_powers(use)) > 1):
             lowering.values[op.fragment] = lowering.fragment(op.input)
             return
-        use = next((use.operation for use in op.fragment.uses if isinstance(use.operation, ElementwiseOp)), op)
         convert = Widening(lowering.emitter, stored, to.element, whole=not multiplies_by_powers(use)).convert
         lowering.values[op.fragment] = convert(lowering.fragment(op.input), op.order)
         return
@@ -268,7 +271,7 @@ def smaller_weights(value: SSAValue) -> tuple[ConvertOp, StoredIntegers, Element
     return (made, made.integers, less) if smaller and bf16 else None
 
 
-def multiplies_by_powers(op: Operation) -> bool:
+def multiplies_by_powers(op: Operation) -> TypeGuard[ElementwiseOp]:
     """Whether an operation multiplies floats of 4 bits by powers of two in registers (`Widening.by_powers`)."""
     if not isinstance(op, ElementwiseOp) or op.kind.data is not Kind.Mul:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 
 from ...dialect.isa.form import ElementType
@@ -130,19 +131,30 @@ class Widening:
                 emitter.emit("mul.rn.bf16x2", result, self._whole(pair), powers[byte])
         return results
 
-    def by_powers_at_once(self, pairs: Fragment, exponents: Fragment) -> Fragment:
-        """The same of all steps of a turn, with one check before all products: a warp with a larger power makes its
-        floats whole first."""
+    def by_powers_at_once(self, steps: Sequence[tuple[Fragment, list[int]]], exponents: Fragment) -> Fragment:
+        """The same of all steps of a turn, of the registers and the order of each, with one check before all
+        products: a warp with a larger power places its floats again and makes them whole, so that the other way is one
+        block of instructions."""
         emitter, every = self.emitter, list(dict.fromkeys(exponents))
+        halves = [self._halves(source, *order[i : i + 2]) for source, order in steps for i in range(0, len(order), 2)]
+        apart = [(self._apart(register, at), at) for register, at in halves]
         factors = {byte: emitter.compute("mad.lo.u32", byte, 0x00800080, 0x3F003F00) for byte in every}
         bits = emitter.pure("and.b32", reduce(lambda some, byte: emitter.pure("or.b32", some, byte), every), 0x80)
-        with emitter.skipping("scaled", unless=emitter.any(emitter.pure("setp.ne.u32", bits, 0))):
+        larger = emitter.any(emitter.pure("setp.ne.u32", bits, 0))
+        results, scaled, end = emitter.registers("b32", len(apart)), *map(emitter.fresh_label, ("scaled", "met"))
+        with emitter.loop():
+            emitter.branch(scaled, unless=larger)
             for byte in every:
                 emitter.emit("mov.b32", factors[byte], [self._power(byte)] * 2)
-            for pair in pairs:
-                emitter.emit("mul.rn.bf16x2", pair, pair, self._number(2.0**126))
-        both = zip(pairs, exponents, strict=True)
-        return [emitter.compute("mul.rn.bf16x2", pair, factors[byte]) for pair, byte in both]
+            for result, one, byte in zip(results, apart, exponents, strict=True):
+                emitter.emit("mul.rn.bf16x2", result, self._whole(self._placed(*one)), factors[byte])
+            emitter.branch(end)
+            emitter.label(scaled)
+            placed = [self._placed(*one) for one in apart]
+            for result, pair, byte in zip(results, placed, exponents, strict=True):
+                emitter.emit("mul.rn.bf16x2", result, pair, factors[byte])
+            emitter.label(end)
+        return results
 
     def _power(self, exponent: VirtualRegister) -> VirtualRegister:
         return self.emitter.compute("cvt.u16.u32", power_of_two(self.emitter, exponent))
@@ -174,16 +186,23 @@ class Widening:
 
     def _of_floats(self, register: VirtualRegister, at: int) -> VirtualRegister:
         """4-bit floats at bit `at` of both halves, as bf16: sign, exponent and fraction bit are moved to their places
-        in bf16, and multiplied by 2^126, the difference of the exponents' biases. Signs of two neighbours fit between
-        the other bits, moved by `APART`, so that what follows moves both at once."""
+        in bf16, and multiplied by 2^126, the difference of the exponents' biases."""
+        placed = self._placed(self._apart(register, at), at)
+        return self._whole(placed) if self.whole else placed
+
+    def _apart(self, register: VirtualRegister, at: int) -> VirtualRegister:
+        """Signs of 4-bit floats at bit `at` of both halves and of their neighbours, moved by `APART`: they fit between
+        the other bits, so that what follows moves both at once."""
         if at < BYTE:
             signs, others = (self._once("shl.b32", register, by) for by in (BYTE, BYTE - APART))
         else:
             signs, others = register, self._down(register, APART)
-        both = self._once("lop3.b32", _twice(0x7700 >> APART), others, signs, CHOOSE)
-        both = both if at % BYTE else self.emitter.compute("shl.b32", both, NIBBLE_BITS)
-        placed = self.emitter.compute("and.b32", both, _twice(PLACES))
-        return self._whole(placed) if self.whole else placed
+        return self._once("lop3.b32", _twice(0x7700 >> APART), others, signs, CHOOSE)
+
+    def _placed(self, apart: VirtualRegister, at: int) -> VirtualRegister:
+        """Those at bit `at`, in their places in bf16."""
+        moved = apart if at % BYTE else self.emitter.compute("shl.b32", apart, NIBBLE_BITS)
+        return self.emitter.compute("and.b32", moved, _twice(PLACES))
 
     def _constant(self, half: int) -> VirtualRegister:
         """A register with 16 bits in both halves."""
