@@ -157,7 +157,7 @@ LOWERINGS = _homes(
         """,
         "passes.to_ptx.synchronisation": """
         warp.arrive, warp.arrive_last, warp.await, warp.barrier, warp.fence, warp.make_barriers, warp.tensor_load,
-        warp.tensor_store
+        warp.tensor_prefetch, warp.tensor_store
         """,
         "passes.to_ptx.tensor_memory": "memref.dealloc, warp.tensor_mma",
         "passes.to_ptx.thread_code": """
@@ -199,8 +199,9 @@ MEANINGS = _homes(
         """,
         "runtime.interp.meaning.floating": """
         abs.float, add.down, add.float, add.mixed, copysign.float, cos.float, div.float, ex2.float, fma.float,
-        fma.mixed, lg2.float, mad.float, max.float, min.float, mul.down, mul.float, neg.float, rcp.float, rsqrt.float,
-        selp, set, setp, sin.float, slct, sqrt.float, sub.down, sub.float, sub.mixed, tanh.float, testp.float
+        fma.mixed, fma.oob, lg2.float, mad.float, max.float, min.float, mul.down, mul.float, neg.float, rcp.float,
+        rsqrt.float, selp, set, setp, sin.float, slct, sqrt.float, sub.down, sub.float, sub.mixed, tanh.float,
+        testp.float
         """,
         "runtime.interp.meaning.integer": """
         abs, add, add.cc, addc, and, bfe, bfi, bfind, bmsk, brev, clmad, clz, cnot, div, dp2a, dp4a, fns, lop3, mad,

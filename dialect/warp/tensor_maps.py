@@ -1,5 +1,5 @@
 """Tensor maps, arguments of kernels that the host encodes, and copies of boxes by them: `warp.tensor_load`,
-`warp.tensor_store`."""
+`warp.tensor_store`, `warp.tensor_prefetch`."""
 
 from __future__ import annotations
 
@@ -410,3 +410,26 @@ class TensorStoreOp(WarpOp):
     def verify_(self) -> None:
         if isinstance(kind := self.map.type, TensorMapType):
             _verify_box(kind, self.coordinates, memory_of(self.tile), self.indices)
+
+
+@irdl_op_definition
+class TensorPrefetchOp(WarpOp):
+    """Brings a box of a tensor into the L2 cache; the first thread of the CTA asks for it::
+
+        warp.tensor_prefetch %map[%m, %k] : !warp.tensor_map<64x64xf16, swizzle 128>
+
+    Source: PTX ISA 9.7.9.25.5.4.
+    """
+
+    name = "warp.tensor_prefetch"
+
+    map = operand_def(TensorMapType)
+    coordinates = var_operand_def(IndexType())
+
+    traits = traits_def(MemoryReadEffect())
+    assembly_format = "$map `[` $coordinates `]` attr-dict `:` type($map)"
+
+    def verify_(self) -> None:
+        kind, got = self.map.type, len(self.coordinates)
+        if isinstance(kind, TensorMapType) and (kind.im2col.data or got != kind.rank):
+            raise VerifyException(f"expected {kind.rank} coordinates for a box of a tensor, got {got} of {kind}")

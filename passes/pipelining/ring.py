@@ -17,10 +17,10 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.isa.wgmma import WARPGROUP_SM, WARPS
+from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp
-from ...dialect.warp.attributes import SHARED_SPACE, ScheduleAttr, enclosing, memory_of, memory_space, target_of
+from ...dialect.warp.attributes import SHARED_SPACE, enclosing, memory_of, memory_space
 from ...dialect.warp.cta import (
     ACQUIRE,
     COMMIT,
@@ -34,13 +34,12 @@ from ...dialect.warp.cta import (
     RingType,
     in_pairs,
 )
-from ...dialect.warp.memory import LoadOp, fills_shared
+from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.synchronisation import (
     BARRIER_BYTES,
     CP_ASYNC,
-    LAUNCHES,
     ArriveOp,
     AwaitOp,
     BarriersType,
@@ -51,6 +50,7 @@ from ...dialect.warp.synchronisation import (
 from ..allocate import OFFSET, offset_of
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass, all_operands, constant_value, op_type_rewrite_pattern
+from .launches import PRODUCTS, WaitForLaunches
 
 # A K loop that copies tiles to shared memory and computes with them.
 
@@ -448,32 +448,6 @@ def _step(op: Operation) -> PipelineOp:
     if not isinstance(op, PipelineOp):
         fail(op, f"{op.name} is no step of a ring")
     return op
-
-
-PRODUCTS, OVERLAP = ("warp.mma", "warp.wgmma"), (LAUNCHES, "nvvm.griddepcontrol")
-PROLOGUE = "gpu.", "memref.alloc", "memref.dim", "warp.make_", "warp.fence", "warp.barrier"
-"""Products; what lets launches overlap; the beginnings of the names of what accesses no global memory."""
-
-
-class WaitForLaunches(RewritePattern):
-    """Lets kernels of products begin before the launches ahead have ended, and wait for them before they access memory:
-    0.27 microseconds of each (H100, 118 sizes of `bench/draw.py`, 0.99 to 1.22 times as fast).
-    Packed weights' slices let others begin then, too (H200, a chain of products 0.92 to 0.98 of the time)."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: gpu.FuncOp, rewriter: PatternRewriter) -> None:
-        names = {one.group.data if isinstance(one, CommitOp | WaitOp) else one.name for one in op.walk()}
-        is_measured = (target := target_of(op)) is not None and target.sm == WARPGROUP_SM
-        if is_measured and names.isdisjoint(OVERLAP) and not names.isdisjoint(PRODUCTS):
-            first = next(
-                one
-                for one in op.body.block.ops
-                if not (is_pure(one) or one.name.startswith(PROLOGUE) or fills_shared(one))
-            )
-            rewriter.insert(WaitOp(LAUNCHES, 0), InsertPoint.before(first))
-            schedule = op.attributes.get(ScheduleAttr.name)
-            if isinstance(schedule, ScheduleAttr) and schedule.data.in_registers == "b" and schedule.data.sliced_k > 1:
-                rewriter.insert(CommitOp(LAUNCHES), InsertPoint.before(first))
 
 
 class SynchronisePass(PatternPass):

@@ -28,7 +28,7 @@ from ...dialect.warp.synchronisation import (
     MakeBarriersOp,
     ScopedBarrierOp,
 )
-from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorStoreOp
+from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorPrefetchOp, TensorStoreOp
 from ...dialect.warp.warpgroup import BOX_ALIGNMENT, WgmmaOp
 from ..allocate import offset_of
 from ..diagnostics import fail
@@ -269,6 +269,13 @@ def _mask(lowering: KernelLowering, op: TensorLoadOp, ctas: IndexValue) -> Virtu
 
 def _short(lowering: KernelLowering, number: IndexValue) -> VirtualRegister:
     return lowering.emitter.pure("cvt.u16.u32" if isinstance(number, VirtualRegister) else "mov.b16", number)
+
+
+@lowers(TensorPrefetchOp)
+def _tensor_prefetch(lowering: KernelLowering, op: TensorPrefetchOp) -> None:
+    opcode = f"cp.async.bulk.prefetch.tensor.{len(op.coordinates)}d.L2.global.tile"
+    box = _box(lowering, op, op.map, op.coordinates)
+    lowering.emitter.emit(opcode, box, guard=one_thread(lowering, op, None))
 
 
 @lowers(TensorStoreOp)

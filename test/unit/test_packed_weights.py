@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from importlib import import_module
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.passes.diagnostics import remarks
-from warploom.runtime import CompileError, compile, pack_weights, unpack_weights
+from warploom.runtime import CompileError, compile, load_ptx, pack_weights, unpack_weights
 from warploom.runtime.cli.command import main
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
@@ -205,3 +206,51 @@ def test_packed_weights_are_converted_before_where_scales_or_points_change_then(
     bound = (product.k + 2) * 2.0**-23 * (np.abs(a) @ np.abs(weights).T)
     assert (np.abs(arguments[-1] - a @ weights.T) <= bound).all()
     assert (arguments["ASZ".index(written) + 1].astype(np.float64) == 2.0).all()
+
+
+@pytest.mark.parametrize(
+    ("columns", "schedule", "count"),
+    [(64, {"cta": "16x64x256", "sliced_k": 2, "split_k": 2}, 4), (128, {"cta": "16x128x256", "sliced_k": 2}, 2)],
+)
+def test_the_first_weights_of_a_cta_are_in_l2_before_it_waits(columns: int, schedule: Any, count: int) -> None:
+    """The kernel up to its wait, with the places of its prefetches stored: lines of 128 bytes of the packed weights."""
+    n, k, parts = 384, 4096, schedule.get("split_k", 1)
+    compiled = compile(Packed(16, n, k, 4, 128).text(), target="sm_90a", cache=False, **schedule, **FEW)
+    text, grid = compiled.ptx, compiled.plan.launches[0].grid
+    ahead = text[text.index("mov.u32 %r0, %tid.x;") : text.index("griddepcontrol.wait;")]
+    prefetch = re.compile(r"cp\.async\.bulk\.prefetch\.tensor\.2d\.L2\.global\.tile \[%rd\d+, {0, (%r\d+)}\];")
+    registers = "\n".join(re.findall(r"    \.reg .*;", text))
+    places = prefetch.findall(ahead)
+    for number, place in enumerate(places):
+        ahead = prefetch.sub(f"st.global.b32 [%rd901+{4 * number}], {place};", ahead, count=1)
+    ahead = re.sub(r".*\bf_\w+.*\n.*cvta.*\n", "", ahead)
+    kernel = f"""
+.version 8.0
+.target sm_90a
+.address_size 64
+.extern .shared .align 1024 .b8 shared_tiles[];
+.visible .entry f(.param .u64 out) {{
+{registers}
+    .reg .b64 %rd900, %rd901;
+    .reg .b32 %r900, %r901, %r902;
+    ld.param.u64 %rd900, [out];
+    mov.u32 %r900, %ctaid.x;
+    mov.u32 %r901, %ctaid.z;
+    mov.u32 %r902, %nctaid.x;
+    mad.lo.u32 %r900, %r901, %r902, %r900;
+    mad.wide.u32 %rd901, %r900, {4 * len(places)}, %rd900;
+    {ahead}
+    ret;
+}}"""
+    out = np.full((prod(grid), len(places)), -1, np.int32)
+    load_ptx(kernel).launch("f", grid=grid, block=(32, 1, 1), args=[out], shared=232448, device="interp")
+    starts = [(column, part) for column in range(0, n, columns) for part in range(0, k, k // parts)]
+    lines = [
+        sorted(
+            (at * k + 64 * (part + 256 * turn)) // 2 // 128
+            for at in range(column, column + columns, 64)
+            for turn in range(count)
+        )
+        for column, part in starts
+    ]
+    assert sorted(map(sorted, out.tolist())) == sorted(lines)

@@ -69,3 +69,11 @@ func.func @f(%m: !warp.tensor_map<64x64xf16, swizzle 128, im2col 3>, %t: memref<
   warp.tensor_load %m[%i, %i, %i] to %t[%i, %i], %b[%i] : !warp.tensor_map<64x64xf16, swizzle 128, im2col 3> to memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.barriers<1>
   return
 }
+
+// -----
+
+func.func @f(%m: !warp.tensor_map<64x64xf16, swizzle 128>, %i: index) {
+  // expected-error @below {{expected 2 coordinates for a box of a tensor, got 3 of !warp.tensor_map<64x64xf16, swizzle 128>}}
+  warp.tensor_prefetch %m[%i, %i, %i] : !warp.tensor_map<64x64xf16, swizzle 128>
+  return
+}
