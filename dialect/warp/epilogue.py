@@ -132,8 +132,9 @@ class EpilogueOp(WithEpilogue):
 
 @irdl_op_definition
 class SubfragmentOp(WarpOp):
-    """Selects some base tiles of a fragment, or of several alike whose rows lie below each other. It emits no
-    instruction, for each lane already has the registers::
+    """Selects some base tiles of a fragment, or of several alike: rows below each other, or, where the result is wider
+    than they are, columns of one row of base tiles side by side. It emits no instruction, for each lane already has the
+    registers::
 
         %top = warp.subfragment %d[16, 0] : !warp.fragment<acc, 64x64xf32, ...> to !warp.fragment<acc, 16x64xf32, ...>
         %d = warp.subfragment %top, %bottom[0, 0]
@@ -156,9 +157,9 @@ class SubfragmentOp(WarpOp):
         super().__init__(sources, offsets, fragment_of(sources[0]).with_shape(*shape))
 
     @staticmethod
-    def stack(parts: Sequence[SSAValue]) -> SubfragmentOp:
-        """All of several fragments, below each other."""
-        return SubfragmentOp(parts, (0, 0), _stacked(parts).shape)
+    def join(parts: Sequence[SSAValue], columns: int) -> SubfragmentOp:
+        """All of several fragments, side by side if there are more `columns` than one has, or else below each other."""
+        return SubfragmentOp(parts, (0, 0), _joined(parts, columns).shape)
 
     @property
     def at(self) -> tuple[int, ...]:
@@ -168,23 +169,28 @@ class SubfragmentOp(WarpOp):
     def verify_(self) -> None:
         if not self.sources:
             raise VerifyException("expected a fragment")
-        source, part = _stacked(self.sources), fragment_of(self.fragment)
+        part, first = fragment_of(self.fragment), fragment_of(self.sources[0])
+        source, layout = _joined(self.sources, part.shape[1]), first.layout.data
+        beside = source.shape[1] > first.shape[1]
         for other in map(fragment_of, self.sources):
-            if other != source.with_shape(other.shape[0], source.shape[1]):
-                raise VerifyException(f"expected fragments that differ in their rows only, got {other} and {source}")
+            high, wide = other.shape
+            if other != first.with_shape(*((layout.rows, wide) if beside else (high, first.shape[1]))):
+                what = f"the columns of {layout.rows}" if beside else "their"
+                raise VerifyException(f"expected fragments that differ in {what} rows only, got {other} and {first}")
         if part != source.with_shape(*part.shape):
             raise VerifyException(f"expected only the shape to change, got {source} to {part}")
-        layout = source.layout.data
         if len(self.at) != 2 or self.at[0] % layout.rows or self.at[1] % layout.columns:
             raise VerifyException(f"expected offsets in whole {layout.rows}x{layout.columns} tiles, got {self.at}")
         if any(o < 0 or o + p > s for o, p, s in zip(self.at, part.shape, source.shape, strict=True)):
             raise VerifyException(f"expected a part of {source}, got {part} at {self.at}")
 
 
-def _stacked(parts: Sequence[SSAValue]) -> FragmentType:
-    """The type of the rows of several fragments below each other, as the first one lies."""
-    kinds = [fragment_of(part) for part in parts]
-    return kinds[0].with_shape(sum(kind.shape[0] for kind in kinds), kinds[0].shape[1])
+def _joined(parts: Sequence[SSAValue], columns: int) -> FragmentType:
+    """The type of several fragments, of which so many columns are a part, as the first one lies."""
+    heights, widths = zip(*(fragment_of(part).shape for part in parts), strict=True)
+    beside = len(parts) > 1 and columns > widths[0]
+    shape = (heights[0], sum(widths)) if beside else (sum(heights), widths[0])
+    return fragment_of(parts[0]).with_shape(*shape)
 
 
 @irdl_op_definition

@@ -70,9 +70,10 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
     """
     cta = schedule.cta
     rows, columns = schedule.covered
-    if can_stack(product, schedule) and schedule.warp == (2 * rows, columns):
-        rows *= 2  # one instruction after the other
-    if schedule.warp != (rows, columns):
+    tiles = [(rows, columns)]
+    if can_pair(product, schedule):  # one instruction after the other
+        tiles += [(2 * rows, columns), *[(rows, 2 * columns)][bool(product.block_scales) :]]
+    if schedule.warp not in tiles:
         sizes = "x".join(map(str, schedule.covered))
         raise ScheduleError(f"a warpgroup multiplies tiles of {sizes}, got warp = {schedule.warp}")
     if cta[2] * shared_bits(product, product.a) // 8 % LINE:
@@ -85,8 +86,9 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"staging = 0: tensor copies alone store pixels with others between them; use {rows}")
 
 
-def can_stack(product: Product, schedule: Schedule) -> bool:
-    """Whether a warpgroup may multiply tiles of twice the rows of its instruction, one half after the other."""
+def can_pair(product: Product, schedule: Schedule) -> bool:
+    """Whether a warpgroup may multiply tiles of twice its instruction's rows, or columns where blocks have no scales,
+    one half after the other."""
     plain = can_exchange(product) and not schedule.exchanged and schedule.in_registers == PLAIN
     return bool(product.block_scales) or (plain and schedule.mma.m == ROWS and schedule.promote == PLAIN)
 
@@ -99,7 +101,7 @@ def schedule_of_tile(
     them. `operands` are the fields that say how A and B are prepared."""
     schedule = Schedule(
         cta=(tile.m, tile.n, tile.depth * k_of(product)),
-        warp=(tile.m, ROWS) if tile.transposed else (max(tile.rows, row.shape.m), row.shape.n),
+        warp=(tile.m, ROWS) if tile.transposed else (max(tile.rows, row.shape.m), tile.n * ROWS // row.shape.m),
         mma=row.shape,
         stages=MIN_RING,
         group=group_of(product, tile, target),
@@ -173,6 +175,10 @@ COOPERATIVE = "cooperative"
 PLAIN, MAX_PROMOTED = "none", 192
 """No sums are promoted; columns of a warpgroup's tile with room for both sums in registers, those of 128 bytes of K and
 of all of it."""
+
+MAX_GROUPS, MAX_OF_THREE = 3, 200
+"""Warpgroups that multiply a tile, and the most columns of their instruction: with 208 it takes 130 registers, and a
+CTA of 512 threads has 128 for each (ptxas 13.0, C7602)."""
 
 MAX_PROMOTED_BY_THREE = 128
 """The same where three warpgroups multiply, each lane of which has 160 registers (ptxas 13.0, 192x160: 204 bytes of
@@ -362,11 +368,12 @@ def declined(product: Product, target: Target) -> str:
 
 def _sides(product: Product, tile: GroupTile, rows: Mapping[tuple[int, int], Wgmma]) -> tuple[int, int]:
     """The rows and columns of a warpgroup's instruction: 128 rows and half of the columns if there is such a row,
-    otherwise 64 rows. Two products that share A stay in one warpgroup."""
+    otherwise 64 rows, and half of the columns where three warpgroups have no registers for an instruction of all. Two
+    products that share A stay in one warpgroup."""
     doubled = 2 * ROWS, tile.n // 2
     if tile.m == 2 * ROWS and tile.in_registers == PLAIN and product.second is None and doubled in rows:
         return doubled
-    return ROWS, tile.width
+    return ROWS, tile.width // (1 + (tile.groups == MAX_GROUPS and tile.width > MAX_OF_THREE))
 
 
 MAX_ADDED = 128

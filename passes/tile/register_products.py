@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, scf
@@ -35,9 +36,9 @@ from .operands import FragmentProduct, Multiplication
 from .side_operands import SCALES_OF_UNIT, MetadataTiles, Place, group_scales, shape_of_scales
 
 
-def stacked(index: IndexBuilder, parts: Sequence[SSAValue]) -> SSAValue:
-    """Parts of the rows of a fragment, below each other."""
-    return parts[0] if len(parts) == 1 else index.insert(SubfragmentOp.stack(parts)).fragment
+def joined(index: IndexBuilder, parts: Sequence[SSAValue], columns: int) -> SSAValue:
+    """Parts of the rows of a fragment, or of its columns, as a fragment of so many columns."""
+    return parts[0] if len(parts) == 1 else index.insert(SubfragmentOp.join(parts, columns)).fragment
 
 
 class WarpgroupProduct(Multiplication):
@@ -49,11 +50,11 @@ class WarpgroupProduct(Multiplication):
         promoted, total = schedule.promote != "none", accumulator
         if promoted:
             accumulator = index.insert(ConstantOp.of(0.0, fragment_of(total))).fragment
-        (rows, columns), (high, _), places, parts = schedule.warp, schedule.covered, [warp], [accumulator]
-        if rows > high:
-            tops = range(0, rows, high)
-            places = [warp | {"m": outside.add(warp["m"], top)} for top in tops]
-            parts = [index.insert(SubfragmentOp([accumulator], (top, 0), (high, columns))).fragment for top in tops]
+        (rows, columns), each, places, parts = schedule.warp, schedule.covered, [warp], [accumulator]
+        if (rows, columns) != each:
+            corners = [*product(range(0, rows, each[0]), range(0, columns, each[1]))]
+            places = [warp | {"m": outside.add(warp["m"], m), "n": outside.add(warp["n"], n)} for m, n in corners]
+            parts = [index.insert(SubfragmentOp([accumulator], corner, each)).fragment for corner in corners]
         every = range(0, schedule.cta[2], schedule.mma.k)
         sparse = self._metadata(warp, every)
         of_a = [[self.a_of(at | {"k": k}) for k in every] for at in places]
@@ -61,7 +62,7 @@ class WarpgroupProduct(Multiplication):
         index.insert(FenceOp(WGMMA))
         of_parts = zip(parts, places, of_a, strict=True)
         done = [self._steps(*each, sparse, first=zero and not promoted) for each in of_parts]
-        accumulator = stacked(index, done)
+        accumulator = joined(index, done, columns)
         index.insert(CommitOp(WGMMA))
         index.insert(WaitOp(WGMMA, 0))
         return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
@@ -318,7 +319,7 @@ class BlockScaledProduct(WarpgroupProduct):
                 index.insert(WaitOp(WGMMA, len(sums) - 1 - number))
                 total = mapped(index, _rescaled, total, sum_, *pair)
             done.append(total)
-        return stacked(index, done)
+        return joined(index, done, columns)
 
     def _sums(self, groups: GroupScales, at: Place, starts: Sequence[SSAValue]) -> list[SSAValue]:
         """The sums of each block along k, in the registers of `starts`, of as many rows as the instruction has."""

@@ -35,6 +35,7 @@ CASES = [
     Product(MIXED, "sparse", "A B", (120, 120, 320), {**tile(64, 128, "2x1"), "mma": "m64n128k32"}),
     Product(BF16, "cleared", "A B", (139, 75, 133), tile(128, 64, "2x2", ctas=4)),  # rows that are packed first
     Product(BF16, "residual", "A Bt", (264, 168, 136), tile(256, 160, "2x1", warp=(128, 160))),  # 128 rows each
+    Product(BF16, "residual", "A Bt", (200, 424, 136), {**tile(192, 208, "1x2", warp=(64, 208)), "mma": "m64n104k16"}),
     Product(BF16, "batch", "A B", (120, 72, 136), tile(64, 64, "2x1")),
     Product(BF16, "divisible", "A B", (264, 72, 64), tile(128, 64, "2x1")),  # of sizes that only a call has
     Product(BF16, "cleared", "A Bt", (72, 72, 136), tile(64, 24, "1x2", staging=0)),  # a fourth tile behind D

@@ -16,6 +16,14 @@ func.func @f(%d: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %e: !w
 
 // -----
 
+// expected-error-re @+2 {{warp.subfragment: expected fragments that differ in the columns of 16 rows only, got {{.*}} and}}
+func.func @f(%d: !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
+  %x = warp.subfragment %d, %d[0, 0] : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
 // expected-error @+2 {{warp.subfragment: expected offsets in whole 16x8 tiles, got (8, 0)}}
 func.func @f(%d: !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %x = warp.subfragment %d[8, 0] : !warp.fragment<acc, 32x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
