@@ -1,7 +1,7 @@
 """The weights of `passes/schedule/fitted.py`, made again from measurements: two commands.
 
     bench/with_gpu.sh python bench/fit.py measure 221 60 --json times.json [--compile]
-    python bench/fit.py fit bench/schedules-h100.json times.json [--keep bench/schedules-h100.json] [--write]
+    python bench/fit.py fit bench/schedules-h100.json times.json [--update] [--keep bench/schedules-h100.json] [--write]
 
 `measure` draws sizes as `draw.py` does, takes of each the default, schedules whose tiles are rated best and some that
 the models alone like best, and times them in turns with cuBLAS (`--compile` fills the caches on all cores before).
@@ -11,7 +11,8 @@ the weights that are in use, and by new ones where a size had no part in them (f
 into one file, `--write` new weights, fitted to all rows, into `fitted.py`.
 
 The fit: products of two features are taken one after another, that which explains most of the weighted squares first
-(orthogonal matching pursuit, Pati and others, 1993), with a ridge. Times near the best of a size weigh most.
+(orthogonal matching pursuit, Pati and others, 1993), with a ridge. Times near the best of a size weigh most. With
+`--update` the products in use stay, and their weights move.
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ PARTS, TERMS = 5, 60
 NEAR, FAR, RIDGE, FEWEST = 0.15, 0.05, 1.0, 60
 """By how much of the best time the weight of a time falls e-fold, and the least weight; what is added to the squares of
 each term; schedules that a term must be of."""
+
+INERTIA = 1.0
+"""The ridge of an update, as a part of the squares: by it fewer choices change that no new row speaks of."""
 
 PLACE = r'(WEIGHTS = _read\(""")[^"]*("""\)\n"""[^"]*?)times of [\d,]+ schedules of [\d,]+ sizes'
 """Weights in `fitted.py`, and what is said of their data."""
@@ -143,8 +147,8 @@ class Fit:
         self.y = np.log2([1000 * us for row in rows for us in row.times.values()]) - self.base
         self.starts = np.cumsum([0, *(len(row.times) for row in rows)])
 
-    def solved(self, which: Sequence[int], count: int) -> dict[tuple[str, ...], float]:
-        """Weights of `count` products of features, by these rows."""
+    def _squares(self, which: Sequence[int]) -> tuple[Any, Any]:
+        """The weighted squares of these rows, and their products with what is to be explained."""
         square, target = np.zeros((len(self.names), len(self.names))), np.zeros(len(self.names))
         for i in which:
             at, times = slice(self.starts[i], self.starts[i + 1]), np.array([*self.rows[i].times.values()])
@@ -152,6 +156,20 @@ class Fit:
             x, y = (z - weights @ z / weights.sum() for z in (self.x[at], self.y[at]))
             square += x.T * weights @ x
             target += x.T @ (weights * y)
+        return square, target
+
+    def updated(self, which: Sequence[int], used: Mapping[tuple[str, ...], float]) -> dict[tuple[str, ...], float]:
+        """Weights of the same products of features as those `used`, moved to what these rows say, with a ridge."""
+        places: dict[tuple[str, ...], int] = {names: i for i, names in enumerate(self.names)}
+        at, before = [places[names] for names in used], np.array([*used.values()])
+        square, target = self._squares(which)
+        inner = square[np.ix_(at, at)]
+        moved = np.linalg.solve(inner + INERTIA * np.diag(np.diag(inner)), target[at] - inner @ before)
+        return dict(zip(used, map(float, before + moved), strict=True))
+
+    def solved(self, which: Sequence[int], count: int) -> dict[tuple[str, ...], float]:
+        """Weights of `count` products of features, by these rows."""
+        square, target = self._squares(which)
         chosen, weights, alone = list[int](), np.zeros(0), np.diag(square)
         while len(chosen) < count:
             left, own = target - square[:, chosen] @ weights, alone.copy()
@@ -188,7 +206,9 @@ class Fit:
         )
 
 
-def cross_validated(problem: Fit, count: int) -> list[list[float]]:
+def cross_validated(
+    problem: Fit, solved: Callable[[Sequence[int]], Mapping[tuple[str, ...], float]]
+) -> list[list[float]]:
     """Ratings of each row by weights of rows of other sizes."""
     sizes = sorted({row.size for row in problem.rows})
     random.Random(1).shuffle(sizes)
@@ -196,7 +216,7 @@ def cross_validated(problem: Fit, count: int) -> list[list[float]]:
     made = list[list[list[float]]]()
     for left_out in range(PARTS):
         which = [i for i, row in enumerate(problem.rows) if part[row.size] != left_out]
-        made.append(problem.ratings(problem.solved(which, count)))
+        made.append(problem.ratings(solved(which)))
     return [made[part[row.size]][i] for i, row in enumerate(problem.rows)]
 
 
@@ -269,6 +289,7 @@ def main() -> None:
     fitting = commands.add_parser("fit")
     fitting.add_argument("files", type=Path, nargs="+")
     fitting.add_argument("--terms", type=int, default=TERMS)
+    fitting.add_argument("--update", action="store_true", help="move the weights in use, with the same terms")
     fitting.add_argument("--keep", type=Path, help="write all rows into this file")
     fitting.add_argument("--write", action="store_true", help="write the weights into fitted.py")
     options = parser.parse_args()
@@ -288,8 +309,12 @@ def main() -> None:
     print(f"{problem.starts[-1]} schedules of {len(problem.rows)} rows, {len(problem.names)} products of features")
     problem.show("the models alone", [row.models for row in problem.rows])
     problem.show("the weights in use", problem.ratings(fitted.WEIGHTS))
-    problem.show(f"{options.terms} terms, cross-validated", cross_validated(problem, options.terms))
-    weights = problem.solved(range(len(problem.rows)), options.terms)
+
+    def solved(which: Sequence[int]) -> dict[tuple[str, ...], float]:
+        return problem.updated(which, fitted.WEIGHTS) if options.update else problem.solved(which, options.terms)
+
+    problem.show(f"{options.terms} terms, cross-validated", cross_validated(problem, solved))
+    weights = solved(range(len(problem.rows)))
     problem.show(f"{options.terms} terms, of all rows", problem.ratings(weights))
     print(written(weights))
     if options.keep is not None:

@@ -137,6 +137,8 @@ def test_a_fit_finds_the_terms_of_times() -> None:
     assert {tuple(sorted(names)): weight for names, weight in weights.items()} == pytest.approx(
         {tuple(sorted(names)): weight for names, weight in terms.items()}, abs=0.02
     )
+    moved = problem.updated(range(100), {**weights, ("one",): 0.0})
+    assert 0.1 < moved["one",] < 0.2  # half of the way, by the ridge
     unseen = problem.ratings(weights)[100:]
     for row, ratings in zip(problem.rows[100:], unseen, strict=True):
         times = [*row.times.values()]
