@@ -110,8 +110,9 @@ def _facts(product: Product, tile: Tile, row: Row, target: Target) -> set[str]:
 def group_spills(product: Product, tile: GroupTile, *, padded: bool = False) -> bool:
     """Whether ptxas spills in the epilogue of warpgroups.
 
-    It has no room for a logarithm and a matrix beside 256 columns where the rows of the matrix are not aligned, as
-    those of a D that is `padded`.
+    It has no room for an epilogue beside more than 160 columns of 128 rows, nor for any of `FUNCTIONS` beside more than
+    200 by three warpgroups (20 to 36 bytes), nor for a logarithm and a matrix beside 256 columns where the rows of the
+    matrix are not aligned, as those of a D that is `padded`.
 
     Beside any of `FUNCTIONS` it has no room for the addresses at which lanes stage results of 32 bits of an A in
     registers, nor for the sums of a B in registers that are more than 224 rows of D; beside a logarithm and a matrix
@@ -124,7 +125,9 @@ def group_spills(product: Product, tile: GroupTile, *, padded: bool = False) -> 
         return product.d.element.bits > SHORT and (bool(costly) or (bool(product.dynamic) and width > 224))
     if tile.in_registers == "b":
         return bool(costly) and width > (128 if crowded else 224)
-    return padded and width == MAX_GROUP_COLUMNS and crowded
+    if product.op.epilogue is not None and tile.rows > wgmma.M:
+        return width > 160
+    return (bool(costly) and tile.groups > 2 and width > 200) or (padded and width == MAX_GROUP_COLUMNS and crowded)
 
 
 def nibbles_widened(row: Row, target: Target) -> bool:

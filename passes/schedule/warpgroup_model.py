@@ -171,9 +171,12 @@ TILES = (*((m, n) for m, widths in WIDTHS.items() for n in widths), (128, 64))
 """Tiles that are tried, in order: of two that cost the same the first is taken. 192x192 leaves room for three stages
 only, which is slower by a fifth where rows begin within lines."""
 
-HIGH_TILES = ((256, 160), (256, 144), (128, 208))
-"""Tiles by two warpgroups, of 128 rows or 64, for rows that begin within lines (H100: 3328x7944x6040 419 microseconds,
-499 by 160x192; of 256x176 none was faster; H200: 6488x1032x8936 170 by 128x208, of the others 190 and more)."""
+MORE_TILES = {256: (208, 192, 160, 144, 128), 192: (208, 112), 128: (208,)}
+"""Tiles by two warpgroups of 128 rows, by three, and by two, for rows that begin within lines (H100: 3328x7944x6040 419
+microseconds, 499 by 160x192; of 256x176 none was faster; H200, so and by the best of the others, which more often leave
+SMs idle: 12048x400x13368 179 and 228 by 192x208, 544x8880x15112 205, by 192x224, which has three stages, 224, and 232;
+6488x1032x8936 155 and 171 by 256x208, 7448x4944x1848 183 and 198 by 256x192, 11840x432x1416 28 and 30 by 192x112; of
+192x96 160x5568x13688 in two parts 58 and 51)."""
 
 FEW_WIDTHS = (48, 32, 16)
 """Widths of the instructions of tiles where those of 64x64 are one wave (H100: 24 and 40, which are not staged, are no
@@ -200,7 +203,7 @@ def tiles_of(
     product: Product, packed: str, target: Target, role: str, *, measured: bool = False
 ) -> Iterator[GroupTile]:
     """The tiles to consider for a product, some of whose operands are packed, or one of which is in registers. Of other
-    than two operands of 16 bits along K, `HIGH_TILES` and clusters of 4 and 8 only where they are `measured`."""
+    than two operands of 16 bits along K, `MORE_TILES` and clusters of 4 and 8 only where they are `measured`."""
     if role != "none":
         if product.b.packed and product.m <= FEW_ROWS:
             width, bits = 16 if product.m <= 16 else FEW_ROWS, product.b.memory_bits
@@ -231,7 +234,8 @@ def tiles_of(
     if packed == "none":  # no others of packed operands were measured
         tiles += [GroupTile(m, n, exchanged=True) for m, n in exchanged_tiles(product)]
     if (measured or deep) and plain and within and not product.batch_invariant:
-        tiles += [GroupTile(m, n, rows=m // 2) for m, n in HIGH_TILES]
+        more = [(m, n) for m, widths in MORE_TILES.items() for n in widths]
+        tiles += [GroupTile(m, n, rows=ROWS * (1 + (m > 3 * ROWS))) for m, n in more]
     if deep and not product.batch_invariant and product.k > SHORT_K and product.tiles(ROWS, ROWS) <= target.sms:
         tiles += [GroupTile(ROWS, n) for n in FEW_WIDTHS]
         tiles += [GroupTile(m, ROWS, exchanged=True) for m in FEW_WIDTHS]

@@ -86,6 +86,15 @@ def test_convolutions_share_and_walk_tiles_as_products_do() -> None:
     assert one_wave.cluster == (1, 1)
 
 
+@pytest.mark.parametrize("size", [(12048, 400, 13368), (544, 8880, 15112), (12416, 392, 1360)])
+def test_what_one_wave_of_192x208_covers_is_no_two_waves(size: tuple[int, int, int]) -> None:
+    schedule = default_schedule(of := product("bf16", size), HOPPER)
+    (m, n, _), (down, across) = schedule.cta, schedule.cluster
+    ctas = of.tiles(m * down, n * across) * down * across * schedule.split_k
+    assert ctas <= HOPPER.sms
+    assert schedule.warp[1] == 2 * schedule.mma.n  # three warpgroups have no registers for one instruction of 208
+
+
 def test_few_columns_or_rows_get_tiles_with_few_rows_of_boxes_beyond() -> None:
     for m, n, k in ((10224, 8, 10784), (9080, 8, 12600), (11776, 16, 16368), (152, 13224, 4984)):
         schedule = default_schedule(product("bf16", (m, n, k)), HOPPER)

@@ -17,6 +17,7 @@ EACH_SPARSE = 7
 """The same of those with a sparse A."""
 
 
+HALVES = Types("bf16", "bf16", "bf16")
 SPARSE = [product for product in of_warpgroups() if product.sparse]
 PLAIN = [product for product in of_warpgroups() if not product.sparse]
 
@@ -184,3 +185,7 @@ def test_the_assembler_repairs_nothing() -> None:
     assert (used.spills, used.stack, used.registers) == (0, 0, 168)
     assert "setmaxnreg.dec.sync.aligned.u32 40" in kernel.ptx
     assert "setmaxnreg.inc.sync.aligned.u32 232" in kernel.ptx
+    for size in ((12048, 400, 13368), (6488, 1032, 8936)):  # by 192x208 and 256x208, or less beside functions
+        for form in ("cleared", "gelu by erf"):
+            (used,) = ptxas.assemble(Product(HALVES, form, "A Bt", size).compile("sm_90a").ptx, "sm_90a").values()
+            assert used.spills == used.stack == 0
