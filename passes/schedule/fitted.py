@@ -12,8 +12,8 @@ from math import log2, prod
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import Schedule
-from ..linalg.product import Product, along_k
-from .defaults import SECTOR, is_plain
+from ..linalg.product import Product
+from .defaults import SECTOR
 from .model import WIDEST, Tile, access_bytes
 from .warpgroup_model import (
     PAIR,
@@ -22,6 +22,7 @@ from .warpgroup_model import (
     across_lines,
     at_once,
     cost,
+    is_deep,
     k_of,
     nanoseconds,
     read_bytes,
@@ -36,20 +37,20 @@ def _read(text: str) -> dict[tuple[str, ...], float]:
 
 
 WEIGHTS = _read("""
-    time -.5191, many*turns .0364, area .0730, joined -.1383, along*full -.0055, shallow*shallow -.0150, area*area
-    .0126, area*fragments .0093, fragments*time -.0494, beyond*full .0888, shared*shared -.0004, full*time -.0457,
-    cut*many .0968, area*cut .0309, beyond*pairs .0382, aspect*fragments -.0137, joined*time .0219, fragments*turns
-    -.0085, full*shallow .1180, beyond*fragments -.0835, along*exchanged .0059, arriving*fragments -.0752, arriving*full
-    .0341, area*turns .0029, arriving*shallow .0445, aspect*wide .0040, aspect*aspect .0097, arriving*beyond -.0098,
-    fours*time -.0042, along*pairs -.0050, arriving*fours .0493, exchanged*joined .0305, aspect*exchanged .0126,
-    area*exchanged -.0094, shallow*shared .0023, along*shared -.0005, area*time -.0021, fours*many .0403,
-    exchanged*shallow -.0724, turns*turns .0402, time*turns -.0585, time*time .0415, cut*cut -.0165, cut*full .0329,
-    fragments*many .0946, shallow*time -.0432, many*shallow .0541, fragments .0692, area*shallow .0302, eights*time
-    -.0197, area*fours .0242, area*joined -.0112, beyond*cut -.0170, cut*fours .0216, arriving -.0268, arriving*cut
-    .0174, along*along .0001, pairs*time -.0077, pairs .0121, aspect*turns -.0014
+    time -.5226, many*turns .0356, area .0735, joined -.1391, along*full -.0057, shallow*shallow -.0152, area*area
+    .0129, area*fragments .0096, fragments*time -.0473, beyond*full .0934, shared*shared -.0004, full*time -.0469,
+    cut*many .0988, area*cut .0313, beyond*pairs .0396, aspect*fragments -.0141, joined*time .0223, fragments*turns
+    -.0081, full*shallow .1182, beyond*fragments -.0826, along*exchanged .0059, arriving*fragments -.0752, arriving*full
+    .0335, area*turns .0027, arriving*shallow .0447, aspect*wide .0039, aspect*aspect .0095, arriving*beyond -.0096,
+    fours*time -.0023, along*pairs -.0049, arriving*fours .0487, exchanged*joined .0298, aspect*exchanged .0122,
+    area*exchanged -.0086, shallow*shared .0021, along*shared -.0005, area*time -.0022, fours*many .0431,
+    exchanged*shallow -.0748, turns*turns .0403, time*turns -.0583, time*time .0417, cut*cut -.0163, cut*full .0339,
+    fragments*many .0971, shallow*time -.0427, many*shallow .0538, fragments .0714, area*shallow .0305, eights*time
+    -.0181, area*fours .0254, area*joined -.0113, beyond*cut -.0168, cut*fours .0197, arriving -.0272, arriving*cut
+    .0178, along*along .0001, pairs*time -.0074, pairs .0125, aspect*turns -.0016
 """)
-"""Of products of features, fitted to the times of 11,200 schedules of 1,830 sizes, relative to those of the same size,
-of which an H200's weigh four times an H100's (`python bench/fit.py` makes them of both files)."""
+"""Of products of features, fitted to the times of 12,700 schedules of 2,010 sizes, relative to those of the same size,
+of which an H200's weigh four times an H100's (`python bench/fit.py` moves them by both files)."""
 
 NEAR, MAX_READ, THIN_READ = 1.5, 64 << 20, 512 << 20
 """How many times the least time of the model a tile may take; bytes of A and B in whole lines, where nearly all that is
@@ -70,9 +71,9 @@ def is_rated(product: Product, packed: str, target: Target) -> bool:
     """Whether a product is of the kind that was measured: of 16 bits (bf16, whose times f16 has) along K in rows of
     whole accesses, and of lines no more than L2 has room for, of 17 to 32 rows up to `THIN_READ`. Others,
     and all with the constants of another device (`warploom tune --device`), have the models alone."""
-    along = along_k(product, "a") and along_k(product, "b") and not product.batch_invariant
+    deep = is_deep(product, packed) and not product.batch_invariant
     aligned = all(access_bytes(operand) == WIDEST for operand in (product.a, product.b, product.d))
-    if not (along and aligned and is_plain(product, packed) and target.sm == WARPGROUP_SM and not target.timing):
+    if not (deep and aligned and target.sm == WARPGROUP_SM and not target.timing):
         return False
     return across_lines(product, packed) or read_bytes(product) <= (THIN_READ if reads_weights(product) else MAX_READ)
 

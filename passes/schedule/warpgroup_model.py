@@ -80,9 +80,10 @@ ARRIVING_IN_LINES = 7500
 
 MULTICAST, SHARED_TILE = 1.2, 16384
 """What a line costs that goes to two CTAs, of what one line costs; bytes of a tile from which on that is less than two
-lines (two that share 64 rows of A are no faster, whose neighbours ask L2 for the same at once). Beside parts of K that
-are a cluster others ask for other lines (H200, microseconds of four parts of 64x96 that share no line and by 2x1:
-864x184x8312 15.2 and 11.3, 216x512x6616 12.0 and 9.3)."""
+lines (two that share 64 rows of A are no faster, whose neighbours ask L2 for the same at once). Beside parts of K
+others ask for other lines (H200, microseconds of four parts of 64x96 that share no line and by 2x1: 864x184x8312 15.2
+and 11.3, 216x512x6616 12.0 and 9.3; of six of 96x64 of the transposes and by 1x4: 184x432x14760 14.8 and 12.9; with B
+along N, and of other types and convolutions, not measured)."""
 
 CHANGED, TURN, PROMOTED = {True: 24, False: 8}, 40, 0.8
 """Cycles that the tensor cores of an SM lose to the loads and changes of an instruction's operand, B which lies along K
@@ -230,7 +231,7 @@ def tiles_of(
     every = TILES if product.sparsity == 1 else tuple(tile for tile in TILES if tile[0] <= 2 * ROWS)
     every = (*every, *NARROW_TILES) if product.sparsity == 1 and product.n <= NARROW_RESULT else every
     tiles = [GroupTile(m, n) for m, n in every]
-    deep = (plain := is_plain(product, packed)) and along_k(product, "a") and along_k(product, "b")
+    plain, deep = is_plain(product, packed), is_deep(product, packed)
     if packed == "none":  # no others of packed operands were measured
         tiles += [GroupTile(m, n, exchanged=True) for m, n in exchanged_tiles(product)]
     if (measured or deep) and plain and within and not product.batch_invariant:
@@ -245,6 +246,11 @@ def tiles_of(
         tile = tile._replace(parts=parts, cluster=cluster, joined=joined)
         if (parts, cluster, joined) == (1, (1, 1), False) or fits(product, tile, target):
             yield tile
+
+
+def is_deep(product: Product, packed: str) -> bool:
+    """Whether a plain product has two operands along K, as it lies."""
+    return is_plain(product, packed) and along_k(product, "a") and along_k(product, "b")
 
 
 def exchanged_tiles(product: Product) -> Iterator[tuple[int, int]]:
@@ -431,7 +437,7 @@ def _arriving(product: Product, tile: GroupTile, packed: str, ctas: int) -> floa
     """Cycles in which the lines of a K tile arrive at `ctas` SMs."""
     down, across = tile.cluster
     panel = panel_of_b(product, tile.n) * product.b.element.memory_bits // 8
-    asked = own = 0.0
+    asked, own, apart = 0.0, 0.0, tile.parts > 1 and is_deep(product, packed)
     for operand, role, size, wide, shared in (
         (product.a, "a", tile.m // product.sparsity, LINE, across),
         (product.b, "b", held_columns(product, tile.n), LINE if product.b.transposed else panel, down),
@@ -439,7 +445,7 @@ def _arriving(product: Product, tile: GroupTile, packed: str, ctas: int) -> floa
         rows = size * LINE / wide
         lines = rows * (1 + max(0, wide - _pitch(operand, role, packed)) / LINE) / shared
         own += lines + rows * wide / LINE * (shared - 1) / shared
-        asked += lines * (1 if shared == 1 else MULTICAST if tile.joined or size * LINE >= SHARED_TILE else shared)
+        asked += lines * (1 if shared == 1 else MULTICAST if apart or size * LINE >= SHARED_TILE else shared)
     in_shared = IN_SHARED_MEMORY * _in_shared_memory(product, tile, held_columns(product, tile.n))
     across = across_lines(product, packed)
     arriving = ARRIVING_JOINED[across] if tile.joined else ARRIVING if across else ARRIVING_IN_LINES
