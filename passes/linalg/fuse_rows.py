@@ -429,11 +429,12 @@ class FuseElementwisePass(ModulePass):
 def _fuse(module: ModuleOp, pattern: FuseRows) -> None:
     apply_patterns([pattern], module, reverse=True)
     if made := sum(isinstance(each, RowsOp) for each in module.walk()):
-        from .row_reductions import ReadRepeated  # with what a product does not need
+        from .row_reductions import ReadRepeated, SumLogarithms  # with what a product does not need
         from .split_rows import MergeRows
 
         apply_patterns([ReadRepeated()], module)
         apply_patterns([MergeRows()] if made > 1 else [], module)
+        apply_patterns([SumLogarithms()], module)
 
 
 def _tell_products(op: LinalgStructuredOperation, element: ElementExpression) -> None:

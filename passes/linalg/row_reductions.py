@@ -6,8 +6,9 @@ from functools import partial
 
 from xdsl.dialects import arith, memref
 from xdsl.dialects import math as math_dialect
+from xdsl.dialects.builtin import FloatAttr, f32
 from xdsl.dialects.linalg.ops import GenericOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -103,9 +104,45 @@ def reads_once(op: RowsOp) -> bool:
     """Whether one loop along rows makes all reductions, beside sums of one element, and nothing else needs elements."""
     every = [inner for inner in op.body.block.ops if isinstance(inner, ReduceOp)]
     own = [each for each in every if place_of_sum(each, op.loops - 1) is None]
-    below = len(own) > 1 and is_sum_below(own[1], own[0]) and own == own[:2]
-    apart = not any(isinstance(value.owner, ReduceOp) for value in needed(each.input for each in own))
-    return bool(own) and (below or apart) and all(map(op.is_of_rows, range(len(op.outputs))))
+    below = len(own) > 1 and is_sum_below(own[-1], own[0])
+    others = own[:-1] if below else own
+    apart = not any(isinstance(value.owner, ReduceOp) for value in needed(each.input for each in others))
+    return bool(own) and apart and all(map(op.is_of_rows, range(len(op.outputs))))
+
+
+class SumLogarithms(RewritePattern):
+    """Computes the sum of logarithms of a softmax of n elements, of 16 bits in memory, from that of the elements: less
+    n times the largest and the logarithm. Then one loop makes all sums. It is off by less than one rounding to 16 bits
+    of each element."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
+        for total in [inner for inner in op.body.block.ops if isinstance(inner, ReduceOp)]:
+            below = total.input.owner if total.kind.data == Kind.Add else None
+            largest = _largest_below(below) if isinstance(below, arith.SubfOp) else None
+            read = largest.input.owner.operands[0] if largest is not None else None
+            if largest is None or not isinstance(below, arith.SubfOp) or not isinstance(read, BlockArgument):
+                continue
+            along = loops_of(op.maps[read.index])
+            length = shape_of(op.inputs[read.index])[along.index(op.loops - 1)] if op.loops - 1 in along else -1
+            if length < 0:
+                continue
+            Rewriter.insert_op(own := ReduceOp(Kind.Add, largest.input), InsertPoint.after(largest))
+            less = arith.AddfOp(largest.result, below.rhs)
+            count = arith.ConstantOp(FloatAttr(float(length), f32))
+            every = arith.MulfOp(count.result, less.result)
+            rewriter.replace(total, [less, count, every, arith.SubfOp(own.result, every.result)])
+
+
+def _largest_below(op: arith.SubfOp) -> ReduceOp | None:
+    """The largest element of 16 bits, if `op` is the logarithm of a softmax; None for anything else."""
+    less, log = op.lhs.owner, op.rhs.owner
+    total = log.operand.owner if isinstance(log, math_dialect.LogOp) else None
+    largest = less.rhs.owner if isinstance(less, arith.SubfOp) else None
+    if not isinstance(largest, ReduceOp) or not isinstance(total, ReduceOp) or not is_sum_below(total, largest):
+        return None
+    same = isinstance(exp := total.input.owner, math_dialect.ExpOp) and exp.operand is op.lhs
+    return largest if same and isinstance(largest.input.owner, arith.ExtFOp) and op.result.type == f32 else None
 
 
 class ReadRepeated(RewritePattern):

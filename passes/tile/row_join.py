@@ -103,7 +103,7 @@ class RowJoin:
             every = index.insert(
                 LoadOp(memory, index.values([copy, 0]), FragmentType.of("acc", 1, count, kind, layout))
             )
-            part = mapped(index, rescaled, every.fragment, parts[0], joined[0]) if below and parts else every.fragment
+            part = mapped(index, rescaled, every.fragment, parts[0], joined[0]) if below and len(parts) == 1 else every.fragment
             parts.append(part)
             joined.append(index.insert(ReduceOp(by, part)).result)
         return joined

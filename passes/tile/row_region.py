@@ -119,13 +119,14 @@ class RowRegion(NamedTuple):
         for op in (*self.region.block.ops, None):
             depends = op is None or not later.isdisjoint(op.operands)
             if group and (depends or not self.together) and (op is None or isinstance(op, ReduceOp)):
-                below = (self.shared or step is not None) and len(group) == 1 and is_sum_below(op, group[0])
-                group += [op] if below and isinstance(op, ReduceOp) else []
+                below = (self.shared or step is not None) and is_sum_below(op, group[0])
+                if below and isinstance(op, ReduceOp):
+                    group.insert(1, op)
                 if step is not None:
                     parts = parts or self._parts(index, columns)  # on their way beside the loop
                     own = self._along(index, group, end, step, columns, below)
                 elif below:
-                    own = chunk.sum_below(*group)
+                    own = [*chunk.sum_below(*group[:2]), *(chunk.reduced(each, parts=False) for each in group[2:])]
                 else:
                     own = [chunk.reduced(each, parts=False) for each in group]
                 parts = parts or self._parts(index, columns)
@@ -190,7 +191,7 @@ class RowRegion(NamedTuple):
         with index.loop(0, end, step, starts) as turn:
             chunk = RowChunk(self, turn.index, self._at(turn), dict(columns))
             for op, kind, carried, each in zip(ops, kinds, turn.carried, inside, strict=True):
-                if below and each:
+                if below and op is ops[1]:
                     carried = mapped(turn.index, rescaled, carried, turn.carried[0], turn.handed[0])
                 own = chunk.reduced(op, parts=each)
                 own = mapped(turn.index, lambda x, kind=kind: COMBINED[kind](x[0], x[1]), carried, own)

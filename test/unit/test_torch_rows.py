@@ -19,7 +19,7 @@ from warploom.runtime.torch.importer import torch_to_linalg  # noqa: E402
 pytestmark = pytest.mark.sampled(2)
 """Of the cases of each test, one in two: what they share, compiling and interpreting, is most of their time."""
 
-EIGHT = torch.float8_e4m3fn
+EIGHT, INF, NAN = torch.float8_e4m3fn, torch.inf, torch.nan
 
 
 def draw(*shape: int, kind: Any = torch.bfloat16) -> Any:
@@ -384,6 +384,33 @@ def test_rows_of_which_nothing_is_stored_are_read_once_by_a_loop(monkeypatch: py
     assert [launch.block for launch in kernel.launches] == [(128, 1, 1)]
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(("columns", "warps", "loads"), [(3104, 4, 4), (6208, 4, 4)])
+def test_smoothed_losses_read_their_rows_once(
+    monkeypatch: pytest.MonkeyPatch, columns: int, warps: int, loads: int
+) -> None:
+    """The sum of logarithms is made of that of the elements, also far from zero, of infinities and of NaN."""
+    monkeypatch.setattr("warploom.passes.linalg.row_reductions.ONCE_WARPS", 12)
+    x, labels = draw(4, columns, kind=torch.float16), torch.tensor([5, 1, columns - 1, 3000])
+    x[1] += 50
+    x[2, 7], x[3, 9] = -INF, NAN
+
+    def smoothed(x: Any, labels: Any) -> Any:
+        wide = x if x.dtype == torch.float64 else x.float()
+        return functional.cross_entropy(wide, labels, label_smoothing=0.1, reduction="none")
+
+    kernel = compile(torch_to_linalg(smoothed, x, labels), target="sm_90a", cache=False)
+    result, exact = torch.full((4,), 99.0), smoothed(x.double(), labels)
+    kernel(x, labels, result, device="interp", checks="all")
+    assert exact[2] == result[2] == INF
+    assert exact[3].isnan() == result[3].isnan()
+    assert ((result - exact) / exact)[:2].abs().max() <= 2**-19
+    assert kernel.ptx.count("ld.global.v4") == loads
+    assert [launch.block for launch in kernel.launches] == [(32 * warps, 1, 1)]
+    mean = compile(torch_to_linalg(lambda x, y: smoothed_loss(x.float(), y), x, labels), target="sm_90a", cache=False)
+    assert mean.launches[0].block == (32 * warps, 1, 1)
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("function", "rows", "columns", "grids"),
@@ -500,9 +527,6 @@ def test_gradients_of_group_norm_read_their_operands_twice() -> None:
     ptx = run(group_norm_gradients, (draw(2, 9, 5, 4), draw(2, 9, 5, 4), draw(9), *statistics), 2**-7, 5)
     first, *_ = ptx.split(".visible .entry")[1].split(")")
     assert first.count(".param") == 4
-
-
-INF, NAN = torch.inf, torch.nan
 
 
 @pytest.mark.sampled(6)
