@@ -12,7 +12,7 @@ from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp
 from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of
-from ...dialect.warp.fragments import Kind, ReduceOp
+from ...dialect.warp.fragments import IDENTITIES, Kind, ReduceOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import tile_type
 from ...dialect.warp.rows import RowsOp
@@ -25,7 +25,7 @@ from ...dialect.warp.synchronisation import (
     ScopedBarrierOp,
 )
 from ..patterns import Index, IndexBuilder
-from .fragment_math import mapped
+from .fragment_math import mapped, until
 from .row_region import rescaled
 from .traversal import LANE_BITS
 
@@ -72,7 +72,8 @@ class RowJoin:
         if count == 1:
             return [column for _, column in columns]
         element = [fragment_of(column).element_type for _, column in columns]
-        kinds = [tile_type(e, [self.copies, max(count, CHUNK_ELEMENTS)]) for e in element]
+        bits = (count - 1).bit_length()
+        kinds = [tile_type(e, [self.copies, max(1 << bits, CHUNK_ELEMENTS)]) for e in element]
         copy = index.rem(self.turn, self.copies)
         lines = [index.constants.insert(memref.AllocOp([], [], kind)).memref for kind in kinds]
         warp: Index = index.insert(SubgroupIdOp()).result
@@ -95,15 +96,16 @@ class RowJoin:
             index.insert(AwaitOp(*barrier, parity))
             if self.copies > 1:
                 index.insert(ArriveOp(*barrier, bytes=size))
-        bits = count.bit_length() - 1
         lane = [column_bit(i) if i < bits else Bit("x", i - bits) for i in range(LANE_BITS)]
         layout = Layout(tuple(lane), tuple(column_bit(i) for i in range(LANE_BITS, bits)))
         joined, parts = list[SSAValue](), list[SSAValue]()
         for (by, _), memory, kind in zip(columns, lines, element, strict=True):
             every = index.insert(
-                LoadOp(memory, index.values([copy, 0]), FragmentType.of("acc", 1, count, kind, layout))
-            )
-            part = mapped(index, rescaled, every.fragment, parts[0], joined[0]) if below and len(parts) == 1 else every.fragment
+                LoadOp(memory, index.values([copy, 0]), FragmentType.of("acc", 1, 1 << bits, kind, layout))
+            ).fragment
+            if count < 1 << bits:
+                every = until(index, every, -count, IDENTITIES[by], 1, -1)
+            part = mapped(index, rescaled, every, parts[0], joined[0]) if below and len(parts) == 1 else every
             parts.append(part)
             joined.append(index.insert(ReduceOp(by, part)).result)
         return joined

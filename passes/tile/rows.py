@@ -57,9 +57,11 @@ SIDE_BY_SIDE = 2
 """Neighbours in memory that a lane holds of rows that lie across it (H100, sums of columns: one 0.79 to 0.83 of a copy,
 two 0.91 to 0.93, four 0.83 to 0.90)."""
 
-CLUSTER_WARPS, MAX_CTAS = 8, 8
-"""Where CTAs of a cluster share a row, warps of each, twice as many of rows that are too
-long otherwise, and CTAs."""
+CLUSTER_WARPS, EXACT_WARPS, MAX_CTAS = 8, 12, 8
+"""Where CTAs of a cluster share a row, warps of each, twice as many of rows that are too long otherwise; the most of
+each, but 32 of eight CTAs, that share exactly a row along which inputs repeat, or the longest row of one
+input that a cluster holds (H200, 262144: layer norm 138.2 and 112.2 us, softmax 136.1 and 108.6; 151936 loses: 123.0
+and 147.6); and CTAs."""
 
 LONG_ROW = 16
 """How many warps may hold a row before CTAs share it (H100, rows of 32768: a softmax of one CTA of 32 warps 0.948 of a
@@ -71,7 +73,8 @@ MIN_WARPS = 2048
 RESIDENT_WARPS, VECTOR_WARPS, SEVERAL, SMALL_BITS = 32, 40, 3, 16
 """Warps for which an SM has registers, of kernels whose CTAs share rows of so many inputs of so many bits (H100,
 gradient of RMS norm in rows of 65536: 0.75 of a copy with 128 registers, 0.93 with 64; that of softmax loses), and of
-fewer with a vector along them (H200, RMS norm in rows of 65536: 74.3 us, with 48 registers 71.0)."""
+fewer with a vector along them (H200, RMS norm in rows of 65536: 74.3 us, with 48 registers 71.0), or inputs that repeat
+(group norm and SiLU in rows of 40960: 92.7 and 84.4)."""
 
 MIN_TURNS = 4
 """Rows of a cluster that takes them in turns, where vectors lie along them, which it then reads once (H100, rows of
@@ -133,19 +136,24 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     along = [place for place in inputs.values() if columns in place.loops and place not in written]
     held = SUMMED if sums else HELD
     once = length is not None and not op.is_numbered and reads_once(op)
+    repeated, small = any(place.times for place in inputs.values()), all(place.bits <= SMALL_BITS for place in along)
+    one = small and sum(rows in place.loops for place in along) == 1
 
     def shares(*, narrow: int) -> tuple[Layout, int, RowShare, int]:
         several = None if op.is_numbered else rows
         layout = _layout(sizes, (*inputs.values(), *written), output, several, outputs, narrow=narrow)
         each = layout.columns * max(1, held // layout.elements)
-        share = RowShare.of(length or extents.USUAL, each, clusters=shared) if layout.rows == 1 else RowShare(1, 1)
+        exact = repeated or (one and length == MAX_CTAS * MAX_WARPS * each)
+        share = RowShare(1, 1)
+        if layout.rows == 1:
+            share = RowShare.of(length or extents.USUAL, each, clusters=shared, exact=exact)
         if once and share.warps * share.ctas > (least := least_warps(output.size(rows), length or 1)):
             share = RowShare(least, 1)
         if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
             share = RowShare(CROWDED.warps // 2, 2)
         parts = share.warps * share.ctas
         width = each if length is None else min(each, -(-length // (layout.columns * parts)) * layout.columns)
-        if any(place.times for place in inputs.values()):
+        if repeated:
             width = layout.columns * power_of_two(width, layout.columns)
         return layout, each, share, width
 
@@ -173,14 +181,15 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     in_registers = in_registers and rows is not None and min(output.kind.get_shape()) > 0
     if apart and not (in_registers and apart % warps[0] == 0):
         fail(op, "rows are summed where they are reduced too, each held by a CTA, of known sizes")
-    vectors, small = sum(rows not in p.loops for p in along), all(p.bits <= SMALL_BITS for p in along)
-    in_cluster = in_registers and share.ctas > 1 and columns == 1 and not op.is_numbered
+    vectors = sum(rows not in place.loops for place in along)
+    in_cluster = in_registers and share.ctas > 1 and across <= SUMMING_WARPS and columns == 1 and not op.is_numbered
     twice = sum(isinstance(inner, ReduceOp) for inner in op.body.block.ops) > 1 and parts > LONG_ROW
     if not apart and in_cluster and (vectors > 1 or (vectors and small and twice and len(along) >= SEVERAL)):
         at_once = clusters_at_once(parts, op)
         apart = at_once if output.size(rows) >= MIN_TURNS * at_once else 0
     resident = (SUMMING_WARPS if sums or not summed else RESIDENT_WARPS) if apart else 0
-    if share.ctas > 1 and small and (vectors or len(along) >= SEVERAL):
+    several = repeated and across <= VECTOR_WARPS // 2  # CTAs of an SM
+    if share.ctas > 1 and small and (vectors or several or len(along) >= SEVERAL):
         resident = resident or (RESIDENT_WARPS if len(along) >= SEVERAL else VECTOR_WARPS)
     sizes_ = rows, columns, layout, warp, warps, cta, fits, of_rows, share.ctas
     return Traversal(op, inputs, written, output, *sizes_, parts=apart, resident=resident)
@@ -193,9 +202,17 @@ class RowShare(NamedTuple):
     ctas: int
 
     @staticmethod
-    def of(length: int, each: int, *, clusters: bool) -> RowShare:
-        """The share for rows of `length` elements, of which each warp takes `each`."""
-        for warps in (CLUSTER_WARPS, 2 * CLUSTER_WARPS) if clusters and length > LONG_ROW * each else ():
+    def of(length: int, each: int, *, clusters: bool, exact: bool) -> RowShare:
+        """The share for rows of `length` elements, of which each warp takes `each`; if it is `exact`, of rows that are
+        a multiple of these, no warp more, where a cluster has so many."""
+        if not clusters or length <= LONG_ROW * each:
+            warps = length // each if exact and length % each == 0 else power_of_two(length, each)
+            return RowShare(min(MAX_WARPS, warps), 1)
+        for ctas in (2, 4, MAX_CTAS) if exact else ():
+            warps, rest = divmod(length, ctas * each)
+            if not rest and warps <= (EXACT_WARPS if ctas < MAX_CTAS else MAX_WARPS):
+                return RowShare(warps, ctas)
+        for warps in (CLUSTER_WARPS, 2 * CLUSTER_WARPS):
             if 1 < (ctas := power_of_two(length, warps * each)) <= MAX_CTAS:
                 return RowShare(warps, ctas)
         return RowShare(min(MAX_WARPS, power_of_two(length, each)), 1)
