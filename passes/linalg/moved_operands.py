@@ -41,7 +41,17 @@ from ...dialect.mlir.generic import EXTENSIONS, weighted
 from ...dialect.warp.elements import element_type, shape_of
 from ..patterns import float_value, op_type_rewrite_pattern
 from .operand import Groups, groups_of, numbered
-from .reshapes import FoldReshapes, LinalgBuilder, Reshape, added_units, around, collapse, expand, with_units
+from .reshapes import (
+    FoldReshapes,
+    LinalgBuilder,
+    RegroupBehind,
+    Reshape,
+    added_units,
+    around,
+    collapse,
+    expand,
+    with_units,
+)
 
 
 class Movement(NamedTuple):
@@ -300,7 +310,9 @@ def _follows_sum_or_parts(value: SSAValue) -> bool:
     return False
 
 
-PATTERNS: tuple[RewritePattern, ...] = (FoldReshapes(), ReshapeBeforeMoving(), ReadMoved(), CollapseBehind())
+PATTERNS: tuple[RewritePattern, ...] = (
+    FoldReshapes(), ReshapeBeforeMoving(), ReadMoved(), CollapseBehind(), RegroupBehind(),
+)  # fmt: skip
 
 
 def _filled(value: SSAValue) -> FillOp | None:

@@ -434,3 +434,63 @@ def with_units(value: SSAValue, shape: Sequence[int], rewriter: PatternRewriter)
     if len(kept[1]) < len(shape):
         value = rewriter.insert(expand(value, around(kept[1], len(shape)), shape)).result
     return value
+
+
+class RegroupBehind(RewritePattern):
+    """Moves a reshape of what follows a sum to dimensions that do not divide those before, as the groups of a group
+    norm are no channels, behind the operation on elements that reads it: one kernel can then compute both."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        nest, shape = Nest.of(op), shape_of(op.results[0]) if len(op.results) == 1 else ()
+        order = tuple(range(nest.loops))
+        plain = nest.is_elementwise and not nest.indices and nest.writes[0].loops == order
+        if not plain or min(shape, default=-1) < 0 or any(access.loops not in (order, ()) for access in nest.reads):
+            return
+        chain = next(filter(None, (_regrouped(access.value) for access in nest.reads)), None)
+        if chain is None or any(_sums(use.operation) for use in op.results[0].uses):  # whose rows it may be of
+            return
+        collapsed, expanded = chain
+        before, flat, make = shape_of(collapsed.src), shape_of(expanded.src), LinalgBuilder(op)
+        inputs, maps = list[SSAValue](), list[AffineMap]()
+        for access in nest.reads:
+            value, own = access.value, _regrouped(access.value)
+            if own is not None and shape_of(own[0].src) == before:
+                value = own[0].src
+            elif access.loops:
+                merged = make.insert(collapse(value, groups_of(expanded), flat)).result
+                value = make.insert(expand(merged, groups_of(collapsed), before)).result
+            inputs.append(value)
+            maps.append(map_along(len(before), range(len(before)) if access.loops else ()))
+        empty = make.empty(TensorType(element_type(op.results[0]), before))
+        made = make.computed(inputs, empty, [*maps, AffineMap.identity(len(before))], op.body.clone())
+        merged = make.insert(collapse(made, groups_of(collapsed), flat)).result
+        rewriter.replace(op, expand(merged, groups_of(expanded), shape))
+
+
+def _sums(op: Operation | Block) -> bool:
+    """Whether an operation reduces, and is no product."""
+    return isinstance(op, GenericOp) and bool(Nest.of(op).summed) and not adds_products(op)
+
+
+def _follows_sum(value: SSAValue) -> bool:
+    """Whether elements are made of a reduction."""
+    wanted, visited = [value], set[SSAValue]()
+    while wanted:
+        visited.add(one := wanted.pop())
+        op = one.owner
+        if _sums(op):
+            return True
+        if isinstance(op, Reshape) or (isinstance(op, GenericOp) and Nest.of(op).is_elementwise):
+            wanted += [each for each in op.operands if each not in visited]
+    return False
+
+
+def _regrouped(value: SSAValue) -> tuple[tensor.CollapseShapeOp, tensor.ExpandShapeOp] | None:
+    """The reshapes of what follows a sum to dimensions that do not divide those before."""
+    expanded = value.owner
+    collapsed = expanded.src.owner if isinstance(expanded, tensor.ExpandShapeOp) else None
+    if not isinstance(expanded, tensor.ExpandShapeOp) or not isinstance(collapsed, tensor.CollapseShapeOp):
+        return None
+    before, after = ({prod(shape[d:]) for d in range(len(shape))} for shape in map(shape_of, (collapsed.src, value)))
+    return (collapsed, expanded) if not before <= after and _follows_sum(collapsed.src) else None

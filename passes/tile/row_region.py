@@ -24,7 +24,7 @@ from ..patterns import Index, IndexBuilder, Turn, computed_from
 from .fragment_math import APPROXIMATE, fma, mapped, mapped_to, number, plus_one, power, until
 
 # What depends on rows taken together alone is computed once a row, on columns, and spread out where elements need it.
-# Where 16 bits of each element are stored, and nothing is rounded before, exp is `ex2.approx`, a quotient by one plus
+# Where 16 bits of each element are stored, and it is not rounded before, exp is `ex2.approx`, a quotient by one plus
 # an exponential `div.approx`, and an exponential over a value of the row a product with its inverse: what that is off
 # by, 2^-21 and |x| 2^-23 for the exponent x, is far below what storing rounds. So is what a logarithm of a sum of
 # exponentials is off by, 2^-21: terms of large exponents are small.
@@ -89,17 +89,19 @@ class RowRegion(NamedTuple):
 
     @property
     def is_narrow(self) -> bool:
-        """Whether at most 16 bits of each element are stored and nothing is rounded before, so that approximate
+        """Whether at most 16 bits of each element are stored and no exponential is rounded before, so that approximate
         instructions are accurate enough; for values of the row too, if elements have 8 bits, of which they are scales.
         """
         results = all_yielded(self.region)
         columns = [value for value in results if self.is_column(value)]
         wide = any(value.type == f32 and value not in columns for value in results)
+        every = [op for op in self.region.block.ops if isinstance(op, arith.TruncFOp)]
+        rounded = [op.input for op in every if op.result not in results]
         scales = any((row := element_row(value.type)) is not None and row.bits == BYTE for value in results)
         return not (
             wide
             or (not scales and any(isinstance(value.owner, math_dialect.ExpOp) for value in computed_from(columns)))
-            or any(isinstance(op, arith.TruncFOp) and op.result not in results for op in self.region.block.ops)
+            or any(isinstance(value.owner, math_dialect.ExpOp) for value in computed_from(rounded))
         )
 
     def is_reduced_and_used(self, value: SSAValue) -> bool:

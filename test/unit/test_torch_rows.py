@@ -522,6 +522,25 @@ def test_group_norm_reads_a_weight_once_for_each_channel(shape: tuple[int, ...],
     run(group_norm, operands, 2**-17 if kind == torch.float32 else 2**-7, 1)
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(("channels", "cluster"), [(30, 1), (60, 2)])
+def test_what_follows_a_group_norm_is_of_its_kernel(
+    monkeypatch: pytest.MonkeyPatch, channels: int, cluster: int
+) -> None:
+    """Of groups of 10 and 20 times what a warp holds, of as many warps; exponentials of what is rounded are
+    approximate."""
+    monkeypatch.setattr("warploom.runtime.torch.decompositions.MANY_IMAGES", 2)
+    ptx = run(
+        lambda x, w, b: functional.silu(group_norm(x, w, b)),
+        (draw(2, channels, 32, 32) + 3, draw(channels), draw(channels)),
+        2**-7,
+        1,
+    )
+    assert ".reqntid 320" in ptx
+    assert (".reqnctapercluster 2" in ptx) == (cluster == 2)
+    assert "ex2.approx" in ptx
+
+
 def test_gradients_of_group_norm_read_their_operands_twice() -> None:
     statistics = draw(2, 3), (torch.rand(2, 3) + 0.5).bfloat16()
     ptx = run(group_norm_gradients, (draw(2, 9, 5, 4), draw(2, 9, 5, 4), draw(9), *statistics), 2**-7, 5)
