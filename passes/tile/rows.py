@@ -418,10 +418,14 @@ def _take_turns(
     of_row = FragmentType.of("acc", whole.shape[0], traversal.layout.columns, f32, traversal.layout)
     kinds = [of_row if op.is_of_rows(number) else whole for number in summed]
     carried = [kernel.index.insert(ConstantOp.of(0.0, kind)).fragment for kind in kinds] + row(kernel.index, first)
+    # Vectors are loaded once, but one alone beside the rows of RMS norm's gradient (H200, 65536: 98.8 us and 100.5).
+    vectors = [n for n, along_ in once.items() if not along_ and traversal.columns in traversal.inputs[n].loops]
+    vectors = vectors if along is None and (summed or len(vectors) > 1) else []
+    loaded = {number: region.load(kernel.index, number, region.start) for number in vectors}
     join.enter(kernel.index)
     with kernel.index.loop(first, end, parts, carried) as turn:
         join.turn = turn.index.div(turn.counter, parts)
-        own = dict(zip(ahead, turn.carried[len(summed) :], strict=True))
+        own = loaded | dict(zip(ahead, turn.carried[len(summed) :], strict=True))
         after = turn.index.add(turn.counter, parts)
         # Of a last row its own again: another CTA may be writing its row in place.
         following = row(turn.index, turn.index.where_below(after, end, after, turn.counter))

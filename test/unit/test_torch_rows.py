@@ -311,6 +311,9 @@ def test_clusters_take_rows_in_turns(monkeypatch: pytest.MonkeyPatch, function: 
     assert ".reqnctapercluster 4" in kernel.ptx
     assert [launch.grid[0] for launch in kernel.launches] == [32 if function is loss else 12]
     assert kernel.ptx.count("setp.eq.s32") < 16
+    if function is norm:  # two vectors and a row, and then a row in each turn
+        first, turn = (text.count("ld.global") for text in kernel.ptx.split("loop", 1))
+        assert first == 3 * turn
 
 
 def test_rows_that_clusters_take_in_turns_may_be_written_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
