@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -47,8 +48,9 @@ class Recording(NamedTuple):
     """What launches a graph, and its results, which each launch writes again; a number is that of an input. `copies`
     put inputs, named by position, where the graph reads them; it reads the others where they lay. Results that are not
     `shown` are handed out as they lie; `kept` are the storages that a launch overwrites, and how many users each has
-    where nobody else has it. `read` lie where inputs do, and take their places, so that who has those is seen. A pass
-    forward has the `backward` one, whose gradients it overwrites, and what that one has as `shown`."""
+    where nobody else has it. `read` lie where inputs do, and take their places, so that who has those is seen. `shared`
+    are storages of several results, which have one copy. A pass forward has the `backward` one, whose gradients it
+    overwrites, and what that one has as `shown`."""
 
     launch: Callable[[], object]
     results: Sequence[torch.Tensor | int | None]
@@ -56,6 +58,7 @@ class Recording(NamedTuple):
     copies: Sequence[tuple[int, Callable[[torch.Tensor], object]]] = ()
     kept: Sequence[tuple[int, int, object]] = ()
     read: Sequence[tuple[int, torch.Tensor]] = ()
+    shared: Mapping[int, Any] = {}
     backward: tuple[Recording, set[int]] | None = None
 
     @property
@@ -81,13 +84,18 @@ class Recording(NamedTuple):
         for i, copy in self.copies:
             copy(inputs[i])
         self.launch()
-        handed = [
-            (x.clone() if i in self.shown else x.data) if isinstance(x, torch.Tensor) else x
-            for i, x in enumerate(self.results)
-        ]
-        given = [inputs[x] if isinstance(x, int) else x for x in handed]
+        copies = {number: storage.clone() for number, storage in self.shared.items()}
+
+        def handed(at: int, x: torch.Tensor | int | None) -> Any:
+            if not isinstance(x, torch.Tensor):
+                return inputs[x] if isinstance(x, int) else x
+            if copies and (number := _storage(x)) in copies:
+                return _place(x, copies[number])
+            return x.clone() if at in self.shown else x.data
+
+        results = [handed(at, x) for at, x in enumerate(self.results)]
         inputs.clear()
-        return given
+        return results
 
 
 @dataclass(eq=False)
@@ -256,7 +264,10 @@ class RecordedGraph(local):
         first = Recording(launch, results, self.shown, copies)
         self.say("recorded as a CUDA graph")
         if self.inference:
-            self.recordings[key] = first
+            tensors = [x for x in results if isinstance(x, torch.Tensor)]
+            uses = Counter(map(_storage, tensors))
+            shared = {n: x.untyped_storage() for x in tensors if uses[n := _storage(x)] > 1}
+            self.recordings[key] = first = first._replace(shared=shared)
             return first
         del found
         owners, places = _lying(results, apart, (launch, copies, begun and begun.recording.launch))

@@ -176,6 +176,35 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert copied == [[], [1]]  # read where it lies, unless it lies elsewhere
 
 
+def test_results_of_a_graph_that_share_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of eager mode do, in each call memory of its own."""
+    from warploom.runtime.torch import graphs
+
+    class Recorded(graphs.RecordedGraph):
+        def _captured(self, own: list[Any], where: Any) -> tuple[Any, list[Any]]:
+            results = [*self.model([*own])]
+            return lambda: [x.copy_(y) for x, y in zip(results, self.model([*own]), strict=True)], results
+
+    def model(inputs: list[Any]) -> list[Any]:
+        product = inputs[0] @ inputs[1]
+        return [product[1:], product.t(), product * 2]
+
+    monkeypatch.setattr(graphs, "obstacle", lambda *_: "")
+    monkeypatch.setattr(graphs, "taken_bytes", lambda: 0)
+    a, b = torch.randn(3, 5), torch.randn(5, 4)
+    graph, before = Recorded(model, (), lambda: model, lambda: 0, lambda _: None), list[Any]()
+    for _ in range(4):
+        a += 1
+        part, turned, double = graph([a, b])
+        before.append((turned, a @ b))
+        part.zero_()
+        assert torch.equal(turned[:, 1:], torch.zeros(4, 2))
+        assert torch.equal(double, 2 * (a @ b))
+        turned.copy_((a @ b).t())
+    assert len(graph.recordings) == 1
+    assert all(torch.equal(turned.t(), product) for turned, product in before)
+
+
 class Arena:
     """Memory of graphs as an allocator has it: what a capture makes lies there, and is free when nobody has it."""
 
