@@ -281,6 +281,8 @@ class PadWindow(RewritePattern):
                   if at < 0 or at + sum(factor * (shape[i] - 1) for i, factor in by.items()) >= sizes[d]]  # fmt: skip
         if first is None or any(last in moved[d][0] for d in passed if groups):
             return
+        if groups and loops_of(op.maps[side])[last - 1] < op.outer:
+            return  # taps of several dimensions as one loop, and no columns
         numbers = [first, shape[-1] if groups else 1, *(sizes[d] for d in passed)]
         around = AffineMapAttr(AffineMap(len(shape), 0, tuple(along.results[d] for d in passed)))
         op.attributes[PADDED] = ArrayAttr([StringAttr("ab"[side]), around, DenseArrayBase.from_list(i64, numbers)])

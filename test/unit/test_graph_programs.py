@@ -64,6 +64,29 @@ PROGRAMS: dict[str, tuple[str, Sequence[tuple[tuple[int, ...], Any]], Callable[.
             o + np.einsum("ngchwx,fgcx->ngfhw", np.lib.stride_tricks.sliding_window_view(x, 3, 4), w[:, :, :, 0])
         ),
     ),
+    "a padded convolution as wide as its images": (
+        """func.func @f(%x: tensor<2x1x8x4x2xf16>, %w: tensor<8x1x8x3x2xf16>) -> tensor<2x1x8x3x1xf32> {
+  %z = arith.constant 0.0 : f16
+  %p = tensor.pad %x low[0, 0, 0, 0, 0] high[0, 0, 0, 1, 0] {
+  ^bb0(%n: index, %g: index, %c: index, %h: index, %v: index):
+    tensor.yield %z : f16
+  } : tensor<2x1x8x4x2xf16> to tensor<2x1x8x5x2xf16>
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x1x8x3x1xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x1x8x3x1xf32>) -> tensor<2x1x8x3x1xf32>
+  %r = linalg.conv_2d_ngchw_fgchw ins(%p, %w : tensor<2x1x8x5x2xf16>, tensor<8x1x8x3x2xf16>)
+    outs(%f : tensor<2x1x8x3x1xf32>) -> tensor<2x1x8x3x1xf32>
+  return %r : tensor<2x1x8x3x1xf32>
+}""",
+        [((2, 1, 8, 4, 2), np.float16), ((8, 1, 8, 3, 2), np.float16), ((2, 1, 8, 3, 1), np.float32)],
+        lambda x, w, _: np.einsum(
+            "nchyvx,fcyx->nfhv",
+            np.lib.stride_tricks.sliding_window_view(
+                np.pad(x[:, 0], [(0, 0), (0, 0), (0, 1), (0, 0)]), (3, 2), (2, 3)
+            ).transpose(0, 1, 2, 4, 3, 5),
+            w[:, 0],
+        )[:, None],
+    ),
     "a product whose function is written in columns": (
         """func.func @f(%x: memref<12x16xf16>, %y: memref<16x24xf16>, %o: memref<24x12xf32>) {
   %z = arith.constant 0.0 : f32
@@ -247,7 +270,7 @@ PROGRAMS: dict[str, tuple[str, Sequence[tuple[tuple[int, ...], Any]], Callable[.
         lambda x, _: softmax(x),
     ),
 }
-"""Programs that were refused, and one that was wrong, with the shapes and types of their arguments, of which the last
+"""Programs that were refused, and two that were wrong, with the shapes and types of their arguments, of which the last
 is written."""
 
 
