@@ -243,7 +243,7 @@ def _staged(
     places = (*turned, *outputs)
     if not turned or any(place.bits != HALF_WORD for place in places) or _transposed(turned, outputs):
         return None
-    if min(output.size(rows), output.size(columns)) < SIDE:
+    if output.size(rows) < SIDE or output.size(columns) <= SIDE:  # a row of one warp's columns has no two for a lane
         return None
     return _loaded(turned, SIDE, SIDE, 1)
 

@@ -87,6 +87,14 @@ PROGRAMS: dict[str, tuple[str, Sequence[tuple[tuple[int, ...], Any]], Callable[.
             w[:, 0],
         )[:, None],
     ),
+    "a transpose to rows of 32 elements of 16 bits": (
+        """func.func @f(%x: memref<32x71xf16>, %o: memref<71x32xf16>) {
+  linalg.transpose ins(%x : memref<32x71xf16>) outs(%o : memref<71x32xf16>) permutation = [1, 0]
+  return
+}""",
+        [((32, 71), np.float16), ((71, 32), np.float16)],
+        lambda x, _: x.T,
+    ),
     "a product whose function is written in columns": (
         """func.func @f(%x: memref<12x16xf16>, %y: memref<16x24xf16>, %o: memref<24x12xf32>) {
   %z = arith.constant 0.0 : f32
