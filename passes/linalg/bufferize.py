@@ -38,13 +38,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.mlir.affine import strides_of
 from ...dialect.mlir.upstream import CastOp
 from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail, warn
 from ..patterns import IndexBuilder, constant_value, mixed
 from .constants import as_bytes, copy_before, global_of, hold_conditions, is_multiplied, number_of
 from .generalize import GENERALIZED, generalize
-from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
+from .operand import EXTENTS, collapse, collapsed, expand, expanded, groups_of, kept_dimensions
 from .reshapes import is_collapsible, regroups_static_sizes
-from .sizes import EXTENTS, extents_of
 
 
 def bufferize(module: ModuleOp, *, tf32: bool = False) -> None:
@@ -139,8 +139,11 @@ class TensorFunction:
     def _add_results(self, last: func.ReturnOp) -> None:
         """An argument for each value that is returned."""
         block = self.function.body.block
-        if (extents := extents_of(last.operands, block.args)) is not None:
-            self.function.attributes[EXTENTS] = extents
+        if any(size < 0 for value in last.operands for size in shape_of(value)):
+            from .sizes import extents_of
+
+            if (extents := extents_of(last.operands, block.args)) is not None:
+                self.function.attributes[EXTENTS] = extents
         for value in last.operands:
             kind = value.type if isinstance(value, BlockArgument) and value in self.buffers else None
             if kind is None and not _is_tensor(value.type):

@@ -445,6 +445,10 @@ def each_once(operands: Iterable[KernelArgument]) -> tuple[KernelArgument, ...]:
     return tuple(operands_.values())
 
 
+EXTENTS = "warp.extents"
+"""The attribute of a function with a map for each result: its sizes by those of all arguments, in their order, of which
+an index is one. It is there where a size is computed."""
+
 GLOBAL_SPACE = 0
 """The memory space of operands: none named, or 0."""
 

@@ -100,10 +100,6 @@ def holds(condition: SSAValue) -> bool | None:
     return None
 
 
-EXTENTS = "warp.extents"
-"""The attribute of a function with a map for each result: its sizes by those of all arguments, in their order, of which
-an index is one. It is there where a size is computed."""
-
 _ARITHMETIC: Mapping[type[Operation], Callable[[AffineExpr, AffineExpr], AffineExpr]] = {
     arith.AddiOp: AffineExpr.__add__, arith.SubiOp: AffineExpr.__sub__, arith.MuliOp: AffineExpr.__mul__,
     arith.DivUIOp: AffineExpr.__floordiv__, arith.DivSIOp: AffineExpr.__floordiv__, arith.RemUIOp: AffineExpr.__mod__,

@@ -31,8 +31,7 @@ from ...dialect.warp.elements import M, N, companion_loops
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import METADATA_ROWS
 from ...passes.diagnostics import place_of
-from ...passes.linalg.operand import promised, root
-from ...passes.linalg.sizes import EXTENTS
+from ...passes.linalg.operand import EXTENTS, promised, root
 from ...passes.patterns import constant_value
 from ...passes.universe import make_context, parse_mlir
 from ..arguments.signature import Metadata, Parameter, Signature
