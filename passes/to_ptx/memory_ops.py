@@ -293,7 +293,7 @@ def _view(lowering: KernelLowering, op: MatrixOp) -> None:
         strides = tuple(stride // 2 for stride in memory.strides if isinstance(stride, int))
         memory = replace(memory, strides=strides, element_bits=2 * memory.element_bits)
     elif memory_of(op.matrix).element_type != memory_of(op.memory).element_type:  # words of integers of 64 bits
-        strides = tuple(map(lowering.scalars.doubled64, memory.strides))
+        strides = tuple(lowering.scalars.multiply(stride, 2) for stride in memory.strides)
         memory = replace(memory, strides=strides, element_bits=memory.element_bits // 2)
         if op.high is not None:
             base = lowering.scalars.offset_far(memory.base, 1, 1, memory.element_bits)

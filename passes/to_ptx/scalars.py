@@ -83,10 +83,11 @@ class Scalars:
             return a * factor if isinstance(a, int) and isinstance(factor, int) else 0
         if factor == 1:
             return a
+        bits = 64 if a.type == "b64" else 32
         if isinstance(factor, int) and factor > 0 and factor.bit_count() == 1:
-            result = self._pure("shl.b32", a, factor.bit_length() - 1)
+            result = self._pure(f"shl.b{bits}", a, factor.bit_length() - 1)
         else:
-            result = self._pure("mul.lo.s32", a, factor)
+            result = self._pure(f"mul.lo.s{bits}", a, factor)
         if isinstance(factor, int):
             result.divisor = a.divisor * abs(factor)
             result.bound = None if a.bound is None or factor < 0 else (a.bound - 1) * factor + 1
@@ -227,14 +228,6 @@ class Scalars:
             wide.divisor = divisor
             total = wide
         return total
-
-    def doubled64(self, stride: IndexValue) -> IndexValue:
-        """Twice a stride; in a register it has 64 bits."""
-        if isinstance(stride, int):
-            return 2 * stride
-        double = self._pure("shl.b64", stride, 1)
-        double.divisor = 2 * stride.divisor
-        return double
 
     def _scaled64(self, elements: VirtualRegister, bits: int) -> VirtualRegister:
         """Elements of `bits` bits in bytes; of less than a byte there must be whole bytes."""

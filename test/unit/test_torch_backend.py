@@ -2284,6 +2284,18 @@ def test_norms_of_groups_of_no_images() -> None:
     assert torch.equal(norm.weight.grad, torch.zeros(8))
 
 
+def test_places_of_channels_where_the_width_changes() -> None:
+    """Their integers of 64 bits are stored as words, whose strides are known at the launch."""
+    compiled = Compiled(lambda x: x.argmax(1))
+    for sizes in ((2, 5, 7), (3, 4, 9)):
+        batch, height, width = sizes
+        x = drawn(batch, 6, height, width, dtype=torch.float32)
+        for d in (0, 2, 3):
+            torch._dynamo.mark_dynamic(x, d)
+        assert torch.equal(compiled.call(x), x.argmax(1))
+    assert not compiled.reasons
+
+
 def test_two_tensors_of_one_pointwise_operation() -> None:
     x = drawn(7, 9, dtype=torch.float32)
     assert all(map(torch.equal, Compiled(torch.frexp).call(x), torch.frexp(x)))
