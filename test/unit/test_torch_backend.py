@@ -2326,6 +2326,20 @@ def test_random_graphs_that_were_wrong(name: str) -> None:
     assert not fault(GRAPHS[name], parts=name.startswith("parts"))
 
 
+MODULES = {
+    "the remainder of a byte and a negative number": 11111,
+    "argmax of channels where the batch changes": 31106,
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", MODULES)
+def test_random_modules_that_were_wrong(name: str) -> None:
+    from torch_modules import fault
+
+    assert fault(MODULES[name]) == ("no", "")
+
+
 PLACE = torch.zeros((), dtype=torch.long)
 
 OF_NUMBERS: dict[str, Callable[[Any], Any]] = {
