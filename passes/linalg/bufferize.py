@@ -251,8 +251,7 @@ class TensorFunction:
             fail(op, "expected the size of a tensor whose contents are defined")
 
     def _view(self, op: Shaped) -> None:
-        """A reshape, or a part of a tensor: a view of its memory, which is copied if it is returned. A view of an empty
-        tensor gets memory of its own."""
+        """A reshape or a part: a view of its memory, copied if it is returned. Of an empty tensor it gets its own."""
         if op.operands[0] not in self.buffers and -1 not in _memory(op.results[0].type).get_shape():
             self.done.append(op)
             return
@@ -416,8 +415,7 @@ class TensorFunction:
     def _sizes(
         kind: MemRefType[Attribute], init: SSAValue, start: SSAValue | None, op: Operation, builder: Builder
     ) -> list[SSAValue]:
-        """The dynamic sizes of a tensor's memory. They come from the `tensor.empty`, or from the memory that the result
-        starts from."""
+        """The dynamic sizes of a tensor's memory: those of the `tensor.empty`, or of what the result starts from."""
         if isinstance(init.owner, tensor.EmptyOp):
             return list(init.owner.dynamic_sizes)
         if start is None and min(kind.get_shape(), default=0) < 0:
@@ -487,8 +485,7 @@ def _reshaped(
     op: tensor.CollapseShapeOp | tensor.ExpandShapeOp, source: SSAValue, kind: MemRefType[Attribute],
     back: Builder | None = None,
 ) -> Operation:  # fmt: skip
-    """The memory of a reshape's result, as a view of that of its source; the other way round with `back`, which makes
-    what tells sizes."""
+    """A reshape's result as a view of its source's memory; with `back`, which makes sizes, the other way round."""
     groups = groups_of(op)
     if isinstance(op, tensor.CollapseShapeOp) != (back is not None):
         return collapsed(source, kind, groups)

@@ -120,7 +120,8 @@ class SumLogarithms(RewritePattern):
         for total in [inner for inner in op.body.block.ops if isinstance(inner, ReduceOp)]:
             below = total.input.owner if total.kind.data == Kind.Add else None
             largest = _largest_below(below) if isinstance(below, arith.SubfOp) else None
-            read = largest.input.owner.operands[0] if largest is not None else None
+            extended = None if largest is None else largest.input.owner
+            read = extended.operands[0] if isinstance(extended, arith.ExtFOp) else None
             if largest is None or not isinstance(below, arith.SubfOp) or not isinstance(read, BlockArgument):
                 continue
             along = loops_of(op.maps[read.index])

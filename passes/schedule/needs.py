@@ -108,17 +108,10 @@ def _facts(product: Product, tile: Tile, row: Row, target: Target) -> set[str]:
 
 
 def group_spills(product: Product, tile: GroupTile, *, padded: bool = False) -> bool:
-    """Whether ptxas spills in the epilogue of warpgroups.
-
-    It has no room for an epilogue beside more than 160 columns of 128 rows, nor for any of `FUNCTIONS` beside more than
-    200 by three warpgroups (20 to 36 bytes), nor for a logarithm and a matrix beside 256 columns where the rows of the
-    matrix are not aligned, as those of a D that is `padded`.
-
-    Beside any of `FUNCTIONS` it has no room for the addresses at which lanes stage results of 32 bits of an A in
-    registers, nor for the sums of a B in registers that are more than 224 rows of D; beside a logarithm and a matrix
-    128 rows. Nor has it room for 256 columns of results of 32 bits of an A in registers in rows that are an unknown
-    distance apart.
-    """
+    """Whether ptxas spills in the epilogue of warpgroups: of 128 rows beside more than 160 columns; with any of
+    `FUNCTIONS`, by three beside more than 200 columns, beside results of 32 bits of an A in registers, and beside more
+    than 224 rows of D of a B in registers, with a logarithm and a matrix 128; with these two, beside 256 columns where
+    rows of D are `padded`; and beside 256 columns of such an A where the distance of rows is unknown."""
     costly, width = functions(product), tile.width
     crowded = "math.log" in costly and bool(matrices(product))
     if tile.in_registers == "a":

@@ -44,11 +44,7 @@ from .warpgroup_model import (
 
 
 def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
-    """The instruction of a schedule.
-
-    Raises:
-        ScheduleError: if there is none.
-    """
+    """The instruction of a schedule. Raises ScheduleError if there is none."""
     candidates = needs.warpgroup_rows(product, exchanged=schedule.exchanged)
     rows = [r for r in candidates if r.d.name == schedule.accumulate and needs.by_warpgroups(r, target)]
     for row in rows:
@@ -177,16 +173,13 @@ PLAIN, MAX_PROMOTED = "none", 192
 of all of it."""
 
 MAX_GROUPS, MAX_OF_THREE = 3, 200
-"""Warpgroups that multiply a tile, and the most columns of their instruction: with 208 it takes 130 registers, and a
-CTA of 512 threads has 128 for each (ptxas 13.0, C7602)."""
+"""Warpgroups that multiply a tile, and the most columns of their instruction: 208 take 130 of 128 registers (C7602)."""
 
 MAX_PROMOTED_BY_THREE = 128
-"""The same where three warpgroups multiply, each lane of which has 160 registers (ptxas 13.0, 192x160: 204 bytes of
-spills)."""
+"""`MAX_PROMOTED` where three warpgroups multiply (ptxas 13.0, 192x160: 204 bytes of spills)."""
 
 ROLES = ("b", "a", PLAIN)
-"""The values of `in_registers`: the operand that warpgroups have in registers, if any. Of several that pay the first is
-chosen."""
+"""Values of `in_registers`, the operand that warpgroups have there, if any. Of several that pay the first is chosen."""
 
 OTHER = {"a": "b", "b": "a"}
 

@@ -1,9 +1,6 @@
 """What a product takes in tiles of warpgroups, as a model has it: cycles of an H200, where its numbers were measured;
-and the order in which CTAs take tiles.
-
-A K tile takes as long as its products, or as what arrives for it. Each row of a box that begins within a line of memory
-lies across two, which are two requests.
-"""
+and the order in which CTAs take tiles. A K tile takes as long as its products, or as what arrives for it; a row of a
+box that begins within a line of memory is two requests."""
 
 from __future__ import annotations
 
@@ -71,19 +68,15 @@ STEP_BYTES = 32
 
 ARRIVING, ARRIVING_AT_ONE, IN_SHARED_MEMORY = 9200, 95, 0.2
 """Bytes of lines that L2 gives all SMs in a cycle, and one of them at most; and the part of the cycles in which shared
-memory is written and read that adds to those of arriving. These and `MULTICAST` are fitted to the 14 sizes of
-`bench/odd.txt` in 21 to 24 tiles each (with 4 microseconds for a launch 6 % from what the better tiles take)."""
+memory is written and read that adds to those of arriving. These and `MULTICAST` are fitted to `bench/odd.txt`."""
 
 ARRIVING_IN_LINES = 7500
-"""The same of whole lines for the tiles of several waves (H100, microseconds of 4096x3584x18944 with B along N by
-128x128 933, by 128x192 760); those of one wave ask L2 for less, since neighbours ask for the same at once."""
+"""The same of whole lines for the tiles of several waves; those of one wave ask for less, as neighbours ask at once."""
 
 MULTICAST, SHARED_TILE = 1.2, 16384
 """What a line costs that goes to two CTAs, of what one line costs; bytes of a tile from which on that is less than two
 lines (two that share 64 rows of A are no faster, whose neighbours ask L2 for the same at once). Beside parts of K
-others ask for other lines (H200, microseconds of four parts of 64x96 that share no line and by 2x1: 864x184x8312 15.2
-and 11.3, 216x512x6616 12.0 and 9.3; of six of 96x64 of the transposes and by 1x4: 184x432x14760 14.8 and 12.9; with B
-along N, and of other types and convolutions, not measured)."""
+others ask for other lines (H200, us, four parts of 64x96 that share none and by 2x1: 864x184x8312 15.2 and 11.3)."""
 
 CHANGED, TURN, PROMOTED = {True: 24, False: 8}, 40, 0.8
 """Cycles that the tensor cores of an SM lose to the loads and changes of an instruction's operand, B which lies along K
@@ -173,11 +166,8 @@ TILES = (*((m, n) for m, widths in WIDTHS.items() for n in widths), (128, 64))
 only, which is slower by a fifth where rows begin within lines."""
 
 MORE_TILES = {256: (208, 192, 160, 144, 128), 192: (208, 112), 128: (208,)}
-"""Tiles by two warpgroups of 128 rows, by three, and by two, for rows that begin within lines (H100: 3328x7944x6040 419
-microseconds, 499 by 160x192; of 256x176 none was faster; H200, so and by the best of the others, which more often leave
-SMs idle: 12048x400x13368 179 and 228 by 192x208, 544x8880x15112 205, by 192x224, which has three stages, 224, and 232;
-6488x1032x8936 155 and 171 by 256x208, 7448x4944x1848 183 and 198 by 256x192, 11840x432x1416 28 and 30 by 192x112; of
-192x96 160x5568x13688 in two parts 58 and 51)."""
+"""Tiles by two warpgroups of 128 rows, by three, and by two, for rows that begin within lines (H200, microseconds so
+and by the best others, which more often leave SMs idle: 12048x400x13368 179 and 228 by 192x208)."""
 
 FEW_WIDTHS = (48, 32, 16)
 """Widths of the instructions of tiles where those of 64x64 are one wave (H100: 24 and 40, which are not staged, are no
