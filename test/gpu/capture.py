@@ -10,6 +10,8 @@
     bench/with_gpu.sh python3 test/gpu/capture.py --set offsets --warps 8 --out test/data/words/offsets/sm_90a.npz
     bench/with_gpu.sh python3 test/gpu/capture.py --set further --warps 8 --out test/data/words/further/sm_90a.npz
     bench/with_gpu.sh python3 test/gpu/capture.py --set functions --out test/data/words/functions/sm_90a.npz
+    bench/with_gpu.sh python3 test/gpu/capture.py --set scalars --out test/data/words/scalars/sm_90a.npz
+    bench/with_gpu.sh python3 test/gpu/capture.py --set programs --out test/data/words/programs/sm_90a.npz
     bench/with_gpu.sh python3 test/gpu/capture.py --set maps --out build/maps.npz
 
 Needs a GPU that runs the target. The words are drawn by `test/captured.py` from the instruction's name, so the file
@@ -20,8 +22,9 @@ same on integer sums that wrap or are clamped, and on floating-point ones that r
 (`test/captured_tensors.py`), the bytes that they change; `pixels` is those in im2col mode (`test/captured_pixels.py`).
 `reductions` is tensor copies that reduce; `offsets` is `wgmma` whose B begins inside the pattern of its swizzle;
 `further` is what the draw of `warpgroups` left out; `functions` is approximate functions
-(`test/captured_functions.py`). `maps` is the bytes of tensor maps of im2col mode: nothing replays
-them, they show where the driver puts which field.
+(`test/captured_functions.py`); `scalars` is instructions of registers alone (`test/captured_scalars.py`), and
+`programs` drawn programs of them (`test/captured_programs.py`), of both sums of their answers. `maps` is the bytes of
+tensor maps of im2col mode: nothing replays them, they show where the driver puts which field.
 """
 
 from __future__ import annotations
@@ -44,11 +47,15 @@ import captured
 import captured_functions
 import captured_memory
 import captured_pixels
+import captured_programs
+import captured_scalars
 import captured_tensors
 import captured_warpgroups
 from captured_functions import FunctionCase
 from captured_memory import MemoryCase
 from captured_pixels import MapCase
+from captured_programs import ProgramCase
+from captured_scalars import ScalarCase
 from captured_tensors import TensorCase
 from captured_warpgroups import WarpgroupCase
 
@@ -71,10 +78,12 @@ SETS = {
     "offsets": captured_warpgroups.offset_cases,
     "further": captured_warpgroups.further_cases,
     "functions": lambda target: captured_functions.cases(),
+    "scalars": captured_scalars.cases,
+    "programs": lambda target: captured_programs.cases(),
     "maps": lambda target: captured_pixels.map_cases(),
 }
 
-Recorded = captured.Case | MemoryCase | WarpgroupCase | TensorCase | FunctionCase
+Recorded = captured.Case | MemoryCase | WarpgroupCase | TensorCase | FunctionCase | ScalarCase | ProgramCase
 
 
 def prepared(
@@ -106,6 +115,10 @@ def record(case: Recorded, target: str, warps: int) -> captured.Words:
         return captured_tensors.answer(case, launched)
     if isinstance(case, FunctionCase):
         return captured_functions.answer(case, launched)
+    if isinstance(case, ScalarCase):
+        return captured_scalars.answer(case, launched)
+    if isinstance(case, ProgramCase):
+        return captured_programs.answer(case, launched)
     kernel, words, answers = prepared(case, warps)
     module = load_ptx(captured.module([kernel], target_row(target)))
     threads = captured_warpgroups.THREADS if isinstance(case, WarpgroupCase) else captured.LANES

@@ -15,6 +15,8 @@ import captured
 import captured_functions
 import captured_memory
 import captured_pixels
+import captured_programs
+import captured_scalars
 import captured_tensors
 import captured_warpgroups
 import numpy as np
@@ -23,6 +25,8 @@ from capture_replay import POISON, interpreted, warpgroup_answers
 from captured import KINDS, LANES, Case
 from captured_functions import FunctionCase
 from captured_memory import MemoryCase
+from captured_programs import ProgramCase
+from captured_scalars import ScalarCase
 from captured_tensors import TensorCase
 from captured_warpgroups import WarpgroupCase
 from numpy.typing import NDArray
@@ -34,7 +38,8 @@ from warploom.runtime.numerics.parameters import ROWS, Row
 
 WORDS = Path(__file__).parent.parent / "data" / "words"
 GROUPS, TENSORS = (WORDS / name / "sm_90a.npz" for name in ("warpgroups", "tensors"))
-LATER = {name: WORDS / name / "sm_90a.npz" for name in ("pixels", "reductions", "offsets", "further", "functions")}
+SETS = ("pixels", "reductions", "offsets", "further", "functions", "scalars", "programs")
+LATER = {name: WORDS / name / "sm_90a.npz" for name in (SETS)}
 """Recordings by `test/gpu/capture.py --set NAME`."""
 
 
@@ -120,6 +125,19 @@ def test_every_byte_of_a_tensor_reduction_is_the_silicons(case: TensorCase) -> N
 def test_every_word_of_an_approximate_function_is_the_silicons(case: FunctionCase) -> None:
     wrong = captured_functions.answer(case, interpreted) != recording(LATER["functions"])[case.name]
     assert not wrong.any(), [hex(x) for x in captured_functions.arguments(case)[:, wrong].reshape(-1)[:8]]
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("case", list(captured_scalars.cases(target("sm_90a"))), ids=lambda case: case.name)
+def test_every_word_of_scalar_instructions_is_the_silicons(case: ScalarCase) -> None:
+    wrong = captured_scalars.answer(case, interpreted) != recording(LATER["scalars"])[case.name]
+    assert not wrong.any(), [case.statements[i].name for i in np.flatnonzero(wrong)]
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("case", list(captured_programs.cases()), ids=lambda case: case.name)
+def test_every_word_of_a_drawn_program_is_the_silicons(case: ProgramCase) -> None:
+    assert captured_programs.answer(case, interpreted) == recording(LATER["programs"])[case.name]
 
 
 @pytest.mark.sampled(2)
