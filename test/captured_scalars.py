@@ -277,13 +277,13 @@ def kernel(case: ScalarCase) -> str:
     read = written = 0
     for statement in case.statements:
         loads, lines, stores = list[str](), list[str](), list[str]()
+        space, cell = ("shared", "%own") if ".shared." in statement.opcode else ("global", "%cell")
         for place, each in enumerate(statement.every):
             operands: list[str] = []
             for number, slot in enumerate(each.slots):
                 kind = "" if slot.kind == ADDRESS else f"%{_class(slot.type)}_{100 * place + 10 * number}"
                 registers = [f"{kind}{i}_" for i in range(slot.count)]
                 if slot.kind == ADDRESS:
-                    space, cell = ("shared", "%own") if ".shared." in each.opcode else ("global", "%cell")
                     for i in range(2):
                         loads.append(
                             f"ld.global.b64 %q, [%in+{8 * COUNT * read}]; st.{space}.b64 [{cell}+{8 * i}], %q;"

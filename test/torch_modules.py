@@ -31,18 +31,20 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
 from functools import partial
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from torch_layers import ALIASES, IMAGES, INTEGERS, LOSSES, POINTWISE, ROWS, WRITES, Attention, With
 
 from warploom.runtime import torch_backend, torch_load, torch_save
 
 dynamo: Any = torch._dynamo
-pytree: Any = torch.utils._pytree
+pytree: Any = import_module("torch.utils._pytree")
 
 APART = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-9, torch.float32: 2.0**-15, torch.float64: 2.0**-40}
 ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float32: 2.0**-23, torch.float64: 2.0**-50}
@@ -193,7 +195,7 @@ def called(net: Net, x: Tensor, i: Tensor, memory: Tensor) -> Any:
         with torch.no_grad():
             return net(x * 1, i, memory)
     if net.mode == "checkpoint":
-        return torch.utils.checkpoint.checkpoint(net, x, i, memory, use_reentrant=False)
+        return checkpoint(net, x, i, memory, use_reentrant=False)
     return net(x, i, memory)
 
 

@@ -12,8 +12,8 @@ from math import log2, prod
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import Schedule
-from ..linalg.product import Product
-from .defaults import SECTOR
+from ..linalg.product import Product, along_k
+from .defaults import SECTOR, is_plain
 from .model import WIDEST, Tile, access_bytes
 from .warpgroup_model import (
     PAIR,
@@ -22,7 +22,6 @@ from .warpgroup_model import (
     across_lines,
     at_once,
     cost,
-    is_deep,
     k_of,
     nanoseconds,
     read_bytes,
@@ -71,9 +70,9 @@ def is_rated(product: Product, packed: str, target: Target) -> bool:
     """Whether a product is of the kind that was measured: of 16 bits (bf16, whose times f16 has) along K in rows of
     whole accesses, and of lines no more than L2 has room for, of 17 to 32 rows up to `THIN_READ`. Others,
     and all with the constants of another device (`warploom tune --device`), have the models alone."""
-    deep = is_deep(product, packed) and not product.batch_invariant
+    along = along_k(product, "a") and along_k(product, "b") and not product.batch_invariant
     aligned = all(access_bytes(operand) == WIDEST for operand in (product.a, product.b, product.d))
-    if not (deep and aligned and target.sm == WARPGROUP_SM and not target.timing):
+    if not (along and aligned and is_plain(product, packed) and target.sm == WARPGROUP_SM and not target.timing):
         return False
     return across_lines(product, packed) or read_bytes(product) <= (THIN_READ if reads_weights(product) else MAX_READ)
 

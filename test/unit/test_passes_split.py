@@ -133,6 +133,7 @@ def test_a_depth_that_one_operand_knows() -> None:
         target="sm_90a",
     )
     (launch,), (schedule, *_) = kernel.launches, kernel.schedules.values()
+    assert schedule is not None
     assert launch.grid[2] == schedule.split_k > 1
     c, expected = run(kernel, 1, 128, 2560, 0.0)
     assert np.abs(c - expected).max() < 1e-3

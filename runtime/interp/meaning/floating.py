@@ -133,9 +133,13 @@ def rounded(ctx: Context, bound: Bindings) -> ArrayFunction:
     nearest, odd, directed = _ROUNDED[root]
     if format.type == "f64":
         compute = nearest if format.mode == "rn" else partial(cast(Callable[..., Array], directed), mode=format.mode)
-        if root in ("div", "rcp", "sqrt"):
-            return cast(ArrayFunction, compute)
-        return lambda a, *others: f64.with_nans(compute(a, *others), *others, a)
+        routine = root in ("div", "rcp", "sqrt")
+
+        def with_nans(a: Array, *others: Array) -> Array:
+            result = compute(a, *others)
+            return result if routine else f64.with_nans(result, *others, a)
+
+        return with_nans
     if format.is_native:
         return format.natively(nearest, odd)
     return format.on_values(partial(cast(Callable[..., Array], odd), mode=format.mode))
