@@ -1,5 +1,6 @@
 """Drawn programs of scalar instructions for recording: arithmetic under predicates, branches and loops that lanes take
-apart, calls, shared, local and global memory, reductions in memory, and what the lanes of a warp exchange."""
+apart, calls, shared, local and global memory, reductions in memory, and what the lanes of a warp exchange. They are
+drawn from the rows that sm_90a has up to PTX 8.6: another row among these needs another recording."""
 
 from __future__ import annotations
 
@@ -338,13 +339,13 @@ def results(case: ProgramCase, launch: Any) -> NDArray[np.uint64]:
     local memory of each thread, and global memory."""
     random, kinds = Random(f"words {case.number}"), [kind for kind, (_, n) in REGISTERS.items() for _ in range(n)]
     types = {"pred": ("pred",), "b16": ("u16", "f16", "bf16"), "b32": ("u32", "f32", "f16x2"), "b64": ("u64", "f64")}
-    given = np.array([
+    operands = np.array([
         np.resize(words(random, types[kind][i % len(types[kind])]), THREADS) for i, kind in enumerate(kinds)
     ])  # fmt: skip
     left = np.full((len(kinds) + 2 * SLOT // 8 + 1, THREADS), POISON, np.uint64)
     places = np.arange(THREADS * SLOT // 8, dtype=np.uint64)
     cells = np.arange(CELLS, dtype=np.uint32)
-    launch(kernel(case), [given, left, places, cells])
+    launch(kernel(case), [operands, left, places, cells])
     return np.concatenate([left.reshape(-1), places, cells.astype(np.uint64)])
 
 

@@ -444,7 +444,7 @@ class RegroupBehind(RewritePattern):
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
         nest, shape = Nest.of(op), shape_of(op.results[0]) if len(op.results) == 1 else ()
         order = tuple(range(nest.loops))
-        plain = nest.is_elementwise and not nest.indices and nest.writes[0].loops == order
+        plain = bool(shape) and nest.is_elementwise and not nest.indices and nest.writes[0].loops == order
         if not plain or min(shape, default=-1) < 0 or any(access.loops not in (order, ()) for access in nest.reads):
             return
         chain = next(filter(None, (_regrouped(access.value) for access in nest.reads)), None)

@@ -172,9 +172,6 @@ PLAIN, MAX_PROMOTED = "none", 192
 """No sums are promoted; columns of a warpgroup's tile with room for both sums in registers, those of 128 bytes of K and
 of all of it."""
 
-MAX_GROUPS, MAX_OF_THREE = 3, 200
-"""Warpgroups that multiply a tile, and the most columns of their instruction: 208 take 130 of 128 registers (C7602)."""
-
 MAX_PROMOTED_BY_THREE = 128
 """`MAX_PROMOTED` where three warpgroups multiply (ptxas 13.0, 192x160: 204 bytes of spills)."""
 
@@ -366,7 +363,7 @@ def _sides(product: Product, tile: GroupTile, rows: Mapping[tuple[int, int], Wgm
     doubled = 2 * ROWS, tile.n // 2
     if tile.m == 2 * ROWS and tile.in_registers == PLAIN and product.second is None and doubled in rows:
         return doubled
-    return ROWS, tile.width // (1 + (tile.groups == MAX_GROUPS and tile.width > MAX_OF_THREE))
+    return ROWS, tile.width // (2 if tile.by_halves else 1)
 
 
 MAX_ADDED = 128

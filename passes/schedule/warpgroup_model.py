@@ -38,27 +38,23 @@ NOT_OVERLAPPED = 0.25
 """The part of the shorter of two things that go on at once, products and memory, that the longer one does not cover."""
 
 START_NS, WRITTEN = 1176, 1.2
-"""What a launch takes beside, in nanoseconds (from the same fit), and how many times as long as a byte that is read one
-takes that is written (H200, 15592x216x16 with and without: 4.7 and 6.2 microseconds)."""
+"""What a launch takes beside, in nanoseconds, and how many times as long a written byte takes as one that is read."""
 
 HALF_LINES = 1.05
 """By how much a K tile takes longer whose rows along N are no whole lines: 4 to 13 % in tiles of 128x224."""
 
 NARROW_ROW = 2
-"""Cycles in which a row of a box arrives that is less than a line, or a line beside such (H100, gradients of filters in
-tiles of 144x64, 112x64 and 64x96, with rows of 32 and 64 bytes: 0.68, 0.53 and 0.26 microseconds for a K tile)."""
+"""Cycles in which a row of a box arrives that is less than a line, or a line beside such (H100)."""
 
 OUTSIDE, OF_MANY = 8, 24
 """Cycles that a row of a box takes that lies beyond the matrix, where D is no higher or no wider than a tile; of one
-that goes to several CTAs each has a part. And the K tiles from which on they count (H200, microseconds of 10224x8x10784
-in tiles of 128 rows and 16, 48, 64, 80, 96 columns: 54.8, 62.7, 69.8, 78.9, 89.5; of 96 by two and four 74.7, 58.4)."""
+that goes to several CTAs each has a part. And the K tiles from which on they count."""
 
 MAX_HELD = 1.1
 """How many times the columns of a tile of B may be copied for whole lines: 192 for 176 (4104)."""
 
 NARROW_PANELS, NARROW_LINE, NARROW_STORES, HALF_LINE, SHORT_STORES = 1.1, 32, 1.3, 64, 1.5
-"""By how much a K tile, and the store of D, take longer where D is stored by panels of no more than so many bytes: 3 to
-16 % in tiles of 176 columns of 16 bits (H100); and the store where 16 rows are staged at a time (a fit)."""
+"""By how much a K tile, and the store of D, take longer by panels of no more bytes; and where 16 rows are staged."""
 
 SHARED_BYTES_PER_CYCLE = 128
 """Bytes that tensor copies write to shared memory, or instructions read from it, in a cycle."""
@@ -92,25 +88,23 @@ PARTS, CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16), ((1, 1), (2, 1), (1, 2), (2, 2), (
 
 PAIR, PAIRS, MAX_REPEATED, IN_CLUSTERS = 2, 3, 4, (10, 11)
 """CTAs of the clusters that all SMs run, and how many of `CLUSTERS` have no more; of clusters that may take several
-tiles (H100, 912x6080x15496 in 192x128 of the transposes: 257 microseconds by 30 clusters of 4, 299 by 66 of 2); the
-part of SMs that larger ones than pairs run on at once (H100: 30 clusters of 4 and 15 of 8 on 132 SMs)."""
+tiles; the part of SMs that larger ones than pairs run on at once (H100: 30 clusters of 4 and 15 of 8 on 132 SMs)."""
 
 PARTS_MARGIN, EXCHANGED_MARGIN = 1.02, 1.02
-"""By how much parts of K must be better (H100: 128x8192x28672 178 microseconds in two parts, 169 whole); and tiles of
-the transposes."""
+"""By how much parts of K, and tiles of the transposes, must be better."""
 
 PARTS_OF_PIXELS, LONG_K = range(1, 17), 1 << 16
-"""The parts of a convolution, whose tiles are few beside its K: of small images or, by weights, of a small filter. And
-a K that may be cut into more parts of any product: the pixels of many images."""
+"""The parts of a convolution, which has few tiles; and a K that any product may cut into more."""
 
 JOINED, JOINED_BYTES, ARRIVING_JOINED = 1500, 16, {True: 8000, False: 4200}
 """Cycles in which parts meet in a cluster, bytes of a tile's sums that a CTA sends and adds in a cycle, and `ARRIVING`,
-where rows begin within lines and otherwise, of CTAs beside each other that ask for other parts of K (H100,
-512x1024x8192, two parts of 64x128: 27.1 microseconds, 18.4 through memory)."""
+where rows begin within lines and otherwise, of CTAs beside each other that ask for other parts of K."""
 
 THREE_GROUPS = 1.08
-"""By how much K tiles of a convolution take longer by three warpgroups than the model says (H100, 50176x128x1152 34.3
-microseconds, by two 31.6)."""
+"""By how much K tiles of a convolution take longer by three warpgroups than the model says (H100)."""
+
+MAX_OF_THREE = 200
+"""The most columns of an instruction of three warpgroups: 208 take 130 of the 128 registers of a thread (C7602)."""
 
 
 class GroupTile(NamedTuple):
@@ -157,6 +151,11 @@ class GroupTile(NamedTuple):
     def groups(self) -> int:
         """Warpgroups that multiply the tile."""
         return self.m * self.n // (self.width * self.rows) * self.slices
+
+    @property
+    def by_halves(self) -> bool:
+        """Whether each warpgroup multiplies half of its columns after the other."""
+        return self.groups > 2 and self.width > MAX_OF_THREE
 
 
 WIDTHS = {128: (256, 192, 128, 224, 160, 96), 64: (256, 128, 192, 96, 64), 192: (128, 160, 176)}
@@ -280,7 +279,8 @@ def fits(product: Product, tile: GroupTile, target: Target) -> bool:
     full = product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
     if product.dynamic or not full or (tile.parts > 1 and indivisible) or together > MAX_CTAS:
         return False
-    if tile.joined and (tile.parts not in CLUSTER_PARTS or tile.width % (8 * tile.parts) or tile.rows > ROWS):
+    whole = tile.width % (8 * tile.parts) == 0 and tile.rows == ROWS and not tile.by_halves
+    if tile.joined and (tile.parts not in CLUSTER_PARTS or not whole):
         return False
     few = tile.m * tile.n <= ROWS * ROWS and high * wide == MAX_CTAS
     shared = not (few or tile.m % (8 * wide) or tile.n % (8 * high)) if together > PAIR else target.sms % together == 0

@@ -182,10 +182,10 @@ class Elements:
         compared = "ge" if kind.has_infinity else "gt"
         return self.emit(f"setp.{compared}.f32", self.emit("abs.f32", value), single(kind.bound))
 
-    def narrow(self, op: Operation, opcode: str, value: Operand) -> HeldElement:
-        """A number of 32 bits or more, rounded once to 16 or 8 bits, and held as f32. Without the instruction it is
-        rounded to an odd f32, if that is not exact, which is then rounded as the number is: f32 has 16 bits more."""
-        i, source = self.emit, opcode.rpartition(".")[2]
+    def narrow(self, op: Operation, source: str, value: Operand) -> HeldElement:
+        """A number of a type of 32 bits or more, rounded once to 16 or 8 bits, and held as f32. Without the instruction
+        it is rounded to an odd f32, if that is not exact, and then as the number is: f32 has 16 bits more."""
+        i, opcode = self.emit, f"cvt.rn.{op.results[0].type}.{source}"
         if i.emitter.has(opcode):
             return HeldElement(i(f"cvt.f32.{op.results[0].type}", i(opcode, value)))
         lower = i(f"cvt.rz.f32.{source}", value)
@@ -375,7 +375,7 @@ def _truncate(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
         return replace(x, pending=kind, clamped=clamped) if kind in (*NARROW, *EIGHT) else x
     if kind == "f32":
         return HeldElement(e.emit("cvt.rn.f32.f64", x.word))
-    return e.narrow(op, f"cvt.rn.{kind}.f64", x.word)
+    return e.narrow(op, "f64", x.word)
 
 
 def _extend(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -396,7 +396,7 @@ def _from_integer(sign: str) -> Handler:
         if width < WIDTH and sign == "u":
             word = e.extended(word, width, "u")
         if type_name(kind) in NARROW and width >= WIDTH:
-            return e.narrow(op, f"cvt.rn.{kind}.{number}", word)
+            return e.narrow(op, number, word)
         return e.final(e.emit(f"cvt.rn.{ptx_type_of(kind)}.{number}", word), kind)
 
     return handle

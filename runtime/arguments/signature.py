@@ -5,6 +5,7 @@ Nothing here needs numpy until an argument is there.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -118,10 +119,19 @@ def extents(
         extent = next((shapes[i][d] for i, d in sorted(tie) if shapes[i][d] >= 0), -1)
         for i, d in tie:
             shapes[i][d] = max(shapes[i][d], extent)
-    first, sizes = len(shapes) - len(function.computed), list[int]()
-    for i, parameter in enumerate(function.parameters[:first]):
-        is_index = parameter.shape is None and parameter.element == "i64"
-        sizes += shapes[i] if parameter.shape is not None else [int(numbers.get(i, -1)) if is_index else 0]
-    if function.computed and min(sizes, default=0) >= 0:
-        shapes[first:] = [[max(0, n) for n in map_.eval(sizes, [])] for map_ in function.computed]
+    if function.computed:
+        first, sizes = len(shapes) - len(function.computed), list[int]()
+        for i, parameter in enumerate(function.parameters[:first]):
+            is_index = parameter.shape is None and parameter.element == "i64"
+            sizes += shapes[i] if parameter.shape is not None else [_whole(numbers.get(i)) if is_index else 0]
+        if min(sizes, default=0) >= 0:
+            shapes[first:] = [[max(0, n) for n in map_.eval(sizes, [])] for map_ in function.computed]
     return [tuple(shape) for shape in shapes]
+
+
+def _whole(number: Any) -> int:
+    """An index that was passed; -1 for anything else, which is refused later."""
+    try:
+        return operator.index(number)
+    except TypeError:
+        return -1
