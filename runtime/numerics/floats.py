@@ -26,11 +26,11 @@ ArrayFunction: TypeAlias = (
 _UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 WORDS = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}
 NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF}
-TF32_NAN = np.uint32(0x7FFFE000)
 OUTSIDE = 0x7FF7
 """What an H200's tensor copies put outside a tensor of floats, 16 bits at a time."""
 SMALLEST_NORMAL = {"f16": 2.0**-14, "bf16": 2.0**-126, "f32": 2.0**-126, "f64": 2.0**-1022}
 
+_INFINITY = np.uint32(0x7F800000)
 _TIE_MASK = np.uint64(0x1FFFFFFF)
 _TIE = np.uint64(0x10000000)
 
@@ -166,6 +166,16 @@ def flush_result(values: Array, exact: Array, type: str, mode: str = "rn") -> Ar
         wider = value(rounded(np.where(small, exact * 2, 0.0), type, mode), type)
         values = np.where(small & (np.abs(wider) < 2 * least), np.copysign(values.dtype.type(0), values), values)
     return flush(values, type)
+
+
+def tf32(words: Array, mode: str = "rn") -> Array:
+    """Words of f32 with 10 bits of mantissa, the low 13 bits 0. A NaN becomes 0x7FFFE000, but rounded away from zero,
+    which ptxas computes by integers, it keeps its upper bits."""
+    size, sign, ones = words & np.uint32(0x7FFFFFFF), words & np.uint32(0x80000000), np.uint32(0x1FFF)
+    even = size >> np.uint32(13) & np.uint32(1)
+    extra = {"rna": np.uint32(0x1000), "rn": np.uint32(0xFFF) + even, "rz": np.uint32(0)}[mode]
+    rounded = (np.where(size < _INFINITY, size + extra, size) & ~ones) | sign
+    return rounded if mode == "rna" else np.where(size > _INFINITY, np.uint32(0x7FFFE000), rounded)
 
 
 def relu(values: Array) -> Array:

@@ -169,7 +169,6 @@ def stochastic(exact: Array, to: str, bits: Array) -> Array:
 
 # `cvt` to and from pairs of 8-bit and narrower floats and tf32, and `cvt.pack`: PTX ISA 9.7.9.21 and .22.
 
-_TF32_BITS = np.uint32(13)
 _INFINITY = np.uint32(0x7F800000)
 _SIGN = np.uint32(0x80000000)
 _UE5M3 = ElementType("ue5m3", 8, exponent=5, mantissa=3, signed=False)
@@ -332,26 +331,17 @@ def _values(pair: str) -> tuple[Array, int]:
 
 @computes("cvt.tf32")
 def to_tf32(ctx: Context, bound: Bindings) -> ArrayFunction:
-    """f32 with 10 bits of mantissa; the low 13 bits are 0. Rounding away from zero leaves NaNs, as ptxas computes it by
-    integers; `.satfinite` then takes what is beyond one step back."""
-    mode, relu = bound["ROUND"], bound.get("RELU")
-    ones = np.uint32((1 << 13) - 1)
+    """f32 with 10 bits of mantissa; `.satfinite` takes what is beyond one step back."""
+    mode, relu, finite, zero = bound["ROUND"], bound.get("RELU"), bound.get("FINITE"), bound.get("ZERO")
+    step = np.uint32(1 << 13)
 
     def convert(values: Array) -> Array:
-        words = values.view(np.uint32)
-        size, sign = words & ~_SIGN, np.where((values == values) | (mode == "rna"), words & _SIGN, np.uint32(0))
-        even = size >> _TF32_BITS & np.uint32(1)
-        extra = {"rna": np.uint32(1 << 12), "rn": np.uint32((1 << 12) - 1) + even, "rz": np.uint32(0)}[mode]
-        rounded = np.where(size < _INFINITY, size + extra, size) & ~ones
-        if bound.get("FINITE"):
-            rounded = np.where(rounded < _INFINITY, rounded, rounded - ones - np.uint32(1))
-        if relu:
-            rounded, sign = np.where((sign != 0) & (values == values), np.uint32(0), rounded), np.uint32(0)
-        if bound.get("ZERO"):
-            sign = np.where(rounded == 0, np.uint32(0), sign)
-        if mode != "rna":
-            rounded = np.where(values != values, floats.TF32_NAN, rounded)
-        return rounded | sign
+        words = floats.tf32(values.view(np.uint32), mode)
+        if finite:
+            beyond = ((words & ~_SIGN) >= _INFINITY) & ((values == values) | (mode == "rna"))
+            words = np.where(beyond, words - step, words)
+        words = np.where(words & _SIGN != 0, np.uint32(0), words) if relu else words
+        return _positive_zero(words) if zero else words
 
     return convert
 

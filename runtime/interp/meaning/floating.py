@@ -77,16 +77,16 @@ class _Format:
     def natively(self, function: Callable[..., Array], odd: _Rounded) -> ArrayFunction:
         """Computes by numpy, which rounds to nearest; subnormal numbers are flushed if the instruction does so, for
         which `odd` gives exact results."""
-        type, ftz = self.type, self.ftz
+        type, ftz, exactly = self.type, self.ftz, cast(Callable[..., Array], odd)
         word, nan = floats.WORDS[type], floats.NAN.get(type)
 
         def compute(*values: Array) -> Array:
             values = tuple(floats.flush(v, type) for v in values) if ftz else values
             result = function(*values)
-            if ftz and (np.abs(result) == floats.SMALLEST_NORMAL[type]).any():
-                exact = cast(Callable[..., Array], odd)(*(v.astype(np.float64) for v in values), "rn")
+            if ftz:
+                doubtful = (np.abs(result) == floats.SMALLEST_NORMAL[type]).any()
+                exact = exactly(*(v.astype(np.float64) for v in values), "rn") if doubtful else result
                 result = floats.flush_result(result, exact, type)
-            result = floats.flush(result, type) if ftz else result
             if nan is not None:
                 bad = result != result
                 if bad.any():

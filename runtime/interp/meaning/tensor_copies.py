@@ -291,10 +291,7 @@ def _tell(state: State, pc: int, kind: AccessKind, box: Box, thread: int, values
 
 def _converted(type: str, words: Array) -> Array:
     """The words of a loaded tensor; `tf32` rounds to nearest even. An H200 flushes nothing, even with `.ftz`."""
-    if not type.startswith("tf32"):
-        return words
-    rounded = words + np.uint32(0xFFF) + (words >> np.uint32(13) & np.uint32(1)) & np.uint32(0xFFFFE000)
-    return np.where((words & np.uint32(0x7FFFFFFF)) > 0x7F800000, floats.TF32_NAN, rounded)
+    return floats.tf32(words) if type.startswith("tf32") else words
 
 
 # Stores and reductions
