@@ -50,6 +50,7 @@ from .reshapes import (
     around,
     collapse,
     expand,
+    follows,
     with_units,
 )
 
@@ -297,17 +298,14 @@ class CollapseBehind(RewritePattern):
 
 def _follows_sum_or_parts(value: SSAValue) -> bool:
     """Whether a tensor is a collapse of the result of a sum, or of a concatenation, or of what follows one."""
-    if not isinstance(made := value.owner, tensor.CollapseShapeOp):
-        return False
-    queue, visited = [made.src], set[SSAValue]()
-    while queue:
-        visited.add(source := queue.pop())
-        op = source.owner
-        if isinstance(op, tensor.ConcatOp) or (isinstance(op, LinalgStructuredOperation) and Nest.of(op).summed):
-            return True
-        if isinstance(op, LinalgStructuredOperation | tensor.CollapseShapeOp | tensor.ExpandShapeOp):
-            queue += [each for each in op.operands if each not in visited]
-    return False
+    made = value.owner
+    return isinstance(made, tensor.CollapseShapeOp) and follows(
+        made.src,
+        lambda op: (
+            isinstance(op, tensor.ConcatOp) or (isinstance(op, LinalgStructuredOperation) and bool(Nest.of(op).summed))
+        ),
+        lambda op: isinstance(op, LinalgStructuredOperation | Reshape),
+    )
 
 
 PATTERNS: tuple[RewritePattern, ...] = (

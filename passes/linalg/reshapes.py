@@ -468,22 +468,25 @@ class RegroupBehind(RewritePattern):
         rewriter.replace(op, expand(merged, groups_of(expanded), shape))
 
 
-def _sums(op: Operation | Block) -> bool:
+def _sums(op: Operation) -> bool:
     """Whether an operation reduces, and is no product."""
     return isinstance(op, GenericOp) and bool(Nest.of(op).summed) and not adds_products(op)
 
 
-def _follows_sum(value: SSAValue) -> bool:
-    """Whether elements are made of a reduction."""
+def follows(value: SSAValue, ends: Callable[[Operation], bool], passes: Callable[[Operation], bool]) -> bool:
+    """Whether a value is made by an operation at which a search `ends`, or of such a value by those it `passes`."""
     wanted, visited = [value], set[SSAValue]()
     while wanted:
         visited.add(one := wanted.pop())
-        op = one.owner
-        if _sums(op):
-            return True
-        if isinstance(op, Reshape) or (isinstance(op, GenericOp) and Nest.of(op).is_elementwise):
-            wanted += [each for each in op.operands if each not in visited]
+        if isinstance(op := one.owner, Operation):
+            if ends(op):
+                return True
+            wanted += [each for each in op.operands if each not in visited] if passes(op) else ()
     return False
+
+
+def _is_of_elements(op: Operation) -> bool:
+    return isinstance(op, Reshape) or (isinstance(op, GenericOp) and Nest.of(op).is_elementwise)
 
 
 def _regrouped(value: SSAValue) -> tuple[tensor.CollapseShapeOp, tensor.ExpandShapeOp] | None:
@@ -493,4 +496,4 @@ def _regrouped(value: SSAValue) -> tuple[tensor.CollapseShapeOp, tensor.ExpandSh
     if not isinstance(expanded, tensor.ExpandShapeOp) or not isinstance(collapsed, tensor.CollapseShapeOp):
         return None
     before, after = ({prod(shape[d:]) for d in range(len(shape))} for shape in map(shape_of, (collapsed.src, value)))
-    return (collapsed, expanded) if not before <= after and _follows_sum(collapsed.src) else None
+    return (collapsed, expanded) if not before <= after and follows(collapsed.src, _sums, _is_of_elements) else None

@@ -109,7 +109,7 @@ def _facts(product: Product, tile: Tile, row: Row, target: Target) -> set[str]:
 
 def group_spills(product: Product, tile: GroupTile, *, padded: bool = False) -> bool:
     """Whether ptxas spills in the epilogue of warpgroups: of 128 rows beside more than 160 columns; with any of
-    `FUNCTIONS`, by three beside more than 200 columns, beside results of 32 bits of an A in registers, and beside more
+    `FUNCTIONS`, by three that multiply `by_halves`, beside results of 32 bits of an A in registers, and beside more
     than 224 rows of D of a B in registers, with a logarithm and a matrix 128; with these two, beside 256 columns where
     rows of D are `padded`; and beside 256 columns of such an A where the distance of rows is unknown."""
     costly, width = functions(product), tile.width
@@ -120,7 +120,7 @@ def group_spills(product: Product, tile: GroupTile, *, padded: bool = False) -> 
         return bool(costly) and width > (128 if crowded else 224)
     if product.op.epilogue is not None and tile.rows > wgmma.M:
         return width > 160
-    return (bool(costly) and tile.groups > 2 and width > 200) or (padded and width == MAX_GROUP_COLUMNS and crowded)
+    return (bool(costly) and tile.by_halves) or (padded and width == MAX_GROUP_COLUMNS and crowded)
 
 
 def nibbles_widened(row: Row, target: Target) -> bool:
