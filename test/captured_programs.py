@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from captured import Random
-from captured_scalars import OF_WARPS, Statement, statements, words
+from captured_scalars import OF_WARPS, Statement, from_word, statements, to_word, words
 from numpy.typing import NDArray
 
 from warploom.dialect.isa.row import CONSTANT, SCALAR, Slot, target
@@ -279,8 +279,8 @@ def kernel(case: ProgramCase) -> str:
     for kind, (name, count) in REGISTERS.items():
         for i in range(count):
             register = f"%{name}{i}"
-            reads.append(f"ld.global.b64 %w, [%in+{8 * THREADS * at}]; " + _from_word(register, kind))
-            writes.append(_to_word(register, kind) + f" st.global.b64 [%out+{8 * THREADS * at}], %w;")
+            reads.append(f"ld.global.b64 %w, [%in+{8 * THREADS * at}]; " + from_word(register, kind))
+            writes.append(to_word(register, kind) + f" st.global.b64 [%out+{8 * THREADS * at}], %w;")
             at += 1
     for i in range(SLOT // 8):
         for base in ("shared.b64 %w, [%own", "local.b64 %w, [%mine"):
@@ -318,20 +318,6 @@ def kernel(case: ProgramCase) -> str:
     ret;
 }}
 """
-
-
-def _from_word(register: str, kind: str) -> str:
-    return {
-        "pred": f"setp.ne.u64 {register}, %w, 0;", "b16": f"cvt.u16.u64 {register}, %w;",
-        "b32": f"cvt.u32.u64 {register}, %w;", "b64": f"mov.b64 {register}, %w;",
-    }[kind]  # fmt: skip
-
-
-def _to_word(register: str, kind: str) -> str:
-    return {
-        "pred": f"selp.u64 %w, 1, 0, {register};", "b16": f"cvt.u64.u16 %w, {register};",
-        "b32": f"cvt.u64.u32 %w, {register};", "b64": f"mov.b64 %w, {register};",
-    }[kind]  # fmt: skip
 
 
 def results(case: ProgramCase, launch: Any) -> NDArray[np.uint64]:

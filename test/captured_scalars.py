@@ -286,7 +286,7 @@ def kernel(case: ScalarCase) -> str:
                 if slot.kind == ADDRESS:
                     for i in range(2):
                         loads.append(
-                            f"ld.global.b64 %q, [%in+{8 * COUNT * read}]; st.{space}.b64 [{cell}+{8 * i}], %q;"
+                            f"ld.global.b64 %w, [%in+{8 * COUNT * read}]; st.{space}.b64 [{cell}+{8 * i}], %w;"
                         )
                         read += 1
                     registers = [f"[{cell}]"]
@@ -296,18 +296,18 @@ def kernel(case: ScalarCase) -> str:
                     registers = ["0xffffffff"]
                 elif not slot.written:
                     for register in registers:
-                        loads += [f"ld.global.b64 %q, [%in+{8 * COUNT * read}];", _from_word(register, slot.type)]
+                        loads += [f"ld.global.b64 %w, [%in+{8 * COUNT * read}];", from_word(register, slot.type)]
                         read += 1
                 else:
                     pair = [(f"%p_{100 * place + 99}_", "pred")] if slot.pair else []
                     for register, type in [*((each, slot.type) for each in registers), *pair]:
-                        stores += [_to_word(register, type), f"st.global.b64 [%out+{8 * COUNT * written}], %q;"]
+                        stores += [to_word(register, type), f"st.global.b64 [%out+{8 * COUNT * written}], %w;"]
                         written += 1
                     registers[0] += f"|{pair[0][0]}" if pair else ""
                 operands.append(f"{{{', '.join(registers)}}}" if slot.kind == VECTOR else registers[0])
             lines.append(f"{each.opcode} {', '.join(operands)};")
         for i in range(2 * statement.of_memory):
-            stores.append(f"ld.{space}.b64 %q, [{cell}+{8 * i}]; st.global.b64 [%out+{8 * COUNT * written}], %q;")
+            stores.append(f"ld.{space}.b64 %w, [{cell}+{8 * i}]; st.global.b64 [%out+{8 * COUNT * written}], %w;")
             written += 1
         lines = [*loads, *lines, *stores]
         body.append("{ " + " ".join([*_declared(lines), *lines]) + " }")
@@ -317,7 +317,7 @@ def kernel(case: ScalarCase) -> str:
 .address_size 64
 .visible .entry k(.param .u64 words, .param .u64 answers, .param .u64 memory)
 {{
-    .reg .b32 %t, %own; .reg .b64 %in, %out, %at, %q, %cell; .shared .align 16 .b8 bytes[{16 * COUNT}];
+    .reg .b32 %t, %own; .reg .b64 %in, %out, %at, %w, %cell; .shared .align 16 .b8 bytes[{16 * COUNT}];
     mov.u32 %t, %tid.x; mul.wide.u32 %at, %t, 16; ld.param.u64 %cell, [memory]; add.s64 %cell, %cell, %at;
     mov.u32 %own, bytes; mad.lo.u32 %own, %t, 16, %own; mul.wide.u32 %at, %t, 8;
     ld.param.u64 %in, [words]; ld.param.u64 %out, [answers]; add.s64 %in, %in, %at; add.s64 %out, %out, %at;
@@ -338,17 +338,19 @@ def _declared(lines: Sequence[str]) -> list[str]:
     return [f".reg .{'pred' if name[1] == 'p' else name[1:].partition('_')[0]} {name};" for name in names]
 
 
-def _from_word(register: str, type: str) -> str:
+def from_word(register: str, type: str) -> str:
+    """Takes a register's bits from the word %w."""
     bits = bits_of(type)
-    return {1: f"setp.ne.u64 {register}, %q, 0;", 64: f"mov.b64 {register}, %q;"}.get(
-        bits, f"cvt.u{bits}.u64 {register}, %q;"
+    return {1: f"setp.ne.u64 {register}, %w, 0;", 64: f"mov.b64 {register}, %w;"}.get(
+        bits, f"cvt.u{bits}.u64 {register}, %w;"
     )
 
 
-def _to_word(register: str, type: str) -> str:
+def to_word(register: str, type: str) -> str:
+    """Puts a register's bits into the word %w."""
     bits = bits_of(type)
-    return {1: f"selp.u64 %q, 1, 0, {register};", 64: f"mov.b64 %q, {register};"}.get(
-        bits, f"cvt.u64.u{bits} %q, {register};"
+    return {1: f"selp.u64 %w, 1, 0, {register};", 64: f"mov.b64 %w, {register};"}.get(
+        bits, f"cvt.u64.u{bits} %w, {register};"
     )
 
 

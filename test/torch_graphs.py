@@ -23,7 +23,7 @@ import random
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
@@ -627,6 +627,19 @@ def fault(seed: int, parts: bool = False) -> str:
     return ""
 
 
+def answers(
+    work: Callable[[int], Any], seeds: Sequence[int], jobs: int, seconds: float, tasks: int | None = None
+) -> Iterator[Any]:
+    """What `work` answers to seeds in so many processes, each for so many `tasks`, until some seconds have passed."""
+    start = time.monotonic()
+    with get_context("spawn").Pool(jobs, maxtasksperchild=tasks) as pool:
+        for answer in pool.imap_unordered(work, seeds):
+            yield answer
+            if time.monotonic() - start > seconds:
+                pool.terminate()
+                break
+
+
 def _one(parts: bool, device: str, seed: int) -> tuple[int, str]:
     torch.set_num_threads(1)
     torch.set_default_device(device)
@@ -651,19 +664,15 @@ def main() -> int:
         print(fault(options.only, options.parts) or "right")
         return 0
     print(f"seed {options.seed}", flush=True)
-    start, done, wrong = time.monotonic(), 0, list[int]()
+    done, wrong = 0, list[int]()
     seeds = [1000 * options.seed + n for n in range(options.first, options.first + options.graphs)]
-    with get_context("spawn").Pool(options.jobs) as pool:
-        for seed, text in pool.imap_unordered(partial(_one, options.parts, options.device), seeds):
-            done += 1
-            if text:
-                wrong.append(seed)
-                print(f"{drawn(seed, options.parts).text}\n  {text}", flush=True)
-            if not done % PROGRESS:
-                print(f"{done} graphs, {len(wrong)} wrong", flush=True)
-            if time.monotonic() - start > options.seconds:
-                pool.terminate()
-                break
+    for seed, text in answers(partial(_one, options.parts, options.device), seeds, options.jobs, options.seconds):
+        done += 1
+        if text:
+            wrong.append(seed)
+            print(f"{drawn(seed, options.parts).text}\n  {text}", flush=True)
+        if not done % PROGRESS:
+            print(f"{done} graphs, {len(wrong)} wrong", flush=True)
     print(f"{done} graphs, {len(wrong)} wrong: {sorted(wrong)}")
     return 1 if wrong else 0
 

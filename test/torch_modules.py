@@ -32,13 +32,13 @@ from contextlib import nullcontext
 from copy import deepcopy
 from functools import partial
 from importlib import import_module
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from torch_graphs import answers
 from torch_layers import ALIASES, IMAGES, INTEGERS, LOSSES, POINTWISE, ROWS, WRITES, Attention, With
 
 from warploom.runtime import torch_backend, torch_load, torch_save
@@ -371,17 +371,12 @@ def main() -> int:
     print(f"seed {options.seed}", flush=True)
     start, kinds, wrong = time.monotonic(), Counter[str](), list[int]()
     seeds = [1000 * options.seed + n for n in range(options.first, options.first + options.modules)]
-    with get_context("spawn").Pool(options.jobs, maxtasksperchild=60) as pool:
-        for seed, kind, text, seconds in pool.imap_unordered(
-            partial(one, options.device, options.check, options.rest), seeds
-        ):
-            kinds[kind] += 1
-            if kind in ("ours", "torch's"):
-                wrong += [seed] if kind == "ours" else []
-                print(f"{kind}: {Net(seed).text}\n  {text} ({seconds:.0f} s)", flush=True)
-            if time.monotonic() - start > options.seconds:
-                pool.terminate()
-                break
+    work = partial(one, options.device, options.check, options.rest)
+    for seed, kind, text, seconds in answers(work, seeds, options.jobs, options.seconds, tasks=60):
+        kinds[kind] += 1
+        if kind in ("ours", "torch's"):
+            wrong += [seed] if kind == "ours" else []
+            print(f"{kind}: {Net(seed).text}\n  {text} ({seconds:.0f} s)", flush=True)
     print(f"{kinds.total()} modules in {time.monotonic() - start:.0f} s, {dict(kinds)}: {sorted(wrong)}")
     return 1 if wrong else 0
 

@@ -32,7 +32,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -83,6 +83,15 @@ SETS = {
     "maps": lambda target: captured_pixels.map_cases(),
 }
 
+ANSWERS: dict[type, Callable[..., captured.Words]] = {
+    MapCase: captured_pixels.map_bytes,
+    TensorCase: captured_tensors.answer,
+    FunctionCase: captured_functions.answer,
+    ScalarCase: captured_scalars.answer,
+    ProgramCase: captured_programs.answer,
+}
+"""What launches the kernels of a case, and gives the answers."""
+
 Recorded = captured.Case | MemoryCase | WarpgroupCase | TensorCase | FunctionCase | ScalarCase | ProgramCase
 
 
@@ -109,16 +118,8 @@ def launched(text: str, args: list[Any]) -> None:
 
 def record(case: Recorded, target: str, warps: int) -> captured.Words:
     """The answers of the GPU; refuses a kernel that leaves any word unwritten in a way that shows."""
-    if isinstance(case, MapCase):
-        return captured_pixels.map_bytes(case, launched)
-    if isinstance(case, TensorCase):
-        return captured_tensors.answer(case, launched)
-    if isinstance(case, FunctionCase):
-        return captured_functions.answer(case, launched)
-    if isinstance(case, ScalarCase):
-        return captured_scalars.answer(case, launched)
-    if isinstance(case, ProgramCase):
-        return captured_programs.answer(case, launched)
+    if isinstance(case, MapCase | TensorCase | FunctionCase | ScalarCase | ProgramCase):
+        return ANSWERS[type(case)](case, launched)
     kernel, words, answers = prepared(case, warps)
     module = load_ptx(captured.module([kernel], target_row(target)))
     threads = captured_warpgroups.THREADS if isinstance(case, WarpgroupCase) else captured.LANES
