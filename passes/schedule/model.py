@@ -18,7 +18,7 @@ from ..linalg.product import Product
 # What was measured on one NVIDIA H200, by which schedules are chosen for every target.
 #
 # Cycles are those of the model, of which the chip does 3.7 in a nanosecond; only ratios matter. Where no other place is
-# named, `bench/NOTES.md` has the measurement.
+# named, `bench/notes/` has the measurement.
 
 RATES = {"tf32": 0.5, "f64": 0.1, "s8": 2.0, "u8": 2.0, "e4m3": 2.0, "e5m2": 2.0, "b1": 16.0}
 """How many times as fast as f16 a type is multiplied, for those that differ."""

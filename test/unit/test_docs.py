@@ -128,7 +128,7 @@ def headings(page: Path) -> set[str]:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    pages = [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *(DOCS.parent / "bench").glob("*.md")]
+    pages = [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *(DOCS.parent / "bench").rglob("*.md")]
     pages += [*DOCS.glob("*.md"), *(DOCS / "reference").glob("*.md")]
     links = [(page, *link.partition("#")[::2]) for page in pages for link in LINK.findall(page.read_text())]
     targets = [(page, page.parent / path if path else page, anchor) for page, path, anchor in links]
