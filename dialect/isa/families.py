@@ -30,7 +30,7 @@ BLACKWELL: Specific = tuple(sorted((*wgmma.TENSOR_MEMORY, *SM_120), key=lambda r
 
 
 def blackwell(since: Version) -> Specific:
-    """These targets, from a version on at the earliest."""
+    """The targets of `BLACKWELL`, each from its own PTX version or from `since`, whichever is later."""
     return tuple((name, max(version, since)) for name, version in BLACKWELL)
 
 

@@ -24,7 +24,7 @@ from .op_shapes import WarpOp
 
 
 def apart(parts: int, *, along: bool = True) -> AffineMap:
-    """The map of sums of rows that are so many apart: of elements `along` them, or of one value of each."""
+    """The map of sums over rows m of equal m % `parts`: a sum of each column if `along`, else of one value a row."""
     return AffineMap(2, 0, (AffineDimExpr(0) % parts, *([AffineDimExpr(1)] if along else [])))
 
 

@@ -1,4 +1,4 @@
-"""`warp-fuse-attention`: products of what softmax and its gradient are become `warp.attention_gradient`."""
+"""`warp-fuse-attention`: the products around a softmax's gradient become `warp.attention_gradient`."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Softmax(NamedTuple):
 
 
 class Slope(NamedTuple):
-    """dO, V and delta, with their places, and dS as an expression of S and of P * (dP - delta); that alone where dS is
-    so much times the scale of scores."""
+    """dO, V and delta, with their places, and dS as an expression of S and of P * (dP - delta). Where dS
+    is only the latter times the scale of the scores, the expression is that product alone."""
 
     do: tuple[SSAValue, Subscripts]
     v: tuple[SSAValue, Subscripts]
@@ -74,7 +74,7 @@ class Slope(NamedTuple):
 
 
 class GradientReader(ElementReader):
-    """Reads elements up to products and to memory that sums were stored to: delta may be computed before."""
+    """Reads elements back to products, or to memory that holds sums: delta may have been computed before."""
 
     def __init__(self) -> None:
         super().__init__("")

@@ -1,4 +1,4 @@
-"""Which operation that sums is a product of matrices, which of its loops are which, and how its windows lie."""
+"""Which reductions are matrix products, which of their loops are m, n, k and batch, and how their windows lie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instructions as operations of `nvvm`: by the line that each says; products of matrices by their rows."""
+"""Instructions as operations of `nvvm`: found by the PTX line that each prints; products of matrices by their rows."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _LOW, _HIGH = 2.0**-400, 2.0**400
 
 
 def rounded(nearest: Array, lacking: Array, mode: str) -> Array:
-    """f64 results by mode, from those rounded to nearest and the sign of what they lack."""
+    """f64 results in a rounding mode, from those rounded to nearest and the sign of the exact result minus those."""
     up, down = np.inf, -np.inf
     toward = {
         "rm": np.where(lacking < 0, down, nearest),

@@ -40,7 +40,7 @@ FLOAT64 = np.dtype(np.float64)
 
 
 class NotComparedError(Exception):
-    """The reference says nothing of these arguments."""
+    """The reference has no result for these arguments to compare with."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Runs on numbers: where a kernel fails, or leaves what no rounding makes of what it should."""
+"""Runs on drawn numbers, to find some for which a kernel fails, or is wrong by more than rounding explains."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FAR = 2.0**-4
 
 
 def fault_of(error: InterpreterError) -> Finding | None:
-    """What the program did wrong; None if the run only ended where it is not followed, or cannot be run."""
+    """What the program did wrong; None if the run ended only because the interpreter cannot follow or run it."""
     wrong = [f for f in error.findings if f.severity == "error" and f.check not in (MachineLimitError.check, "load")]
     return wrong[0] if wrong else None
 

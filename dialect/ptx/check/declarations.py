@@ -54,7 +54,7 @@ def size_of(variable: Variable) -> int:
 
 
 def alignment_of(variable: Variable) -> int:
-    """What divides the address of a variable, in bytes."""
+    """The alignment of a variable: what its address is a multiple of, in bytes."""
     return max(variable.align or 1, REGISTER_BITS.get(variable.type, 64) * variable.vector // 8)
 
 

@@ -28,7 +28,7 @@ _TO_INTEGER: dict[str, Callable[[Array], Array]] = {"rni": np.rint, "rzi": np.tr
 
 @computes("cvt.integer")
 def between_integers(ctx: Context, bound: Bindings) -> ArrayFunction:
-    """The low bits, or the nearest integer there is."""
+    """Keeps the low bits; with `.sat`, takes the nearest integer that the result's type has."""
     origin, to, dtype = bound["S"], bound["D"], DTYPES[bound["D"]]
     if not bound.get("SAT"):
         return lambda a: a.astype(dtype)

@@ -233,7 +233,7 @@ class Clocks:
 
 
 class Fences:
-    """Up to when fences of a kind cover what each thread did: its own, and those of warps that know what it did."""
+    """The time up to which fences of a kind cover what each thread did: its own, and those of warps that saw it."""
 
     def __init__(self, clocks: Clocks) -> None:
         self._clocks = clocks
