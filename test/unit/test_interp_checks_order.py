@@ -306,6 +306,18 @@ def test_objects_are_made_before_others_use_them() -> None:
 # Barriers that threads do not agree on
 
 
+@pytest.mark.parametrize("order", ["cta", "cluster"])
+def test_lanes_go_over_what_others_read_before_an_mbarrier(order: str) -> None:
+    """A read of the own word does not carry on the reads of other lanes that the barrier orders."""
+    body = """setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [full], 64; st.shared.u32 [%r3], %r1; bar.sync 0;
+        xor.b32 %r5, %r2, 4; mov.u32 %r6, tile; add.u32 %r6, %r6, %r5; ld.shared.u32 %r7, [%r6];
+        {meet} ld.shared.u32 %r8, [%r3]; st.shared.u32 [%r3], %r8;"""
+    meet = f"""mbarrier.arrive.release.{order}.shared::cta.b64 %rd1, [full];
+        F: mbarrier.try_wait.parity.acquire.{order}.shared::cta.b64 %p3, [full], 0; @!%p3 bra F;"""
+    assert run(body.format(meet=meet)) == ()
+    expect_finding(body.format(meet=""), "races", 3, "writes what several lanes of warp 0 read at line 10")
+
+
 def test_more_threads_than_a_barrier_expects() -> None:
     one = expect_finding("bar.sync 1, 64;", "barriers", 1, "96 threads come to barrier 1, which expects 64", 96)
     assert one.cta == (0, 0, 0)

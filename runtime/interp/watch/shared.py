@@ -223,11 +223,7 @@ class SharedMemory(Check):
         own = touch.warp % clocks.each
         rows = np.arange(own.size)
         reader = shadow.reader[touch.piece, own].astype(np.int64)
-        ordered = np.where(
-            reader == MANY,
-            clocks.before_some(touch.lane, touch.warp),
-            clocks.before_lanes(touch.lane, touch.warp, np.maximum(reader, 0)),
-        )
+        ordered = self._before(touch, reader)
         if touch.traits.name == _INVALIDATES:
             ordered = np.maximum(ordered, clocks.before_gathered(touch.lane, touch.warp, reader))
         late[rows, own] = (reader != touch.lane) & (times[rows, own] > ordered)
@@ -245,6 +241,11 @@ class SharedMemory(Check):
         readers = lanes * clocks.warps + touch.warp - own + first
         pcs = shadow.read_pc[touch.piece, first]
         self._tell_race(touch, race, readers, pcs, f"{_DEED[kind]} what", "reads")
+
+    def _before(self, touch: _Touch, reader: Array) -> Array:
+        """The times up to which what readers of the same warp did is ordered before what threads do now."""
+        one = self.clocks.before_lanes(touch.lane, touch.warp, np.maximum(reader, 0))
+        return np.where(reader == MANY, self.clocks.before_some(touch.lane, touch.warp), one)
 
     def _exchanged(self, touch: _Touch, late: Array, reader: Array) -> None:
         """Removes from the `late` reads those by lanes of the same warp whose values the written value depends on."""
@@ -264,7 +265,7 @@ class SharedMemory(Check):
         at = (touch.piece, touch.warp % clocks.each)
         earlier, lane = shadow.read_time[at], shadow.reader[at]
         weak = (earlier > clocks.floor) & ~shadow.read_strong[at]
-        one = np.where((earlier > clocks.of_warps[touch.warp]) & (lane != touch.lane), MANY, touch.lane)
+        one = np.where((earlier > self._before(touch, lane)) & (lane != touch.lane), MANY, touch.lane)
         shadow.reader[at] = one
         lost = shadow.reader[at] != one
         shadow.reader[at[0][lost], at[1][lost]] = MANY
