@@ -279,3 +279,11 @@ def test_offsets_of_64_bits_wrap() -> None:
 def test_floats_as_64_bits(literal: str) -> None:
     value = np.array([int(literal[2:], 16)], "u8").view("f8")[0] if literal[:2] == "0d" else float(literal)
     assert per_thread(f"mov.b64 %rd0, {literal};", dtype="u8").view("f8").tolist() == [value] * 32
+
+
+def test_vectors_are_reduced_in_global_memory_alone() -> None:
+    """By a generic address of shared memory, the GPU gives other words without a word."""
+    body = """.shared .align 16 .b8 tile[16]; mov.u64 %rd1, tile; cvta.shared.u64 %rd1, %rd1;
+        red.add.v2.f32 [%rd1], {0f3F800000, 0f40400000};"""
+    with pytest.raises(InterpreterError, match="vectors are reduced in global memory alone"):
+        program(body, "").launch("k", (1, 1, 1), (32, 1, 1), [])

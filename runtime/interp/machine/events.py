@@ -83,6 +83,12 @@ class Selection:
             text = message if values is None else message.format(int(values[first]))
             raise FaultError(text, thread_of(first, self.lanes))
 
+    def refuse_parts(self, parts: tuple[Part, ...], bad: Callable[[Buffer], bool], message: str) -> None:
+        """Checks that no accesses are to a bad buffer. Raises FaultError by the first thread whose access is."""
+        for part in parts:
+            if bad(part.buffer):
+                raise FaultError(message, thread_of(0 if part.chosen is None else int(part.chosen[0]), self.lanes))
+
     def put(self, out: Array, values: Array) -> None:
         """Writes one value per selected thread."""
         out[... if self.mask is None else self.lanes] = values

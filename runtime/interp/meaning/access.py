@@ -428,6 +428,9 @@ def atomic(ctx: Context, bound: Bindings) -> Action:
         *values, sel = operands
         parts = find(sel, width * count)
         check_writable(parts)
+        if count > 1:
+            shared = state.memory.shared.buffer
+            sel.refuse_parts(parts, lambda buffer: buffer is shared, "vectors are reduced in global memory alone")
         for i in range(count):
             picked = [sel.pick(items[i].view(seen)) for items in values]
             old = np.empty(sel.count, seen)

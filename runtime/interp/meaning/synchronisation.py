@@ -341,10 +341,8 @@ def objects(ctx: Context, operand: Operand, space: str, kind: AccessKind = "atom
 def in_shared(parts: tuple[Part, ...], shared: Buffer, sel: Selection, what: str) -> Array:
     """The numbers of the words that accesses are to. Raises FaultError, of `what` is to be in shared memory, if an
     address leads elsewhere."""
-    away = next((part for part in parts if part.buffer is not shared), None)
-    if away is not None:
-        first = 0 if away.chosen is None else int(away.chosen[0])
-        raise FaultError(f"{what} in shared memory; the address leads elsewhere", thread_of(first, sel.lanes))
+    elsewhere = f"{what} in shared memory; the address leads elsewhere"
+    sel.refuse_parts(parts, lambda buffer: buffer is not shared, elsewhere)
     return parts[0].index
 
 
