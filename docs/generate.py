@@ -332,18 +332,23 @@ Every spelling of every instruction of registers that sm_90a has (arithmetic, lo
 carries), `shfl`, `vote`, `match` and `redux`, and `atom` and `red` of one thread was run on an H200: 6,790 statements
 with 128 words for each operand, special values and ties among them. The tests replay them by the sums of their results
 (`test/captured_scalars.py`): none differs. So do drawn programs of them, with branches, loops, calls and memory
-(`test/captured_programs.py`). What an H200 does and the ISA does not say:
+(`test/captured_programs.py`), and drawn moves through memory: two CTAs of a cluster load, store, reduce and copy by
+every spelling, behind every kind of barrier, and the interpreter's checks say nothing of them
+(`test/captured_transfers.py`). What an H200 does and the ISA does not say:
 
 - With `.ftz`, a product whose result rounds up to the least normal number is flushed, unless it would be normal if
   exponents had no end: to nearest, that is a quarter of a step below it.
 - Of several NaNs, f64 keeps that of b, else of c, else of a, and makes it quiet.
 - `fma.oob` is +0 where a or b is 0x7FF7 or 0xFFF7, the words that tensor copies put outside a tensor.
+- Vectors of `atom` and `red` are for global memory alone. By a generic address of shared memory, an H200 writes other
+  words, and reports nothing. The interpreter refuses that.
 
 Left out are what the driver's assembler (13.0) or ptxas 13.5 gets wrong, or makes of other instructions than the ISA
 says: guards of `set` with a float result and of `testp`; registers without a type that an instruction of floats
 wrote, which it converts to numbers where they count a shift or a part of them is stored; `atom.shared.add.noftz` of
 pairs, of which the lower half alone is added; `.sat`, `.min`, `.max` and shifts of video instructions of one number;
-`fma` of bf16 that does not round to nearest, which the interpreter refuses.
+`fma` of bf16 that does not round to nearest, which the interpreter refuses; `cp.async` with a cache policy that no
+constant gives, for which the assembler may name an odd register, at which the GPU stops.
 """
 
 

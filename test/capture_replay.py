@@ -18,8 +18,9 @@ TARGET = "sm_90a"
 POISON = 0xDEADBEEF
 
 
-def interpreted(text: str, args: list[Any]) -> None:
-    load_ptx(text).launch("k", (1, 1, 1), (captured_tensors.THREADS, 1, 1), args, device="interp")
+def interpreted(text: str, args: list[Any], ctas: int = 1, checks: str = "") -> None:
+    module = load_ptx(text)
+    module.launch("k", (ctas, 1, 1), (captured_tensors.THREADS, 1, 1), args, device="interp", checks=checks or ())
 
 
 def warpgroup_answers(case: WarpgroupCase, count: int) -> NDArray[Any]:

@@ -23,7 +23,8 @@ same on integer sums that wrap or are clamped, and on floating-point ones that r
 `reductions` is tensor copies that reduce; `offsets` is `wgmma` whose B begins inside the pattern of its swizzle;
 `further` is what the draw of `warpgroups` left out; `functions` is approximate functions
 (`test/captured_functions.py`); `scalars` is instructions of registers alone (`test/captured_scalars.py`), and
-`programs` drawn programs of them (`test/captured_programs.py`), of both sums of their answers. `maps` is the bytes of
+`programs` drawn programs of them (`test/captured_programs.py`); `transfers` is drawn programs of moves through memory
+(`test/captured_transfers.py`); of these three sums of their answers. `maps` is the bytes of
 tensor maps of im2col mode: nothing replays them, they show where the driver puts which field.
 """
 
@@ -50,6 +51,7 @@ import captured_pixels
 import captured_programs
 import captured_scalars
 import captured_tensors
+import captured_transfers
 import captured_warpgroups
 from captured_functions import FunctionCase
 from captured_memory import MemoryCase
@@ -57,6 +59,7 @@ from captured_pixels import MapCase
 from captured_programs import ProgramCase
 from captured_scalars import ScalarCase
 from captured_tensors import TensorCase
+from captured_transfers import TransferCase
 from captured_warpgroups import WarpgroupCase
 
 from warploom.dialect.isa.row import target as target_row
@@ -80,6 +83,7 @@ SETS = {
     "functions": lambda target: captured_functions.cases(),
     "scalars": captured_scalars.cases,
     "programs": lambda target: captured_programs.cases(),
+    "transfers": lambda target: captured_transfers.cases(),
     "maps": lambda target: captured_pixels.map_cases(),
 }
 
@@ -89,10 +93,13 @@ ANSWERS: dict[type, Callable[..., captured.Words]] = {
     FunctionCase: captured_functions.answer,
     ScalarCase: captured_scalars.answer,
     ProgramCase: captured_programs.answer,
+    TransferCase: captured_transfers.answer,
 }
 """What launches the kernels of a case, and gives the answers."""
 
-Recorded = captured.Case | MemoryCase | WarpgroupCase | TensorCase | FunctionCase | ScalarCase | ProgramCase
+Recorded = (
+    captured.Case | MemoryCase | WarpgroupCase | TensorCase | FunctionCase | ScalarCase | ProgramCase | TransferCase
+)
 
 
 def prepared(
@@ -111,14 +118,14 @@ def prepared(
     return kernel, np.ascontiguousarray(words), np.full(shape, POISON, np.uint32)
 
 
-def launched(text: str, args: list[Any]) -> None:
-    """Runs a kernel of one CTA."""
-    load_ptx(text).launch("k", (1, 1, 1), (captured_tensors.THREADS, 1, 1), args, device="cuda")
+def launched(text: str, args: list[Any], ctas: int = 1) -> None:
+    """Runs a kernel."""
+    load_ptx(text).launch("k", (ctas, 1, 1), (captured_tensors.THREADS, 1, 1), args, device="cuda")
 
 
 def record(case: Recorded, target: str, warps: int) -> captured.Words:
     """The answers of the GPU; refuses a kernel that leaves any word unwritten in a way that shows."""
-    if isinstance(case, MapCase | TensorCase | FunctionCase | ScalarCase | ProgramCase):
+    if isinstance(case, MapCase | TensorCase | FunctionCase | ScalarCase | ProgramCase | TransferCase):
         return ANSWERS[type(case)](case, launched)
     kernel, words, answers = prepared(case, warps)
     module = load_ptx(captured.module([kernel], target_row(target)))

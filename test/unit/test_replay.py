@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import captured_pixels
 import captured_programs
 import captured_scalars
 import captured_tensors
+import captured_transfers
 import captured_warpgroups
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from captured_memory import MemoryCase
 from captured_programs import ProgramCase
 from captured_scalars import ScalarCase
 from captured_tensors import TensorCase
+from captured_transfers import TransferCase
 from captured_warpgroups import WarpgroupCase
 from numpy.typing import NDArray
 
@@ -38,7 +40,7 @@ from warploom.runtime.numerics.parameters import ROWS, Row
 
 WORDS = Path(__file__).parent.parent / "data" / "words"
 GROUPS, TENSORS = (WORDS / name / "sm_90a.npz" for name in ("warpgroups", "tensors"))
-SETS = ("pixels", "reductions", "offsets", "further", "functions", "scalars", "programs")
+SETS = ("pixels", "reductions", "offsets", "further", "functions", "scalars", "programs", "transfers")
 LATER = {name: WORDS / name / "sm_90a.npz" for name in (SETS)}
 """Recordings by `test/gpu/capture.py --set NAME`."""
 
@@ -138,6 +140,14 @@ def test_every_word_of_scalar_instructions_is_the_silicons(case: ScalarCase) -> 
 @pytest.mark.parametrize("case", list(captured_programs.cases()), ids=lambda case: case.name)
 def test_every_word_of_a_drawn_program_is_the_silicons(case: ProgramCase) -> None:
     assert captured_programs.answer(case, interpreted) == recording(LATER["programs"])[case.name]
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("case", list(captured_transfers.cases()), ids=lambda case: case.name)
+def test_every_word_of_drawn_transfers_is_the_silicons(case: TransferCase) -> None:
+    """With all checks, which have nothing to say."""
+    checked = partial(interpreted, checks="all")
+    assert captured_transfers.answer(case, checked) == recording(LATER["transfers"])[case.name]
 
 
 @pytest.mark.sampled(2)
