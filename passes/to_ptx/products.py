@@ -218,11 +218,8 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
             lowering.values[op.fragment] = list(map(widening.scaled, *inputs))
         elif op is (steps := _by_powers(op))[-1]:
             weights, exponents = zip(*(map(lowering.fragment, step.inputs) for step in steps), strict=True)
-            if len(steps) == 1:
-                lowering.values[op.fragment] = widening.by_powers(*inputs)
-                return
             orders = [made.order for step in steps if isinstance(made := step.inputs[0].owner, ConvertOp)]
-            results = iter(widening.by_powers_at_once(list(zip(weights, orders, strict=True)), [*chain(*exponents)]))
+            results = iter(widening.by_powers(list(zip(weights, orders, strict=True)), [*chain(*exponents)]))
             lowering.values |= {step.fragment: list(islice(results, len(inputs[1]))) for step in steps}
         return
     if not (kind is Kind.Add and element.name in ("f64", "s32")):
@@ -238,11 +235,11 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
     if (stored := op.integers) is not None:
         lowering.emitter.comment(f"{op.name}: {stored.name} to {to.element.name}")
         use = next((use.operation for use in op.fragment.uses if isinstance(use.operation, ElementwiseOp)), op)
-        if smaller_weights(op.fragment) is not None or (multiplies_by_powers(use) and len(_by_powers(use)) > 1):
+        if smaller_weights(op.fragment) is not None or multiplies_by_powers(use):
             lowering.values[op.fragment] = lowering.fragment(op.input)
             return
-        convert = Widening(lowering.emitter, stored, to.element, whole=not multiplies_by_powers(use)).convert
-        lowering.values[op.fragment] = convert(lowering.fragment(op.input), op.order)
+        widening = Widening(lowering.emitter, stored, to.element)
+        lowering.values[op.fragment] = widening.convert(lowering.fragment(op.input), op.order)
         return
     if source.element.name in FP8 and to.element.name == "f16":
         lowering.emitter.comment(f"{op.name}: {source.element.name} to f16")
