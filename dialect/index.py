@@ -134,7 +134,7 @@ LOWERINGS = _homes(
         scf.for, scf.if, scf.yield
         """,
         "passes.to_ptx.convert_layout": "warp.convert_layout",
-        "passes.to_ptx.epilogue": "warp.index, warp.map, warp.powers, warp.reduce",
+        "passes.to_ptx.epilogue": "warp.convert, warp.index, warp.map, warp.powers, warp.reduce",
         "passes.to_ptx.memory_ops": """
         memref.alloc, memref.dim, warp.commit, warp.copy, warp.load, warp.matrix, warp.paged, warp.prefetch, warp.store,
         warp.wait
@@ -153,7 +153,7 @@ LOWERINGS = _homes(
         """,
         "passes.to_ptx.packing": "warp.pack",
         "passes.to_ptx.products": """
-        nvvm.setmaxregister, warp.constant, warp.convert, warp.elementwise, warp.mma, warp.subfragment, warp.wgmma
+        nvvm.setmaxregister, warp.constant, warp.elementwise, warp.mma, warp.subfragment, warp.wgmma
         """,
         "passes.to_ptx.synchronisation": """
         warp.arrive, warp.arrive_last, warp.await, warp.barrier, warp.fence, warp.make_barriers, warp.tensor_load,

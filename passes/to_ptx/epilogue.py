@@ -5,17 +5,19 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from typing import cast
 
 from xdsl.dialects.builtin import IntegerType, f16
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
-from ...dialect.isa.form import ElementType
+from ...dialect.isa.form import FP8, ElementType
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, known_element, memory_of
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp
 from ...dialect.warp.epilogue import MapOp, PowersOp
-from ...dialect.warp.fragments import ROW_BITS, ReduceOp, alike
+from ...dialect.warp.fragments import ROW_BITS, ConvertOp, ElementwiseOp, ReduceOp, alike
 from ...dialect.warp.memory import EXPONENT, POINT, LoadOp
 from ...dialect.warp.stored import EXPONENTS
 from ...dialect.warp.warpgroup import WgmmaOp
@@ -35,9 +37,9 @@ from .fragments import (
 from .functions import TOGETHER
 from .kernel import KernelLowering, lowers
 from .memory import offsets
-from .products import multiplies_by_powers, own
+from .products import check_computed, multiplies_by_powers, own, smaller_weights
 from .scalars import common_divisor
-from .widening import power_of_two
+from .widening import Widening, power_of_two
 
 # Vectors in shared memory: `along` of `warp.load`.
 
@@ -261,6 +263,39 @@ def _groups(op: MapOp, count: int) -> list[list[int]]:
     for number, (row, _) in enumerate(offsets(op.fragment.type, 1)):
         rows.setdefault(row, []).append(number)
     return [row[n : n + TOGETHER] for row in rows.values() for n in range(0, len(row), TOGETHER)]
+
+
+# Other types of elements: `warp.convert`.
+
+
+@lowers(ConvertOp)
+def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
+    """Integers by their bits; floats by way of f32, which has all values of 16-bit types, and 8-bit ones as f16, which
+    has theirs."""
+    source, to, registers = fragment_of(op.input), op.fragment.type, lowering.fragment(op.input)
+    if (stored := op.integers) is not None:
+        lowering.emitter.comment(f"{op.name}: {stored.name} to {to.element.name}")
+        use = next((use.operation for use in op.fragment.uses if isinstance(use.operation, ElementwiseOp)), op)
+        if smaller_weights(op.fragment) is None and not multiplies_by_powers(use):
+            registers = Widening(lowering.emitter, stored, to.element).convert(registers, op.order)
+    elif source == to:
+        registers = own(lowering, op.fragment, registers)
+    elif source.element.name in FP8 and to.element.name == "f16":
+        lowering.emitter.comment(f"{op.name}: {source.element.name} to f16")
+        registers = lowering.fragments.halves(registers, source.element)
+    else:
+        if source.element.name == "f32" and to.element.name in FP8:
+            lowering.emitter.comment(f"{op.name}: f32 to {to.element.name}")
+        else:
+            check_computed(op, to.element)
+            check_computed(op, source.element)
+        packing = ElementPacking(lowering)
+        elements = [replace(element, clamped=True) for element in packing.every(source.element, registers)]
+        if to.element.name == "f32":
+            registers = cast("Fragment", [element.word for element in elements])
+        else:
+            registers = packing.pack_all(to.element_type, elements)
+    lowering.values[op.fragment] = registers
 
 
 # Rows of fragments taken together, and the numbers of their elements: `warp.reduce`, `warp.index`.

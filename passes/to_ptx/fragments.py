@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from xdsl.dialects import arith, scf
@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.form import ElementType
 from ...dialect.ptx.text.syntax import Immediate
-from ...dialect.warp.attributes import BYTE, FragmentType
+from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.fragments import Kind
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.warpgroup import WgmmaOp
@@ -24,9 +24,6 @@ from .emitter import Condition, EmittedOperand, Emitter, VirtualRegister, floati
 # tile, row by row of tiles.
 
 Fragment = list[VirtualRegister]
-
-UPPER = word(0xFFFF0000)
-"""The mask of the upper half of a register."""
 
 PAIRED = "x2"
 """In an opcode: it works on two 16-bit elements at once."""
@@ -50,7 +47,7 @@ class TrailingOperand(NamedTuple):
 
 
 class FragmentEmitter:
-    """Emits what `warp.mma`, `warp.constant`, `warp.elementwise` and `warp.convert` mean for one lane."""
+    """Emits what `warp.mma`, `warp.constant` and `warp.elementwise` mean for one lane."""
 
     def __init__(self, emitter: Emitter, *, serpentine: bool = True) -> None:
         """`serpentine`: products go back and forth along the rows of base tiles."""
@@ -111,29 +108,7 @@ class FragmentEmitter:
         for registers in zip(into, *inputs, strict=True):
             self.emitter.emit(opcode, *registers)
 
-    def convert(self, source: Fragment, type: FragmentType, to: FragmentType) -> Fragment:
-        """Converts by way of f32, which has all values of 16-bit types; 8-bit floats become f16, which has theirs."""
-        if type == to:
-            same = self.fresh(to)
-            self.copy(source, same)
-            return same
-        if type.bits == 8:
-            return self._halves(source, type.element)
-        wide = source if type.element.name == "f32" else self._widen(source, type.element)
-        return wide if to.element.name == "f32" else self._narrow(wide, to.element)
-
-    def _widen(self, source: Fragment, element: ElementType) -> Fragment:
-        result: Fragment = []
-        for pair in source:
-            if element.name == "bf16":
-                # The bits of a bf16 are the upper half of the same f32.
-                words = self.emitter.compute("shl.b32", pair, 16), self.emitter.compute("and.b32", pair, UPPER)
-                result += [self.emitter.compute("mov.b32", bits, type="f32") for bits in words]
-            else:
-                result += [self.emitter.compute("cvt.f32.f16", half) for half in self.emitter.halves(pair)]
-        return result
-
-    def _halves(self, source: Fragment, element: ElementType) -> Fragment:
+    def halves(self, source: Fragment, element: ElementType) -> Fragment:
         """8-bit floats as f16: two registers of each."""
         result: Fragment = []
         for packed in source:
@@ -143,25 +118,6 @@ class FragmentEmitter:
                 self.emitter.defer(into, both, (f"cvt.rn.f16x2.{element.name}{PAIRED}", (into, pairs[i])))
             result += wide
         return result
-
-    def _narrow(self, source: Fragment, element: ElementType) -> Fragment:
-        result: Fragment = []
-        if element.bits == BYTE:
-            opcode = f"cvt.rn.satfinite.{element.name}{PAIRED}.f32"
-            pairs = [self.emitter.compute(opcode, b, a) for a, b in pairwise_of(source)]
-            return [self.emitter.compute("mov.b32", [low, high]) for low, high in pairwise_of(pairs)]
-        for low, high in pairwise_of(source):
-            if self.emitter.has(paired := f"cvt.rn.{element.name}{PAIRED}.f32"):
-                result.append(self.emitter.compute(paired, high, low))
-            else:
-                halves = [self.emitter.compute(f"cvt.rn.{element.name}.f32", value) for value in (low, high)]
-                result.append(self.emitter.compute("mov.b32", halves))
-        return result
-
-
-def pairwise_of(registers: Sequence[VirtualRegister]) -> Iterator[tuple[VirtualRegister, VirtualRegister]]:
-    """The first and the second of each two."""
-    return zip(registers[::2], registers[1::2], strict=True)
 
 
 SPELLINGS = {Kind.Maximum: "max.NaN", Kind.Minimum: "min.NaN"}

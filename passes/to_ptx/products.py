@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialect.isa.form import FP8, ElementType
+from ...dialect.isa.form import ElementType
 from ...dialect.isa.wgmma import UNIT, WARPS, MatrixDescriptor, Wgmma, rows
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.upstream import RegistersOp
@@ -223,32 +223,10 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
             lowering.values |= {step.fragment: list(islice(results, len(inputs[1]))) for step in steps}
         return
     if not (kind is Kind.Add and element.name in ("f64", "s32")):
-        _computes(op, element)
+        check_computed(op, element)
     into = lowering.result(op.fragment, in_place=True)
     lowering.fragments.elementwise(kind, element, inputs, into)
     lowering.values[op.fragment] = into
-
-
-@lowers(ConvertOp)
-def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
-    source, to = fragment_of(op.input), op.fragment.type
-    if (stored := op.integers) is not None:
-        lowering.emitter.comment(f"{op.name}: {stored.name} to {to.element.name}")
-        use = next((use.operation for use in op.fragment.uses if isinstance(use.operation, ElementwiseOp)), op)
-        if smaller_weights(op.fragment) is not None or multiplies_by_powers(use):
-            lowering.values[op.fragment] = lowering.fragment(op.input)
-            return
-        widening = Widening(lowering.emitter, stored, to.element)
-        lowering.values[op.fragment] = widening.convert(lowering.fragment(op.input), op.order)
-        return
-    if source.element.name in FP8 and to.element.name == "f16":
-        lowering.emitter.comment(f"{op.name}: {source.element.name} to f16")
-    elif source.element.name == "f32" and to.element.name in FP8:
-        lowering.emitter.comment(f"{op.name}: f32 to {to.element.name}")
-    else:
-        _computes(op, to.element)
-        _computes(op, source.element)
-    lowering.values[op.fragment] = lowering.fragments.convert(lowering.fragment(op.input), source, to)
 
 
 def smaller_weights(value: SSAValue) -> tuple[ConvertOp, StoredIntegers, ElementwiseOp | None] | None:
@@ -292,7 +270,7 @@ def _by_powers(op: ElementwiseOp) -> list[ElementwiseOp]:
     return [step for step in steps if isinstance(step, ElementwiseOp) and multiplies_by_powers(step)]
 
 
-def _computes(op: Operation, element: ElementType) -> None:
+def check_computed(op: Operation, element: ElementType) -> None:
     if element.name not in ("f16", "bf16", "f32"):
         fail(op, f"{op.name} is lowered for f16, bf16 and f32, got {element.name}")
 

@@ -6,8 +6,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
 
   // CHECK-LABEL: .visible .entry f32_to_f32(
-  // CHECK:       mov.f32 %f{{[0-9]+}}, %f{{[0-9]+}};
-  // CHECK-NOT:   cvt
+  // CHECK-NOT:   cvt.{{[rf]}}
   "gpu.func"() <{function_type = (memref<16x8xf32>, memref<16x8xf32>) -> (), kernel}> ({
   ^bb0(%X: memref<16x8xf32>, %Y: memref<16x8xf32>):
     %c0 = arith.constant 0 : index
@@ -53,8 +52,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
   }) {sym_name = "f16_to_f32", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 
   // CHECK-LABEL: .visible .entry f16_to_f16(
-  // CHECK:       mov.b32 %r{{[0-9]+}}, %r{{[0-9]+}};
-  // CHECK-NOT:   cvt
+  // CHECK-NOT:   cvt.{{[rf]}}
   "gpu.func"() <{function_type = (memref<16x8xf16>, memref<16x8xf16>) -> (), kernel}> ({
   ^bb0(%X: memref<16x8xf16>, %Y: memref<16x8xf16>):
     %c0 = arith.constant 0 : index
@@ -80,8 +78,8 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 
   // CHECK-LABEL: .visible .entry bf16_to_f32(
   // CHECK:       shl.b32 %r[[L:[0-9]+]], %r[[P:[0-9]+]], 16;
-  // CHECK-NEXT:  and.b32 %r[[H:[0-9]+]], %r[[P]], 0xFFFF0000;
   // CHECK-NEXT:  mov.b32 %f{{[0-9]+}}, %r[[L]];
+  // CHECK-NEXT:  and.b32 %r[[H:[0-9]+]], %r[[P]], 0xFFFF0000;
   // CHECK-NEXT:  mov.b32 %f{{[0-9]+}}, %r[[H]];
   "gpu.func"() <{function_type = (memref<16x8xbf16>, memref<16x8xf32>) -> (), kernel}> ({
   ^bb0(%X: memref<16x8xbf16>, %Y: memref<16x8xf32>):
@@ -94,8 +92,8 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 
   // CHECK-LABEL: .visible .entry bf16_to_f16(
   // CHECK:       shl.b32 %r[[L:[0-9]+]], %r[[P:[0-9]+]], 16;
-  // CHECK-NEXT:  and.b32 %r[[H:[0-9]+]], %r[[P]], 0xFFFF0000;
   // CHECK-NEXT:  mov.b32 %f{{[0-9]+}}, %r[[L]];
+  // CHECK-NEXT:  and.b32 %r[[H:[0-9]+]], %r[[P]], 0xFFFF0000;
   // CHECK-NEXT:  mov.b32 %f{{[0-9]+}}, %r[[H]];
   // CHECK:       cvt.rn.f16x2.f32 %r{{[0-9]+}}, %f{{[0-9]+}}, %f{{[0-9]+}};
   "gpu.func"() <{function_type = (memref<16x8xbf16>, memref<16x8xf16>) -> (), kernel}> ({
@@ -108,8 +106,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
   }) {sym_name = "bf16_to_f16", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 
   // CHECK-LABEL: .visible .entry bf16_to_bf16(
-  // CHECK:       mov.b32 %r{{[0-9]+}}, %r{{[0-9]+}};
-  // CHECK-NOT:   cvt
+  // CHECK-NOT:   cvt.{{[rf]}}
   "gpu.func"() <{function_type = (memref<16x8xbf16>, memref<16x8xbf16>) -> (), kernel}> ({
   ^bb0(%X: memref<16x8xbf16>, %Y: memref<16x8xbf16>):
     %c0 = arith.constant 0 : index

@@ -19,8 +19,7 @@ builtin.module attributes {warp.target = #warp.target<sm_75>} {
   }) {sym_name = "f32_to_f16", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 
   // CHECK-LABEL: .visible .entry f16_to_f16(
-  // CHECK:       mov.b32 %r{{[0-9]+}}, %r{{[0-9]+}};
-  // CHECK-NOT:   cvt
+  // CHECK-NOT:   cvt.{{[rf]}}
   "gpu.func"() <{function_type = (memref<16x8xf16>, memref<16x8xf16>) -> (), kernel}> ({
   ^bb0(%X: memref<16x8xf16>, %Y: memref<16x8xf16>):
     %c0 = arith.constant 0 : index
@@ -32,8 +31,8 @@ builtin.module attributes {warp.target = #warp.target<sm_75>} {
 
   // CHECK-LABEL: .visible .entry bf16_to_f16(
   // CHECK:       shl.b32 %r[[L:[0-9]+]], %r[[P:[0-9]+]], 16;
-  // CHECK-NEXT:  and.b32 %r[[H:[0-9]+]], %r[[P]], 0xFFFF0000;
   // CHECK-NEXT:  mov.b32 %f{{[0-9]+}}, %r[[L]];
+  // CHECK-NEXT:  and.b32 %r[[H:[0-9]+]], %r[[P]], 0xFFFF0000;
   // CHECK-NEXT:  mov.b32 %f{{[0-9]+}}, %r[[H]];
   // CHECK:       cvt.rn.f16.f32 %h[[LOW:[0-9]+]], %f{{[0-9]+}};
   // CHECK-NEXT:  cvt.rn.f16.f32 %h[[HIGH:[0-9]+]], %f{{[0-9]+}};
@@ -49,8 +48,8 @@ builtin.module attributes {warp.target = #warp.target<sm_75>} {
 
   // CHECK-LABEL: .visible .entry bf16_to_f32(
   // CHECK:       shl.b32 %r[[L:[0-9]+]], %r[[P:[0-9]+]], 16;
-  // CHECK-NEXT:  and.b32 %r[[H:[0-9]+]], %r[[P]], 0xFFFF0000;
   // CHECK-NEXT:  mov.b32 %f{{[0-9]+}}, %r[[L]];
+  // CHECK-NEXT:  and.b32 %r[[H:[0-9]+]], %r[[P]], 0xFFFF0000;
   // CHECK-NEXT:  mov.b32 %f{{[0-9]+}}, %r[[H]];
   "gpu.func"() <{function_type = (memref<16x8xbf16>, memref<16x8xf32>) -> (), kernel}> ({
   ^bb0(%X: memref<16x8xbf16>, %Y: memref<16x8xf32>):
