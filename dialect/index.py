@@ -89,7 +89,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-pipeline": ("warp.copy",),
     "warp-tensor-memory": ("tensor_memory",),
     "warp-synchronise": ("warp.make_ring", "warp.mma", "warp.wgmma"),
-    "warp-expand": ("warp.sum_sliced_k", "warp.find_group"),
+    "warp-expand": ("warp.find_group",),
     "warp-join": ("launches",),
     "convert-vector-to-warp": ("vector.contract",),
 }  # fmt: skip

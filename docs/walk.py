@@ -189,12 +189,11 @@ needs.
 
 ![copies, products, waits and stores of each warp over time](pictures/pipeline-mma.svg)
 
-### 7. Macro-operations and shared memory: `warp-expand`, `warp-allocate`
+### 7. Groups of rows and shared memory: `warp-expand`, `warp-allocate`
 
-`warp-expand` replaces macro-operations (sums over slices of K or over CTAs) by loads, stores,
-barriers and arithmetic. This kernel has none. `warp-allocate` writes the offset of each allocation in shared memory
-into the IR, and the total number of bytes into the launch. It keeps offsets that you set by hand, so tiles that are
-never used at the same time can share memory.
+`warp-expand` writes out how a tile finds its group of rows. This kernel has no groups. `warp-allocate` writes the
+offset of each allocation in shared memory into the IR, and the total number of bytes into the launch. It keeps offsets
+that you set by hand, so tiles that are never used at the same time can share memory.
 """)
     yield block("mlir", quoted(WARPS.level("warp-allocate"), ["i32$", "gpu.launch_func", r"alloc\(\)", r"alloc\(\)"]))
     yield prose("""

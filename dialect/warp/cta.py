@@ -338,6 +338,10 @@ SOME_WARPS = "warp.warps"
 """The attribute of an `scf.if` whose region only so many warps of a CTA execute, from the first on."""
 
 
+OF_SLICES = "warp.of_slices"
+"""The attribute of what makes the sum of all slices of K."""
+
+
 def some_warps(op: Operation) -> int | None:
     """How many warps execute an operation; None if all of the CTA do."""
     counts = (around.attributes.get(SOME_WARPS) for around in enclosing(op))

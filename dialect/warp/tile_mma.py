@@ -1,4 +1,4 @@
-"""`warp.tile_mma`: the product of tiles in shared memory; sums over slices of K."""
+"""`warp.tile_mma`: the product of tiles in shared memory."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
+from xdsl.traits import MemoryReadEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import ELEMENT_TYPES
-from ..layouts.layout import LANES
 from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, SHARED_SPACE, FragmentType, fragment_of, memory_of, memory_space
 from .matmul import FACTOR, FactorsOp
-from .op_shapes import FieldValue, WarpOp, element_of
+from .op_shapes import FieldValue, element_of
 
 SUMS = VarConstraint("Sums", base(FragmentType))
 """The type of C and D."""
@@ -169,76 +168,6 @@ class TileMmaOp(FactorsOp):
 
 def _shape(tile: SSAValue) -> tuple[int, ...]:
     return tile.type.shape if isinstance(tile.type, FragmentType) else memory_of(tile).get_shape()
-
-
-@irdl_op_definition
-class SumSlicedKOp(WarpOp):
-    """Adds the partial sums of the slices of a CTA. Each slice gets a part of the total.
-
-    The warps of a CTA form `slices` groups of equal size, one after the other. Warps at the same position in their
-    groups hold partial sums of the same matrix. Slice 0 gets the first rows of the matrix, slice 1 the next rows, and
-    so on. If the matrix is one base tile high, they get columns instead. The number of slices is a power of two. All
-    slices add in the same order, a binary tree over the slices. The result is deterministic and does not depend on
-    the slice that gets the element::
-
-        %part = warp.sum_sliced_k %acc via %s : !warp.fragment<acc, 64x64xf32, [...]>, memref<4x2048xf32, 3>
-                                              -> !warp.fragment<acc, 32x64xf32, [...]>
-
-    The scratch memory has a row for each warp that gets a part, with space for the sums of the other slices. All
-    threads of the CTA execute the operation, which contains a barrier. There must be another barrier before the memory
-    is used again.
-
-    If there are more slices than base tiles, the first slices get one base tile each. The result of the other slices
-    must not be used::
-
-        %part = warp.sum_sliced_k %acc via %s {slices = 16 : i64} : !warp.fragment<acc, 16x64xf32, [...]>,
-                                  memref<8x1920xf32, 3> -> !warp.fragment<acc, 16x8xf32, [...]>
-
-    With `cluster`, the slices are those of a cluster along z, of so many CTAs along x, and each warp that executes the
-    operation has a row of the memory of its CTA.
-    """
-
-    name = "warp.sum_sliced_k"
-
-    input = operand_def(FragmentType)
-    scratch = operand_def(MemRefType)
-    part = result_def(FragmentType)
-    more = opt_prop_def(IntegerAttr, prop_name="slices")
-    cluster = opt_prop_def(IntegerAttr)
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = "$input `via` $scratch attr-dict `:` type($input) `,` type($scratch) `->` type($part)"
-
-    def __init__(self, value: SSAValue, scratch: SSAValue, slices: int, *, cluster: int = 0):
-        fragment = fragment_of(value)
-        part = part_of(fragment, slices)
-        more = slices if slices > fragment.registers // part.registers else None
-        super().__init__(value, scratch, part, more, cluster or None)
-
-    @property
-    def parts(self) -> int:
-        """Into how many parts the fragment is divided."""
-        return fragment_of(self.input).registers // fragment_of(self.part).registers
-
-    @property
-    def slices(self) -> int:
-        """How many slices hold sums."""
-        return self.parts if self.more is None else self.more.value.data
-
-    def verify_(self) -> None:
-        fragment, part, scratch = fragment_of(self.input), fragment_of(self.part), memory_of(self.scratch)
-        if part.registers * self.parts != fragment.registers or part != part_of(fragment, self.slices):
-            raise VerifyException(f"expected the rows of {fragment} in equal parts, got {part}")
-        if self.more is not None and self.slices <= self.parts:
-            raise VerifyException(f"expected more slices than the {self.parts} parts of {fragment}, got {self.slices}")
-        shape = scratch.get_shape()
-        expected = part.registers * LANES * (self.slices - 1)
-        rows = 1 if self.cluster is not None else self.parts
-        if memory_space(scratch) != SHARED_SPACE or len(shape) != 2 or shape[1] != expected or shape[0] % rows:
-            raise VerifyException(
-                f"expected shared memory with a row of {expected} registers for each warp of {self.slices} slices, "
-                f"got {scratch}"
-            )
 
 
 def part_of(fragment: FragmentType, slices: int) -> FragmentType:

@@ -40,6 +40,7 @@ from ...dialect.warp.attributes import ScheduleAttr, enclosing, fragment_of, tar
 from ...dialect.warp.cta import (
     ACQUIRE,
     FILLED,
+    OF_SLICES,
     PAIRS,
     READ,
     RELEASE,
@@ -360,7 +361,12 @@ class GiveRoles(RewritePattern):
         # Behind the barrier that makes the rings visible.
         made, ring = behind(rings[-1]), Ring.of_value(rings[-1].ring)
         ready = next(i for i, one in enumerate(made) if isinstance(one, gpu.BarrierOp | ScopedBarrierOp))
-        mine = [one for one in made[ready + 1 : -1] if not _is_shared(one)]
+        after = made[ready + 1 : -1]
+        # What leads from the loop to the sum of all slices is the consumers', indices too.
+        summed = next((i for i, one in enumerate(after) if OF_SLICES in one.attributes), 0)
+        loop = max((i for i, one in enumerate(after[:summed]) if isinstance(one, scf.ForOp)), default=0)
+        own = [one for one in after[loop:summed] if not isinstance(one, arith.ConstantOp | memref.AllocOp)]
+        mine = [one for one in after if one in own or not _is_shared(one)]
         consumers, roles = schedule.consumer_warps, set(mine)
         if registers is not None and registers[2] > 1:
             op.attributes[MIN_CTAS] = IntegerAttr(registers[2], i32)

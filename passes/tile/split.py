@@ -16,7 +16,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.mlir.gpu import BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, FragmentType, fragment_of, memory_of
-from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.cta import OF_SLICES, CopyOp
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.matrices import fragment_bytes, together
@@ -24,7 +24,6 @@ from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure
 from ...dialect.warp.operands import FindGroupOp
 from ...dialect.warp.synchronisation import ARITHMETIC, ArriveLastOp, FenceOp
-from ...dialect.warp.tile_mma import SumSlicedKOp
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail, remark
 from ..linalg.operand import SIZE_LIMIT, expand
@@ -134,7 +133,7 @@ class PersistPass(PatternPass):
 # as if it had multiplied all of K. For fragments the parts are equal, each one of a batch. Warpgroups take whole K
 # tiles, as many as each other or one more: tensor copies give zeros behind the end of K, wherever that is. Those that
 # go from tile to tile (`ctas`) share only the tiles of the last set, which would leave some CTAs without one. Parts of
-# a cluster have nothing to leave: their sums meet by `warp.sum_sliced_k`.
+# a cluster have nothing to leave: their sums meet as those of slices do.
 #
 # Nobody waits. A part is a row of memory, in which warp after warp has its registers, in the order `vectors` of
 # `warp.load`. `warp.arrive_last` counts the CTAs that have written theirs, and tells the last one that it is.
@@ -322,8 +321,9 @@ class Split:
         # Of weights that were made smaller, and of groups whose sums are scaled.
         while isinstance(user, MapOp) or (isinstance(user, ElementwiseOp) and user.kind.data is Kind.Mul):
             user = user.results[0].get_user_of_unique_use()
-        if isinstance(user, SumSlicedKOp):
-            sums = user.part
+        of_slices = next((op for op in self.launch.body.ops if OF_SLICES in op.attributes), None)
+        if of_slices is not None:
+            sums = of_slices.results[0]
             user = sums.get_user_of_unique_use()
             if isinstance(user, ElementwiseOp):
                 return sums, user.fragment, self._made(user.inputs[0])

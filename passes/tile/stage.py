@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from xdsl.builder import Builder
-from xdsl.dialects import scf
+from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr, f32, f64, i64
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
@@ -17,16 +17,20 @@ from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.layouts.layout import LANES
-from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, Z
+from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp, Z
+from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
-from ...dialect.warp.attributes import FragmentType, SwizzleAttr, fragment_of, in_place_of
-from ...dialect.warp.cta import SOME_WARPS, CopyOp
-from ...dialect.warp.epilogue import EpilogueOp
+from ...dialect.warp.attributes import BYTE, FragmentType, SwizzleAttr, fragment_of, in_place_of
+from ...dialect.warp.cta import OF_SLICES, SOME_WARPS, CopyOp
+from ...dialect.warp.epilogue import EpilogueOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.op_shapes import bounds_attribute, tile_type
+from ...dialect.warp.matrices import fragment_bytes
+from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.op_shapes import bounds_attribute, element_of, tile_type
 from ...dialect.warp.operands import PairedOp, ScaledOp, SparseOp, drop_forms, form_of, memories_behind, of_form
-from ...dialect.warp.tile_mma import GroupScales, SumSlicedKOp, TileMmaOp, part_of
+from ...dialect.warp.synchronisation import CLUSTER, ScopedBarrierOp
+from ...dialect.warp.tile_mma import GroupScales, TileMmaOp, part_of
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.pages import erase_pages
@@ -235,15 +239,95 @@ class StageBuilder:
         if parts < self.slices and schedule.split_k > 1:
             fail(self.product.op, f"schedule: split_k takes no more slices than {fragment} has base tiles")
         word = f64 if fragment.bits == 64 else f32
-        cluster = math.prod(schedule.cluster) if schedule.cluster_parts > 1 else 0
-        rows = schedule.warps if cluster else schedule.warps // schedule.sliced_k * parts
+        rows = schedule.warps if schedule.cluster_parts > 1 else schedule.warps // schedule.sliced_k * parts
         scratch = index.alloc(tile_type(word, [rows, words]))
-        total = index.insert(SumSlicedKOp(sums, scratch, self.slices, cluster=cluster)).part
+        total = SlicedSum(index, sums, part, scratch, schedule).total()
         steps = (size if size < all_ else 0 for size, all_ in zip(part.shape, fragment.shape, strict=True))
         # A slice that gets nothing is at the place of another one, so that what is loaded there early is in bounds.
         place = self.slice if parts == self.slices else index.rem(self.slice, parts)
         down, across = (index.mul(place, step) for step in steps)
         return total, down, across, parts
+
+
+# Sums over warps that share a tile, or over CTAs of a cluster.
+#
+# Every warp writes to shared memory the parts of its fragment that other slices get, each to the row of the warp that
+# gets it, and after a barrier adds to its own part what they wrote. Slices that get none only write. Slices that are
+# CTAs of a cluster write the memory of the CTA that gets a part, and meet at the cluster's barrier.
+#
+# All slices add in the same order up to swapped operands, so a sum does not depend on the slice that gets it: two CTAs
+# that compute the same element at different places of their tiles store the same bits. The order is a binary tree over
+# the slices. The part of slice s lies in slot (s xor r) - 1 of receiver r, whose own part comes first: neighbours in
+# this order are neighbours in the tree for every r.
+
+
+class SlicedSum:
+    """A warp's part, of the type `kind`, of the sum of what the slices of a schedule have. Slice 0 gets the first rows,
+    or columns, and so on. `scratch` has a row for each warp of the CTA that gets a part, with space for those of the
+    other slices."""
+
+    def __init__(
+        self, index: IndexBuilder, sums: SSAValue, kind: FragmentType, scratch: SSAValue, schedule: Schedule
+    ) -> None:
+        self.index, self.kind, self.scratch, whole = index, kind, scratch, fragment_of(sums)
+        self.slices, self.cluster = schedule.sliced_k * schedule.cluster_parts, schedule.cluster_parts > 1
+        self.across = math.prod(schedule.cluster)
+        """CTAs of a cluster for each of its slices."""
+        warp, self.positions = index.insert(SubgroupIdOp()).result, schedule.warps // schedule.sliced_k
+        self.slice, self.position = index.div(warp, self.positions), index.rem(warp, self.positions)
+        if self.cluster:
+            self.slice, self.position = index.insert(ClusterBlockIdOp(Z)).result, warp
+            self.cta = index.insert(ClusterBlockIdOp()).result if self.across > 1 else 0
+        step = (kind.shape[0], 0) if kind.shape[0] < whole.shape[0] else (0, kind.shape[1])
+        places = ((i * step[0], i * step[1]) for i in range(whole.registers // kind.registers))
+        self.parts = [index.insert(SubfragmentOp([sums], place, kind.shape)).fragment for place in places]
+
+    def total(self) -> SSAValue:
+        """The sum of this slice's part over all slices. If only some slices get one, the others go on with a part of
+        their own."""
+        self._send()
+        self.index.insert(ScopedBarrierOp(CLUSTER) if self.cluster else BarrierOp())
+        if len(self.parts) == self.slices:
+            part = self._received(self.index)
+        else:
+            gets = self.index.compare("ult", self.slice, len(self.parts))
+            (part,) = self.index.either(gets, lambda inside: [self._received(inside)], lambda _: [self.parts[0]])
+        if isinstance(part.owner, Operation):
+            part.owner.attributes[OF_SLICES] = UnitAttr()
+        return part
+
+    def _send(self) -> None:
+        """Writes the parts of the other slices, each to the row of the warp that adds it."""
+        index, of_slice = self.index, self.index.value(self.slice)
+        for receiver, part in enumerate(self.parts):
+            others = index.compare("ne", of_slice, receiver)
+            slot = index.sub(index.xor(self.slice, receiver), 1) if self.slices > 2 else 0
+            place = self._place(index, receiver, slot)
+            cta = index.value(index.add(self.cta, receiver * self.across)) if self.cluster else None
+            index.insert(StoreOp(part, self.scratch, place, registers="vectors", taken=others, cta=cta))
+
+    def _received(self, index: IndexBuilder) -> SSAValue:
+        chosen = self.parts[0]
+        for number, part in enumerate(self.parts[1:], 1):
+            here = index.compare("eq", self.slice, number)
+            chosen = index.insert(arith.SelectOp(here, part, chosen)).result
+        return self._sum(index, chosen, 0, self.slices)
+
+    def _sum(self, index: IndexBuilder, own: SSAValue, first: int, count: int) -> SSAValue:
+        """The sum of `count` parts, a power of two, from part `first` on. Part 0 is this warp's own."""
+        if count > 1:
+            halves = (self._sum(index, own, start, count // 2) for start in (first, first + count // 2))
+            return index.insert(ElementwiseOp(Kind.Add, *halves)).fragment
+        if first == 0:
+            return own
+        place = self._place(index, self.slice, first - 1)
+        return index.insert(LoadOp(self.scratch, place, self.kind, registers="vectors")).fragment
+
+    def _place(self, index: IndexBuilder, receiver: Index, slot: Index) -> tuple[SSAValue, SSAValue]:
+        """The row of the warp of slice `receiver`, and where part number `slot` lies in it."""
+        size = fragment_bytes(self.kind) * BYTE // element_of(self.scratch).memory_bits
+        row = index.add(0 if self.cluster else index.mul(receiver, self.positions), self.position)
+        return index.value(row), index.value(index.mul(slot, size))
 
 
 def drop_unused(values: Sequence[SSAValue]) -> None:

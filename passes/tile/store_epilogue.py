@@ -23,7 +23,7 @@ from ...dialect.isa.wgmma import M as GROUP_ROWS
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of, memory_of
-from ...dialect.warp.cta import SOME_WARPS
+from ...dialect.warp.cta import OF_SLICES, SOME_WARPS
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp, element_type
 from ...dialect.warp.epilogue import EpilogueOp, MapOp, SubfragmentOp
 from ...dialect.warp.fragments import BANKS, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, in_lines
@@ -31,7 +31,6 @@ from ...dialect.warp.matrices import AXES
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import element_of, tile_type
 from ...dialect.warp.operands import drop_forms
-from ...dialect.warp.tile_mma import SumSlicedKOp
 from ..linalg.operand import KernelArgument, VectorOperand
 from ..patterns import Index, IndexBuilder, apply_patterns, dependences, op_type_rewrite_pattern
 from ..schedule.defaults import changes_lanes_first, exchanged_rows, stored
@@ -347,7 +346,7 @@ class LoadEarly(RewritePattern):
     def match_and_rewrite(self, op: LoadOp, rewriter: PatternRewriter) -> None:
         before = list(_before(op))
         loop = next((one for one in before if isinstance(one, scf.ForOp)), None)
-        sliced = any(isinstance(one, SumSlicedKOp) for one in before)
+        sliced = any(OF_SLICES in one.attributes for one in before)
         if loop is None or not sliced or op.along is None or op.along.data != "columns":
             return
         if not any(isinstance(each, ConvertOp) and each.integers is not None for each in loop.walk()):

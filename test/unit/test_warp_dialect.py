@@ -50,7 +50,7 @@ from warploom.dialect.warp.memory import LoadOp, StoreOp
 from warploom.dialect.warp.mma import MmaOp
 from warploom.dialect.warp.op_shapes import bounds, bounds_attribute, in_memory
 from warploom.dialect.warp.synchronisation import CP_ASYNC, WaitOp
-from warploom.dialect.warp.tile_mma import SumSlicedKOp
+from warploom.dialect.warp.tile_mma import part_of
 from warploom.passes.universe import make_context
 
 ELEMENTS = ("f16", "bf16", "f32")
@@ -228,12 +228,18 @@ def test_convert_takes_fragments() -> None:
         ConvertOp(value(i8), Float32Type())
 
 
-def test_more_slices_than_parts() -> None:
-    acc = fragment(LOWERED[0], "c", across=2)
-    scratch = value(MemRefType(Float32Type(), [2, 448], NoneAttr(), SHARED))
-    op = SumSlicedKOp(value(acc), scratch, 8)
-    assert (op.parts, op.slices) == (2, 8)
-    op.verify()
+def test_the_part_of_a_slice() -> None:
+    down, across = (fragment(LOWERED[0], "c", *tiles) for tiles in ((4, 1), (1, 2)))
+    rows, columns = down.shape[0], across.shape[1]
+    assert part_of(down, 2) == down.with_shape(rows // 2, down.shape[1])
+    assert part_of(across, 2) == part_of(across, 8) == across.with_shape(across.shape[0], columns // 2)
+    for kind, slices, message in (
+        (down, 3, "expected a power of two of slices, got 3"),
+        (fragment(LOWERED[0], "c", 3, 1), 2, "the 3 x 1 base tiles of .* cannot be divided among 2 slices"),
+        (fragment(LOWERED[0], "c", 1, 3), 4, "the 1 x 3 base tiles of .* cannot be divided among 4 slices"),
+    ):
+        with pytest.raises(VerifyException, match=message):
+            part_of(kind, slices)
 
 
 def test_an_operation_like_another() -> None:

@@ -35,7 +35,14 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 // STAGE-NEXT:   gpu.barrier
 // STAGE-NEXT:   scf.yield %[[NEXT]]
 // STAGE:      %epilogue = warp.pointwise %X0 maps [affine_map<(d0, d1) -> (d1)>] : memref<128xf32> (%x: f32, %b: f32) {
-// STAGE:      %[[SUM:\w+]] = warp.sum_sliced_k %[[D]] via
+// STAGE:      %[[UPPER:\w+]] = warp.subfragment %[[D]][0, 0]
+// STAGE:      %[[LOWER:\w+]] = warp.subfragment %[[D]][16, 0]
+// STAGE:      warp.store %[[UPPER]], %[[S:\w+]][%{{.*}}] if %{{.*}} {registers = "vectors"}
+// STAGE:      warp.store %[[LOWER]], %[[S]][%{{.*}}] if %{{.*}} {registers = "vectors"}
+// STAGE-NEXT: gpu.barrier
+// STAGE:      %[[OWN:\w+]] = arith.select %{{.*}}, %[[LOWER]], %[[UPPER]]
+// STAGE:      %[[GOT:\w+]] = warp.load %[[S]]
+// STAGE-NEXT: %[[SUM:\w+]] = warp.elementwise add %[[OWN]], %[[GOT]] {warp.of_slices}
 // STAGE:      %[[C:\w+]] = warp.load %C
 // STAGE-NEXT: %[[WIDE:\w+]] = warp.convert %[[C]]
 // STAGE-NEXT: %[[ALL:\w+]] = warp.elementwise add %[[WIDE]], %[[SUM]] : !warp.fragment<acc, 16x32xf32
@@ -54,7 +61,7 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 
 // EPILOGUE-NOT:      warp.epilogue
 // EPILOGUE-NOT:      warp.pointwise
-// EPILOGUE:          warp.sum_sliced_k
+// EPILOGUE:          warp.elementwise add {{.*}} {warp.of_slices}
 // EPILOGUE:          %[[BIAS:\w+]] = warp.load %X0
 // EPILOGUE:          %[[Y:\w+]] = warp.map %{{.*}}, %[[BIAS]]
 // EPILOGUE:          warp.store %[[Y]], %D

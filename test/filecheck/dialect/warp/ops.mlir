@@ -143,24 +143,6 @@ func.func @padded(%a: memref<5x7xf6E2M3FN>, %w: memref<8x16xf6E2M3FN>, %b: memre
   return
 }
 
-// CHECK-LABEL: func.func @sum_sliced_k
-// CHECK: %p = warp.sum_sliced_k %c via %s : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x128xf32, 3 : i64> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
-// GENERIC-LABEL: "sum_sliced_k"
-// GENERIC: %p = "warp.sum_sliced_k"(%c, %s)
-func.func @sum_sliced_k(%c: !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<4x128xf32, 3 : i64>) {
-  %p = warp.sum_sliced_k %c via %s : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x128xf32, 3 : i64> -> !acc
-  return
-}
-
-// CHECK-LABEL: func.func @more_slices
-// CHECK: %p = warp.sum_sliced_k %c via %s {slices = 4 : i64} : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<2x384xf32, 3 : i64> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
-// GENERIC-LABEL: "more_slices"
-// GENERIC: %p = "warp.sum_sliced_k"(%c, %s) <{slices = 4 : i64}>
-func.func @more_slices(%c: !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<2x384xf32, 3 : i64>) {
-  %p = warp.sum_sliced_k %c via %s {slices = 4 : i64} : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<2x384xf32, 3 : i64> -> !acc
-  return
-}
-
 // CHECK-LABEL: func.func @exchange
 // CHECK: %r = warp.convert_layout %c via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]> via memref<4x1024xf32, 3 : i64> to !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
 // GENERIC-LABEL: "exchange"
