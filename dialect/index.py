@@ -136,8 +136,7 @@ LOWERINGS = _homes(
         "passes.to_ptx.convert_layout": "warp.convert_layout",
         "passes.to_ptx.epilogue": "warp.convert, warp.index, warp.map, warp.powers, warp.reduce",
         "passes.to_ptx.memory_ops": """
-        memref.alloc, memref.dim, warp.commit, warp.copy, warp.load, warp.matrix, warp.paged, warp.prefetch, warp.store,
-        warp.wait
+        memref.alloc, memref.dim, warp.commit, warp.copy, warp.load, warp.matrix, warp.paged, warp.store, warp.wait
         """,
         "passes.to_ptx.nvgpu": """
         nvgpu.device_async_copy, nvgpu.device_async_create_group, nvgpu.device_async_wait, nvgpu.ldmatrix,
@@ -156,8 +155,8 @@ LOWERINGS = _homes(
         nvvm.setmaxregister, warp.constant, warp.elementwise, warp.mma, warp.subfragment, warp.wgmma
         """,
         "passes.to_ptx.synchronisation": """
-        warp.arrive, warp.arrive_last, warp.await, warp.barrier, warp.fence, warp.make_barriers, warp.tensor_load,
-        warp.tensor_prefetch, warp.tensor_store
+        warp.arrive, warp.arrive_last, warp.await, warp.barrier, warp.fence, warp.make_barriers, warp.prefetch,
+        warp.tensor_load, warp.tensor_store
         """,
         "passes.to_ptx.tensor_memory": "memref.dealloc, warp.tensor_mma",
         "passes.to_ptx.thread_code": """

@@ -1,4 +1,4 @@
-"""Fragments from and to memory: `warp.load`, `warp.store`, `warp.prefetch`."""
+"""Fragments from and to memory: `warp.load`, `warp.store`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from xdsl.irdl import (
     operand_def,
     opt_operand_def,
     opt_prop_def,
-    prop_def,
     result_def,
     traits_def,
     var_operand_def,
@@ -220,34 +219,6 @@ class LoadOp(_FragmentAccess):
             raise VerifyException(
                 f"expected the elements of a byte to lie side by side in memory, there the fragment is [{layout}]"
             )
-
-
-@irdl_op_definition
-class PrefetchOp(WarpOp):
-    """Prefetches the lines of global memory from which a fragment will be loaded. It does not wait::
-
-        warp.prefetch %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xf32> as <acc, 64x64xf32, ...>
-
-    Source: PTX ISA 9.7.9.15.
-    """
-
-    name = "warp.prefetch"
-
-    memory = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
-    fragment = prop_def(FragmentType)
-    in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = "$memory `[` $indices `]` attr-dict `:` type($memory) `as` $fragment"
-
-    def verify_(self) -> None:
-        memory = memory_of(self.memory)
-        verify_indices("the memref", memory, self.indices)
-        verify_element(memory, self.fragment)
-        bounds(self.in_bounds)
-        if memory_space(memory) == SHARED_SPACE:
-            raise VerifyException(f"expected global memory, got {memory}")
 
 
 @irdl_op_definition

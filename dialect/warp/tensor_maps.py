@@ -1,5 +1,5 @@
 """Tensor maps, arguments of kernels that the host encodes, and copies of boxes by them: `warp.tensor_load`,
-`warp.tensor_store`, `warp.tensor_prefetch`."""
+`warp.tensor_store`; `warp.prefetch`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from math import prod
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
+    BoolAttr,
     DenseArrayBase,
     IndexType,
     IntAttr,
@@ -38,9 +39,9 @@ from ..isa.form import ElementType
 from ..isa.tensor_map import ELEMENTS, EXPANDED_UNIT, MAX_RANK, Element, PixelBox, TensorMapError, TensorMapFields
 from ..isa.wgmma import UNIT
 from ..mlir.words import irdl_op_definition
-from .attributes import BYTE, Memory, element_row, memory_of
+from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, memory_of, memory_space
 from .cta import RingType
-from .op_shapes import WarpOp, same_words
+from .op_shapes import WarpOp, bounds, same_words, verify_element, verify_indices
 from .synchronisation import BarriersType
 from .views import im2col_type
 from .warpgroup import box_of, verify_tile
@@ -413,23 +414,36 @@ class TensorStoreOp(WarpOp):
 
 
 @irdl_op_definition
-class TensorPrefetchOp(WarpOp):
-    """Brings a box of a tensor into the L2 cache; the first thread of the CTA asks for it::
+class PrefetchOp(WarpOp):
+    """Prefetches the lines of global memory from which a fragment will be loaded, or a box of a tensor, which the first
+    thread of the CTA asks for. It does not wait::
 
-        warp.tensor_prefetch %map[%m, %k] : !warp.tensor_map<64x64xf16, swizzle 128>
+        warp.prefetch %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xf32> as <acc, 64x64xf32, ...>
+        warp.prefetch %map[%m, %k] : !warp.tensor_map<64x64xf16, swizzle 128>
 
-    Source: PTX ISA 9.7.9.25.5.4.
+    Source: PTX ISA 9.7.9.15, 9.7.9.25.5.4.
     """
 
-    name = "warp.tensor_prefetch"
+    name = "warp.prefetch"
 
-    map = operand_def(TensorMapType)
-    coordinates = var_operand_def(IndexType())
+    memory = operand_def(base(MemRefType) | base(TensorMapType))
+    indices = var_operand_def(IndexType())
+    fragment = opt_prop_def(FragmentType)
+    in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
 
-    traits = traits_def(MemoryReadEffect())
-    assembly_format = "$map `[` $coordinates `]` attr-dict `:` type($map)"
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "$memory `[` $indices `]` attr-dict `:` type($memory) (`as` $fragment^)?"
 
     def verify_(self) -> None:
-        kind, got = self.map.type, len(self.coordinates)
+        kind, got = self.memory.type, len(self.indices)
+        if isinstance(kind, TensorMapType) == (self.fragment is not None):
+            raise VerifyException(f"expected a fragment of memory, and none of a tensor map, got {kind}")
         if isinstance(kind, TensorMapType) and (kind.im2col.data or got != kind.rank):
             raise VerifyException(f"expected {kind.rank} coordinates for a box of a tensor, got {got} of {kind}")
+        if self.fragment is not None:
+            memory = memory_of(self.memory)
+            verify_indices("the memref", memory, self.indices)
+            verify_element(memory, self.fragment)
+            bounds(self.in_bounds)
+            if memory_space(memory) == SHARED_SPACE:
+                raise VerifyException(f"expected global memory, got {memory}")

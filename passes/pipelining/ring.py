@@ -47,7 +47,7 @@ from ...dialect.warp.synchronisation import (
     MakeBarriersOp,
     WaitOp,
 )
-from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorPrefetchOp
+from ...dialect.warp.tensor_maps import PrefetchOp, TensorLoadOp, TensorMapType
 from ..allocate import OFFSET, offset_of
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass, all_operands, constant_value, op_type_rewrite_pattern
@@ -488,7 +488,7 @@ def _prefetch_weights(index: IndexBuilder, function: gpu.FuncOp, first: Operatio
             mapped = dict[SSAValue, SSAValue]()
             begin, step = (index.folded(index.again(value, mapped, follows)) for value in (loop.lb, loop.step))
             mapped[loop.body.block.args[0]] = index.value(index.add(begin, index.mul(step, turn)))
-            index.insert(TensorPrefetchOp(load.map, [index.again(at, mapped, follows) for at in load.coordinates]))
+            index.insert(PrefetchOp(load.map, [index.again(at, mapped, follows) for at in load.coordinates]))
 
 
 class SynchronisePass(PatternPass):

@@ -17,9 +17,10 @@ from ...dialect.mlir.gpu import ClusterBlockIdOp, SubgroupIdOp, Z
 from ...dialect.warp.attributes import SHARED_SPACE, fragment_of, memory_of, memory_space
 from ...dialect.warp.cta import READ, RELEASE, WAIT, PipelineOp
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
-from ...dialect.warp.memory import LoadOp, PrefetchOp
+from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.synchronisation import CTA, WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
+from ...dialect.warp.tensor_maps import PrefetchOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..patterns import Index, IndexBuilder, constant_value, dependences, operations_of
 from .ring import Ring, is_load

@@ -28,7 +28,7 @@ from ...dialect.warp.attributes import (
 )
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.matrices import AXES, register_bytes, together
-from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp
+from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.synchronisation import BULK, LAUNCHES, WGMMA, CommitOp, WaitOp
 from ...dialect.warp.views import Dimensions, MatrixOp, PagedOp
@@ -109,13 +109,6 @@ def _as_bytes(op: LoadOp, kind: FragmentType) -> FragmentType:
     rows, columns = kind.shape
     bytes_ = Layout(halved(layout.lane), halved(layout.element[1:]), halved(layout.warp))
     return FragmentType.of(kind.role.data, rows, columns // 2, i8, bytes_)
-
-
-@lowers(PrefetchOp)
-def _prefetch(lowering: KernelLowering, op: PrefetchOp) -> None:
-    matrix = lowering.matrix(op, op.memory, steps=True)
-    row, column = lowering.indices(op.indices)
-    lowering.globals.prefetch(op.fragment, GlobalPlace(matrix, row, column, bounds(op.in_bounds)))
 
 
 @lowers(StoreOp)

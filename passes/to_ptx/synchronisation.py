@@ -11,6 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.cta import in_pairs, some_warps
+from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.synchronisation import (
     AFTER_SYNC,
     ARITHMETIC,
@@ -28,11 +29,11 @@ from ...dialect.warp.synchronisation import (
     MakeBarriersOp,
     ScopedBarrierOp,
 )
-from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorPrefetchOp, TensorStoreOp
+from ...dialect.warp.tensor_maps import PrefetchOp, TensorLoadOp, TensorMapType, TensorStoreOp
 from ...dialect.warp.warpgroup import BOX_ALIGNMENT, WgmmaOp
 from ..allocate import offset_of
 from ..diagnostics import fail
-from .addressing import SharedBarriers
+from .addressing import GlobalPlace, SharedBarriers
 from .control_flow import is_alone
 from .copies import in_cta
 from .emitter import SINK, At, Condition, IndexValue, TensorBox, VirtualRegister
@@ -271,11 +272,16 @@ def _short(lowering: KernelLowering, number: IndexValue) -> VirtualRegister:
     return lowering.emitter.pure("cvt.u16.u32" if isinstance(number, VirtualRegister) else "mov.b16", number)
 
 
-@lowers(TensorPrefetchOp)
-def _tensor_prefetch(lowering: KernelLowering, op: TensorPrefetchOp) -> None:
-    opcode = f"cp.async.bulk.prefetch.tensor.{len(op.coordinates)}d.L2.global.tile"
-    box = _box(lowering, op, op.map, op.coordinates)
-    lowering.emitter.emit(opcode, box, guard=one_thread(lowering, op, None))
+@lowers(PrefetchOp)
+def _prefetch(lowering: KernelLowering, op: PrefetchOp) -> None:
+    if op.fragment is None:
+        opcode = f"cp.async.bulk.prefetch.tensor.{len(op.indices)}d.L2.global.tile"
+        box = _box(lowering, op, op.memory, op.indices)
+        lowering.emitter.emit(opcode, box, guard=one_thread(lowering, op, None))
+        return
+    matrix = lowering.matrix(op, op.memory, steps=True)
+    row, column = lowering.indices(op.indices)
+    lowering.globals.prefetch(op.fragment, GlobalPlace(matrix, row, column, bounds(op.in_bounds)))
 
 
 @lowers(TensorStoreOp)

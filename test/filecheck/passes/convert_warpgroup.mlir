@@ -98,7 +98,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     memref<32x128xbf16, #warp.swizzle<128>, 3> to !map3
   // CHECK: setp.eq.s32 [[FIRST:%p[0-9]+]], %r0, 0;
   // CHECK-NEXT: @[[FIRST]] cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%rd{{[0-9]+}}, {64, 16, 0}];
-  warp.tensor_prefetch %M[%zero, %k16, %n64] : !map3
+  warp.prefetch %M[%zero, %k16, %n64] : !map3
   // CHECK: cp.async.bulk.commit_group;
   warp.commit bulk {by = 32 : i64}
   // CHECK: cp.async.bulk.wait_group.read 1;

@@ -74,6 +74,14 @@ func.func @f(%m: !warp.tensor_map<64x64xf16, swizzle 128, im2col 3>, %t: memref<
 
 func.func @f(%m: !warp.tensor_map<64x64xf16, swizzle 128>, %i: index) {
   // expected-error @below {{expected 2 coordinates for a box of a tensor, got 3 of !warp.tensor_map<64x64xf16, swizzle 128>}}
-  warp.tensor_prefetch %m[%i, %i, %i] : !warp.tensor_map<64x64xf16, swizzle 128>
+  warp.prefetch %m[%i, %i, %i] : !warp.tensor_map<64x64xf16, swizzle 128>
+  return
+}
+
+// -----
+
+func.func @f(%m: !warp.tensor_map<64x64xf16, swizzle 128>, %i: index) {
+  // expected-error @below {{expected a fragment of memory, and none of a tensor map, got !warp.tensor_map<64x64xf16, swizzle 128>}}
+  warp.prefetch %m[%i, %i] : !warp.tensor_map<64x64xf16, swizzle 128> as <acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }

@@ -70,8 +70,8 @@ func.func @copies(%map: !map, %plain: !warp.tensor_map<4x2x8x16xi8>, %As: !a, %T
   warp.fence arithmetic
   // CHECK-NEXT: warp.tensor_store %As[%i, %i, %i] to %map[%i, %i] : memref<2x64x64xf16, #warp.swizzle<128>, 3 : i64> to !warp.tensor_map<64x64xf16, swizzle 128>
   warp.tensor_store %As[%i, %i, %i] to %map[%i, %i] : !a to !map
-  // CHECK-NEXT: warp.tensor_prefetch %map[%i, %i] : !warp.tensor_map<64x64xf16, swizzle 128>
-  warp.tensor_prefetch %map[%i, %i] : !map
+  // CHECK-NEXT: warp.prefetch %map[%i, %i] : !warp.tensor_map<64x64xf16, swizzle 128>
+  warp.prefetch %map[%i, %i] : !map
   // CHECK-NEXT: warp.commit bulk
   warp.commit bulk
   // CHECK-NEXT: warp.wait bulk 0 {read}
