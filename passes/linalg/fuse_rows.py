@@ -11,7 +11,7 @@ Where such operations are not fused, `warploom-opt --remarks` says why.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, cast
@@ -335,32 +335,33 @@ def _check_length(along: Sequence[tuple[SSAValue, int]], last: Operation) -> Non
             one = same[one]
         return one
 
-    def join(one: object, other: object) -> None:
-        if (a := first(one)) != (b := first(other)):
-            same[a] = b
-
     for op in last.parent.ops if last.parent is not None else ():
-        if isinstance(op, LinalgStructuredOperation):
-            loops = dict[int, tuple[SSAValue, int]]()
-            for value, attribute in zip(op.operands, op.get_indexing_maps(), strict=False):
-                for d, loop in enumerate(loops_of(attribute.data) if is_projection(attribute.data) else ()):
-                    join((value, d), loops.setdefault(loop, (value, d)))
-        elif isinstance(op, memref.AllocOp):
-            unknown = [d for d, n in enumerate(shape_of(op.memref)) if n < 0]
-            for d, size in zip(unknown, op.dynamic_sizes, strict=True):
-                join((op.memref, d), size)
-        elif isinstance(op, memref.DimOp) and isinstance(index := op.index.owner, arith.ConstantOp):
-            join(op.result, (op.source, cast("IntegerAttr", index.value).value.data))
-        elif isinstance(op, memref.CollapseShapeOp | memref.ExpandShapeOp):
-            collapsed, expanded = op.operands[0], op.results[0]
-            if isinstance(op, memref.CollapseShapeOp):
-                collapsed, expanded = expanded, collapsed
-            for d, group in enumerate(groups_of(op)):
-                long = [g for g in group if shape_of(expanded)[g] != 1]
-                if len(long) == 1:
-                    join((collapsed, d), (expanded, long[0]))
+        for one, other in _equal_sizes(op):
+            if (a := first(one)) != (b := first(other)):
+                same[a] = b
     if len({first(one) for one in along}) > 1:
         decline("rows of sizes that are not known may differ in length")
+
+
+def _equal_sizes(op: Operation) -> Iterator[tuple[object, object]]:
+    """The dimensions of memory, and sizes, of which an operation says that they are equal."""
+    if isinstance(op, LinalgStructuredOperation):
+        loops = dict[int, tuple[SSAValue, int]]()
+        for value, attribute in zip(op.operands, op.get_indexing_maps(), strict=False):
+            for d, loop in enumerate(loops_of(attribute.data) if is_projection(attribute.data) else ()):
+                yield (value, d), loops.setdefault(loop, (value, d))
+    elif isinstance(op, memref.AllocOp):
+        unknown = [d for d, n in enumerate(shape_of(op.memref)) if n < 0]
+        yield from (((op.memref, d), size) for d, size in zip(unknown, op.dynamic_sizes, strict=True))
+    elif isinstance(op, memref.DimOp) and isinstance(index := op.index.owner, arith.ConstantOp):
+        yield op.result, (op.source, cast("IntegerAttr", index.value).value.data)
+    elif isinstance(op, memref.CollapseShapeOp | memref.ExpandShapeOp):
+        ends = op.results[0], op.operands[0]
+        collapsed, expanded = ends if isinstance(op, memref.CollapseShapeOp) else ends[::-1]
+        for d, group in enumerate(groups_of(op)):
+            long = [g for g in group if shape_of(expanded)[g] != 1]
+            if len(long) == 1:
+                yield (collapsed, d), (expanded, long[0])
 
 
 @dataclass(frozen=True)

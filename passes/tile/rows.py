@@ -90,23 +90,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     Raises a located diagnostic for memory that no kernel goes through.
     """
     of_rows = [output for number, output in enumerate(outputs) if op.is_of_rows(number)]
-    own = {op.outputs[number]: output for number, output in enumerate(outputs) if op.is_of_rows(number)}
-    places: dict[int, TraversedMemory] = {}
-    for i, (value, along) in enumerate(zip(op.inputs, op.maps, strict=False)):
-        if isinstance(value.type, MemRefType):
-            # What an element is added to, its own lane reads.
-            pairs = op.body.block.args[i].type == i32 != element_type(value) != i64
-            place = TraversedMemory.of(value, loops_of(along))._replace(
-                high=i >= high, pairs=pairs, times=times_of(along)
-            )
-            places[i] = TraversedMemory.of(own[value], range(op.loops)) if value in own else place
-    count = len(op.inputs)
-    for i, (output, made) in enumerate(zip(outputs, all_yielded(op.body), strict=False)):
-        pairs = made.type == i32 != element_type(output) != i64
-        places[count + i] = TraversedMemory.of(output, range(op.loops))._replace(pairs=pairs)
-    for place in places.values():
-        if 0 in place.kind.get_shape():
-            fail(op, f"warp.rows has no elements to go through: {place.kind}")
+    places, count = _places(op, outputs, high), len(op.inputs)
     reduces, indexed = _reduces(op), any(isinstance(inner, IndexOp) for inner in op.body.block.ops)
     made = [i for i in range(count, count + len(outputs)) if places[i].value not in of_rows]
     every = [i for i in range(count) if i in places and places[i].loops == tuple(range(op.loops))]
@@ -193,6 +177,26 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
         resident = resident or (RESIDENT_WARPS if len(along) >= SEVERAL else VECTOR_WARPS)
     sizes_ = rows, columns, layout, warp, warps, cta, fits, of_rows, share.ctas
     return Traversal(op, inputs, written, output, *sizes_, parts=apart, resident=resident)
+
+
+def _places(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> dict[int, TraversedMemory]:
+    """The memory of inputs, by number, and behind them of outputs."""
+    own = {op.outputs[number]: output for number, output in enumerate(outputs) if op.is_of_rows(number)}
+    places: dict[int, TraversedMemory] = {}
+    for i, (value, along) in enumerate(zip(op.inputs, op.maps, strict=False)):
+        if isinstance(value.type, MemRefType):
+            # What an element is added to, its own lane reads.
+            pairs = op.body.block.args[i].type == i32 != element_type(value) != i64
+            read = TraversedMemory.of(value, loops_of(along))
+            read = read._replace(high=i >= high, pairs=pairs, times=times_of(along))
+            places[i] = TraversedMemory.of(own[value], range(op.loops)) if value in own else read
+    for i, (output, made) in enumerate(zip(outputs, all_yielded(op.body), strict=False), len(op.inputs)):
+        pairs = made.type == i32 != element_type(output) != i64
+        places[i] = TraversedMemory.of(output, range(op.loops))._replace(pairs=pairs)
+    for place in places.values():
+        if 0 in place.kind.get_shape():
+            fail(op, f"warp.rows has no elements to go through: {place.kind}")
+    return places
 
 
 class RowShare(NamedTuple):
