@@ -118,7 +118,6 @@ class ElementPacking:
     def __init__(self, lowering: KernelLowering) -> None:
         self.emitter, self.elements = lowering.emitter, Elements(lowering.emitter, lowering.target)
         self._halves: dict[VirtualRegister, Fragment] = {}
-        self._pairs: dict[tuple[VirtualRegister, int], VirtualRegister] = {}
 
     def every(self, kind: ElementType, registers: Fragment) -> list[HeldElement]:
         """All elements of registers that are full of them."""
@@ -140,20 +139,15 @@ class ElementPacking:
             bits = power_of_two(self.emitter, i("bfe.u32", register, place * kind.bits, kind.bits))
             return HeldElement(i.of_bits(i("shl.b32", bits, 16)))
         if kind.bits == 8:
-            register, place = self._extended(kind.name, register, place // 2), place % 2
+            # As f16, which represents both exactly.
+            pair, place = self._half(register, place // 2), place % 2
+            register = i(f"cvt.rn.f16x2.{kind.name}{PAIRED}", pair)
         return HeldElement(i("cvt.f32.f16", self._half(register, place)))
 
     def _half(self, register: VirtualRegister, place: int) -> VirtualRegister:
         if register not in self._halves:
             self._halves[register] = self.emitter.halves(register)
         return self._halves[register][place]
-
-    def _extended(self, name: str, register: VirtualRegister, pair: int) -> VirtualRegister:
-        """Two 8-bit floats as f16, which represents them exactly."""
-        if (register, pair) not in self._pairs:
-            two = self._half(register, pair)
-            self._pairs[register, pair] = self.elements.emit(f"cvt.rn.f16x2.{name}x2", two)
-        return self._pairs[register, pair]
 
     def pack_all(self, kind: Attribute, elements: Sequence[HeldElement]) -> Fragment:
         """Registers full of elements."""

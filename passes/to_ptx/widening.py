@@ -8,8 +8,9 @@ from functools import reduce
 from ...dialect.isa.form import ElementType
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.stored import NIBBLES, SMALLER, StoredIntegers
-from .emitter import EmittedOperand, Emitter, VirtualRegister, word
+from .emitter import Emitter, VirtualRegister, word
 from .fragments import Fragment, element_bits
+from .scalars import Instructions
 
 # An integer without its sign, the top bit turned over, is put into the fraction of a float whose last bit counts ones:
 # 0x6400 is 1024 in f16, 0x4300 is 128 in bf16. What is subtracted then takes away that number, the turned bit and the
@@ -63,7 +64,7 @@ class Widening:
         self.emitter, self.stored, self.element = emitter, stored, element
         self.turned = 1 << stored.element.bits - 1 if stored.element.signed else 0
         self._registers: dict[int, VirtualRegister] = {}
-        self._made: dict[tuple[str, tuple[EmittedOperand, ...]], VirtualRegister] = {}
+        self._once = Instructions(emitter)
 
     def convert(self, source: Fragment, order: list[int]) -> Fragment:
         """Elements of the registers `source`, in the order of their numbers in `order`."""
@@ -199,12 +200,6 @@ class Widening:
 
     def _down(self, register: VirtualRegister, by: int) -> VirtualRegister:
         return self._once("shr.b32", register, by) if by else register
-
-    def _once(self, opcode: str, *sources: EmittedOperand) -> VirtualRegister:
-        """An instruction whose result several pairs read."""
-        if (opcode, sources) not in self._made:
-            self._made[opcode, sources] = self.emitter.compute(opcode, *sources)
-        return self._made[opcode, sources]
 
     def _gathered(self, low: VirtualRegister, at: int, high: VirtualRegister, place: int) -> VirtualRegister:
         """The element at bit `at` of one register, and that at bit `place` of another, at the ends of two halves."""
