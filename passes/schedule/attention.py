@@ -22,7 +22,7 @@ from ..linalg.product import Product, padded
 from ..linalg.read_attention import MAX_COLUMNS, MAX_DEPTH, Attention, AttentionGradient
 from . import needs
 from .defaults import check_epilogue, in_strips
-from .validity import asked_of, completed, why_no_attention, why_no_shared_keys
+from .validity import asked_of, completed, refusal, why_no_attention, why_no_shared_keys
 from .warpgroup import ROLES, why_not
 
 MIN_SM = 80
@@ -117,7 +117,7 @@ def attention_schedule(op: AttentionOp | AttentionGradientOp, target: Target, fi
             raise ScheduleError(f"{asked.kind} has no choice of {', '.join(named)}")
         schedule = completed(chosen, fields, _warp_of(chosen, fields), partial(asked.check, target=target))
     except ScheduleError as error:
-        fail(op, f"schedule: {error}")
+        fail(op, refusal(error, fields))
     if schedule.together == 1 and not asked_of(fields) and (reason := asked.declined(target)):
         remark(op, "warp-schedule", f"{schedule.mma} by fragments, not {reason}")
     return schedule

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations, product
 from typing import Any, cast
@@ -14,7 +15,7 @@ from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.layouts.layout import LANES
 from ...dialect.layouts.tensor_memory import COLUMNS
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError
-from ...dialect.schedule.fields import WARPGROUPS, roles
+from ...dialect.schedule.fields import WARPGROUPS, roles, text_of
 from ...dialect.schedule.schedule import MIN_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.elements import M
@@ -439,6 +440,13 @@ def _warp_of(fields: Mapping[str, object]) -> dict[str, tuple[int, int]]:
     rows = next((r for r in (64, 32, 16) if m % r == 0), m)
     columns = next((c for c in (64, 32, 16, 8) if n % c == 0), n)
     return {"warp": next((t.warp for t in TILES if t.cta == (m, n) and t.sliced_k == 1), (rows, columns))}
+
+
+def refusal(error: ScheduleError, fields: Mapping[str, object]) -> str:
+    """What an error says of a schedule, with the fields that were asked for if it names none of them."""
+    named = any(re.search(rf"\b{name}\b", str(error)) for name in fields)
+    asked = "" if named else ", ".join(f"{name} = {text_of(value)}" for name, value in fields.items())
+    return f"schedule: {error}{f'; asked for {asked}' if asked else ''}"
 
 
 def followed(chosen: Schedule, fields: Mapping[str, object], schedule: Schedule) -> list[str]:

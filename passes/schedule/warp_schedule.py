@@ -36,7 +36,7 @@ from ..source import read_text
 from .candidates import default_schedule, override
 from .model import DRAWN, Fit
 from .needs import key_of
-from .validity import asked_of, followed
+from .validity import asked_of, followed, refusal
 from .warpgroup import declined, time_of
 
 # What was measured on devices: a JSON file that `warploom tune` writes and `warp-schedule` reads.
@@ -303,7 +303,7 @@ class SchedulePass(ScheduleOptions):
         return attention_schedule(attention, target_for(attention), options)
 
     def _choose(self, matmul: MatmulOp, tuned: Tuned | None) -> Schedule:
-        target, product = target_for(matmul), read(matmul)
+        target, product, options = target_for(matmul), read(matmul), dict[str, object]()
         try:
             options = self._asked(matmul)
             asked = [options.get(name) for name in ("promote", "fp8_as")]
@@ -319,7 +319,7 @@ class SchedulePass(ScheduleOptions):
                 chosen = chosen if options or product.m > FEW_ROWS else fine(matmul, product, target, chosen)
             schedule = override(chosen, options, product, target)
         except ScheduleError as e:
-            fail(matmul, f"schedule: {e}")
+            fail(matmul, refusal(e, options))
         if following := followed(chosen, options, schedule):
             remark(matmul, self.name, f"other fields follow from those given (before): {', '.join(following)}")
         if said := _one_group(options, schedule, product):

@@ -134,8 +134,8 @@ def kernels(module: ModuleOp, target: str | None, file: str, block: Dim3 | None 
 
 def _pipeline(target: str, schedule: Mapping[str, ScheduleOption], tf32: bool, tuned: str | None) -> str:
     target_row(target)
-    parse_options(schedule)
-    return standard_pipeline(target, schedule, tf32=tf32, tuned=tuned)
+    fields = {name: v if type(v) is tuple else str(v) for name, v in parse_options(schedule).items()}
+    return standard_pipeline(target, fields, tf32=tf32, tuned=tuned)
 
 
 def target_name(module: ModuleOp, otherwise: str = DEFAULT_TARGET) -> str:

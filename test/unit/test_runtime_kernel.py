@@ -148,6 +148,7 @@ SOFTMAX = EXP.replace("linalg.exp", "linalg.softmax dimension(1)").replace("@exp
         (MATMUL, {"depth": 3}, CompileError, "^unknown schedule option 'depth'"),
         (MATMUL, {"stagez": 3}, CompileError, "^unknown schedule option 'stagez', did you mean 'stages'?"),
         (WIDE, {"stages": 99}, CompileError, r"^<mlir>:2:3: error: schedule: 99 stages .* sm_90a has 227 KiB"),
+        (WIDE, {"target": "sm_80", "transpose": "a"}, CompileError, "sm_80 has no wgmma .*; asked for transpose = a"),
         (EXP, {"stages": 3}, CompileError, "^<mlir>: @exp cannot have stages=3: its kernels have no schedule"),
         (SOFTMAX, {"stages": 3}, CompileError, "^<mlir>: @softmax cannot have stages=3: its kernels have no schedule"),
         (MATMUL, {"name": "f"}, HostError, "no function @f in the module; it has @product"),
@@ -162,6 +163,11 @@ SOFTMAX = EXP.replace("linalg.exp", "linalg.softmax dimension(1)").replace("@exp
 def test_what_cannot_be_compiled(text: str, options: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         compile(text, **options)
+
+
+def test_fields_may_be_written_with_spaces() -> None:
+    spaced = compile(WIDE, "sm_80", cache=False, cta="32, 32, 16", stages=" 2 ")
+    assert spaced.ptx == compile(WIDE, "sm_80", cache=False, cta=(32, 32, 16), stages=2).ptx
 
 
 def swapped(i: int, value: object) -> list[object]:
