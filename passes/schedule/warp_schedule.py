@@ -36,7 +36,7 @@ from ..source import read_text
 from .candidates import default_schedule, override
 from .model import DRAWN, Fit
 from .needs import key_of
-from .validity import asked_of, followed, refusal
+from .validity import asked_of, check, followed, refusal
 from .warpgroup import declined, time_of
 
 # What was measured on devices: a JSON file that `warploom tune` writes and `warp-schedule` reads.
@@ -86,14 +86,19 @@ class Tuned:
         try:
             content = json.loads(read_text(place))
             if content["format"] != FORMAT:
-                raise ScheduleError(f"{path}: tuned schedules in format {content['format']}, expected {FORMAT}")
+                raise ScheduleError(f"tuned schedules in format {content['format']}, expected {FORMAT}")
             devices = cast("dict[str, Device]", content["devices"])
             for device in devices.values():
-                Fit(*map(float, device.get("timing", DRAWN)))
-                for entry in device["products"].values():
-                    Schedule.parse(entry["best"])
-        except ScheduleError:
-            raise
+                entries, fit = device["products"].values(), Fit(*device.get("timing", DRAWN))
+                times = [time for entry in entries for time in entry["measured"].values() if time is not None]
+                whole = type(device.get("sms", 1)) is int and type(device["target"]) is str
+                if not (whole and all(0 < each < math.inf for each in (device.get("sms", 1), *fit, *times))):
+                    raise ValueError(device)
+                for entry in entries:
+                    if entry["best"] != "":
+                        Schedule.parse(entry["best"])
+        except ScheduleError as error:
+            raise ScheduleError(f"{path}: {error}") from None
         except OSError as error:
             raise ScheduleError(f"{path}: {error.strerror or error}; `warploom tune` writes such files") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -312,6 +317,12 @@ class SchedulePass(ScheduleOptions):
                 product, tuned = replace(product, batch_invariant=True), None  # what was measured is for one size
             chosen = None if tuned is None else tuned.best(target.name, key_of(product))
             target = target if tuned is None else tuned.measured(target)
+            if chosen is not None:
+                try:
+                    check(chosen, product, target)
+                except ScheduleError as e:
+                    remark(matmul, self.name, f"the tuned schedule does not fit: {e}")
+                    chosen = None
             if chosen is None:
                 chosen = default_schedule(product, target, str(options.get("accumulate", "")), by := asked_of(options))
                 if not by and target.sm >= WARPGROUP_SM and (reason := declined(product, target)):

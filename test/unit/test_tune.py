@@ -14,6 +14,7 @@ import pytest
 from warploom.dialect.isa.row import target
 from warploom.dialect.schedule import Schedule, ScheduleError
 from warploom.passes import opt
+from warploom.passes.diagnostics import remarks
 from warploom.passes.schedule.candidates import candidates, default_schedule, spread
 from warploom.passes.schedule.model import DRAWN
 from warploom.passes.schedule.validity import check
@@ -182,9 +183,39 @@ def test_any_name_of_a_file(tmp_path: Path) -> None:
         assert str(caught.value).startswith(f"tuned: {tmp_path / name}: ")
 
 
+DEVICE: dict[str, Any] = {"target": "sm_80", "products": {KEY: {"best": OTHER, "measured": {OTHER: 1.0}}}}
+
+
+def of_device(**fields: object) -> str:
+    """A file of one device, some of whose fields are others."""
+    device = {name: value for name, value in {**DEVICE, **fields}.items() if value is not None}
+    return json.dumps({"format": 1, "devices": {"x": device}})
+
+
+def test_what_failed_has_no_best(tmp_path: Path) -> None:
+    file = tmp_path / "tuned.json"
+    file.write_text(of_device(products={KEY: {"best": "", "measured": {OTHER: None}}}))
+    assert compile(TEXT, "sm_80", tuned=file).ptx == compile(TEXT, "sm_80").ptx
+
+
+@pytest.mark.parametrize("change", [("stages = 2", "stages = 200"), ("f32", "i32"), ("m16n8k16", "m16n8k32")])
+def test_what_does_not_fit_is_left_out(tmp_path: Path, change: tuple[str, str]) -> None:
+    """Measured by another version, or for something else; the default is taken, and a remark says so."""
+    file = tuned_file(tmp_path / "tuned.json", stale := OTHER.replace(*change))
+    assert stale != OTHER
+    with remarks() as made:
+        assert compile(TEXT, tuned=file).ptx == compile(TEXT).ptx
+    assert any("the tuned schedule does not fit: " in one for one in made)
+
+
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"format": 1, "devices": {"x": {"products": {"k": {"best": "y"}}}}}']
-)
+    "text",
+    [
+        "", "[]", "{}", of_device(products={"k": {"best": "y", "measured": {}}}), of_device(target=None),
+        of_device(products={KEY: {"best": OTHER, "measured": {OTHER: "fast"}}}), of_device(sms=0, timing=[1.0] * 8),
+        of_device(sms=True, timing=[1.0] * 8), *(of_device(sms=9, timing=[at] * 8) for at in (0.0, float("nan"), -1.0)),
+    ],
+)  # fmt: skip
 def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "tuned.json"
     file.write_text(text)
