@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ...dialect.isa.row import target as target_row
 from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import Schedule
+from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.matmul import MatmulOp
 from ...passes.linalg.product import Product, read
 from ...passes.pipeline import lower, standard_pipeline
@@ -30,7 +31,7 @@ from ...passes.schedule.warp_schedule import AT, Timed, Tuned, fitted
 from ...passes.universe import make_context
 from ..arguments.arrays import Argument, borrow
 from ..arguments.signature import Signature
-from ..base.errors import ArgumentError, CudaError, DeviceUnavailableError, WarploomError
+from ..base.errors import ArgumentError, CompileError, CudaError, DeviceUnavailableError, WarploomError
 from ..base.launch import describe, read_mlir
 from ..cuda.driver import Gpu, gpu
 from ..cuda.launch import Prepared, copy_in, copy_out, timer
@@ -87,10 +88,11 @@ def product_of(module: ModuleOp, target: str, *, tf32: bool = False) -> Product:
         target_row(target)
         before_scheduling, _, _ = standard_pipeline(target, tf32=tf32).partition(",warp-version")
         lower(raised, make_context(), before_scheduling)
-        raised_products = [op for op in raised.walk() if isinstance(op, MatmulOp)]
-        if len(raised_products) != 1:
-            raise ArgumentError(f"tuning takes a function with one product, got {len(raised_products)}")
-        return read(raised_products[0])
+        scheduled = [op for op in raised.walk() if isinstance(op, MatmulOp | AttentionOp | AttentionGradientOp)]
+        if len(scheduled) == 1 and isinstance(product := scheduled[0], MatmulOp):
+            return read(product)
+        names = ", ".join([str(len(scheduled)), *(op.name for op in scheduled)]).replace(", ", ": ", 1)
+        raise ArgumentError(f"tuning takes a function with one product, got {names}")
 
 
 def arguments(
@@ -233,7 +235,7 @@ class Bench:
             if problem:
                 return Measured(schedule, None, problem)
             return Measured(schedule, self.microseconds(launches))
-        except CudaError as error:
+        except (CompileError, CudaError) as error:
             return Measured(schedule, None, str(error).split("\n")[0])
 
     def _compare(self, launches: Prepared) -> str:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from attention_gradients import AttentionGradient
 
 from warploom.dialect.isa.row import target
 from warploom.dialect.schedule import Schedule, ScheduleError
@@ -241,6 +242,13 @@ def test_two_products_are_refused() -> None:
     line = TEXT.split("\n")[1]
     with pytest.raises(ArgumentError, match="one product, got 2"):
         tune_report.schedules(parse(TEXT.replace(line, line + "\n" + line)), "sm_90a")
+
+
+def test_a_product_beside_an_attention_is_refused() -> None:
+    """Fields of a schedule would be for both."""
+    asked = AttentionGradient((2, 1, 11, 112, 40, 40), results=("dQ",), cap=5.0)
+    with pytest.raises(ArgumentError, match=r"one product, got 2: warp\.matmul, warp\.attention_gradient"):
+        tune_report.schedules(parse(asked.mlir), "sm_80")
 
 
 def test_the_command_lists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
