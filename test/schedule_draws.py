@@ -33,6 +33,7 @@ from scheduled_functions import KINDS, Array, Function
 
 from warploom.dialect.isa.row import target
 from warploom.dialect.schedule import FIELDS, NAMES, Schedule
+from warploom.dialect.schedule.fields import FRAGMENTS, WARPGROUPS
 from warploom.runtime import Kernel, WarploomError, compile
 from warploom.runtime.cli.tune_report import schedules
 from warploom.runtime.cuda import ptxas
@@ -65,13 +66,31 @@ def value(draw: random.Random, name: str, near: Schedule) -> Any:
         return draw.choice(
             (f"m16n8k{k}", f"m64n{draw.choice(SIDES)}k{k}", str(near.mma), f"m128n{draw.choice(SIDES)}k{k}")
         )
+    if name == "accumulate" and draw.random() < 0.8:
+        return near.accumulate
     return draw.choice([str(v) for v in FIELDS[name].one_of] or NUMBERS[name])
 
 
+def tile(draw: random.Random, near: Schedule) -> dict[str, Any]:
+    """Tiles that divide one another, for the same instruction or one of other columns."""
+    by_groups = near.together > 1
+    n = draw.choice((8, 16, 24, 32, 64, 96, 128, 192, 256)) if by_groups else near.mma.n
+    m, k = near.mma.m, near.mma.k
+    rows, columns = (m, n) if by_groups else (m * draw.choice((1, 2, 4)), n * draw.choice((1, 2, 3, 4, 8)))
+    down, across = draw.choice(
+        ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1)) if by_groups else ((1, 1), (2, 2), (4, 1), (1, 4))
+    )
+    depth = k * draw.choice((4, 4, 8) if by_groups else (1, 2, 4, 8))
+    return {"cta": (rows * down, columns * across, depth), "warp": (rows, columns), "mma": f"m{m}n{n}k{k}"}
+
+
 def asked_of(draw: random.Random, near: Schedule) -> dict[str, Any]:
-    """Fields in part, or all of them, one to three of which differ from a schedule's."""
-    names = draw.sample(NAMES, draw.choice((1, 1, 2, 2, 3)))
+    """Fields in part, or all of them, one to three of which differ from a schedule's; most of its own kind."""
+    kind = WARPGROUPS if near.together > 1 else FRAGMENTS
+    own = [name for name in NAMES if kind in FIELDS[name].of]
+    names = draw.sample(own if draw.random() < 0.85 else NAMES, draw.choice((1, 1, 2, 2, 3)))
     fields = {name: value(draw, name, near) for name in names}
+    fields |= tile(draw, near) if draw.random() < 0.4 else {}
     return (near.options() | fields) if draw.random() < 0.4 else fields
 
 
