@@ -129,7 +129,9 @@ def tune(
     key, every = schedules(module, target, tf32=tf32)
     function, arrays, sizes = arguments(module, target, specifications, seed, tf32=tf32)
     key += sizes
-    chosen, tuned = spread(every, limit), Tuned.read(file) if file.exists() else Tuned(file)
+    with as_compile_errors():
+        chosen, tuned = spread(every, limit), Tuned.read(file) if file.exists() else Tuned(file)
+    texts = {str(schedule) for schedule in every}  # those of another version may not fit any more
     entry = tuned.entry(gpu.device.name, target, key)
     results: list[Measured] = []
     with ExitStack() as stack:
@@ -144,7 +146,7 @@ def tune(
                     raise WarploomError(f"the default schedule fails: {result.problem}")
                 entry["measured"][text] = result.microseconds
             results.append(replace(result, default=i == 0))
-            timed = {name: time for name, time in entry["measured"].items() if time is not None}
+            timed = {name: time for name, time in entry["measured"].items() if time is not None and name in texts}
             entry["best"] = min(timed, key=lambda name: timed[name], default="")
             tuned.write()
             if on_measured is not None:

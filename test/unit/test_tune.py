@@ -34,6 +34,15 @@ TEXT = """func.func @f(%A: memref<100x200xf16>, %B: memref<200x300xf16>, %C: mem
 }"""
 KEY = "100x300x200 f16 x f16 -> f32, added to C"
 OTHER = "cta = 32x64x32, warp = 16x32, mma = m16n8k16, stages = 2, swizzle = 64, group = 1, accumulate = f32"
+DEVICE: dict[str, Any] = {"target": "sm_80", "products": {KEY: {"best": OTHER, "measured": {OTHER: 1.0}}}}
+
+
+def of_device(**fields: object) -> str:
+    """A file of one device, some of whose fields are others."""
+    device = {name: value for name, value in {**DEVICE, **fields}.items() if value is not None}
+    return json.dumps({"format": 1, "devices": {"A GPU": device}})
+
+
 SMALL: Any = SimpleNamespace(device=GpuDevice(0, "A GPU", (9, 0), "13.0", 78, 227 * 1024))
 GPU: Any = SimpleNamespace(device=GpuDevice(0, "A GPU", (9, 0), "13.0", 132, 227 * 1024))
 
@@ -103,6 +112,13 @@ def test_a_search_remembers_goes_on_and_keeps_the_fastest(tmp_path: Path) -> Non
     device = json.loads(file.read_text())["devices"]["A GPU"]
     assert device["target"] == "sm_90a"
     assert device["products"][KEY]["best"] == str(again[0].schedule)
+
+
+def test_what_another_version_measured_is_no_best(tmp_path: Path) -> None:
+    file = tmp_path / "tuned.json"
+    file.write_text(of_device(target="sm_90a", products={KEY: {"best": "", "measured": {"old = 1": 0.001}}}))
+    results = tune_report.tune(parse(TEXT), GPU, file, limit=2)
+    assert Tuned.read(file).best("sm_90a", KEY) == results[0].schedule
 
 
 def test_the_default_must_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,15 +200,6 @@ def test_any_name_of_a_file(tmp_path: Path) -> None:
         assert str(caught.value).startswith(f"tuned: {tmp_path / name}: ")
 
 
-DEVICE: dict[str, Any] = {"target": "sm_80", "products": {KEY: {"best": OTHER, "measured": {OTHER: 1.0}}}}
-
-
-def of_device(**fields: object) -> str:
-    """A file of one device, some of whose fields are others."""
-    device = {name: value for name, value in {**DEVICE, **fields}.items() if value is not None}
-    return json.dumps({"format": 1, "devices": {"x": device}})
-
-
 def test_what_failed_has_no_best(tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
     file.write_text(of_device(products={KEY: {"best": "", "measured": {OTHER: None}}}))
@@ -224,6 +231,8 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
         CompileError, match=r"tuned.json: expected a file of schedules that `warploom tune` wrote|is no schedule"
     ):
         compile(TEXT, tuned=file)
+    with pytest.raises(CompileError, match=r"tuned.json: "):
+        tune_report.tune(parse(TEXT), GPU, file, limit=1)
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
