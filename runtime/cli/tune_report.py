@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -221,16 +222,8 @@ class Bench:
     def measure(self, schedule: Schedule) -> Measured:
         """The time of one schedule. Its result must equal that of the first schedule."""
         try:
-            kernel = compile(
-                self.module,
-                self.target,
-                file=None,
-                on_phase=None,
-                tf32=self.tf32,
-                tuned=None,
-                cache=False,
-                **schedule.options(),
-            )
+            options: dict[str, Any] = schedule.options()
+            kernel = compile(self.module, self.target, tf32=self.tf32, cache=False, **options)
             plan = kernel.plan_for([borrow(array) for array in self.arrays])
             launches = kernel.binary.prepare(plan, self.placed)
             problem = self._compare(launches)
