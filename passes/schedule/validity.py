@@ -12,7 +12,7 @@ from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.wgmma import WARPS, Wgmma
 from ...dialect.isa.wgmma import M as ROWS
-from ...dialect.layouts.layout import LANES
+from ...dialect.layouts.layout import LANES, Layout
 from ...dialect.layouts.tensor_memory import COLUMNS
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError
 from ...dialect.schedule.fields import WARPGROUPS, roles, text_of
@@ -226,6 +226,7 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
             f"{needs.multiplied(product)} takes K tiles of multiples of {multiple}{cut}, got {schedule.cta[2]}"
         )
     _check_kind(schedule, product, row)
+    _check_slices(schedule, ways.accumulator)
     if schedule.split_k > 1 and (reason := unsplit(product, schedule.split_k, row)):
         raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
     if schedule.split_k > 1 and schedule.pack != "none":
@@ -270,6 +271,20 @@ def _check_kind(schedule: Schedule, product: Product, row: Row) -> None:
         raise ScheduleError(f"a scaled product is not cut into slices, got {slices}")
     if reason := unpaired(product, schedule, row.shape.n):
         raise ScheduleError(f"{reason}; got {cta} with warp = {schedule.warp}, {slices} slices")
+
+
+def _check_slices(schedule: Schedule, sums: Layout) -> None:
+    """Refuses slices among which the base tiles of a warp tile, which may be of several instructions, are not divided:
+    whole rows of them, or columns if there is one row; of a K that is split each slice has some."""
+    slices, (m, n) = schedule.sliced_k, schedule.warp
+    down, across = m // sums.rows, n // sums.columns
+    base = max(down, across) if min(down, across) == 1 else down
+    shared = min(down, across) == 1 and schedule.split_k == 1 and slices % base == 0
+    if slices & (slices - 1) or (base % slices and not shared):
+        raise ScheduleError(
+            f"sliced_k = {slices}: a power of two of slices divides {base} base tiles of {sums.rows}x{sums.columns} in "
+            f"warp = {m}x{n}, or is a multiple of a single row or column of them with split_k = 1"
+        )
 
 
 def _check_packing(schedule: Schedule, product: Product) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import Any
 
+import products
 import pytest
 
 from warploom.dialect.isa.row import target
@@ -16,6 +18,7 @@ from warploom.passes.pipeline import lower
 from warploom.passes.schedule.candidates import default_schedule, override
 from warploom.passes.schedule.validity import asked_of, check, followed
 from warploom.passes.universe import make_context, parse_mlir
+from warploom.runtime import CompileError, compile
 
 SIZES = ((4096, 4096, 4096), (1000, 1000, 1000), (1024, 1024, 1024), (4095, 4095, 4095), (64, 64, 16384))
 WHERE = target("sm_90")
@@ -148,3 +151,17 @@ def test_fields_that_the_default_cannot_have_choose_another_schedule(
     schedule = override(default, fields, asked, where)
     assert {name: getattr(schedule, name) for name in expected} == expected
     check(schedule, asked, where)
+
+
+@pytest.mark.parametrize(
+    ("fields", "slices"),
+    [
+        ({"cta": "32x64x256", "warp": "32x32", "sliced_k": 2, "split_k": 2, "stages": 2}, 2),
+        ({"cta": "64x64x256", "warp": "64x64", "sliced_k": 4, "stages": 2}, 4),
+    ],
+)
+def test_slices_divide_base_tiles_of_several_instructions(fields: dict[str, Any], slices: int) -> None:
+    """Integers of 4 bits that do not lie along k change places: a base tile of sums is 32x32."""
+    text = products.Product(products.Types("i4", "i4", "i32"), "added", "At B", (64, 64, 512)).mlir
+    with pytest.raises(CompileError, match=f"schedule: sliced_k = {slices}: a power of two of slices divides"):
+        compile(text, "sm_80", cache=False, mma="m16n8k64", **fields)
