@@ -165,3 +165,20 @@ def test_slices_divide_base_tiles_of_several_instructions(fields: dict[str, Any]
     text = products.Product(products.Types("i4", "i4", "i32"), "added", "At B", (64, 64, 512)).mlir
     with pytest.raises(CompileError, match=f"schedule: sliced_k = {slices}: a power of two of slices divides"):
         compile(text, "sm_80", cache=False, mma="m16n8k64", **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [("split_k = 7", "split_k = 7: it must divide K = 64"), ("ctas = 2, stages = 90", "90 stages of")],
+)
+def test_a_whole_schedule_fits_its_product(fields: str, message: str) -> None:
+    """What a module says itself is held to what a caller's fields are."""
+    whole = f"cta = 32x32x16, warp = 16x32, mma = m16n8k16, swizzle = 32, group = 1, accumulate = f32, {fields}"
+    whole += "" if "stages" in whole else ", stages = 2"
+    a, c = "memref<64x64xf16>", "memref<64x64xf32>"
+    text = f"""func.func @f(%A: {a}, %B: {a}, %C: {c}) {{
+  linalg.matmul {{warp.schedule = #warp.schedule<{whole}>}} ins(%A, %B : {a}, {a}) outs(%C : {c})
+  return
+}}"""
+    with pytest.raises(CompileError, match=f"^<mlir>:2:3: error: schedule: {message}"):
+        compile(text, "sm_80", cache=False)
