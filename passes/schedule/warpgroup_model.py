@@ -311,6 +311,7 @@ def held_columns(product: Product, columns: int) -> int:
     per_line = LINE * 8 // product.b.element.memory_bits
     in_lines = -(-columns // per_line) * per_line
     few = in_lines <= MAX_HELD * columns and product.b.stored is None and not product.b.transposed
+    few = few and product.second is None  # whose halves lie side by side
     return in_lines if few else columns
 
 

@@ -6,8 +6,10 @@ import re
 from functools import cache
 from typing import Any
 
+import numpy as np
 import products
 import pytest
+from scheduled_functions import GATED
 
 from warploom.dialect.isa.row import target
 from warploom.dialect.schedule import NAMES, Schedule, ScheduleError
@@ -182,3 +184,15 @@ def test_a_whole_schedule_fits_its_product(fields: str, message: str) -> None:
 }}"""
     with pytest.raises(CompileError, match=f"^<mlir>:2:3: error: schedule: {message}"):
         compile(text, "sm_80", cache=False)
+
+
+def test_two_matrices_lie_side_by_side_in_tiles_of_no_whole_lines() -> None:
+    """Of 88 columns each: rounding the tile up to lines would move the second one."""
+    rng = np.random.default_rng()
+    text = GATED.format(m=12, n=16, k=32, f="f16", body=products.GATE)
+    a, b, u = (rng.standard_normal(shape).astype(np.float16) for shape in ((12, 32), (32, 16), (32, 16)))
+    tile: dict[str, Any] = {"cta": (64, 176, 64), "warp": (64, 176), "mma": "m64n176k16"}
+    result = np.full((12, 16), np.nan, np.float32)
+    compile(text, "sm_90a", cache=False, **tile)(a, b, u, result, device="interp")
+    gate, values = (a.astype(np.float64) @ each.astype(np.float64) for each in (b, u))
+    np.testing.assert_allclose(result, gate / (1 + np.exp(-gate)) * values, rtol=1e-4, atol=1e-4)
