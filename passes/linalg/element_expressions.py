@@ -295,7 +295,7 @@ class ElementReader:
         kind, wide_kind = owner.results[0].type, f64 if self.wide and is_wide(owner) else None
         if isinstance(owner, arith.ExtFOp) and (wide_kind is None or operands[0].is_wide):
             return operands[0]
-        if isinstance(owner, arith.TruncIOp) and operands[0].is_op("arith.extui") and owner.result.type == i1:
+        if operands[0].is_op("arith.extui") and _reads_truth(owner, operands):
             return operands[0].operands[0]
         if isinstance(owner, arith.TruncFOp):
             return operands[0].narrowed(kind) if operands[0].is_wide else operands[0].rounded(kind)
@@ -428,6 +428,14 @@ class ElementReader:
             return False
         self.used[fill] = None
         return True
+
+
+def _reads_truth(op: Operation, operands: Sequence[ElementExpression]) -> bool:
+    """Whether an operation on a truth value that was extended to an integer gives that value again."""
+    narrowed = isinstance(op, arith.TruncIOp) and op.result.type == i1
+    compared = isinstance(op, arith.CmpiOp) and op.predicate.value.data == 1 and operands[1].number == 0  # != 0
+    extended = operands[0].op
+    return narrowed or (compared and extended is not None and extended.operands[0].type == i1)
 
 
 def writer_before(value: SSAValue, before: Operation) -> LinalgStructuredOperation | None:

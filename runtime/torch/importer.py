@@ -34,13 +34,12 @@ from ..interp.parallel import side_by_side
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import DEFAULT_TARGET
-from .attention import Results, is_attention
-from .attention import lower as lower_attention
+from .attention import is_attention, taken_apart
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
 from .decompositions import simpler
 from .options import NO_FORM, BackendOptions, aten, expression, metadata_shape, place_of, prims, pytree
 from .part import MemoryOrder, PartLayout, PartResult, Region, row_major
-from .products import PRODUCTS
+from .products import PRODUCTS, warploom
 from .scalars import HALVES, RULES, UINT4, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, shape_of
 from .views import SPLITS, VIEWS, is_tensor, order_of, reordered, shown, sink_views, sized_input, unpacking, unsqueezed
 
@@ -91,9 +90,10 @@ def _iota(builder: FunctionBuilder, like: torch.Tensor, _: object, start: Any, s
     kind = torch.int32 if all(abs(x) < 1 << 30 for x in (first, span) if isinstance(x, int)) else like.dtype
 
     def body(inside: Body, _: Sequence[ElementValue]) -> ElementValue:
-        number = RULES["mul"](inside, [inside.convert(inside.index(0), kind), step])
+        number = inside.convert(inside.index(0), kind)
+        number = number if step == 1 else RULES["mul"](inside, [number, step])
         if isinstance(first, int):
-            return inside.convert(RULES["add"](inside, [number, first]), like.dtype)
+            return inside.convert(RULES["add"](inside, [number, first]) if first else number, like.dtype)
         return RULES["add"](inside, [inside.convert(x, like.dtype) for x in (number, builder.number(inside, first))])
 
     return builder.generic([], shape_of(like), like.dtype, body)
@@ -149,6 +149,17 @@ def _gather(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int
     return _picked(builder, like, value, {at: places}, {d: d for d in range(like.dim()) if d != at})
 
 
+def _begun(builder: FunctionBuilder, like: torch.Tensor, starts: Value, *_: object) -> Value:
+    """How many of the sequences that start somewhere have begun at each token."""
+
+    def counted(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
+        begun = RULES["le"](inside, [elements[0], inside.index(0)])
+        return RULES["add"](inside, [inside.convert(begun, torch.int32), elements[1]])
+
+    each = replace(starts, dims=(None, *starts.dims), shape=(*shape_of(like), *starts.shape))
+    return builder.reduce(each, [1], 0, counted)
+
+
 CONSTANTS: Mapping[object, Lowering] = {
     **dict.fromkeys((aten.full.default, aten.full_like.default, aten.scalar_tensor.default), _constant),
     prims.iota.default: _iota,
@@ -162,6 +173,7 @@ REDUCTIONS: Mapping[object, Lowering] = {
     **dict.fromkeys((aten.any.dim, aten.any.dims, aten.any.default), _reduction("bitwise_or", 0)),
     aten.index.Tensor: _index,
     aten.gather.default: _gather,
+    warploom.begun.default: _begun,
 }
 """Operations that take elements along some dimensions together, or some of them."""
 
@@ -170,12 +182,12 @@ HANDLERS: Mapping[object, Lowering] = {**VIEWS, **PRODUCTS, **REDUCTIONS, **CONS
 
 @dataclass
 class Importer:
-    """Nodes of a graph as operations of a function. `values` are what they compute, `attentions` what writes each
-    result of these."""
+    """Nodes of a graph as operations of a function. `values` are what they compute, `attentions` the nodes that compute
+    each result of these."""
 
     builder: FunctionBuilder = field(default_factory=FunctionBuilder)
     values: dict[Node, Value] = field(default_factory=dict[Node, Value])
-    attentions: dict[Node, Results] = field(default_factory=dict[Node, Results])
+    attentions: dict[Node, Sequence[Node]] = field(default_factory=dict[Node, Sequence[Node]])
 
     def argument(self, node: Node, name: str, order: MemoryOrder) -> None:
         """Makes the result of a node an argument of the function, which lies in memory in an order."""
@@ -189,14 +201,18 @@ class Importer:
             raise UnsupportedError(f"{node.op} {node.target} is not lowered")
         like = node.meta.get("val")
         if is_attention(node):
-            self.attentions[node] = lower_attention(self.builder, node, self.values)
+            graph, operands = taken_apart(node)
+            self.values |= zip(graph.find_nodes(op="placeholder"), map(self.values.__getitem__, operands), strict=True)
+            for each in graph.nodes:
+                _ = each.op == "call_function" and self.run(each)
+            self.attentions[node] = cast("Any", graph.output_node().args[0])
         if isinstance(like, torch.Tensor):  # other than sizes, which are read from the results that they are of
             self.values[node] = self._value(node, like)
 
     def _value(self, node: Node, like: torch.Tensor) -> Value:
         of, index = cast("tuple[Any, int]", node.args if node.target is operator.getitem else (node, 0))
         if of in self.attentions:
-            return self.attentions[of][index]()
+            return self.values[self.attentions[of][index]]
         operands: Any = map_arg((of.args, of.kwargs), lambda x: cast("Any", self.values).get(x, x.meta.get("val")))
         args, kwargs = operands
         options = {k: v for k, v in kwargs.items() if k not in PLACES}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -87,6 +88,8 @@ SIGNATURES = (
     "compress(Tensor dense) -> (Tensor, Tensor)",
     "filter_gradient(Tensor slope, Tensor x, int[] shape, int[] steps, int[] padding, int[] dilations, int groups) "
     "-> Tensor",
+    "contract(Tensor a, Tensor b, str loops, int[] order, *, ScalarType dtype) -> Tensor",
+    "begun(Tensor starts, SymInt tokens) -> Tensor",
 )
 
 for signature in SIGNATURES:
@@ -103,6 +106,8 @@ def eager_filter_gradient(slope: torch.Tensor, x: torch.Tensor, shape: Sequence[
 
 library.register_kernel("warploom::filter_gradient", ("cpu", "cuda"), eager_filter_gradient)
 library.register_fake("warploom::filter_gradient", eager_filter_gradient)
+library.register_fake("warploom::contract", lambda a, b, loops, *_, **o: torch.einsum(loops, a, b).to(**o).contiguous())
+library.register_fake("warploom::begun", lambda starts, tokens: starts.new_empty(tokens, dtype=torch.int32))
 
 warploom: Any = torch.ops.warploom
 """The namespace `torch.ops.warploom` of the operators, which docs/torch.md describes."""
@@ -138,6 +143,19 @@ def multiply(builder: FunctionBuilder, a: Value, b: Value, *, approximate: bool 
     operands = builder.operand(a, loops_a, extents), builder.operand(b, loops_b, extents)
     flags = {FASTMATH: FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])} if approximate else {}
     return builder.product(ContractOp, operands, extents[:-1], dtype, flags)
+
+
+def contract(
+    builder: FunctionBuilder, like: torch.Tensor, a: Value, b: Value, loops: str, order: Sequence[int], **_: object
+) -> Value:
+    """Products that are summed along the loops that the result lacks, as `einsum` names them; the result lies in memory
+    in an order, by default its own."""
+    first, second, along = re.split(",|->", loops)
+    extents = dict(zip(first + second, a.shape + b.shape, strict=True))
+    every = [*dict.fromkeys(along + first)]
+    sizes = tuple(extents[loop] for loop in every)
+    operands = [builder.operand(x, list(map(every.index, own)), sizes) for x, own in ((a, first), (b, second))]
+    return builder.product(ContractOp, operands, sizes[: len(along)], like.dtype, {}, order or None)
 
 
 def _product(
@@ -416,5 +434,6 @@ PRODUCTS: Mapping[object, Lowering] = {
     aten._grouped_mm.default: grouped_mm,
     aten.convolution.default: convolution,
     warploom.filter_gradient.default: filter_gradient,
+    warploom.contract.default: contract,
 }
 """Operations that multiply matrices."""

@@ -147,12 +147,34 @@ def reshape(builder: FunctionBuilder, value: Value, shape: tuple[Size, ...]) -> 
     visibly divide the others."""
     if shape == value.shape:
         return value
-    value = builder.dense(value)
     groups = _groups(value.shape, shape)
+    if not value.plain and (placed := _in_memory(value, shape, groups)) is not None:
+        sizes, dims = placed
+        return replace(reshape(builder, value.full, sizes), dims=dims, shape=shape)
+    value = builder.dense(value)
     middle = tuple(math.prod(value.shape[d] for d in before) for before, _ in groups)
     if middle != value.shape:
         value = builder.reshaped(value, middle, [before for before, _ in groups])
     return value if middle == shape else builder.reshaped(value, shape, [after for _, after in groups])
+
+
+def _in_memory(
+    value: Value, shape: tuple[Size, ...], groups: Sequence[tuple[range, range]]
+) -> tuple[tuple[Size, ...], tuple[int | None, ...]] | None:
+    """The sizes of a value's tensor, and its dimensions along that, where the value has another shape: each run of
+    dimensions that become others lies together in memory. None if one does not, so that it must be copied."""
+    runs, sizes, dims = dict[int | None, list[int]](), list[Size](), dict[int, int]()
+    for before, after in groups:
+        own = [value.dims[at] for at in before if value.dims[at] is not None]
+        repeated = any(value.dims[at] is None and value.shape[at] != 1 for at in before)
+        if own and (repeated or own != [own[0] + at for at in range(len(own))]):
+            return None
+        if own:
+            runs |= {d: [] for d in own} | {own[0]: [at for at in after if shape[at] != 1] or [after[0]]}
+    for d in range(len(value.full.shape)):
+        dims |= {at: len(sizes) + number for number, at in enumerate(runs.get(d, []))}
+        sizes += [shape[at] for at in runs[d]] if d in runs else [1]
+    return (tuple(sizes), tuple(map(dims.get, range(len(shape))))) if groups else None
 
 
 def _groups(before: tuple[Size, ...], after: tuple[Size, ...]) -> list[tuple[range, range]]:
