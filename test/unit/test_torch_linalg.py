@@ -11,6 +11,8 @@ import ml_dtypes
 import pytest
 from upstream import ABSENT, mlir_opt
 
+from warploom.passes.pipeline import lower
+from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import CompileError, compile, torch_to_linalg
 
 torch = pytest.importorskip("torch")
@@ -114,6 +116,31 @@ def test_rows_in_several_dimensions_are_those_of_one_product() -> None:
     text = torch_to_linalg(layer, x, w, r)
     assert "ins(%0, %w : tensor<12x24xbf16>, tensor<24x20xbf16>)" in text
     assert len(compile(text).schedules) == 1
+
+
+def test_views_that_lie_together_in_memory_are_no_copies() -> None:
+    def split(x: Any) -> Any:
+        return x.transpose(0, 1).unflatten(0, (2, 3)).sum(1)
+
+    x = drawn(5, 6, 4, dtype=torch.float32)
+    assert_close(split, x, ulps=4)
+    assert torch_to_linalg(split, x).count("linalg.generic") == 1
+
+
+def test_masks_of_indices_that_are_bytes_are_known_as_such() -> None:
+    """Front ends store truth values as bytes between two operations; the keys behind the query are skipped still."""
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        rows, keys = torch.arange(q.shape[0])[:, None], torch.arange(k.shape[0])[None]
+        return ((q @ k.mT).float().masked_fill(keys > rows, -torch.inf).softmax(-1).to(v.dtype)) @ v
+
+    q, k, v = (drawn(40, 16) for _ in range(3))
+    ctx = make_context()
+    module = parse_mlir(ctx, text := torch_to_linalg(attention, q, k, v))
+    lower(module, ctx, "warp-bufferize,warp-fuse-attention")
+    assert "diagonal = 0" in str(module)
+    assert len(compile(text).schedules) == 1
+    assert_close(attention, q, k, v, ulps=2.5)
 
 
 def test_products_of_integers() -> None:
