@@ -18,7 +18,7 @@ from .builder import name_of
 from .importer import kernel_for, region_of, write
 from .options import BackendOptions, aten, compressed, library, metadata_shape
 from .part import LIBRARY, Region
-from .products import ACTIVATIONS, check_precision, warploom
+from .products import ACTIVATIONS, BATCH, check_precision, warploom
 from .scalars import UnsupportedError
 
 SMALL = 64
@@ -213,10 +213,6 @@ def _by_loops(result: str, *operands: str | None, sums: bool = True) -> list[Sha
         if sums or loop in result:
             shardings.append(([placed(result, loop, other)], [placed(x, loop, other) for x in operands]))
     return shardings
-
-
-BATCH = "abcdefgh"
-"""Loops around a product."""
 
 
 def _shard_matmul(a: Any, b: Any) -> list[Sharding]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product, zip_longest
+from itertools import product
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
@@ -28,7 +28,7 @@ from ...passes.patterns import IndexBuilder
 from .builder import FunctionBuilder, TensorOperand, accumulator, contraction, plain, plus, pointwise, tensor_type
 from .options import aten, library
 from .part import LIBRARY
-from .scalars import Lowering, Size, UnsupportedError, Value, constant, element_of, shape_of
+from .scalars import Lowering, UnsupportedError, Value, constant, element_of, shape_of
 from .views import FIRST, LAST, expanded, has_channels_last, reordered, reshape, unsqueezed
 
 G, M, N, K = range(4)
@@ -125,37 +125,37 @@ def check_precision(operands: Sequence[torch.Tensor], *, drops_bits: bool) -> No
 def multiply(builder: FunctionBuilder, a: Value, b: Value, *, approximate: bool = False) -> Value:
     """The product of the last two dimensions of each, (..., m, k) and (..., k, n), with sums that are not rounded;
     dimensions before these are broadcast. A vector is a matrix of one row or column that the result lacks."""
-    row, column = len(a.shape) == 1, len(b.shape) == 1
-    around = zip_longest(a.shape[-3::-1], b.shape[-3::-1], fillvalue=1)
-    batch = tuple(y if x == 1 else x for x, y in around)[::-1]
-    count = len(batch)
-    m, n = () if row else (a.shape[-2],), () if column else (b.shape[-1],)
-    extents: tuple[Size, ...] = (*batch, *m, *n, a.shape[-1])
-    k = len(extents) - 1
-    loops_a = [*range(count - len(a.shape[:-2]), count), *([] if row else [count]), k]
-    loops_b = [*range(count - len(b.shape[:-2]), count), k, *([] if column else [count + len(m)])]
-    dtype = accumulator(a, b)
+    count = max(len(a.shape), len(b.shape), 2) - 2
+    around, m, n = BATCH[:count], "m" * (len(a.shape) > 1), "n" * (len(b.shape) > 1)
+    first, second = f"{around[count + 2 - len(a.shape) :]}{m}k", f"{around[count + 2 - len(b.shape) :]}k{n}"
     a, b = (builder.dense(x) if None in x.dims[-2:] else x for x in (a, b))
-    covered = [builder.along(value, loops, extents).values() for value, loops in ((a, loops_a), (b, loops_b))]
-    if not {*covered[0], *covered[1]}.issuperset(range(count)):
-        a = builder.copied(expanded(a, (*batch, *a.shape[-2:])))
-        loops_a = list(range(count)) + loops_a[-2:]
-    operands = builder.operand(a, loops_a, extents), builder.operand(b, loops_b, extents)
     flags = {FASTMATH: FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])} if approximate else {}
-    return builder.product(ContractOp, operands, extents[:-1], dtype, flags)
+    return contract(builder, a, b, f"{first},{second}->{around}{m}{n}", accumulator(a, b), flags=flags)
 
 
 def contract(
-    builder: FunctionBuilder, like: torch.Tensor, a: Value, b: Value, loops: str, order: Sequence[int], **_: object
-) -> Value:
-    """Products that are summed along the loops that the result lacks, as `einsum` names them; the result lies in memory
-    in an order, by default its own."""
+    builder: FunctionBuilder, a: Value, b: Value, loops: str, dtype: torch.dtype, order: Sequence[int] | None = None,
+    flags: Mapping[str, Attribute] = {},
+) -> Value:  # fmt: skip
+    """Products that are summed along the loops that the result lacks, as `einsum` names them, where a size of 1 is
+    broadcast; the result lies in memory in an order, by default its own."""
     first, second, along = re.split(",|->", loops)
-    extents = dict(zip(first + second, a.shape + b.shape, strict=True))
+    extents = dict(sorted(zip(second + first, b.shape + a.shape, strict=True), key=lambda each: each[1] != 1))
     every = [*dict.fromkeys(along + first)]
     sizes = tuple(extents[loop] for loop in every)
-    operands = [builder.operand(x, list(map(every.index, own)), sizes) for x, own in ((a, first), (b, second))]
-    return builder.product(ContractOp, operands, sizes[: len(along)], like.dtype, {}, order or None)
+    of_a, of_b = (list(map(every.index, own)) for own in (first, second))
+    covered = {*builder.along(a, of_a, sizes).values(), *builder.along(b, of_b, sizes).values()}
+    if repeated := {*range(len(every))} - covered:  # which no memory runs along
+        of_a = [*sorted(repeated.difference(of_a)), *of_a]
+        a = builder.copied(expanded(a, tuple(sizes[loop] for loop in of_a)))
+    operands = builder.operand(a, of_a, sizes), builder.operand(b, of_b, sizes)
+    return builder.product(ContractOp, operands, sizes[: len(along)], dtype, flags, order)
+
+
+def _contract(
+    builder: FunctionBuilder, like: torch.Tensor, a: Value, b: Value, loops: str, order: Sequence[int], **_: object
+) -> Value:
+    return contract(builder, a, b, loops, like.dtype, order or None)
 
 
 def _product(
@@ -400,6 +400,9 @@ def filter_gradient(
     return replace(total, dims=(2, None, 0, 1), shape=(features, 1, *taps)) if alone else reordered(total, FIRST)
 
 
+BATCH = "abcdefgh"
+"""Loops around a product."""
+
 DENSE, SPARSE = 2, 3
 """How many tensors a product is of."""
 
@@ -434,6 +437,6 @@ PRODUCTS: Mapping[object, Lowering] = {
     aten._grouped_mm.default: grouped_mm,
     aten.convolution.default: convolution,
     warploom.filter_gradient.default: filter_gradient,
-    warploom.contract.default: contract,
+    warploom.contract.default: _contract,
 }
 """Operations that multiply matrices."""
