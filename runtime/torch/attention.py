@@ -105,11 +105,11 @@ Results: TypeAlias = Sequence[Callable[[], torch.Tensor]]
 
 
 def taken_apart(node: Node) -> tuple[Graph, Sequence[Node]]:
-    """What an attention is, or its gradients, in simpler operations: a graph that returns a tensor, or None where no
-    node uses that result, and the nodes that its inputs are. An UnsupportedError if it is not lowered."""
+    """What computes those results of an attention, or of its gradients, that are used, in simpler operations: a graph,
+    and the nodes that its inputs are. An UnsupportedError if it is not lowered."""
     own, likes = arguments_of(node), pytree.tree_leaves(node.meta["val"])
     operands = [x for x in dict.fromkeys(pytree.tree_leaves(own)) if is_tensor(x)]
-    used = {0} if len(likes) == 1 else {user.args[1] for user in results_of(node)}
+    used: list[Any] = [0] if len(likes) == 1 else [user.args[1] for user in results_of(node)]
     if own.get("dropout_p"):
         raise UnsupportedError("dropout is not lowered")
     if "mask_mod" in own and _is_constant(own["mask_mod"]):
@@ -117,13 +117,13 @@ def taken_apart(node: Node) -> tuple[Graph, Sequence[Node]]:
         if blocks[3].meta["val"].shape[-2:] != (1, 1):
             raise UnsupportedError("blocks of keys without a function that says which keys count are not lowered")
 
-    def computed(*tensors: torch.Tensor) -> list[torch.Tensor | None]:
+    def computed(*tensors: torch.Tensor) -> list[torch.Tensor]:
         values = dict(zip(operands, tensors, strict=True))
         each: Any = map_arg(cast("Any", own), lambda x: values.get(x, x.meta.get("val")))
         results = (_of_sequences if str(node.target) in SEQUENCES else _of_heads)(each, likes, is_gradient(node))
-        if used.difference(range(len(results))):
+        if max(used) >= len(results):
             raise UnsupportedError("the gradient of a mask is not lowered")
-        return [result() if at in used else None for at, result in enumerate(results)]
+        return [results[at]() for at in used]
 
     with likes[0].fake_mode, torch.no_grad():
         return traced(computed, [x.meta["val"] for x in operands], {}), operands
@@ -224,7 +224,8 @@ class _Attention:
             written = largest.permute(order) + total.permute(order).log()
             if self.functions:
                 written = written * (1 / math.log(2))
-            return self._joined(written.permute([order.index(d) for d in range(len(order))]), self.loops)
+            made = self._joined(written.permute([order.index(d) for d in range(len(order))]), self.loops)
+            return made.unsqueeze(3) if likes[1].dim() > 3 else made  # as cuDNN's are
 
         return [result, logarithm]
 
@@ -235,6 +236,7 @@ class _Attention:
         """What computes the gradients of Q, K and V for that of the result, and of the logarithm of base 2, in memory
         as tensors are: the sums of the exponentials of scores are computed before, the scores again."""
         self._check_rows(logarithm)
+        logarithm = logarithm.squeeze([3]) if logarithm.dim() > 3 else logarithm
         if self.functions:  # of base 2 before; 0 of a row without keys, whose weights are 0 with any number
             logarithm = (logarithm * math.log(2)).masked_fill(logarithm == -math.inf, 0.0)
         delta = (slope.to(self.wide) * out.to(self.wide)).sum(-1)

@@ -34,7 +34,7 @@ from ..interp.parallel import side_by_side
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import DEFAULT_TARGET
-from .attention import is_attention, taken_apart
+from .attention import is_attention, results_of, taken_apart
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
 from .decompositions import simpler
 from .options import NO_FORM, BackendOptions, aten, expression, metadata_shape, place_of, prims, pytree
@@ -182,12 +182,10 @@ HANDLERS: Mapping[object, Lowering] = {**VIEWS, **PRODUCTS, **REDUCTIONS, **CONS
 
 @dataclass
 class Importer:
-    """Nodes of a graph as operations of a function. `values` are what they compute, `attentions` the nodes that compute
-    each result of these."""
+    """Nodes of a graph as operations of a function. `values` are what they compute."""
 
     builder: FunctionBuilder = field(default_factory=FunctionBuilder)
     values: dict[Node, Value] = field(default_factory=dict[Node, Value])
-    attentions: dict[Node, Sequence[Node]] = field(default_factory=dict[Node, Sequence[Node]])
 
     def argument(self, node: Node, name: str, order: MemoryOrder) -> None:
         """Makes the result of a node an argument of the function, which lies in memory in an order."""
@@ -205,14 +203,13 @@ class Importer:
             self.values |= zip(graph.find_nodes(op="placeholder"), map(self.values.__getitem__, operands), strict=True)
             for each in graph.nodes:
                 _ = each.op == "call_function" and self.run(each)
-            self.attentions[node] = cast("Any", graph.output_node().args[0])
-        if isinstance(like, torch.Tensor):  # other than sizes, which are read from the results that they are of
+            made: Any = graph.output_node().args[0]
+            self.values |= zip(results_of(node), map(self.values.__getitem__, made), strict=True)
+        elif isinstance(like, torch.Tensor) and node not in self.values:  # no size: those are read from tensors
             self.values[node] = self._value(node, like)
 
     def _value(self, node: Node, like: torch.Tensor) -> Value:
         of, index = cast("tuple[Any, int]", node.args if node.target is operator.getitem else (node, 0))
-        if of in self.attentions:
-            return self.values[self.attentions[of][index]]
         operands: Any = map_arg((of.args, of.kwargs), lambda x: cast("Any", self.values).get(x, x.meta.get("val")))
         args, kwargs = operands
         options = {k: v for k, v in kwargs.items() if k not in PLACES}

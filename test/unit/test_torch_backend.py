@@ -1922,8 +1922,10 @@ def test_gradients_of_attention_with_a_mask_are_compiled(shape: tuple[int, ...],
     assert not compiled.reasons
 
 
-def test_attention_as_it_is_on_a_gpu() -> None:
-    """Flash attention has the state of dropout among its results, which are the operands of its gradients."""
+@pytest.mark.parametrize("kind", ["flash", "cudnn"])
+def test_attention_as_it_is_on_a_gpu(kind: str) -> None:
+    """Attention has the state of dropout among its results, which are the operands of its gradients; cuDNN's has
+    logarithms in a dimension more."""
     backend: Any = import_module("warploom.runtime.torch.backend")
     fake: Any = import_module("torch._subclasses.fake_tensor")
     graph, mode, aten = torch.fx.Graph(), fake.FakeTensorMode(), torch.ops.aten
@@ -1936,11 +1938,14 @@ def test_attention_as_it_is_on_a_gpu() -> None:
         return node
 
     q, k, v, slope = (added("input", name) for name in ("q", "k", "v", "slope"))
-    forward = added(aten._scaled_dot_product_flash_attention.default, q, k, v, 0.0, True)
+    of_flash = kind == "flash"
+    bias = () if of_flash else (None, True)
+    forward = added(getattr(aten, f"_scaled_dot_product_{kind}_attention").default, q, k, v, *bias, 0.0, True)
     out, sums, *state = (added(operator.getitem, forward, n) for n in (0, 1, 6, 7))
+    lengths = None, None, 9, 9, 0.0, True
     gradients = added(
-        aten._scaled_dot_product_flash_attention_backward.default,
-        *(slope, q, k, v, out, sums, None, None, 9, 9, 0.0, True, *state),
+        getattr(aten, f"_scaled_dot_product_{kind}_attention_backward").default,
+        *(slope, q, k, v, out, sums, *((*lengths, *state) if of_flash else (*state, None, *lengths))),
     )
     graph.output((out, *(added(operator.getitem, gradients, n) for n in range(3)), *state))
     call = backend.compile_graph(torch.fx.GraphModule({}, graph), [], name="forward", options=backend.BackendOptions())
