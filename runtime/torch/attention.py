@@ -300,7 +300,7 @@ class _Attention:
     def of_rows(self, x: torch.Tensor, columns: str = "") -> torch.Tensor:
         """(batch, heads, rows, columns), or (batch, heads, rows), along the loops of Q."""
         if "h" in self.loops and "g" in self.loops:
-            return self._along(x.unflatten(1, (self.sizes["h"], self.sizes["g"])), f"bhgr{columns}")
+            return self._along(cast("Any", x).unflatten(1, (self.sizes["h"], self.sizes["g"])), f"bhgr{columns}")
         return self._along(x, f"b{'g' if 'g' in self.loops else 'h'}r{columns}")
 
     def _along(self, x: torch.Tensor, loops: str) -> torch.Tensor:

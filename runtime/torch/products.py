@@ -104,10 +104,18 @@ def eager_filter_gradient(slope: torch.Tensor, x: torch.Tensor, shape: Sequence[
     return made.contiguous(memory_format=suggest_memory_format(x))
 
 
+def _like_contract(a: torch.Tensor, b: torch.Tensor, loops: str, _: object, *, dtype: torch.dtype) -> torch.Tensor:
+    return cast("Any", torch).einsum(loops, a, b).to(dtype).contiguous()
+
+
+def _like_begun(starts: torch.Tensor, tokens: int) -> torch.Tensor:
+    return starts.new_empty([tokens], dtype=torch.int32)
+
+
 library.register_kernel("warploom::filter_gradient", ("cpu", "cuda"), eager_filter_gradient)
 library.register_fake("warploom::filter_gradient", eager_filter_gradient)
-library.register_fake("warploom::contract", lambda a, b, loops, *_, **o: torch.einsum(loops, a, b).to(**o).contiguous())
-library.register_fake("warploom::begun", lambda starts, tokens: starts.new_empty(tokens, dtype=torch.int32))
+library.register_fake("warploom::contract", _like_contract)
+library.register_fake("warploom::begun", _like_begun)
 
 warploom: Any = torch.ops.warploom
 """The namespace `torch.ops.warploom` of the operators, which docs/torch.md describes."""

@@ -163,9 +163,9 @@ def _in_memory(
 ) -> tuple[tuple[Size, ...], tuple[int | None, ...]] | None:
     """The sizes of a value's tensor, and its dimensions along that, where the value has another shape: each run of
     dimensions that become others lies together in memory. None if one does not, so that it must be copied."""
-    runs, sizes, dims = dict[int | None, list[int]](), list[Size](), dict[int, int]()
+    runs, sizes, dims = dict[int, list[int]](), list[Size](), dict[int, int]()
     for before, after in groups:
-        own = [value.dims[at] for at in before if value.dims[at] is not None]
+        own = [d for d in map(value.dims.__getitem__, before) if d is not None]
         repeated = any(value.dims[at] is None and value.shape[at] != 1 for at in before)
         if own and (repeated or own != [own[0] + at for at in range(len(own))]):
             return None
