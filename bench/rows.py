@@ -233,6 +233,10 @@ def largest(x: Tensor) -> tuple[Tensor, Tensor]:
     return values, places
 
 
+def cumsum(x: Tensor) -> Tensor:
+    return x.cumsum(-1)
+
+
 def rows(*shape: int) -> Tensor:
     return torch.randn(*shape, device=DEVICE).bfloat16()
 
@@ -307,6 +311,7 @@ CASES = {
     "batch_norm_columns_gradients": Case(
         batch_norm_gradients, lambda m, n: (rows(m, n), rows(m, n), rows(n), scales(n), scales(n))
     ),
+    "cumsum": Case(cumsum, lambda m, n: (rows(m, n),)),
     "largest": Case(largest, lambda m, n: (rows(m, n),)),
     "concatenate": Case(concatenate, lambda m, n: (rows(m, n // 2), rows(m, n // 2))),
     "concatenate_three": Case(concatenate, lambda m, n: (rows(m, n // 4), rows(m, n // 4), rows(m, n // 2))),

@@ -1,25 +1,30 @@
-"""`warp.rows`: what becomes of each row of memory, in one pass."""
+"""`warp.rows`: what becomes of each row of memory, in one pass; `warp.scan`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, i32, i64
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, f32, f64, i32, i64
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineMap
 from xdsl.irdl import (
+    operand_def,
+    opt_operand_def,
     prop_def,
     region_def,
+    result_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect
+from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.affine import FIXED, loops_of
 from ..mlir.words import irdl_op_definition
-from .attributes import element_row
+from .attributes import FragmentType, element_row
 from .elements import IndexOp, LoopSizes, all_yielded, element_type, shape_of, verify_along, verify_elements
+from .fragments import IDENTITIES, ROW_BITS, Kind, KindAttr, ReduceOp, column_of
 from .op_shapes import WarpOp
 
 
@@ -35,6 +40,53 @@ def times_of(map_: AffineMap) -> int:
         return 0
     along = last.lhs == AffineDimExpr(map_.num_dims - 1)
     return last.rhs.value if along and isinstance(last.rhs, AffineConstantExpr) else 0
+
+
+@irdl_op_definition
+class ScanOp(WarpOp):
+    """Combines each element of a row with all before it, and with those of a column that `start` has for each row::
+
+        %y = warp.scan add %x from %before : !column : !fragment to !fragment
+
+    The columns of lanes follow each other, in the order of lanes. Each lane combines its neighbours, then lanes by
+    `shfl.sync.up`. In the region of `warp.rows`, it goes along the whole row::
+
+        %y = warp.scan add %x : f32 to f32
+    """
+
+    name = "warp.scan"
+
+    kind = prop_def(KindAttr)
+    input = operand_def()
+    start = opt_operand_def()
+    result = result_def()
+
+    traits = traits_def(Pure())
+    assembly_format = "$kind $input (`from` $start^ `:` type($start))? attr-dict `:` type($input) `to` type($result)"
+
+    def __init__(self, kind: Kind, value: SSAValue, start: SSAValue | None = None) -> None:
+        super().__init__(KindAttr(kind), value, start, value.type)
+
+    def verify_(self) -> None:
+        source, start = self.input.type, None if self.start is None else self.start.type
+        if self.kind.data not in IDENTITIES:
+            raise VerifyException(f"expected {', '.join(IDENTITIES)}, got {self.kind.data}")
+        if self.result.type != source:
+            raise VerifyException(f"expected a result of {source}, got {self.result.type}")
+        if not isinstance(source, FragmentType):
+            if source not in (f32, f64) or start is not None:
+                raise VerifyException(f"expected an element of f32 or f64 alone, got {source}")
+            return
+        lanes = [(at, bit.number) for at, bit in enumerate(source.layout.data.lane) if bit.axis == "c"]
+        follow = all((at + 1, column + 1) == after for (at, column), after in pairwise(lanes))
+        if source.bits not in ROW_BITS or source.layout.data.warp or not follow:
+            raise VerifyException(f"expected columns that lanes hold in order, of 32 or 64 bits, got {source}")
+        if start not in (None, column_of(source)):
+            raise VerifyException(f"expected a start of {column_of(source)}, got {start}")
+
+
+ACROSS = (ReduceOp, ScanOp)
+"""What takes elements of a row together."""
 
 
 @irdl_op_definition
@@ -62,7 +114,7 @@ class RowsOp(WarpOp):
     The arguments of the region are one element of each input; it yields one element of each output, for integers of 64
     bits one of 32, and computes floats in f32 or f64. An element of an input may stand for several of a row, side by
     side, `(m, n) -> (m, n floordiv 1024)`: a multiple of what a warp holds.
-    `warp.index` is the index along a loop.
+    `warp.index` is the index along a loop, `warp.scan` combines an element with all before it.
 
     A symbol in the map of an input, `(m, n)[s] -> (s, n)`, is a number of the row, such as that of the row of a table.
     The region computes it of inputs that are not indexed by the last loop, and yields it behind the outputs.

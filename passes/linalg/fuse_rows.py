@@ -21,6 +21,7 @@ from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import AnyFloat, IntegerAttr, MemRefType, ModuleOp, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
+from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
@@ -413,6 +414,10 @@ class FuseRowsPass(ModulePass):
             from .window_sums import SplitPixels  # with what a product does not need
 
             apply_patterns([SplitPixels()], op)
+        if any(isinstance(each, GenericOp) and len(each.outputs) > 1 for each in op.walk()):
+            from .scans import RaiseScans  # with what a product does not need
+
+            apply_patterns([RaiseScans()], op)
         _fuse(op, FuseRows())
 
 

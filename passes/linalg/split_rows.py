@@ -23,7 +23,7 @@ from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along, st
 from ...dialect.warp.attributes import is_memory, memory_of, target_of
 from ...dialect.warp.elements import IndexOp, LoopSizes, YieldOp, all_yielded
 from ...dialect.warp.fragments import Kind, ReduceOp
-from ...dialect.warp.rows import RowsOp, apart
+from ...dialect.warp.rows import ACROSS, RowsOp, apart
 from ...dialect.warp.synchronisation import has_clusters
 from ..diagnostics import chose
 from ..patterns import LocatedRewriter, computed_from, op_type_rewrite_pattern, operations_between
@@ -439,7 +439,7 @@ def _are_alike(first: RowsOp, second: RowsOp) -> bool:
         return False
     if _sizes(first) != _sizes(second) or min(_sizes(first)) < 0:
         return False
-    along, reduce = first.loops - 1, [any(isinstance(o, ReduceOp) for o in r.body.block.ops) for r in (first, second)]
+    along, reduce = first.loops - 1, [any(isinstance(o, ACROSS) for o in r.body.block.ops) for r in (first, second)]
     shared = set(_inputs(first)) & set(_inputs(second))
     return reduce[0] == reduce[1] and any(along in loops_of(map_) or not reduce[0] for _, map_ in shared)
 

@@ -15,7 +15,7 @@ from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment
 from ...dialect.warp.fragments import IDENTITIES, Kind, ReduceOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import tile_type
-from ...dialect.warp.rows import RowsOp
+from ...dialect.warp.rows import ACROSS, RowsOp
 from ...dialect.warp.synchronisation import (
     CLUSTER,
     ArriveOp,
@@ -53,7 +53,7 @@ class RowJoin:
         copies = 2 if turns else 1
         if ctas == 1:
             return RowJoin(warps, ctas, copies)
-        rows = [element_row(each.result.type) for each in op.body.block.ops if isinstance(each, ReduceOp)]
+        rows = [element_row(each.result.type) for each in op.body.block.ops if isinstance(each, ACROSS)]
         sent = [0 if row is None else row.bits // BYTE * warps * ctas for row in rows]
         full = index.insert(MakeBarriersOp(BarriersType.of(copies * len(sent)), 1)).barriers
         for number, size in enumerate(sent * copies):
@@ -66,8 +66,11 @@ class RowJoin:
         if self.full is not None:
             index.insert(ScopedBarrierOp(CLUSTER, wait=True))
 
-    def __call__(self, index: IndexBuilder, columns: Sequence[tuple[Kind, SSAValue]], below: bool) -> list[SSAValue]:
-        """The columns of whole rows. With two that are `below`, sums below the largest of each warp are scaled."""
+    def __call__(
+        self, index: IndexBuilder, columns: Sequence[tuple[Kind, SSAValue]], below: bool, *, before: bool = False
+    ) -> list[SSAValue]:
+        """The columns of whole rows. With two that are `below`, sums below the largest of each warp are scaled. Those
+        of the part of a row `before` what this warp has begin from the identity."""
         warps, count = self.warps, self.warps * self.ctas
         if count == 1:
             return [column for _, column in columns]
@@ -77,6 +80,13 @@ class RowJoin:
         copy = index.rem(self.turn, self.copies)
         lines = [index.constants.insert(memref.AllocOp([], [], kind)).memref for kind in kinds]
         warp: Index = index.insert(SubgroupIdOp()).result
+
+        def rank() -> Index:
+            """The number of this warp among those that share a row."""
+            if self.ctas == 1:
+                return warp
+            return index.add(index.mul(index.insert(ClusterBlockIdOp()).result, warps), warp)
+
         if self.copies == 1 and not self.reduced:
             self.enter(index)
         counted = list[tuple[SSAValue, SSAValue]]()
@@ -84,7 +94,7 @@ class RowJoin:
             if self.full is None:
                 index.insert(StoreOp(column, memory, index.values([copy, warp])))
                 continue
-            own = index.values([copy, index.add(index.mul(index.insert(ClusterBlockIdOp()).result, warps), warp)])
+            own = index.values([copy, rank()])
             full, number = self.full, index.value(index.add(index.mul(copy, len(self.sent)), self.reduced))
             counted.append((full, number))
             index.insert(StoreOp(column, memory, own, barriers=full, number=number))
@@ -103,8 +113,8 @@ class RowJoin:
             every = index.insert(
                 LoadOp(memory, index.values([copy, 0]), FragmentType.of("acc", 1, 1 << bits, kind, layout))
             ).fragment
-            if count < 1 << bits:
-                every = until(index, every, -count, IDENTITIES[by], 1, -1)
+            if before or count < 1 << bits:
+                every = until(index, every, index.sub(0, rank()) if before else -count, IDENTITIES[by], 1, -1)
             part = mapped(index, rescaled, every, parts[0], joined[0]) if below and len(parts) == 1 else every
             parts.append(part)
             joined.append(index.insert(ReduceOp(by, part)).result)

@@ -19,6 +19,7 @@ from ...dialect.warp.attributes import BYTE, FragmentType, element_row
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded, element_type
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import IDENTITIES, ConstantOp, Kind, ReduceOp, column_of
+from ...dialect.warp.rows import ACROSS, ScanOp
 from ..linalg.row_reductions import is_in_logarithm, is_sum_below, needed, shows_its_start
 from ..patterns import Index, IndexBuilder, Turn, computed_from
 from .fragment_math import APPROXIMATE, fma, mapped, mapped_to, number, plus_one, power, until
@@ -62,7 +63,7 @@ REPEATED = (f32, f64, i32)
 FragmentOf: TypeAlias = Callable[[TypeAttribute], FragmentType]
 Load: TypeAlias = Callable[[IndexBuilder, int, Index], SSAValue]
 Store: TypeAlias = Callable[[IndexBuilder, int, SSAValue, Index], None]
-Join: TypeAlias = Callable[[IndexBuilder, Sequence[tuple[Kind, SSAValue]], bool], Sequence[SSAValue]]
+Join: TypeAlias = Callable[..., Sequence[SSAValue]]
 
 
 class RowRegion(NamedTuple):
@@ -120,7 +121,8 @@ class RowRegion(NamedTuple):
         parts = dict[ReduceOp, RowChunk]()
         for op in (*self.region.block.ops, None):
             depends = op is None or not later.isdisjoint(op.operands)
-            if group and (depends or not self.together) and (op is None or isinstance(op, ReduceOp)):
+            apart = depends or not self.together or isinstance(op, ScanOp)
+            if group and apart and (op is None or isinstance(op, ACROSS)):
                 below = (self.shared or step is not None) and is_sum_below(op, group[0])
                 if below and isinstance(op, ReduceOp):
                     group.insert(1, op)
@@ -142,7 +144,13 @@ class RowRegion(NamedTuple):
                 later.clear()
             elif depends and op is not None:
                 later.update(op.results)
-            if isinstance(op, ReduceOp) and op in self.chosen:
+            if isinstance(op, ScanOp) and step is None:
+                start = None
+                if self.shared:
+                    total = index.insert(ReduceOp(op.kind.data, chunk.spread(op.input))).result
+                    (start,) = self.join(index, [(op.kind.data, total)], False, before=True)
+                chunk.scan(op, start)
+            elif isinstance(op, ReduceOp) and op in self.chosen:
                 parts = parts or self._parts(index, columns)
                 columns[op.result] = parts[op].reduced(op, parts=False)
             elif isinstance(op, ReduceOp):
@@ -154,8 +162,16 @@ class RowRegion(NamedTuple):
                 store(index, number, chunk.stored(results.pop(number)), self.start)
             if not results:
                 return
-        with nullcontext() if step is None else index.loop(0, end, step) as turn:
+        scans = [op for op in self.region.block.ops if isinstance(op, ScanOp)]
+        kinds = [(IDENTITIES[op.kind.data], column_of(self.fragment(element_type(op.input)))) for op in scans]
+        starts = [index.insert(ConstantOp.of(*each)).fragment for each in kinds] if step is not None else []
+        with nullcontext() if step is None else index.loop(0, end, step, starts) as turn:
             chunk = chunk if turn is None else RowChunk(self, turn.index, self._at(turn), columns)
+            for op, start in zip(scans, () if turn is None else turn.carried, strict=False):
+                chunk.scan(op, start)
+                total = chunk.index.insert(ReduceOp(op.kind.data, chunk.spread(op.input))).result
+                each = mapped(chunk.index, lambda x, by=op.kind.data: COMBINED[by](x[0], x[1]), start, total)
+                turn.handed = [*turn.handed, each]
             for number, value in results.items():
                 store(chunk.index, number, chunk.stored(value), chunk.at)
 
@@ -214,8 +230,8 @@ class RowRegion(NamedTuple):
 
     def _varying(self, value: SSAValue) -> list[SSAValue]:
         """What a value is computed from that is no number: arguments, reductions and indices, each once."""
-        every = computed_from([value], until=(ReduceOp,), leaves=self.numbers)
-        return [v for v in every if v not in self.numbers and isinstance(v.owner, Block | ReduceOp | IndexOp)]
+        every = computed_from([value], until=ACROSS, leaves=self.numbers)
+        return [v for v in every if v not in self.numbers and isinstance(v.owner, (Block, *ACROSS, IndexOp))]
 
 
 def rescaled(x: Sequence[SSAValue]) -> SSAValue:
@@ -251,6 +267,10 @@ class RowChunk:
             start = self.index.sub(self.at, length)
             fragment = until(self.index, fragment, start, IDENTITIES[kind], together, self.region.inside)
         return self.index.insert(ReduceOp(kind, fragment, parts=parts)).result
+
+    def scan(self, op: ScanOp, start: SSAValue | None) -> None:
+        """Makes the elements of a scan, which a column of what is before these columns begins."""
+        self.elements[op.result] = self.index.insert(ScanOp(op.kind.data, self.spread(op.input), start)).result
 
     def sum_below(self, largest: ReduceOp, op: ReduceOp) -> list[SSAValue]:
         """The largest element of this warp, or a finite number, and the sum of exponentials below it."""

@@ -14,8 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.mlir.affine import loops_of, strides_of
 from ...dialect.warp.attributes import is_memory, memory_of
 from ...dialect.warp.elements import YieldOp, all_yielded, element_type
-from ...dialect.warp.fragments import ReduceOp
-from ...dialect.warp.rows import RowsOp
+from ...dialect.warp.rows import ACROSS, RowsOp
 from ...dialect.warp.views import HALF_WORD, are_pairs
 
 PARTS = (memref.SubviewOp, memref.CollapseShapeOp, memref.ExpandShapeOp)
@@ -50,7 +49,7 @@ def by_pairs(op: RowsOp) -> RowsOp:
     sides = range(count), range(count, len(values))
     firsts = {j: i for side in sides for i in side for j in side if _are_neighbours(op, values[i], values[j], i, j)}
     pairs = {i: j for j, i in firsts.items()}
-    if not pairs or any(isinstance(inner, ReduceOp) for inner in block.ops):
+    if not pairs or any(isinstance(inner, ACROSS) for inner in block.ops):
         return op
     arguments, results, end = list(block.args), list(all_yielded(op.body)), block.last_op or YieldOp()
     with ImplicitBuilder(Builder(InsertPoint.at_start(block))):

@@ -17,7 +17,7 @@ from ...dialect.mlir.affine import FIXED, loops_of
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elements import IndexOp, all_yielded, element_type, shape_of
 from ...dialect.warp.fragments import ConstantOp, ReduceOp
-from ...dialect.warp.rows import RowsOp, times_of
+from ...dialect.warp.rows import ACROSS, RowsOp, ScanOp, times_of
 from ...dialect.warp.synchronisation import has_clusters
 from ..diagnostics import fail
 from ..linalg import operand as extents
@@ -123,6 +123,8 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     repeated, small = any(place.times for place in inputs.values()), all(place.bits <= SMALL_BITS for place in along)
     one = small and sum(rows in place.loops for place in along) == 1
 
+    scans = any(isinstance(inner, ScanOp) for inner in op.body.block.ops)
+
     def shares(*, narrow: int) -> tuple[Layout, int, RowShare, int]:
         several = None if op.is_numbered else rows
         layout = _layout(sizes, (*inputs.values(), *written), output, several, outputs, narrow=narrow)
@@ -135,6 +137,8 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
             share = RowShare(least, 1)
         if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
             share = RowShare(CROWDED.warps // 2, 2)
+        if scans and share.warps * share.ctas * each < (length or extents.USUAL):
+            share = RowShare(1, 1)  # which goes along a row by a loop
         parts = share.warps * share.ctas
         width = each if length is None else min(each, -(-length // (layout.columns * parts)) * layout.columns)
         if repeated:
@@ -228,8 +232,8 @@ half as many in each of two CTAs are faster (H100, gradient of RMS norm in rows 
 
 
 def _reduces(op: RowsOp) -> bool:
-    """Whether an operation reduces along rows."""
-    return any(isinstance(inner, ReduceOp) for inner in op.body.block.ops)
+    """Whether an operation reduces or scans along rows."""
+    return any(isinstance(inner, ACROSS) for inner in op.body.block.ops)
 
 
 class RowSizes(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,20 +18,22 @@ from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, known_element, memory_of
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp
 from ...dialect.warp.epilogue import MapOp, PowersOp
-from ...dialect.warp.fragments import ROW_BITS, ConvertOp, ElementwiseOp, ReduceOp, alike
+from ...dialect.warp.fragments import IDENTITIES, ROW_BITS, ConvertOp, ElementwiseOp, ReduceOp, alike, column_of
 from ...dialect.warp.memory import EXPONENT, POINT, LoadOp
+from ...dialect.warp.rows import ScanOp
 from ...dialect.warp.stored import EXPONENTS
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from .addressing import Position, SharedPlace
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, ptx_type_of
-from .emitter import WARP, VirtualRegister, single, word
+from .emitter import WARP, ScalarOperand, VirtualRegister, single, word
 from .fragments import (
     PAIRED,
     Fragment,
     carried_into,
     element_bits,
     elementwise_opcode,
+    literal,
     per_register,
     register_type,
 )
@@ -347,14 +350,56 @@ def _together(lowering: KernelLowering, opcode: str, registers: Fragment, ways: 
 
 def _exchanged(lowering: KernelLowering, opcode: str, register: VirtualRegister, distance: int) -> VirtualRegister:
     """A register combined with that of the lane whose number differs in one bit."""
+    return lowering.emitter.compute(opcode, register, _shuffled(lowering, "bfly", register, distance, *WARP))
+
+
+def _shuffled(
+    lowering: KernelLowering, mode: str, register: VirtualRegister, *operands: ScalarOperand
+) -> VirtualRegister:
+    """A register of another lane, of 32 or 64 bits."""
     emitter = lowering.emitter
     words, is_wide = [register], register.type == "f64"
     if is_wide:
         words = emitter.registers("b32", 2)
         emitter.emit("mov.b64", words, register)
-    others = [emitter.compute("shfl.sync.bfly.b32", each, distance, *WARP, type=each.type) for each in words]
-    other = emitter.compute("mov.b64", others, type="f64") if is_wide else others[0]
-    return emitter.compute(opcode, register, other)
+    others = [emitter.compute(f"shfl.sync.{mode}.b32", each, *operands, type=each.type) for each in words]
+    return emitter.compute("mov.b64", others, type="f64") if is_wide else others[0]
+
+
+@lowers(ScanOp)
+def _scan(lowering: KernelLowering, op: ScanOp) -> None:
+    if not isinstance(op.input.type, FragmentType):
+        fail(op, f"{op.name} of {op.input.type} stands in the region of warp.rows; kernels scan rows of fragments")
+    kind, registers, emitter, s = op.input.type, lowering.fragment(op.input), lowering.emitter, lowering.scalars
+    emitter.comment(f"{op.name}: {op.kind.data} of rows of {kind.shape[0]}x{kind.shape[1]}")
+    combined = partial(emitter.compute, elementwise_opcode(op.kind.data, kind.element))
+    lanes = [(at, bit.number) for at, bit in enumerate(kind.layout.data.lane) if bit.axis == "c"]
+    first, near = lanes[0] if lanes else (0, kind.shape[1].bit_length())
+    column, identity = s.bits(lowering.lane, first, len(lanes), 0), literal(kind, IDENTITIES[op.kind.data])
+    last = s.add(lowering.lane, s.multiply(s.subtract((1 << len(lanes)) - 1, column), 1 << first))
+
+    def behind(register: VirtualRegister, distance: int) -> VirtualRegister:
+        """What a lane so many before has, the identity in lanes that have none."""
+        other = _shuffled(lowering, "up", register, distance << first, 0, WARP[1])
+        return emitter.compute(f"selp.{other.type}", other, identity, emitter.pure("setp.ge.s32", column, distance))
+
+    places, scanned = list(offsets(kind, 1)), dict[int, VirtualRegister]()
+    before = dict(zip(_rows(column_of(kind)), lowering.fragment(op.start), strict=True)) if op.start else {}
+    runs = dict[tuple[int, int], list[int]]()
+    for number in sorted(range(len(places)), key=lambda number: places[number]):
+        row, at = places[number]
+        runs.setdefault((row, at >> near), []).append(number)
+    for (row, _), run in runs.items():
+        own = [*itertools.accumulate((registers[number] for number in run), combined)]
+        total, starts = own[-1], [before[row]] if row in before else []
+        for bit in range(len(lanes)):
+            total = combined(total, behind(total, 1 << bit))
+        starts += [behind(total, 1)] if lanes else []
+        start = functools.reduce(combined, starts) if starts else None
+        scanned |= {n: each if start is None else combined(start, each) for n, each in zip(run, own, strict=True)}
+        whole = _shuffled(lowering, "idx", total, last, *WARP) if lanes else total
+        before[row] = combined(before[row], whole) if row in before else whole
+    lowering.values[op.result] = [scanned[number] for number in range(len(places))]
 
 
 # Powers of two as bytes: `warp.powers`.

@@ -20,6 +20,7 @@ from .importer import CONSTANTS, HANDLERS, REDUCTIONS
 from .options import NO_FORM, aten, expression, is_operator, layer_of, pytree, sympy
 from .products import PRODUCTS
 from .scalars import ELEMENTS, FACTORS, HALVES, ROOTS, shape_of
+from .scans import SCANS, is_scan_of_rows
 from .views import RESHAPES, SPLITS, VIEWS, has_no_gaps, is_row_major, is_tensor, sized_input, unpacking
 
 NARROW = (torch.float8_e4m3fn, torch.float8_e5m2)
@@ -162,7 +163,7 @@ def _is_lowered(node: Node, last: Node) -> bool:
         return False
     result = node.meta["val"]
     kinds = result.device == last.meta["val"].device and result.dtype in ELEMENTS and result.dtype not in NARROW
-    if not kinds or 0 in shape_of(result):
+    if not kinds or 0 in shape_of(result) or (node.target in SCANS and not is_scan_of_rows(node)):
         return False
     return not obstacle(node) if is_pointwise(node.target) else node.target in HANDLERS and not _reads_elsewhere(node)
 

@@ -41,6 +41,7 @@ from .options import NO_FORM, BackendOptions, aten, expression, metadata_shape, 
 from .part import MemoryOrder, PartLayout, PartResult, Region, row_major
 from .products import PRODUCTS, warploom
 from .scalars import HALVES, RULES, UINT4, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, shape_of
+from .scans import SCANS, is_scan_of_rows
 from .views import SPLITS, VIEWS, is_tensor, order_of, reordered, shown, sink_views, sized_input, unpacking, unsqueezed
 
 import_passes()  # so that the first call does not, nor each process that compiles a part
@@ -171,6 +172,7 @@ REDUCTIONS: Mapping[object, Lowering] = {
     aten.amax.default: _reduction("maximum", -math.inf),
     aten.amin.default: _reduction("minimum", math.inf),
     **dict.fromkeys((aten.any.dim, aten.any.dims, aten.any.default), _reduction("bitwise_or", 0)),
+    **SCANS,
     aten.index.Tensor: _index,
     aten.gather.default: _gather,
     warploom.begun.default: _begun,
@@ -217,6 +219,8 @@ class Importer:
             element_of(like.dtype)
             if of.target in SPLITS:
                 return shown(of.target, self.builder, like, *args, part=index, **options)
+            if node.target in SCANS and not is_scan_of_rows(node):
+                raise UnsupportedError(NO_FORM)
             if of is node and (handler := HANDLERS.get(node.target)) is not None:
                 return handler(self.builder, like, *args, **options)
             if of is node and is_pointwise(node.target):

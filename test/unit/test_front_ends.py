@@ -745,18 +745,28 @@ SCAN = """func.func @f(%x: tensor<5x7xf32>) -> (tensor<5x7xf32>, tensor<SIZExf32
 }"""
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(("along", "inclusive"), [(1, True), (0, False)])
-def test_what_rows_add_up_to_so_far(along: int, inclusive: bool) -> None:
-    """A thread for each row goes along it, and writes a sum in each turn."""
-    text = SCAN.replace("SIZE", "57"[1 - along]).replace("ALONG", str(along)).replace("HOW", str(inclusive).lower())
-    kernel, x = compile(text, target="sm_80"), draw(5, 7)
+@pytest.mark.parametrize(
+    ("along", "inclusive", "shape", "target"),
+    [
+        (1, True, (5, 7), "sm_80"),  # several rows a warp
+        (1, True, (2, 5003), "sm_80"),  # warps of a CTA
+        (1, True, (1, 36000), "sm_90a"),  # CTAs of a cluster
+        (1, True, (1, 36000), "sm_80"),  # a loop of one warp
+        (0, False, (5, 7), "sm_80"),  # a thread for each row
+    ],
+)
+def test_what_rows_add_up_to_so_far(along: int, inclusive: bool, shape: tuple[int, int], target: str) -> None:
+    size, how = str(shape[1 - along]), str(inclusive).lower()
+    text = SCAN.replace("SIZE", size).replace("ALONG", str(along)).replace("HOW", how)
+    kernel, x = compile(text.replace("5x7", "x".join(map(str, shape))), target=target), draw(*shape)
     sums, last = kernel(x, device="interp")
     exact = np.cumsum(x, along, np.float64)
     expected = exact if inclusive else exact - x
-    np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(last, exact.take(-1, along), rtol=1e-5, atol=1e-6)
+    bound = x.shape[along] * 2.0**-24 * np.abs(x).sum(along).max()
+    assert np.abs(sums - expected).max() < bound
+    assert np.abs(last - exact.take(-1, along)).max() < bound
     assert kernel.ptx.count(".entry") == 1
+    assert ("shfl.sync.up" in kernel.ptx) == inclusive
 
 
 def test_filters_that_are_known_change_their_layout_when_compiled() -> None:

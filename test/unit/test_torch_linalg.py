@@ -254,6 +254,23 @@ def test_cross_entropy_of_labels_in_64_bits() -> None:
         assert torch.all((out.double() - wanted).abs() <= torch.finfo(out.dtype).eps * 4 * (1 + wanted.abs()))
 
 
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda x: x.cumsum(-1), (3, 1000)),
+        (lambda x: (x * 0.5).cumsum(1).relu(), (2, 261)),
+        (lambda x: x.cumprod(2), (2, 3, 70)),
+    ],
+)
+def test_what_rows_combine_to_so_far(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
+    for dtype in (torch.bfloat16, torch.float32):
+        x = drawn(*shape, dtype=dtype)
+        result, exact, largest = interpreted(function, x), function(x.double()), function(x.double().abs()).max()
+        # f32 in any order, rounded once
+        bound = shape[-1] * 2.0**-24 * largest + torch.finfo(dtype).eps * exact.abs()
+        assert torch.all((result.double() - exact).abs() <= bound)
+
+
 def test_products_with_scales() -> None:
     a = drawn(17, 32, dtype=torch.float8_e4m3fn)
     b = drawn(16, 32, dtype=torch.float8_e4m3fn)

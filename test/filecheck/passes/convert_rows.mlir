@@ -29,6 +29,31 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     "gpu.return"() : () -> ()
   }) {sym_name = "whole", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 
+  // Neighbours in a lane, then the lanes before it, each of whose sums has what the row begins with.
+  // CHECK-LABEL: .visible .entry scanned(
+  // CHECK:       // warp.scan: add of rows of 16x16
+  // CHECK:       add.rn.f32 %[[A:f[0-9]+]], %f0, %f1;
+  // CHECK:       shfl.sync.up.b32 %[[B:f[0-9]+]], %[[A]], 1, 0, 0xFFFFFFFF;
+  // CHECK-NEXT:  setp.ge.s32 %[[P:p[0-9]+]], %[[LANE:r[0-9]+]], 1;
+  // CHECK-NEXT:  selp.f32 %[[C:f[0-9]+]], %[[B]], 0f00000000, %[[P]];
+  // CHECK-NEXT:  add.rn.f32 %[[D:f[0-9]+]], %[[A]], %[[C]];
+  // CHECK:       shfl.sync.up.b32 %{{f[0-9]+}}, %[[D]], 2, 0, 0xFFFFFFFF;
+  // CHECK-NEXT:  setp.ge.s32 %{{p[0-9]+}}, %[[LANE]], 2;
+  // CHECK:       add.rn.f32 %[[ALL:f[0-9]+]], %[[D]], %{{f[0-9]+}};
+  // CHECK:       shfl.sync.up.b32 %{{f[0-9]+}}, %[[ALL]], 1, 0, 0xFFFFFFFF;
+  // CHECK:       add.rn.f32 %[[S:f[0-9]+]], %{{f[0-9]+}}, %{{f[0-9]+}};
+  // CHECK:       add.rn.f32 %[[Y:f[0-9]+]], %[[S]], %f0;
+  // CHECK:       st.global.v2.f32 [%{{rd[0-9]+}}], {%[[Y]],
+  "gpu.func"() <{function_type = (memref<16x16xf32>, memref<16x16xf32>) -> (), kernel}> ({
+  ^bb0(%X: memref<16x16xf32>, %Y: memref<16x16xf32>):
+    %c0 = arith.constant 0 : index
+    %x = warp.load %X[%c0, %c0] {in_bounds = [true, true]} : memref<16x16xf32> -> !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+    %b = warp.reduce add %x : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
+    %y = warp.scan add %x from %b : !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]> : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+    warp.store %y, %Y[%c0, %c0] {in_bounds = [true, true]} : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x16xf32>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "scanned", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+
   // Bits as integers, then again as numbers where a row has none above zero.
   // CHECK-LABEL: .visible .entry positive(
   // CHECK:       mov.b32 %[[A:r[0-9]+]], %f0;

@@ -242,3 +242,31 @@ func.func @no_integer(%x: memref<4x8xf32>, %y: memref<4x8xf32>) {
   }
   return
 }
+
+// -----
+
+!lanes = !warp.fragment<acc, 16x8xf32, [c2 c1 r0 r1 r2 | c0 r3]>
+
+// expected-error @+2 {{warp.scan: expected columns that lanes hold in order, of 32 or 64 bits, got !warp.fragment<acc, 16x8xf32, [c2 c1 r0 r1 r2 | c0 r3]>}}
+func.func @order(%x: !lanes) {
+  %0 = warp.scan add %x : !lanes to !lanes
+  return
+}
+
+// -----
+
+!matrix = !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+
+// expected-error @+2 {{warp.scan: expected a start of !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>, got !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>}}
+func.func @start(%x: !matrix) {
+  %0 = warp.scan add %x from %x : !matrix : !matrix to !matrix
+  return
+}
+
+// -----
+
+// expected-error @+2 {{warp.scan: expected an element of f32 or f64 alone, got f16}}
+func.func @element(%x: f16) {
+  %0 = warp.scan add %x : f16 to f16
+  return
+}
