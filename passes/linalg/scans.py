@@ -89,8 +89,8 @@ def _obstacle(op: GenericOp, scan: Scan, fills: Sequence[FillOp]) -> str:
     if any(root(read.value) is own and read.map != nest.writes[0].map for read in nest.reads):
         return "it reads other elements of the memory that it writes"
     others = [each for each in nest.body.ops if each not in (scan.result.owner, nest.body.last_op)]
-    of_floats = all(each.results[0].type == f32 or each.results[0] is nest.yielded[0] for each in others)
-    return "" if of_floats and all(map(only_computes, others)) else "it computes with other than f32"
+    floats = all(each.results[0].type == f32 or isinstance(each, arith.TruncFOp) for each in others)
+    return "" if floats and all(map(only_computes, others)) else "it computes with other than f32"
 
 
 def _region(op: GenericOp, scan: Scan, outputs: Sequence[SSAValue]) -> Region:
@@ -103,7 +103,7 @@ def _region(op: GenericOp, scan: Scan, outputs: Sequence[SSAValue]) -> Region:
             made[constant] = made.get(constant) or builder.added(constant.owner.clone())
         if each is scan.result.owner:
             break
-        if isinstance(each, arith.ExtFOp):
+        if isinstance(each, arith.ExtFOp) and made[each.input].type == f32:
             made[each.result] = made[each.input]
         else:
             made[each.results[0]] = builder.added(each.clone(made))

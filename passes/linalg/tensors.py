@@ -205,8 +205,12 @@ class FuseDiamond(RewritePattern):
 
 
 def _closes(op: GenericOp, number: int) -> bool:
-    """Whether an input of an elementwise operation is made for it alone, of something that it reads too."""
-    plain = len(op.results) == 1 and Nest.of(op).is_elementwise
+    """Whether an input of an elementwise operation is made for it alone, of something that it reads too; or one of an
+    operation that goes along rows and writes an element in each turn."""
+    nest = Nest.of(op)
+    if nest.summed and nest.writes[0].loops == tuple(range(nest.loops)):
+        return op.inputs[number].has_one_use()
+    plain = len(op.results) == 1 and nest.is_elementwise
     return plain and not _read_before(op, number).isdisjoint(op.inputs)
 
 
