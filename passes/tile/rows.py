@@ -137,7 +137,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
             share = RowShare(least, 1)
         if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
             share = RowShare(CROWDED.warps // 2, 2)
-        if scans and share.warps * share.ctas * each < (length or extents.USUAL):
+        if scans and (length is None or share.warps * share.ctas * each < length):
             share = RowShare(1, 1)  # which goes along a row by a loop
         parts = share.warps * share.ctas
         width = each if length is None else min(each, -(-length // (layout.columns * parts)) * layout.columns)

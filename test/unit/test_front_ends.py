@@ -769,6 +769,33 @@ def test_what_rows_add_up_to_so_far(along: int, inclusive: bool, shape: tuple[in
     assert ("shfl.sync.up" in kernel.ptx) == inclusive
 
 
+def test_rows_of_a_length_that_only_the_caller_knows_are_scanned() -> None:
+    kernel = compile("""func.func @f(%x: memref<?x?xf16>, %y: memref<?x?xf32>, %last: memref<?xf32>) {
+      %one = arith.constant 1.0 : f32
+      linalg.fill ins(%one : f32) outs(%last : memref<?xf32>)
+      linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>,
+                                       affine_map<(m, n) -> (m)>], iterator_types = ["parallel", "reduction"]}
+          ins(%x : memref<?x?xf16>) outs(%y, %last : memref<?x?xf32>, memref<?xf32>) {
+      ^bb0(%a: f16, %old: f32, %before: f32):
+        %e = arith.extf %a : f16 to f32
+        %r = arith.mulf %e, %before : f32
+        linalg.yield %r, %r : f32, f32
+      }
+      return
+    }""")
+    assert "shfl.sync.up" in kernel.ptx
+    for shape in ((3, 7), (1, 5003)):
+        x, y, last = (
+            (1 + draw(*shape) / 32).astype(np.float16),
+            np.zeros(shape, np.float32),
+            np.zeros(shape[0], np.float32),
+        )
+        kernel(x, y, last, device="interp")
+        exact = np.cumprod(x, 1, np.float64)
+        assert np.all(np.abs(y - exact) <= shape[1] * 2.0**-24 * np.abs(exact))
+        assert np.all(np.abs(last - exact[:, -1]) <= shape[1] * 2.0**-24 * np.abs(exact[:, -1]))
+
+
 def test_filters_that_are_known_change_their_layout_when_compiled() -> None:
     """Images and results with channels first are a launch each around the sums; the filter is none."""
     x, k = draw(1, 4, 6, 5), draw(4, 3, 2)
