@@ -99,8 +99,9 @@ def _region(op: GenericOp, scan: Scan, outputs: Sequence[SSAValue]) -> Region:
     builder = ElementBuilder(block, {})
     made: dict[SSAValue, SSAValue] = dict(zip(body.args, map(builder.widened, block.args), strict=False))
     for each in body.ops:
-        for constant in (x for x in each.operands if is_constant(x) and isinstance(x.owner, Operation)):
-            made[constant] = made.get(constant) or builder.added(constant.owner.clone())
+        for constant in filter(is_constant, each.operands):
+            if constant not in made and isinstance(constant.owner, Operation):
+                made[constant] = builder.added(constant.owner.clone())
         if each is scan.result.owner:
             break
         if isinstance(each, arith.ExtFOp) and made[each.input].type == f32:

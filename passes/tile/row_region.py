@@ -167,7 +167,7 @@ class RowRegion(NamedTuple):
         starts = [index.insert(ConstantOp.of(*each)).fragment for each in kinds] if step is not None else []
         with nullcontext() if step is None else index.loop(0, end, step, starts) as turn:
             chunk = chunk if turn is None else RowChunk(self, turn.index, self._at(turn), columns)
-            for op, start in zip(scans, () if turn is None else turn.carried, strict=False):
+            for op, start in zip(scans, turn.carried, strict=True) if turn is not None else ():
                 chunk.scan(op, start)
                 total = chunk.index.insert(ReduceOp(op.kind.data, chunk.spread(op.input))).result
                 each = mapped(chunk.index, lambda x, by=op.kind.data: COMBINED[by](x[0], x[1]), start, total)
