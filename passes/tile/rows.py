@@ -61,7 +61,8 @@ CLUSTER_WARPS, EXACT_WARPS, MAX_CTAS = 8, 12, 8
 """Where CTAs of a cluster share a row, warps of each, twice as many of rows that are too long otherwise; the most of
 each, but 32 of eight CTAs, that share exactly a row along which inputs repeat, or the longest row of one
 input that a cluster holds (H200, 262144: layer norm 138.2 and 112.2 us, softmax 136.1 and 108.6; 151936 loses: 123.0
-and 147.6); and CTAs."""
+and 147.6), or any longer row of two inputs without a vector (gradient of softmax, 151936: 168 and 121 us), or one that
+is scanned; and CTAs."""
 
 LONG_ROW = 16
 """How many warps may hold a row before CTAs share it (H100, rows of 32768: a softmax of one CTA of 32 warps 0.948 of a
@@ -80,7 +81,8 @@ MIN_TURNS = 4
 """Rows of a cluster that takes them in turns, where vectors lie along them, which it then reads once (H100, rows of
 65536: layer norm 106.0 and 98.2 microseconds; without vectors cross entropy 52.3 and 58.7), or one vector along long
 rows of two inputs that are reduced twice (H200, gradient of RMS norm: 118.6 and 98.8; what is reduced once, a norm of a
-sum: 134.1 and 139.5)."""
+sum: 134.1 and 139.5), or the longest rows of 16 bits that CTAs of 16 warps scan (131072: 79.5 and 72.4; of 8 warps,
+65536: 67.1 and 70.5)."""
 
 
 def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversal:
@@ -122,7 +124,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     once = length is not None and not op.is_numbered and reads_once(op)
     repeated, small = any(place.times for place in inputs.values()), all(place.bits <= SMALL_BITS for place in along)
     one = small and sum(rows in place.loops for place in along) == 1
-
+    pair = small and not once and len(along) == sum(rows in place.loops for place in along) == 2
     scans = any(isinstance(inner, ScanOp) for inner in op.body.block.ops)
 
     def shares(*, narrow: int) -> tuple[Layout, int, RowShare, int]:
@@ -137,8 +139,12 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
             share = RowShare(least, 1)
         if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
             share = RowShare(CROWDED.warps // 2, 2)
-        if scans and (length is None or share.warps * share.ctas * each < length):
-            share = RowShare(1, 1)  # which goes along a row by a loop
+        largest = RowShare(MAX_WARPS, MAX_CTAS)
+        if layout.rows == 1 and (scans or pair) and (length is None or share.warps * share.ctas * each < length):
+            if shared and length is not None and length <= largest.warps * largest.ctas * each:
+                share = largest
+            elif scans:  # one warp goes along a row by a loop
+                share = RowShare(1, 1)
         parts = share.warps * share.ctas
         width = each if length is None else min(each, -(-length // (layout.columns * parts)) * layout.columns)
         if repeated:
@@ -171,8 +177,9 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
         fail(op, "rows are summed where they are reduced too, each held by a CTA, of known sizes")
     vectors = sum(rows not in place.loops for place in along)
     in_cluster = in_registers and share.ctas > 1 and across <= SUMMING_WARPS and columns == 1 and not op.is_numbered
+    full = scans and small and across == 2 * CLUSTER_WARPS and length == parts * each
     twice = sum(isinstance(inner, ReduceOp) for inner in op.body.block.ops) > 1 and parts > LONG_ROW
-    if not apart and in_cluster and (vectors > 1 or (vectors and small and twice and len(along) >= SEVERAL)):
+    if not apart and in_cluster and (full or vectors > 1 or (vectors and small and twice and len(along) >= SEVERAL)):
         at_once = clusters_at_once(parts, op)
         apart = at_once if output.size(rows) >= MIN_TURNS * at_once else 0
     resident = (SUMMING_WARPS if sums or not summed else RESIDENT_WARPS) if apart else 0

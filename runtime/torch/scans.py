@@ -16,7 +16,7 @@ from .builder import FunctionBuilder, plain
 from .options import aten
 from .scalars import HALVES, RULES, Body, Lowering, Value, shape_of
 
-MAX_SCANNED = 1 << 17
+MAX_SCANNED = 1 << 18
 """Elements of a row that the CTAs of a cluster hold."""
 
 

@@ -12,6 +12,7 @@ import pytest
 from upstream import ABSENT, mlir_opt
 
 from warploom.passes.pipeline import lower
+from warploom.passes.tile import rows
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import CompileError, compile, torch_to_linalg
 
@@ -271,6 +272,22 @@ def test_what_rows_combine_to_so_far(function: Callable[..., Any], shape: tuple[
         # f32 in any order, rounded once
         bound = shape[-1] * 2.0**-24 * largest + torch.finfo(dtype).eps * exact.abs()
         assert torch.all((result.double() - exact).abs() <= bound)
+
+
+def test_gradients_of_the_longest_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of more than 131072 elements, which half the warps would not hold."""
+    for name, number in (("MAX_WARPS", 4), ("CLUSTER_WARPS", 1), ("LONG_ROW", 1)):
+        monkeypatch.setattr(rows, name, number)
+
+    def gradient(g: Any, y: Any) -> Any:
+        return torch.ops.aten._softmax_backward_data.default(g, y, -1, y.dtype)
+
+    g, y = drawn(2, 20000), torch.rand(2, 20000).bfloat16()
+    kernel, out = compile(torch_to_linalg(gradient, g, y), cache=False), torch.empty_like(g)
+    assert ".reqnctapercluster 8" in kernel.ptx
+    kernel(words(g), words(y), words(out), device="interp")
+    exact = gradient(g.double(), y.double())
+    assert torch.all((out.double() - exact).abs() <= 2.0**-8 * (1 + exact.abs()))
 
 
 def test_products_with_scales() -> None:
