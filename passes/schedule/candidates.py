@@ -144,7 +144,9 @@ def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Sched
             what += f"; in tensor memory: {why_not(product, target)}"
         raise ScheduleError(f"{target} has {_lowered_to(product, target, accumulate)} {what}")
     cost, fragments = _by_fragments(product, target, accumulate, row)
-    taken = model.nanoseconds(product, cost, staged=bool(fragments.staging))
+    packing = model.pack_cycles(product, fragments.pack, target)
+    taken = model.nanoseconds(product, cost - packing, staged=bool(fragments.staging))
+    taken += model.laying_out(product, fragments.pack, PLAIN, target)
     if groups is None:
         return fragments
     before = model.laying_out(product, groups.pack, groups.padded, target)
