@@ -21,6 +21,7 @@ import argparse
 import logging
 import math
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -28,6 +29,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from copy import deepcopy
 from functools import partial
@@ -38,6 +40,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from torch_features import FEATURES, MORE_LOSSES, OPTIMIZERS, Experts, Flex
 from torch_graphs import answers
 from torch_layers import ALIASES, IMAGES, INTEGERS, LOSSES, POINTWISE, ROWS, WRITES, Attention, With
 
@@ -55,23 +58,34 @@ MAX = 20_000
 """Elements of a value."""
 
 MODES = ("plain",) * 8 + ("vmap", "grad", "export", "save", "no_grad", "checkpoint")
+MORE_MODES = (*MODES[4:], "process", "threads", "dtypes", "optimizer", "optimizer", "second", "jvp", "accumulate")
+"""Those with features: saved and loaded by a process of its own, called by threads at once, in several types, steps of
+an optimiser, gradients of gradients, derivatives forward, two passes backward."""
+
+STEPS = 3
+"""How many steps an optimiser takes."""
 
 
 class Net(nn.Module):
     """The layers in turn, on a value with integers, a number a batch, and a memory that may be written. Returns the
     last value, what else the layers give, integers, and what shares memory with an input or the value."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, features: bool = False) -> None:
         super().__init__()
         torch.manual_seed(seed)
         self.d = d = random.Random(seed)
+        self.features = features
         self.seed, self.batch = seed, d.choice((1, 2, 2, 3, 3, 5))
         self.dtype = d.choice((torch.float32,) * 4 + (torch.bfloat16,) * 4 + (torch.float16, torch.float64))
-        self.mode = d.choice(MODES)
-        self.trains = self.mode == "checkpoint" or (self.mode in ("plain", "vmap") and d.random() < 0.55)
+        self.mode = d.choice(MORE_MODES if features else MODES)
+        self.trains = self.mode in ("checkpoint", "accumulate") or (
+            self.mode in ("plain", "vmap") and d.random() < 0.55
+        )
         self.autocast = self.dtype == torch.float32 and self.mode in ("plain", "checkpoint") and d.random() < 0.3
-        self.dynamic = self.mode in ("plain", "no_grad") and d.random() < 0.3
-        self.order = d.choice(("plain",) * 3 + ("every second", "transposed", "expanded"))
+        self.dynamic = self.mode in ("plain", "no_grad", "threads") and d.random() < 0.3
+        orders = ("offset", "overlapping", "diagonal") if features else ()
+        self.order = d.choice(("plain",) * 3 + ("every second", "transposed", "expanded", *orders))
+        self.optimizer = d.choice(OPTIMIZERS) if self.mode == "optimizer" else None
         sizes = d.choice((1, 1, 2, 2, 2, 3, 0)) + 1
         self.shape = (d.choice((3, 4, 8, 8, 16)), *(d.choice((3, 4, 5, 8, 9)) for _ in range(sizes - 1)))
         self.steps, self.names, self.integers = nn.ModuleList(), list[str](), []
@@ -84,7 +98,8 @@ class Net(nn.Module):
             i = self.tried(f"integer {number}", INTEGERS[number], i) if i is not None else None
             self.integers += [INTEGERS[number]] if i is not None else []
         i = self.inputs(0, torch.float32)[1]
-        for kind, share, choices, operands in (("loss", 0.25, LOSSES, (x, i)), ("write", 0.3, WRITES, (memory, x, i)),
+        losses = (*MORE_LOSSES, *LOSSES[:2]) if features else LOSSES
+        for kind, share, choices, operands in (("loss", 0.25, losses, (x, i)), ("write", 0.3, WRITES, (memory, x, i)),
                                                 ("alias", 0.3, ALIASES, (x, memory, x))):  # fmt: skip
             number = d.randrange(len(choices))
             if (
@@ -114,6 +129,7 @@ class Net(nn.Module):
     def draw(self, x: Tensor, i: Tensor) -> Tensor:
         """Appends a layer if torch computes it and its result is small."""
         d, table = self.d, IMAGES if 2 < x.dim() < 6 and self.d.random() < 0.6 else ROWS
+        table = FEATURES if self.features and d.random() < 0.7 else table
         name = d.choice(list(table))
         try:
             if d.random() < 0.3:
@@ -149,6 +165,12 @@ class Net(nn.Module):
             x = x.transpose(0, 1).contiguous().transpose(0, 1)
         elif self.order == "expanded":
             x = x[:1].expand(x.shape)
+        elif self.order == "offset":
+            x = torch.cat([x.new_zeros(3), x.flatten()])[3:].view(x.shape)
+        elif self.order == "overlapping":
+            x = x.flatten().as_strided(x.shape, (1, *x.stride()[1:]))
+        elif self.order == "diagonal":
+            x = torch.diag_embed(x).diagonal(dim1=-2, dim2=-1)
         return [x, ids.to(device), memory]
 
     def forward(self, x: Tensor, i: Tensor, memory: Tensor) -> dict[str, Any]:
@@ -181,12 +203,20 @@ class Step(nn.Module):
         self.inner = inner
 
     def forward(self, x: Tensor, i: Tensor) -> Any:
-        plain = isinstance(self.inner, nn.Module) and not isinstance(self.inner, Attention | With)
+        plain = isinstance(self.inner, nn.Module) and not isinstance(self.inner, Attention | Experts | Flex | With)
         return self.inner(x) if plain else self.inner(x, i)
 
 
 def called(net: Net, x: Tensor, i: Tensor, memory: Tensor) -> Any:
     """A call of a module in its mode."""
+    if net.mode in ("second", "jvp"):
+
+        def function(v: Tensor) -> Tensor:
+            return net(v, i, memory.clone())["out"].square().mean()
+
+        if net.mode == "jvp":
+            return torch.func.jvp(function, (x,), (torch.ones_like(x),))
+        return torch.func.grad(lambda v: torch.func.grad(function)(v).square().sum())(x)
     if net.mode == "vmap":
         return torch.func.vmap(lambda v: net(v, i, memory.clone())["out"], randomness="same")(torch.stack([x, x * 0.5]))
     if net.mode == "grad":
@@ -210,7 +240,7 @@ def results(call: Any, net: Net, inputs: Sequence[Tensor]) -> list[Any]:
         torch.autocast(x.device.type, torch.bfloat16, enabled=enabled),
         nullcontext() if net.trains else torch.no_grad(),
     ):
-        out = pytree.tree_leaves(call(x, i, memory))
+        out = pytree.tree_leaves([call(v, i, memory) for v in ((x, x * 0.5) if net.mode == "accumulate" else (x,))])
     if net.trains:
         pairs = [t for t in out if isinstance(t, Tensor) and t.requires_grad and t.grad_fn is not None]
         slopes = [torch.randn(t.shape, generator=torch.Generator().manual_seed(n)).to(t) for n, t in enumerate(pairs)]
@@ -265,74 +295,128 @@ def judged(ours: list[Any], eager: list[Any], exact: list[Any], net: Net, more: 
     return ""
 
 
-def compiled(net: Net, backend: Any, options: Any, inputs: Sequence[Tensor]) -> Any:
-    """A module in its mode through a backend."""
-    if net.mode in ("export", "save"):
-        program = torch.export.export(net, tuple(inputs), strict=False)
-        if net.mode == "save" and backend is torch_backend:
-            with tempfile.TemporaryDirectory() as folder:
-                torch_save(program, Path(folder) / "model.pt2")
-                return torch_load(Path(folder) / "model.pt2")
-        module = program.module()
-        return torch.compile(module, backend=backend, options=options)
-    return torch.compile(partial(called, net), backend=backend, options=options, dynamic=net.dynamic or None)
+def caller(net: Net, compile_: Any, inputs: Sequence[Tensor], save: bool = False) -> Any:
+    """How a module is called in its mode, by what compiles functions; `save` if by way of a file."""
+    if net.mode == "optimizer":
+        return partial(stepped, net, compile_)
+    if net.mode not in ("export", "save", "process") or compile_ is as_it_is:
+        call = compile_(partial(called, net))
+        return partial(by_threads, call) if net.mode == "threads" else call
+    program = torch.export.export(net, tuple(inputs), strict=False)
+    if not save:
+        return compile_(program.module())
+    with tempfile.TemporaryDirectory() as folder:
+        torch_save(program, path := Path(folder) / "model.pt2")
+        if net.mode == "save":
+            return torch_load(path)
+        torch.save(inputs, Path(folder) / "inputs")
+        subprocess.run([sys.executable, "-c", LOADS, folder], check=True)
+        out, written = torch.load(Path(folder) / "results")
+        return lambda *own: [out, [x.copy_(y) for x, y in zip(own, written, strict=True)]][0]
+
+
+def as_it_is(function: Any) -> Any:
+    return function
+
+
+LOADS = """
+import sys, torch, torch_features
+from warploom.runtime import torch_load
+inputs = torch.load(sys.argv[1] + "/inputs")
+torch.save((torch_load(sys.argv[1] + "/model.pt2")(*inputs), inputs), sys.argv[1] + "/results")
+"""
+
+
+def by_threads(call: Any, x: Tensor, i: Tensor, memory: Tensor) -> list[Any]:
+    def one(by: float) -> Any:
+        with torch.no_grad():
+            return call(x * by, i, memory.clone())
+
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(one, (1, 0.5, -1, 1)))
+
+
+def stepped(net: Net, compile_: Any, *inputs: Tensor) -> list[Tensor]:
+    """The parameters after some steps of the optimiser, of gradients that are drawn."""
+    optimizer: Any = net.optimizer
+    optimizer = optimizer(net.parameters())
+    step = compile_(optimizer.step)
+    for n in range(STEPS):
+        generator = torch.Generator().manual_seed(n)
+        for p in net.parameters():
+            p.grad = torch.randn(p.shape, generator=generator).to(p)
+        step()
+    return [p.detach() for p in net.parameters()]
 
 
 def fault(
-    seed: int, device: str = "cpu", check: bool = False, trace: bool = False, rest: str = "eager"
+    seed: int,
+    device: str = "cpu",
+    check: bool = False,
+    trace: bool = False,
+    rest: str = "eager",
+    features: bool = False,
 ) -> tuple[str, str]:
     """What is wrong with the module of a seed: "ours", "torch's" or "no" fault, "skipped"; and its description."""
     dynamo.reset()
-    net = Net(seed)
+    net = Net(seed, features)
     if not net.steps:
         return "skipped", ""
     net = net.train(net.trains).to(net.dtype).to(device)
     sizes = [net.inputs(n, net.dtype, device) for n in ((0, 2, 1 - net.batch, -net.batch) if net.dynamic else (0,))]
+    if net.mode == "dtypes":
+        sizes += [net.inputs(0, t, device) for t in (torch.float32, torch.bfloat16, torch.float16, net.dtype)]
     state = deepcopy(net)
 
-    def fresh(dtype: Any = None) -> Net:
-        return deepcopy(state) if dtype is None else deepcopy(state).to(dtype)
+    def fresh(dtype: Any) -> Net:
+        return deepcopy(state).to(dtype)
 
     expected = list[Any]()
     for inputs in sizes:
         try:
-            wide, eager = fresh(torch.float64), fresh()
-            exact = results(partial(called, wide), wide, [t.double() if t.is_floating_point() else t for t in inputs])
-            expected.append((inputs, results(partial(called, eager), eager, inputs), exact))
+            eager = fresh(inputs[0].dtype)
+            wide, doubles = (
+                deepcopy(eager).to(torch.float64),
+                [t.double() if t.is_floating_point() else t for t in inputs],
+            )
+            exact = results(caller(wide, as_it_is, doubles), wide, doubles)
+            expected.append((inputs, results(caller(eager, as_it_is, inputs), eager, inputs), exact))
         except Exception as error:
             if not expected:
                 return "skipped", f"{type(error).__name__}: {str(error)[:80]}"
-    if not all(t.isfinite().all() for t in expected[0][1] if isinstance(t, Tensor) and t.is_floating_point()):
+    if not all(t.double().isfinite().all() for t in expected[0][1] if isinstance(t, Tensor) and t.is_floating_point()):
         return "skipped", "not finite"
 
     def attempt(backend: Any, options: Any = None) -> str:
         dynamo.reset()
-        own = fresh()
-        call = compiled(own, backend, options, sizes[0])
+        own = fresh(net.dtype)
+        compile_ = partial(torch.compile, backend=backend, options=options, dynamic=net.dynamic or None)
+        call = caller(own, compile_, sizes[0], save=backend is torch_backend)
         weights = {k: v.clone() for k, v in own.state_dict().items()}
         for inputs, eager, exact in expected:
-            own.load_state_dict(weights)
+            own.to(inputs[0].dtype).load_state_dict(weights)
 
             def roundings(inputs: Any = inputs) -> list[list[Any]]:
-                pairs = [off(fresh(), inputs) for _ in range(DRAWS)]
-                return [results(partial(called, moved), moved, i) for moved, i in pairs]
+                pairs = [off(fresh(inputs[0].dtype), inputs) for _ in range(DRAWS)]
+                return [results(caller(moved, as_it_is, i), moved, i) for moved, i in pairs]
 
             if text := judged(results(call, own, inputs), eager, exact, net, roundings):
-                return f"{tuple(inputs[0].shape)}: {text}"
+                return f"{tuple(inputs[0].shape)} {inputs[0].dtype}: {text}"
         return ""
 
     try:
         text = attempt(torch_backend, {"rest": rest, "check": check})
+        stops = False
     except Exception as error:
         if trace:
             traceback.print_exc()
-        text = f"{type(error).__name__}: {' '.join(str(error).strip().splitlines()[:3])[:300]}"
+        stops, text = True, f"{type(error).__name__}: {' '.join(str(error).strip().splitlines()[:3])[:300]}"
     if not text:
         return "no", ""
     try:
         return ("torch's" if attempt("aot_eager") else "ours"), text
     except Exception:
-        return "torch's", text
+        return ("torch's" if stops else "ours"), text
 
 
 def prepare() -> None:
@@ -344,10 +428,10 @@ def prepare() -> None:
     torch.backends.mkldnn.set_flags(_enabled=False)
 
 
-def one(device: str, check: bool, rest: str, seed: int) -> tuple[int, str, str, float]:
+def one(device: str, check: bool, rest: str, features: bool, seed: int) -> tuple[int, str, str, float]:
     prepare()
     start = time.perf_counter()
-    return seed, *fault(seed, device, check, rest=rest), time.perf_counter() - start
+    return seed, *fault(seed, device, check, False, rest, features), time.perf_counter() - start
 
 
 def main() -> int:
@@ -360,23 +444,24 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="compare each compiled part with eager mode")
     parser.add_argument("--device", default="cpu", help="cpu, where kernels are interpreted, or cuda")
     parser.add_argument("--rest", default="eager", help="eager or inductor")
+    parser.add_argument("--features", action="store_true", help="with what torch_features.py has")
     parser.add_argument("--only", type=int, metavar="SEED")
     options = parser.parse_args()
     if options.only is not None:
         prepare()
-        net = Net(options.only)
+        net = Net(options.only, options.features)
         print(net.text, *net.steps, sep="\n")
-        print(*fault(options.only, options.device, options.check, True, options.rest))
+        print(*fault(options.only, options.device, options.check, True, options.rest, options.features))
         return 0
     print(f"seed {options.seed}", flush=True)
     start, kinds, wrong = time.monotonic(), Counter[str](), list[int]()
     seeds = [1000 * options.seed + n for n in range(options.first, options.first + options.modules)]
-    work = partial(one, options.device, options.check, options.rest)
+    work = partial(one, options.device, options.check, options.rest, options.features)
     for seed, kind, text, seconds in answers(work, seeds, options.jobs, options.seconds, tasks=60):
         kinds[kind] += 1
         if kind in ("ours", "torch's"):
             wrong += [seed] if kind == "ours" else []
-            print(f"{kind}: {Net(seed).text}\n  {text} ({seconds:.0f} s)", flush=True)
+            print(f"{kind}: {Net(seed, options.features).text}\n  {text} ({seconds:.0f} s)", flush=True)
     print(f"{kinds.total()} modules in {time.monotonic() - start:.0f} s, {dict(kinds)}: {sorted(wrong)}")
     return 1 if wrong else 0
 
