@@ -2316,6 +2316,21 @@ def test_numbers_beyond_those_of_a_byte() -> None:
     assert all(map(torch.equal, Compiled(function).call(x), function(x)))
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("shape", "model", "function"), [
+    ((2, 8, 5, 3), torch.nn.Conv2d(8, 6, 1), lambda y: y.relu().contiguous().view(2, -1)),
+    ((30, 8), torch.nn.Linear(8, 8), lambda y: y.view(2, 3, 5, 8).clone(memory_format=torch.channels_last).mT),
+])  # fmt: skip
+def test_copies_to_an_order_of_memory_stay_behind_views(shape: Any, model: Any, function: Any) -> None:
+    """What makes images of rows, or orders their channels, does not come after such a copy."""
+    model, x = model.bfloat16().to(memory_format=torch.channels_last), drawn(*shape)
+    x = x.to(memory_format=torch.channels_last) if x.dim() == 4 else x
+    with torch.no_grad():
+        result, expected = Compiled(lambda x: function(model(x)), rest="eager").call(x), function(model(x))
+        assert close(result, function(copy.deepcopy(model).double()(x.double())), 2.0)
+    assert result.stride() == expected.stride()
+
+
 GRAPHS = {
     "a gelu of -15 is off by 5e-7 of that at most, where eager mode has 0": 12077110,
     "rows that follow each other in two ways": 7200089,
