@@ -304,7 +304,7 @@ def caller(net: Net, compile_: Any, inputs: Sequence[Tensor], save: bool = False
         return partial(by_threads, call) if net.mode == "threads" else call
     program = torch.export.export(net, tuple(inputs), strict=False)
     if not save:
-        return compile_(program.module())
+        return compile_((program if net.mode == "export" else program.run_decompositions()).module())
     with tempfile.TemporaryDirectory() as folder:
         torch_save(program, path := Path(folder) / "model.pt2")
         if net.mode == "save":
