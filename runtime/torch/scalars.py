@@ -283,6 +283,7 @@ RULES: Mapping[str, Rule] = {
     "bitwise_xor": _arithmetic(None, arith.XOrIOp, arith.XOrIOp),
     "neg": _arithmetic(arith.NegfOp),
     "abs": _arithmetic(math_ops.AbsFOp),
+    "fma": _arithmetic(math_ops.FmaOp),
     "__rshift__": _shifted,
     "where": _where,
     "pow": _power,

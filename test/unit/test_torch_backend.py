@@ -2331,6 +2331,22 @@ def test_copies_to_an_order_of_memory_stay_behind_views(shape: Any, model: Any, 
     assert result.stride() == expected.stride()
 
 
+def test_steps_of_an_optimiser() -> None:
+    """Averages that move, which torch takes apart by a number that is a constant, and quotients that are added."""
+    exact, seen = torch.nn.Parameter(drawn(5, 7, dtype=torch.float64)), list[Any]()
+    weight = torch.nn.Parameter(exact.detach().float())
+    ours, wide = (torch.optim.Adam([each], 0.01, amsgrad=True, foreach=False) for each in (weight, exact))
+    call = torch.compile(ours.step, backend="warploom", options={"explain": seen.append, "rest": "eager"})
+    for grad in drawn(3, 5, 7, dtype=torch.float64):
+        weight.grad, exact.grad = grad.float(), grad
+        call()
+        wide.step()
+    assert torch.allclose(weight.double(), exact, rtol=2.0**-22, atol=2.0**-20)
+    operators = {operator for part in seen[0].compiled for operator in part.operators}
+    assert operators.issuperset({"aten.lerp.Scalar", "aten.maximum.default", "aten.addcdiv.default"})
+    assert not any("prims" in left.reason for left in seen[0].left)
+
+
 GRAPHS = {
     "a gelu of -15 is off by 5e-7 of that at most, where eager mode has 0": 12077110,
     "rows that follow each other in two ways": 7200089,
