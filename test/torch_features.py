@@ -313,8 +313,8 @@ MORE_LOSSES: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
 
 OPTIMIZERS: tuple[Callable[..., torch.optim.Optimizer], ...] = (
     *(partial(kind, foreach=each) for each in (True, False) for kind in (
-        partial(torch.optim.Adam, lr=0.01, amsgrad=True), partial(torch.optim.AdamW, lr=torch.tensor(0.01)),
+        partial(torch.optim.Adam, lr=0.01, amsgrad=True), partial(torch.optim.AdamW, weight_decay=0.1),
         partial(torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True), partial(torch.optim.RMSprop, centered=True),
         torch.optim.Adagrad, torch.optim.NAdam, torch.optim.RAdam, torch.optim.Adamax, torch.optim.Adadelta)),
-    partial(torch.optim.AdamW, fused=True), torch.optim.Adafactor,
+    partial(torch.optim.AdamW, fused=True), partial(torch.optim.Adam, lr=torch.tensor(0.01)), torch.optim.Adafactor,
 )  # fmt: skip

@@ -21,12 +21,14 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import TimeoutError, get_context
 from typing import Any
 
 import torch
@@ -633,11 +635,11 @@ def answers(
     """What `work` answers to seeds in so many processes, each for so many `tasks`, until some seconds have passed."""
     start = time.monotonic()
     with get_context("spawn").Pool(jobs, maxtasksperchild=tasks) as pool:
-        for answer in pool.imap_unordered(work, seeds):
-            yield answer
-            if time.monotonic() - start > seconds:
-                pool.terminate()
-                break
+        every = pool.imap_unordered(work, seeds)
+        with suppress(StopIteration, TimeoutError):
+            while True:
+                yield every.next(min(max(0.0, seconds + start - time.monotonic()), threading.TIMEOUT_MAX))
+        pool.terminate()
 
 
 def _one(parts: bool, device: str, seed: int) -> tuple[int, str]:
