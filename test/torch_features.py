@@ -19,8 +19,6 @@ from torch.nn.utils import parametrizations, rnn
 from torch_layers import Layer, With, gathered, to
 
 grouped_mm: Any = getattr(functional, "grouped_mm", torch._grouped_mm)
-FLOAT8, BLOCK = torch.float8_e4m3fn, 4
-"""The type of narrow floats, and how many of a row share a scale."""
 
 
 def wide(v: Tensor) -> Tensor:
@@ -43,15 +41,14 @@ class Quantized(nn.Module):
         super().__init__()
         n, m = x.shape[-1], d.choice((8, 16))
         self.kind, self.n, self.exactly = d.choice(("int8", "rows", "int4", "fp8", "fp8 rows")), n, d.random() < 0.5
-        self.size = BLOCK if n % BLOCK == 0 and d.random() < 0.5 and self.kind in ("fp8", "int4", "fp8 rows") else n
-        weight, scale = quantized(torch.randn(m, n) * n**-0.5, FLOAT8 if "fp8" in self.kind else torch.int8, self.size)
+        self.size = 4 if n % 4 == 0 and d.random() < 0.5 and self.kind not in ("int8", "rows") else n
+        dtype = torch.float8_e4m3fn if "fp8" in self.kind else torch.int8
+        weight, scale = quantized(torch.randn(m, n) * n**-0.5, dtype, self.size)
         if self.kind == "int4":
-            digits = (weight // 16 + 8).to(torch.uint8)
-            digits = torch.cat([digits, digits[:, : n % 2]], 1)
+            digits = functional.pad((weight // 16 + 8).to(torch.uint8), (0, n % 2))
             weight, scale = digits[:, ::2] | digits[:, 1::2] << 4, scale * 16
         self.register_buffer("weight", weight)
         self.register_buffer("scale", scale)
-        self.bias = nn.Parameter(torch.randn(m)) if d.random() < 0.5 else None
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         kept = self.weight
@@ -66,9 +63,8 @@ class Quantized(nn.Module):
         if "rows" not in self.kind:
             if self.exactly and self.size == self.n:
                 return functional.linear(x, w.to(kind)) * s.squeeze(-1)
-            return functional.linear(x, w.to(kind) * s.repeat_interleave(self.size, -1), self.bias)
-        q, own = quantized(x, w.dtype, self.size)
-        rows, by = q.flatten(0, -2), own.flatten(0, -2)
+            return functional.linear(x, w.to(kind) * s.repeat_interleave(self.size, -1))
+        rows, by = (t.flatten(0, -2) for t in quantized(x, w.dtype, self.size))
         if self.kind == "rows":
             y = torch._int_mm(rows, w.t()) if self.exactly else rows.to(kind) @ w.t().to(kind)
             y = y.to(kind) * by * s.t()
@@ -76,14 +72,13 @@ class Quantized(nn.Module):
             y = torch._scaled_mm(rows, w.t(), by.float(), s.t().contiguous().float(), out_dtype=kind)
         else:
             y = functional.linear(*(t.to(kind) * k.repeat_interleave(self.size, -1) for t, k in ((rows, by), (w, s))))
-        return y.unflatten(0, x.shape[:-1]) + (0 if self.bias is None else self.bias)
+        return y.unflatten(0, x.shape[:-1])
 
 
 # fmt: off
 SCORES: tuple[Callable[..., Tensor], ...] = (
     lambda s, b, h, r, c: s + (c - r) * 0.125, lambda s, b, h, r, c: s * torch.exp2(-(h + 1.0)),
     lambda s, b, h, r, c: 3 * torch.tanh(s / 3), lambda s, b, h, r, c: torch.where(r >= c, s, s - 1),
-    lambda s, b, h, r, c: s - 0.25 * (r // 2 - c // 2).abs(), lambda s, b, h, r, c: s + torch.sigmoid(s),
 )
 KEEPS: tuple[Callable[..., Tensor], ...] = (
     lambda b, h, r, c: r >= c, lambda b, h, r, c: (r - c).abs() < 3, lambda b, h, r, c: c < 2 + b,
@@ -93,7 +88,7 @@ KEEPS: tuple[Callable[..., Tensor], ...] = (
 
 
 class Flex(nn.Module):
-    """`flex_attention` with a chain of functions of scores, and masks that are joined; with blocks or without."""
+    """`flex_attention` with a chain of functions of scores, and masks that are joined, one of numbers of documents."""
 
     def __init__(self, d: random.Random, x: Tensor) -> None:
         super().__init__()
@@ -101,9 +96,8 @@ class Flex(nn.Module):
         sizes = (n * self.size for n in (self.heads, self.kv, self.kv))
         self.q, self.k, self.v = (nn.Linear(x.shape[-1], size) for size in sizes)
         self.scores, self.keeps = ([d.choice(t) for _ in range(d.randrange(3))] for t in (SCORES, KEEPS))
-        self.joined, self.reads = d.choice((operator.and_, operator.or_)), d.choice(("", "", "slopes", "documents"))
+        self.joined, self.fewer = d.choice((operator.and_, operator.or_)), d.choice((0, 3))
         self.register_buffer("slopes", torch.rand(self.heads))
-        self.fewer, self.lse, self.scale = d.choice((0, 3)), d.random() < 0.2, d.choice((None, 0.5))
 
     def forward(self, x: Tensor, i: Tensor) -> Any:
         x, slopes = x.unsqueeze(1).flatten(1, -2), self.slopes
@@ -113,18 +107,16 @@ class Flex(nn.Module):
 
         def score(s: Tensor, b: Tensor, h: Tensor, r: Tensor, c: Tensor) -> Tensor:
             s = reduce(lambda s, function: function(s, b, h, r, c), self.scores, s)
-            return s - slopes[h] * (r - c).abs() if self.reads == "slopes" else s
+            return s - slopes[h] * (r - c).abs() if len(self.scores) == 2 else s
 
         def keep(b: Tensor, h: Tensor, r: Tensor, c: Tensor) -> Tensor:
-            masks = [document[r] >= document[c]] if self.reads == "documents" else []
+            masks = [document[r] >= document[c]] if len(self.keeps) == 2 else []
             return reduce(self.joined, [*masks, *(f(b, h, r, c) for f in self.keeps)])
 
-        masks = self.keeps or self.reads == "documents"
-        block = create_block_mask(keep, len(x), self.heads, q.shape[2], k.shape[2], x.device) if masks else None
-        own = score if self.scores or self.reads == "slopes" else None
-        y = flex_attention(q, k, v, own, block, self.scale, self.heads != self.kv, self.lse)
-        y, *more = y if self.lse else (y,)
-        return y.transpose(1, 2).flatten(2), *more
+        sizes = len(x), self.heads, q.shape[2], k.shape[2]
+        block = create_block_mask(keep, *sizes, x.device) if self.keeps else None
+        y = flex_attention(q, k, v, score if self.scores else None, block, enable_gqa=self.heads != self.kv)
+        return y.transpose(1, 2).flatten(2)
 
 
 class Experts(nn.Module):
@@ -136,10 +128,7 @@ class Experts(nn.Module):
         self.router = nn.Linear(n, self.count) if d.random() < 0.6 else None
         self.up = nn.Parameter(torch.randn(self.count, n, 16) * n**-0.5)
         self.down = nn.Parameter(torch.randn(self.count, 16, n) * 0.25)
-        self.spelling = d.choice(("grouped", "grouped", "loop", "every", "one hot", "gathered"))
-
-    def expert(self, x: Tensor, up: Tensor, down: Tensor) -> Tensor:
-        return functional.silu(x @ up) @ down
+        self.spelling = d.choice(("grouped", "grouped", "loop", "one hot", "gathered"))
 
     def forward(self, x: Tensor, i: Tensor) -> Tensor:
         rows, up, down = x.flatten(0, -2), self.up, self.down
@@ -147,9 +136,7 @@ class Experts(nn.Module):
         share = torch.ones_like(chosen, dtype=x.dtype) / self.top
         if self.router is not None:
             share, chosen = self.router(rows).softmax(-1).topk(self.top, -1)
-        hot = functional.one_hot(chosen, self.count)
-        weights = (hot.to(share.dtype) * share[..., None]).sum(1)
-        out = torch.zeros_like(rows)
+        hot, out = functional.one_hot(chosen, self.count), torch.zeros_like(rows)
         if self.spelling == "grouped" and x.dtype != torch.float64:
             order = chosen.flatten().argsort(stable=True)
             product = partial(grouped_mm, offs=hot.flatten(0, 1).sum(0).cumsum(0).int())
@@ -158,15 +145,14 @@ class Experts(nn.Module):
         elif self.spelling == "loop":
             for e in range(self.count):
                 row, place = torch.where(chosen == e)
-                y = self.expert(rows[row], up[e], down[e]) * share[row, place, None]
+                y = functional.silu(rows[row] @ up[e]) @ down[e] * share[row, place, None]
                 out.index_add_(0, row, y.to(out.dtype))
         elif self.spelling == "gathered":
-            out = (self.expert(rows[:, None, None], up[chosen], down[chosen])[:, :, 0] * share[..., None]).sum(1)
-        elif self.spelling == "every":
-            out = (self.expert(rows.expand(self.count, -1, -1), up, down) * weights.t()[..., None]).sum(0)
+            y = functional.silu(rows[:, None, None] @ up[chosen]) @ down[chosen]
+            out = (y[:, :, 0] * share[..., None]).sum(1)
         else:
-            y = self.expert(torch.einsum("te,tn->etn", hot.sum(1).to(x.dtype), rows), up, down)
-            out = torch.einsum("etn,te->tn", y, weights.to(y.dtype))
+            y = functional.silu(torch.einsum("te,tn->etn", hot.sum(1).to(x.dtype), rows) @ up) @ down
+            out = torch.einsum("etn,te->tn", y, (hot.to(share.dtype) * share[..., None]).sum(1).to(y.dtype))
         return out.unflatten(0, x.shape[:-1])
 
 
@@ -174,13 +160,12 @@ class Clipped(torch.autograd.Function):
     """A function whose gradient is its own: clipped, and weighed by what was kept."""
 
     @staticmethod
-    def forward(ctx: Any, v: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, v: Tensor, w: Tensor) -> Tensor:
         ctx.save_for_backward(v, w)
-        ctx.mark_non_differentiable(places := v.argmax(-1))
-        return v * w.sigmoid(), places
+        return v * w.sigmoid()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         v, w = ctx.saved_tensors
         return grad.clamp(-0.5, 0.5) * w.sigmoid(), (grad * v).sum(tuple(range(v.dim() - 1))) * 0.5
 
@@ -193,21 +178,11 @@ turned.register_autograd(lambda ctx, grad: grad.flip(-1) * 2)
 
 def hooked(d: random.Random, x: Tensor) -> nn.Module:
     """A linear layer with hooks before, behind and at its gradients."""
-    layer = nn.Linear(x.shape[-1], 8)
-    hooks = [lambda: layer.register_forward_pre_hook(lambda m, a: (a[0] * 0.5,)),
-             lambda: layer.register_forward_hook(lambda m, a, y: y + a[0].mean()),
-             lambda: layer.register_full_backward_hook(lambda m, g, o: (g[0] * 2,)),
-             lambda: layer.register_full_backward_pre_hook(lambda m, g: (g[0] * 0.25,))]  # fmt: skip
-    for hook in d.sample(hooks, d.choice((1, 2))):
-        hook()
+    layer, number = nn.Linear(x.shape[-1], 8), d.randrange(3)
+    layer.register_forward_pre_hook(lambda m, a: (a[0] * 0.5,)) if number else None
+    layer.register_forward_hook(lambda m, a, y: y + a[0].mean()) if number != 1 else None
+    layer.register_full_backward_hook(lambda m, g, o: (g[0] * 2,)) if number != 2 else None
     return layer
-
-
-def gradient_hooked(v: Tensor, i: Tensor) -> Tensor:
-    y = v * 2
-    if y.requires_grad:
-        y.register_hook(lambda g: g.clamp(-0.25, 0.25))
-    return y
 
 
 def packed(m: nn.Module, v: Tensor, i: Tensor) -> Tensor:
@@ -219,37 +194,33 @@ def packed(m: nn.Module, v: Tensor, i: Tensor) -> Tensor:
 
 def broken(kind: str, v: Tensor, i: Tensor) -> Tensor:
     """What torch runs between two graphs."""
-    v = v * 2
     if kind == "item":
         v = v + 1 if float(v.sum()) > 0 else v - 1
     elif kind == "rows":
-        v = v.index_copy(0, torch.where(i > 5)[0], v[i > 5].tanh())
-    elif kind == "nonzero":
-        v = v + (i > 3).nonzero().flatten().sum() * 0.25 + torch.unique(i).numel() * 0.125
-    else:
-        torch._dynamo.graph_break()
+        v = v.index_copy(0, torch.where(i > 5)[0], v[i > 5].tanh()) + torch.unique(i).numel() * 0.125
+    torch._dynamo.graph_break()
     return v.sigmoid() * v
 
 
-def overlapping(n: int, v: Tensor, i: Tensor) -> Tensor:
+def overlapping(v: Tensor, i: Tensor) -> Tensor:
     """Windows of a row that share memory, and a write to a copy of them."""
     flat = v.contiguous().flatten(1)
-    windows = flat.as_strided((len(flat), flat.shape[1] - n + 1, n), (flat.shape[1], 1, 1))
-    return windows.clone().mul_(0.5) + windows.flip(-1) * windows.new_tensor(2.0).expand(n)
+    windows = flat.as_strided((len(flat), flat.shape[1] - 2, 3), (flat.shape[1], 1, 1))
+    return windows.clone().mul_(0.5) + windows.flip(-1) * windows.new_tensor(2.0).expand(3)
 
 
 def inside(v: Tensor, i: Tensor) -> Tensor:
-    """Contexts that change inside of a graph."""
+    """Contexts that change inside of a graph, and a hook at a gradient."""
     with torch.no_grad():
         size = v.square().mean(-1, keepdim=True)
     with torch.autocast(v.device.type, enabled=False):
         y = wide(v) * (wide(size) + 1).rsqrt()
+    y.register_hook(lambda g: g.clamp(-0.25, 0.25)) if y.requires_grad else None
     return to(y, v.dtype) + v.detach()
 
 
-def sparse(layout: str, w: Tensor, v: Tensor, i: Tensor) -> Tensor:
-    rows = wide(v.flatten(0, -2)).relu()
-    rows = rows.to_sparse() if layout == "values" else rows.to_sparse_csr()
+def sparse(layout: Any, w: Tensor, v: Tensor, i: Tensor) -> Tensor:
+    rows = wide(v.flatten(0, -2)).relu().to_sparse(layout=layout)
     return to(torch.sparse.mm(rows, w.to(rows)), v.dtype).unflatten(0, v.shape[:-1])
 
 
@@ -264,38 +235,34 @@ def bagged(m: nn.Module, v: Tensor, i: Tensor) -> Tensor:
 # fmt: off
 FEATURES: dict[str, Layer] = {
     **{f"quantised {n}": Quantized for n in range(4)}, **{f"flex {n}": Flex for n in range(3)},
-    **{f"experts {n}": Experts for n in range(3)}, "hooked": hooked, "gradient hook": lambda d, x: gradient_hooked,
+    **{f"experts {n}": Experts for n in range(3)}, "hooked": hooked, "custom": lambda d, x: lambda v, i: turned(v) + v,
     "clipped": lambda d, x: With(nn.Linear(x.shape[-1], x.shape[-1]), lambda m, v, i: Clipped.apply(m(v), m.bias)),
-    "custom": lambda d, x: lambda v, i: turned(v) + v,
     "weight norm": lambda d, x: parametrizations.weight_norm(nn.Linear(x.shape[-1], 8), dim=d.choice((0, 1, None))),
     "spectral norm": lambda d, x: parametrizations.spectral_norm(nn.Linear(x.shape[-1], 8)),
     "packed": lambda d, x: With(d.choice((nn.LSTM, nn.GRU))(x.shape[-1], 4, batch_first=True), packed),
     "bag": lambda d, x: With(nn.EmbeddingBag(16, x.shape[-1], mode=d.choice(("sum", "mean", "max"))), bagged),
     "fourier": lambda d, x: lambda v, i: to(torch.fft.irfft(torch.fft.rfft(wide(v), dim=1, norm="ortho") * (0.5 + 1j),
         n=v.shape[1], dim=1, norm="ortho"), v.dtype),
-    "complex": lambda d, x: partial(lambda z, v, i: to(torch.view_as_real(torch.view_as_complex(wide(
-        v[..., : v.shape[-1] // 2 * 2]).unflatten(-1, (-1, 2)).contiguous()) * z).flatten(-2), v.dtype), 0.5 + 1j),
+    "complex": lambda d, x: lambda v, i: to(torch.view_as_real(torch.view_as_complex(wide(
+        v[..., : v.shape[-1] // 2 * 2]).unflatten(-1, (-1, 2)).contiguous()) * (0.5 + 1j)).flatten(-2), v.dtype),
     "absolute": lambda d, x: lambda v, i: to(torch.complex(wide(v), wide(v.flip(-1)) + 2).abs(), v.dtype),
-    "break": lambda d, x: partial(broken, d.choice(("break", "item", "rows", "nonzero"))),
+    "break": lambda d, x: partial(broken, d.choice(("break", "item", "rows"))),
     "cond": lambda d, x: lambda v, i: torch.cond(i.sum() > 20, lambda v: v.sin() * 2, lambda v: v.cos() + v, (v,)),
-    "overlapping": lambda d, x: partial(overlapping, d.choice((2, 3))), "inside": lambda d, x: inside,
-    "sparse": lambda d, x: partial(sparse, d.choice(("values", "rows")), torch.randn(x.shape[-1], 8)),
+    "overlapping": lambda d, x: overlapping, "inside": lambda d, x: inside,
+    "sparse": lambda d, x: partial(sparse, d.choice((torch.sparse_coo, torch.sparse_csr)), torch.randn(x.shape[-1], 8)),
     "mapped": lambda d, x: With(nn.Linear(x.shape[-1], 8), lambda m, v, i: torch.func.vmap(m, 1, 1)(v)),
     "slope": lambda d, x: lambda v, i: torch.func.jvp(lambda t: t.sigmoid() * t, (v,), (torch.ones_like(v),))[1],
     "ensemble": lambda d, x: With(nn.Linear(x.shape[-1], 8), lambda m, v, i: torch.func.functional_call(m, {
         "weight": m.weight * 0.5, "bias": m.bias.detach()}, (v,))),
 }
-# fmt: on
 
 
 def per_place(v: Tensor, i: Tensor) -> tuple[Tensor, Tensor]:
     """Logits with their classes last, and a class or none for each row."""
-    logits = v.flatten(0, -2)
-    labels = (torch.arange(len(logits), device=v.device) * 5 + i[0]) % logits.shape[-1]
-    return logits, torch.where(labels == 1, -100, labels)
+    labels = (torch.arange(v[..., 0].numel(), device=v.device) * 5 + i[0]) % v.shape[-1]
+    return v.flatten(0, -2), torch.where(labels == 1, -100, labels)
 
 
-# fmt: off
 MORE_LOSSES: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
     lambda v, i: functional.cross_entropy(*per_place(v, i), label_smoothing=0.2, reduction="sum"),
     lambda v, i: functional.cross_entropy(wide(per_place(v, i)[0]), per_place(v, i)[1]),
@@ -306,15 +273,12 @@ MORE_LOSSES: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
         zero_infinity=True),
     lambda v, i: functional.margin_ranking_loss(v, v.flip(-1).detach(), v.detach().sign() * 2 + 1, margin=0.5),
     lambda v, i: functional.hinge_embedding_loss(v, gathered(v, i) % 2 * 2 - 1),
-    lambda v, i: functional.cross_entropy((t := functional.normalize(v.flatten(1), dim=-1)) @ t.t() / 0.5,
-        torch.arange(len(v), device=v.device)),
 )
-# fmt: on
-
 OPTIMIZERS: tuple[Callable[..., torch.optim.Optimizer], ...] = (
     *(partial(kind, foreach=each) for each in (True, False) for kind in (
         partial(torch.optim.Adam, lr=0.01, amsgrad=True), partial(torch.optim.AdamW, weight_decay=0.1),
         partial(torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True), partial(torch.optim.RMSprop, centered=True),
         torch.optim.Adagrad, torch.optim.NAdam, torch.optim.RAdam, torch.optim.Adamax, torch.optim.Adadelta)),
     partial(torch.optim.AdamW, fused=True), partial(torch.optim.Adam, lr=torch.tensor(0.01)), torch.optim.Adafactor,
-)  # fmt: skip
+)
+# fmt: on

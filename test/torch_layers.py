@@ -99,27 +99,18 @@ class Squeeze(nn.Module):
 
 # fmt: off
 IMAGES: dict[str, Layer] = {
-    "convolution": convolution,
-    "convolution again": convolution,
-    "third convolution": convolution,
-    "pad": padded,
-    "interpolate": resized,
-    "pool": pooled,
-    "norm": normalized,
-    "norm again": normalized,
+    "convolution": convolution, "convolution again": convolution, "third convolution": convolution, "pad": padded,
+    "interpolate": resized, "pool": pooled, "norm": normalized, "norm again": normalized,
     "squeeze": lambda d, x: Squeeze(x.shape[1]),
     "shuffle": lambda d, x: d.choice((nn.PixelShuffle(2), nn.PixelUnshuffle(2), nn.ChannelShuffle(2))),
     "channels last": lambda d, x: lambda v, i: v.contiguous(memory_format=torch.channels_last),
     "prelu": lambda d, x: nn.PReLU(x.shape[1]),
     "unfold": lambda d, x: lambda v, i: functional.unfold(v, (2, 3), padding=1, stride=(1, 2)),
     "fold": lambda d, x: lambda v, i: functional.fold(functional.unfold(v, 2, padding=1), v.shape[2:], 2, padding=1),
-    "grid": lambda d, x: lambda v, i: functional.grid_sample(
-        v, functional.affine_grid(v.new_tensor([[[0.6, 0.1, 0.1], [0.0, 0.7, 0.2]]]).expand(len(v), 2, 3), v.shape,
-                                  align_corners=False), align_corners=False),
-    "patches": lambda d, x: lambda v, i: v.flatten(2).transpose(1, 2),
-    "rows": lambda d, x: lambda v, i: v.flatten(1),
-    "pixels": lambda d, x: lambda v, i: v.movedim(1, -1),
-    "response": lambda d, x: nn.LocalResponseNorm(3),
+    "grid": lambda d, x: lambda v, i: functional.grid_sample(v, functional.affine_grid(v.new_tensor([[[0.6, 0.1, 0.1],
+        [0.0, 0.7, 0.2]]]).expand(len(v), 2, 3), v.shape, align_corners=False), align_corners=False),
+    "patches": lambda d, x: lambda v, i: v.flatten(2).transpose(1, 2), "rows": lambda d, x: lambda v, i: v.flatten(1),
+    "pixels": lambda d, x: lambda v, i: v.movedim(1, -1), "response": lambda d, x: nn.LocalResponseNorm(3),
     "moments": lambda d, x: lambda v, i: torch.cat([v.mean((2,), keepdim=True), v.std(2, keepdim=True)], 2),
 }
 # fmt: on
@@ -269,122 +260,103 @@ ROWS: dict[str, Layer] = {
     "linear again": lambda d, x: nn.Linear(x.shape[-1], d.choice((8, 16, 24))),
     "layer norm": lambda d, x: d.choice((nn.LayerNorm, nn.RMSNorm))(x.shape[-1]),
     "softmax": lambda d, x: partial(lambda n, v, i: v.softmax(n), d.randrange(1, x.dim())),
-    "embedding": lambda d, x: With(nn.Embedding(16, x.shape[-1], padding_idx=d.choice((None, 3))), lambda e, v, i: (
-        v + e(i).reshape(len(i), *(1,) * (v.dim() - 2), -1))),
-    "bag": lambda d, x: With(nn.EmbeddingBag(16, 8, mode=d.choice(("sum", "mean"))), lambda e, v, i: (
-        v.flatten(1)[:, :8] + e(torch.stack([i, (i + 5) % 16], 1)))),
+    "embedding": lambda d, x: With(nn.Embedding(16, x.shape[-1], padding_idx=d.choice((None, 3))), lambda e, v,
+        i: (v + e(i).reshape(len(i), *(1,) * (v.dim() - 2), -1))),
+    "bag": lambda d, x: With(nn.EmbeddingBag(16, 8, mode=d.choice(("sum", "mean"))), lambda e, v, i: (v.flatten(1)[:,
+        :8] + e(torch.stack([i, (i + 5) % 16], 1)))),
     "gather": lambda d, x: lambda v, i: v.gather(-1, gathered(v, i)),
     "scatter": lambda d, x: lambda v, i: torch.zeros_like(v).scatter(-1, gathered(v, i), v * 2),
     "scatter_add": lambda d, x: lambda v, i: v.scatter_add(-1, gathered(v, i) // 2, v),
-    "scatter_reduce": lambda d, x: partial(lambda how, v, i: v.scatter_reduce(
-        -1, gathered(v, i) // 2, v * 0.5, how, include_self=how == "amax"), d.choice(("sum", "mean", "amax", "amin"))),
+    "scatter_reduce": lambda d, x: partial(lambda how, v, i: v.scatter_reduce(-1, gathered(v, i) // 2, v * 0.5, how,
+        include_self=how == "amax"), d.choice(("sum", "mean", "amax", "amin"))),
     "index_add": lambda d, x: lambda v, i: v.index_add(-1, i % v.shape[-1], v[..., :1].expand(*v.shape[:-1], len(i)),
         alpha=0.5),
     "index_select": lambda d, x: lambda v, i: v.index_select(-1, torch.arange(v.shape[-1] - 1, -1, -2,
         device=v.device)),
-    "indexed": lambda d, x: lambda v, i: v[torch.arange(len(v), device=v.device), ..., i % v.shape[-1]].unsqueeze(-1)
-        + v,
+    "indexed": lambda d, x: lambda v, i: v[torch.arange(len(v), device=v.device), ...,
+        i % v.shape[-1]].unsqueeze(-1) + v,
     "take_along": lambda d, x: lambda v, i: torch.take_along_dim(v, v.argsort(-1), -1),
-    "top": lambda d, x: partial(lambda k, most, v, i: (
-        (t := v.topk(min(k, v.shape[-1]), -1, most))[0], v.gather(-1, t[1])), d.choice((1, 2, 3)), d.random() < 0.6),
+    "top": lambda d, x: partial(lambda k, most, v, i: ((t := v.topk(min(k, v.shape[-1]), -1, most))[0], v.gather(-1,
+        t[1])), d.choice((1, 2, 3)), d.random() < 0.6),
     "sort": lambda d, x: partial(lambda n, down, v, i: v.sort(n, down, stable=True), d.randrange(1, x.dim()),
         d.random() < 0.5),
     "extreme": lambda d, x: partial(lambda f, n, v, i: f(v, n, keepdim=True), d.choice((torch.max, torch.min,
-        torch.cummax, torch.kthvalue)),
-                                    d.randrange(1, x.dim())),
+        torch.cummax, torch.kthvalue)), d.randrange(1, x.dim())),
     "argmax": lambda d, x: lambda v, i: (v * 0.5, v.argmax(-1), v.argmin(1, keepdim=True)),
     "scan": lambda d, x: partial(lambda f, n, v, i: f(v * 0.5, n), d.choice((torch.cumsum, torch.logcumsumexp)),
         d.randrange(1, x.dim())),
     "cumprod": lambda d, x: lambda v, i: (v.tanh() + 1).cumprod(-1),
     "bucketize": lambda d, x: lambda v, i: v + to(torch.bucketize(i, torch.tensor([2, 5, 9], device=v.device)),
-        v.dtype).reshape(
-        -1, *(1,) * (v.dim() - 1)),
+        v.dtype).reshape(-1, *(1,) * (v.dim() - 1)),
     "one_hot": lambda d, x: lambda v, i: v @ functional.one_hot(i[0] % 4 + torch.arange(v.shape[-1], device=v.device),
         v.shape[-1] + 4).to(v.dtype),
-    "masked": lambda d, x: lambda v, i: v.masked_fill((gathered(v, i) % 3 == 0), -0.5) + v.masked_select(v ==
-        v).view(v.shape),
+    "masked": lambda d, x: lambda v, i: v.masked_fill((gathered(v, i) % 3 == 0),
+        -0.5) + v.masked_select(v == v).view(v.shape),
     "where": lambda d, x: lambda v, i: torch.where(gathered(v, i) > 2, v, v.amax(-1, keepdim=True).detach()),
-    "einsum": lambda d, x: partial(lambda e, v, i: torch.einsum(e, *([v] * (e.count(",") + 1))) * 0.25, d.choice({
-        2: ("ab,cb->ac", "ab,ab->ba", "ab,cb,ab->cb", "ab->ba"), 3: ("abc,adc->abd", "abc,dbc->abd", "abc,abd->acd",
-            "abc,abc->ab", "abc,adc,adc->ab"),
-        4: ("abcd,abed->abce", "abcd,aecd->acbe", "abcd->adb", "abcd,abcd->bac")}[x.dim()])),
-    "attention": lambda d, x: Attention(d, x),
-    "attention again": lambda d, x: Attention(d, x),
+    "einsum": lambda d, x: partial(lambda e, v, i: torch.einsum(e, *([v] * (e.count(",") + 1))) * 0.25,
+        d.choice({2: ("ab,cb->ac", "ab,ab->ba", "ab,cb,ab->cb", "ab->ba"), 3: ("abc,adc->abd", "abc,dbc->abd",
+        "abc,abd->acd", "abc,abc->ab", "abc,adc,adc->ab"), 4: ("abcd,abed->abce", "abcd,aecd->acbe", "abcd->adb",
+        "abcd,abcd->bac")}[x.dim()])),
+    "attention": lambda d, x: Attention(d, x), "attention again": lambda d, x: Attention(d, x),
     "third attention": lambda d, x: Attention(d, x),
     "multihead": lambda d, x: With(nn.MultiheadAttention(x.shape[-1], 2, batch_first=True), lambda m, v, i: m(v, v, v,
         need_weights=True)[0]),
     "encoder": lambda d, x: nn.TransformerEncoderLayer(x.shape[-1], 2, 16, 0.0, batch_first=True,
         norm_first=d.random() < 0.5),
-    "recurrent": recurrent,
-    "loop": Loop,
-    "sequence": lambda d, x: lambda v, i: v.transpose(1, 2),
+    "recurrent": recurrent, "loop": Loop, "sequence": lambda d, x: lambda v, i: v.transpose(1, 2),
     "heads": lambda d, x: lambda v, i: v.unflatten(-1, (2, -1)).transpose(1, 2),
     "merge": lambda d, x: lambda v, i: v.flatten(1),
     "outer": lambda d, x: lambda v, i: v.unsqueeze(-1) * v.unsqueeze(-2),
     "distance": lambda d, x: lambda v, i: torch.cdist(v, v * 0.5 + 1, compute_mode="donot_use_mm_for_euclid_dist"),
     "normalize": lambda d, x: lambda v, i: functional.normalize(v, dim=-1) + functional.cosine_similarity(v,
         v.flip(-1), -1).unsqueeze(-1),
-    "reduce": lambda d, x: partial(lambda f, n, v, i: v - f(v, n), d.choice((
-        lambda v, n: v.var(n, keepdim=True), lambda v, n: v.std(n, keepdim=True), lambda v, n:
-            torch.linalg.vector_norm(v, 3, n, keepdim=True),
-        lambda v, n: v.logsumexp(n, keepdim=True), lambda v, n: v.prod(n, keepdim=True), lambda v, n: v.median(n,
-            keepdim=True)[0],
-        lambda v, n: v.mean() + v.sum(n, keepdim=True), lambda v, n: v.aminmax(dim=n, keepdim=True)[1], lambda v, n:
-            v.nansum(n, keepdim=True))), d.randrange(1, x.dim())),
+    "reduce": lambda d, x: partial(lambda f, n, v, i: v - f(v, n), d.choice((lambda v, n: v.var(n, keepdim=True),
+        lambda v, n: v.std(n, keepdim=True), lambda v, n: torch.linalg.vector_norm(v, 3, n, keepdim=True), lambda v,
+        n: v.logsumexp(n, keepdim=True), lambda v, n: v.prod(n, keepdim=True), lambda v, n: v.median(n,
+        keepdim=True)[0], lambda v, n: v.mean() + v.sum(n, keepdim=True), lambda v, n: v.aminmax(dim=n,
+        keepdim=True)[1], lambda v, n: v.nansum(n, keepdim=True))), d.randrange(1, x.dim())),
 }
 # fmt: on
 
 # fmt: off
 POINTWISE = (
     functional.relu, functional.gelu, functional.silu, functional.mish, functional.leaky_relu, functional.hardswish,
-        functional.relu6,
-    functional.softsign, functional.tanhshrink, functional.logsigmoid, functional.celu, functional.selu,
-        functional.hardtanh, torch.atan,
-    torch.sin, torch.erfinv, torch.frac, torch.sinc, torch.square, torch.sgn, torch.asinh, torch.special.i0,
-        torch.nan_to_num,
-    functional.softshrink, functional.hardshrink, functional.hardsigmoid, torch.trunc, torch.exp2, torch.deg2rad,
-        torch.positive,
-    lambda v: torch.atan2(v, v.abs() + 1), lambda v: torch.logaddexp(v, -v), lambda v: v.clamp(min=-0.5), lambda v:
-        v.pow(3) * 0.1,
-    lambda v: torch.copysign(v, v.cos()), lambda v: torch.polygamma(1, v.abs() + 1), lambda v: torch.xlogy(v, v.abs()
-        + 0.5),
-    lambda v: functional.dropout(v, 0.0), lambda v: to(to(v, torch.bfloat16) * 2, torch.float32), lambda v: to(v,
-        torch.float16) + 1,
-    lambda v: to(v, torch.float32).exp().log1p(), lambda v: v.roll((1, 2), (-1, 0)).rot90(1, (-2, -1)), lambda v:
-        v.tile(2)[..., 1:],
-    lambda v: torch.special.expit(v).logit(1e-3), lambda v: v.lerp(v.flip(-1), 0.3), lambda v: v.diff(dim=-1,
-        prepend=v[..., :1]),
-    lambda v: torch.stack(torch.meshgrid(v.flatten()[:4], v.flatten()[:3], indexing="ij"), 0), lambda v: v.tril(1) +
-        v.triu(-1),
-    lambda v: functional.threshold(v, 0.1, 0.7), lambda v: torch.addcdiv(v, v, v.abs() + 1, value=0.5), lambda v:
-        v.repeat_interleave(2, 1),
-    lambda v: v.unfold(-1, 2, 1).sum(-1), lambda v: functional.glu(v[..., : v.shape[-1] // 2 * 2]), lambda v:
-        v.floor() + v.remainder(1.0),
+    functional.relu6, functional.softsign, functional.tanhshrink, functional.logsigmoid, functional.celu,
+    functional.selu, functional.hardtanh, torch.atan, torch.sin, torch.erfinv, torch.frac, torch.sinc, torch.square,
+    torch.sgn, torch.asinh, torch.special.i0, torch.nan_to_num, functional.softshrink, functional.hardshrink,
+    functional.hardsigmoid, torch.trunc, torch.exp2, torch.deg2rad, torch.positive,
+    lambda v: torch.atan2(v, v.abs() + 1), lambda v: torch.logaddexp(v, -v), lambda v: v.clamp(min=-0.5),
+    lambda v: v.pow(3) * 0.1, lambda v: torch.copysign(v, v.cos()), lambda v: torch.polygamma(1, v.abs() + 1),
+    lambda v: torch.xlogy(v, v.abs() + 0.5), lambda v: functional.dropout(v, 0.0),
+    lambda v: to(to(v, torch.bfloat16) * 2, torch.float32), lambda v: to(v, torch.float16) + 1,
+    lambda v: to(v, torch.float32).exp().log1p(), lambda v: v.roll((1, 2), (-1, 0)).rot90(1, (-2, -1)),
+    lambda v: v.tile(2)[..., 1:], lambda v: torch.special.expit(v).logit(1e-3), lambda v: v.lerp(v.flip(-1), 0.3),
+    lambda v: v.diff(dim=-1, prepend=v[..., :1]),
+    lambda v: torch.stack(torch.meshgrid(v.flatten()[:4], v.flatten()[:3], indexing="ij"), 0),
+    lambda v: v.tril(1) + v.triu(-1), lambda v: functional.threshold(v, 0.1, 0.7),
+    lambda v: torch.addcdiv(v, v, v.abs() + 1, value=0.5), lambda v: v.repeat_interleave(2, 1),
+    lambda v: v.unfold(-1, 2, 1).sum(-1), lambda v: functional.glu(v[..., : v.shape[-1] // 2 * 2]),
+    lambda v: v.floor() + v.remainder(1.0),
 )
 # fmt: on
 
 # fmt: off
 INTEGERS = (
-    lambda i: i * 7 - 50, lambda i: i // 3 - 2, lambda i: -i // 4, lambda i: i % 5, lambda i: -i % 7, lambda i:
-        torch.fmod(-i, 7), lambda i: i << 3,
-    lambda i: (i - 8) >> 1, lambda i: i & 6, lambda i: ~i, lambda i: i ^ (i + 9), lambda i: i.cumsum(0), lambda i:
-        i.to(torch.int8) * 40,
-    lambda i: i.to(torch.uint8) - 9, lambda i: i.int() * 2**28, lambda i: i.short() * 9999, lambda i: i.clamp(2, 9),
-        lambda i: i.abs().sign() * 3,
-    lambda i: torch.where(i > 5, i, -i), lambda i: (i.float() / 3).int(), lambda i: (i * 3.5).to(torch.int64), lambda
-        i: i > i.flip(0), lambda i: i.sum(),
-    lambda i: i.max() - i, lambda i: i[:, None] * i, lambda i: i.sort(0)[0], lambda i: (i % 3 == 0).any() | (i > 3),
-        lambda i: i.bool().logical_not(),
+    lambda i: i * 7 - 50, lambda i: i // 3 - 2, lambda i: -i // 4, lambda i: i % 5, lambda i: -i % 7,
+    lambda i: torch.fmod(-i, 7), lambda i: i << 3, lambda i: (i - 8) >> 1, lambda i: i & 6, lambda i: ~i,
+    lambda i: i ^ (i + 9), lambda i: i.cumsum(0), lambda i: i.to(torch.int8) * 40, lambda i: i.to(torch.uint8) - 9,
+    lambda i: i.int() * 2**28, lambda i: i.short() * 9999, lambda i: i.clamp(2, 9), lambda i: i.abs().sign() * 3,
+    lambda i: torch.where(i > 5, i, -i), lambda i: (i.float() / 3).int(), lambda i: (i * 3.5).to(torch.int64),
+    lambda i: i > i.flip(0), lambda i: i.sum(), lambda i: i.max() - i, lambda i: i[:, None] * i, lambda i: i.sort(0)[0],
+    lambda i: (i % 3 == 0).any() | (i > 3), lambda i: i.bool().logical_not(),
     lambda i: torch.stack([i, i + 1], -1).prod(-1), lambda i: i.to(torch.float64).sqrt(), lambda i: i.double() / 7,
-        lambda i: torch.isin(i, i[:1]),
-    lambda i: i.to(torch.bool).cumsum(0), lambda i: i.argsort(stable=True), lambda i: torch.div(i, -3,
-        rounding_mode="trunc"),
-    lambda i: torch.div(-i, 3, rounding_mode="floor"), lambda i: i.neg().remainder(-4), lambda i:
-        i.bitwise_left_shift(2), lambda i: i.pow(3),
-    lambda i: torch.maximum(i, i.flip(0)), lambda i: i.new_full((2, 3), 7) + i.sum(), lambda i:
-        i.float().round().to(torch.uint8), lambda i: i.all(0),
-    lambda i: torch.gcd(i, i + 6), lambda i: i.unsqueeze(0).amax(0), lambda i: i.roll(1), lambda i:
-        torch.bincount(i.abs() % 8, minlength=8), lambda i: i.mean(dtype=torch.float32),
+    lambda i: torch.isin(i, i[:1]), lambda i: i.to(torch.bool).cumsum(0), lambda i: i.argsort(stable=True),
+    lambda i: torch.div(i, -3, rounding_mode="trunc"), lambda i: torch.div(-i, 3, rounding_mode="floor"),
+    lambda i: i.neg().remainder(-4), lambda i: i.bitwise_left_shift(2), lambda i: i.pow(3),
+    lambda i: torch.maximum(i, i.flip(0)), lambda i: i.new_full((2, 3), 7) + i.sum(),
+    lambda i: i.float().round().to(torch.uint8), lambda i: i.all(0), lambda i: torch.gcd(i, i + 6),
+    lambda i: i.unsqueeze(0).amax(0), lambda i: i.roll(1), lambda i: torch.bincount(i.abs() % 8, minlength=8),
+    lambda i: i.mean(dtype=torch.float32),
 )
 # fmt: on
 
@@ -400,8 +372,7 @@ LOSSES: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
     lambda v, i: functional.huber_loss(v, v.flip(-1).detach(), delta=0.5),
     lambda v, i: functional.smooth_l1_loss(v, v.detach() * 0.5, beta=0.3),
     lambda v, i: functional.kl_div(v.log_softmax(-1), v.detach().flip(-1).log_softmax(-1), reduction="batchmean",
-        log_target=True),
-    lambda v, i: functional.poisson_nll_loss(v, v.detach().abs()),
+        log_target=True), lambda v, i: functional.poisson_nll_loss(v, v.detach().abs()),
     lambda v, i: functional.gaussian_nll_loss(v, v.detach() * 0.5, v.detach().abs() + 0.1),
     lambda v, i: functional.multi_margin_loss(v, i % v.shape[1]),
     lambda v, i: functional.triplet_margin_loss(v, v.detach() * 0.5, v.detach().flip(-1)),
@@ -413,26 +384,23 @@ LOSSES: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
 
 # fmt: off
 WRITES: tuple[Callable[[Tensor, Tensor, Tensor], Any], ...] = (
-    lambda m, v, i: m.add_(v.detach().mean()), lambda m, v, i: m[:, 1:3].mul_(0.5), lambda m, v, i: m.index_fill_(1, i
-        % m.shape[1], 0.5),
-    lambda m, v, i: m.__setitem__((torch.arange(len(m), device=m.device), i % m.shape[1]), 2.0), lambda m, v, i:
-        m.t()[2:].copy_(m.t()[:-2] * 0.5),
-    lambda m, v, i: m.scatter_(1, (i % m.shape[1])[:, None], 0.25), lambda m, v, i: m.view(-1)[::3].zero_(), lambda m,
-        v, i: m.masked_fill_(i[:, None] > 7, -1.0),
-    lambda m, v, i: m.index_put_((i % len(m),), m[:1] * 0.5, accumulate=True), lambda m, v, i: m.cumsum_(1), lambda m,
-        v, i: m.lerp_(torch.ones_like(m), 0.25),
-    lambda m, v, i: (m.sigmoid_(), m.select(1, 0).exp_()), lambda m, v, i: m.copy_(m.roll(1, 0)), lambda m, v, i:
-        m.fill_diagonal_(3.0), lambda m, v, i: m.squeeze_(0),
+    lambda m, v, i: m.add_(v.detach().mean()), lambda m, v, i: m[:, 1:3].mul_(0.5),
+    lambda m, v, i: m.index_fill_(1, i % m.shape[1], 0.5),
+    lambda m, v, i: m.__setitem__((torch.arange(len(m), device=m.device), i % m.shape[1]), 2.0),
+    lambda m, v, i: m.t()[2:].copy_(m.t()[:-2] * 0.5), lambda m, v, i: m.scatter_(1, (i % m.shape[1])[:, None], 0.25),
+    lambda m, v, i: m.view(-1)[::3].zero_(), lambda m, v, i: m.masked_fill_(i[:, None] > 7, -1.0),
+    lambda m, v, i: m.index_put_((i % len(m),), m[:1] * 0.5, accumulate=True), lambda m, v, i: m.cumsum_(1),
+    lambda m, v, i: m.lerp_(torch.ones_like(m), 0.25), lambda m, v, i: (m.sigmoid_(), m.select(1, 0).exp_()),
+    lambda m, v, i: m.copy_(m.roll(1, 0)), lambda m, v, i: m.fill_diagonal_(3.0), lambda m, v, i: m.squeeze_(0),
     lambda m, v, i: m.diagonal().add_(1), lambda m, v, i: m.clamp_(-0.5, 0.5), lambda m, v, i: torch.add(m, 1, out=m),
-        lambda m, v, i: m.data.mul_(0.5),
+    lambda m, v, i: m.data.mul_(0.5),
 )
 # fmt: on
 
 # fmt: off
 ALIASES: tuple[Callable[[Tensor, Tensor, Tensor], Any], ...] = (
-    lambda x, m, v: x, lambda x, m, v: m[:, ::2], lambda x, m, v: [x.transpose(0, 1), v], lambda x, m, v: {"own": m,
-        "flat": v.flatten()},
-    lambda x, m, v: v.detach(), lambda x, m, v: (v.unsqueeze(0), v[0]), lambda x, m, v: (v.sum(), v.shape[0], None),
-        lambda x, m, v: m.expand(2, *m.shape),
+    lambda x, m, v: x, lambda x, m, v: m[:, ::2], lambda x, m, v: [x.transpose(0, 1), v],
+    lambda x, m, v: {"own": m, "flat": v.flatten()}, lambda x, m, v: v.detach(), lambda x, m, v: (v.unsqueeze(0), v[0]),
+    lambda x, m, v: (v.sum(), v.shape[0], None), lambda x, m, v: m.expand(2, *m.shape),
 )
 # fmt: on
