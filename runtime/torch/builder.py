@@ -407,9 +407,7 @@ def _primitive(node: Node, computed: dict[Node, ElementOrNumber], body: Body) ->
         return body.convert(body.operand(operands[0], dtype), dtype)
     if name not in RULES:
         raise UnsupportedError(f"{node.target} is not lowered")
-    if name == "where" and not isinstance(operands[0], ElementValue):
-        return operands[1] if operands[0] else operands[2]
-    if not any(isinstance(x, ElementValue) for x in operands):
+    if name != "where" and not any(isinstance(x, ElementValue) for x in operands):
         if not hasattr(operator, name):
             raise UnsupportedError(f"{node.target} of constants is not lowered")
         return getattr(operator, name)(*operands)

@@ -224,7 +224,7 @@ def _where(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     condition, *choices = operands
     chosen = _typed(body, choices)
     if not isinstance(condition, ElementValue):
-        raise UnsupportedError("a choice by a constant is not lowered")
+        return chosen[0 if condition else 1]
     unsigned = any(choice.unsigned for choice in chosen)
     return body.emit(arith.SelectOp, condition, *chosen, result=chosen[0].type)._replace(unsigned=unsigned)
 
@@ -263,7 +263,7 @@ def _shifted(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
 OF_MATH = (
     *(math_ops.SinOp, math_ops.CosOp, math_ops.TanOp, math_ops.SinhOp, math_ops.CoshOp, math_ops.AsinhOp),
     *(math_ops.AcoshOp, math_ops.AtanhOp, math_ops.Exp2Op, math_ops.ExpM1Op, math_ops.Log2Op, math_ops.Log10Op),
-    *(math_ops.Log1pOp, math_ops.TruncOp),
+    *(math_ops.Log1pOp, math_ops.TruncOp, math_ops.FmaOp),
 )
 """Functions that `torch.ops.prims` and MLIR call the same."""
 
@@ -283,7 +283,6 @@ RULES: Mapping[str, Rule] = {
     "bitwise_xor": _arithmetic(None, arith.XOrIOp, arith.XOrIOp),
     "neg": _arithmetic(arith.NegfOp),
     "abs": _arithmetic(math_ops.AbsFOp),
-    "fma": _arithmetic(math_ops.FmaOp),
     "__rshift__": _shifted,
     "where": _where,
     "pow": _power,

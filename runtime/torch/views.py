@@ -352,9 +352,8 @@ def _computed_before(
     graph: Graph, node: Node, moved: Callable[[Node], Node | None], view: tuple[Any, Any]
 ) -> Node | None:
     """Computes a pointwise operation of operands without a view, which becomes one of its result. `moved` makes such an
-    operand, or None if it has no form without a copy. Returns the operation; None if it stays as it is."""
-    orders = node.kwargs.get("memory_format", torch.preserve_format) is not torch.preserve_format
-    if orders or not is_tensor(node) or any(isinstance(x, Node) for x in node.kwargs.values()):
+    operand, or None if it has no form without a copy. Returns the operation; None if it stays, as ordered copies do."""
+    if not is_tensor(node) or any(isinstance(x, Node | torch.memory_format) for x in node.kwargs.values()):
         return None
     with graph.inserting_before(node):
         own = {x: moved(x) for x in node.all_input_nodes}
