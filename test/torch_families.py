@@ -46,6 +46,9 @@ testing: Any = importlib.import_module("torch._dynamo.testing")
 FURTHER = 1.1
 """How much further from float64 than eager mode a result may be."""
 
+LEVEL = 1.5
+"""How much further one step may be before eager mode is asked whether two experts of its router are level."""
+
 MIN = 2.0**-9
 """A relative distance from float64 that is no fault: half a rounding to bf16."""
 
@@ -533,7 +536,7 @@ def run(family: Family, mode: str, check: bool = False) -> Outcome:
                     ours = stepped(call, called, cast_inputs, training)
                 step = partial(stepped, eager, eager, cast_inputs, training)
                 own, other = distances(ours, step(), wide)
-                if own > 2 * max(other, MIN) and own <= rounded_step(step, eager, wide):
+                if own > LEVEL * max(other, MIN) and own <= rounded_step(step, eager, wide):
                     other = own
             away.append((own, other))
         outcome.further = further(away)
