@@ -3,6 +3,7 @@
     python test/torch_modules.py                      # 300 modules of a random seed, which is printed
     python test/torch_modules.py --only 77000012      # one module, with its layers
     python test/torch_modules.py --device cuda --jobs 8 --seconds 60
+    python test/torch_modules.py --features           # with what torch_features.py has, which draws others of a seed
 
 A module is a chain of what `torch_layers.py` has: convolutions, norms, pools and what resizes images, attention in its
 spellings, recurrent layers, reads and writes at places, sorts and scans, integers, einsum, losses, writes to inputs.
@@ -41,7 +42,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from torch_features import FEATURES, MORE_LOSSES, OPTIMIZERS, Experts, Flex
-from torch_graphs import answers
+from torch_graphs import PROGRESS, answers
 from torch_layers import ALIASES, IMAGES, INTEGERS, LOSSES, POINTWISE, ROWS, WRITES, Attention, With
 
 from warploom.runtime import torch_backend, torch_load, torch_save
@@ -450,6 +451,8 @@ def main() -> int:
     work = partial(one, options.device, options.check, options.rest, options.features)
     for seed, kind, text, seconds in answers(work, seeds, options.jobs, options.seconds, tasks=60):
         kinds[kind] += 1
+        if not kinds.total() % PROGRESS:
+            print(f"{kinds.total()} modules, {len(wrong)} wrong", flush=True)
         if kind in ("ours", "torch's"):
             wrong += [seed] if kind == "ours" else []
             print(f"{kind}: {Net(seed, options.features).text}\n  {text} ({seconds:.0f} s)", flush=True)
