@@ -125,12 +125,20 @@ def _asinh(x: Scalar) -> Scalar:
     size = _size(x)
     inverse = _over(1, size)
     root_ = math.SqrtOp(_plus(1, _times(inverse, inverse))).result
-    return _copysign(_log1p(_plus(size, _over(size, _plus(inverse, root_)))), x)
+    return _copysign(_log1p_of_double(size, _plus(size, _over(size, _plus(inverse, root_)))), x)
 
 
 def _acosh(x: Scalar) -> Scalar:
     above = _minus(x, 1)
-    return _log1p(_plus(above, _times(math.SqrtOp(above).result, math.SqrtOp(_plus(above, 2)).result)))
+    both = _plus(above, _times(math.SqrtOp(above).result, math.SqrtOp(_plus(above, 2)).result))
+    return _log1p_of_double(x, both)
+
+
+def _log1p_of_double(x: Scalar, double: Scalar) -> Scalar:
+    """log(1 + double), where that is 2 x for a large x, and may overflow."""
+    large = _is(x, "ogt", 2.0**64)
+    two, none = (number_of(x.type, number).result for number in (log(2), 0.0))
+    return _plus(_log1p(_select(large, x, double)), _select(large, two, none))
 
 
 def _atanh(x: Scalar) -> Scalar:

@@ -249,8 +249,9 @@ torch's kernels otherwise, as each choice reads the row."""
 
 
 def _topk(value: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    """The largest elements of each row, and their places: k times the first place of the largest one that
-    follows. NaN counts as infinity. Choices other than of a few largest ones of short rows stay as they are."""
+    """The largest elements of each row, and their places: k times the first place of the largest one that follows. NaN
+    is above infinity, as which the largest finite f32 counts too. Choices other than of a few largest ones of short
+    rows stay as they are."""
     length: Any = value.shape[dim]  # a symbol, where it is dynamic
     row = dim % max(1, value.dim()) == value.dim() - 1
     short = isinstance(length, int) and length <= LONGEST_CHOICE
@@ -258,7 +259,8 @@ def _topk(value: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sort
     if not (row and fits):
         return NotImplemented
     wide, places = value.float(), torch.arange(length, device=value.device, dtype=torch.float32)
-    order, chosen = torch.where(wide == wide, wide, math.inf), list[tuple[torch.Tensor, torch.Tensor]]()
+    finite = wide.clamp(max=torch.finfo(torch.float32).max)
+    order, chosen = torch.where(wide == wide, finite, math.inf), list[tuple[torch.Tensor, torch.Tensor]]()
     follows = torch.ones_like(order)
     for _ in range(k):
         maximum = torch.where(follows != 0, order, -math.inf).amax(-1, keepdim=True)

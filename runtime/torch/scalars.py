@@ -242,7 +242,9 @@ def _power(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
         root = RULES["sqrt" if exponent > 0 else "rsqrt"](body, [base])
         if abs(exponent) == 0.5:
             return root
-        return RULES["mul"](body, [root, base if exponent > 0 else RULES["mul"](body, [root, root])])
+        power = RULES["mul"](body, [root, base if exponent > 0 else RULES["mul"](body, [root, root])])
+        endless = RULES["eq"](body, [base, -math.inf])  # whose root is NaN
+        return _where(body, [endless, math.inf if exponent > 0 else 0.0, power])
     if exponent not in FACTORS:
         return _arithmetic(math_ops.PowFOp)(body, operands)
     value = base
