@@ -128,15 +128,19 @@ TARGETS: Mapping[str, tuple[str, str]] = {
 LOWERINGS = _homes(
     {
         "passes.to_ptx.control_flow": """
-        affine.apply, arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.minsi,
-        arith.minui, arith.muli, arith.ori, arith.remui, arith.select, arith.subi, arith.xori, gpu.barrier,
-        gpu.block_id, gpu.cluster_block_id, gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, nvvm.elect.sync,
-        scf.for, scf.if, scf.yield
+        affine.apply, arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast,
+        arith.index_castui, arith.minsi, arith.minui, arith.muli, arith.ori, arith.remui, arith.select, arith.subi,
+        arith.xori, gpu.barrier, gpu.block_id, gpu.cluster_block_id, gpu.lane_id, gpu.return, gpu.subgroup_id,
+        gpu.thread_id, nvvm.elect.sync, scf.condition, scf.for, scf.if, scf.while, scf.yield
         """,
         "passes.to_ptx.convert_layout": "warp.convert_layout",
         "passes.to_ptx.epilogue": "warp.convert, warp.index, warp.map, warp.powers, warp.reduce, warp.scan",
         "passes.to_ptx.memory_ops": """
         memref.alloc, memref.dim, warp.commit, warp.copy, warp.load, warp.matrix, warp.paged, warp.store, warp.wait
+        """,
+        "passes.to_ptx.memory_views": """
+        gpu.dynamic_shared_memory, memref.alloca, memref.assume_alignment, memref.cast, memref.collapse_shape,
+        memref.expand_shape, memref.get_global, memref.reinterpret_cast, memref.subview, memref.view
         """,
         "passes.to_ptx.nvgpu": """
         nvgpu.device_async_copy, nvgpu.device_async_create_group, nvgpu.device_async_wait, nvgpu.ldmatrix,
@@ -164,17 +168,18 @@ LOWERINGS = _homes(
         arith.fptosi, arith.fptoui, arith.maximumf, arith.maxnumf, arith.maxsi, arith.maxui, arith.minimumf,
         arith.minnumf, arith.mulf, arith.negf, arith.remsi, arith.shli, arith.shrsi, arith.shrui, arith.sitofp,
         arith.subf, arith.truncf, arith.trunci, arith.uitofp, gpu.block_dim, gpu.cluster_dim, gpu.cluster_dim_blocks,
-        gpu.cluster_id, gpu.dynamic_shared_memory, gpu.grid_dim, llvm.mlir.constant, math.absf, math.ceil, math.cos,
-        math.erf, math.exp, math.exp2, math.floor, math.fma, math.log, math.powf, math.roundeven, math.rsqrt, math.sin,
-        math.sqrt, math.tanh, math.trunc, memref.assume_alignment, memref.get_global, memref.load,
-        memref.reinterpret_cast, memref.store, memref.subview, memref.view, vector.broadcast, vector.extract,
-        vector.insert, vector.load, vector.store
+        gpu.cluster_id, gpu.global_id, gpu.grid_dim, llvm.mlir.constant, math.absf, math.ceil, math.cos, math.erf,
+        math.exp, math.exp2, math.floor, math.fma, math.log, math.powf, math.roundeven, math.rsqrt, math.sin, math.sqrt,
+        math.tanh, math.trunc, memref.load, memref.store, vector.broadcast, vector.extract,
+        vector.extract_strided_slice, vector.fma, vector.from_elements, vector.insert, vector.load, vector.reduction,
+        vector.shape_cast, vector.shuffle, vector.store, vector.transpose
         """,
         "passes.to_ptx.upstream": """
         affine.delinearize_index, affine.linearize_index, cf.assert, cf.br, cf.cond_br, gpu.all_reduce, gpu.func,
         gpu.printf, gpu.shuffle, gpu.subgroup_mma_compute, gpu.subgroup_mma_constant_matrix,
         gpu.subgroup_mma_elementwise, gpu.subgroup_mma_load_matrix, gpu.subgroup_mma_store_matrix, gpu.subgroup_reduce,
-        gpu.yield, index.add, index.casts, index.constant, index.divu, index.mins, index.minu, index.mul, index.remu,
+        gpu.yield, index.add, index.and, index.casts, index.constant, index.divs, index.divu, index.maxs, index.maxu,
+        index.mins, index.minu, index.mul, index.or, index.rems, index.remu, index.shl, index.shrs, index.shru,
         index.sub, index.xor, memref.atomic_rmw
         """,
     }

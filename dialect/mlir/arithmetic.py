@@ -17,8 +17,10 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import (
+    AnyAttr,
     IRDLOperation,
     ParsePropInAttrDict,
+    RangeOf,
     VarConstraint,
     base,
     operand_def,
@@ -101,6 +103,7 @@ def _moves(name: str, text: str, *attributes: str, **operands: object) -> type[I
     return declared(IRDLOperation, f"vector.{name}", text, f"`vector.{name}`, which moves elements.", **fields)
 
 
+_ELEMENT = VarConstraint("ELEMENT", AnyAttr())
 _SAME, _SOURCE = VarConstraint("SAME", base(VectorType)), operand_def(VectorType)
 _INTS = prop_def(DenseArrayBase.constr(i64))
 
@@ -122,6 +125,10 @@ VECTOR = extended(
             "offsets", "strides", source=_SOURCE, dest=operand_def(_SAME), result=result_def(_SAME),
         ),
         _moves("constant_mask", "$mask_dim_sizes attr-dict `:` type($result)", mask_dim_sizes=_INTS),
+        _moves(
+            "from_elements", "$elements attr-dict `:` type($result)", elements=var_operand_def(RangeOf(_ELEMENT)),
+            result=result_def(VectorType.constr(_ELEMENT)),
+        ),
         _moves("step", "attr-dict `:` type($result)"),
         declared(
             IRDLOperation, "vector.print", "($source^ `:` type($source))? (`str` $stringLiteral^)? attr-dict",

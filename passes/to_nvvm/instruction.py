@@ -22,6 +22,8 @@ from xdsl.dialects.builtin import (
     IntegerType,
     NoneAttr,
     VectorType,
+    f32,
+    f64,
     i64,
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -222,7 +224,8 @@ class PtxInstruction:
                 if not isinstance(operand.value, float) and not isa(kind, IntegerType):
                     return self.build.cast(self.build.constant(operand.value, _bits(kind)), kind)
                 if isinstance(operand.value, float) and isa(kind, IntegerType):
-                    fail(self.op, f"{self.opcode}: a float where an integer stands")
+                    real = f32 if operand.text[:2] in ("0f", "0F") else f64
+                    return self.build.cast(self.build.constant(operand.value, real), kind)
                 return self.build.constant(operand.value, kind)
             case Register():
                 register = self.register(operand)

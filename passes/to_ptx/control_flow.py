@@ -17,7 +17,7 @@ from xdsl.ir.affine import (
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.affine import without_symbols
 from ...dialect.mlir.gpu import ClusterBlockIdOp, NumberAlong, X
-from ...dialect.mlir.upstream import ElectOp, RegistersOp
+from ...dialect.mlir.upstream import ElectOp, IndexCastUIOp, RegistersOp
 from ...dialect.warp.attributes import TENSOR_SPACE, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.elements import listed_types
@@ -28,8 +28,8 @@ from ..patterns import evaluated
 from .addressing import INDEX_LIMIT
 from .emitter import SINK, Both, Condition, IndexValue, VirtualRegister, word
 from .fragments import Fragment, only_use_is_here
-from .kernel import KernelLowering, cluster_of, is_index, lowers
-from .scalars import Scalars, common_divisor
+from .kernel import KernelLowering, cluster_of, handler_of, is_index, lowers
+from .scalars import WORD, Scalars, common_divisor
 
 if TYPE_CHECKING:
     from .kernel import KernelValue
@@ -71,6 +71,18 @@ def _of_elements(lowering: KernelLowering, op: Operation) -> None:
     from .thread_code import arithmetic
 
     arithmetic(lowering, op)
+
+
+def lower_as(lowering: KernelLowering, op: Operation, kind: type[Operation]) -> None:
+    """Lowers an operation as another on the same operands."""
+    same = kind.create(
+        operands=op.operands, result_types=[value.type for value in op.results], properties=op.properties
+    )
+    same.location = op.location
+    if (lower := handler_of(same)) is not None:
+        lower(lowering, same)
+    lowering.values[op.results[0]] = lowering.values.pop(same.results[0])
+    same.drop_all_references()
 
 
 @lowers(arith.CmpiOp)
@@ -122,15 +134,16 @@ def _select(lowering: KernelLowering, op: arith.SelectOp) -> None:
     lowering.values[op.result] = lowering.scalars.select(condition, lowering.scalar(op.lhs), lowering.scalar(op.rhs))
 
 
-@lowers(arith.IndexCastOp)
-def _cast(lowering: KernelLowering, op: arith.IndexCastOp) -> None:
+def _cast(lowering: KernelLowering, op: arith.IndexCastOp | IndexCastUIOp) -> None:
     """An index as a number of 32 bits, which elements are computed with; or the reverse, of a number from memory."""
     kinds = op.input.type, op.result.type
     if kinds == (i64, IndexType()):
         lowering.values[op.result] = lowering.emitter.compute("cvt.u32.u64", lowering.fragment(op.input)[0])
         return
     if kinds not in ((i32, IndexType()), (IndexType(), i32), (IndexType(), i64)):
-        fail(op, f"{op.name} is lowered from index to i32 and i64 and back, got {kinds[0]} to {kinds[1]}")
+        wider = arith.ExtUIOp if isinstance(op, IndexCastUIOp) else arith.ExtSIOp
+        lower_as(lowering, op, arith.TruncIOp if isinstance(kinds[0], IndexType) else wider)
+        return
     source = lowering.scalar(op.input)
     if kinds[1] == i64:
         word = source if isinstance(source, VirtualRegister) else lowering.emitter.compute("mov.b32", source)
@@ -139,6 +152,10 @@ def _cast(lowering: KernelLowering, op: arith.IndexCastOp) -> None:
     if isinstance(source, int):
         source = lowering.emitter.compute("mov.b32", source)
     lowering.values[op.result] = source
+
+
+lowers(arith.IndexCastOp)(_cast)
+lowers(IndexCastUIOp)(_cast)
 
 
 @lowers(gpu.BlockIdOp)
@@ -170,17 +187,23 @@ def _lane_id(lowering: KernelLowering, op: gpu.LaneIdOp) -> None:
 
 
 def _binary(kind: type[Operation], compute: Binary) -> None:
-    """Registers an operation on two indices. Division by a constant zero is left undefined."""
+    """Registers an operation on two indices, or numbers of 32 bits. Division by a constant zero is left undefined."""
     divides = kind in (arith.DivUIOp, arith.RemUIOp)
+    unsigned = divides or kind is arith.MinUIOp
 
     def handle(lowering: KernelLowering, op: Operation) -> None:
         if op.results[0].type not in (IndexType(), i32):
             _of_elements(lowering, op)
             return
-        lhs, rhs = lowering.indices(op.operands)
+        lhs, rhs = (x & WORD if unsigned and isinstance(x, int) else x for x in lowering.indices(op.operands))
         if divides and rhs == 0:
             fail(op, f"{op.name} divides by zero")
-        lowering.values[op.results[0]] = compute(lowering.scalars, lhs, rhs)
+        result = compute(lowering.scalars, lhs, rhs)
+        if isinstance(result, int) and not -INDEX_LIMIT <= result < INDEX_LIMIT:
+            if op.results[0].type != i32:
+                fail(op, f"indices are 32-bit, got {result}")
+            result = (result + INDEX_LIMIT & WORD) - INDEX_LIMIT
+        lowering.values[op.results[0]] = result
 
     lowers(kind)(handle)
 
@@ -390,11 +413,52 @@ def _loop(lowering: KernelLowering, op: scf.ForOp) -> None:
     lowering.values |= dict(zip(op.results, _copied_indices(lowering, variables), strict=True))
 
 
+@lowers(scf.WhileOp)
+def _while(lowering: KernelLowering, op: scf.WhileOp) -> None:
+    """Turns of a test and a body while a condition holds. Each thread leaves when its own does not."""
+    emitter, before, after = lowering.emitter, op.before_region.block, op.after_region.block
+    test = before.last_op
+    if not isinstance(test, scf.ConditionOp):
+        fail(op, f"expected scf.condition at the end of the first region of {op.name}")
+    with emitter.loop():
+        carried = [variable_of(lowering, value) for value in before.args]
+        results = [variable_of(lowering, value) for value in op.res]
+        for variable, value in zip(carried, op.arguments, strict=True):
+            assign(lowering, variable, value_of(lowering, value))
+        stem = emitter.fresh_label("while")
+        emitter.label(stem)
+        lowering.values |= dict(zip(before.args, carried, strict=True))
+        lowering.block(before)
+        for result, value in zip(results, test.args, strict=True):
+            assign(lowering, result, value_of(lowering, value))
+        holds = lowering.predicate(test.condition)
+        if holds is not True:
+            emitter.branch(f"{stem}_end", unless=holds or None)
+        lowering.values |= dict(zip(after.args, results, strict=True))
+        lowering.block(after)
+        emitter.move_all(_moves(carried, [value_of(lowering, value) for value in _yielded_values(after)]))
+        emitter.branch(stem)
+        emitter.label(f"{stem}_end")
+    lowering.values |= dict(zip(op.res, _copied_indices(lowering, results), strict=True))
+
+
+@lowers(scf.ConditionOp)
+def _condition(lowering: KernelLowering, op: scf.ConditionOp) -> None:
+    """The loop around it lowers its operands."""
+
+
 def _copied_indices(
     lowering: KernelLowering, values: Sequence[Fragment | IndexValue]
 ) -> list[Fragment | VirtualRegister]:
-    """Fragments as they are, and registers of their own for indices."""
-    return [value if isinstance(value, list) else lowering.emitter.compute("mov.b32", value) for value in values]
+    """Fragments as they are, and registers of their own for indices and conditions."""
+    return [value if isinstance(value, list) else _copied(lowering, value) for value in values]
+
+
+def _copied(lowering: KernelLowering, value: IndexValue) -> VirtualRegister:
+    if isinstance(value, bool):
+        return lowering.emitter.compute("mov.pred", int(value))
+    kind = "pred" if isinstance(value, VirtualRegister) and value.type == "pred" else "b32"
+    return lowering.emitter.compute(f"mov.{kind}", value)
 
 
 def _moves(
@@ -407,7 +471,8 @@ def _moves(
             moves += zip(variable, value, strict=True)
         elif not isinstance(variable, list) and not isinstance(value, list):
             moves.append((variable, value))
-    return [(variable, value) for variable, value in moves if variable is not value]
+    return [(variable, int(value) if isinstance(value, bool) else value)
+            for variable, value in moves if variable is not value]  # fmt: skip
 
 
 def _loop_variable(lowering: KernelLowering, value: SSAValue, loop: scf.ForOp) -> Fragment | IndexValue:

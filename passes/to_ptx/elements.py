@@ -9,7 +9,7 @@ from functools import lru_cache
 from math import inf, nan, prod
 from typing import NamedTuple
 
-from xdsl.dialects import arith, math
+from xdsl.dialects import arith, math, vector
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, VectorType
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.utils.hints import isa
@@ -77,16 +77,19 @@ def width_of(kind: Attribute) -> int:
 
 
 def value_registers(emitter: Emitter, kind: Attribute) -> list[VirtualRegister]:
-    """Fresh registers for a number, or for a vector as it lies in memory. There are none for what is neither, or does
-    not fill its last register."""
+    """Fresh registers for a number, or for a vector that fills its last register; none for anything else."""
     if not isa(kind, VectorType):
         return emitter.registers(name, 1) if (name := ptx_type_of(kind)) else []
-    element = element_row(kind.get_element_type())
-    bits = 0 if element is None else prod(kind.get_shape()) * element.memory_bits
-    if element is None or bits % WIDTH:
-        return []
-    register = element.name if element.name in ("f32", "f64") else "b32"
-    return emitter.registers(register, bits // (64 if register == "f64" else WIDTH))
+    element, count = kind.get_element_type(), prod(kind.get_shape())
+    each = elements_per_register(element)
+    name = (ptx_type_of(element) if each == 1 else "") or "b32"
+    return [] if not each or count % each else emitter.registers(name, count // each)
+
+
+def elements_per_register(element: Attribute) -> int:
+    """How many elements of a vector a register has: of i1 and i64 one. 0 for a type without registers."""
+    row, number = element_row(element), {"i1": 1, "i64": 1, "i16": 2}.get(type_name(element), 0)
+    return number or (0 if row is None else max(1, WIDTH // row.memory_bits))
 
 
 def literal(kind: Attribute, value: float) -> Operand:
@@ -457,6 +460,7 @@ _HANDLERS: Mapping[str, Handler] = {
     arith.MinnumfOp.name: _float("min", exact=True),
     math.AbsFOp.name: _float("abs", exact=True),
     math.FmaOp.name: _float("fma.rn", ("f32", "f64")),
+    vector.FMAOp.name: _float("fma.rn", ("f32", "f64")),
     math.FloorOp.name: _float("cvt.rmi.{0}", exact=True),
     math.CeilOp.name: _float("cvt.rpi.{0}", exact=True),
     math.RoundEvenOp.name: _float("cvt.rni.{0}", exact=True),

@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from ...dialect.isa.form import FP8, ElementType
 from ...dialect.layouts.layout import Layout, column
-from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, known_element, memory_of
+from ...dialect.warp.attributes import FragmentType, fragment_of, known_element, memory_of
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp
 from ...dialect.warp.epilogue import MapOp, PowersOp
 from ...dialect.warp.fragments import IDENTITIES, ROW_BITS, ConvertOp, ElementwiseOp, ReduceOp, alike, column_of
@@ -25,7 +25,7 @@ from ...dialect.warp.stored import EXPONENTS
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from .addressing import Position, SharedPlace
-from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, ptx_type_of
+from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, elements_per_register, ptx_type_of
 from .emitter import WARP, ScalarOperand, VirtualRegister, single, word
 from .fragments import (
     PAIRED,
@@ -154,8 +154,7 @@ class ElementPacking:
 
     def pack_all(self, kind: Attribute, elements: Sequence[HeldElement]) -> Fragment:
         """Registers full of elements."""
-        row = element_row(kind)
-        each = 1 if row is None else max(1, 32 // row.memory_bits)
+        each = elements_per_register(kind)
         return [self.pack(kind, elements[n : n + each]) for n in range(0, len(elements), each)]
 
     def pack(self, kind: Attribute, elements: Sequence[HeldElement]) -> VirtualRegister:

@@ -7,7 +7,6 @@ its instruction is held against the rows of the ISA: one that does not exist, or
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, Protocol, TypeAlias
@@ -29,8 +28,10 @@ from ...dialect.mlir.upstream import NvvmOp
 from ...dialect.ptx.ops import FuncOp
 from ...dialect.ptx.text.syntax import Address, Immediate, Register, Symbol, Variable
 from ...dialect.ptx.types import VariableAttr
+from ...dialect.warp.attributes import element_row
 from ..diagnostics import fail
 from .emitter import SINK, At, Both, EmittedOperand, Emitter, ScalarOperand, TensorBox, VirtualRegister, floating
+from .fragments import element_bits
 
 Words: TypeAlias = "list[VirtualRegister | Immediate]"
 """What holds a value: registers, or literals."""
@@ -236,11 +237,11 @@ def resized(
 
 def literal(attribute: Attribute, kind: Attribute) -> Immediate:
     """A number as PTX writes it: floats by their bits."""
-    if isa(attribute, FloatAttr):
-        bits, value = bits_of(kind), attribute.value.data
-        number = int.from_bytes(struct.pack({16: "<e", 32: "<f", 64: "<d"}[bits], value), "little")
-        return Immediate(f"0x{number:04X}") if bits == 16 else floating(number, bits)
-    value = attribute.value.data if isa(attribute, IntegerAttr) else 0
+    element = element_row(kind)
+    if element is not None and isa(attribute, FloatAttr):
+        number = element_bits(element, attribute.value.data)
+        return floating(number, element.bits) if element.bits >= 32 else Immediate(f"0x{number:04X}")
+    value = int(attribute.value.data) if isa(attribute, IntegerAttr) else 0
     return Immediate(str(-value if kind == i1 and value < 0 else value))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from xdsl.dialects import gpu, llvm
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, VectorType, i1, i32, i64
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, VectorType, f32, i1, i8, i16, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.hints import isa
 
@@ -82,13 +82,18 @@ def _return(kernel: LlvmKernel, _: Operation) -> None:
 def _arithmetic(kernel: LlvmKernel, op: Operation) -> None:
     kind = op.results[0].type
     name, _, letter = ARITHMETIC[op.name.removeprefix("llvm.")].rpartition(".")
-    operands: Words = [kernel.word(value) for value in op.operands]
+    operands: Words = _widened(kernel, op, letter)
     if kind == i1:
         operands = [kernel.register(value) for value in op.operands]
     if name in ("shl", "shr"):
+        if isa(kind, VectorType[Attribute]):
+            fail(op, f"{op.name} of {kind} is not lowered")
         amount = op.operands[1]
+        by = operands[1]
         operands[1] = (
-            resized(kernel, operands[1], amount.type, i32) if isinstance(operands[1], VirtualRegister) else operands[1]
+            resized(kernel, by, amount.type, i32)
+            if isinstance(by, VirtualRegister)
+            else Immediate(str(int(by.text) % (1 << 32)))
         )
     type = "pred" if kind == i1 else _type_in_opcode(op, letter, kind)
     kernel.give(op, kernel.compute(f"{name}.{type}", kind, *operands))
@@ -99,7 +104,24 @@ def _type_in_opcode(op: Operation, letter: str, kind: Attribute) -> str:
     element, pair = (kind.element_type, "x2") if isa(kind, VectorType[Attribute]) else (kind, "")
     if pair and (bits_of(kind) != 32 or (letter != "b" and str(element) not in ("f16", "bf16"))):
         fail(op, f"{op.name} of {kind} is not lowered")
-    return f"{element}{pair}" if letter == "f" else f"{letter.replace('i', 's')}{bits_of(kind)}"
+    return f"{element}{pair}" if letter == "f" else f"{letter.replace('i', 's')}{max(16, bits_of(kind))}"
+
+
+def _widened(kernel: LlvmKernel, op: Operation, letter: str) -> Words:
+    """The operands of an operation on numbers; of 8 bits, which PTX does not compute with, extended to 16."""
+    return [
+        _extended(kernel, value, i16, letter != "u") if value.type == i8 else kernel.word(value)
+        for value in op.operands
+    ]
+
+
+def _extended(kernel: LlvmKernel, value: SSAValue, kind: Attribute, signed: bool) -> VirtualRegister | Immediate:
+    """An integer, or a literal, of more or fewer bits."""
+    word, have = kernel.word(value), 1 << bits_of(value.type)
+    if isinstance(word, VirtualRegister):
+        return resized(kernel, word, value.type, kind, signed)
+    number = int(word.text) % have
+    return Immediate(str((number - have if signed and number >= have // 2 else number) % (1 << bits_of(kind))))
 
 
 def _funnel(kernel: LlvmKernel, op: Operation) -> None:
@@ -117,7 +139,7 @@ def _compare(kernel: LlvmKernel, op: llvm.ICmpOp | llvm.FCmpOp) -> None:
     else:
         ordered, word = (flag := str(llvm.FCmpPredicateFlag.from_int(number)))[0], flag[1:]
         sign, word = "f", {"ord": "num", "uno": "nan"}.get(flag, word if ordered == "o" else f"{word}u")
-    operands = [kernel.word(value) for value in (op.lhs, op.rhs)]
+    operands = _widened(kernel, op, sign)
     kernel.give(op, kernel.compute(f"setp.{word}.{_type_in_opcode(op, sign, op.lhs.type)}", i1, *operands))
 
 
@@ -143,7 +165,9 @@ def _select(kernel: LlvmKernel, op: Operation) -> None:
 def _constant(kernel: LlvmKernel, op: llvm.ConstantOp) -> None:
     if not isa(op.value, IntegerAttr | FloatAttr):
         fail(op, f"expected a number, got {op.value}")
-    kernel.give(op, literal(op.value, op.result.type))
+    number, kind = literal(op.value, op.result.type), op.result.type
+    is_half = isinstance(kind, AnyFloat) and bits_of(kind) == 16  # of which PTX has no literals
+    kernel.give(op, kernel.compute("mov.b16", kind, number) if is_half else number)
 
 
 def _undefined(kernel: LlvmKernel, op: Operation) -> None:
@@ -154,10 +178,7 @@ def _undefined(kernel: LlvmKernel, op: Operation) -> None:
 
 def _resize(kernel: LlvmKernel, op: Operation) -> None:
     (source,), kind = op.operands, op.results[0].type
-    word = kernel.word(source)
-    if isinstance(word, Immediate) and kind != i1 and source.type != i1:
-        return kernel.give(op, word)
-    kernel.give(op, resized(kernel, kernel.register(source), source.type, kind, op.name == "llvm.sext"))
+    kernel.give(op, _extended(kernel, source, kind, op.name == "llvm.sext"))
 
 
 def _bitcast(kernel: LlvmKernel, op: Operation) -> None:
@@ -235,23 +256,39 @@ _FLOAT_CASTS = {"fpext": "", "fptrunc": ".rn", "sitofp": ".rn", "uitofp": ".rn",
 
 def _float_cast(kernel: LlvmKernel, op: Operation) -> None:
     name, (source,), kind = op.name.removeprefix("llvm."), op.operands, op.results[0].type
-    source_type, to = (str(each) for each in (source.type, kind))
-    letter = "u" if "ui" in name else "s"
-    names = [f"{letter}{each[1:]}" if each[0] == "i" else each for each in (to, source_type)]
-    kernel.give(op, kernel.compute(f"cvt{_FLOAT_CASTS[name]}.{names[0]}.{names[1]}", kind, kernel.word(source)))
+    if source.type == i1 and isinstance(kind, AnyFloat):
+        one, zero = (literal(FloatAttr(x, kind), kind) for x in (-1.0 if name == "sitofp" else 1.0, 0.0))
+        return kernel.give(op, kernel.emitter.compute(f"selp.{types_of(kind)[0]}", one, zero, kernel.register(source)))
+    letter, word = "u" if "ui" in name else "s", kernel.word(source)
+    to, of = (f"{letter}{text[1:]}" if (text := str(each))[0] == "i" else text for each in (kind, source.type))
+    if of == "bf16" and isinstance(word, VirtualRegister):  # the upper half of the f32
+        wide = kernel.emitter.compute("shl.b32", kernel.emitter.compute("cvt.u32.u16", word), 16)
+        of, word = "f32", kernel.compute("mov.b32", f32, wide)
+    elif to == "bf16" and of in ("s8", "s16", "u8", "u16"):
+        of, word = "f32", kernel.compute(f"cvt.rn.f32.{of}", f32, word)
+    done = (of, to) == ("f32", "f32")
+    kernel.give(op, word if done else kernel.compute(f"cvt{_FLOAT_CASTS[name]}.{to}.{of}", kind, word))
 
 
 # Memory.
 
 
-def _access(kernel: LlvmKernel, op: Operation, kind: Attribute, pointer: SSAValue) -> tuple[str, list[str]]:
+_ORDERINGS = {0: "", 2: ".relaxed.sys", 4: ".acquire.sys", 5: ".release.sys"}
+"""How accesses are ordered, by the numbers of LLVM: not at all, monotonic, acquire, release."""
+
+
+def _access(
+    kernel: LlvmKernel, op: llvm.LoadOp | llvm.StoreOp, kind: Attribute, pointer: SSAValue
+) -> tuple[str, list[str]]:
     """How an access is spelled behind `ld` or `st`, and the types of its registers."""
+    if (order := _ORDERINGS.get(0 if op.ordering is None else op.ordering.value.data)) is None:
+        fail(op, f"{op.name} is lowered as monotonic, acquire or release, and not atomic")
     types, space = types_of(kind), space_of(pointer.type)
     if not types or "pred" in types or len(types) not in (1, 2, 4):
         fail(op, f"{op.name} of {kind} is not lowered")
     unit = "b8" if bits_of(kind) == 8 else types[0]
     vector = f".v{len(types)}" if len(types) > 1 else ""
-    return f"{f'.{space}' if space else ''}{vector}.{unit}", types
+    return f"{order}{f'.{space}' if space else ''}{vector}.{unit}", types
 
 
 @_lowers(llvm.LoadOp)

@@ -26,9 +26,10 @@ from .emitter import SINK, At, Condition, EmittedOperand, IndexValue, TensorBox,
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, lowers
 from .llvm_kernel import InstructionLine, types_of
+from .memory_views import place_of
 from .products import descriptor_word
 from .synchronisation import COMPLETES
-from .thread_code import AnyVector, is_vector, number_of, place_of, vector_registers
+from .thread_code import AnyVector, is_vector, number_of, vector_registers
 
 ELEMENTS = {"i8": "s8", "i4": "s4", "i32": "s32", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
 """What PTX calls element types of products; others have the same name."""

@@ -6,13 +6,15 @@ holds it sign-extended. A vector is its elements in order as they lie in memory,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from math import gcd, lcm, prod
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import product, zip_longest
+from math import prod
 from typing import Any, TypeAlias, TypeGuard
 
 from xdsl.dialects import arith, gpu, llvm, math, memref, vector
 from xdsl.dialects.builtin import (
+    AnyFloat,
     DenseIntOrFPElementsAttr,
     FloatAttr,
     IndexType,
@@ -23,19 +25,17 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from ...dialect.mlir.affine import strides_of
-from ...dialect.mlir.gpu import GPU, DynamicSharedMemoryOp
-from ...dialect.warp.attributes import element_row, is_memory, memory_of, type_name
+from ...dialect.mlir.arithmetic import VECTOR
+from ...dialect.mlir.gpu import GPU, GlobalIdOp, NumberAlong
+from ...dialect.warp.attributes import element_row, memory_of, type_name
 from ..diagnostics import fail
-from ..linalg.operand import kept_dimensions
-from ..patterns import mixed
-from .addressing import ALIGNMENT, INDEX_LIMIT, MemoryArgument, Position, SharedTile, element_bits
-from .elements import EIGHT, Elements, HeldElement, literal, ptx_type_of, value_registers
-from .emitter import At, IndexValue, VirtualRegister
+from .addressing import INDEX_LIMIT, element_bits
+from .elements import EIGHT, LONG, Elements, HeldElement, elements_per_register, literal, ptx_type_of, value_registers
+from .emitter import At, VirtualRegister
 from .epilogue import ElementPacking
 from .fragments import Fragment
 from .kernel import KernelLowering, is_index, lowers
-from .scalars import divisor_of
+from .memory_views import bytes_together, place_of
 
 AnyVector: TypeAlias = VectorType[Attribute]
 
@@ -93,8 +93,29 @@ def _own(lowering: KernelLowering, result: SSAValue, element: HeldElement) -> Vi
 
 def elements_of(packing: ElementPacking, kind: AnyVector, registers: Fragment) -> list[HeldElement]:
     """The elements of a vector."""
-    element = element_row(kind.element_type)
-    return [] if element is None else packing.every(element, registers)
+    element, each, i = element_row(kind.element_type), elements_per_register(kind.element_type), packing.elements.emit
+    if each == 1:
+        return [HeldElement(register) for register in registers]
+    if element is None:  # of i16
+        return [HeldElement(i("bfe.s32", register, 16 * half, 16)) for register in registers for half in range(each)]
+    return packing.every(element, registers)
+
+
+def give_vector(lowering: KernelLowering, op: Operation, elements: Sequence[HeldElement]) -> None:
+    """Binds elements to a result of an operation: a vector, or a number."""
+    (result,), packing = op.results, ElementPacking(lowering)
+    if not is_vector(result.type):
+        give(lowering, result, elements[0])
+        return
+    vector_registers(lowering, op, result.type)  # which refuses what registers cannot hold
+    lowering.values[result] = packing.pack_all(result.type.element_type, elements)
+
+
+def numbers_of(lowering: KernelLowering, value: SSAValue) -> list[HeldElement]:
+    """The elements of a vector, or a number."""
+    if not is_vector(value.type):
+        return [number_of(lowering, value)]
+    return elements_of(ElementPacking(lowering), value.type, lowering.fragment(value))
 
 
 def constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) -> None:
@@ -105,49 +126,46 @@ def constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) -
     if isinstance(value, FloatAttr | IntegerAttr):
         give(lowering, op.result, HeldElement(literal(kind, value.value.data)))
         return
-    if not isinstance(value, DenseIntOrFPElementsAttr) or not is_vector(kind) or not len(value) or not value.is_splat():
-        fail(op, f"expected a number, or a vector that is one number everywhere, got {value}")
-    packing = ElementPacking(lowering)
-    vector_registers(lowering, op, kind)  # which refuses what registers cannot hold
-    splat = value.get_values()[0]
-    if isinstance(splat, tuple):
-        fail(op, f"expected a real number, got {value}")
-    number = HeldElement(literal(kind.element_type, splat))
-    lowering.values[op.result] = packing.pack_all(kind.element_type, [number] * prod(kind.get_shape()))
+    if not isinstance(value, DenseIntOrFPElementsAttr) or not is_vector(kind) or not len(value):
+        fail(op, f"expected a number, or a vector of numbers, got {value}")
+    numbers = [number for number in value.get_values() if not isinstance(number, tuple)]
+    if not numbers:
+        fail(op, f"expected real numbers, got {value}")
+    elements = [HeldElement(literal(kind.element_type, number)) for number in numbers]
+    give_vector(lowering, op, elements * (prod(kind.get_shape()) // len(elements)))
 
 
 lowers(llvm.ConstantOp)(constant)
 
 
 def _scalar_form(op: Operation) -> Operation:
-    """The operation on one element that an operation on vectors does for each."""
+    """The operation on one element that an operation on vectors does for each; indices are numbers of 32 bits."""
+    if not any(is_vector(value.type) or value.type == IndexType() for value in (*op.operands, *op.results)):
+        return op
     operands = [_element_type(value.type) for value in op.operands]
     results = [_element_type(value.type) for value in op.results]
-    return type(op).create(
+    scalar = type(op).create(
         operands=Block(arg_types=operands).args,
         result_types=results,
         properties=op.properties,
         attributes=op.attributes,
     )
+    scalar.location = op.location
+    return scalar
 
 
 def _element_type(kind: Attribute) -> Attribute:
-    return kind.element_type if is_vector(kind) else kind
+    element = kind.element_type if is_vector(kind) else kind
+    return i32 if element == IndexType() else element
 
 
 def arithmetic(lowering: KernelLowering, op: Operation) -> None:
     """An operation of `arith` or `math` on numbers, or on each element of vectors."""
-    packing, (result,) = ElementPacking(lowering), op.results
-    elements = packing.elements
-    if not is_vector(result.type):
-        give(lowering, result, elements.lower(op, [number_of(lowering, value) for value in op.operands]))
-        return
-    scalar = _scalar_form(op)
-    operands = [
-        elements_of(packing, value.type, lowering.fragment(value)) for value in op.operands if is_vector(value.type)
-    ]
-    computed = [elements.lower(scalar, of_one) for of_one in zip(*operands, strict=True)]
-    lowering.values[result] = packing.pack_all(result.type.element_type, computed)
+    elements, scalar = Elements(lowering.emitter, lowering.target), _scalar_form(op)
+    operands = [numbers_of(lowering, value) for value in op.operands]
+    every = max(map(len, operands))
+    operands = [each * (every // len(each)) for each in operands]  # one condition may select vectors
+    give_vector(lowering, op, [elements.lower(scalar, of_one) for of_one in zip(*operands, strict=True)])
 
 
 ARITHMETIC = (
@@ -157,11 +175,22 @@ ARITHMETIC = (
     arith.DivSIOp, arith.RemSIOp, arith.ShLIOp, arith.ShRSIOp, arith.ShRUIOp, arith.BitcastOp,
     math.AbsFOp, math.FmaOp, math.FloorOp, math.CeilOp, math.RoundEvenOp, math.TruncOp, math.ExpOp, math.Exp2Op,
     math.LogOp, math.TanhOp, math.ErfOp, math.SqrtOp, math.RsqrtOp, math.SinOp, math.CosOp, math.PowFOp,
+    vector.FMAOp,
 )  # fmt: skip
 """What is lowered as it is in the bodies of kernels on whole matrices."""
 
 for _kind in ARITHMETIC:
     lowers(_kind)(arithmetic)
+
+
+ARITH: Mapping[str, type[Operation]] = {op.name.removeprefix("arith."): op for op in arith.Arith.operations}
+
+
+def combining(word: str, kind: Attribute) -> Operation:
+    """The operation of `arith` on two numbers of a kind: `add` and `mul` are of any, `and` and its like of integers."""
+    floats = isinstance(kind, AnyFloat) and f"{word}f" in ARITH
+    op = ARITH[word if word in ARITH else f"{word}f" if floats else f"{word}i"]
+    return op.create(operands=Block(arg_types=(kind, kind)).args, result_types=[kind])
 
 
 # Numbers of threads and CTAs; words that lanes exchange.
@@ -178,6 +207,13 @@ def _size(lowering: KernelLowering, op: Operation) -> None:
     if isinstance(dimension, gpu.DimensionAttr):
         name = f"{SIZES[op.name]}.{dimension.data}"
         lowering.values[op.results[0]] = lowering.scalars.special(name, INDEX_LIMIT)
+
+
+@lowers(GlobalIdOp)
+def _global_id(lowering: KernelLowering, op: NumberAlong) -> None:
+    axis, s = str(op.dimension.data), lowering.scalars
+    cta, size = (s.special(f"%{name}.{axis}", INDEX_LIMIT) for name in ("ctaid", "ntid"))
+    lowering.values[op.result] = s.add(s.multiply(cta, size), lowering.thread_along["xyz".index(axis)])
 
 
 for _kind in GPU.operations:
@@ -202,145 +238,72 @@ def _part(op: vector.ExtractOp | vector.InsertOp, kind: AnyVector) -> tuple[int,
 
 @lowers(vector.ExtractOp)
 def _extract(lowering: KernelLowering, op: vector.ExtractOp) -> None:
-    kind = vector_of(op, op.vector)
-    first, count = _part(op, kind)
-    packing = ElementPacking(lowering)
-    part = elements_of(packing, kind, lowering.fragment(op.vector))[first:][:count]
-    if is_vector(op.result.type):
-        lowering.values[op.result] = packing.pack_all(op.result.type.element_type, part)
-    else:
-        give(lowering, op.result, part[0])
+    first, count = _part(op, vector_of(op, op.vector))
+    give_vector(lowering, op, numbers_of(lowering, op.vector)[first:][:count])
 
 
 @lowers(vector.InsertOp)
 def _insert(lowering: KernelLowering, op: vector.InsertOp) -> None:
-    kind = vector_of(op, op.dest)
-    first, count = _part(op, kind)
-    packing = ElementPacking(lowering)
-    elements = elements_of(packing, kind, lowering.fragment(op.dest))
-    source = op.source.type
-    elements[first : first + count] = (
-        elements_of(packing, source, lowering.fragment(op.source))
-        if is_vector(source)
-        else [number_of(lowering, op.source)]
-    )
-    lowering.values[op.result] = packing.pack_all(kind.element_type, elements)
+    first, count = _part(op, vector_of(op, op.dest))
+    elements = numbers_of(lowering, op.dest)
+    elements[first : first + count] = numbers_of(lowering, op.source)
+    give_vector(lowering, op, elements)
 
 
 @lowers(vector.BroadcastOp)
 def _broadcast(lowering: KernelLowering, op: vector.BroadcastOp) -> None:
-    packing, kind = ElementPacking(lowering), op.vector.type
-    if is_vector(op.source.type):
-        own = elements_of(packing, op.source.type, lowering.fragment(op.source))
-    else:
-        own = [number_of(lowering, op.source)]
-    lowering.values[op.vector] = packing.pack_all(kind.element_type, own * (prod(kind.get_shape()) // len(own)))
+    own, kind = numbers_of(lowering, op.source), op.vector.type
+    if is_vector(op.source.type):  # repeated along leading dimensions, and along those of size 1
+        source = [1] * (len(kind.get_shape()) - len(op.source.type.get_shape())) + [*op.source.type.get_shape()]
+        places = product(*(range(n) for n in kind.get_shape()))
+        own = [own[_flat([at % n for at, n in zip(place, source, strict=True)], source)] for place in places]
+    give_vector(lowering, op, own * (prod(kind.get_shape()) // len(own)))
 
 
-# Loads and stores of one thread, and the views they go by: `memref` and `vector` in kernels of upstream.
+def _flat(place: Sequence[int], shape: Sequence[int]) -> int:
+    """The number of an element in order."""
+    return reduce(lambda first, each: first * each[1] + each[0], zip(place, shape, strict=True), 0)
 
 
-# Memory: where an element lies.
+def _moved(lowering: KernelLowering, op: Any) -> None:
+    """A vector of elements of others, in another order or shape."""
+    elements = [element for value in op.operands for element in numbers_of(lowering, value)]
+    source, result = op.operands[0].type, op.results[0].type.get_shape()
+    shape = source.get_shape() if is_vector(source) else ()
+    places: Sequence[int] = range(len(elements))
+    match op.name:
+        case "vector.transpose":
+            order: list[int] = [op.permutation.get_values().index(d) for d in range(len(shape))]
+            places = [_flat([at[d] for d in order], shape) for at in product(*map(range, result))]
+        case "vector.shuffle":
+            rows = [range(first * prod(shape[1:]), (first + 1) * prod(shape[1:])) for first in op.mask.get_values()]
+            places = [place for row in rows for place in row]
+        case "vector.extract_strided_slice":
+            offsets: list[int] = [each.value.data for each in op.offsets]
+            ranges = [range(first, first + n) for first, n in zip_longest(offsets, result, fillvalue=0)]
+            places = [_flat(at, shape) for at in product(*ranges)]
+        case _:
+            pass
+    give_vector(lowering, op, [elements[max(place, 0)] for place in places])  # -1 is any
 
 
-def _memory(lowering: KernelLowering, op: Operation, value: SSAValue) -> MemoryArgument:
-    memory = lowering.memories.get(value)
-    if memory is None:
-        fail(op, f"expected memory of the kernel, got {value.type}")
-    return memory
+for _kind in VECTOR.operations:
+    if _kind.name in ("vector.shape_cast", "vector.transpose", "vector.extract_strided_slice", "vector.from_elements"):
+        lowers(_kind)(_moved)
+lowers(vector.ShuffleOp)(_moved)
 
 
-def place_of(lowering: KernelLowering, op: Operation, value: SSAValue, indices: Sequence[IndexValue]) -> tuple[str, At]:
-    """The space and the address of an element."""
-    tile = lowering.values.get(value)
-    if isinstance(tile, SharedTile):
-        stage, row, column = (0, *indices)[-3:]
-        place = lowering.addressing.shared(tile, stage, Position(0, row), Position(0, column))
-        return "shared", place
-    memory = _memory(lowering, op, value)
-    size, s = memory.element_bits // 8, lowering.scalars
-    if memory.space == "shared":
-        along = s.sum(
-            *(s.multiply(i, s.multiply(stride, size)) for i, stride in zip(indices, memory.strides, strict=True))
-        )
-        return "shared", lowering.addressing.settle(s.add(memory.base, along), 0)
-    base, terms = memory.base, list[tuple[IndexValue, IndexValue]]()
-    for index, stride in zip(indices, memory.strides, strict=True):
-        if isinstance(stride, int):
-            terms.append((index, stride * size))
-        else:
-            base = s.offset_far(base, index, stride, memory.element_bits)
-    return "global", s.address(base, terms)
+@lowers(vector.ReductionOp)
+def _reduction(lowering: KernelLowering, op: vector.ReductionOp) -> None:
+    """One element after another, from the first on, or from what is added to."""
+    elements = Elements(lowering.emitter, lowering.target)
+    start = [] if op.acc is None else [number_of(lowering, op.acc)]
+    combiner = combining(op.kind.data.value, op.dest.type)
+    numbers = [*start, *numbers_of(lowering, op.vector)]
+    give(lowering, op.dest, reduce(lambda one, other: elements.lower(combiner, [one, other]), numbers))
 
 
-def bytes_together(lowering: KernelLowering, value: SSAValue, indices: Sequence[IndexValue]) -> int:
-    """The largest known power-of-two alignment of an element's address in bytes, at most that of its memory."""
-    memory = lowering.memories.get(value)
-    if memory is None:
-        return 1
-    size = memory.element_bits // 8
-    steps = (divisor_of(i) * divisor_of(stride) * size for i, stride in zip(indices, memory.strides, strict=True))
-    return gcd(memory.alignment, *steps) or memory.alignment
-
-
-@lowers(memref.GetGlobalOp)
-def _get_global(lowering: KernelLowering, op: memref.GetGlobalOp) -> None:
-    kind = op.memref.type
-    if is_memory(kind) and 0 in kind.get_shape():  # as in CUDA, another name of what a launch gives
-        base = lowering.addressing.shared_bytes_at(0, 0).base
-        lowering.memories[op.memref] = MemoryArgument(base, (0,), (1,), element_bits(op, kind), space="shared")
-        return
-    lowering.named_memory(op, op.memref, op.name_.root_reference.data)
-
-
-@lowers(memref.AssumeAlignmentOp)
-def _assume_alignment(lowering: KernelLowering, op: memref.AssumeAlignmentOp) -> None:
-    source = _memory(lowering, op, op.memref)
-    lowering.memories[op.result] = replace(source, alignment=lcm(source.alignment, op.alignment.value.data))
-
-
-@lowers(memref.ReinterpretCastOp)
-def _reinterpret(lowering: KernelLowering, op: memref.ReinterpretCastOp) -> None:
-    source, kind = lowering.memories.get(op.source), op.result.type
-    strides = strides_of(kind) if is_memory(kind) else None
-    tile, shape = lowering.values.get(op.source), kind.get_shape()
-    if isinstance(tile, SharedTile) and tile.row_by_row and strides == (shape[-1], 1) and not kind.get_offset():
-        lowering.values[op.result] = tile.in_rows(*shape)
-        return
-    if source is None or strides is None or None in strides or not is_memory(kind) or kind.get_offset():
-        fail(op, f"expected memory of the kernel, from its start, with strides that are known, got {kind}")
-    strides_ = tuple(stride or 0 for stride in strides)
-    lowering.memories[op.result] = replace(source, shape=tuple(kind.get_shape()), strides=strides_)
-
-
-@lowers(memref.SubviewOp)
-def _subview(lowering: KernelLowering, op: memref.SubviewOp) -> None:
-    source = _memory(lowering, op, op.source)
-    offsets, sizes, strides = (
-        [each if isinstance(each, int) else lowering.scalar(each) for each in mixed(numbers, values)]
-        for numbers, values in (
-            (op.static_offsets, op.offsets),
-            (op.static_sizes, op.sizes),
-            (op.static_strides, op.strides),
-        )
-    )
-    _, place = place_of(lowering, op, op.source, offsets)
-    kept = kept_dimensions(op.static_sizes.get_values(), shape := op.result.type.get_shape())
-    if len(kept) != len(shape):
-        fail(op, f"expected a result with the dimensions of the view, got {op.result.type}")
-    s = lowering.scalars
-    base = s.add(place.base, place.offset) if source.space == "shared" else s.offset64(place.base, place.offset, 1)
-    if isinstance(base, int):
-        fail(op, "expected memory with an address")
-    steps = [s.multiply(stride, step) for stride, step in zip(source.strides, strides, strict=True)]
-    lowering.memories[op.result] = MemoryArgument(
-        base,
-        tuple(sizes[i] for i in kept),
-        tuple(steps[i] for i in kept),
-        source.element_bits,
-        bytes_together(lowering, op.source, offsets),
-        source.space,
-    )
+# Loads and stores of one thread.
 
 
 @lowers(memref.LoadOp)
@@ -445,7 +408,7 @@ def _store_vector(lowering: KernelLowering, op: vector.StoreOp) -> None:
 
 def _accesses(op: Operation, aligned: int, registers: Fragment, place: At) -> list[tuple[int, int, At]]:
     """The first register, count and address of each access of a vector in one row; `aligned` divides its address."""
-    size = 8 if registers[0].type == "f64" else 4
+    size = 8 if registers[0].type in ("f64", LONG) else 4
     if aligned % size:
         fail(op, f"{op.name} takes an address that is a multiple of {size} bytes, this one is of {aligned}")
     each = min(aligned // size, 16 // size)
@@ -456,28 +419,3 @@ def _accesses(op: Operation, aligned: int, registers: Fragment, place: At) -> li
         accesses.append((starts, each, place.behind(starts * size)))
         starts += each
     return accesses
-
-
-# Memory that a kernel has of its CTA.
-
-
-@lowers(DynamicSharedMemoryOp)
-def _dynamic_shared(lowering: KernelLowering, op: Any) -> None:
-    """All the shared memory that a launch gives, in bytes."""
-    base = lowering.addressing.shared_bytes_at(0, 0).base
-    lowering.memories[op.resultMemref] = MemoryArgument(base, (0,), (1,), 8, space="shared")
-
-
-@lowers(memref.ViewOp)
-def _view(lowering: KernelLowering, op: memref.ViewOp) -> None:
-    """Bytes of shared memory as elements, row by row."""
-    source, kind = lowering.memories.get(op.source), op.result.type
-    if source is None or source.space != "shared" or not is_memory(kind) or op.sizes:
-        fail(op, f"expected a view of a known size of gpu.dynamic_shared_memory, got {op.source.type}")
-    bits, strides, s = element_bits(op, kind), strides_of(kind), lowering.scalars
-    base = s.add(source.base, lowering.scalar(op.byte_shift))
-    if strides is None or None in strides or isinstance(base, int):
-        fail(op, f"expected a view whose strides are known, got {kind}")
-    aligned = gcd(ALIGNMENT, divisor_of(lowering.scalar(op.byte_shift)))
-    strides_ = tuple(stride or 0 for stride in strides)
-    lowering.memories[op.result] = MemoryArgument(base, kind.get_shape(), strides_, bits, aligned, space="shared")

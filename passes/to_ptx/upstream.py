@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xdsl.dialects import arith, cf, gpu
-from xdsl.dialects.builtin import AnyFloat, IndexType, f32, i1, i32
+from xdsl.dialects.builtin import IndexType, f32, i1, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialect.isa import wmma
@@ -31,17 +31,18 @@ from ...dialect.mlir.upstream import ATOMIC_KINDS, AtomicRMWOp
 from ...dialect.ptx.ops import FuncOp
 from ...dialect.ptx.text.syntax import Symbol, Variable
 from ...dialect.ptx.types import VariableAttr
-from ...dialect.warp.attributes import type_name
+from ...dialect.warp.attributes import enclosing, type_name
 from ..diagnostics import fail
 from .addressing import ALIGNMENT
-from .control_flow import apply_map, assign, value_of, variable_of
+from .control_flow import apply_map, assign, lower_as, value_of, variable_of
 from .elements import Elements, HeldElement, ptx_type_of
 from .emitter import At, Both, IndexValue, VirtualRegister
 from .epilogue import ElementPacking
 from .fragments import Fragment
-from .kernel import KernelLowering, handler_of, lowers
+from .kernel import KernelLowering, lowers
 from .llvm_kernel import bits_of
-from .thread_code import give, load_number, number_of, place_of, store_number
+from .memory_views import place_of
+from .thread_code import ARITH, combining, give, load_number, number_of, store_number
 
 
 def _indices(lowering: KernelLowering, op: Any) -> None:
@@ -56,14 +57,14 @@ for _kind in (DelinearizeIndexOp, LinearizeIndexOp):
 
 
 def _bits(lowering: KernelLowering, op: Operation, value: SSAValue) -> VirtualRegister:
-    """A number of 32 bits as its bits."""
-    if value.type not in (f32, i32):
-        fail(op, f"{op.name} is lowered for f32 and i32, got {value.type}")
+    """A number in a register of 32 bits as its bits."""
+    if ptx_type_of(value.type) not in ("f32", "b32"):
+        fail(op, f"{op.name} is lowered for numbers of up to 32 bits, got {value.type}")
     return lowering.emitter.compute("mov.b32", number_of(lowering, value).word, type="b32")
 
 
 def _number(lowering: KernelLowering, kind: Attribute, bits: VirtualRegister) -> HeldElement:
-    return HeldElement(lowering.emitter.compute("mov.b32", bits, type="f32") if kind == f32 else bits)
+    return HeldElement(lowering.emitter.compute("mov.b32", bits, type=ptx_type_of(kind)))
 
 
 @lowers(ShuffleOp)
@@ -84,16 +85,6 @@ def _shuffle(lowering: KernelLowering, op: Any) -> None:
     lowering.values[op.valid] = valid
 
 
-_ARITH: Mapping[str, type[Operation]] = {op.name.removeprefix("arith."): op for op in arith.Arith.operations}
-
-
-def _combiner(word: str, kind: Attribute) -> Operation:
-    """The operation of `arith` on two numbers of a kind: `add` and `mul` are of any, `and` and its like of integers."""
-    floats = isinstance(kind, AnyFloat) and f"{word}f" in _ARITH
-    op = _ARITH[word if word in _ARITH else f"{word}f" if floats else f"{word}i"]
-    return op.create(operands=Block(arg_types=(kind, kind)).args, result_types=[kind])
-
-
 @lowers(SubgroupReduceOp)
 def _reduce(lowering: KernelLowering, op: Any) -> None:
     """Pairs of lanes, then pairs of pairs: every lane has the result, in the same order of operations."""
@@ -102,14 +93,14 @@ def _reduce(lowering: KernelLowering, op: Any) -> None:
     stride = op.cluster_stride.value.data
     if size * stride > LANES or size & (size - 1) or stride & (stride - 1):
         fail(op, f"expected powers of two lanes within a warp, got {size} that are {stride} apart")
-    combiner = _combiner(op.op.word.data, kind)
+    combiner = combining(op.op.word.data, kind)
     elements = Elements(emitter, lowering.target)
     value = _number(lowering, kind, _bits(lowering, op, op.value))
     distance = stride
     while distance < size * stride:
         bits = emitter.compute("mov.b32", value.word, type="b32")
         other = emitter.compute("shfl.sync.bfly.b32", bits, distance, LANES - 1, 0xFFFFFFFF)
-        value = elements.lower(combiner, [value, _number(lowering, kind, other)])
+        value = elements.rounded(elements.lower(combiner, [value, _number(lowering, kind, other)]))
         distance *= 2
     give(lowering, op.result, value)
 
@@ -147,7 +138,7 @@ def _combined(lowering: KernelLowering, op: Any, one: HeldElement, other: HeldEl
     """What two numbers become, by the operation or by the body."""
     if op.op is not None:
         return Elements(lowering.emitter, lowering.target).lower(
-            _combiner(op.op.word.data, op.value.type), [one, other]
+            combining(op.op.word.data, op.value.type), [one, other]
         )
     block = op.body.block
     for argument, number in zip(block.args, (one, other), strict=True):
@@ -191,11 +182,21 @@ def _shape(op: Operation, kind: MmaMatrixType) -> Shape:
         )
         shape = Shape(m, n, 16)
     if kind.operand.data == "COp" and (rows, columns) == (16, 16):
-        return shape
+        return NARROW_K["tf32"] if element.name == "f32" and _multiplies_tf32(op) else shape
     role = kind.operand.data[0].lower()
     if wmma.extent(shape, role) != (rows, columns):
         fail(op, f"wmma has no operand {role.upper()} of {rows} x {columns} in {element.name}")
     return shape
+
+
+def _multiplies_tf32(op: Operation) -> bool:
+    """Whether the kernel around an operation multiplies f32, whose sums are then those of another shape."""
+    kernel = next(around for around in enclosing(op) if isinstance(around, gpu.FuncOp))
+    return any(
+        type_name(each.operands[0].type.matrix.element_type) == "f32"
+        for each in kernel.walk()
+        if isinstance(each, SubgroupMmaComputeOp) and isinstance(each.operands[0].type, MmaMatrixType)
+    )
 
 
 def _registers(lowering: KernelLowering, op: Operation, kind: MmaMatrixType) -> Fragment:
@@ -252,20 +253,23 @@ def _constant(lowering: KernelLowering, op: Any) -> None:
     lowering.values[op.res] = [packing.pack(kind, [number] * each) for _ in registers]
 
 
-RENAMED = {"maxf": "maximumf", "minf": "minimumf", "negatef": "negf", "divs": "divsi", "divu": "divui"}
-"""What `arith` calls operations on elements, where it is another word; it has none for `negates`."""
+RENAMED = {"maxf": "maximumf", "minf": "minimumf", "negatef": "negf", "divs": "divsi", "divu": "divui",
+           "negates": "subi"}  # fmt: skip
+"""What `arith` calls operations on elements, where it is another word; `negates` subtracts from zero."""
 
 
 @lowers(SubgroupMmaElementwiseOp)
 def _elementwise(lowering: KernelLowering, op: Any) -> None:
     word: str = op.opType.word.data
-    if (scalar_op := _ARITH.get(RENAMED.get(word, word))) is None:
+    if (scalar_op := ARITH.get(RENAMED.get(word, word))) is None:
         fail(op, f"{op.name} {word} is not lowered")
     packing, kinds = ElementPacking(lowering), [_matrix(op, value) for value in (*op.args, op.res)]
     *sources, result = (kind.matrix.element_type for kind in kinds)
+    zero = [HeldElement(0)] if word == "negates" else []
+    sources += sources if zero else []
     scalar = scalar_op.create(operands=Block(arg_types=sources).args, result_types=[result])
     operands = [packing.every(_type(op, k), lowering.fragment(v)) for v, k in zip(op.args, kinds, strict=False)]
-    computed = [packing.elements.lower(scalar, of_one) for of_one in zip(*operands, strict=True)]
+    computed = [packing.elements.lower(scalar, [*zero, *of_one]) for of_one in zip(*operands, strict=True)]
     lowering.values[op.res] = packing.pack_all(result, computed)
 
 
@@ -428,26 +432,18 @@ def _word(lowering: KernelLowering, kind: Attribute, value: object) -> VirtualRe
 
 # Arithmetic on indices.
 
-_INDEX: Mapping[str, type[Operation]] = {
-    "add": arith.AddiOp, "sub": arith.SubiOp, "mul": arith.MuliOp, "divu": arith.DivUIOp, "remu": arith.RemUIOp,
-    "minu": arith.MinUIOp, "mins": arith.MinSIOp, "xor": arith.XOrIOp, "casts": arith.IndexCastOp,
-    "constant": arith.ConstantOp,
-}  # fmt: skip
-"""Operations of `index` that are those of `arith`; unsigned conversions are, too, as indices stay below 2^31."""
-
 
 def _of_index(kind: type[Operation], same: type[Operation]) -> None:
     def handle(lowering: KernelLowering, op: Operation) -> None:
-        kinds = [result.type for result in op.results]
-        equal = same.create(operands=op.operands, result_types=kinds, properties=op.properties)
-        if (lower := handler_of(equal)) is not None:
-            lower(lowering, equal)
-        lowering.values[op.results[0]] = lowering.values.pop(equal.results[0])
-        equal.drop_all_references()
+        lower_as(lowering, op, same)
 
     lowers(kind)(handle)
 
 
+_OTHERS: Mapping[str, type[Operation]] = {"constant": arith.ConstantOp, "casts": arith.IndexCastOp}
+
 for _kind in INDEX.operations:
-    if (_same := _INDEX.get(_kind.name.removeprefix("index."))) is not None:
+    _name = _kind.name.removeprefix("index.")
+    _same = _OTHERS.get(_name, ARITH.get(f"{_name}i"))
+    if _same is not None and not _name.startswith(("ceil", "floor")):  # which are not lowered on indices
         _of_index(_kind, _same)

@@ -128,19 +128,3 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 }) {sym_name = "k", gpu.known_block_size = array<i32: 64, 1, 1>} : () -> ()
 }) : () -> ()
 }
-
-// -----
-
-builtin.module attributes {warp.target = #warp.target<sm_90a>} {
-"gpu.module"() <{sym_name = "kernels"}> ({
-"gpu.func"() <{function_type = () -> (), kernel}> ({
-^bb0():
-  %zero = arith.constant 0 : index
-  %warp = "gpu.subgroup_id"() : () -> index
-  %p = arith.cmpi eq, %warp, %zero : index
-  // expected-error @below {{arith.ori on elements of index is not lowered}}
-  %both = arith.ori %zero, %zero : index
-  "gpu.return"() : () -> ()
-}) {sym_name = "k", gpu.known_block_size = array<i32: 64, 1, 1>} : () -> ()
-}) : () -> ()
-}

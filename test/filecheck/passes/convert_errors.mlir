@@ -431,20 +431,6 @@ func.func @launch(%c: memref<64x64xf32>) {
 
 // -----
 
-// expected-error @+6 {{arith.andi on elements of index is not lowered}}
-builtin.module attributes {warp.target = #warp.target<sm_80>} {
-"gpu.module"() <{sym_name = "kernels"}> ({
-"gpu.func"() <{function_type = () -> (), kernel}> ({
-^bb0():
-  %x = arith.constant 0 : index
-  %y = arith.andi %x, %x : index
-  "gpu.return"() : () -> ()
-}) {sym_name = "k", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
-}) : () -> ()
-}
-
-// -----
-
 // expected-error @+6 {{warp.pack takes matrices of static size, without gaps, at multiples of 4 bytes, got memref<5x7xf16, strided<[8, 1]>>}}
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
