@@ -27,7 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from scheduled_functions import KINDS, Array, Function
 
@@ -131,7 +131,7 @@ def assembled(kernel: Kernel, at: str, arguments: Sequence[Array]) -> str:
     if warnings := [line for line in said.split("\n") if re.search(r"warning|C7\d\d\d", line)]:
         return f"warning: {warnings[0]}"
     used = ptxas.parse_resources(said)
-    for launch in kernel.plan_for(arguments).launches:
+    for launch in kernel.plan_for(cast(Sequence[Any], arguments)).launches:
         one = used[launch.kernel]
         if one.spills or one.stack:
             return f"spills: {launch.kernel}: {one}"
@@ -181,7 +181,7 @@ def outcome(
     arguments, wrong = function.instance()
     try:
         against = assembled(kernel, function.target, arguments) if how != "unassembled" else ""
-        kernel(*arguments, device=device, **({"checks": "all"} if device == "interp" else {}))
+        kernel(*arguments, device=device, checks="all" if device == "interp" else ())
     except Exception as error:
         kind = "check" if isinstance(error, WarploomError) else "exception"
         return result(kind, reason=f"{traceback.format_exc()} with {kernel.schedule}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from typing import Any, get_args
 
@@ -107,6 +108,13 @@ class ScheduleField:
 def text_of(value: object) -> str:
     """A field's value as text: `128x256x64`."""
     return "x".join(map(str, value)) if type(value) is tuple else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def refusal(error: ScheduleError, fields: Mapping[str, object]) -> str:
+    """What an error says of a schedule, with the fields that were asked for if it names none of them."""
+    named = any(re.search(rf"\b{name}\b", str(error)) for name in fields)
+    asked = "" if named else ", ".join(f"{name} = {text_of(value)}" for name, value in fields.items())
+    return f"schedule: {error}{f'; asked for {asked}' if asked else ''}"
 
 
 def always(part: str, meaning: str, default: Any = MISSING, **more: Any) -> Any:

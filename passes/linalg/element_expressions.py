@@ -422,9 +422,8 @@ class ElementReader:
         if not isinstance(fill, FillOp) or fill.outputs[0] != op.outputs[0]:
             return False
         start = self._from_outside(fill.inputs[0]).number
-        if start is None or (
-            start != wanted and not (math.isinf(wanted) and start * math.copysign(1, wanted) >= self.beyond)
-        ):
+        beyond = math.isinf(wanted) and start is not None and start * math.copysign(1, wanted) >= self.beyond
+        if start != wanted and not beyond:
             return False
         self.used[fill] = None
         return True
@@ -432,10 +431,10 @@ class ElementReader:
 
 def _reads_truth(op: Operation, operands: Sequence[ElementExpression]) -> bool:
     """Whether an operation on a truth value that was extended to an integer gives that value again."""
-    narrowed = isinstance(op, arith.TruncIOp) and op.result.type == i1
-    compared = isinstance(op, arith.CmpiOp) and op.predicate.value.data == 1 and operands[1].number == 0  # != 0
-    extended = operands[0].op
-    return narrowed or (compared and extended is not None and extended.operands[0].type == i1)
+    if not isinstance(op, arith.CmpiOp):
+        return isinstance(op, arith.TruncIOp) and op.result.type == i1
+    narrow = operands[0].op is not None and operands[0].op.operands[0].type == i1
+    return narrow and op.predicate.value.data == 1 and operands[1].number == 0  # != 0
 
 
 def writer_before(value: SSAValue, before: Operation) -> LinalgStructuredOperation | None:
@@ -454,8 +453,7 @@ def writer_before(value: SSAValue, before: Operation) -> LinalgStructuredOperati
 
 
 def multiplies(op: LinalgStructuredOperation) -> bool:
-    """Whether an operation is a product of matrices or vectors. A batch of dot products counts as a reduction of rows
-    instead."""
+    """Whether an operation is a product of matrices or vectors. A batch of dot products is a reduction of rows."""
     if read_product(op) is not None:
         return True
     ranks = [len(shape_of(value)) for value in op.inputs]
@@ -473,11 +471,9 @@ def _contraction(op: LinalgStructuredOperation) -> contraction.Contraction | Non
 
 def read_product(op: LinalgStructuredOperation) -> contraction.Contraction | None:
     """The operation as a product of matrices; None if it is none."""
-    product = _contraction(op)
-    if product is None:
+    if (product := _contraction(op)) is None:
         return None
-    values = (*(op.inputs[number] for number in product.inputs), op.outputs[0])
-    ranks = [len(shape_of(value)) for value in values]
+    ranks = [len(shape_of(value)) for value in (*(op.inputs[n] for n in product.inputs), op.outputs[0])]
     return product if ranks == [len(map_.results) for map_ in product.maps] else None
 
 

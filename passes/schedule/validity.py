@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations, product
 from typing import Any, cast
@@ -15,7 +14,7 @@ from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.layouts.layout import LANES, Layout
 from ...dialect.layouts.tensor_memory import COLUMNS
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError
-from ...dialect.schedule.fields import WARPGROUPS, roles, text_of
+from ...dialect.schedule.fields import WARPGROUPS, roles
 from ...dialect.schedule.schedule import MIN_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.elements import M
@@ -226,9 +225,9 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
             f"{needs.multiplied(product)} takes K tiles of multiples of {multiple}{cut}, got {schedule.cta[2]}"
         )
     _check_kind(schedule, product, row)
-    _check_slices(schedule, ways.accumulator)
     if schedule.split_k > 1 and (reason := unsplit(product, schedule.split_k, row)):
         raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
+    _check_slices(schedule, ways.accumulator)
     if schedule.split_k > 1 and schedule.pack != "none":
         raise ScheduleError(f"split_k takes operands as they lie, not with pack = {schedule.pack}")
     _check_shared(schedule, product, target)
@@ -455,13 +454,6 @@ def _warp_of(fields: Mapping[str, object]) -> dict[str, tuple[int, int]]:
     rows = next((r for r in (64, 32, 16) if m % r == 0), m)
     columns = next((c for c in (64, 32, 16, 8) if n % c == 0), n)
     return {"warp": next((t.warp for t in TILES if t.cta == (m, n) and t.sliced_k == 1), (rows, columns))}
-
-
-def refusal(error: ScheduleError, fields: Mapping[str, object]) -> str:
-    """What an error says of a schedule, with the fields that were asked for if it names none of them."""
-    named = any(re.search(rf"\b{name}\b", str(error)) for name in fields)
-    asked = "" if named else ", ".join(f"{name} = {text_of(value)}" for name, value in fields.items())
-    return f"schedule: {error}{f'; asked for {asked}' if asked else ''}"
 
 
 def followed(chosen: Schedule, fields: Mapping[str, object], schedule: Schedule) -> list[str]:

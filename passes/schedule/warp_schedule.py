@@ -21,7 +21,7 @@ from ...dialect import plugins
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError, parse_options
-from ...dialect.schedule.fields import ScheduleField
+from ...dialect.schedule.fields import ScheduleField, refusal
 from ...dialect.schedule.schedule import FEW_ROWS
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import PartialScheduleAttr, ScheduleAttr, target_of
@@ -36,7 +36,7 @@ from ..source import read_text
 from .candidates import default_schedule, override
 from .model import DRAWN, Fit
 from .needs import key_of
-from .validity import asked_of, check, followed, refusal
+from .validity import asked_of, check, followed
 from .warpgroup import declined, time_of
 
 # What was measured on devices: a JSON file that `warploom tune` writes and `warp-schedule` reads.

@@ -310,9 +310,8 @@ def held_columns(product: Product, columns: int) -> int:
     """The columns of a tile of B in shared memory: if B lies by rows, rounded up to lines, where that adds few."""
     per_line = LINE * 8 // product.b.element.memory_bits
     in_lines = -(-columns // per_line) * per_line
-    few = in_lines <= MAX_HELD * columns and product.b.stored is None and not product.b.transposed
-    few = few and product.second is None  # whose halves lie side by side
-    return in_lines if few else columns
+    plain = product.b.stored is None and product.second is None and not product.b.transposed
+    return in_lines if plain and in_lines <= MAX_HELD * columns else columns
 
 
 def panel_of_b(product: Product, columns: int) -> int:

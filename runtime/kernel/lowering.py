@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from xdsl.dialects import func, gpu
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, SymbolRefAttr, TensorType, i32
@@ -134,7 +134,8 @@ def kernels(module: ModuleOp, target: str | None, file: str, block: Dim3 | None 
 
 def _pipeline(target: str, schedule: Mapping[str, ScheduleOption], tf32: bool, tuned: str | None) -> str:
     target_row(target)
-    fields = {name: v if type(v) is tuple else str(v) for name, v in parse_options(schedule).items()}
+    read = parse_options(schedule).items()
+    fields = {name: cast(tuple[int, ...], v) if type(v) is tuple else str(v) for name, v in read}
     return standard_pipeline(target, fields, tf32=tf32, tuned=tuned)
 
 
