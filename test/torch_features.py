@@ -100,7 +100,8 @@ class Flex(nn.Module):
         self.register_buffer("slopes", torch.rand(self.heads))
 
     def forward(self, x: Tensor, i: Tensor) -> Any:
-        x, slopes = x.unsqueeze(1).flatten(1, -2), self.slopes
+        x = x.unsqueeze(1).flatten(1, -2)
+        slopes: Tensor = self.get_buffer("slopes")
         q, k, v = (f(x).unflatten(-1, (-1, self.size)).transpose(1, 2) for f in (self.q, self.k, self.v))
         k, v = (t[:, :, : t.shape[2] - self.fewer] if t.shape[2] > self.fewer else t for t in (k, v))
         document = (torch.arange(q.shape[2], device=x.device) // 2 + i[:1]).int()

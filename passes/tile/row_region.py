@@ -167,11 +167,12 @@ class RowRegion(NamedTuple):
         starts = [index.insert(ConstantOp.of(*each)).fragment for each in kinds] if step is not None else []
         with nullcontext() if step is None else index.loop(0, end, step, starts) as turn:
             chunk = chunk if turn is None else RowChunk(self, turn.index, self._at(turn), columns)
-            for op, start in zip(scans, turn.carried, strict=True) if turn is not None else ():
-                chunk.scan(op, start)
-                total = chunk.index.insert(ReduceOp(op.kind.data, chunk.spread(op.input))).result
-                each = mapped(chunk.index, lambda x, by=op.kind.data: COMBINED[by](x[0], x[1]), start, total)
-                turn.handed = [*turn.handed, each]
+            if turn is not None:
+                for op, start in zip(scans, turn.carried, strict=True):
+                    chunk.scan(op, start)
+                    total = chunk.index.insert(ReduceOp(op.kind.data, chunk.spread(op.input))).result
+                    each = mapped(chunk.index, lambda x, by=op.kind.data: COMBINED[by](x[0], x[1]), start, total)
+                    turn.handed = [*turn.handed, each]
             for number, value in results.items():
                 store(chunk.index, number, chunk.stored(value), chunk.at)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
+from functools import partial, wraps
 from itertools import pairwise
+from operator import is_
 from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -429,8 +430,8 @@ def atomic(ctx: Context, bound: Bindings) -> Action:
         parts = find(sel, width * count)
         check_writable(parts)
         if count > 1:
-            shared = state.memory.shared.buffer
-            sel.refuse_parts(parts, lambda buffer: buffer is shared, "vectors are reduced in global memory alone")
+            in_shared = partial(is_, state.memory.shared.buffer)
+            sel.refuse_parts(parts, in_shared, "vectors are reduced in global memory alone")
         for i in range(count):
             picked = [sel.pick(items[i].view(seen)) for items in values]
             old = np.empty(sel.count, seen)
