@@ -216,10 +216,13 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
         widening = Widening(lowering.emitter, made.integers, element)
         if not multiplies_by_powers(op):
             lowering.values[op.fragment] = list(map(widening.scaled, *inputs))
-        elif op is (steps := _by_powers(op))[-1]:
+        elif op is (steps := steps_by_powers(op))[-1]:
             weights, exponents = zip(*(map(lowering.fragment, step.inputs) for step in steps), strict=True)
+            if len(steps) == 1:
+                lowering.values[op.fragment] = widening.by_powers(*inputs)
+                return
             orders = [made.order for step in steps if isinstance(made := step.inputs[0].owner, ConvertOp)]
-            results = iter(widening.by_powers(list(zip(weights, orders, strict=True)), [*chain(*exponents)]))
+            results = iter(widening.by_powers_at_once(list(zip(weights, orders, strict=True)), [*chain(*exponents)]))
             lowering.values |= {step.fragment: list(islice(results, len(inputs[1]))) for step in steps}
         return
     if not (kind is Kind.Add and element.name in ("f64", "s32")):
@@ -260,7 +263,7 @@ WIDENS = SubfragmentOp, ConvertOp, ElementwiseOp
 """What is done to the weights of a step before they are multiplied."""
 
 
-def _by_powers(op: ElementwiseOp) -> list[ElementwiseOp]:
+def steps_by_powers(op: ElementwiseOp) -> list[ElementwiseOp]:
     """The multiplications by powers of two of all steps whose weights are made ready together with those of one."""
     steps: list[Operation] = [op]
     while isinstance(before := steps[0].prev_op, WIDENS):

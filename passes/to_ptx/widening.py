@@ -60,8 +60,9 @@ def power_of_two(emitter: Emitter, exponent: VirtualRegister) -> VirtualRegister
 class Widening:
     """Emits the conversion of registers of integers to registers of two floats each."""
 
-    def __init__(self, emitter: Emitter, stored: StoredIntegers, element: ElementType) -> None:
-        self.emitter, self.stored, self.element = emitter, stored, element
+    def __init__(self, emitter: Emitter, stored: StoredIntegers, element: ElementType, *, whole: bool = True) -> None:
+        """Floats of 4 bits that are not `whole` are 2^-126 of what they are, for `by_powers`."""
+        self.emitter, self.stored, self.element, self.whole = emitter, stored, element, whole
         self.turned = 1 << stored.element.bits - 1 if stored.element.signed else 0
         self._registers: dict[int, VirtualRegister] = {}
         self._once = Instructions(emitter)
@@ -115,12 +116,26 @@ class Widening:
             results.append(emitter.compute("fma.rn.bf16x2", integers, number(2.0 ** (133 - place) * SMALLER), less))
         return results
 
-    def by_powers(self, steps: Sequence[tuple[Fragment, list[int]]], exponents: Fragment) -> Fragment:
-        """Floats of all steps of a turn, of the registers and the order of each, times powers of two, whose exponents
-        of 8 bits registers hold. Floats that are not whole, 2^-126 of what they are, take one multiplication for both,
-        by powers up to 2^0. As the product of 2^126 and larger ones does not fit bf16, a warp that has some places its
-        floats again, makes them whole, and multiplies twice: one check is before one block of instructions or the
-        other. Both ways are exact."""
+    def by_powers(self, pairs: Fragment, exponents: Fragment) -> Fragment:
+        """Floats that are not whole times powers of two, whose exponents of 8 bits registers hold. Up to 2^0 one
+        multiplication does for both. As the product of 2^126 and larger ones does not fit bf16, a warp that has some
+        multiplies twice. Both ways are exact."""
+        emitter, every = self.emitter, list(dict.fromkeys(exponents))
+        factors = {byte: emitter.pure("mad.lo.u32", byte, 0x00800080, 0x3F003F00) for byte in every}
+        results = [
+            emitter.compute("mul.rn.bf16x2", pair, factors[byte]) for pair, byte in zip(pairs, exponents, strict=True)
+        ]
+        bits = reduce(lambda some, byte: emitter.pure("or.b32", some, byte), every)
+        with emitter.skipping("scaled", unless=emitter.any(emitter.pure("setp.gt.u32", bits, 127))):
+            powers = {byte: emitter.compute("mov.b32", [self._power(byte)] * 2) for byte in every}
+            for result, pair, byte in zip(results, pairs, exponents, strict=True):
+                emitter.emit("mul.rn.bf16x2", result, self._whole(pair), powers[byte])
+        return results
+
+    def by_powers_at_once(self, steps: Sequence[tuple[Fragment, list[int]]], exponents: Fragment) -> Fragment:
+        """The same of all steps of a turn, of the registers and the order of each, with one check before all
+        products: a warp with a larger power places its floats again and makes them whole, so that the other way is one
+        block of instructions."""
         emitter, every = self.emitter, list(dict.fromkeys(exponents))
         halves = [self._halves(source, *order[i : i + 2]) for source, order in steps for i in range(0, len(order), 2)]
         apart = [(self._apart(register, at), at) for register, at in halves]
@@ -173,7 +188,8 @@ class Widening:
     def _of_floats(self, register: VirtualRegister, at: int) -> VirtualRegister:
         """4-bit floats at bit `at` of both halves, as bf16: sign, exponent and fraction bit are moved to their places
         in bf16, and multiplied by 2^126, the difference of the exponents' biases."""
-        return self._whole(self._placed(self._apart(register, at), at))
+        placed = self._placed(self._apart(register, at), at)
+        return self._whole(placed) if self.whole else placed
 
     def _apart(self, register: VirtualRegister, at: int) -> VirtualRegister:
         """Signs of 4-bit floats at bit `at` of both halves and of their neighbours, moved by `APART`: they fit between
