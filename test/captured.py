@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,19 @@ class Random:
     def below(self, shape: tuple[int, ...], limit: int) -> Codes:
         """Numbers from 0 to limit - 1, near enough to uniform."""
         return self.bits(shape, 32) % np.uint64(limit)
+
+
+class Choices:
+    """Choices one at a time, of the numbers of a key."""
+
+    def __init__(self, key: str) -> None:
+        self.random = Random(key)
+
+    def below(self, limit: int) -> int:
+        return int(self.random.below((1,), limit)[0])
+
+    def pick(self, options: Any) -> Any:
+        return options[self.below(len(options))]
 
 
 @dataclass(frozen=True)

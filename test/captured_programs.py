@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from captured import Random
+from captured import Choices, Random
 from captured_scalars import OF_WARPS, Statement, from_word, statements, to_word, words
 from numpy.typing import NDArray
 
@@ -75,19 +75,13 @@ def _class(slot: Slot) -> str:
     return {1: "pred", 16: "b16", 32: "b32", 64: "b64"}.get(bits, "")
 
 
-class _Draw:
+class _Draw(Choices):
     """The text of a program."""
 
     def __init__(self, number: int) -> None:
-        self.random = Random(f"program {number}")
+        super().__init__(f"program {number}")
         self.labels = 0
         self.functions: list[str] = []
-
-    def below(self, limit: int) -> int:
-        return int(self.random.below((1,), limit)[0])
-
-    def pick(self, options: Any) -> Any:
-        return options[self.below(len(options))]
 
     def register(self, kind: str) -> str:
         name, count = REGISTERS[kind]

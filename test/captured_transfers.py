@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from captured import Random
+from captured import Choices, Random
 from captured_scalars import PLAIN
 from numpy.typing import NDArray
 
@@ -106,24 +106,18 @@ def is_value(slot: Slot) -> bool:
     return slot.kind in (SCALAR, VECTOR) and not slot.condition
 
 
-class _Draw:
+class _Draw(Choices):
     """The text of a program. `%s` and `%peer` are where shared memory of this CTA and of the other begins, `%generic`
     and `%there` their generic addresses, `%g` where global memory of this CTA begins, `%in` words that nobody writes,
     `%t` the thread, `%v` its words."""
 
     def __init__(self, number: int) -> None:
-        self.random = Random(f"transfers {number}")
+        super().__init__(f"transfers {number}")
         self.labels = 0
         self.parity = [0, 0, 0]
         self.lines: list[str] = []
         self.remote = False
         """Whether the phase touches the other CTA."""
-
-    def below(self, limit: int) -> int:
-        return int(self.random.below((1,), limit)[0])
-
-    def pick(self, options: Sequence[Any]) -> Any:
-        return options[self.below(len(options))]
 
     def emit(self, *lines: str) -> None:
         self.lines += lines

@@ -11,17 +11,15 @@ code with compiler and interpreter. What MLIR leaves undefined (a quotient by ze
 
 from __future__ import annotations
 
-import argparse
-import itertools
 import re
 import sys
 import traceback
-from collections import Counter
 
 from door_kernels import Kernel
 from door_vectors import VectorKernel
 from linalg_programs import Outcome
 from upstream_kernels import to_ptx
+from view_programs import judge
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 
@@ -62,27 +60,10 @@ def nvvm_of(ptx: str) -> str:
     return str(module)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kinds", choices=KINDS, nargs="+", default=KINDS)
-    parser.add_argument("--only", type=int)
-    options = parser.parse_args()
-    numbers = range(options.seed, options.seed + options.count) if options.only is None else [options.only]
-    counts, reasons = Counter[str](), Counter[str]()
-    for kind, number in itertools.product(options.kinds, numbers):
-        one = outcome(number, kind)
-        counts[one.kind] += 1
-        if one.kind == "refused":
-            reasons[re.sub(r"\s+", " ", re.sub(r"[\w.]+:\d+:\d+:?", "", one.reason))[:200]] += 1
-        if one.kind == "wrong" or options.only is not None:
-            print(f"{kind} {number}: {one.kind} {one.reason}\n{one.text}", flush=True)
-    print(*(f"{number} {kind}" for kind, number in counts.items()), sep=", ")
-    for reason, number in reasons.most_common():
-        print(f"{number} refused: {reason}")
-    return 1 if counts["wrong"] else 0
+def reason_of(message: str) -> str:
+    """A refusal without its places, in one line."""
+    return re.sub(r"\s+", " ", re.sub(r"[\w.]+:\d+:\d+:?", "", message))[:200]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(judge(__doc__, KINDS, outcome, 300, reason_of))

@@ -543,11 +543,16 @@ def outcome(number: int, kind: str) -> Outcome:
     return Outcome("right")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=1000)
+def judge(
+    description: str | None, kinds: Sequence[str], outcome: Callable[[int, str], Any], count: int,
+    reason_of: Callable[[str], str] = str,
+) -> int:  # fmt: skip
+    """The command of a script that draws programs of kinds by their numbers: prints what is wrong, the counts, and how
+    often each reason refuses. 1 if something is wrong."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=count)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kinds", choices=KINDS, nargs="+", default=KINDS)
+    parser.add_argument("--kinds", choices=kinds, nargs="+", default=kinds)
     parser.add_argument("--only", type=int)
     options = parser.parse_args()
     numbers = range(options.seed, options.seed + options.count) if options.only is None else [options.only]
@@ -556,7 +561,7 @@ def main() -> int:
         one = outcome(number, kind)
         counts[one.kind] += 1
         if one.kind == "refused":
-            reasons[one.reason] += 1
+            reasons[reason_of(one.reason)] += 1
         if one.kind == "wrong" or options.only is not None:
             print(f"{kind} {number}: {one.kind} {one.reason}\n{one.text}", flush=True)
     print(*(f"{number} {kind}" for kind, number in counts.items()), sep=", ")
@@ -566,4 +571,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(judge(__doc__, KINDS, outcome, 1000))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from door_values import ORDERS
 from hypothesis import given
 from hypothesis import strategies as st
 from statements import Lanes, instructions, keep, name, run
@@ -19,14 +19,6 @@ from warploom.passes.to_ptx.scalars import WIDE_OFFSET, Scalars
 THREADS = 256
 LIMIT = 1 << 31
 BASE = 0x7000_0000_1000
-COMPARISONS: dict[str, Callable[[Lanes, Lanes], Lanes]] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
 
 
 @dataclass
@@ -128,9 +120,9 @@ class Expressions:
         return Node(self.scalars.minimum(a.value, b.value), np.minimum(a.expected, b.expected))
 
     def compare(self) -> tuple[VirtualRegister | bool, Lanes]:
-        name = self.draw(st.sampled_from([*COMPARISONS]))
+        name = self.draw(st.sampled_from([*ORDERS]))
         a, b = self.pick(), self.pick()
-        return self.scalars.compare(name, a.value, b.value), COMPARISONS[name](a.expected, b.expected)
+        return self.scalars.compare(name, a.value, b.value), ORDERS[name](a.expected, b.expected)
 
     def select(self) -> Node:
         (p, expected_p), (q, expected_q), a, b = self.compare(), self.compare(), self.pick(), self.pick()
