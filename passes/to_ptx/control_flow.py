@@ -347,18 +347,20 @@ def _branch_values(
     """Emits one branch, which assigns the results at its end. Returns the yielded values."""
     with lowering.emitter.loop():
         lowering.block(block)
-        values = [value_of(lowering, value) for value in _yielded_values(block)]
-        for value, result in zip(values, results, strict=True):
-            assign(lowering, result, value)
+        values = values_of(lowering, _yielded_values(block))
+        assign(lowering, results, values)
     return values
 
 
-def assign(lowering: KernelLowering, result: KernelValue, value: Fragment | IndexValue) -> None:
-    """Copies a value to the registers of a result of the same type."""
-    if isinstance(value, list) and isinstance(result, list):
-        lowering.fragments.copy(value, result)
-    elif not isinstance(value, list) and isinstance(result, VirtualRegister):
-        lowering.emitter.move(result, value if isinstance(value, VirtualRegister) else int(value))
+def assign(lowering: KernelLowering, variables: Sequence[KernelValue], values: Sequence[Fragment | IndexValue]) -> None:
+    """Copies values, all at once, to the registers of variables of the same types."""
+    moves: list[tuple[VirtualRegister, IndexValue]] = []
+    for variable, value in zip(variables, values, strict=True):
+        if isinstance(variable, list) and isinstance(value, list):
+            moves += zip(variable, value, strict=True)
+        elif isinstance(variable, VirtualRegister) and not isinstance(value, list):
+            moves.append((variable, int(value) if isinstance(value, bool) else value))
+    lowering.emitter.move_all(moves)
 
 
 def variable_of(lowering: KernelLowering, result: SSAValue) -> Fragment | VirtualRegister:
@@ -367,8 +369,12 @@ def variable_of(lowering: KernelLowering, result: SSAValue) -> Fragment | Virtua
     return fragment or lowering.emitter.register("pred" if result.type == i1 else "b32")
 
 
-def value_of(lowering: KernelLowering, value: SSAValue) -> Fragment | IndexValue:
-    """The registers, or the constant, of a value."""
+def values_of(lowering: KernelLowering, values: Sequence[SSAValue]) -> list[Fragment | IndexValue]:
+    """The registers, or the constants, of values."""
+    return [_value_of(lowering, value) for value in values]
+
+
+def _value_of(lowering: KernelLowering, value: SSAValue) -> Fragment | IndexValue:
     registers = lowering.values[value]
     if isinstance(registers, list):
         return registers
@@ -405,7 +411,7 @@ def _loop(lowering: KernelLowering, op: scf.ForOp) -> None:
         emitter.comment(f"{_what(block)} loop" + (f", step {step}" if isinstance(step, int) else ""))
         lowering.values |= dict(zip(block.args, (counter, *variables), strict=True))
         lowering.block(block)
-        emitter.move_all(_moves(variables, [value_of(lowering, value) for value in _yielded_values(block)]))
+        assign(lowering, variables, values_of(lowering, _yielded_values(block)))
         emitter.emit("add.s32", counter, counter, step)
         emitter.branch(stem, guard=emitter.compute("setp.lt.s32", counter, upper))
         emitter.label(f"{stem}_end")
@@ -423,20 +429,18 @@ def _while(lowering: KernelLowering, op: scf.WhileOp) -> None:
     with emitter.loop():
         carried = [variable_of(lowering, value) for value in before.args]
         results = [variable_of(lowering, value) for value in op.res]
-        for variable, value in zip(carried, op.arguments, strict=True):
-            assign(lowering, variable, value_of(lowering, value))
+        assign(lowering, carried, values_of(lowering, op.arguments))
         stem = emitter.fresh_label("while")
         emitter.label(stem)
         lowering.values |= dict(zip(before.args, carried, strict=True))
         lowering.block(before)
-        for result, value in zip(results, test.args, strict=True):
-            assign(lowering, result, value_of(lowering, value))
+        assign(lowering, results, values_of(lowering, test.args))
         holds = lowering.predicate(test.condition)
         if holds is not True:
             emitter.branch(f"{stem}_end", unless=holds or None)
         lowering.values |= dict(zip(after.args, results, strict=True))
         lowering.block(after)
-        emitter.move_all(_moves(carried, [value_of(lowering, value) for value in _yielded_values(after)]))
+        assign(lowering, carried, values_of(lowering, _yielded_values(after)))
         emitter.branch(stem)
         emitter.label(f"{stem}_end")
     lowering.values |= dict(zip(op.res, _copied_indices(lowering, results), strict=True))
@@ -461,23 +465,9 @@ def _copied(lowering: KernelLowering, value: IndexValue) -> VirtualRegister:
     return lowering.emitter.compute(f"mov.{kind}", value)
 
 
-def _moves(
-    variables: Sequence[Fragment | VirtualRegister], values: Sequence[Fragment | IndexValue]
-) -> list[tuple[VirtualRegister, IndexValue]]:
-    """What must be moved so that variables have the values of the next turn."""
-    moves: list[tuple[VirtualRegister, IndexValue]] = []
-    for variable, value in zip(variables, values, strict=True):
-        if isinstance(variable, list) and isinstance(value, list):
-            moves += zip(variable, value, strict=True)
-        elif not isinstance(variable, list) and not isinstance(value, list):
-            moves.append((variable, value))
-    return [(variable, int(value) if isinstance(value, bool) else value)
-            for variable, value in moves if variable is not value]  # fmt: skip
-
-
 def _loop_variable(lowering: KernelLowering, value: SSAValue, loop: scf.ForOp) -> Fragment | IndexValue:
     """The initial value; of a fragment, registers that the loop may overwrite."""
-    registers = value_of(lowering, value)
+    registers = _value_of(lowering, value)
     if isinstance(registers, list) and not only_use_is_here(value, loop):
         fresh = lowering.fresh(value.type)
         lowering.fragments.copy(registers, fresh)

@@ -241,9 +241,9 @@ class Emitter:
         """The current loop level; 0 outside all loops."""
         return len(self._levels) - 1
 
-    def register(self, type: str, *, divisor: int = 1, bound: int | None = None) -> VirtualRegister:
+    def register(self, type: str, *, divisor: int = 1) -> VirtualRegister:
         """A fresh register that statements at this level set."""
-        return VirtualRegister(type, self.level, divisor, bound)
+        return VirtualRegister(type, self.level, divisor)
 
     def registers(self, type: str, count: int) -> list[VirtualRegister]:
         return [VirtualRegister(type, self.level) for _ in range(count)]
@@ -287,7 +287,8 @@ class Emitter:
         self.emit(f"mov.{into.type}", into, source)
 
     def move_all(self, moves: Sequence[tuple[VirtualRegister, ScalarOperand]]) -> None:
-        """Sets registers, all at once: sources that are set too are saved first."""
+        """Sets registers, all at once: sources that are set too are saved first. Nothing is moved to itself."""
+        moves = [(into, source) for into, source in moves if into is not source]
         written = {into for into, _ in moves}
         saved = {
             source: self.compute(f"mov.{source.type}", source, type=source.type)

@@ -7,9 +7,10 @@ its instruction is held against the rows of the ISA: one that does not exist, or
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from xdsl.dialects import llvm
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntAttr, IntegerAttr, IntegerType, VectorType, i1, i16, i64
@@ -69,35 +70,26 @@ def types_of(kind: Attribute) -> list[str]:
     return [f"b{max(16, bits)}"] if bits in (8, 16, 32, 64) else []
 
 
-class LlvmKernel:
-    """Lowers the body of one kernel; `emitter` then holds it."""
+class Receiver(ABC):
+    """Provides the operands of operations and receives their instructions; `emitter` holds these."""
 
-    def __init__(self, function: llvm.FuncOp, target: Target, symbols: dict[str, str]) -> None:
-        """`symbols` are the state spaces of the module's variables."""
-        self.function = function
-        self.symbols = symbols
-        self.emitter = Emitter(target, function)
-        self.values: dict[SSAValue, Words] = {}
-        self.following: Block | None = None
-        self.labels = {block: f"bb_{i}" for i, block in enumerate(function.body.blocks)}
+    def __init__(self, emitter: Emitter) -> None:
+        self.emitter, self.emit = emitter, emitter.emit
 
-    # Registers and instructions
+    @abstractmethod
+    def words(self, value: SSAValue) -> Words:
+        """The registers, or literals, of a value."""
 
-    @property
-    def operation(self) -> Operation:
-        """The operation that is being lowered."""
-        return self.emitter.operation or self.function
+    @abstractmethod
+    def give(self, op: Operation, *words: VirtualRegister | Immediate) -> None:
+        """Makes registers the value of an operation's result."""
 
     def fresh(self, kind: Attribute) -> list[VirtualRegister]:
         """Registers for a value."""
-        types = types_of(kind)
-        if not types:
-            fail(self.operation, f"{self.operation.name}: there are no registers for {kind}")
+        op, types = self.emitter.operation, types_of(kind)
+        if op is not None and not types:
+            fail(op, f"{op.name}: there are no registers for {kind}")
         return [self.emitter.register(type) for type in types]
-
-    def emit(self, opcode: str, *operands: EmittedOperand) -> None:
-        """Adds an instruction; fails at the operation, if there is no such instruction or the target lacks it."""
-        self.emitter.emit(opcode, *operands)
 
     def compute(self, opcode: str, kind: Attribute, *operands: EmittedOperand) -> VirtualRegister:
         """Emits an instruction with a fresh result register, and returns the register."""
@@ -105,19 +97,11 @@ class LlvmKernel:
         self.emit(opcode, result, *operands)
         return result
 
-    # Values
-
-    def words(self, value: SSAValue) -> Words:
-        """The registers, or literals, of a value."""
-        words = self.values.get(value)
-        if words is None:
-            fail(self.operation, f"{self.operation.name}: an operand of type {value.type} has no value here")
-        return words
-
     def word(self, value: SSAValue) -> VirtualRegister | Immediate:
+        """The one register, or literal, of a value."""
         words = self.words(value)
-        if len(words) != 1:
-            fail(self.operation, f"{self.operation.name}: expected a value of one register, got {value.type}")
+        if len(words) != 1 and (op := self.emitter.operation) is not None:
+            fail(op, f"{op.name}: expected a value of one register, got {value.type}")
         return words[0]
 
     def register(self, value: SSAValue) -> VirtualRegister:
@@ -137,8 +121,26 @@ class LlvmKernel:
             return self.emitter.compute("setp.ne.s32", literal, 0)
         return self.emitter.compute(f"mov.{type}", literal, type=type)
 
+
+class LlvmKernel(Receiver):
+    """Lowers the body of one kernel."""
+
+    def __init__(self, function: llvm.FuncOp, target: Target, symbols: dict[str, str]) -> None:
+        """`symbols` are the state spaces of the module's variables."""
+        super().__init__(Emitter(target, function))
+        self.function = function
+        self.symbols = symbols
+        self.values: dict[SSAValue, Words] = {}
+        self.following: Block | None = None
+        self.labels = {block: f"bb_{i}" for i, block in enumerate(function.body.blocks)}
+
+    def words(self, value: SSAValue) -> Words:
+        words, op = self.values.get(value), self.emitter.operation or self.function
+        if words is None:
+            fail(op, f"{op.name}: an operand of type {value.type} has no value here")
+        return words
+
     def give(self, op: Operation, *words: VirtualRegister | Immediate) -> None:
-        """Makes registers the value of an operation's result."""
         self.values[op.results[0]] = list(words)
 
     # The function
@@ -209,8 +211,7 @@ class LlvmKernel:
         moves: list[tuple[VirtualRegister, ScalarOperand]] = []
         for argument, value in zip(to.args, passed, strict=True):
             sources = self.registers(value) if value.type == i1 else self.words(value)
-            pairs = zip(self.registers(argument), sources, strict=True)
-            moves += [(into, source) for into, source in pairs if into is not source]
+            moves += zip(self.registers(argument), sources, strict=True)
         self.emitter.move_all(moves)
         if to is not following:
             self.emitter.branch(self.labels[to])
@@ -281,22 +282,6 @@ def lower_nvvm(kernel: LlvmKernel, op: NvvmOp) -> None:
         _descriptor(kernel, op)
     else:
         InstructionLine(kernel, op).emit()
-
-
-class Receiver(Protocol):
-    """Provides the operands of an `nvvm` operation and receives its instruction."""
-
-    def fresh(self, kind: Attribute) -> list[VirtualRegister]: ...
-
-    def register(self, value: SSAValue) -> VirtualRegister: ...
-
-    def word(self, value: SSAValue) -> VirtualRegister | Immediate: ...
-
-    def registers(self, value: SSAValue) -> list[VirtualRegister]: ...
-
-    def emit(self, opcode: str, *operands: EmittedOperand) -> None: ...
-
-    def give(self, op: Operation, *words: VirtualRegister) -> None: ...
 
 
 class InstructionLine:

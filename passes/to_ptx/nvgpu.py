@@ -25,7 +25,7 @@ from .addressing import element_bits, static_shared
 from .emitter import SINK, At, Condition, EmittedOperand, IndexValue, TensorBox, VirtualRegister
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, lowers
-from .llvm_kernel import InstructionLine, types_of
+from .llvm_kernel import InstructionLine, Receiver, Words
 from .memory_views import place_of
 from .products import descriptor_word
 from .synchronisation import COMPLETES
@@ -317,30 +317,21 @@ def _warpgroup_mma(lowering: KernelLowering, op: Any) -> None:
     lowering.values[op.matrixD] = result
 
 
-class _Lines:
+class _Lines(Receiver):
     """Takes instructions of operations of `nvvm` into a kernel of `gpu`."""
 
     def __init__(self, lowering: KernelLowering) -> None:
-        self.lowering, self.emit = lowering, lowering.emitter.emit
+        super().__init__(lowering.emitter)
+        self.lowering = lowering
 
-    def fresh(self, kind: Attribute) -> Fragment:
-        return [self.lowering.emitter.register(type) for type in types_of(kind)]
-
-    def word(self, value: SSAValue) -> VirtualRegister | Immediate:
+    def words(self, value: SSAValue) -> Words:
         word = number_of(self.lowering, value).word
-        return Immediate(str(word)) if isinstance(word, int) else word
+        return [Immediate(str(word)) if isinstance(word, int) else word]
 
-    def registers(self, value: SSAValue) -> list[VirtualRegister]:
-        return [self.register(value)]
-
-    def register(self, value: SSAValue) -> VirtualRegister:
-        word, (type,) = self.word(value), types_of(value.type)
-        return word if isinstance(word, VirtualRegister) else self.lowering.emitter.compute(f"mov.{type}", word)
-
-    def give(self, op: Operation, *words: VirtualRegister) -> None:
-        if len(words) != 1:
+    def give(self, op: Operation, *words: VirtualRegister | Immediate) -> None:
+        if len(words) != 1 or not isinstance(word := words[0], VirtualRegister):
             fail(op, f"{op.name} has one result in a kernel of gpu, got {op.results[0].type}")
-        self.lowering.values[op.results[0]] = words[0] if op.results[0].type in (i1, i32) else [*words]
+        self.lowering.values[op.results[0]] = word if op.results[0].type in (i1, i32) else [word]
 
 
 @lowers(next(op for op in NVVM.operations if op.name == "nvvm.wgmma.wait.group.sync.aligned"))

@@ -34,9 +34,9 @@ from ...dialect.ptx.types import VariableAttr
 from ...dialect.warp.attributes import enclosing, type_name
 from ..diagnostics import fail
 from .addressing import ALIGNMENT
-from .control_flow import apply_map, assign, lower_as, value_of, variable_of
+from .control_flow import apply_map, assign, lower_as, values_of, variable_of
 from .elements import Elements, HeldElement, ptx_type_of
-from .emitter import At, Both, IndexValue, VirtualRegister
+from .emitter import At, Both, VirtualRegister
 from .epilogue import ElementPacking
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
@@ -325,19 +325,8 @@ def _go(lowering: KernelLowering, op: Operation, target: Block, values: Sequence
     """Sets the arguments of a block, all at once, and goes there."""
     if target not in lowering.labels:
         fail(op, f"{op.name} is lowered between the blocks of a kernel")
-    for argument, source in zip(target.args, [_own(lowering, value, target) for value in values], strict=True):
-        assign(lowering, lowering.values[argument], source)
+    assign(lowering, [lowering.values[argument] for argument in target.args], values_of(lowering, values))
     lowering.emitter.branch(lowering.labels[target])
-
-
-def _own(lowering: KernelLowering, value: SSAValue, target: Block) -> Fragment | IndexValue:
-    """A value, copied to other registers if the same branch sets its own."""
-    own = value_of(lowering, value)
-    if value.owner is not target:
-        return own
-    registers = own if isinstance(own, list) else [own]
-    copies = [lowering.emitter.compute(f"mov.{r.type}", r) for r in registers if isinstance(r, VirtualRegister)]
-    return copies if isinstance(own, list) else copies[0] if copies else own
 
 
 @lowers(cf.BranchOp)
