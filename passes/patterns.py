@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -461,6 +461,13 @@ def mixed(static: DenseArrayBase[IntegerType], dynamic: Sequence[SSAValue]) -> l
     """Numbers, with a value in the place of each that is dynamic."""
     values = iter(dynamic)
     return [next(values) if each == DYNAMIC_INDEX else each for each in static.get_values()]
+
+
+def slice_of(op: Any, number: Callable[[SSAValue], ValueT]) -> Iterator[list[int | ValueT]]:
+    """The offsets, the sizes and the strides of a view or a slice, with what stands for each that is dynamic."""
+    for what in ("offsets", "sizes", "strides"):
+        every = mixed(getattr(op, f"static_{what}"), getattr(op, what))
+        yield [each if isinstance(each, int) else number(each) for each in every]
 
 
 def constant_number(value: SSAValue) -> FloatAttr | IntegerAttr | None:

@@ -40,7 +40,7 @@ from ...dialect.mlir.upstream import CastOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail, warn
-from ..patterns import IndexBuilder, constant_value, mixed
+from ..patterns import IndexBuilder, constant_value, slice_of
 from .constants import as_bytes, copy_before, global_of, hold_conditions, is_multiplied, number_of
 from .generalize import GENERALIZED, generalize
 from .operand import EXTENTS, collapse, collapsed, expand, expanded, groups_of, kept_dimensions
@@ -471,8 +471,7 @@ def _part(op: tensor.ExtractSliceOp | tensor.InsertSliceOp, source: SSAValue, sh
     kind = memory_of(source)
     if strides_of(kind) is None:
         fail(op, f"expected a part of strided memory, got one of {kind}")
-    place = (op.static_offsets, op.offsets), (op.static_sizes, op.sizes), (op.static_strides, op.strides)
-    whole = memref.SubviewOp.infer_result_type(kind, *(mixed(*numbers) for numbers in place))
+    whole = memref.SubviewOp.infer_result_type(kind, *slice_of(op, lambda value: value))
     steps = strides_of(whole) or ()
     layout = StridedLayoutAttr([steps[d] for d in kept_dimensions(whole.get_shape(), shape)], whole.get_offset())
     result = MemRefType(kind.element_type, shape, layout, kind.memory_space)

@@ -34,7 +34,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import PairedOp, lie_alike
 from ..diagnostics import chose, remark
-from ..patterns import apply_patterns, constant_value, mixed, op_type_rewrite_pattern
+from ..patterns import apply_patterns, constant_value, op_type_rewrite_pattern, slice_of
 from .element_expressions import NotFusedError, decline
 from .elementwise import check_unshared, read_elementwise
 from .fuse_epilogue import FUSE, FuseEpilogue, fuse, producers
@@ -244,8 +244,7 @@ class GroupLoop(NamedTuple):
         dense = isinstance(view, memref.SubviewOp) and set(view.static_strides.get_values()) == {1}
         if not isinstance(view, memref.SubviewOp) or not dense or self.is_inside(view.source):
             decline(f"expected operands that are parts of memory outside of the loop, got {value.type}")
-        offsets = mixed(view.static_offsets, view.offsets)
-        sizes = mixed(view.static_sizes, view.sizes)
+        offsets, sizes, _ = slice_of(view, lambda value: value)
         static = [size if isinstance(size, int) else DYNAMIC_INDEX for size in sizes]
         own, along = dict(zip(kept_dimensions(static, memory_of(value).get_shape()), loops, strict=True)), list[int]()
         for dimension, part in enumerate(zip(offsets, sizes, strict=True)):

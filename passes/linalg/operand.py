@@ -15,7 +15,6 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     DictionaryAttr,
     IntegerAttr,
-    IntegerType,
     MemRefType,
     NoneAttr,
     StridedLayoutAttr,
@@ -34,7 +33,7 @@ from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import DIVISIBLE, MatrixOp, PagedOp, WindowOp
 from ..diagnostics import fail
-from ..patterns import mixed
+from ..patterns import mixed, slice_of
 
 if TYPE_CHECKING:
     from xdsl.dialects import tensor
@@ -125,7 +124,8 @@ def seen(op: Viewing, source: View, number: Number) -> View:
             last = (_innermost(source.shape, group) for group in groups_of(op))
             return View(source.offset, shape, tuple(map(source.strides.__getitem__, last)))
         case memref.ExpandShapeOp():
-            shape = _numbers(op.static_output_shape, op.output_shape, number)
+            sizes = mixed(op.static_output_shape, op.output_shape)
+            shape = tuple(size if isinstance(size, int) else number(size) for size in sizes)
             strides = [] if source.shape else [1] * len(shape)
             for group, stride in zip(groups_of(op), source.strides, strict=True):
                 strides += [stride * math.prod(shape[d + 1 : group[-1] + 1]) for d in group]
@@ -147,8 +147,7 @@ def _shape(op: memref.ViewOp | WindowOp, number: Number) -> tuple[int, ...]:
 
 
 def _part(op: memref.SubviewOp, source: View, number: Number) -> View:
-    parts = (op.static_offsets, op.offsets), (op.static_sizes, op.sizes), (op.static_strides, op.strides)
-    offsets, sizes, steps = (_numbers(*part, number) for part in parts)
+    offsets, sizes, steps = slice_of(op, number)
     offset = source.offset + sum(o * s for o, s in zip(offsets, source.strides, strict=True))
     strides = [step * stride for step, stride in zip(steps, source.strides, strict=True)]
     kept = kept_dimensions(sizes, memory_of(op.result).get_shape())
@@ -246,10 +245,6 @@ def groups_of(
 def _innermost(shape: Sequence[int], group: Sequence[int]) -> int:
     """Of dimensions that are merged the one whose stride they have: the last one with more than one index."""
     return next((d for d in reversed(group) if shape[d] != 1), group[-1])
-
-
-def _numbers(static: DenseArrayBase[IntegerType], dynamic: Sequence[SSAValue], number: Number) -> tuple[int, ...]:
-    return tuple(each if isinstance(each, int) else number(each) for each in mixed(static, dynamic))
 
 
 # Sizes that are not known while compiling: what stands for them, and what is known of them.

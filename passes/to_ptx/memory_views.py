@@ -17,7 +17,7 @@ from ...dialect.ptx.text.syntax import Symbol, Variable
 from ...dialect.warp.attributes import Memory, is_memory, memory_of
 from ..diagnostics import fail
 from ..linalg.operand import kept_dimensions
-from ..patterns import mixed
+from ..patterns import slice_of
 from .addressing import ALIGNMENT, MemoryArgument, Position, SharedTile, element_bits
 from .emitter import At, IndexValue
 from .kernel import KernelLowering, lowers
@@ -102,14 +102,7 @@ def _assume_alignment(lowering: KernelLowering, op: memref.AssumeAlignmentOp) ->
 def _reinterpret(lowering: KernelLowering, op: memref.ReinterpretCastOp) -> None:
     """Elements from an offset on, counted from where the memory begins that a view is of."""
     source, kind = lowering.memories.get(op.source), op.result.type
-    (offset,), sizes, strides = (
-        tuple(each if isinstance(each, int) else lowering.scalar(each) for each in mixed(numbers, values))
-        for numbers, values in (
-            (op.static_offsets, op.offsets),
-            (op.static_sizes, op.sizes),
-            (op.static_strides, op.strides),
-        )
-    )
+    (offset,), sizes, strides = map(tuple, slice_of(op, lowering.scalar))
     tile, shape = lowering.values.get(op.source), kind.get_shape()
     if isinstance(tile, SharedTile) and tile.row_by_row and strides == (shape[-1], 1) and offset == 0:
         lowering.values[op.result] = tile.in_rows(*shape)
@@ -137,14 +130,7 @@ lowers(memref.ExpandShapeOp)(_reshape)
 @lowers(memref.SubviewOp)
 def _subview(lowering: KernelLowering, op: memref.SubviewOp) -> None:
     source = _memory(lowering, op, op.source)
-    offsets, sizes, strides = (
-        [each if isinstance(each, int) else lowering.scalar(each) for each in mixed(numbers, values)]
-        for numbers, values in (
-            (op.static_offsets, op.offsets),
-            (op.static_sizes, op.sizes),
-            (op.static_strides, op.strides),
-        )
-    )
+    offsets, sizes, strides = slice_of(op, lowering.scalar)
     kept = kept_dimensions(op.static_sizes.get_values(), shape := op.result.type.get_shape())
     if len(kept) != len(shape):
         fail(op, f"expected a result with the dimensions of the view, got {op.result.type}")
