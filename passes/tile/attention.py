@@ -21,10 +21,10 @@ from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import NamedTuple
 
-from xdsl.dialects import arith, memref, scf
+from xdsl.dialects import arith, memref
 from xdsl.dialects import math as math_dialect
 from xdsl.dialects.builtin import IndexType, f32
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import SSAValue
 
 from ...dialect.isa.wgmma import M as GROUP_ROWS
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
@@ -77,6 +77,16 @@ class SoftmaxState(NamedTuple):
     largest: SSAValue
     sum: SSAValue
     parts: Sequence[SSAValue]
+
+    @staticmethod
+    def of(values: Sequence[SSAValue]) -> SoftmaxState:
+        """The state of these `values`."""
+        return SoftmaxState(values[0], values[1], values[2:])
+
+    @property
+    def values(self) -> Sequence[SSAValue]:
+        """The largest scores, the sums, the columns of O."""
+        return self.largest, self.sum, *self.parts
 
 
 class SharedState:
@@ -354,11 +364,8 @@ class AttentionBuilder:
     @staticmethod
     def _added(index: IndexBuilder, a: SoftmaxState, b: SoftmaxState) -> SoftmaxState:
         """Two states with the same largest scores as one."""
-        total, *parts = (
-            index.insert(ElementwiseOp(Kind.Add, x, y)).fragment
-            for x, y in zip((a.sum, *a.parts), (b.sum, *b.parts), strict=True)
-        )
-        return SoftmaxState(a.largest, total, parts)
+        pairs = zip(a.values[1:], b.values[1:], strict=True)
+        return SoftmaxState.of([a.largest, *(index.insert(ElementwiseOp(Kind.Add, *each)).fragment for each in pairs)])
 
     def _of_slices(self, state: SoftmaxState) -> SoftmaxState:
         """The state of all warps of the CTA that share its keys, in each of them with its part of the columns."""
@@ -402,11 +409,9 @@ class AttentionBuilder:
         if self.schedule.split_k == 1:
             self._store(index, self._with_sinks(index, state), left)
             return
-        inside = index.within(body := Block())
-        last, every = self._shared(state, inside)
-        self._store(inside, self._with_sinks(inside, every), left)
-        inside.insert(scf.YieldOp())
-        index.insert(scf.IfOp(last, [], Region(body)))
+        last, merged = self._shared(state)
+        with index.where(last) as inside:
+            self._store(inside, self._with_sinks(inside, merged(inside)), left)
 
     def _with_sinks(self, index: IndexBuilder, state: SoftmaxState) -> SoftmaxState:
         """The state with a further score of each row, its sink, that has no values."""
@@ -424,8 +429,8 @@ class AttentionBuilder:
         total = multiply_add(index, state.sum, again, added)
         return SoftmaxState(largest, total, [times(index, part, again) for part in state.parts])
 
-    def _shared(self, state: SoftmaxState, inside: IndexBuilder) -> tuple[SSAValue, SoftmaxState]:
-        """Leaves the state for the last CTA of the tile: whether this is it, and, `inside` if so, the state of all."""
+    def _shared(self, state: SoftmaxState) -> tuple[SSAValue, Callable[[IndexBuilder], SoftmaxState]]:
+        """Leaves the state for the last CTA of the tile: whether this is it, and what then loads the state of all."""
         index, parts, (tile, part) = self.index, self.schedule.split_k, map(self.index.folded, self.op.tile[1:])
         sums, states, counters = self.op.parts
         warp = index.insert(SubgroupIdOp()).result if self.schedule.warps > 1 else 0
@@ -438,29 +443,26 @@ class AttentionBuilder:
             of_sums = [(sums, [index.add(index.mul(slot, count), i), columns[0]]) for i in range(count)]
             return [(memory, index.values(at)) for memory, at in (*of_state, *of_sums)]
 
-        own = (state.largest, state.sum, *state.parts)
-        for (memory, at), value in zip(places(index, part), own, strict=True):
+        for (memory, at), value in zip(places(index, part), state.values, strict=True):
             index.insert(StoreOp(value, memory, at, registers="vectors"))
         last = index.insert(ArriveLastOp(counters, *index.values([tile, parts]))).last
 
         def loaded(index: IndexBuilder, part: Index) -> SoftmaxState:
-            largest, total, *rest = (
-                index.insert(LoadOp(memory, at, fragment_of(value), registers="vectors")).fragment
-                for (memory, at), value in zip(places(index, part), own, strict=True)
-            )
-            return SoftmaxState(largest, total, rest)
+            pairs = zip(places(index, part), map(fragment_of, state.values), strict=True)
+            loads = (LoadOp(memory, at, kind, registers="vectors") for (memory, at), kind in pairs)
+            return SoftmaxState.of([index.insert(load).fragment for load in loads])
 
-        together = next(n for n in range(min(parts, MAX_MERGED // count), 0, -1) if parts % n == 0)
-        every = self._merged(inside, [loaded(inside, i) for i in range(together)])
-        if together == parts:
-            return last, every
-        with inside.loop(together, parts, together, [every.largest, every.sum, *every.parts]) as turn:
-            largest, total, *rest = turn.carried
-            following = (loaded(turn.index, turn.index.add(turn.counter, i)) for i in range(together))
-            merged = self._merged(turn.index, [SoftmaxState(largest, total, rest), *following])
-            turn.handed = merged.largest, merged.sum, *merged.parts
-        largest, total, *rest = turn.results
-        return last, SoftmaxState(largest, total, rest)
+        def merged(inside: IndexBuilder) -> SoftmaxState:
+            together = next(n for n in range(min(parts, MAX_MERGED // count), 0, -1) if parts % n == 0)
+            every = self._merged(inside, [loaded(inside, i) for i in range(together)])
+            if together == parts:
+                return every
+            with inside.loop(together, parts, together, every.values) as turn:
+                following = (loaded(turn.index, turn.index.add(turn.counter, i)) for i in range(together))
+                turn.handed = self._merged(turn.index, [SoftmaxState.of(turn.carried), *following]).values
+            return SoftmaxState.of(turn.results)
+
+        return last, merged
 
     def _inverse(self, total: Sequence[SSAValue]) -> SSAValue:
         """The factor of a row of the result; 0 for an empty row, if its result is to be 0."""

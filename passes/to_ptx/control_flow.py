@@ -145,13 +145,10 @@ def _cast(lowering: KernelLowering, op: arith.IndexCastOp | IndexCastUIOp) -> No
         lower_as(lowering, op, arith.TruncIOp if isinstance(kinds[0], IndexType) else wider)
         return
     source = lowering.scalar(op.input)
-    if kinds[1] == i64:
-        word = source if isinstance(source, VirtualRegister) else lowering.emitter.compute("mov.b32", source)
-        lowering.values[op.result] = [lowering.emitter.compute("cvt.s64.s32", word)]
-        return
     if isinstance(source, int):
         source = lowering.emitter.compute("mov.b32", source)
-    lowering.values[op.result] = source
+    wide = kinds[1] == i64
+    lowering.values[op.result] = [lowering.emitter.compute("cvt.s64.s32", source)] if wide else source
 
 
 lowers(arith.IndexCastOp)(_cast)
@@ -298,7 +295,8 @@ def _if(lowering: KernelLowering, op: scf.IfOp) -> None:
     if not isinstance(taken, VirtualRegister):
         if (block := true if taken else false) is not None:
             lowering.block(block)
-            _take(lowering, op, [lowering.values[value] for value in _yielded_values(block)])
+            yielded = (lowering.values[value] for value in _yielded_values(block))
+            lowering.values |= dict(zip(op.output, yielded, strict=True))
         return
     results = [variable_of(lowering, value) for value in op.output]
     if false is None or all(isinstance(o, scf.YieldOp) and not o.operands for o in false.ops):
@@ -308,10 +306,6 @@ def _if(lowering: KernelLowering, op: scf.IfOp) -> None:
         _two_ways(lowering, taken, (true, false), results)
     if alone:
         lowering.emitter.emit("bar.warp.sync", WARP)
-    _take(lowering, op, results)
-
-
-def _take(lowering: KernelLowering, op: scf.IfOp, results: Sequence[KernelValue]) -> None:
     lowering.values |= dict(zip(op.output, results, strict=True))
 
 
@@ -446,11 +440,6 @@ def _while(lowering: KernelLowering, op: scf.WhileOp) -> None:
     lowering.values |= dict(zip(op.res, _copied_indices(lowering, results), strict=True))
 
 
-@lowers(scf.ConditionOp)
-def _condition(lowering: KernelLowering, op: scf.ConditionOp) -> None:
-    """The loop around it lowers its operands."""
-
-
 def _copied_indices(
     lowering: KernelLowering, values: Sequence[Fragment | IndexValue]
 ) -> list[Fragment | VirtualRegister]:
@@ -482,6 +471,7 @@ def _what(body: Block) -> str:
     return "part" if any(isinstance(op, LoadOp) and op.order == "vectors" for op in body.ops) else "K"
 
 
+@lowers(scf.ConditionOp)
 @lowers(scf.YieldOp)
-def _yield(lowering: KernelLowering, op: scf.YieldOp) -> None:
+def _end(lowering: KernelLowering, op: Operation) -> None:
     """The loop or branch around it lowers its operands."""
