@@ -1,5 +1,5 @@
-"""Arithmetic, comparisons, moves, conversions, loads and stores of PTX as operations of `llvm`. Each function says
-whether it converted the instruction; one that LLVM has no operation for is left for inline PTX."""
+"""Arithmetic, comparisons, moves, conversions, loads and stores of PTX as operations of `llvm`. Each function gives the
+result of its instruction; one that LLVM has no operation for is left for inline PTX."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from xdsl.dialects import llvm
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, VectorType, i1, i64
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialect.mlir.llvm import ARITHMETIC, CASTS, FUNCTIONS, INTRINSICS, LLVM
 from ...dialect.ptx.text.operands import operand_text
@@ -17,7 +17,9 @@ from ...dialect.ptx.types import bits_of
 from ..diagnostics import fail
 from .instruction import FLOATS, PtxInstruction, register_type, value_type, width
 
-Converter = Callable[[PtxInstruction], bool]
+Converter = Callable[[PtxInstruction], Operation | SSAValue | bool]
+"""Gives the value of the first operand, or the operation of which it is the result; True where it has written all that
+the instruction writes, False if there is nothing in LLVM."""
 
 CONVERTERS: dict[str, Converter] = {}
 """By the first word of an opcode."""
@@ -41,15 +43,15 @@ _FUNCTIONS = {opcode: name for name, opcode in FUNCTIONS.items() if not name.sta
 def convert(of: PtxInstruction) -> bool:
     """Adds the operations of `llvm`, or the call of its function, for an instruction. Returns False if there are
     none."""
-    if of.words[0] in CONVERTERS and CONVERTERS[of.words[0]](of):
-        return True
-    if of.opcode not in _FUNCTIONS:
-        return False
-    source = value_type(of.words[-1])
-    result = value_type(of.words[-2]) if of.words[0] == "cvt" else source
-    arguments = [of.value(i, source) for i in range(1, len(of.operands))]
-    of.set(of.build.add(llvm.CallIntrinsicOp(_FUNCTIONS[of.opcode], arguments, [result])))
-    return True
+    made = CONVERTERS[of.words[0]](of) if of.words[0] in CONVERTERS else False
+    if made is False and of.opcode in _FUNCTIONS:
+        source = value_type(of.words[-1])
+        result = value_type(of.words[-2]) if of.words[0] == "cvt" else source
+        arguments = [of.value(i, source) for i in range(1, len(of.operands))]
+        made = llvm.CallIntrinsicOp(_FUNCTIONS[of.opcode], arguments, [result])
+    if not isinstance(made, bool):
+        of.set(of.build.add(made) if isinstance(made, Operation) else made)
+    return made is not False
 
 
 def _is_float(type: str) -> bool:
@@ -63,24 +65,20 @@ _BINARY: dict[str, Any] = {ptx: _BY_NAME[f"llvm.{name}"] for name, ptx in ARITHM
 
 
 @converts("add", "sub", "mul", "div", "rem", "min", "max", "and", "or", "xor")
-def _binary(of: PtxInstruction) -> bool:
+def _binary(of: PtxInstruction) -> Operation | bool:
     *words, type = of.words
     text = ".".join(words)
     if text == "mul.wide":
         return _wide(of, type)
     letters = "f" if _is_float(type) else "b" if type == "pred" else f"{type[0]}i" if type[0] in "us" else type[0]
     make = next((_BINARY[key] for letter in letters if (key := f"{text}.{letter}") in _BINARY), None)
-    if make is None:
-        return False
-    of.set(of.build.add(make(of.value(1, value_type(type)), of.value(2, value_type(type)))))
-    return True
+    return False if make is None else make(of.value(1, value_type(type)), of.value(2, value_type(type)))
 
 
-def _wide(of: PtxInstruction, type: str) -> bool:
+def _wide(of: PtxInstruction, type: str) -> Operation:
     kind = IntegerType(2 * bits_of(type))
     first, second = (_extended(of, of.value(i, value_type(type)), kind, type[0] == "s") for i in (1, 2))
-    of.set(of.build.add(llvm.MulOp(first, second)))
-    return True
+    return llvm.MulOp(first, second)
 
 
 def _extended(of: PtxInstruction, value: SSAValue, kind: Attribute, signed: bool) -> SSAValue:
@@ -91,7 +89,7 @@ def _extended(of: PtxInstruction, value: SSAValue, kind: Attribute, signed: bool
 
 
 @converts("shl", "shr")
-def _shift(of: PtxInstruction) -> bool:
+def _shift(of: PtxInstruction) -> Operation | bool:
     """By a constant; PTX clamps amounts, and those beyond the width have no value in LLVM."""
     root, type = of.words[0], of.words[-1]
     amount = of.operands[2]
@@ -99,54 +97,45 @@ def _shift(of: PtxInstruction) -> bool:
         return False
     make = llvm.ShlOp if root == "shl" else llvm.AShrOp if type[0] == "s" else llvm.LShrOp
     kind = value_type(type)
-    of.set(of.build.add(make(of.value(1, kind), of.build.constant(int(amount.value), kind))))
-    return True
+    return make(of.value(1, kind), of.build.constant(int(amount.value), kind))
 
 
 @converts("shf")
-def _funnel(of: PtxInstruction) -> bool:
+def _funnel(of: PtxInstruction) -> Operation | bool:
     """Two words shifted as one; the amount modulo 32."""
     if of.words[2] != "wrap":
         return False
     make = INTRINSICS["fshr" if of.words[1] == "r" else "fshl"]
     low, high, amount = (of.value(i, IntegerType(32)) for i in (1, 2, 3))
-    of.set(of.build.add(make(high, low, amount)))
-    return True
+    return make(high, low, amount)
 
 
 @converts("neg", "abs", "not")
-def _unary(of: PtxInstruction) -> bool:
+def _unary(of: PtxInstruction) -> Operation | bool:
     *words, type = of.words
     kind = value_type(type)
     if words == ["not"]:
-        of.set(of.build.add(llvm.XOrOp(of.value(1, kind), of.build.constant(-1, kind))))
-    elif words == ["neg"] and type[0] == "s":
-        of.set(of.build.add(llvm.SubOp(of.build.constant(0, kind), of.value(1, kind))))
-    elif words == ["neg"] and _is_float(type):
-        of.set(of.build.add(llvm.FNegOp(of.value(1, kind))))
-    elif words == ["abs"] and _is_float(type):
-        of.set(of.build.add(llvm.FAbsOp(of.value(1, kind), kind)))
-    else:
-        return False
-    return True
+        return llvm.XOrOp(of.value(1, kind), of.build.constant(-1, kind))
+    if words == ["neg"] and type[0] == "s":
+        return llvm.SubOp(of.build.constant(0, kind), of.value(1, kind))
+    if words == ["neg"] and _is_float(type):
+        return llvm.FNegOp(of.value(1, kind))
+    return llvm.FAbsOp(of.value(1, kind), kind) if words == ["abs"] and _is_float(type) else False
 
 
 @converts("fma", "mad")
-def _multiply_add(of: PtxInstruction) -> bool:
+def _multiply_add(of: PtxInstruction) -> Operation | bool:
     *words, type = of.words
     kind = value_type(type)
     if words == ["fma", "rn"] and _is_float(type):
-        of.set(of.build.add(llvm.FMAOp(of.value(1, kind), of.value(2, kind), of.value(3, kind))))
-    elif words == ["mad", "lo"]:
-        product = of.build.add(llvm.MulOp(of.value(1, kind), of.value(2, kind)))
-        of.set(of.build.add(llvm.AddOp(product, of.value(3, kind))))
-    else:
+        return llvm.FMAOp(of.value(1, kind), of.value(2, kind), of.value(3, kind))
+    if words != ["mad", "lo"]:
         return False
-    return True
+    return llvm.AddOp(of.build.add(llvm.MulOp(of.value(1, kind), of.value(2, kind))), of.value(3, kind))
 
 
 @converts("bfe")
-def _bit_field(of: PtxInstruction) -> bool:
+def _bit_field(of: PtxInstruction) -> Operation | bool:
     """Converts `bfe` with constant positions to two shifts, which LLVM combines to `bfe` again."""
     type, (place, count) = of.words[1], of.operands[2:]
     bits = bits_of(type)
@@ -158,12 +147,11 @@ def _bit_field(of: PtxInstruction) -> bool:
     kind = IntegerType(bits)
     value = of.build.add(llvm.ShlOp(of.value(1, kind), of.build.constant(bits - low - size, kind)))
     shift = llvm.AShrOp if type[0] == "s" else llvm.LShrOp
-    of.set(of.build.add(shift(value, of.build.constant(bits - size, kind))))
-    return True
+    return shift(value, of.build.constant(bits - size, kind))
 
 
 @converts("setp")
-def _compare(of: PtxInstruction) -> bool:
+def _compare(of: PtxInstruction) -> Operation | bool:
     if len(of.words) != 3 or len(of.operands) != 3 or not isinstance(of.operands[0], Register):
         return False
     _, how, type = of.words
@@ -171,32 +159,27 @@ def _compare(of: PtxInstruction) -> bool:
     first, second = of.value(1, kind), of.value(2, kind)
     if _is_float(type):
         predicate = {"num": "ord", "nan": "uno"}.get(how) or (f"u{how[:2]}" if how[2:] else f"o{how}")
-        of.set(of.build.add(llvm.FCmpOp(first, second, predicate)))
-        return True
+        return llvm.FCmpOp(first, second, predicate)
     sign = "s" if type[0] == "s" else "u"
     word = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}.get(how, how)
     number = llvm.ICmpPredicateFlag(word if word in ("eq", "ne") else sign + word).to_int()
-    of.set(of.build.add(llvm.ICmpOp(first, second, IntegerAttr(number, i64))))
-    return True
+    return llvm.ICmpOp(first, second, IntegerAttr(number, i64))
 
 
 @converts("selp")
-def _select(of: PtxInstruction) -> bool:
+def _select(of: PtxInstruction) -> Operation:
     kind = value_type(of.words[-1])
-    of.set(of.build.add(llvm.SelectOp(of.value(3, i1), of.value(1, kind), of.value(2, kind))))
-    return True
+    return llvm.SelectOp(of.value(3, i1), of.value(1, kind), of.value(2, kind))
 
 
 @converts("mov")
-def _move(of: PtxInstruction) -> bool:
+def _move(of: PtxInstruction) -> SSAValue | bool:
     target, source = of.operands
     if isinstance(target, Vector):
         return _unpack(of, target)
     if isinstance(source, Vector):
         return _pack(of, source)
-    kind = register_type(of.type_of(target))
-    of.set(of.read(source, kind))
-    return True
+    return of.read(source, register_type(of.type_of(target)))
 
 
 def _unpack(of: PtxInstruction, target: Vector) -> bool:
@@ -212,7 +195,7 @@ def _unpack(of: PtxInstruction, target: Vector) -> bool:
     return True
 
 
-def _pack(of: PtxInstruction, source: Vector) -> bool:
+def _pack(of: PtxInstruction, source: Vector) -> SSAValue:
     parts = len(source.items)
     kind = IntegerType(bits_of(of.words[-1]))
     part = IntegerType(width(kind) // parts)
@@ -220,45 +203,37 @@ def _pack(of: PtxInstruction, source: Vector) -> bool:
     for i, value in enumerate(rest, 1):
         shifted = of.build.add(llvm.ShlOp(value, of.build.constant(i * width(part), kind)))
         result = of.build.add(llvm.OrOp(result, shifted))
-    of.set(result)
-    return True
+    return result
 
 
 @converts("cvt")
-def _convert(of: PtxInstruction) -> bool:
+def _convert(of: PtxInstruction) -> Operation | SSAValue | bool:
     *words, to, source = of.words[1:]
     if not words and to[0] in "us" and source[0] in "us":
         if width(register_type(of.type_of(of.operands[0]))) != bits_of(to):
             return False  # PTX extends signed results to their register
         kind = IntegerType(bits_of(source))
-        of.set(_extended(of, of.value(1, kind), IntegerType(bits_of(to)), source[0] == "s"))
-        return True
+        return _extended(of, of.value(1, kind), IntegerType(bits_of(to)), source[0] == "s")
     if to in ("f32", "f64") and source[0] in "us" and words == ["rn"]:
         make = llvm.SIToFPOp if source[0] == "s" else CASTS["uitofp"]
-        of.set(of.build.add(make(of.value(1, IntegerType(bits_of(source))), FLOATS[to])))
-        return True
+        return make(of.value(1, IntegerType(bits_of(source))), FLOATS[to])
     if (to, source, *words) in (("f32", "f16"), ("f64", "f32"), ("f16", "f32", "rn"), ("f32", "f64", "rn")):
-        make = llvm.FPTruncOp if words else llvm.FPExtOp
-        of.set(of.build.add(make(of.value(1, FLOATS[source]), FLOATS[to])))
-        return True
+        return (llvm.FPTruncOp if words else llvm.FPExtOp)(of.value(1, FLOATS[source]), FLOATS[to])
     return False
 
 
 @converts("cvta")
-def _convert_address(of: PtxInstruction) -> bool:
+def _convert_address(of: PtxInstruction) -> SSAValue | bool:
     to = of.words[1] == "to"
     space = of.bindings["P"].partition("::")[0] if of.bindings["P"] != "shared::cluster" else of.bindings["P"]
     source = of.operands[1]
     if space == "param":
-        if to or not isinstance(source, Register):
-            return False
-        of.set(of.value(1, IntegerType(64)))  # a parameter's address is generic here
-        return True
+        # A parameter's address is generic here.
+        return False if to or not isinstance(source, Register) else of.value(1, IntegerType(64))
     if isinstance(source, Symbol) or of.words[-1] != "u64":
         return False
     pointer = of.build.pointer(of.value(1, IntegerType(64)), "" if to else space)
-    of.set(of.build.address(of.build.to_space(pointer, space if to else ""), 64))
-    return True
+    return of.build.address(of.build.to_space(pointer, space if to else ""), 64)
 
 
 _PLAIN = frozenset(("ld", "st", "weak", "global", "shared", "shared::cta", "local", "const", "v2", "v4"))
@@ -273,7 +248,7 @@ def _access(of: PtxInstruction, slot: int) -> tuple[Attribute, int] | None:
 
 
 @converts("ld")
-def _load(of: PtxInstruction) -> bool:
+def _load(of: PtxInstruction) -> Operation | SSAValue | bool:
     address = of.operands[1]
     if of.bindings.get("P", "").startswith("param"):
         return _load_parameter(of, address)
@@ -292,7 +267,7 @@ def _load(of: PtxInstruction) -> bool:
     return True
 
 
-def _load_parameter(of: PtxInstruction, address: Operand) -> bool:
+def _load_parameter(of: PtxInstruction, address: Operand) -> Operation | SSAValue | bool:
     """A parameter is an argument of the function; what is loaded of an array is read through its pointer."""
     if not isinstance(address, Address) or not isinstance(address.base, Symbol):
         fail(of.op, f"{of.opcode}: expected the name of a parameter, got {operand_text(address)}")
@@ -302,13 +277,11 @@ def _load_parameter(of: PtxInstruction, address: Operand) -> bool:
     kind = FLOATS[type] if _is_float(type) else IntegerType(bits_of(type))
     if pointer is not None:
         place = of.build.offset(of.build.address(pointer, 64), address.offset)
-        of.set(of.build.add(llvm.LoadOp(of.build.pointer(place, ""), kind, width(kind) // 8)))
-        return len(of.items(0)) == 1
+        return llvm.LoadOp(of.build.pointer(place, ""), kind, width(kind) // 8)
     value = of.symbols.arguments.get(name)
     if value is None or address.offset or not isinstance(of.operands[0], Register):
         return False
-    of.set(of.build.address(value, 64) if isinstance(value.type, llvm.LLVMPointerType) else value)
-    return True
+    return of.build.address(value, 64) if isinstance(value.type, llvm.LLVMPointerType) else value
 
 
 @converts("st")

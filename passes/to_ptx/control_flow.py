@@ -471,7 +471,9 @@ def _what(body: Block) -> str:
     return "part" if any(isinstance(op, LoadOp) and op.order == "vectors" for op in body.ops) else "K"
 
 
-@lowers(scf.ConditionOp)
-@lowers(scf.YieldOp)
 def _end(lowering: KernelLowering, op: Operation) -> None:
     """The loop or branch around it lowers its operands."""
+
+
+lowers(scf.ConditionOp)(_end)
+lowers(scf.YieldOp)(_end)
