@@ -120,7 +120,7 @@ class AttentionBuilder:
         self.k = OperandTiles(self.scores, "b")
         self.v = OperandTiles(self.values, "b")
         scale = op.scale.value.data
-        self.band = Band(op.keys.diagonal, op.keys.window)
+        self.band = Band(op.keys.diagonal, op.keys.window, schedule)
         self.factor, self.computed = scale * math.log2(math.e), op.score is not None
         self.bias = EXPONENT_OF_BYTES if self.read.values.b.element.bits == BYTE else 0
         # A warpgroup waits for its turn where ptxas wants it to: at once, behind a branch that leaves the softmax open.
@@ -151,7 +151,7 @@ class AttentionBuilder:
         return left
 
     def build(self) -> None:
-        index, (rows, step, _) = self.index, self.schedule.cta
+        index, (_, step, _) = self.index, self.schedule.cta
         q, k = (index.alloc(o.shared_type()) for o in (self.q, self.k))
         tile = OperandTiles(self.added, "b")
         with_ones = [tile.with_ones(self.op, self.columns)] if self.ones else []
@@ -159,7 +159,7 @@ class AttentionBuilder:
         self.q.copy(index, {"m": self.start, "k": 0}, q)
         copies_done(index, self.schedule)
         initial = self._initial()
-        first, count, until = self._range(rows, step)
+        first, count, until = self._range(step)
         kept = 1 if self.ones else 2  # of what turns hand on, before the columns of O
         with index.loop(0, count, step, initial) as turn:
             inside, (largest, *sums), parts = turn.index, turn.carried[:kept], turn.carried[kept:]
@@ -188,16 +188,14 @@ class AttentionBuilder:
         total = self._as_multiplied(largest, index.insert(ReduceOp(Kind.Add, sums)).result)
         self._finish(SoftmaxState(largest, total, parts))
 
-    def _range(self, rows: int, step: int) -> tuple[Index, Index, SSAValue | None]:
+    def _range(self, step: int) -> tuple[Index, Index, SSAValue | None]:
         """The first key of this CTA, how many it has, and where copies end if not where memory does."""
         index, read, parts = self.index, self.read.scores, self.schedule.split_k
         self.keys = read.n if read.is_known("n") else index.dim(self.op.k, read.b.loops[1])
         if self.op.until is not None:
             self.keys = index.minimum(self.keys, self.op.until)
-        end = self.band.end(index, self.keys, self.start, rows)
-        begin = self.band.first(index, self.start, step)
-        if self.op.first is not None:
-            begin = index.add(begin, index.from_zero(index.sub(index.div(self.op.first, step), begin)))
+        end = self.band.end(index, self.keys, self.start)
+        begin = self.band.first(index, self.start, self.op.first)
         if parts == 1:
             first = index.mul(begin, step)
             ends = self.op.until is not None and self.schedule.together == 1
@@ -272,8 +270,8 @@ class AttentionBuilder:
             scores = mapped(index, of_same_document, scores, *numbers)
         place = self.row, at, self.keys
         if self.apart:
-            return self.band.either(index, self.schedule, scores, *place, softmax)
-        return softmax(index, self.band.masked(index, self.schedule, scores, *place))
+            return self.band.either(index, scores, place, softmax)
+        return softmax(index, self.band.masked(index, scores, place))
 
     # Softmax
 

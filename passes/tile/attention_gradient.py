@@ -80,7 +80,8 @@ class GradientBuilder:
         wide = [each for name in self.functions for each in read.operands(name) if isinstance(each, Spread)]
         self.late = self.subtracts and bool(self.functions) and all(None in each.dimensions for each in wide)
         keys = op.keys
-        self.band = Band(keys.diagonal, keys.window) if op.rows == M else Band(keys.window, keys.diagonal)
+        limits = (keys.diagonal, keys.window) if op.rows == M else (keys.window, keys.diagonal)
+        self.band = Band(*limits, schedule)
         self.start, *batch = map(index.folded, op.tile)
         self.place: Place = {axis(loop): at for loop, at in enumerate(batch)}
         self.warp_row, _ = warp_origin(index, schedule)
@@ -116,13 +117,12 @@ class GradientBuilder:
 
     def _find_turns(self) -> None:
         """The first column that counts for a row of the CTA, and the turns from there on: of all loops summed over."""
-        index, (rows, step, _), product = self.index, self.schedule.cta, self.read.scores
+        index, step, product = self.index, self.schedule.cta[1], self.read.scores
         columns = product.n if product.is_known("n") else index.dim(product.b.value, product.b.loops[1])
         self.columns = columns
-        end = self.band.end(index, columns, self.start, rows)
-        first = self.band.first(index, self.start, step)
-        if self.op.first is not None and self.op.until is not None:
-            first = index.add(first, index.from_zero(index.sub(index.div(self.op.first, step), first)))
+        end = self.band.end(index, columns, self.start)
+        first = self.band.first(index, self.start, self.op.first)
+        if self.op.until is not None:
             end = index.minimum(end, self.op.until)
         self.first = index.mul(first, step)
         count = index.sub(end, self.first)
@@ -243,7 +243,7 @@ class GradientBuilder:
             rows = [at if vector.dimensions[0] is None else self.row for vector in documents]
             numbers = (self._loaded(index, vector, place, row) for vector, row in zip(documents, rows, strict=True))
             scores = mapped(index, of_same_document, scores, *numbers)
-        scores = self.band.masked(index, self.schedule, scores, self.row, at, columns)
+        scores = self.band.masked(index, scores, (self.row, at, columns))
         p = mapped(index, self._raised, scores)
         results, following = dict[str, list[SSAValue]](), list[SSAValue]()
         # dV first, so that its products run while ds is computed.

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, f32, i32
@@ -19,7 +19,7 @@ from ...dialect.mlir.gpu import BlockIdOp, ThreadIdOp
 from ...dialect.mlir.gpu_carried import REDUCTION, AllReduceOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import INPUTS, AttentionGradientOp, AttentionOp, E, M, N, with_maps
-from ...dialect.warp.attributes import FragmentType, fragment_of, in_place_of, memory_of
+from ...dialect.warp.attributes import fragment_of, in_place_of, memory_of
 from ...dialect.warp.elements import IndexOp
 from ...dialect.warp.operands import FindGroupOp
 from ...dialect.warp.views import MatrixOp
@@ -373,55 +373,53 @@ def _of_all(index: IndexBuilder, numbers: Sequence[SSAValue]) -> list[SSAValue]:
     ]
 
 
+ScorePlace: TypeAlias = tuple[Index, SSAValue, Index]
+"""The first row and the first column of a warp's scores, and how many columns of all count."""
+
+
 class Band(NamedTuple):
     """The band of scores that count: in row r the columns from r - `left` to r + `right`. None stands for no limit."""
 
     right: int | None
     left: int | None
+    schedule: Schedule
 
-    def end(self, index: IndexBuilder, columns: Index, start: Index, rows: int) -> Index:
-        """The end of the columns that count for the rows from `start` to `start + rows`, at most `columns`."""
+    def end(self, index: IndexBuilder, columns: Index, start: Index) -> Index:
+        """The end of the columns that count for the rows of a CTA from `start` on, at most `columns`."""
         if self.right is None:
             return columns
-        reached = index.add(start, rows + self.right)
-        columns, reached = index.value(columns), index.value(reached)
+        columns, reached = index.values([columns, index.add(start, self.schedule.cta[0] + self.right)])
         return index.insert(arith.MinSIOp(columns, reached, IndexType())).result
 
-    def first(self, index: IndexBuilder, start: Index, step: int) -> Index:
-        """The tile of `step` columns with the first that counts for a row from `start` on."""
-        return 0 if self.left is None else index.div(index.from_zero(index.sub(start, self.left)), step)
+    def first(self, index: IndexBuilder, start: Index, least: SSAValue | None) -> Index:
+        """The tile with the first column that counts for a row from `start` on; not one before the column `least`."""
+        step = self.schedule.cta[1]
+        tile = 0 if self.left is None else index.div(index.from_zero(index.sub(start, self.left)), step)
+        return tile if least is None else index.add(tile, index.from_zero(index.sub(index.div(least, step), tile)))
 
-    def masked(
-        self, index: IndexBuilder, schedule: Schedule, scores: SSAValue, row: Index, at: SSAValue, columns: Index
-    ) -> SSAValue:
-        """A warp's scores, whose first row and column are given, with minus infinity where they do not count. `columns`
-        count; it is a multiple of a tile's width where zeros may replace scores beyond the end."""
-        return self.either(index, schedule, scores, row, at, columns, lambda _, some: [some])[0]
+    def masked(self, index: IndexBuilder, scores: SSAValue, place: ScorePlace) -> SSAValue:
+        """Scores with minus infinity where they do not count. The number of columns is a multiple of a tile's where
+        zeros may replace scores beyond the end."""
+        return self.either(index, scores, place, lambda _, some: [some])[0]
 
     def either(
         self,
         index: IndexBuilder,
-        schedule: Schedule,
         scores: SSAValue,
-        row: Index,
-        at: SSAValue,
-        columns: Index,
+        place: ScorePlace,
         then: Callable[[IndexBuilder, SSAValue], Sequence[SSAValue]],
     ) -> Sequence[SSAValue]:
         """What is made of these scores, in a branch of tiles with some that do not count, and in one of others."""
-        beyond: list[SSAValue] = []
-        rows, width = schedule.warp
+        beyond, (row, at, columns), (rows, width) = list[SSAValue](), place, self.schedule.warp
         last = index.add(at, width)
-        if not isinstance(columns, int) or columns % schedule.cta[1]:
+        if self._ends(columns):
             beyond.append(index.compare("sgt", last, columns))
         if self.right is not None:
             # The last column of the tile against the last that counts for the first row of the warp.
-            first = index.add(row, self.right + 1)
-            beyond.append(index.compare("sgt", last, first))
+            beyond.append(index.compare("sgt", last, index.add(row, self.right + 1)))
         if self.left is not None:
             # The first column of the tile against the first that counts for the last row of the warp.
-            first = index.add(row, rows - 1 - self.left)
-            beyond.append(index.compare("slt", at, first))
+            beyond.append(index.compare("slt", at, index.add(row, rows - 1 - self.left)))
         if not beyond:
             return then(index, scores)
         condition, *others = beyond
@@ -429,29 +427,29 @@ class Band(NamedTuple):
             condition = index.insert(arith.OrIOp(condition, other)).result
         return index.either(
             condition,
-            lambda inside: then(inside, self._mask(inside, schedule, scores, row, at, columns)),
+            lambda inside: then(inside, self._mask(inside, scores, place)),
             lambda inside: then(inside, scores),
         )
 
-    def _mask(
-        self, index: IndexBuilder, schedule: Schedule, scores: SSAValue, row: Index, at: SSAValue, columns: Index
-    ) -> SSAValue:
-        kind = fragment_of(scores)
-        if not isinstance(columns, int) or columns % schedule.cta[1]:
-            scores = until(index, scores, index.sub(at, columns), -math.inf)
-        if self.right is not None:
-            places = self._places(index, row, at, kind, self.right + 1)
-            scores = mapped(index, lambda x: below(x[1], x[2], x[0], -math.inf), scores, *places)
-        if self.left is not None:
-            places = self._places(index, row, at, kind, -self.left - 1)
-            scores = mapped(index, lambda x: below(x[2], x[1], x[0], -math.inf), scores, *places)
-        return scores
+    def _ends(self, columns: Index) -> bool:
+        """Whether a tile may have columns beyond the last."""
+        return not isinstance(columns, int) or columns % self.schedule.cta[1] > 0
 
-    @staticmethod
-    def _places(
-        index: IndexBuilder, row: Index, at: SSAValue, kind: FragmentType, less: int
-    ) -> tuple[SSAValue, SSAValue]:
-        """The columns of scores counted from the warp's first row, less a number, and their rows."""
-        start = index.sub(index.sub(at, index.value(row)), less)
-        column = index.insert(IndexOp(1, index.value(start), kind)).result
-        return column, index.insert(IndexOp(0, index.value(0), kind)).result
+    def _mask(self, index: IndexBuilder, scores: SSAValue, place: ScorePlace) -> SSAValue:
+        kind, (row, at, columns) = fragment_of(scores), place
+        if self._ends(columns):
+            scores = until(index, scores, index.sub(at, columns), -math.inf)
+
+        def places(less: int) -> tuple[SSAValue, SSAValue]:
+            """The columns of scores counted from the warp's first row, less a number, and their rows."""
+            start = index.sub(index.sub(at, index.value(row)), less)
+            column = index.insert(IndexOp(1, index.value(start), kind)).result
+            return column, index.insert(IndexOp(0, index.value(0), kind)).result
+
+        if self.right is not None:
+            of_right = places(self.right + 1)
+            scores = mapped(index, lambda x: below(x[1], x[2], x[0], -math.inf), scores, *of_right)
+        if self.left is not None:
+            of_left = places(-self.left - 1)
+            scores = mapped(index, lambda x: below(x[2], x[1], x[0], -math.inf), scores, *of_left)
+        return scores
