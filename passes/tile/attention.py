@@ -46,7 +46,7 @@ from ..schedule.attention import part_schedule, slices_of, values_schedule
 from ..schedule.warpgroup import PLAIN
 from .fragment_math import fma, mapped, multiply_add, number, of_same_document, power, times
 from .operands import COLUMNS_OF_ONES, OperandTiles, as_operand, copies_done, multiplied, warp_origin
-from .outline_attention import Band
+from .outline_attention import Band, OfScores
 from .store_epilogue import EpilogueOperands, converted, load, placed
 from .tiling import Tiling
 
@@ -164,9 +164,9 @@ class AttentionBuilder:
         with index.loop(0, count, step, initial) as turn:
             inside, (largest, *sums), parts = turn.index, turn.carried[:kept], turn.carried[kept:]
             at = inside.value(inside.add(turn.counter, first))
-            self._copy(inside, self.k, self.op.k, at, k, until)
+            self._copy(inside, self.k, at, k, until)
             for v in of_v:
-                self._copy(inside, self.v, self.op.v, at, v, until)
+                self._copy(inside, self.v, at, v, until)
             copies_done(inside, self.schedule)
             scores = inside.insert(ConstantOp.of(0.0, self.scores.fragment("acc"))).fragment
             scores = multiplied(inside, self.scores, q, k, scores, (self.warp_row, self.warp_key, 0))
@@ -212,18 +212,11 @@ class AttentionBuilder:
         return first, index.sub(last, first), index.value(last)
 
     def _copy(
-        self,
-        index: IndexBuilder,
-        tiles: OperandTiles[Product],
-        memory: SSAValue,
-        at: SSAValue,
-        tile: SSAValue,
-        until: SSAValue | None,
+        self, index: IndexBuilder, tiles: OperandTiles[Product], at: SSAValue, tile: SSAValue, until: SSAValue | None
     ) -> None:
         """Copies the tile of K or V from a key on: of a view of pages, from the page that it is in."""
-        axis, other = ("n", "k") if tiles is self.k else ("k", "n")
+        view, (axis, other) = (self.op.k.owner, "nk") if tiles is self.k else (self.op.v.owner, "kn")
         part = TilePart(0, self.parts + 1, 0, self.parts) if self.ones and tiles is self.v else None
-        view = memory.owner
         paged = view.memory.owner if isinstance(view, MatrixOp) else view
         if not isinstance(paged, PagedOp):
             tiles.copy(index, {axis: at, other: 0}, tile, until if tiles.in_memory[0] == axis else None, part=part)
@@ -251,13 +244,7 @@ class AttentionBuilder:
 
     # Scores
 
-    def _masked(
-        self,
-        index: IndexBuilder,
-        at: SSAValue,
-        scores: SSAValue,
-        softmax: Callable[[IndexBuilder, SSAValue], Sequence[SSAValue]],
-    ) -> Sequence[SSAValue]:
+    def _masked(self, index: IndexBuilder, at: SSAValue, scores: SSAValue, softmax: OfScores) -> Sequence[SSAValue]:
         """The softmax of scores as the region makes them, and minus infinity where they do not count."""
         if self.op.score is not None:
             kind = fragment_of(scores)

@@ -373,6 +373,9 @@ def _of_all(index: IndexBuilder, numbers: Sequence[SSAValue]) -> list[SSAValue]:
     ]
 
 
+OfScores: TypeAlias = Callable[[IndexBuilder, SSAValue], Sequence[SSAValue]]
+"""What is made of scores, where the builder is."""
+
 ScorePlace: TypeAlias = tuple[Index, SSAValue, Index]
 """The first row and the first column of a warp's scores, and how many columns of all count."""
 
@@ -402,13 +405,7 @@ class Band(NamedTuple):
         zeros may replace scores beyond the end."""
         return self.either(index, scores, place, lambda _, some: [some])[0]
 
-    def either(
-        self,
-        index: IndexBuilder,
-        scores: SSAValue,
-        place: ScorePlace,
-        then: Callable[[IndexBuilder, SSAValue], Sequence[SSAValue]],
-    ) -> Sequence[SSAValue]:
+    def either(self, index: IndexBuilder, scores: SSAValue, place: ScorePlace, then: OfScores) -> Sequence[SSAValue]:
         """What is made of these scores, in a branch of tiles with some that do not count, and in one of others."""
         beyond, (row, at, columns), (rows, width) = list[SSAValue](), place, self.schedule.warp
         last = index.add(at, width)
