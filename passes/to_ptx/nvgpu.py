@@ -28,7 +28,7 @@ from .kernel import KernelLowering, lowers
 from .llvm_kernel import InstructionLine, Receiver, Words
 from .memory_views import place_of
 from .products import descriptor_word
-from .synchronisation import COMPLETES
+from .synchronisation import COMPLETES, map_address
 from .thread_code import AnyVector, is_vector, number_of, vector_registers
 
 ELEMENTS = {"i8": "s8", "i4": "s4", "i32": "s32", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
@@ -186,22 +186,15 @@ def _try_wait(lowering: KernelLowering, op: Any) -> None:
 # Tensor copies.
 
 
-def _map(lowering: KernelLowering, op: Operation, value: SSAValue) -> VirtualRegister:
-    address = lowering.values.get(value)
-    if not isinstance(address, VirtualRegister):
-        fail(op, "expected a tensor map that is an argument of the kernel")
-    return address
-
-
 @lowers(nvgpu.TmaFenceOp)
 def _fence(lowering: KernelLowering, op: Any) -> None:
-    place = At(_map(lowering, op, op.tensorMapDescriptor))
+    place = At(map_address(lowering, op, op.tensorMapDescriptor))
     lowering.emitter.emit("fence.proxy.tensormap::generic.acquire.sys", place, 128)
 
 
 @lowers(nvgpu.TmaPrefetchOp)
 def _prefetch(lowering: KernelLowering, op: Any) -> None:
-    place = At(_map(lowering, op, op.tensorMapDescriptor))
+    place = At(map_address(lowering, op, op.tensorMapDescriptor))
     lowering.emitter.emit("prefetch.tensormap", place, guard=_guard(lowering, op.predicate))
 
 
@@ -209,7 +202,7 @@ def _prefetch(lowering: KernelLowering, op: Any) -> None:
 def _load(lowering: KernelLowering, op: Any) -> None:
     first = [0] * len(memory_of(op.dst).get_shape())
     _, place = place_of(lowering, op, op.dst, first)
-    box = TensorBox(_map(lowering, op, op.tensorMapDescriptor), lowering.indices(op.coordinates))
+    box = TensorBox(map_address(lowering, op, op.tensorMapDescriptor), lowering.indices(op.coordinates))
     opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.shared::cluster.global.tile.{COMPLETES}"
     barrier, ctas = _barrier(lowering, op, op.barriers, op.mbarId), list[EmittedOperand]()
     if op.multicastMask is not None:
@@ -223,7 +216,7 @@ def _load(lowering: KernelLowering, op: Any) -> None:
 @lowers(nvgpu.TmaAsyncStoreOp)
 def _store(lowering: KernelLowering, op: Any) -> None:
     _, place = place_of(lowering, op, op.src, [0] * len(memory_of(op.src).get_shape()))
-    box = TensorBox(_map(lowering, op, op.tensorMapDescriptor), lowering.indices(op.coordinates))
+    box = TensorBox(map_address(lowering, op, op.tensorMapDescriptor), lowering.indices(op.coordinates))
     opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.global.shared::cta.tile.bulk_group"
     lowering.emitter.emit(opcode, box, place, guard=_guard(lowering, op.predicate))
 

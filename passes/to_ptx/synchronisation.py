@@ -33,7 +33,7 @@ from ...dialect.warp.tensor_maps import PrefetchOp, TensorLoadOp, TensorMapType,
 from ...dialect.warp.warpgroup import BOX_ALIGNMENT, WgmmaOp
 from ..allocate import offset_of
 from ..diagnostics import fail
-from .addressing import GlobalPlace, SharedBarriers
+from .addressing import TENSOR_MAPS, GlobalPlace, SharedBarriers
 from .control_flow import is_alone
 from .copies import in_cta
 from .emitter import SINK, At, Condition, IndexValue, TensorBox, VirtualRegister
@@ -227,11 +227,16 @@ FIRST_OF_PAIR = 0xFEFFFFFF
 COMPLETES = "mbarrier::complete_tx::bytes"
 
 
-def _box(lowering: KernelLowering, op: Operation, map: SSAValue, coordinates: Sequence[SSAValue]) -> TensorBox:
-    address = lowering.values.get(map)
-    if not isinstance(address, VirtualRegister) or not isinstance(map.type, TensorMapType):
+def map_address(lowering: KernelLowering, op: Operation, value: SSAValue) -> VirtualRegister:
+    """The register with the address of a tensor map."""
+    address = lowering.values.get(value)
+    if not isinstance(address, VirtualRegister) or value.type.name not in TENSOR_MAPS:
         fail(op, "expected a tensor map that is an argument of the kernel")
-    return TensorBox(address, lowering.indices(coordinates)[::-1])
+    return address
+
+
+def _box(lowering: KernelLowering, op: Operation, map: SSAValue, coordinates: Sequence[SSAValue]) -> TensorBox:
+    return TensorBox(map_address(lowering, op, map), lowering.indices(coordinates)[::-1])
 
 
 def _tile_place(lowering: KernelLowering, op: TensorLoadOp | TensorStoreOp) -> At:

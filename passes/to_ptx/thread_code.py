@@ -6,7 +6,7 @@ holds it sign-extended. A vector is its elements in order as they lie in memory,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import product, zip_longest
 from math import prod
@@ -389,33 +389,30 @@ def _to_memory(lowering: KernelLowering, op: Operation, kind: Attribute, number:
 
 @lowers(vector.LoadOp)
 def _load_vector(lowering: KernelLowering, op: vector.LoadOp) -> None:
-    indices, kind = lowering.indices(op.indices), op.result.type
-    space, place = place_of(lowering, op, op.base, indices)
-    registers = vector_registers(lowering, op, kind)
-    for number, access, at in _accesses(op, bytes_together(lowering, op.base, indices), registers, place):
-        lowering.emitter.load(space, registers[number:][:access], at)
+    registers = vector_registers(lowering, op, op.result.type)
+    for own, space, at in _accesses(lowering, op, registers):
+        lowering.emitter.load(space, own, at)
     lowering.values[op.result] = registers
 
 
 @lowers(vector.StoreOp)
 def _store_vector(lowering: KernelLowering, op: vector.StoreOp) -> None:
-    indices = lowering.indices(op.indices)
+    for own, space, at in _accesses(lowering, op, lowering.fragment(op.vector)):
+        lowering.emitter.store(space, own, at)
+
+
+def _accesses(
+    lowering: KernelLowering, op: vector.LoadOp | vector.StoreOp, registers: Fragment
+) -> Iterator[tuple[Fragment, str, At]]:
+    """The registers of each access of a vector in one row, with the space and the address."""
+    indices, size = lowering.indices(op.indices), 8 if registers[0].type in ("f64", LONG) else 4
     space, place = place_of(lowering, op, op.base, indices)
-    registers = lowering.fragment(op.vector)
-    for number, access, at in _accesses(op, bytes_together(lowering, op.base, indices), registers, place):
-        lowering.emitter.store(space, registers[number:][:access], at)
-
-
-def _accesses(op: Operation, aligned: int, registers: Fragment, place: At) -> list[tuple[int, int, At]]:
-    """The first register, count and address of each access of a vector in one row; `aligned` divides its address."""
-    size = 8 if registers[0].type in ("f64", LONG) else 4
+    aligned = bytes_together(lowering, op.base, indices)
     if aligned % size:
         fail(op, f"{op.name} takes an address that is a multiple of {size} bytes, this one is of {aligned}")
     each = min(aligned // size, 16 // size)
-    starts, accesses = 0, list[tuple[int, int, At]]()
-    while starts < len(registers):
-        while each > len(registers) - starts:
+    while registers:
+        while each > len(registers):
             each //= 2
-        accesses.append((starts, each, place.behind(starts * size)))
-        starts += each
-    return accesses
+        yield registers[:each], space, place
+        registers, place = registers[each:], place.behind(each * size)
