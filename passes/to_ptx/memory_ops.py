@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
-from typing import NamedTuple
+from typing import TypeAlias
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import i8
@@ -310,17 +310,8 @@ FIRST_TWO = word(0x44444444)
 """A word of metadata that names elements 0 and 1 of each chunk (PTX ISA 9.7.14.6.1)."""
 
 
-class RegisterAccesses(NamedTuple):
-    """The accesses of one lane: how many registers each moves, of which space, and where."""
-
-    space: str
-    each: int
-    places: Iterable[At]
-
-    def of(self, registers: Fragment) -> Iterator[tuple[Fragment, At]]:
-        """The registers of each access, with its address."""
-        for i, place in enumerate(self.places):
-            yield registers[i * self.each :][: self.each], place
+RegisterAccesses: TypeAlias = tuple[str, int, Iterable[At]]
+"""The accesses of one lane: the space, how many registers each moves, and where."""
 
 
 def _by_lines(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
@@ -330,7 +321,7 @@ def _by_lines(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType
     holder, of_line = addressing.holder(layout), tile.swizzle // CHUNK
     line, column = s.quotient(holder, of_line), Position.of(s.multiply(s.mask(holder, of_line - 1), CHUNK), 0, 0)
     at = (Position.of(line, row, i * layout.threads // of_line) for i in range(kind.registers // each))
-    return RegisterAccesses("shared", each, (addressing.shared(tile, stage, down, column) for down in at))
+    return "shared", each, (addressing.shared(tile, stage, down, column) for down in at)
 
 
 def _by_vectors(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
@@ -346,8 +337,7 @@ def _by_vectors(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentTy
         matrix = lowering.matrix(op, op.memory)
         terms = [(row, matrix.row_bytes), (column, matrix.element_bytes), (lowering.lane, lane_bytes)]
         first = s.address(matrix.base, terms)
-    places = [first.behind(i * LANES * lane_bytes) for i in range(kind.registers // each)]
-    return RegisterAccesses(space, each, places)
+    return space, each, [first.behind(i * LANES * lane_bytes) for i in range(kind.registers // each)]
 
 
 def _by_tiles(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
@@ -358,22 +348,27 @@ def _by_tiles(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType
     along = Position.of(lowering.lane, column, 0)
     # Addresses are computed one by one, where they are used.
     downs = (Position.of(warp, row, i * warps) for i in range(kind.registers))
-    return RegisterAccesses("shared", 1, (lowering.addressing.shared(tile, stage, down, along) for down in downs))
+    return "shared", 1, (lowering.addressing.shared(tile, stage, down, along) for down in downs)
 
 
-def _register_accesses(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
-    place = "shared memory" if memory_space(memory_of(op.memory)) == SHARED_SPACE else memory_name(op.memory)
+def _register_accesses(
+    lowering: KernelLowering, op: LoadOp | StoreOp, registers: Fragment
+) -> Iterator[tuple[Fragment, str, At]]:
+    """The registers of each access, with the space and the address."""
+    kind = fragment_of(op.fragment)
+    memory = "shared memory" if memory_space(memory_of(op.memory)) == SHARED_SPACE else memory_name(op.memory)
     shown = f"{kind.role.data} {kind.shape[0]}x{kind.shape[1]}"
     moved = "to" if isinstance(op, StoreOp) else "from"
-    lowering.emitter.comment(f"{op.name}: registers of {shown} {moved} {place}")
-    return (_by_tiles if op.order == "tiles" else _by_vectors)(lowering, op, kind)
+    lowering.emitter.comment(f"{op.name}: registers of {shown} {moved} {memory}")
+    space, each, places = (_by_tiles if op.order == "tiles" else _by_vectors)(lowering, op, kind)
+    for i, place in enumerate(places):
+        yield registers[i * each :][:each], space, place
 
 
 def _load_registers(lowering: KernelLowering, op: LoadOp) -> None:
     emitter, into = lowering.emitter, lowering.result(op.fragment)
-    accesses = _register_accesses(lowering, op, fragment_of(op.fragment))
-    for registers, place in accesses.of(into):
-        emitter.load(accesses.space, registers, place)
+    for registers, space, place in _register_accesses(lowering, op, into):
+        emitter.load(space, registers, place)
         for register in registers if op.padded is not None else ():
             absent = emitter.compute("setp.eq.b32", register, 0)
             emitter.emit("selp.b32", register, FIRST_TWO, register, absent)
@@ -382,7 +377,7 @@ def _load_registers(lowering: KernelLowering, op: LoadOp) -> None:
 
 def _store_registers(lowering: KernelLowering, op: StoreOp) -> None:
     taken = True if op.taken is None else lowering.predicate(op.taken)
-    accesses, rank = _register_accesses(lowering, op, fragment_of(op.fragment)), op.cta and lowering.scalar(op.cta)
-    for registers, place in accesses.of(lowering.fragment(op.fragment)):
-        at, space = in_cta(lowering.emitter, place, rank), accesses.space
+    rank = op.cta and lowering.scalar(op.cta)
+    for registers, space, place in _register_accesses(lowering, op, lowering.fragment(op.fragment)):
+        at = in_cta(lowering.emitter, place, rank)
         lowering.emitter.store(space if rank is None else "shared::cluster", registers, at, guard=taken)
