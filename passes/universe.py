@@ -328,9 +328,9 @@ class LocatingParser(Parser):
 # Nothing is imported until it is asked for by name: a driver that lists names pays for none of them.
 
 
-def _lazy(entry: tuple[str, str]) -> Callable[[], Any]:
+def _lazy(entry: Sequence[str]) -> Callable[[], Any]:
     """A factory that imports a name from a module of the package when called."""
-    module, name = entry
+    module, name = entry[:2]
     return lambda: getattr(import_module(f"..{module}", __package__), name)
 
 

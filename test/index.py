@@ -50,8 +50,10 @@ def text() -> str:
     from warploom.passes.pipeline import STANDARD
 
     tables = {
-        "PASSES": ("The module and the class of each pass, first those of the standard pipeline.", passes(STANDARD)),
-        "NEEDS": ("Of what a module must have one for a pass to have something to do.", needs(STANDARD)),
+        "PASSES": (
+            "The module and the class of each pass, and of what a module must have one for it to have something to do.",
+            passes(STANDARD),
+        ),
         "DIALECTS": ("The module and the name of each dialect.", dialects()),
         "TARGETS": ("The module and the class of each target of `warploom-opt -t`.", targets()),
         "LOWERINGS": ("The module that lowers each operation to PTX.", lowerings()),
@@ -61,10 +63,10 @@ def text() -> str:
     return HEADER + "".join(_table(name, *of) for name, of in tables.items())
 
 
-def passes(order: str) -> dict[str, tuple[str, str]]:
-    """Every pass that is not abstract."""
+def passes(order: str) -> dict[str, tuple[str, ...]]:
+    """Every pass that is not abstract, first those of the standard pipeline."""
     own = {
-        kind.name: (module.__name__, kind.__name__)
+        kind.name: (module.__name__, kind.__name__, *getattr(kind, "needs", ()))
         for module in modules("passes")
         for kind in vars(module).values()
         if isinstance(kind, type)
@@ -74,12 +76,6 @@ def passes(order: str) -> dict[str, tuple[str, str]]:
     }
     names = [spec.partition("{")[0] for spec in order.split(",")]
     return {name: own[name] for name in [*names, *sorted(own.keys() - {*names})]}
-
-
-def needs(order: str) -> dict[str, tuple[str, ...]]:
-    """What a pass says that it needs, where it does."""
-    kinds = {name: getattr(import_module(module), kind) for name, (module, kind) in passes(order).items()}
-    return {name: kind.needs for name, kind in kinds.items() if hasattr(kind, "needs")}
 
 
 def dialects() -> dict[str, tuple[str, str]]:
@@ -160,11 +156,9 @@ def _defines(module: ModuleType, name: str) -> bool:
 def _table(name: str, meaning: str, entries: Mapping[str, str | tuple[str, ...]]) -> str:
     if name in BY_MODULE:
         return f'\n{name} = _homes(\n    {{\n{_by_modules(entries)}    }}\n)\n"""{meaning}"""\n'
-    lengths = {1 if isinstance(entry, str) else len(entry) for entry in entries.values()}
-    kind = "str" if lengths == {1} else "tuple[str, str]" if lengths == {2} else "tuple[str, ...]"
+    kind, end = ("str", "") if all(len(entry) == 2 for entry in entries.values()) else ("...", "  # fmt: skip")
     lines = "".join(_line(key, entry) for key, entry in entries.items())
-    end = "  # fmt: skip" if kind == "tuple[str, ...]" else ""
-    return f'\n{name}: Mapping[str, {kind}] = {{\n{lines}}}{end}\n"""{meaning}"""\n'
+    return f'\n{name}: Mapping[str, tuple[str, {kind}]] = {{\n{lines}}}{end}\n"""{meaning}"""\n'
 
 
 def _by_modules(entries: Mapping[str, str | tuple[str, ...]]) -> str:
