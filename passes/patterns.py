@@ -23,12 +23,14 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     UnknownLoc,
 )
+from xdsl.dialects.gpu import DimensionAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineExpr
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ..dialect.mlir.gpu import NumberAlong, X
 from ..dialect.warp.attributes import memory_of
 from ..dialect.warp.elements import shape_of
 from ..dialect.warp.views import MatrixOp
@@ -235,6 +237,10 @@ class IndexBuilder:
         """Inserts an operation at the insertion point."""
         self.builder.insert(op)
         return op
+
+    def number(self, kind: type[NumberAlong], along: DimensionAttr = X) -> SSAValue:
+        """The number of a thread, or of a CTA, along a dimension."""
+        return self.insert(kind.build(result_types=[IndexType()], properties={"dimension": along})).result
 
     @contextmanager
     def loop(self, begin: Index, end: Index, step: Index, initial: Sequence[SSAValue] = ()) -> Generator[Turn]:

@@ -230,9 +230,6 @@ class NumberAlong(ThreadNumber):
 
     dimension = prop_def(gpu.DimensionAttr)
 
-    def __init__(self, dimension: gpu.DimensionAttr = X) -> None:
-        IRDLOperation.__init__(self, result_types=[IndexType()], properties={"dimension": dimension})
-
 
 NumberOp = TypeVar("NumberOp", bound=ThreadNumber)
 

@@ -96,10 +96,10 @@ class CtaCluster(NamedTuple):
         down, across = shape
         if down * across == 1:
             return None
-        rank = index.insert(ClusterBlockIdOp()).result
+        rank = index.number(ClusterBlockIdOp)
         row, part = rank if across == 1 else index.rem(rank, down), 0
         if parts > 1:
-            part = index.insert(ClusterBlockIdOp(Z)).result
+            part = index.number(ClusterBlockIdOp, Z)
         column = index.div(rank, down) if across > 1 else 0
         return CtaCluster(down, across, row if down > 1 else 0, column, parts, part)
 

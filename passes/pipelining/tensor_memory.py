@@ -98,7 +98,7 @@ class TensorProducts(ABC):
         warp = index.insert(SubgroupIdOp()).result
         second = index.compare("eq", warp, self.warps + 1)
         if self.ctas > 1:
-            leads = index.compare("eq", index.insert(ClusterBlockIdOp()).result, 0)
+            leads = index.compare("eq", index.number(ClusterBlockIdOp), 0)
             second = index.insert(arith.AndIOp(second, leads)).result
         one = index.insert(arith.AndIOp(second, index.insert(ElectOp.create(result_types=[i1])).results[0])).result
         with index.where(one) as inside:

@@ -216,7 +216,7 @@ def _launch(launch: LaunchedKernel, packed: Sequence[_Packed]) -> gpu.FuncOp:
         shares, ctas = None, reduce(host.add, (host.ceildiv(each.rows, THREADS) for each in packed), 0)
     operands = [operand for each in packed for operand in each[:2]]
     index, body, _ = kernel_body(operands)
-    share = index.insert(BlockIdOp()).result
+    share = index.number(BlockIdOp)
     for source, destination, each in zip(body.args[::2], body.args[1::2], packed, strict=True):
         index.insert(PackOp(source, destination, share, shares, each.blocks, each.format))
     return launch.host.launch("pack", operands, body, ctas, THREADS)

@@ -310,7 +310,7 @@ def _outer(nest: Nest) -> list[int]:
 def _compute_one(thread: ElementThread) -> None:
     """Finds the element of this thread, and computes it if there is one."""
     index = thread.index
-    cta, lane = index.insert(BlockIdOp()).result, index.insert(ThreadIdOp()).result
+    cta, lane = index.number(BlockIdOp), index.number(ThreadIdOp)
     number: Index = index.add(index.mul(cta, THREADS), lane)
     outer = _outer(thread.nest)
     sizes = {loop: thread.size(loop) for loop in (*outer, *thread.nest.summed)}

@@ -272,7 +272,7 @@ def batch_sizes(index: IndexBuilder, product: Product, memory: Mapping[SSAValue,
 
 def cta_number(index: IndexBuilder) -> SSAValue:
     """The number of this CTA."""
-    return index.insert(BlockIdOp()).result
+    return index.number(BlockIdOp)
 
 
 def in_matrix(index: IndexBuilder, number: Index, tiles: Index) -> tuple[Index, Index]:

@@ -198,7 +198,7 @@ def _join(first: _Launch, second: LaunchedKernel, *, turns: bool) -> None:
     own, more = (cast("int", constant_value(launch.gridSizeX)) for launch in (second.op, first.launch))
     pair = (own, mine), (more, others)
     (few, rarely), (many, often) = pair[::-1] if turns and more < own else pair
-    step, number = 1 + many // few if turns else 1, index.insert(BlockIdOp()).result
+    step, number = 1 + many // few if turns else 1, index.number(BlockIdOp)
     turn, place = index.div(number, step), index.rem(number, step)
     begun = index.minimum(index.add(turn, 1), few) if turns else few
     first_of_turn = index.compare("ult", index.add(index.mul(place, few), turn), few)  # of which there are few

@@ -318,7 +318,7 @@ class KeySpans(NamedTuple):
 
     def _compute(self, index: IndexBuilder, arguments: dict[SSAValue, SSAValue], spans: SSAValue) -> None:
         """What a CTA does for its tile."""
-        cta, thread = index.insert(BlockIdOp()).result, index.insert(ThreadIdOp()).result
+        cta, thread = index.number(BlockIdOp), index.number(ThreadIdOp)
         at = dict(zip(self.batch, index.unflattened(self.sizes, index.div(cta, self.tiles)), strict=True))
         row = index.mul(index.rem(cta, self.tiles), self.rows)
 

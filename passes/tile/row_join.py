@@ -85,7 +85,7 @@ class RowJoin:
             """The number of this warp among those that share a row."""
             if self.ctas == 1:
                 return warp
-            return index.add(index.mul(index.insert(ClusterBlockIdOp()).result, warps), warp)
+            return index.add(index.mul(index.number(ClusterBlockIdOp), warps), warp)
 
         if self.copies == 1 and not self.reduced:
             self.enter(index)

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, i1, i32
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.mlir.gpu import BlockIdOp, SubgroupIdOp
+from ...dialect.mlir.gpu import BlockIdOp, SubgroupIdOp, Z
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, FragmentType, fragment_of, memory_of
 from ...dialect.warp.cta import OF_SLICES, CopyOp
@@ -184,7 +184,7 @@ class Split:
     def part(self) -> SSAValue:
         """The number of this CTA's part of K."""
         start = IndexBuilder(Builder(InsertPoint.at_start(self.launch.body)))
-        return start.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.Z))).result
+        return start.number(BlockIdOp, Z)
 
     def cut(self) -> SSAValue:
         """Lets copies read this CTA's part of A and B; gives its number."""

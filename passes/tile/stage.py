@@ -85,7 +85,7 @@ class StageBuilder:
         self.slice = slice_number(above, schedule)
         part = (down, across, above.mul(self.slice, schedule.cta[2] // schedule.sliced_k))
         if schedule.cluster_parts > 1:
-            self.slice = above.insert(ClusterBlockIdOp(Z)).result
+            self.slice = above.number(ClusterBlockIdOp, Z)
         self.m, self.n = index.add(first_row, down), index.add(first_column, across)
         initial = self._initial()
         # Slices start from zero each: what the product starts from is added to the sum of them all.
@@ -276,8 +276,8 @@ class SlicedSum:
         warp, self.positions = index.insert(SubgroupIdOp()).result, schedule.warps // schedule.sliced_k
         self.slice, self.position = index.div(warp, self.positions), index.rem(warp, self.positions)
         if self.cluster:
-            self.slice, self.position = index.insert(ClusterBlockIdOp(Z)).result, warp
-            self.cta = index.insert(ClusterBlockIdOp()).result if self.across > 1 else 0
+            self.slice, self.position = index.number(ClusterBlockIdOp, Z), warp
+            self.cta = index.number(ClusterBlockIdOp) if self.across > 1 else 0
         step = (kind.shape[0], 0) if kind.shape[0] < whole.shape[0] else (0, kind.shape[1])
         places = ((i * step[0], i * step[1]) for i in range(whole.registers // kind.registers))
         self.parts = [index.insert(SubfragmentOp([sums], place, kind.shape)).fragment for place in places]

@@ -372,7 +372,7 @@ class TraversalKernel:
     def _origin(self) -> dict[int, Index]:
         """Where this warp's tile starts, by loop."""
         index, traversal = self.index, self.traversal
-        rest: Index = index.insert(BlockIdOp()).result
+        rest: Index = index.number(BlockIdOp)
         starts, counts = self._starts(), traversal.ctas(index, self.arguments[traversal.output.value])
         # Neighbouring CTAs go along a row.
         order = [traversal.columns, *(loop for loop in reversed(counts) if loop != traversal.columns)]

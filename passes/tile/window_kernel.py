@@ -321,8 +321,8 @@ class WindowGrid(NamedTuple):
 def _place(thread: WindowThread, grid: WindowGrid, sizes: Callable[[int], Index], inside: ExitStack) -> None:
     """Computes the place of a thread, and a condition that it has one."""
     index = thread.index
-    cta: Index = index.insert(BlockIdOp()).result
-    lane: Index = index.insert(ThreadIdOp()).result
+    cta: Index = index.number(BlockIdOp)
+    lane: Index = index.number(ThreadIdOp)
     places = list[Index]()
     for number, (count, threads) in enumerate(zip(grid.counts, grid.threads, strict=True)):
         ctas = index.ceildiv(count, threads)
