@@ -235,8 +235,7 @@ class IndexBuilder:
 
     def insert(self, op: OpT) -> OpT:
         """Inserts an operation at the insertion point."""
-        self.builder.insert(op)
-        return op
+        return self.builder.insert(op)
 
     def number(self, kind: type[NumberAlong], along: DimensionAttr = X) -> SSAValue:
         """The number of a thread, or of a CTA, along a dimension."""
@@ -292,9 +291,7 @@ class IndexBuilder:
         if not isinstance(index, int):
             return index
         if index not in self._constants:
-            op = arith.ConstantOp(IntegerAttr(index, IndexType()))
-            self.constants.insert(op)
-            self._constants[index] = op.result
+            self._constants[index] = self.constants.insert(arith.ConstantOp(IntegerAttr(index, IndexType()))).result
         return self._constants[index]
 
     def values(self, indices: Sequence[Index]) -> list[SSAValue]:
@@ -405,25 +402,15 @@ class IndexBuilder:
 
     def wrap(self, a: Index, by: int) -> Index:
         """a if a is not `by`, else 0: the next stage of a ring."""
-        if isinstance(a, int):
-            return a % by
-        return self.insert(arith.SelectOp(self.compare("eq", a, by), self.value(0), a)).result
-
-    def where_equal(self, a: Index, b: Index, yes: Index, no: Index) -> Index:
-        """`yes` where a is b, else `no`."""
-        return self._where("eq", a, b, yes, no)
-
-    def where_below(self, a: Index, b: Index, yes: Index, no: Index) -> Index:
-        """`yes` where a < b, else `no`."""
-        return self._where("slt", a, b, yes, no)
+        return a % by if isinstance(a, int) else self.select("eq", a, by, 0, a)
 
     def from_zero(self, a: Index) -> Index:
         """The index, or 0 if it is below."""
         return self.sub(a, self.minimum(a, 0, signed=True))
 
-    def _where(self, predicate: str, a: Index, b: Index, yes: Index, no: Index) -> Index:
-        condition = self.compare(predicate, a, b)
-        return self.insert(arith.SelectOp(condition, self.value(yes), self.value(no))).result
+    def select(self, predicate: str, a: Index, b: Index, yes: Index, no: Index) -> Index:
+        """`yes` where a and b compare so, such as "slt", else `no`."""
+        return self.insert(arith.SelectOp(self.compare(predicate, a, b), self.value(yes), self.value(no))).result
 
 
 def evaluated(

@@ -201,7 +201,7 @@ class Pipeliner:
 
         def moved() -> Moved:
             following = index.add(tile, tiles.step)
-            following = index.where_below(following, tiles.ub, following, tile)
+            following = index.select("slt", following, tiles.ub, following, tile)
             return self._moved(index, tile, index.value(following))
 
         if self.schedule.unroll:

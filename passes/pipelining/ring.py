@@ -261,7 +261,7 @@ class Ring(NamedTuple):
         following = index.wrap(index.add(stage, 1), self.stages)
         if isinstance(following, int):
             return following, parity if following else index.sub(1, parity)
-        return following, index.where_equal(following, 0, index.sub(1, parity), parity)
+        return following, index.select("eq", following, 0, index.sub(1, parity), parity)
 
     def drain(self, index: IndexBuilder) -> None:
         """Waits until all CTAs have read what was copied to them."""

@@ -120,10 +120,10 @@ class CtaCluster(NamedTuple):
             step, place, places = 1, self.row, self.down
         mask: Index = together << step * (places - 1)
         for at in range(places - 2, -1, -1):
-            mask = index.where_equal(place, at, together << step * at, mask)
+            mask = index.select("eq", place, at, together << step * at, mask)
         first: Index = 1 << self.ctas * (self.parts - 1)
         for at in range(self.parts - 2, -1, -1):
-            first = index.where_equal(self.part, at, 1 << self.ctas * at, first)
+            first = index.select("eq", self.part, at, 1 << self.ctas * at, first)
         return Share(count, part, index.value(index.mul(mask, first)))
 
     def peers(self, index: IndexBuilder) -> tuple[SSAValue, ...]:

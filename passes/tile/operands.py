@@ -438,9 +438,9 @@ def group_end(index: IndexBuilder, ends: SSAValue, group: SSAValue) -> SSAValue:
 
 def rows_of_group(index: IndexBuilder, ends: SSAValue, group: Index) -> tuple[SSAValue, SSAValue]:
     """The first row of a group, and how many it has; none behind the last group."""
-    before = index.where_equal(group, 0, 0, index.sub(group, 1))
+    before = index.select("eq", group, 0, 0, index.sub(group, 1))
     last = index.minimum(group, memory_of(ends).get_shape()[0] - 1)
-    begin = index.where_equal(group, 0, 0, group_end(index, ends, index.value(before)))
+    begin = index.select("eq", group, 0, 0, group_end(index, ends, index.value(before)))
     rows = index.sub(group_end(index, ends, index.value(last)), begin)
     return index.value(begin), index.value(rows)
 

@@ -367,7 +367,7 @@ class TiledProduct(NamedTuple):
         # A tile behind the last group multiplies nothing, but by a B that there is.
         matrix = index.minimum(matrix, product.matrices - 1)
         if self.op.grouped == M:
-            extents = extents._replace(m=rows if self.schedule.ctas else index.where_equal(rows, 0, 1, rows))
+            extents = extents._replace(m=rows if self.schedule.ctas else index.select("eq", rows, 0, 1, rows))
         return extents, tile, matrix, (begin, rows)
 
     def _map(self, loops: Sequence[int], operand: MatrixOperand) -> AffineMap:

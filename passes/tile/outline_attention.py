@@ -96,7 +96,7 @@ class TiledRows(ABC):
             tile, matrix = in_matrix(index, number, tiles) if batch else (number, 0)
             turn = index.div(index.mul(matrix, tiles), self.schedule.ctas)
             mirrored = index.sub(index.sub(index.value(tiles), 1), tile)
-            return index.where_equal(index.rem(turn, 2), 0, mirrored, tile), matrix
+            return index.select("eq", index.rem(turn, 2), 0, mirrored, tile), matrix
         sizes = [size for size in batch if isinstance(size, int)]
         matrices = math.prod(sizes) if len(sizes) == len(batch) else 1
         count = next(n for n in range(self.together, 0, -1) if matrices % n == 0)

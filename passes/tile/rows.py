@@ -443,7 +443,7 @@ def _take_turns(
         own = loaded | dict(zip(ahead, turn.carried[len(summed) :], strict=True))
         after = turn.index.add(turn.counter, parts)
         # Of a last row its own again: another CTA may be writing its row in place.
-        following = row(turn.index, turn.index.where_below(after, end, after, turn.counter))
+        following = row(turn.index, turn.index.select("slt", after, end, after, turn.counter))
         kernel.row = turn.counter
         load: Load = lambda at, number, column: own.get(number) or region.load(at, number, column)  # noqa: E731
         own_region = _choosing(op, kernel, region, views, turn.index)._replace(load=load)

@@ -90,8 +90,8 @@ class Tail(NamedTuple):
         if not schedule.shares_tail:
             return Tail(tiles, 0, 1)
         rest = index.rem(tiles, ctas)
-        each = index.minimum(index.div(ctas, index.where_equal(rest, 0, ctas, rest)), schedule.split_k)
-        shared = index.where_equal(each, 1, 0, rest)
+        each = index.minimum(index.div(ctas, index.select("eq", rest, 0, ctas, rest)), schedule.split_k)
+        shared = index.select("eq", each, 1, 0, rest)
         return Tail(index.sub(tiles, shared), shared, each)
 
     def numbers(self, index: IndexBuilder) -> Index:
@@ -391,16 +391,16 @@ class SharedTail(SplitTurns):
         ctas = prod(launch.schedule.cluster)
         index = IndexBuilder(Builder(InsertPoint.after(number.owner)))  # pyright: ignore[reportArgumentType]
         (unshared, left, parts), slots = self._tail(index)
-        slot = index.where_below(number, unshared, 0, index.sub(number, unshared))
+        slot = index.select("slt", number, unshared, 0, index.sub(number, unshared))
         cluster, rank = index.div(slot, ctas), index.rem(slot, ctas)
         shared_tile, part = index.add(index.mul(index.div(cluster, parts), ctas), rank), index.rem(cluster, parts)
         row = slot if ctas == 1 else index.add(index.mul(shared_tile, parts), part)
-        tile = index.value(index.where_below(number, unshared, number, index.add(shared_tile, unshared)))
+        tile = index.value(index.select("slt", number, unshared, number, index.add(shared_tile, unshared)))
         for use in uses:
             use.operation.operands[use.index] = tile
         whole_ends = zip((0, self.k), self.ends(index, part, parts), strict=True)
         self.loop.operands[0], self.loop.operands[1] = index.values(
-            [index.where_below(number, unshared, plain, end) for plain, end in whole_ends]
+            [index.select("slt", number, unshared, plain, end) for plain, end in whole_ends]
         )
         memory, counters = self.arguments(*self.scratch(left if isinstance(left, int) else slots, slots))
         sums, rest, index = self.loop.results[0], self._behind(self.loop.results[0]), self._end_of_kernel()

@@ -358,7 +358,7 @@ def _compute(thread: WindowThread, finish: Finish | None, starts: SSAValue | Non
         at = place(pixel)
         if size % windows.pixels and pixel >= size % windows.pixels:
             # Pixels behind the last are summed from another, and not stored.
-            at[-2] = thread.index.where_equal(thread.tile, size // windows.pixels, first, at[-2])
+            at[-2] = thread.index.select("eq", thread.tile, size // windows.pixels, first, at[-2])
         return thread.load(written.value, at)
 
     sums, output = thread.sums(start), written.value if finish is None else finish.output
