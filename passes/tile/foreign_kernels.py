@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import permutations
 from typing import ClassVar
 
+from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, func, gpu, scf, vector
 from xdsl.dialects.builtin import (
@@ -45,7 +46,7 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.product import fresh_name
-from ..patterns import PatternPass, apply_patterns, captured, constant_value, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, PatternPass, apply_patterns, captured, constant_value, op_type_rewrite_pattern
 
 NUMBERS = (BlockIdOp, ThreadIdOp, GridDimOp, BlockDimOp)
 """What the arguments of a body are, three of each."""
@@ -95,12 +96,11 @@ def _kernel(op: LaunchOp, name: str, taken: list[SSAValue], rewriter: PatternRew
             again = value.owner.clone()
             block.add_op(again)
             inside[value] = again.results[0]
+    index = IndexBuilder(Builder(InsertPoint.at_end(block)))
     for number, argument in enumerate(old.args[: len(NUMBERS) * DIMENSIONS]):
         if argument.uses:
             dimension = gpu.DimensionAttr(list(gpu.DimensionEnum)[number % DIMENSIONS])
-            which = NUMBERS[number // DIMENSIONS](dimension)
-            block.add_op(which)
-            argument.replace_all_uses_with(which.results[0])
+            argument.replace_all_uses_with(index.number(NUMBERS[number // DIMENSIONS], dimension))
     for value, argument in zip((*workgroup, *private), block.args[len(taken) :], strict=True):
         value.replace_all_uses_with(argument)
     for inner in op.body.walk():

@@ -60,7 +60,7 @@ class Thread:
 
     def register(self, divisor: int, turns: int, bound: int | None = None) -> tuple[VirtualRegister, int]:
         """A value of the program: a multiple of what is known to divide it."""
-        register = self.emitter.register("b32", divisor=divisor, bound=bound)
+        register = VirtualRegister("b32", self.emitter.level, divisor, bound)
         self.emitter.emit("mov.b32", register, divisor * turns)
         return register, divisor * turns
 
