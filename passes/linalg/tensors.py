@@ -21,6 +21,7 @@ from xdsl.utils.hints import isa
 from ...dialect.mlir.affine import Nest, NestAccess, generic, is_plain, loops_of
 from ...dialect.warp.attributes import UNUSED
 from ...dialect.warp.elements import element_type, only_computes, shape_of
+from ...dialect.warp.op_shapes import is_pure
 from ..diagnostics import remark
 from ..patterns import IndexBuilder, apply_patterns, computed_from, erase_unused, is_unused, op_type_rewrite_pattern
 from .constants import COVERED, number_for_input
@@ -221,17 +222,12 @@ def _read_before(op: GenericOp, number: int) -> set[SSAValue]:
     return {value for n in numbers if maker is not None for value in (maker.inputs[n], *_read_before(maker, n))}
 
 
-PURE = (tensor.EmptyOp, tensor.CollapseShapeOp, tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.InsertSliceOp,
-        tensor.CastOp, tensor.DimOp, tensor.ExtractOp, tensor.FromElementsOp)  # fmt: skip
-"""Operations that do nothing but make their results, beside those of `arith`, and of `linalg` on tensors."""
-
-
 def drop_unused(block: Block, function: Operation | None = None) -> None:
     """Erases pure operations of a block whose results are unused. In a function, a remark tells of each."""
     for op in reversed(list(block.ops)):
-        made = isinstance(op, (LinalgStructuredOperation, *PURE)) or op.name.startswith("arith.")
-        if made and is_unused(op):
-            if isinstance(op, LinalgStructuredOperation) and function is not None:
+        computes = isinstance(op, LinalgStructuredOperation)
+        if (computes or is_pure(op)) and is_unused(op):
+            if computes and function is not None:
                 remark(op, "warp-bufferize", f"nobody uses the result of {op.name}; it is not computed")
                 function.attributes[UNUSED] = UnitAttr()
             Rewriter.erase_op(op)
