@@ -25,65 +25,56 @@ from ..patterns import IndexBuilder, operations_between
 from .constants import number_of, permuted
 from .contraction import multiplies_images
 from .element_expressions import decline, writer_before
-from .image_windows import ALIGNED, PANEL, Filter, Padded, are_contiguous
+from .image_windows import ALIGNED, PANEL, ImageProduct, Padded, are_contiguous
 from .operand import collapse, drop_unused, expand, numbered, part_of, root, users_of
-from .reshapes import LinalgBuilder
 
 
-class Widened:
+class Widened(ImageProduct):
     """The same product, of images whose pixels contain the channels of all taps of a filter row. Tensor copies cannot
-    read rows of a few channels, such as three colours. So the images are copied to pixels of `beside` channels, a power
-    of two. The taps of a row are then contiguous: `along` elements, which begin at a multiple of 16 bytes for each
-    pixel of the result. These wide pixels overlap."""
+    read rows of a few channels, such as three colours. So the images are copied to pixels of `per_pixel` channels, a
+    power of two. The taps of a row are then contiguous: `along` elements, which begin at a multiple of 16 bytes for
+    each pixel of the result. These wide pixels overlap."""
 
-    def __init__(self, op: MatmulOp, window: WindowOp, side: int, filter_: Filter) -> None:
-        self.op, self.window, self.side, self.filter = op, window, side, filter_
-        self.builder = LinalgBuilder(op)
-        padded = Padded.of(window.memory, op)
-        self.padded = padded if padded is not None and padded.copy is not None else None
-        (self.pixel, self.step, self.width), (self.tap, _, taps) = filter_.pixels[-1], filter_.taps[-1]
-        channels = memory_of(window.memory).get_shape()[-1]
-        self.per_pixel = next(each for each in (1, 2, 4, 8) if each >= channels and self.step * each % ALIGNED == 0)
-        self.along = taps * self.per_pixel
-
-    @staticmethod
-    def of(op: MatmulOp, window: WindowOp, side: int) -> Widened | None:
-        """The widened product; None if the images do not need it, or if the filter's channels are not contiguous with
-        its taps. The filter is B, or the result, which then starts from a number."""
-        filter_ = Filter.of(op, window, side)
-        is_gradient = filter_.image not in loops_of(op.maps[2])
-        loops, (tap, dilation, _) = loops_of(op.maps[2 if is_gradient else 1]), filter_.taps[-1]
+    @property
+    def pays(self) -> bool:
+        """Whether the images need it, and the filter's channels are contiguous with its taps. The filter is B, or the
+        result, which then starts from a number."""
+        op, filter_, (tap, dilation, _) = self.op, self.filter, self.filter.taps[-1]
+        loops = loops_of(op.maps[2 if self.is_gradient else 1])
         adjacent = tap in loops and loops[loops.index(tap) :][:2] == (tap, filter_.channel)
-        few = memory_of(window.memory).get_shape()[-1] < ALIGNED and (op.c is None if is_gradient else side == 0)
-        of_channels = is_gradient or filter_.channel == op.outer + 2  # of one channel, k may be along the taps
-        plain = adjacent and of_channels and dilation == 1 and not any(filter_.first) and filter_.group == FIXED
-        return Widened(op, window, side, filter_) if few and plain else None
+        few = self.channels < ALIGNED and (op.c is None if self.is_gradient else self.side == 0)
+        of_channels = self.is_gradient or filter_.channel == op.outer + 2  # of one channel, k may be along the taps
+        plain = dilation == 1 and not any(filter_.first) and filter_.group == FIXED
+        return few and adjacent and of_channels and plain
 
     def replace(self) -> tuple[MatmulOp, WindowOp]:
         """Puts the product in the place of the other one."""
-        op, images = self.op, self._images()
-        is_gradient = self.filter.image not in loops_of(op.maps[2])
-        filter_, loops = (op.d, loops_of(op.maps[2])) if is_gradient else (op.b, loops_of(op.maps[1]))
+        (self.pixel, self.step, self.width), (self.tap, _, taps) = self.filter.pixels[-1], self.filter.taps[-1]
+        self.per_pixel = next(n for n in (1, 2, 4, 8) if n >= self.channels and self.step * n % ALIGNED == 0)
+        self.along, padded = taps * self.per_pixel, Padded.of(self.window.memory, self.op)
+        padded = padded if padded is not None and padded.copy is not None else None
+        op, images = self.op, self._images(padded)
+        filter_, loops = (op.d, loops_of(op.maps[2])) if self.is_gradient else (op.b, loops_of(op.maps[1]))
         larger, sizes = self._larger(filter_, loops)
         copied = self.builder.insert(part_of(larger, [0] * len(loops), memory_of(filter_).get_shape())).result
-        if is_gradient:
+        if self.is_gradient:
             a, b = (images.result, op.b) if self.side == 0 else (op.a, images.result)
             made = op.like(a=a, b=b, d=self._in_row(larger, loops, sizes))
         else:
             self.builder.insert(CopyOp([filter_], [copied], []))
             made = op.like(a=images.result, b=self._in_row(larger, loops, sizes))
         _take_place(op, made, self.window)
-        if is_gradient:
+        if self.is_gradient:
             Rewriter.insert_op(CopyOp([copied], [filter_], []), InsertPoint.after(made))
-        if self.padded is not None:
-            self.padded.drop_unused(self.padded.images())
+        if padded is not None:
+            padded.drop_unused(padded.images())
         return made, images
 
-    def _images(self) -> WindowOp:
+    def _images(self, padded: Padded | None) -> WindowOp:
         *outer, size, _ = memory_of(self.window.memory).get_shape()
         needed = max(size * self.per_pixel, (self.width - 1) * self.step * self.per_pixel + self.along)
         rounded = -(-needed // ALIGNED) * ALIGNED // self.per_pixel
-        source, low = (self.window.memory, ()) if self.padded is None else (self.padded.images(), self.padded.low)
+        source, low = (self.window.memory, ()) if padded is None else (padded.images(), padded.low)
         kind, rank, first = memory_of(source), len(outer) + 2, [0, *(low or [0] * len(outer)), 0]
         copied = self.builder.filled(MemRefType(kind.element_type, [*outer, rounded, self.per_pixel]), 0)
         part = self.builder.insert(part_of(copied, first, kind.get_shape())).result
@@ -92,12 +83,10 @@ class Widened:
         *own, pixel, element = map(AffineDimExpr, range(rank))
         over = AffineMap(rank, 0, (*own, pixel * (self.step * self.per_pixel) + element))
         seen = self.builder.insert(WindowOp(rows, over, [*outer, self.width, self.along])).result
-        loops, forms = loops_of(self.op.maps[self.side]), self.window.along
-        sizes = dict(zip(loops, memory_of(self.window.result).get_shape(), strict=True))
-        sizes |= {self.tap: 1, self.filter.channel: self.along}
-        pixel, tap = (AffineDimExpr(loops.index(loop)) for loop in (self.pixel, self.tap))
+        forms, sizes = self.window.along, self.sizes | {self.tap: 1, self.filter.channel: self.along}
+        pixel, tap = (AffineDimExpr(self.loops.index(loop)) for loop in (self.pixel, self.tap))
         along = AffineMap(forms.num_dims, 0, (*forms.results[:-2], pixel + tap, forms.results[-1]))
-        return self.builder.insert(WindowOp(seen, along, [sizes[loop] for loop in loops]))
+        return self.builder.insert(WindowOp(seen, along, [sizes[loop] for loop in self.loops]))
 
     def _larger(self, filter_: SSAValue, loops: Sequence[int]) -> tuple[SSAValue, list[int]]:
         """Memory for a filter in rows of as many elements as images have, and its sizes with one tap in a row."""
@@ -132,33 +121,28 @@ ROWS = 128
 """Pixels of a tile."""
 
 
-class Blocked:
+class Blocked(ImageProduct):
     """The same product, of blocks of `count` groups as one group, which fill the boxes of copies better. The filter of
     a block has those of its groups on its diagonal, and zeros beside them. If the filter is the result, the products of
     all pairs of groups of a block are computed, of which the diagonal is copied. So what is no finite number reaches
     the results of a block, not only of a group."""
 
-    def __init__(self, op: MatmulOp, window: WindowOp, side: int, filter_: Filter) -> None:
-        self.op, self.window, self.side, self.group = op, window, side, filter_.group
-        self.builder, self.made = LinalgBuilder(op), dict[SSAValue, SSAValue]()
-        written, others = loops_of(op.maps[2]), loops_of(op.maps[1 - side])
-        self.is_gradient = filter_.image not in written
+    def __init__(self, op: MatmulOp, window: WindowOp, side: int) -> None:
+        super().__init__(op, window, side)
+        self.group, self.made, self.count = self.filter.group, dict[SSAValue, SSAValue](), 1
+        if self.group == FIXED:
+            return
+        others = loops_of(op.maps[1 - side])
         own = (op.outer, op.outer + 1)  # m and n
-        self.inner = filter_.channel, next(loop for loop in own if loop in others)
-        self.sizes = dict(zip(loops_of(op.maps[side]), memory_of(window.result).get_shape(), strict=True))
-        self.sizes |= dict(zip(others, memory_of(op.a_and_b[1 - side]).get_shape(), strict=True))
+        self.inner = self.filter.channel, next(loop for loop in own if loop in others)
+        self.sizes.update(zip(others, memory_of(op.a_and_b[1 - side]).get_shape(), strict=True))
         groups = self.sizes[self.group]
         self.count = min((n for n in range(1, groups + 1) if groups % n == 0), key=self._cost)
 
-    @staticmethod
-    def of(op: MatmulOp, window: WindowOp, side: int) -> Blocked | None:
-        """The blocks of a product of small groups; None for other products. Raises NotFusedError for images of channels
-        that do not lie side by side."""
-        filter_ = Filter.of(op, window, side)
-        if filter_.group == FIXED:
-            return None
-        made = Blocked(op, window, side, filter_)
-        return None if made.count == 1 else made
+    @property
+    def pays(self) -> bool:
+        """Whether groups are small."""
+        return self.count > 1
 
     def _cost(self, count: int) -> int:
         """What blocks of so many groups take: boxes, times the rows of A and B in each (`ROWS` pixels and features)."""
@@ -186,10 +170,9 @@ class Blocked:
 
     def _images(self) -> WindowOp:
         """The window of images whose groups are blocks."""
-        kind, loops = memory_of(self.window.memory), loops_of(self.op.maps[self.side])
-        dimensions = [FIXED] * (kind.get_num_dims() - 2)
+        dimensions = [FIXED] * (memory_of(self.window.memory).get_num_dims() - 2)
         memory = self._merged(self.window.memory, (*dimensions, self.group, self.inner[0]))
-        return self.builder.insert(WindowOp(memory, self.window.along, [self._size(loop) for loop in loops]))
+        return self.builder.insert(WindowOp(memory, self.window.along, [*map(self._size, self.loops)]))
 
     def _size(self, loop: int) -> int:
         """The size of a loop of blocks."""

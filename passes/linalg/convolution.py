@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import MemRefType, ModuleOp
@@ -27,7 +26,7 @@ from ...dialect.isa.tensor_map import MAX_STEP, max_offset
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.mlir.affine import FIXED, loops_of, map_along, runs_backwards, strides_of
 from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of
-from ...dialect.warp.elements import IndexOp, PointwiseOp
+from ...dialect.warp.elements import IndexOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.tensor_maps import Im2colOp
@@ -37,11 +36,11 @@ from ..patterns import apply_patterns, op_type_rewrite_pattern
 from .channels import Blocked, Widened
 from .contraction import multiplies_images
 from .element_expressions import NotFusedError, decline
-from .image_windows import ALIGNED, PANEL, Filter, Padded, are_contiguous, unshaped
+from .image_windows import ALIGNED, PANEL, ImageProduct, Padded, are_contiguous, unshaped
 from .operand import collapse, drop_unused, expand, part_of, pitch
 
 
-class Flattened:
+class Flattened(ImageProduct):
     """A product over all pixels in the place of one in each row of pixels.
 
     Raises:
@@ -49,8 +48,7 @@ class Flattened:
     """
 
     def __init__(self, op: MatmulOp, window: WindowOp, side: int, *, joined: bool) -> None:
-        self.op, self.window, self.side, self.filter = op, window, side, Filter.of(op, window, side)
-        self.builder = Builder(InsertPoint.before(op))
+        super().__init__(op, window, side)
         self.outer = 1 + len(self.filter.pixels)
         base = unshaped(window.memory, self.outer)
         rank = memory_of(base).get_num_dims()
@@ -59,20 +57,19 @@ class Flattened:
         (*_, row), columns, (m, n, k) = self.filter.rows, self.filter.columns, range(op.outer, op.outer + 3)
         alone = prod(size for _, _, size in self.filter.taps) == 1
         self.units = columns[:-1] if alone else ()
-        self.joined = joined and memory_of(window.memory).get_shape()[-1] % PANEL == 0
+        self.joined = joined and self.channels % PANEL == 0
         self.groups = (self.filter.rows, columns) if self.joined and not alone else (self.filter.rows,)
         self.taps = [] if self.joined or alone else list(columns[:-1])
         own, other = (m, n) if side == 0 else (n, m)
-        if columns[-1] == k and (side, self.filter.image in loops_of(op.maps[2])) == (0, True):
+        if columns[-1] == k and (side, self.is_gradient) == (0, False):
             order = [*self.taps, row, other, k]
-        elif columns[-1] == own and self.filter.image not in loops_of(op.maps[2]):
+        elif columns[-1] == own and self.is_gradient:
             order = [*self.taps, *((own, other) if side == 0 else (other, own)), row]
         else:
             decline(f"expected channels of the images along k, or pixels, got {op.maps[side]}")
         if len({*self.filter.rows, *columns, other, self.filter.group} - {FIXED}) != op.outer + 3:
             decline("it is a batch, or summed over more than the taps of a filter")
-        sizes = dict(zip(loops_of(op.maps[side]), memory_of(window.result).get_shape(), strict=True))
-        self.group = [loop for loop in (self.filter.group,) if sizes.get(loop, 1) > 1]
+        self.group = [loop for loop in (self.filter.group,) if self.sizes.get(loop, 1) > 1]
         self.units += (self.filter.group,) if not self.group else ()
         order = [*self.group, *order]
         self.numbers: Mapping[int, int] = {loop: number for number, loop in enumerate(order)}
@@ -94,7 +91,7 @@ class Flattened:
             memory = self.builder.insert(collapse(memory, places)).result
         memory = self._aligned(memory) if self.taps else memory
         if self.group:
-            groups = memory_of(memory).get_shape()[-1] // memory_of(self.window.memory).get_shape()[-1]
+            groups = memory_of(memory).get_shape()[-1] // self.channels
         low = self.padded.low if self.padded else [0] * len(self.filter.taps)
         made = self.builder.insert(self.filter.made(memory, low, groups, joined=self.joined))
         made.verify()
@@ -157,17 +154,15 @@ class Flattened:
         before = self.op.epilogue
         if before is None:
             return None
-        body, inputs = before.body.clone(), list[tuple[SSAValue, AffineMap]]()
-        for inner in [inner for inner in body.block.ops if isinstance(inner, IndexOp)]:
-            if inner.number not in self.numbers or any(inner.number in group for group in self.groups):
-                decline("its epilogue asks for the place of a pixel")
-            Rewriter.replace_op(inner, IndexOp(self.numbers[inner.number]))
+        asked = {inner.number for inner in before.body.block.ops if isinstance(inner, IndexOp)}
+        if not asked <= set(self.numbers).difference(*self.groups):
+            decline("its epilogue asks for the place of a pixel")
+        inputs = list[tuple[SSAValue, AffineMap]]()
         for value, map_ in before.placed:
             loops = loops_of(map_)
             inputs.append((self.as_rows(value, loops) if loops else value, self.along(loops)))
-        made = self.builder.insert(PointwiseOp(inputs, body))
-        made.function.name_hint, made.location = before.function.name_hint, before.location
-        return made.function
+        order = [self.numbers.get(loop, FIXED) for loop in range(self.op.maps[2].num_dims)]
+        return self.builder.insert(before.moved(inputs, len(self.numbers), order)).function
 
     def build(self) -> MatmulOp:
         """The product over all pixels."""
@@ -216,10 +211,11 @@ class FlattenPixels(RewritePattern):
         if not isinstance(window, WindowOp) or not multiplies_images(op, *op.matrices):
             return
         try:
-            changed = Blocked.of(op, window, side) or Widened.of(op, window, side)
-            if changed is not None:
-                op, window = changed.replace()
-                rewriter = PatternRewriter(op)
+            for kind in (Blocked, Widened):
+                if (changed := kind(op, window, side)).pays:
+                    op, window = changed.replace()
+                    rewriter = PatternRewriter(op)
+                    break
             flat, made = self._flattened(op, window, side)
         except (NotFusedError, VerifyException) as error:
             if runs_backwards(window.along):

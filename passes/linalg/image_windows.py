@@ -27,6 +27,7 @@ from ..patterns import IndexBuilder, float_value, op_type_rewrite_pattern, opera
 from .element_expressions import decline
 from .elementwise import touched
 from .operand import collapse, drop_unused, groups_of, root, users_of
+from .reshapes import LinalgBuilder
 from .window_sums import PADDING, WindowSum
 
 ALIGNED = 8
@@ -94,6 +95,22 @@ class Filter(NamedTuple):
         (_, steps, pixels), (_, dilations, taps) = zip(*self.pixels, strict=True), zip(*self.taps, strict=True)
         low = [by - first for by, first in zip(low, self.first, strict=True)]
         return Im2colOp(images, taps, pixels, steps, dilations, low, joined=joined, groups=groups)
+
+
+class ImageProduct:
+    """A product whose A, or B by `side`, is a `window` of images with so many `channels`. `sizes` are those of the
+    window's `loops`; it is the gradient of a filter if that is the result.
+
+    Raises:
+        NotFusedError: if the window moves otherwise than that of a convolution.
+    """
+
+    def __init__(self, op: MatmulOp, window: WindowOp, side: int) -> None:
+        self.op, self.window, self.side, self.filter = op, window, side, Filter.of(op, window, side)
+        self.builder, self.loops = LinalgBuilder(op), loops_of(op.maps[side])
+        self.sizes = dict(zip(self.loops, memory_of(window.result).get_shape(), strict=True))
+        self.channels = memory_of(window.memory).get_shape()[-1]
+        self.is_gradient = self.filter.image not in loops_of(op.maps[2])
 
 
 def _group(along: Mapping[int, int], op: MatmulOp, side: int) -> int:
