@@ -415,7 +415,7 @@ class FuseRowsPass(ModulePass):
 
             apply_patterns([SplitPixels()], op)
         if any(isinstance(each, GenericOp) and len(each.outputs) > 1 for each in op.walk()):
-            from .scans import RaiseScans  # with what a product does not need
+            from .row_reductions import RaiseScans  # with what a product does not need
 
             apply_patterns([RaiseScans()], op)
         _fuse(op, FuseRows())
