@@ -5,12 +5,11 @@ Transform Dialect. Steps that no strategy applies are read and printed as they a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import cache
 from typing import ClassVar, Self
 
 from xdsl.dialects import transform
-from xdsl.dialects.builtin import ArrayAttr, FunctionType, IntegerAttr, StringAttr, SymbolRefAttr, UnitAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, SymbolRefAttr, UnitAttr, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     AnyAttr,
@@ -217,31 +216,29 @@ _REGION = re.compile(r"\{(?:\s|//[^\n]*)*(\^|%|[a-z_]\w*\.[\w.]+(?!\s*[=,}])|\"[
 
 
 class CarriedStep(IRDLOperation):
-    """A step as it is written: text, in which operands and attributes stand, then types and regions. `text` has a
-    string for what is written, the number of an operand for it, a unit for a region, and attributes as they are;
-    `types` are those behind the colon, of operands alone, or of operands and results, in parentheses if not `bare`."""
+    """A step as it is written: `text` has a string for words, the number of an operand for it, a unit for a region, and
+    attributes and types as they are."""
 
     arguments = var_operand_def()
     results_ = var_result_def()
     bodies = var_region_def()
     text = prop_def(ArrayAttr[Attribute])
-    types = opt_prop_def(ArrayAttr[Attribute] | FunctionType)
-    bare = opt_prop_def(UnitAttr)
 
     traits = traits_def(NoTerminator())
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        reader = _Reader(parser)
+        reader, results = _Reader(parser), list[Attribute]()
         reader.read()
-        kinds, bare = reader.types()
-        if kinds is not None and parser.lexer.input.content[parser.pos] == "{":
-            reader.regions.append(parser.parse_region())
-        results = kinds.outputs.data if isinstance(kinds, FunctionType) else ()
-        if kinds is not None and cls.name in _IMPLIED:
-            results = [_ANY_VALUE if kind else reader.operands[0].type for kind in _IMPLIED[cls.name]]
-        properties = {"text": ArrayAttr(reader.pieces)} | ({} if kinds is None else {"types": kinds})
-        properties |= {"bare": UnitAttr()} if bare else {}
+        if parser.parse_optional_punctuation(":") is not None:
+            reader.types()
+            results = reader.types() if parser.parse_optional_punctuation("->") is not None else []
+            if cls.name in _IMPLIED:
+                results = [_ANY_VALUE if kind else reader.operands[0].type for kind in _IMPLIED[cls.name]]
+            if reader.content[parser.pos] == "{":
+                reader.region()
+        reader.add(parser.pos, None)
+        properties = {"text": ArrayAttr(reader.pieces)}
         return cls.build(
             operands=[reader.operands], result_types=[results], regions=[reader.regions], properties=properties
         )
@@ -254,27 +251,9 @@ class CarriedStep(IRDLOperation):
             elif isa(piece, IntegerAttr):
                 printer.print_ssa_value(self.arguments[piece.value.data])
             elif isinstance(piece, UnitAttr):
-                printer.print_string(" ")
                 printer.print_region(next(bodies))
             else:
                 printer.print_attribute(piece)
-        if isinstance(self.types, FunctionType):
-            printer.print_string(" : ")
-            _print_types(printer, self.types.inputs.data, self.bare is None)
-            printer.print_string(" -> ")
-            _print_types(printer, self.types.outputs.data, len(self.types.outputs) != 1)
-        elif self.types is not None:
-            printer.print_string(" : ")
-            _print_types(printer, self.types.data, self.bare is None)
-        for region in bodies:
-            printer.print_string(" ")
-            printer.print_region(region)
-
-
-def _print_types(printer: Printer, types: Sequence[Attribute], parens: bool) -> None:
-    printer.print_string("(" if parens else "")
-    printer.print_list(types, printer.print_attribute)
-    printer.print_string(")" if parens else "")
 
 
 _ANY_VALUE = transform.AnyValueType()
@@ -289,7 +268,7 @@ _IMPLIED = {
 
 
 class _Reader:
-    """Takes tokens up to the colon before the types, or to the next operation."""
+    """Takes tokens up to the colon before the types, or to the next operation, and then types."""
 
     def __init__(self, parser: Parser) -> None:
         self.parser = parser
@@ -297,40 +276,52 @@ class _Reader:
         self.pieces: list[Attribute] = []
         self.operands: list[SSAValue] = []
         self.regions: list[Region] = []
-        self.start = self.content.rfind(".", 0, parser.pos)
+        self.start = len(self.content[: parser.pos].rstrip())
 
     def read(self) -> None:
-        depth, self.start = 0, len(self.content[: self.parser.pos].rstrip())
+        depth = 0
         while True:
             text = self.parser._current_token.text  # pyright: ignore[reportPrivateUsage]
             here = self.parser.pos
             if not depth and (text in (":", "}", "") or self._ends(here)):
-                break
+                return
             if text[0] == "%" and (value := self._value()) is not None:
-                self._add(here, IntegerAttr(len(self.operands), i64))
+                self.add(here, IntegerAttr(len(self.operands), i64))
                 self.operands.append(value)
             elif not depth and _REGION.match(self.content, here):
-                self._add(here, UnitAttr())
-                self.regions.append(self.parser.parse_region())
-                self.start = len(self.content[: self.parser.pos].rstrip())
+                self.region()
             elif text[0] == "#":
-                self._add(here, self.parser.parse_attribute())
+                self.add(here, self.parser.parse_attribute())
             elif text[0] == "!":
-                self._add(here, self.parser.parse_type())
+                self.add(here, self.parser.parse_type())
             else:
                 depth += (text in "([{<") - (text in ")]}>")
                 self.parser._consume_token()  # pyright: ignore[reportPrivateUsage]
-        self._add(self.parser.pos, None)
+
+    def types(self) -> list[Attribute]:
+        """Takes types, in parentheses or between commas."""
+        parser, kinds, more = self.parser, list[Attribute](), True
+        inside = parser.parse_optional_punctuation("(") is not None
+        while more and not (inside and parser.parse_optional_punctuation(")") is not None):
+            here = parser.pos
+            kinds.append(parser.parse_type())
+            self.add(here, kinds[-1])
+            more = parser.parse_optional_punctuation(",") is not None or inside
+        return kinds
+
+    def region(self) -> None:
+        """Takes a region."""
+        here = self.parser.pos
+        self.regions.append(self.parser.parse_region())
+        self.add(here, UnitAttr())
 
     def _ends(self, here: int) -> bool:
         return "\n" in self.content[len(self.content[:here].rstrip()) : here] and bool(_NEXT.match(self.content, here))
 
-    def _add(self, here: int, piece: Attribute | None) -> None:
-        """Appends the text up to a place, and the piece at that place."""
+    def add(self, here: int, piece: Attribute | None) -> None:
+        """Appends the text up to a place, and the piece that was taken from there."""
         written = _WORD.sub(lambda part: part[1] or " ", self.content[self.start : here])
-        if piece is None:
-            written = written.rstrip()
-        if written:
+        if written := written if piece is not None else written.rstrip():
             self.pieces.append(StringAttr(written))
         if piece is not None:
             self.pieces.append(piece)
@@ -343,23 +334,6 @@ class _Reader:
         if values is None or name.index >= len(values):
             self.parser.raise_error(f"{name.span.text} is not defined above", name.span)
         return values[name.index]
-
-    def types(self) -> tuple[ArrayAttr[Attribute] | FunctionType | None, bool]:
-        """The types behind the colon, None without, and whether they stand without parentheses."""
-        parser = self.parser
-        if parser.parse_optional_punctuation(":") is None:
-            return None, False
-        bare = self.content[parser.pos] != "("
-        kinds = _listed(parser)
-        if parser.parse_optional_punctuation("->") is None:
-            return ArrayAttr(kinds), bare
-        return FunctionType.from_lists(kinds, _listed(parser)), bare
-
-
-def _listed(parser: Parser) -> Sequence[Attribute]:
-    """Types in parentheses, or between commas."""
-    kinds = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
-    return parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type) if kinds is None else kinds
 
 
 @cache
