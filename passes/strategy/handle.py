@@ -240,12 +240,6 @@ class Handle:
             if len(sizes) > op.get_num_loops() or min(sizes, default=0) < 0:
                 loops_of = f"{op.name} has {op.get_num_loops()} loops"
                 raise StepError("tile", f"{loops_of}, got sizes {', '.join(map(str, sizes))}", op)
-            for loop, (size, count) in enumerate(zip(sizes, op.get_static_loop_ranges(), strict=False)):
-                if size and (count < 0 or count % size):
-                    length = "not known" if count < 0 else f"{count}, no multiple of {size}"
-                    raise StepError(
-                        "tile", f"loop {loop} of {op.name} is {length} long; the last tile is not cut off", op
-                    )
             try:
                 result = tile_structured_op(PatternRewriter(op), op, sizes)
             except PassFailedException as error:

@@ -95,7 +95,6 @@ def test_facts(facts: dict[str, object], matched: int) -> None:
         (lambda m: m.match("linalg.matmul").where(m="a"), "m: expected a number or a range such as 64..256, got 'a'"),
         (lambda m: m.match("linalg.matmul").where(depth=1), "unknown fact 'depth'; known: m, n, k, batch, types"),
         (lambda m: m.match("linalg.matmul").tile(1, 1, 1, 1), "linalg.matmul has 3 loops, got sizes 1, 1, 1, 1"),
-        (lambda m: m.match("linalg.matmul").tile(48), "loop 0 of linalg.matmul is 64, no multiple of 48 long"),
         (lambda m: m.match("linalg.matmul").run("warp-stage"), "expected the module, functions or kernels, got linalg"),
         (lambda m: m.run("warp-nothing"), "warp-nothing"),
         (lambda m: m.run("warp-outline"), "program.mlir:3:3: error: expected a schedule on warp.matmul"),
@@ -179,9 +178,12 @@ def test_alternatives_undo_what_does_not_apply() -> None:
     assert any("alternative 1 of 2 does not apply: set does not apply: no operation matches" in line for line in said)
 
 
-def test_tiles_and_fused_producers_compute_the_same() -> None:
+@pytest.mark.parametrize("rows", [32, 36])
+def test_tiles_and_fused_producers_compute_the_same(rows: int) -> None:
+    """The last tile of 36 rows has 24."""
+
     def strategy(module: Handle) -> None:
-        _, (loop, *_) = module.match("linalg.exp").tile(32)
+        _, (loop, *_) = module.match("linalg.exp").tile(rows)
         module.match("linalg.matmul").fuse_into(loop)
         module.match("linalg.add").fuse_into(loop)
         assert [op.parent_op() for op in module.match("linalg.matmul", "linalg.add", "linalg.exp").ops] == [

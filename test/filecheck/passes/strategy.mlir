@@ -10,7 +10,7 @@
 // TEXT:      transform.foreach %{{.*}} : !transform.any_op {
 // TEXT:      transform.include @narrow failures(suppress) (%m) : (!transform.any_op) -> ()
 
-// CHECK: alternative 1 of 3 does not apply: {{.*}}loop 0 of linalg.matmul is 64, no multiple of 48 long; {{.*}}strategy.mlir:[[# @LINE + 38]]:3
+// CHECK: alternative 1 of 3 does not apply: {{.*}}linalg.matmul has 3 loops, got sizes 8, 8, 8, 8, {{.*}}strategy.mlir:[[# @LINE + 38]]:3
 // CHECK: remark: warp-transform: [chosen] alternative 2 of 3
 // CHECK: strategy.mlir:[[# @LINE + 31]]:5: remark: warp-transform: @narrow stops: {{.*}}transform.annotate does not apply: no operation matches
 // CHECK:     #warp.schedule<cta = 32x32x32, warp = {{.*}}, stages = 2,
@@ -28,7 +28,7 @@ module attributes {transform.with_named_sequence} {
     transform.alternatives %s : !transform.any_op {
     ^bb0(%f: !transform.any_op):
       %p = transform.structured.match ops{["linalg.matmul"]} in %f : (!transform.any_op) -> !transform.any_op
-      %t, %l = transform.structured.tile_using_for %p tile_sizes [48] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+      %t, %l:4 = transform.structured.tile_using_for %p tile_sizes [8, 8, 8, 8] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
     }, {
     ^bb0(%f: !transform.any_op):
       %p = transform.structured.match ops{["linalg.matmul"]} in %f : (!transform.any_op) -> !transform.any_op
