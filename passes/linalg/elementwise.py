@@ -264,26 +264,10 @@ def why_not_elementwise(op: LinalgStructuredOperation) -> str:
         return f"expected one output, got {len(op.outputs)}"
     if other := next((map_ for map_ in nest.maps if not is_projection(map_)), None):
         return f"expected every dimension to run along a loop of its own, got {other}"
-    if not _computes(nest.body):
-        other = next((o.name for o in nest.body.ops if _counts(o) and not _is_arithmetic(o)), "linalg.yield")
-        return f"its body does more than arithmetic on elements, or less: {other}"
+    inner = [op for op in nest.body.ops if not isinstance(op, arith.ConstantOp | IndexOp | YieldOp)]
+    if other := next((op.name for op in inner if not (op.operands and only_computes(op))), ""):
+        return f"its body does more than arithmetic on elements: {other}"
     return objection(nest) if nest.is_elementwise else "expected the output to be indexed by all loops"
-
-
-def _computes(body: Block) -> bool:
-    """Whether a body does nothing but arithmetic on its elements."""
-    *ops, end = body.ops
-    if not isinstance(end, YieldOp) or len(end.operands) != 1:
-        return False
-    return all(_is_arithmetic(op) for op in ops if _counts(op))
-
-
-def _is_arithmetic(op: Operation) -> bool:
-    return bool(op.operands) and only_computes(op)
-
-
-def _counts(op: Operation) -> bool:
-    return not isinstance(op, arith.ConstantOp | IndexOp)
 
 
 # Operations that write memory which they also read.
