@@ -294,8 +294,8 @@ class Pipeliner:
         """The ring, and its state after the first copies were started."""
         schedule, stages = self.schedule, RingType.of(self.schedule.stages)
         if not self.drifts:
-            return Ring.of(index, MakeRingOp(stages, ahead=self.prefetch - 1)), [0, self.prefetch]
-        ring = Ring.of(index, MakeRingOp(stages, schedule.threads, schedule.warps))
+            return Ring(index.insert(MakeRingOp(stages, ahead=self.prefetch - 1)).ring), [0, self.prefetch]
+        ring = Ring(index.insert(MakeRingOp(stages, schedule.threads, schedule.warps)).ring)
         index.insert(BarrierOp())
         return ring, [0, 0, self.prefetch, 1]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, NoReturn, TypeGuard
+from typing import ClassVar, NamedTuple, NoReturn, TypeGuard, cast
 
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, i8, i64
@@ -225,23 +225,14 @@ def _check_index(op: Operation, i: SSAValue, loop: CopyLoop, *, is_copy: bool) -
 
 
 class Ring(NamedTuple):
-    """A ring of so many stages, in the IR as `value`."""
+    """A ring of stages, in the IR as `value`."""
 
     value: SSAValue
-    stages: int
 
-    @staticmethod
-    def of(index: IndexBuilder, made: MakeRingOp) -> Ring:
-        """Inserts a `warp.make_ring` and returns its ring."""
-        return Ring.of_value(index.insert(made).ring)
-
-    @staticmethod
-    def of_value(value: SSAValue) -> Ring:
-        """The ring of a value."""
-        kind = value.type
-        if not isinstance(kind, RingType):
-            raise ValueError(f"expected a ring, got {kind}")
-        return Ring(value, kind.count.data)
+    @property
+    def stages(self) -> int:
+        """How many it has."""
+        return cast("RingType", self.value.type).count.data
 
     def step(
         self, index: IndexBuilder, step: str, stage: Index | None = None, parity: Index | None = None, bytes: int = 0,
@@ -298,7 +289,7 @@ class CarryStages(RewritePattern):
         block, steps = op.parent, [use.operation for use in op.ring.uses]
         if block is None or op.ahead is not None:
             return
-        self.index, self.ring = IndexBuilder(op), Ring.of_value(op.ring)
+        self.index, self.ring = IndexBuilder(op), Ring(op.ring)
         for parity, kinds in ((1, (ACQUIRE, COMMIT, FILLED)), (0, (WAIT, RELEASE, READ))):
             every = [one for one in steps if isinstance(one, PipelineOp) and one.step.data in kinds]
             self.steps = {one for one in every if one.stage is None}

@@ -183,7 +183,7 @@ class TensorLoop:
         self, stages: int, writers: int, readers: int, peers: Sequence[SSAValue] = (), *, together: bool = False
     ) -> Ring:
         ring = MakeRingOp(RingType.of(stages), writers, readers, peers, each_warpgroup=together)
-        return Ring.of(self.index, ring)
+        return Ring(self.index.insert(ring).ring)
 
     def _ring_of_last(self) -> Ring | None:
         """The ring of what the last products of a turn read, if the loop is rotated: of tiles that only they read one
@@ -359,7 +359,7 @@ class GiveRoles(RewritePattern):
             return
         schedule, registers = attribute.data, _registers(op, attribute.data)
         # Behind the barrier that makes the rings visible.
-        made, ring = behind(rings[-1]), Ring.of_value(rings[-1].ring)
+        made, ring = behind(rings[-1]), Ring(rings[-1].ring)
         ready = next(i for i, one in enumerate(made) if isinstance(one, gpu.BarrierOp | ScopedBarrierOp))
         after = made[ready + 1 : -1]
         # What leads from the loop to the sum of all slices is the consumers', indices too.

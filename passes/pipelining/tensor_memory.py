@@ -66,7 +66,7 @@ class TensorProducts(ABC):
         made, start, end = self.steps[0].ring.owner, kernel.body.block.first_op, kernel.body.block.last_op
         if not isinstance(made, MakeRingOp) or start is None or end is None:
             fail(loop, "expected a loop over the stages of a ring: run warp-specialise first")
-        self.ctas, self.staged = 2 if in_pairs(loop) else 1, Ring.of_value(made.ring)
+        self.ctas, self.staged = 2 if in_pairs(loop) else 1, Ring(made.ring)
         self.rows, _ = fragment_of(self.products[0].c).shape
         self.start = IndexBuilder(made, Builder(InsertPoint.before(start)))
         self.end_of_kernel = self.start.before(end)
@@ -205,7 +205,7 @@ class _Sums(TensorProducts):
         self.side_operands = {
             tile: self.allocated(memory_of(tile).element_type, *shape) for tile, shape in side_operands
         }
-        self.ring = Ring.of(self.start, MakeRingOp(RingType.of(self.buffers), 1, self.ctas * self.warps))
+        self.ring = Ring(self.start.insert(MakeRingOp(RingType.of(self.buffers), 1, self.ctas * self.warps)).ring)
         self.end_of_kernel.insert(memref.DeallocOp.get(self.sums))
 
     def _beside_shape(self, product: WgmmaOp, tile: SSAValue) -> list[int]:
@@ -314,7 +314,7 @@ class AttentionProducts(TensorProducts):
             self.allocated(kind.element_type, self.groups, *kind.shape) for kind in kinds
         )
         groups = RingType.of(self.groups)
-        self.full, self.done = (Ring.of(self.start, MakeRingOp(groups, 1, WARPS)) for _ in range(2))
+        self.full, self.done = (Ring(self.start.insert(MakeRingOp(groups, 1, WARPS)).ring) for _ in range(2))
         self.end_of_kernel.insert(memref.DeallocOp.get(self.scores))
 
     # The warp that multiplies
@@ -322,7 +322,7 @@ class AttentionProducts(TensorProducts):
     def tile(self, index: IndexBuilder, state: list[Index], values: dict[SSAValue, SSAValue]) -> list[Index]:
         stage, parity, phase, place, there = state
         first_wait, *others = self.of_queries
-        queries = Ring.of_value(first_wait.ring)
+        queries = Ring(first_wait.ring)
         queries.step(index, WAIT, place, there)
         first, end, step = (index.folded(index.again(each, values, self.is_inside)) for each in self.loop.operands[:3])
         # Once more than there are tiles of keys, and once where there are none.
