@@ -125,11 +125,15 @@ def _key_range(condition: ElementExpression, single: bool, *, holds: bool) -> Ke
         side, above = Linear(-side.m, 1, -side.constant, -side.sign, side.length), not above
     if side.n != 1 or (side.length is not None and name[0] != "s"):
         return None
-    # The key against m' m + c + length: above or below it, or equal to it.
+    # The key against m' m + c + length: from there on, or up to there, or below a length.
+    excluded = not equal if holds else equal
     last = side._replace(m=-side.m, constant=-side.constant, sign=-side.sign)
+    first, end = last.constant + excluded, last.constant - excluded
     if above == holds:
-        return _from(last, last.constant + (not equal if holds else equal))
-    return _up_to(last, last.constant - (not equal if holds else equal))
+        return KeyRange(window=-first) if last.m == 1 and last.length is None else None
+    if last.length is None:
+        return KeyRange(diagonal=end) if last.m == 1 else None
+    return KeyRange(lengths=last.length) if (last.m, last.sign, end) == (0, 1, -1) else None
 
 
 def _of_same_document(condition: ElementExpression) -> KeyRange | None:
@@ -142,18 +146,6 @@ def _of_same_document(condition: ElementExpression) -> KeyRange | None:
         return None
     inside = all(isinstance(name, int) and name >= 0 for side in sides for name in set(side.place) - {QUERY, KEY})
     return KeyRange(documents=(of_query, of_key)) if inside and not {QUERY, KEY} <= set(of_key.place) else None
-
-
-def _from(first: Linear, constant: int) -> KeyRange | None:
-    """The keys from m + a constant on."""
-    return KeyRange(window=-constant) if first.m == 1 and first.length is None else None
-
-
-def _up_to(last: Linear, constant: int) -> KeyRange | None:
-    """The keys up to m + a constant, or below a length."""
-    if last.length is None:
-        return KeyRange(diagonal=constant) if last.m == 1 else None
-    return KeyRange(lengths=last.length) if (last.m, last.sign, constant) == (0, 1, -1) else None
 
 
 class Linear(NamedTuple):

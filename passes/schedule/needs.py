@@ -140,8 +140,6 @@ def functions(product: Product) -> set[str]:
     return FUNCTIONS & {op.name for op in epilogue.walk()} if epilogue is not None else set()
 
 
-# What a product and a schedule need: the rows of the instruction, registers of a lane, shared memory of a CTA.
-
 MAX_REGISTERS = 255
 ADDRESSING_REGISTERS = 40
 """What addresses, counters and predicates take beside fragments: 32 to 38 in the kernels emitted."""

@@ -194,9 +194,6 @@ def _check_promoted(schedule: Schedule, row: Wgmma) -> None:
         )
 
 
-# Whether a schedule fits a product and a target; each reason why not is one error.
-
-
 def check(schedule: Schedule, product: Product, target: Target) -> None:
     """Checks a schedule against product and target.
 

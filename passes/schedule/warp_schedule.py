@@ -276,7 +276,10 @@ class SchedulePass(ScheduleOptions):
         raise_products(op)
         for matmul in [inner for inner in operations_of(op) if isinstance(inner, MatmulOp)]:
             if isinstance(whole := matmul.attributes.get(ScheduleAttr.name), ScheduleAttr):
-                _check_whole(matmul, whole.data)
+                try:
+                    check(whole.data, read(matmul), target_for(matmul))
+                except ScheduleError as error:
+                    fail(matmul, f"schedule: {error}")
                 continue
             matmul.attributes[ScheduleAttr.name] = ScheduleAttr(schedule := self._choose(matmul, tuned))
             chose(matmul, self.name, str(schedule))
@@ -338,14 +341,6 @@ class SchedulePass(ScheduleOptions):
         if said := _one_group(options, schedule, product):
             remark(matmul, self.name, said)
         return schedule
-
-
-def _check_whole(matmul: MatmulOp, schedule: Schedule) -> None:
-    """Refuses a whole schedule that does not fit its product."""
-    try:
-        check(schedule, read(matmul), target_for(matmul))
-    except ScheduleError as error:
-        fail(matmul, f"schedule: {error}")
 
 
 def _one_group(fields: Mapping[str, object], schedule: Schedule, asked: Product) -> str:
