@@ -15,7 +15,6 @@ from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     AnyFloat,
     DenseArrayBase,
-    FloatAttr,
     IntegerAttr,
     MemRefType,
     ModuleOp,
@@ -24,7 +23,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -39,6 +38,7 @@ from ...dialect.warp.matmul import USUAL, MatmulOp
 from ...dialect.warp.operands import OperandForm
 from ...dialect.warp.views import DIVISIBLE
 from ..diagnostics import fail
+from ..linalg.constants import number_of
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, read
 from ..patterns import Index, IndexBuilder
@@ -57,9 +57,6 @@ from .warpgroup import MIN_PACKED
 #     ...
 #     warp.matmul ... %S, %T ... into %U
 #     linalg.copy ins(%part_of_U) outs(%D)
-
-
-INTEGER_ZEROS: Mapping[Attribute, IntegerAttr] = {i8: IntegerAttr(0, i8), i32: IntegerAttr(0, i32)}
 
 
 @dataclass(frozen=True)
@@ -126,8 +123,9 @@ def rounding(product: Product, target: Target) -> Rounding | None:
     for value, loops in (*zip((*op.matrices, op.d), (map_a, map_b, map_d), strict=True), *of_c, *placed):
         if along.setdefault(value, tuple(loops)) != tuple(loops):
             return None  # one matrix in two places, which would be rounded otherwise in each
-    if any(_zero_of(memory_of(value)) is None for value in along):
-        return None
+    elements = [memory_of(value).element_type for value in along]
+    if not all(isinstance(kind, AnyFloat) or kind in (i8, i32) for kind in elements):
+        return None  # which linalg.fill does not write
     step = max(WIDEST * BYTE // matrix.memory_bits for matrix in matrices)
     columns = frozenset(along[matrix.value][matrix.dimensions[1]] for matrix in matrices)
     by_element = any(access_bytes(matrix) < WORD for matrix in (product.a, product.b))
@@ -180,8 +178,8 @@ class CopiedOperands:
         part = self._part(memory, memory_type, sizes) if self.rounding.changes(value) else memory
         op = self.product.op
         if value != op.d or value == op.c or value in op.epilogue_operands:
-            if part is not memory and (zero := _zero_of(kind)) is not None:
-                self.index.insert(FillOp([self.index.insert(arith.ConstantOp(zero)).result], [memory], []))
+            if part is not memory:
+                self.index.insert(FillOp([self.index.insert(number_of(kind.element_type)).result], [memory], []))
             self.index.insert(CopyOp([value], [part], []))
         if value == op.d:
             self.behind.append(CopyOp([part], [value], []))
@@ -216,12 +214,6 @@ def _at_least(index: IndexBuilder, size: Index, least: int) -> SSAValue | bool:
     if isinstance(size, int):
         return size >= least
     return index.compare("uge", size, least)
-
-
-def _zero_of(kind: Memory) -> FloatAttr | IntegerAttr | None:
-    """The zero that `linalg.fill` writes to elements; None for types without one."""
-    element = kind.element_type
-    return FloatAttr(0.0, element) if isinstance(element, AnyFloat) else INTEGER_ZEROS.get(element)
 
 
 # `warp-version`: a product of which only a call knows how it lies, or how large it is, becomes several.
