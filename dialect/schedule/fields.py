@@ -71,25 +71,19 @@ class ScheduleField:
         """The value that text, numbers or a sequence stand for. Raises ScheduleError naming the field, if they stand
         for none."""
         if self.kind is str:
-            return self._word(str(value))
+            self.check(word := str(value))
+            if not word.isidentifier():
+                raise ScheduleError(f"schedule option {self.name}: expected a word, got '{word}'")
+            return word
         if self.kind is Shape:
-            return self._shape(value)
-        numbers = self._numbers(value, self.count)
+            try:
+                return value if isinstance(value, Shape) else Shape.parse(str(value))
+            except ValueError as error:
+                raise ScheduleError(f"schedule option {self.name}: {error}") from None
+        numbers = self._numbers(value)
         return numbers[0] if self.kind is int else numbers
 
-    def _word(self, word: str) -> str:
-        self.check(word)
-        if not word.isidentifier():
-            raise ScheduleError(f"schedule option {self.name}: expected a word, got '{word}'")
-        return word
-
-    def _shape(self, value: object) -> Shape:
-        try:
-            return value if isinstance(value, Shape) else Shape.parse(str(value))
-        except ValueError as error:
-            raise ScheduleError(f"schedule option {self.name}: {error}") from None
-
-    def _numbers(self, value: object, count: int) -> tuple[int, ...]:
+    def _numbers(self, value: object) -> tuple[int, ...]:
         parts: Sequence[object]
         if isinstance(value, str):
             parts = value.replace("x", ",").split(",")
@@ -99,8 +93,8 @@ class ScheduleField:
             numbers = tuple(int(str(part)) for part in parts)
         except ValueError:
             numbers = ()
-        if len(numbers) != count:
-            expected = "one number" if count == 1 else f"{count} numbers"
+        if len(numbers) != self.count:
+            expected = "one number" if self.count == 1 else f"{self.count} numbers"
             raise ScheduleError(f"schedule option {self.name}: expected {expected}, got '{value}'")
         return numbers
 
