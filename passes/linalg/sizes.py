@@ -253,8 +253,8 @@ class ReadInOrder(RewritePattern):
         for dimension, loop in enumerate(along):
             if loop == FIXED and dimension in ones and dimension not in along:
                 along[dimension] = dimension  # of which index 0 is the only one
-        for repeated in [place[1] for place in places if place is not None]:
-            _assert_same(repeated, op, rewriter)
+        for repeated in [place[1] for place in places if place is not None and place[1] is not None]:
+            _assert_same(*repeated, op)
         body = op.body.clone()
         end = body.block.last_op
         element = body.block.insert_arg(reads[0].result.type, number)
@@ -296,10 +296,7 @@ def _place(index: SSAValue, nest: Nest) -> tuple[int, Repeated | None] | None:
             return (FIXED, None) if constant_value(index) == 0 else None
 
 
-def _assert_same(repeated: Repeated | None, op: GenericOp, rewriter: PatternRewriter) -> None:
-    if repeated is None:
-        return
-    size, dimension = repeated
+def _assert_same(size: SSAValue, dimension: int, op: GenericOp) -> None:
     index = IndexBuilder(op)
     outside = index.again(size, {}, op.is_ancestor)
     same = index.compare("eq", outside, index.dim(op.outputs[0], dimension))

@@ -46,7 +46,7 @@ def depth(
     deepest = 1 << (max(step, min(pays, -(-k // step) * step)) - 1).bit_length()
     alone = _alone(product, tile, target)
     multiplying = model.cycles(product, product.depth, tile, target, row)
-    hungry = 2 * parts * model.memory_cycles(product, tile, row, target) > multiplying
+    hungry = 2 * parts * model.memory_cycles(product, tile, target) > multiplying
     wanted = model.IN_FLIGHT if hungry else model.IN_FLIGHT_FROM_L2
     if product.b.stored is not None:
         wanted = model.IN_FLIGHT_CONVERTED
@@ -231,7 +231,7 @@ def _parts(
     undivided K."""
     best = (uncut, 1, product, tile)
     for parts in model.PARTS:
-        if unsplit(product, parts, row):
+        if unsplit(product, parts):
             continue
         part = replace(product, k=product.k // parts)
         for small in tiles:

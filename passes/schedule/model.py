@@ -443,7 +443,7 @@ def cycles(product: Product, k: int, tile: Tile, target: Target, row: Row) -> fl
     return -(-tiles // target.sms) * (per_k * k + CTA_LATENCY + adding)
 
 
-def memory_cycles(product: Product, tile: Tile, row: Row, target: Target, parts: int = 1) -> float:
+def memory_cycles(product: Product, tile: Tile, target: Target, parts: int = 1) -> float:
     """The model's time to read A and B from memory, which gives `MEMORY_PIECE` bytes side by side at least, and no
     faster than the stages of all CTAs have room for."""
     read = 0.0
@@ -462,7 +462,7 @@ def memory_cycles(product: Product, tile: Tile, row: Row, target: Target, parts:
 def cost_of(product: Product, tile: Tile, target: Target, row: Row, parts: int = 1) -> float:
     """The model's time of a product in tiles of this size, with K cut into `parts` for separate CTAs."""
     multiplying = cycles(product, product.depth // parts, tile, target, row)
-    reading = memory_cycles(product, tile, row, target, parts)
+    reading = memory_cycles(product, tile, target, parts)
     together = max(multiplying, reading) + NOT_OVERLAPPED * min(multiplying, reading)
     sums = tile.cta[0] * tile.cta[1] * row.d.bits // 8  # of a part, which are written, and added to those of others
     adding = PARTIAL_SUMS_LATENCY + sums / WRITTEN_BYTES_PER_CYCLE + parts * sums / READ_BYTES_PER_CYCLE

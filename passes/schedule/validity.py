@@ -222,7 +222,7 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
             f"{needs.multiplied(product)} takes K tiles of multiples of {multiple}{cut}, got {schedule.cta[2]}"
         )
     _check_kind(schedule, product, row)
-    if schedule.split_k > 1 and (reason := unsplit(product, schedule.split_k, row)):
+    if schedule.split_k > 1 and (reason := unsplit(product, schedule.split_k)):
         raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
     _check_slices(schedule, ways.accumulator)
     if schedule.split_k > 1 and schedule.pack != "none":
@@ -291,7 +291,7 @@ def _check_packing(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"pack = {schedule.pack}: B is two matrices")
 
 
-def unsplit(product: Product, parts: int, row: Row) -> str:
+def unsplit(product: Product, parts: int) -> str:
     """Why K cannot be cut into parts; empty if it can."""
     if product.dynamic:
         return "it needs static sizes; M, N or K is dynamic"
