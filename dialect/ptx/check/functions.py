@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..parser import PtxSyntaxError, read_prototype
-from ..text.syntax import Function, Immediate, Instruction, Operand, Register, Symbol, Variable, Vector, listed
+from ..text.syntax import Function, Immediate, Instruction, Operand, Register, Symbol, Variable, listed
 from ..types import ALONE, REGISTER_BITS, compatible
 from ..verifier import TargetContext
 from .declarations import Declarations, alignment_of
@@ -45,21 +45,18 @@ def list_problem(
 
 def call_problem(call: Instruction, functions: Mapping[str, Function], names: Names) -> str | None:
     """What is wrong with a call; of one through a register, whether it fits the prototype or list that follows."""
-    operands = list(call.operands)
-    results = _items(operands.pop(0)) if operands and isinstance(operands[0], Vector) else ()
-    if not operands:
+    parts = call.call
+    if (target := parts.target) is None:
         return "expected a function"
-    target = operands.pop(0)
-    arguments = _items(operands.pop(0)) if operands and isinstance(operands[0], Vector) else ()
     if isinstance(target, Register):
         type = names.type_of(target)
         if type and (type[0] not in "bus" or REGISTER_BITS[type] not in (32, 64)):
             return f"expected the address of a function in a 32 or 64-bit register, got a .{type} register"
-        (last,) = operands if len(operands) == 1 else (None,)
+        (last,) = parts.following if len(parts.following) == 1 else (None,)
         callees = _callees(last.name, names) if isinstance(last, Symbol) else None
         if callees is None:
             return "expected a label of .callprototype or .calltargets above, or a table"
-    elif operands:
+    elif parts.following:
         return "expected the arguments in parentheses, and nothing after them"
     else:
         function = functions.get(target.name) if isinstance(target, Symbol) and not target.offset else None
@@ -69,7 +66,8 @@ def call_problem(call: Instruction, functions: Mapping[str, Function], names: Na
             return f"'{function.name}' is a kernel, expected a .func"
         callees = (function,)
     problems = (
-        _matched(results, callee.returns, names, "result") or _matched(arguments, callee.parameters, names, "argument")
+        _matched(parts.results, callee.returns, names, "result")
+        or _matched(parts.arguments, callee.parameters, names, "argument")
         for callee in callees
     )
     return next(filter(None, problems), None)
@@ -82,10 +80,6 @@ def _callees(name: str, names: Names) -> tuple[Function, ...] | None:
     variable = names.variables.get(name)
     table = variable is not None and variable.count is not None and variable.type in CALL_TABLES
     return () if table and name not in names.labels else None
-
-
-def _items(operand: Operand) -> Sequence[Operand]:
-    return operand.items if isinstance(operand, Vector) else ()
 
 
 def _matched(actual: Sequence[Operand], formal: Sequence[Variable], names: Names, what: str) -> str | None:

@@ -29,7 +29,6 @@ from ..text.syntax import (
     Register,
     Scope,
     Statement,
-    Symbol,
     Variable,
     Vector,
     instructions,
@@ -336,10 +335,10 @@ class Checker:
         reached = {function.name: function}
         todo = [function]
         while todo:
-            for name in _called(todo.pop().body or ()):
-                if name in functions and name not in reached:
-                    reached[name] = functions[name]
-                    todo.append(functions[name])
+            calls = (i.call for i in instructions(todo.pop().body or ()) if i.is_call)
+            named = {call.name: functions[call.name] for call in calls if call.name in functions}
+            todo += [function for name, function in named.items() if name not in reached]
+            reached |= named
         for item in reached.values():
             yield from self.function(item)
 
@@ -417,13 +416,6 @@ class Checker:
 
 
 _PLACES = re.compile(r"(?:\.loc|inlined_at)\s+(\d\w*\s+\d\w*\s+\d\w*)", re.ASCII)
-
-
-def _called(body: Sequence[Statement]) -> Iterator[str]:
-    """The names of called functions."""
-    for instruction in instructions(body):
-        if instruction.is_call:
-            yield from (operand.name for operand in instruction.operands if isinstance(operand, Symbol))
 
 
 def first_problem(module: Module) -> Diagnostic | None:

@@ -161,8 +161,8 @@ class Names:
 
     def parameter_problem(self, instruction: Instruction) -> str | None:
         """What is wrong with the use of a `.param` variable: which are read, written, and have an address (5.1.6.4)."""
-        if instruction.is_call and instruction.operands and isinstance(instruction.operands[0], Vector):
-            self.called.update(o.name for o in instruction.operands[0].items if isinstance(o, Symbol))
+        if instruction.is_call:
+            self.called.update(o.name for o in instruction.call.results if isinstance(o, Symbol))
         at = {"st": 0, "ld": 1, "mov": 1, "cvta": 1}.get(instruction.root)
         if at is None or len(instruction.operands) <= at:
             return None

@@ -133,6 +133,36 @@ class Instruction:
         """Whether the operands are lists in parentheses."""
         return self.root == "call"
 
+    @property
+    def call(self) -> CallParts:
+        """The operands of a call."""
+        operands = list(self.operands)
+        results, target = _listed_first(operands), operands.pop(0) if operands else None
+        return CallParts(results, target, _listed_first(operands), tuple(operands))
+
+
+@dataclass(frozen=True, slots=True)
+class CallParts:
+    """`(results), target, (arguments)`, and what follows them. Each may be missing."""
+
+    results: tuple[Operand, ...]
+    target: Operand | None
+    arguments: tuple[Operand, ...]
+    following: tuple[Operand, ...]
+
+    @property
+    def name(self) -> str:
+        """The function that it names; "" for a call through a register."""
+        return self.target.name if isinstance(self.target, Symbol) else ""
+
+
+def _listed_first(operands: list[Operand]) -> tuple[Operand, ...]:
+    """Takes the list that operands begin with; none if they begin with something else."""
+    if not (operands and isinstance(first := operands[0], Vector)):
+        return ()
+    del operands[0]
+    return first.items
+
 
 def root_of(opcode: str) -> str:
     """The first word of an opcode."""

@@ -14,11 +14,11 @@ from typing import NoReturn, TypeAlias
 from ....dialect.isa.row import Bindings
 from ....dialect.ptx.instructions import find
 from ....dialect.ptx.text.operands import operand_text
-from ....dialect.ptx.text.syntax import Operand, Symbol, Vector
+from ....dialect.ptx.text.syntax import CallParts, Operand, Register, Symbol
 from ...numerics.floats import Array
 from .decode import Context, meaning
 from .events import BoundStep, Selection
-from .functions import BUILTINS, callee_name, parameter_bytes, parameter_word
+from .functions import BUILTINS, parameter_bytes, parameter_word
 from .functions import call as builtin
 from .memory import ARGUMENTS, FaultError, thread_of
 from .names import DTYPES, Formal, Frame, VariablePlace
@@ -45,17 +45,6 @@ Move: TypeAlias = Callable[[State], BoundMove]
 # Instructions
 
 
-def _parts(ctx: Context, operands: Sequence[Operand]) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
-    """The results and the arguments of `(results), name, (arguments)`, of which each list may be missing."""
-    lists = [o if isinstance(o, Vector) else None for o in operands]
-    results = lists[0] if lists and lists[0] is not None else Vector(())
-    at = int(bool(lists) and lists[0] is not None)
-    arguments = lists[at + 1] if len(lists) == at + 2 else Vector(())
-    if arguments is None or not at < len(lists) <= at + 2:
-        ctx.fail("expected (results), a function of this module and (arguments)")
-    return results.items, arguments.items
-
-
 def _check_counts(ctx: Context, frame: Frame, results: Sequence[Operand], arguments: Sequence[Operand]) -> None:
     for what, formals, operands in (("arguments", frame.parameters, arguments), ("results", frame.results, results)):
         if len(formals) != len(operands):
@@ -65,31 +54,29 @@ def _check_counts(ctx: Context, frame: Frame, results: Sequence[Operand], argume
 @meaning("call")
 def call(ctx: Context, bound: Bindings) -> Action:
     """Copies the arguments, and goes to the function."""
-    name = callee_name(ctx.instruction)
-    if name is None:
+    parts = ctx.instruction.call
+    if isinstance(parts.target, Register):
         return _through_register(ctx)
-    results, arguments = _parts(ctx, ctx.operands)
-    frame = ctx.frames.get(name)
-    if frame is None and name in BUILTINS:
-        return builtin(ctx, name, results, arguments)
-    if frame is None:
+    frame = ctx.frames.get(parts.name)
+    if parts.following or (frame is None and parts.name not in BUILTINS):
         ctx.fail("expected (results), a function of this module and (arguments)")
-    _check_counts(ctx, frame, results, arguments)
-    return _enter(ctx, frame, arguments)
+    if frame is None:
+        return builtin(ctx, parts.name, parts.results, parts.arguments)
+    _check_counts(ctx, frame, parts.results, parts.arguments)
+    return _enter(ctx, frame, parts.arguments)
 
 
 def finish(ctx: Context) -> Action:
     """The second part of a call: copies the results."""
     ctx.row = CALL
-    name = callee_name(ctx.instruction)
-    if name is None:
+    parts = ctx.instruction.call
+    if isinstance(parts.target, Register):
         return _results_through_register(ctx)
-    frame = ctx.frames.get(name)
+    frame = ctx.frames.get(parts.name)
     if frame is None:
         return lambda state: lambda sel: None
-    results, _ = _parts(ctx, ctx.operands)
     formals = [_passed(ctx.layout, f) for f in frame.results] if frame.passes else frame.results
-    return _all([_out(ctx, formal, o) for formal, o in zip(formals, results, strict=True)])
+    return _all([_out(ctx, formal, o) for formal, o in zip(formals, parts.results, strict=True)])
 
 
 def _enter(ctx: Context, frame: Frame, arguments: Sequence[Operand]) -> Action:
@@ -131,16 +118,11 @@ class _Candidates:
     those that fit of which the address is taken, whether `.callprototype` or `.calltargets` stands behind."""
 
     def __init__(self, ctx: Context) -> None:
-        operands = list(ctx.operands)
-        at = int(isinstance(operands[0], Vector))
-        if isinstance(operands[-1], Symbol) and len(operands) > at + 1:
-            operands.pop()
-        self.target = operands[at]
-        self.results, self.arguments = results, arguments = _parts(ctx, operands)
+        self.parts = ctx.instruction.call
         self.fitting = {
             address: frame
             for name, frame in ctx.frames.items()
-            if frame.passes and (address := _address(ctx, name)) is not None and _fits(ctx, frame, results, arguments)
+            if frame.passes and (address := _address(ctx, name)) is not None and _fits(ctx, frame, self.parts)
         }
 
 
@@ -149,13 +131,16 @@ def _results_through_register(ctx: Context) -> Action:
     called = _Candidates(ctx)
     frame = next(iter(called.fitting.values()), None)
     formals = frame.results if frame else ()
-    pairs = zip(formals, called.results, strict=bool(frame))
+    pairs = zip(formals, called.parts.results, strict=bool(frame))
     return _all([_out(ctx, _passed(ctx.layout, formal), o) for formal, o in pairs])
 
 
 def _through_register(ctx: Context) -> Action:
     called = _Candidates(ctx)
-    entries = [_enter(ctx, frame, called.arguments) for frame in called.fitting.values()]
+    parts = called.parts
+    if (target := parts.target) is None or len(parts.following) > 1:
+        ctx.fail("expected (results), the address of a function, (arguments) and a label of functions")
+    entries = [_enter(ctx, frame, parts.arguments) for frame in called.fitting.values()]
 
     def step(state: State, values: Array, entered: list[BoundStep], sel: Selection) -> int:
         frames, parts = list(called.fitting), sel.by_value(values)
@@ -166,7 +151,7 @@ def _through_register(ctx: Context) -> Action:
             entered[frames.index(address)](part)
         return state.flow.part([(part, called.fitting[address].entry) for part, address in parts])
 
-    return acting(step, ctx.source(called.target, "u64"), all_of(entries))
+    return acting(step, ctx.source(target, "u64"), all_of(entries))
 
 
 def _address(ctx: Context, name: str) -> int | None:
@@ -175,9 +160,9 @@ def _address(ctx: Context, name: str) -> int | None:
     return place.code if place is not None and place.code else None
 
 
-def _fits(ctx: Context, frame: Frame, results: Sequence[Operand], arguments: Sequence[Operand]) -> bool:
+def _fits(ctx: Context, frame: Frame, call: CallParts) -> bool:
     """Whether a function's parameters and results have the sizes of a call's arguments and results."""
-    pairs = [(frame.parameters, arguments), (frame.results, results)]
+    pairs = [(frame.parameters, call.arguments), (frame.results, call.results)]
     if any(len(formals) != len(operands) for formals, operands in pairs):
         return False
     return all(

@@ -21,7 +21,6 @@ from ....dialect.ptx.text.syntax import (
     Statement,
     Symbol,
     Variable,
-    Vector,
     instructions,
     leaves,
     statements,
@@ -248,8 +247,8 @@ class Functions:
         for call in instructions(function.body or ()):
             if not call.is_call:
                 continue
-            callee = callee_name(call)
-            if callee is None:
+            callee = call.call.name
+            if not callee:
                 names += sorted(self.taken)
             elif callee in self.bodies:
                 if self.bodies[callee].entry:
@@ -333,14 +332,3 @@ def _taken(body: Sequence[Statement]) -> Iterator[str]:
             yield from re.findall(r"[\w$%]+", statement.text)
         elif isinstance(statement, Instruction) and not statement.is_call:
             yield from (o.name for o in statement.operands if isinstance(o, Symbol))
-
-
-def callee_name(call: Instruction) -> str | None:
-    """The function a call names; None for a call through a register."""
-    first = [o for o in call.operands[:2] if not isinstance(o, Vector)][:1]
-    return first[0].name if first and isinstance(first[0], Symbol) else None
-
-
-def has_results(call: Instruction) -> bool:
-    """Whether there is something to copy when a function is done."""
-    return bool(call.operands) and isinstance(call.operands[0], Vector) and bool(call.operands[0].items)

@@ -28,7 +28,7 @@ from .calls import RESULT, RESULT_BYTES, RETURN, finish
 from .decode import Context, decode
 from .events import Events, Geometry, Look
 from .flow import OF_WARPGROUPS
-from .functions import CallError, Functions, has_results
+from .functions import CallError, Functions
 from .memory import ARGUMENTS, DecodeError, Finding, InterpreterError
 from .names import Formal, Frame, NameScope, VariablePlace
 from .state import Action, RegisterSlot, StackFrame, State, StorageLayout, align
@@ -313,7 +313,7 @@ class KernelDecoder:
             match statement:
                 case Instruction():
                     self.flat.append((statement, names, frame))
-                    if statement.is_call and has_results(statement):
+                    if statement.is_call and statement.call.results:
                         self.flat.append((replace(statement, opcode=RETURN), names, frame))
                 case Label():
                     if statement.name in names.labels:
