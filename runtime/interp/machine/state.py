@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -201,6 +202,7 @@ _SPEC = re.compile(
     rb"%(?:%|(?P<flags>[-+ #0]*)(?P<width>\*|\d*)(?:\.(?P<precision>\*|\d*))?(?P<length>hh|h|ll|l|j|z|t|q|L)?"
     rb"(?P<kind>[diouxXeEfFgGaAcsp]))"
 )
+_INTEGERS = "diouxX"
 _BITS = {"hh": 8, "h": 16, "": 32}
 
 
@@ -227,68 +229,30 @@ class Spec:
         return 4 if self.length in _BITS else 8
 
     def show(self, value: PrintValue, stars: Sequence[int]) -> str:
-        """The argument as text."""
-        stars_ = iter(stars)
-        width = next(stars_) if self.width == "*" else int(self.width or "0")
-        precision = (
-            next(stars_) if self.precision == "*" else None if self.precision is None else int(self.precision or 0)
-        )
-        flags = self.flags + ("-" if width < 0 else "")
-        text = self._plain(value, flags, None if precision is not None and precision < 0 else precision)
-        zero = "0" in flags and "-" not in flags and self.kind not in "csp"
-        if zero and not (precision is not None and self.kind in "diouxX") and not re.search("inf|nan", text, re.I):
-            lead = re.match(r"[-+ ]?(0[xX])?", text)
-            at = lead.end() if lead and self.kind not in "diu" else len(text) - len(text.lstrip("-+ "))
-            return text[:at] + text[at:].rjust(abs(width) - at, "0")
-        return text.ljust(abs(width)) if "-" in flags else text.rjust(abs(width))
+        """The argument as text, by C's library, which writes it for a GPU too."""
+        precision = "" if self.precision is None else f".{self.precision}"
+        format = f"%{self.flags}{self.width}{precision}{'ll' * (self.kind in _INTEGERS)}{self.kind}".encode()
+        values = [*map(ctypes.c_int, stars), self._passed(value)]
+        text = ctypes.create_string_buffer(1 + _snprintf()(None, 0, format, *values))
+        _snprintf()(text, len(text), format, *values)
+        return text.raw[:-1].decode("latin-1")
 
-    def _plain(self, value: PrintValue, flags: str, precision: int | None) -> str:
-        if isinstance(value, bytes):
-            return value[:precision].decode("latin-1")
-        sign = "+" if "+" in flags else " " if " " in flags else ""
-        if isinstance(value, float):
-            return self._float(value, sign, "#" if "#" in flags else "", precision)
-        if self.kind == "c":
-            return chr(value & 0xFF)
-        if self.kind == "p":
-            return f"{value:#x}" if value else "(nil)"
+    def _passed(self, value: PrintValue) -> object:
+        """The argument as C takes it; integers with 64 bits."""
+        if isinstance(value, bytes | float):
+            return ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_double(value)
+        if self.kind not in _INTEGERS:
+            return ctypes.c_void_p(value) if self.kind == "p" else ctypes.c_int(value & 0xFF)
         bits = _BITS.get(self.length, 64)
         number = value & ((1 << bits) - 1)
-        if self.kind in "di":
-            number -= number >> (bits - 1) << bits
-            return f"{'-' if number < 0 else sign}{_digits(abs(number), 'd', precision)}"
-        digits = _digits(number, self.kind.replace("u", "d"), precision)
-        if "#" in flags and self.kind == "o":
-            return digits if digits[:1] == "0" else f"0{digits}"
-        return (f"0{self.kind}" if "#" in flags and number and self.kind in "xX" else "") + digits
-
-    def _float(self, value: float, sign: str, alternate: str, precision: int | None) -> str:
-        if self.kind in "aA":
-            text = _hexadecimal(value, precision)
-            text = text if text[0] == "-" else sign + text
-            text = text.replace("p", ".p") if alternate and "." not in text else text
-            return text.upper() if self.kind == "A" else text
-        return f"%{sign}{alternate}.{6 if precision is None else precision}{self.kind}" % value
+        return ctypes.c_longlong(number - (number >> bits - 1 << bits) if self.kind in "di" else number)
 
 
-def _digits(number: int, base: str, precision: int | None) -> str:
-    return "" if precision == 0 and number == 0 else f"{number:{base}}".rjust(precision or 0, "0")
-
-
-def _hexadecimal(value: float, precision: int | None) -> str:
-    """`%a`: one digit before the point, trailing zeros left out unless a precision asks for them."""
-    if not np.isfinite(value) or precision is not None:
-        return f"{value}" if not np.isfinite(value) else _rounded_hexadecimal(value, precision or 0)
-    head, _, exponent = value.hex().partition("p")
-    return f"{head.rstrip('0').rstrip('.') if '.' in head else head}p{exponent}"
-
-
-def _rounded_hexadecimal(value: float, precision: int) -> str:
-    mantissa, exponent = np.frexp(abs(value))
-    scaled = round(float(mantissa) * 2 * 16**precision)
-    integer, fraction = divmod(scaled, 16**precision)
-    digits = f".{fraction:0{precision}x}" if precision else ""
-    return f"{'-' if np.signbit(value) else ''}0x{integer:x}{digits}p{int(exponent) - 1 if value else 0:+d}"
+@cache
+def _snprintf() -> Callable[..., int]:
+    function = ctypes.CDLL(None).snprintf
+    function.argtypes = (ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p)
+    return function
 
 
 def parse(text: bytes) -> list[bytes | Spec]:
