@@ -156,7 +156,7 @@ def _through_register(ctx: Context) -> Action:
 
 def _address(ctx: Context, name: str) -> int | None:
     """The address of a function."""
-    place = ctx.names.place(name)
+    place = ctx.names.places.get(name)
     return place.code if place is not None and place.code else None
 
 
@@ -172,7 +172,7 @@ def _fits(ctx: Context, frame: Frame, call: CallParts) -> bool:
 
 def _size(ctx: Context, operand: Operand) -> int:
     """Bytes of a `.param` variable; 0 for what is none."""
-    place = ctx.names.place(operand.name) if isinstance(operand, Symbol) else None
+    place = ctx.names.places.get(operand.name) if isinstance(operand, Symbol) else None
     return place.size if place else 0
 
 
@@ -244,7 +244,7 @@ def _ends(
 
 def _argument(ctx: Context, formal: Formal, actual: Operand) -> VariablePlace | None:
     """The `.param` variable that stands for a parameter; None for a register or a literal."""
-    place = ctx.names.place(actual.name) if isinstance(actual, Symbol) and actual.name != "_" else None
+    place = ctx.names.places.get(actual.name) if isinstance(actual, Symbol) and actual.name != "_" else None
     if place is not None and (not place.size or place.size != formal.size):
         what = f"{place.size} bytes" if place.size else "something else"
         ctx.fail(f"expected a .param variable of {formal.size} bytes for {formal.variable.name}, got {what}")
@@ -279,7 +279,7 @@ def _move(source: Source, dest: Source) -> Move:
 def jump(ctx: Context, bound: Bindings) -> Action:
     """`brx.idx`: a branch to one of several labels."""
     index, table = ctx.operands
-    names = ctx.names.table(table.name) if isinstance(table, Symbol) else None
+    names = ctx.names.tables.get(table.name) if isinstance(table, Symbol) else None
     if not names:
         ctx.fail(f"expected a label of .branchtargets, got {operand_text(table)}")
     targets = [ctx.label(Symbol(name)) for name in names]

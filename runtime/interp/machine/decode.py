@@ -80,7 +80,8 @@ class Context:
 
     def type_of(self, register: Register) -> str | None:
         """The declared type of a register, or of that whose part it names; None for a special register."""
-        slot = self.names.register(register.name) or self.names.register(register.name.rpartition(".")[0])
+        registers = self.names.registers
+        slot = registers.get(register.name) or registers.get(register.name.rpartition(".")[0])
         if slot is None and register.name not in SPECIALS:
             self.fail(f"register {register.name} is not declared")
         return slot.type if slot else None
@@ -95,7 +96,7 @@ class Context:
         """The declared register an operand names."""
         if not isinstance(operand, Register):
             self.fail(f"expected a register, got {operand_text(operand)}")
-        slot = self.names.register(operand.name)
+        slot = self.names.registers.get(operand.name)
         if slot is None:
             self.fail(f"register {operand.name} is not declared")
         return slot
@@ -106,7 +107,7 @@ class Context:
             return constant(self.immediate(operand, type))
         if isinstance(operand, Symbol):
             return self._symbol_value(operand, type)
-        if isinstance(operand, Register) and operand.name in SPECIALS and self.names.register(operand.name) is None:
+        if isinstance(operand, Register) and operand.name in SPECIALS and operand.name not in self.names.registers:
             self.layout.reserves |= operand.name.startswith("%reserved_smem")
             return _special(operand.name, DTYPES[type])
         slot, bits, dtype = self.slot(operand), bits_of(type), DTYPES[type]
@@ -181,7 +182,7 @@ class Context:
 
     def place(self, symbol: Symbol) -> VariablePlace:
         """The variable a symbol names."""
-        place = self.names.place(symbol.name)
+        place = self.names.places.get(symbol.name)
         if place is None:
             self.fail(f"'{symbol.name}' is not declared")
         self.places.append(place)
@@ -199,7 +200,7 @@ class Context:
 
     def label(self, operand: Operand) -> int:
         """The program counter a label stands for."""
-        label = self.names.label(operand.name) if isinstance(operand, Symbol) else None
+        label = self.names.labels.get(operand.name) if isinstance(operand, Symbol) else None
         if label is None:
             self.fail(f"no label {operand_text(operand)} in this function")
         return label

@@ -70,7 +70,7 @@ def call(ctx: Context, name: str, results: Sequence[Operand], actuals: Sequence[
 
 def _value(ctx: Context, operand: Operand, size: int, take: Callable[[Operand, str], Source]) -> Source:
     """An argument or a result of `size` bytes: a `.param` variable, or the source that `take` makes of the operand."""
-    place = ctx.names.place(operand.name) if isinstance(operand, Symbol) and operand.name != "_" else None
+    place = ctx.names.places.get(operand.name) if isinstance(operand, Symbol) and operand.name != "_" else None
     if place is None or not place.size:
         return take(operand, f"b{8 * size}")
     if place.size != size:

@@ -166,7 +166,7 @@ class KernelDecoder:
 
     def _lay_out(self, module: Mapping[str, Variable]) -> int:
         """Puts the kernel behind the functions it calls, and declares everything. Returns where it begins."""
-        function, shared = self.function, NameScope(self.module_names)
+        function, shared = self.function, self.module_names.inner()
         try:
             callees, stacked = self.functions.in_order(self.function)
         except CallError as error:
@@ -180,8 +180,8 @@ class KernelDecoder:
             self.layout.results = align(self.layout.local, RESULT)
             self.layout.local = self.layout.results + RESULT_BYTES
         for callee in callees:
-            self._function(callee, NameScope(shared), callee.name in stacked)
-        entry, names = len(self.flat), NameScope(shared)
+            self._function(callee, shared.inner(), callee.name in stacked)
+        entry, names = len(self.flat), shared.inner()
         self._parameters(names)
         self._body(function, names, None)
         return entry
@@ -316,7 +316,7 @@ class KernelDecoder:
                     if statement.is_call and statement.call.results:
                         self.flat.append((replace(statement, opcode=RETURN), names, frame))
                 case Label():
-                    if statement.name in names.labels:
+                    if statement.name in names.labels.maps[0]:
                         raise self.error(f"label '{statement.name}' is defined twice", statement.line)
                     names.labels[statement.name] = len(self.flat)
                     label = statement.name
@@ -330,7 +330,7 @@ class KernelDecoder:
                 case Variable():
                     self._variable(statement, names)
                 case Scope():
-                    self._flatten(statement.body, NameScope(names), frame)
+                    self._flatten(statement.body, names.inner(), frame)
                 case _:
                     pass
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -138,27 +139,18 @@ class VariablePlace:
 
 @dataclass
 class NameScope:
-    """What the names of one scope mean; unknown ones are looked up outside."""
+    """What the names of one scope mean; unknown ones are looked up outside. `tables` has the labels of each
+    `.branchtargets`."""
 
-    outer: NameScope | None = None
-    registers: dict[str, RegisterSlot] = field(default_factory=dict[str, RegisterSlot])
-    places: dict[str, VariablePlace] = field(default_factory=dict[str, VariablePlace])
-    labels: dict[str, int] = field(default_factory=dict[str, int])
-    tables: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    registers: ChainMap[str, RegisterSlot] = field(default_factory=ChainMap[str, RegisterSlot])
+    places: ChainMap[str, VariablePlace] = field(default_factory=ChainMap[str, VariablePlace])
+    labels: ChainMap[str, int] = field(default_factory=ChainMap[str, int])
+    tables: ChainMap[str, tuple[str, ...]] = field(default_factory=ChainMap[str, tuple[str, ...]])
 
-    def register(self, name: str) -> RegisterSlot | None:
-        return self.registers.get(name) or (self.outer.register(name) if self.outer else None)
-
-    def place(self, name: str) -> VariablePlace | None:
-        return self.places.get(name) or (self.outer.place(name) if self.outer else None)
-
-    def label(self, name: str) -> int | None:
-        label = self.labels.get(name)
-        return self.outer.label(name) if label is None and self.outer else label
-
-    def table(self, name: str) -> tuple[str, ...] | None:
-        """The labels of a `.branchtargets`."""
-        return self.tables.get(name) or (self.outer.table(name) if self.outer else None)
+    def inner(self) -> NameScope:
+        """A scope inside of this one."""
+        each = self.registers.new_child(), self.places.new_child(), self.labels.new_child(), self.tables.new_child()
+        return NameScope(*each)
 
 
 @dataclass(frozen=True, slots=True)
