@@ -399,6 +399,10 @@ class MemorySpaces(NamedTuple):
     local: Window
     param: Window
 
+    def is_global(self, buffer: Buffer) -> bool:
+        """Whether a buffer is of global memory."""
+        return all(buffer is not own.buffer for own in (self.shared, self.local, self.param))
+
 
 def check_writable(parts: tuple[Part, ...]) -> None:
     """Raises:

@@ -294,8 +294,6 @@ class Reporter(Observer):
         self._settle()
         self._know(kernel, state.geometry.grid, state.geometry.block)
         self.state = state
-        memory = state.memory
-        self._own = (memory.shared.buffer, memory.local.buffer, memory.param.buffer)
         self._counted = (None, 0)
         if self._warps_in_flight != state.warps:
             self._patterns.clear()
@@ -382,13 +380,12 @@ class Reporter(Observer):
                 self._request(kind, some)
 
     def _request(self, kind: str, accesses: list[MemoryAccess]) -> None:
-        shared, local, param = self._own
-        pc = accesses[0].pc
+        memory, pc = self.state.memory, accesses[0].pc
         for a in accesses:
-            if a.buffer is shared:
+            if a.buffer is memory.shared.buffer:
                 cost = self._once(a, kind, WAVEFRONT_BYTES, self._wavefronts)
                 self._shared.setdefault((pc, kind), _Cost()).add(cost)
-        outside = [a for a in accesses if a.buffer is not shared and a.buffer is not local and a.buffer is not param]
+        outside = [a for a in accesses if memory.is_global(a.buffer)]
         if not outside or self._code[pc].traits.space == "const":
             return
         if len(outside) == 1:

@@ -430,12 +430,8 @@ class TracedStores(TracedGroups):
         if traits.is_grouped:
             if access.kind == "load":
                 self._store_bulk(access)
-        elif access.kind == "store" and self._is_global(access):
+        elif access.kind == "store" and self.timeline.state.memory.is_global(access.buffer):
             self._store(access, traits.first(2))
-
-    def _is_global(self, access: MemoryAccess) -> bool:
-        memory = self.timeline.state.memory
-        return all(access.buffer is not own.buffer for own in (memory.shared, memory.local, memory.param))
 
     def _store(self, access: MemoryAccess, name: str) -> None:
         for warp, size in self.bytes_of_warps(access):

@@ -65,7 +65,6 @@ class GlobalWriters(Check):
         inside = warp % geometry.warps_per_cta * LANES + np.arange(state.threads) // state.warps
         self.who = number * self.each + inside
         self.cluster = self.each * geometry.cluster_size
-        self.own = (state.memory.shared.buffer, state.memory.local.buffer, state.memory.param.buffer)
         self.strong = [d.traits.strong or d.traits.reduces_in_bulk for d in kernel.code]
         x, y, z = geometry.grid
         self.ctas = x * y * z
@@ -84,7 +83,7 @@ class GlobalWriters(Check):
         return None
 
     def access(self, access: MemoryAccess) -> None:
-        if not access.start.size or self._is_own(access.buffer):
+        if not access.start.size or not self.state.memory.is_global(access.buffer):
             return
         strong = access.kind == "atomic" or self.strong[access.pc]
         if access.kind == "load":
@@ -94,12 +93,9 @@ class GlobalWriters(Check):
         if access.kind in ("store", "copy"):
             self._store(access, strong)
 
-    def _is_own(self, buffer: Buffer) -> bool:
-        return any(buffer is own for own in self.own)
-
     def history(self, buffer: Buffer) -> BufferHistory | None:
         """The history of a buffer; None without accesses."""
-        return None if self._is_own(buffer) else self._histories.get(id(buffer))
+        return self._histories.get(id(buffer)) if self.state.memory.is_global(buffer) else None
 
     # Words through which CTAs tell each other
 
