@@ -150,13 +150,9 @@ class Geometry(NamedTuple):
     def threads(self) -> int:
         return self.warps * LANES
 
-    def per_warp(self, values: Array) -> Array:
-        """One value per warp to one per thread."""
-        return np.tile(values, LANES)
-
     def per_cta(self, values: Array) -> Array:
         """One value per CTA in flight to one per thread."""
-        return self.per_warp(np.repeat(values, self.warps_per_cta))
+        return np.tile(np.repeat(values, self.warps_per_cta), LANES)
 
     def cta(self) -> Array:
         """The number of each thread's CTA among those in flight."""

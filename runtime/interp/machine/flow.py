@@ -85,11 +85,6 @@ def parted(what: str, warp: int) -> str:
     return f"{what} must be executed by all {WARPS} warps of a warpgroup; warp {warp} takes no part"
 
 
-def _alike_in_warps(values: Array) -> bool:
-    rows = values.reshape(LANES, -1)
-    return bool((rows == rows[0]).all())
-
-
 def lane_bits(mask: Array) -> Array:
     """For each thread the lanes of its warp that a mask has, as 32 bits."""
     return np.tile((mask.reshape(LANES, -1) * _BIT).sum(axis=0, dtype=np.uint32), LANES)
@@ -103,11 +98,6 @@ def rounds(mask: Array, values: Array) -> Iterator[Array]:
         group = left & (rows == rows[left.argmax(axis=0), warps])
         yield group.reshape(-1)
         left &= ~group
-
-
-def _one_group_per_warp(sel: Selection, lanes: Array) -> Iterator[Selection]:
-    mask = np.ones(sel.total, np.bool_) if sel.mask is None else sel.mask
-    return (Selection(group, sel.total) for group in rounds(mask, lanes))
 
 
 CLUSTER_BARRIER = 16
@@ -183,7 +173,9 @@ class Flow:
         """These threads are done; barriers no longer wait for them."""
         self.live &= ~self.mask(sel)
         self._release()
-        self._unpark()
+        for pc, mask in self.parked.items():
+            self.go(pc, mask & self.live)
+        self.parked.clear()
         for release in self.on_exit:
             release()
         return LEFT
@@ -293,13 +285,14 @@ class Flow:
             theirs: Array = np.asarray(self.awaited[other])  # the lanes that `bar.warp.sync` names
             members = np.where(self.parked[other], theirs, members)
             everyone |= self.parked[other]
-        uniform = not elsewhere and (alike or _alike_in_warps(members))
+        rows = members.reshape(LANES, -1)
+        uniform = not elsewhere and (alike or bool((rows == rows[0]).all()))
         lanes = lane_bits(everyone) if uniform else self._groups(everyone, members)
         late = everyone & ((members & lane_bits(self.live) & ~lanes) != 0)
         met = Selection(everyone & ~late, sel.total) if elsewhere or late.any() else here
         if self.observer is not None and met.count:
-            for group in [met] if uniform else _one_group_per_warp(met, lanes):
-                self.observer.meet(pc, group, members, lanes)
+            for group in [met.mask] if uniform else rounds(self.mask(met), lanes):  # one of each warp
+                self.observer.meet(pc, Selection(group, sel.total), members, lanes)
         for other in elsewhere:
             waiting = self.parked.pop(other)
             if not late[waiting].all():
@@ -349,11 +342,6 @@ class Flow:
             return thread, gone
         named = (members[thread] >> (np.arange(waiting.size) // self.geometry.warps).astype(np.uint32) & 1) == 1
         return thread, mine & self.live & named & ~(waiting & (members == members[thread]))
-
-    def _unpark(self) -> None:
-        for pc, mask in self.parked.items():
-            self.go(pc, mask & self.live)
-        self.parked.clear()
 
     # Scheduling
 

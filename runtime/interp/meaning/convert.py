@@ -219,7 +219,8 @@ def _scales(factor: Array, qualifier: str) -> tuple[Array, Array]:
 @computes("cvt.narrow")
 def to_narrow(ctx: Context, bound: Bindings) -> ArrayFunction:
     """To a pair of floats of 8, 6 or 4 bits."""
-    element, above = _element(bound["D"]), _nearest if bound["ROUND"] == "rn" else _never
+    element, nearest = _element(bound["D"]), bound["ROUND"] == "rn"
+    above: Callable[[Array, Array], Array] = _nearest if nearest else lambda _, codes: np.zeros(codes.shape, np.bool_)
     sign = 1 << element.bits - 1
 
     def encode(exact: Array, _: Array) -> Array:
@@ -286,10 +287,6 @@ def _encoded(values: Array, element: ElementType, above: Callable[[Array, Array]
 def _nearest(fraction: Array, codes: Array) -> Array:
     """Ties to even."""
     return (fraction > 0.5) | ((fraction == 0.5) & (codes % 2 == 1))
-
-
-def _never(fraction: Array, codes: Array) -> Array:
-    return np.zeros(codes.shape, np.bool_)
 
 
 @cache

@@ -60,23 +60,16 @@ class PhaseEnd(NamedTuple):
     contributions: tuple[Contribution, ...]
 
 
-class Wait(NamedTuple):
-    """A wait that passed."""
-
-    step: WarpStep
-    past: Array
-
-
 @dataclass
 class Meeting:
     """An mbarrier object, or a barrier. `phase` counts the completed phases, `first` is the first one since the
-    initialisation. `slot` is the entry of rows that counts the phases whose end a warp knows."""
+    initialisation. `slot` is the entry of rows that counts the phases whose end a warp knows. `waits` passed."""
 
     slot: int
     phase: int = 0
     first: int = 0
     contributions: list[Contribution] = field(default_factory=list[Contribution])
-    waits: list[Wait] = field(default_factory=list[Wait])
+    waits: list[WarpStep] = field(default_factory=list[WarpStep])
     ends: dict[int, PhaseEnd] = field(default_factory=dict[int, PhaseEnd])
 
 
@@ -152,7 +145,7 @@ class OrderGraph:
         """A step finds that the phase before the present one has ended."""
         past = self.past(step.warp)
         self.learn_end(meeting, step.warp)
-        meeting.waits.append(Wait(step, past))
+        meeting.waits.append(step)
         at = meeting.phase - meeting.first
         return self._behind("stale", meeting, meeting.phase - (2 if parity and at > 1 else at + 1), step, past)
 
@@ -180,8 +173,8 @@ class OrderGraph:
             if one.kind == "expects" and not self.before(one.step, arrivals):
                 yield Deviation("unexpected", one.step, meeting.phase, last, arrivals)
         for wait in meeting.waits:
-            if not self.before(wait.step, past):
-                yield Deviation("missed", wait.step, meeting.phase, last, past)
+            if not self.before(wait, past):
+                yield Deviation("missed", wait, meeting.phase, last, past)
         past = self._marked(past, meeting.slot, meeting.phase + 1)
         meeting.ends[meeting.phase] = PhaseEnd(past, tuple(meeting.contributions))
         meeting.ends.pop(meeting.phase - 3, None)
