@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple, TypeAlias
@@ -41,101 +41,86 @@ ROUNDS, SECONDS = 24, 20.0
 
 
 class Changed(NamedTuple):
-    """Factors of the drawn numbers of each input (None: 1), and masks of those that are set to zero."""
+    """Factors of the drawn numbers of inputs, and masks of those that are set to zero, by the number of the input."""
 
-    factors: tuple[Residues | None, ...]
-    zeros: tuple[Array | None, ...]
-
-
-Evaluate = Callable[[Changed], "tuple[Array, Array]"]
-"""The residues (4) of one output, of the kernel and of its reference, for changed inputs."""
+    factors: Mapping[int, Residues]
+    zeros: Mapping[int, Array]
 
 
-def _quotient(a: int, b: int, modulus: int) -> int:
-    return a * pow(b, -1, modulus) % modulus if b % modulus else 0
+Evaluate = Callable[[Changed], "tuple[int, int]"]
+"""The first residue of one output, of the kernel and of its reference, for changed inputs."""
+Place: TypeAlias = tuple[int, ...]
+
+
+def _quotient(a: int, b: int) -> int:
+    return a * pow(b, -1, PRIMES[0]) % PRIMES[0]
+
+
+def _marked(masks: Mapping[int, Array], places: Mapping[int, Place], value: bool) -> dict[int, Array]:
+    """The masks with another value at one place each."""
+    made = {i: mask.copy() for i, mask in masks.items()}
+    for i, place in places.items():
+        made[i][place] = value
+    return made
 
 
 class Search:
-    """Looks for one product in the difference of an output."""
+    """Looks for one product in the difference of an output. `shapes` are those of the inputs, by their numbers."""
 
-    def __init__(self, names: Sequence[str], shapes: Sequence[tuple[int, ...] | None], evaluate: Evaluate) -> None:
+    def __init__(self, names: Sequence[str], shapes: Mapping[int, tuple[int, ...]], evaluate: Evaluate) -> None:
         self.names, self.shapes, self.evaluate = names, shapes, evaluate
         self.generator = np.random.default_rng(5)
-        self.zeros: list[Array | None] = [None if s is None else np.zeros(s, np.bool_) for s in shapes]
-        self.ones = tuple(None for _ in shapes)
+        self.zeros: dict[int, Array] = {i: np.zeros(shape, np.bool_) for i, shape in shapes.items()}
 
     def reason(self) -> str:
         """What is wrong, in words; "" if no single product says it."""
-        self.modulus, end = PRIMES[0], time.monotonic() + SECONDS
+        end = time.monotonic() + SECONDS
         if dependence := self._dependence():
             return dependence
         for _ in range(ROUNDS):
             if time.monotonic() > end:
                 break
-            difference = self._difference(self.ones)
+            difference = self._difference(self.zeros)
             if not difference:
                 return ""
             places = self._places(difference)
-            if any(place is not None for place in places) and self._explains(difference, places):
+            if places and not self._difference(_marked(self.zeros, places, True)):
                 return self._words(places)
             if not self._halve():
                 break
         return ""
 
-    def _difference(self, factors: tuple[Residues | None, ...]) -> int:
-        got, wanted = self.evaluate(Changed(factors, tuple(self.zeros)))
-        return int(got[0] + np.uint64(self.modulus) - wanted[0]) % self.modulus
+    def _difference(self, zeros: Mapping[int, Array], factors: Mapping[int, Residues] | None = None) -> int:
+        got, wanted = self.evaluate(Changed(factors or {}, zeros))
+        return (got - wanted) % PRIMES[0]
 
-    def _places(self, difference: int) -> list[tuple[int, ...] | None]:
-        """Of each input, the one element that the difference is a multiple of; None where it depends on none."""
-        places: list[tuple[int, ...] | None] = []
-        for i, shape in enumerate(self.shapes):
-            if shape is None:
-                places.append(None)
-                continue
+    def _places(self, difference: int) -> dict[int, Place]:
+        """The one element of each input that a difference depends on and is a multiple of; {} if one has none."""
+        places: dict[int, Place] = {}
+        for i, shape in self.shapes.items():
             factors = drawn(self.generator, shape)
-            changed = self._difference(tuple(factors if j == i else None for j in range(len(self.shapes))))
-            places_of_factor = np.argwhere(
-                factors.residues[0] == np.uint64(_quotient(changed, difference, self.modulus))
-            )
-            places.append(tuple(int(n) for n in places_of_factor[0]) if len(places_of_factor) else None)
-            if changed != difference and not len(places_of_factor):
-                return [None] * len(self.shapes)
+            changed = self._difference(self.zeros, {i: factors})
+            found = np.argwhere(factors.residues[0] == np.uint64(_quotient(changed, difference)))
+            if len(found):
+                places[i] = tuple(int(n) for n in found[0])
+            elif changed != difference:
+                return {}
         return places
 
-    def _explains(self, difference: int, places: Sequence[tuple[int, ...] | None]) -> bool:
-        """Whether nothing of the difference is left when the elements named are set to zero."""
-        kept = self.zeros
-        self.zeros = [None if z is None else z.copy() for z in kept]
-        for zero, place in zip(self.zeros, places, strict=True):
-            if zero is not None and place is not None:
-                zero[place] = True
-        left = self._difference(self.ones)
-        self.zeros = kept
-        return left != difference and left == 0
-
-    def _words(self, places: Sequence[tuple[int, ...] | None]) -> str:
-        term = " * ".join(
-            f"{name}[{', '.join(map(str, place))}]" for name, place in zip(self.names, places, strict=True) if place
-        )
-        only = [None if s is None else np.ones(s, np.bool_) for s in self.shapes]
-        for mask, place in zip(only, places, strict=True):
-            if mask is not None and place is not None:
-                mask[place] = False
-        kept, self.zeros = self.zeros, only
-        got, wanted = self.evaluate(Changed(self.ones, tuple(self.zeros)))
-        self.zeros = kept
-        have, want = int(got[0]), int(wanted[0])
+    def _words(self, places: Mapping[int, Place]) -> str:
+        term = " * ".join(f"{self.names[i]}[{', '.join(map(str, place))}]" for i, place in places.items())
+        everything = {i: np.ones(shape, np.bool_) for i, shape in self.shapes.items()}
+        have, want = self.evaluate(Changed({}, _marked(everything, places, False)))
         if not have:
             return f"lacks {term}"
         if not want:
             return f"has {term}, which it should not"
-        times = _quotient(have, want, self.modulus)
+        times = _quotient(have, want)
         return f"has {term} {times} times" if times < 1 << 10 else f"has {term} with another factor"
 
     def _halve(self) -> bool:
         """Sets half of the remaining elements of an input to zero if a difference remains."""
-        order = [zero for zero in self.zeros if zero is not None]
+        order = list(self.zeros.values())
         self.generator.shuffle(order)  # pyright: ignore[reportArgumentType]
         for zero in order:
             flat: Array = zero.reshape(-1)
@@ -145,23 +130,19 @@ class Search:
             self.generator.shuffle(left)
             for half in np.array_split(left, 2):
                 flat[half] = True
-                if self._difference(self.ones):
+                if self._difference(self.zeros):
                     return True
                 flat[half] = False
         return False
 
     def _dependence(self) -> str:
         """Which inputs one side depends on and the other does not."""
-        self.zeros = [None if s is None else np.zeros(s, np.bool_) for s in self.shapes]
-        base = self.evaluate(Changed(self.ones, tuple(self.zeros)))
+        base = self.evaluate(Changed({}, self.zeros))
         lacking: list[str] = []
         extra: list[str] = []
-        for i, shape in enumerate(self.shapes):
-            if shape is None:
-                continue
-            factors = tuple(drawn(self.generator, shape) if j == i else None for j in range(len(self.shapes)))
-            got, wanted = self.evaluate(Changed(factors, tuple(self.zeros)))
-            reads, should = (bool(new[0] != old[0]) for new, old in zip((got, wanted), base, strict=True))
+        for i, shape in self.shapes.items():
+            changed = self.evaluate(Changed({i: drawn(self.generator, shape)}, self.zeros))
+            reads, should = (new != old for new, old in zip(changed, base, strict=True))
             if should and not reads:
                 lacking.append(self.names[i])
             if reads and not should:
@@ -237,9 +218,9 @@ class Trial:
             if names:
                 places = np.indices(array.shape, np.uint64)
                 numbers = fields.hashed(f"input {names[i]}", *[places[axis] for axis in range(array.ndim)])
-            if changed is not None and (factors := changed.factors[i]) is not None:
+            if changed is not None and (factors := changed.factors.get(i)) is not None:
                 numbers = fields.multiply(numbers, factors)
-            if changed is not None and (zeros := changed.zeros[i]) is not None:
+            if changed is not None and (zeros := changed.zeros.get(i)) is not None:
                 numbers.residues[:, zeros] = 0
                 array[zeros] = 0
             self.index.append(self.table.add(numbers, kind, array.astype(np.float64)))
@@ -408,13 +389,11 @@ class Question:
         return self.left(trial), wanted
 
     def _reason(self, argument: int, index: tuple[int, ...]) -> str:
-        inputs = [None if followed(a) is None else a.shape for a in self.arrays]
+        inputs = {i: a.shape for i, a in enumerate(self.arrays) if followed(a) is not None}
 
-        def evaluate(changed: Changed) -> tuple[Array, Array]:
+        def evaluate(changed: Changed) -> tuple[int, int]:
             got, wanted = self._compare(self._trial(changed))
-            low = np.uint64((1 << 30) - 1)
-            one, other = (keys[argument][index] for keys in (got, wanted))
-            return (np.array([one >> np.uint64(30), one & low]), np.array([other >> np.uint64(30), other & low]))
+            return int(got[argument][index]) >> 30, int(wanted[argument][index]) >> 30
 
         return Search(self.names, inputs, evaluate).reason()
 
