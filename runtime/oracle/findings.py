@@ -1,63 +1,13 @@
-"""What is wrong with a candidate: a code that stays, a sentence, a place; and the verdict that collects them."""
+"""What is wrong with a candidate: a code that stays, a sentence, a place; and the verdict that collects them.
+
+`docs/judge.md` says what each code means. Codes stay; new ones may come. Those of notes refuse no candidate."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 ERROR, NOTE = "error", "note"
-
-CODES: Mapping[str, str] = {
-    "load-failed": "the candidate cannot be loaded",
-    "ptx-invalid": "the PTX has an error that `warploom check` reports",
-    "call-failed": "the candidate raises an error",
-    "time-limit": "the candidate takes longer than --seconds",
-    "memory-limit": "the candidate takes more memory than --megabytes",
-    "network": "the candidate opens a network connection",
-    "file-written": "the candidate changes a file outside its folder",
-    "reference-called": "the candidate calls the reference",
-    "reference-read": "the candidate opens the file of the reference",
-    "missing-output": "the candidate returns fewer or more outputs than the reference",
-    "wrong-shape": "an output has another shape than that of the reference",
-    "wrong-type": "an output has another element type than that of the reference",
-    "unwritten": "elements of an output are not written",
-    "zeros": "an output is all zeros, and should not be",
-    "constant": "an output is the same number everywhere, and should not be",
-    "copied-input": "an output is a copy of an input, and should not be",
-    "stale": "an output is that of an earlier call with other inputs",
-    "ignores-input": "an output does not depend on an input that it should depend on",
-    "reduced-precision": "an output is what inputs or results rounded to a smaller type give",
-    "not-finite": "an output has infinities or NaN where the reference has none",
-    "wrong-bits": "an output is another number where no rounding can occur",
-    "wrong-value": "an output is farther from the reference than any order of roundings allows",
-    "input-modified": "the candidate changes an input that the reference leaves as it is",
-    "result-overwritten": "a later call changes the result of an earlier one",
-    "check-fault": "the kernel accesses memory that is not there, or cannot go on",
-    "check-races": "accesses race",
-    "check-uninitialised": "registers or memory are read before they are written",
-    "check-barriers": "threads do not agree on a barrier",
-    "check-bounds": "an access is beyond the variable that its address is computed from",
-    "check-wmma": "fragments are used as if their arrangement were known",
-    "check-wgmma": "registers of a warpgroup's product are touched while it runs",
-    "check-tensor": "tensor memory is used wrongly",
-    "check-all-orders": "another order of warps decides otherwise",
-    "check-load": "the interpreter cannot run an instruction",
-    "proof-refuted": "the proof finds an output that is another function, or a run that fails",
-}
-"""Each code of an error, and what it says. Codes stay; new ones may come."""
-
-NOTES: Mapping[str, str] = {
-    "proof-undecided": "there is no proof, and no refutation",
-    "proof-conditional": "the proof holds for inputs whose comparisons and branches have the outcomes of the run",
-    "not-deterministic": "two calls with the same inputs give different bits",
-    "library": "operations of a library that compute",
-    "reference-constant": "the reference does not depend on its inputs, so that constants pass",
-    "not-compared": "data for which the reference is not finite, or raises an error",
-    "machine-dependent": "a kernel reads clocks or the number of its multiprocessor",
-    "check-note": "what a check has seen and is no error",
-}
-"""The same of notes, which refuse no candidate."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,8 +24,8 @@ from judge.candidates import Case, files, functions, kernels
 from warploom.runtime import ArgumentError, Launching, judge
 from warploom.runtime.cli.command import main
 from warploom.runtime.cuda import ptxas
+from warploom.runtime.interp.watch.checks import ALL_ORDERS, CHECKS
 from warploom.runtime.oracle.candidate import dimensions, evaluate
-from warploom.runtime.oracle.findings import CODES, NOTES
 
 SAMPLED = (
     "product: split", "softmax: online", "axpy: rows", "half: tiles", "product: zeros", "product: two calls",
@@ -49,8 +51,19 @@ def test_kernels(name: str, tmp_path: Path) -> None:
 
 
 def test_all_codes_are_explained() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "judge.md").read_text()
-    assert [code for code in (*CODES, *NOTES) if f"| `{code}` |" not in page] == []
+    root = Path(__file__).parents[2]
+    explained = set(re.findall(r"^\| `([a-z-]+)` \|", (root / "docs" / "judge.md").read_text(), re.MULTILINE))
+    nodes = [n for file in (root / "runtime" / "oracle").glob("*.py") for n in ast.walk(ast.parse(file.read_text()))]
+    written = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    made = {
+        str(n.args[0].value)
+        for n in nodes
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in ("JudgeFinding", "note")
+        if isinstance(n.args[0], ast.Constant)
+    }
+    of_checks = {f"check-{name}" for name in (*CHECKS, ALL_ORDERS, "fault", "load")}
+    assert sorted((made | of_checks) - explained) == []
+    assert sorted(explained - written - of_checks) == []
 
 
 def test_an_endless_candidate_ends() -> None:
