@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from ...isa.row import NEWEST, SPECIAL_REGISTERS, VECTORS, UnknownTargetError, named
 from ..addresses import SpaceOf
-from ..text.operands import IDENTIFIER, ConstantError, OperandError, elements, evaluate
+from ..text.operands import ADDRESS_VALUE, MASKED_VALUE, ConstantError, OperandError, elements, evaluate
 from ..text.syntax import Comment, Directive, Function, Label, Module, RegDecl, Variable, integer
 from ..types import OPAQUE_TYPES, REGISTER_BITS
 from ..verifier import TargetContext
@@ -165,7 +165,7 @@ def _is_address(text: str) -> bool:
 
 
 def _address(text: str, type: str, space_of: SpaceOf) -> str | None:
-    match = _MASKED.fullmatch(text)
+    match = MASKED_VALUE.fullmatch(text)
     constant = match is not None and type[0] in "bus" and _is_constant(match["inner"])
     types = ("u8", *ADDRESS_TYPES) if match else ADDRESS_TYPES
     if type not in types and not constant:
@@ -180,7 +180,7 @@ def _address(text: str, type: str, space_of: SpaceOf) -> str | None:
         if constant:
             return None
         text = match["inner"].strip()
-    match = _ADDRESS.fullmatch(text)
+    match = ADDRESS_VALUE.fullmatch(text)
     if match is None:
         return f"'{text}' is no address; expected a name, generic(name), or one of them and +4"
     if (space := space_of(name := match["generic"] or match["name"])) is None:
@@ -204,10 +204,6 @@ def _is_constant(text: str) -> bool:
 
 
 _FIELDS = re.compile(r"\{\s*\w+\s*=\s*\w+\s*(,\s*\w+\s*=\s*\w+\s*)*\}", re.ASCII)
-_MASKED = re.compile(r"(?P<mask>\d\w*)\s*\((?P<inner>.*)\)", re.ASCII)
-_ADDRESS = re.compile(
-    rf"(?:generic\s*\(\s*(?P<generic>{IDENTIFIER})\s*\)|(?P<name>{IDENTIFIER}))(?:\s*\+(?P<offset>.*))?", re.ASCII
-)
 BYTE_MASKS = frozenset(0xFF << 8 * byte for byte in range(8))
 
 

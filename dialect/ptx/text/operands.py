@@ -417,6 +417,14 @@ def _split(text: str) -> list[str]:
     return pieces
 
 
+MASKED_VALUE = re.compile(r"(?P<mask>\d\w*)\s*\((?P<inner>.*)\)", re.ASCII)
+"""An initial value that is the byte of an address that a mask leaves: `0xFF00(x)`."""
+ADDRESS_VALUE = re.compile(
+    rf"(?:generic\s*\(\s*(?P<generic>{IDENTIFIER})\s*\)|(?P<name>{IDENTIFIER}))(?:\s*\+(?P<offset>.+))?", re.ASCII
+)
+"""One that is an address: `x`, `x+8`, `generic(x)`."""
+
+
 def elements(variable: Variable) -> Iterator[tuple[int, str]]:
     """The initial values of a variable as they are written, each with the number of the element that it is for. The
     parts of a vector are elements. Braces nest as the dimensions do; elements without a value are zero. Source: PTX ISA

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ....dialect.ptx.text.operands import ConstantError, OperandError, elements, evaluate
+from ....dialect.ptx.text.operands import ADDRESS_VALUE, MASKED_VALUE, ConstantError, OperandError, elements, evaluate
 from ....dialect.ptx.text.syntax import Variable, integer
 from ....dialect.ptx.types import bits_of
 from ...base.errors import WarploomError
@@ -418,11 +417,6 @@ def check_writable(parts: tuple[Part, ...]) -> None:
 Address = Callable[[str], int | None]
 """The generic address of a variable or a function by its name; None if there is none."""
 
-_SYMBOL = re.compile(
-    r"(?P<mask>\d\w*)\((?P<masked>.+)\)|"
-    r"(?:generic\((?P<generic>[\w$%]+)\)|(?P<name>[A-Za-z_$%][\w$]*))(?:\+(?P<offset>.+))?"
-)
-
 
 def initial(variable: Variable, size: int, address: Address) -> Array:
     """The first bytes of a variable: zeros, or what its initialiser says, which gives an open array its size. Raises
@@ -468,12 +462,11 @@ def _constant(text: str) -> int | float:
 
 def _address(text: str, address: Address) -> int:
     """The address of `f`, `x+8`, `generic(x)`, or the byte of one that `0xFF00(x)` masks out."""
-    match = _SYMBOL.fullmatch(text)
-    if match is None:
-        return int(_constant(text))
-    if match["mask"]:
+    if match := MASKED_VALUE.fullmatch(text):
         mask = integer(match["mask"])
-        return (_address(match["masked"], address) & mask) >> ((mask & -mask).bit_length() - 1)
+        return (_address(match["inner"], address) & mask) >> ((mask & -mask).bit_length() - 1)
+    if (match := ADDRESS_VALUE.fullmatch(text)) is None:
+        return int(_constant(text))
     base = address(match["generic"] or match["name"])
     if base is None:
         raise DecodeError(f"'{match['generic'] or match['name']}' is not declared in this module")
