@@ -130,7 +130,7 @@ def check_metadata(words: Array, element: str, instruction: str = MMA_SP) -> Non
     """
     row, _ = sparse_row(element, instruction)
     try:
-        validate_words(_words(words, row), row, ordered=True)
+        validate_words(_words(words, row), row)
     except ValueError as error:
         raise ArgumentError(f"metadata that means nothing: {error}; runtime.compress makes metadata") from error
 

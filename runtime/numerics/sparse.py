@@ -34,7 +34,8 @@ _BROKEN = 0xFF
 
 
 class SparsityError(ValueError):
-    """A matrix, codes or metadata words that are not of the granularity; the message says where."""
+    """A matrix, codes or metadata words that are not of the granularity; the message says where. Types and shapes are
+    those that `compress` and `expand` pass: of matrices a type that `mma.sp` takes, of codes uint8, of words uint32."""
 
 
 @cache
@@ -72,8 +73,6 @@ def complaint(how: Granularity, code: int, ordered: bool) -> str | None:
     if code in legal:
         return None
     expected = f"expected one of {', '.join(map(_binary, legal))}"
-    if code > 0xF:
-        return f"it is more than a nibble; {expected}"
     if how.slots == 1:
         return expected
     first, second = positions(how, code)
@@ -114,7 +113,7 @@ def _code_of(how: Granularity, present: int) -> int:
 def stored_of(dense: Matrix, how: Granularity) -> tuple[Matrix, Codes]:
     """The stored elements and the codes of a matrix of the granularity; `dense_of` is the inverse. Codes are ordered
     ones. A chunk with fewer elements than it may have stores zeros too: the ones that give the least code. Raises
-    SparsityError naming the first row and chunk that break it, or the type or rank that cannot be."""
+    SparsityError naming the first row and chunk that break it, or the rank that cannot be."""
     units = _units(dense, how)
     codes = _codes(units, dense.dtype, how)
     broken = codes == _BROKEN
@@ -127,9 +126,6 @@ def stored_of(dense: Matrix, how: Granularity) -> tuple[Matrix, Codes]:
 def dense_of(values: Matrix, codes: Codes, how: Granularity) -> Matrix:
     """The dense matrix of values and codes, in whole chunks. Codes need not be ordered. Raises SparsityError naming
     row, chunk and value of an invalid code, or shapes that do not belong together."""
-    _require_matrix(values)
-    if codes.dtype != np.uint8 or codes.ndim != 2:
-        raise SparsityError(f"expected codes (rows, chunks) of uint8, got {_described(codes)}")
     bad = ~np.isin(np.arange(256), how.codes(ordered=False))[codes]
     if bad.any():
         row, chunk = (int(i) for i in np.argwhere(bad)[0])
@@ -164,7 +160,8 @@ def pruned(dense: Matrix, how: Granularity) -> Matrix:
 
 def _units(dense: Matrix, how: Granularity) -> Matrix:
     """The matrix in whole chunks, each unit as one unsigned integer: (rows, chunks * units)."""
-    _require_matrix(dense)
+    if dense.ndim != 2:
+        raise SparsityError(f"expected a matrix (rows, columns), got {_size(dense)} of {dense.dtype}")
     return _as_units(_in_chunks(dense.view(f"u{dense.dtype.itemsize}"), how), how)
 
 
@@ -229,17 +226,6 @@ def _size(matrix: Matrix) -> str:
     return "x".join(map(str, matrix.shape)) or "a scalar"
 
 
-def _described(matrix: Matrix) -> str:
-    return f"{_size(matrix)} of {matrix.dtype}"
-
-
-def _require_matrix(matrix: Matrix) -> None:
-    if matrix.dtype not in _magnitude_bits():
-        raise SparsityError(f"expected elements of {', '.join(map(str, _magnitude_bits()))}, got {matrix.dtype}")
-    if matrix.ndim != 2:
-        raise SparsityError(f"expected a matrix (rows, columns), got {_described(matrix)}")
-
-
 # The 32-bit metadata words that threads hold, from codes and back.
 #
 # The words of a matrix lie as a kernel loads them: (row tiles, column groups, threads), C order. A tile is the A of one
@@ -279,13 +265,7 @@ def _named(row: ProductForm) -> str:
 
 
 def metadata_words(codes: Codes, row: ProductForm) -> Words:
-    """The words of a matrix, (row tiles, column groups, threads), from its codes, (rows, chunks). Raises SparsityError
-    if the codes are not a matrix of uint8 that fit a nibble."""
-    if codes.dtype != np.uint8 or codes.ndim != 2:
-        raise SparsityError(f"expected codes (rows, chunks) of uint8, got {_described(codes)}")
-    if (codes > 0xF).any():
-        at, chunk = (int(i) for i in np.argwhere(codes > 0xF)[0])
-        raise SparsityError(f"row {at}, chunk {chunk}: expected a nibble, got {codes[at, chunk]}")
+    """The words of a matrix, (row tiles, column groups, threads), from its codes, (rows, chunks)."""
     layout, _ = _metadata(row)
     selectors, m, chunks = len(row.selectors), layout.rows, layout.columns
     missing = ((0, -codes.shape[0] % m), (0, -codes.shape[1] % (selectors * chunks)))
@@ -297,35 +277,27 @@ def metadata_words(codes: Codes, row: ProductForm) -> Words:
     return packed.view("<u4").astype(np.uint32, copy=False).reshape(down, groups, layout.threads)
 
 
-def metadata_codes(words: Words, row: ProductForm, rows: int | None = None, chunks: int | None = None) -> Codes:
-    """The inverse of `metadata_words`: the codes, (rows, chunks); all that the words hold if None. Raises SparsityError
-    on words of another shape, or that hold less than rows x chunks."""
+def metadata_codes(words: Words, row: ProductForm, rows: int, chunks: int) -> Codes:
+    """The inverse of `metadata_words`: the codes, (rows, chunks). Raises SparsityError on words that hold less."""
     layout, _ = _metadata(row)
-    _require_words(words, row)
     down, groups = words.shape[:2]
     tiles = np.empty((down, groups, len(row.selectors), layout.rows, layout.columns), np.uint8)
     tiles[:, :, *_places(layout)] = _nibbles(words)
     height, width = down * layout.rows, groups * len(row.selectors) * layout.columns
-    kept = (height if rows is None else rows, width if chunks is None else chunks)
-    if not 0 <= kept[0] <= height or not 0 <= kept[1] <= width:
-        raise SparsityError(
-            f"{_size(words)} words hold {height}x{width} codes of {_named(row)}, not {kept[0]}x{kept[1]}"
-        )
-    return tiles.transpose(0, 3, 1, 2, 4).reshape(height, width)[: kept[0], : kept[1]]
+    if rows > height or chunks > width:
+        raise SparsityError(f"{_size(words)} words hold {height}x{width} codes of {_named(row)}, not {rows}x{chunks}")
+    return tiles.transpose(0, 3, 1, 2, 4).reshape(height, width)[:rows, :chunks]
 
 
-def validate_words(words: Words, row: ProductForm, ordered: bool = False) -> None:
-    """Says which thread and nibble of the words of a matrix has a value with no meaning, if one does; with `ordered`,
-    or under a kind, none that `::ordered_metadata` takes.
+def validate_words(words: Words, row: ProductForm) -> None:
+    """Says which thread and nibble of the words of a matrix has a value that `::ordered_metadata` does not take, if one
+    does.
 
     Raises:
-        SparsityError: such as "row tile 0, column group 1, lane 5, nibble 3 (row 1, chunk 3): 0b0101 of word ...", or
-            on words of another shape.
+        SparsityError: such as "row tile 0, column group 1, lane 5, nibble 3 (row 1, chunk 3): 0b0101 of word ...".
     """
     layout, how = _metadata(row)
-    _require_words(words, row)
-    ordered = ordered or bool(row.kind)
-    bad = np.argwhere(~np.isin(np.arange(16), how.codes(ordered))[_nibbles(words)])
+    bad = np.argwhere(~np.isin(np.arange(16), how.codes(ordered=True))[_nibbles(words)])
     if not len(bad):
         return
     down, group, thread, nibble = (int(i) for i in bad[0])
@@ -337,16 +309,8 @@ def validate_words(words: Words, row: ProductForm, ordered: bool = False) -> Non
     raise SparsityError(
         f"row tile {down}, column group {group}, {where}, nibble {nibble} (row {down * layout.rows + at['r']}, chunk "
         f"{chunk}): {_binary(code)} of word 0x{word:08x} has no meaning for {_named(row)}: "
-        f"{complaint(how, code, ordered)}{others}"
+        f"{complaint(how, code, ordered=True)}{others}"
     )
-
-
-def _require_words(words: Words, row: ProductForm) -> None:
-    threads = _metadata(row)[0].threads
-    if words.dtype != np.uint32 or words.ndim != 3 or words.shape[2] != threads:
-        raise SparsityError(
-            f"{_named(row)} has words (row tiles, column groups, {threads}) of uint32, got {_described(words)}"
-        )
 
 
 def _nibbles(words: Words) -> Codes:

@@ -322,14 +322,9 @@ def test_any_broken_chunk_is_found(key: tuple[str, str], data: st.DataObject) ->
     assert failed(stored_of, dense, pattern).startswith(first)
 
 
-def test_matrices_of_other_types_and_ranks() -> None:
-    assert failed(stored_of, np.zeros((2, 4)), TWO_OF_FOUR).startswith(
-        "expected elements of float16, bfloat16, float32"
-    )
-    assert failed(stored_of, np.zeros((2, 4)), TWO_OF_FOUR).endswith("uint4, got float64")
+def test_arrays_of_other_ranks() -> None:
     for call in (stored_of, pruned):
         assert failed(call, np.zeros(4, np.int8), TWO_OF_FOUR) == "expected a matrix (rows, columns), got 4 of int8"
-    assert failed(dense_of, np.zeros(()), np.zeros((1, 1), np.uint8), TWO_OF_FOUR).startswith("expected elements of")
 
 
 def test_expand_names_a_code_without_meaning() -> None:
@@ -338,10 +333,6 @@ def test_expand_names_a_code_without_meaning() -> None:
     assert failed(dense_of, values, codes, TWO_OF_FOUR) == (
         "row 2, chunk 1: code 0b1010 has no meaning under 2:4: index 2 is there twice; expected one of "
         "0b0001, 0b0010, 0b0011, 0b0100, 0b0110, 0b0111, 0b1000, 0b1001, 0b1011, 0b1100, 0b1101, 0b1110"
-    )
-    codes[2, 1] = 77
-    assert failed(dense_of, values, codes, TWO_OF_FOUR).startswith(
-        "row 2, chunk 1: code 0b1001101 has no meaning under 2:4: it is more than a nibble; expected one of"
     )
     codes[2, 1] = 0b1000
     assert failed(dense_of, values[:, :2], codes, ONE_OF_TWO) == (
@@ -353,9 +344,6 @@ def test_expand_names_shapes_that_do_not_belong_together() -> None:
     codes = np.full((3, 2), 0b0100, np.uint8)
     assert failed(dense_of, np.zeros((3, 5), np.int8), codes, TWO_OF_FOUR) == (
         "3x2 codes of 2:4 describe 3x4 stored elements, got 3x5"
-    )
-    assert failed(dense_of, np.zeros((3, 4), np.int8), codes.astype(int), TWO_OF_FOUR) == (
-        "expected codes (rows, chunks) of uint8, got 3x2 of int64"
     )
 
 
@@ -374,6 +362,6 @@ def test_from_matrix_to_words_and_back(row: ProductForm) -> None:
     dense = pruned(dense.astype(DTYPES[row.a.name]), pattern)
     values, codes = stored_of(dense, pattern)
     words = sparse.metadata_words(codes, row)
-    validate_words(words, row, ordered=True)
+    validate_words(words, row)
     back = dense_of(values, sparse.metadata_codes(words, row, *codes.shape), pattern)
     assert ((raw(back) == raw(dense)) | is_zero(dense, row.a.name)).all()
