@@ -36,10 +36,6 @@ class ElementType:
     signed: bool = True
     mlir: str = ""
 
-    def __post_init__(self) -> None:
-        if self.exponent and self.signed + self.exponent + self.mantissa > self.bits:
-            raise ValueError(f"{self.name}: the fields of a float must fit its {self.bits} bits")
-
     @property
     def is_float(self) -> bool:
         return self.exponent > 0
@@ -254,10 +250,6 @@ class BlockScale:
     vector: int
     type: ElementType
     written: bool = True
-
-    def __post_init__(self) -> None:
-        if self.vector not in BYTE_IDS:
-            raise ValueError(f"a row has 1, 2 or 4 scales, got {self.vector}")
 
     @property
     def qualifiers(self) -> str:

@@ -51,19 +51,6 @@ class Mma(ProductForm):
     a_layout: str = "row"
     b_layout: str = "col"
 
-    def __post_init__(self) -> None:
-        for role in "abcd":
-            bits = self._lane_bits(role)
-            if bits == 0 or bits % max(32, self.element(role).bits):
-                raise ValueError(f"{self.spelling}: {role} does not fill whole registers")
-        if self.granularity is not None and self.metadata is not None:
-            if 2 * self.granularity.stored != self.granularity.chunk:
-                raise ValueError(f"{self.spelling}: a nibble must place half of a chunk, got {self.granularity}")
-            described = self.metadata.rows, self.metadata.columns * self.granularity.chunk
-            if described != (self.shape.m, self.shape.k):
-                m, k = self.shape.m, self.shape.k
-                raise ValueError(f"{self.spelling}: the metadata must describe the {m}x{k} matrix A")
-
     @cached_property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""

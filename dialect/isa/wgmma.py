@@ -173,10 +173,6 @@ class Wgmma(ProductForm):
     FRAGMENTS: ClassVar = "ad"
     UNIT: ClassVar = "wgmma "
 
-    def __post_init__(self) -> None:
-        if self.stored_k * self.container_bits("a") != 8 * ROW_BYTES:
-            raise ValueError(f"{self.spelling}: expected {ROW_BYTES} bytes of each row of A")
-
     @cached_property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""

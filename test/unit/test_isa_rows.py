@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warploom.dialect.isa import mma
+from warploom.dialect.isa import mma, wgmma
 from warploom.dialect.isa.families import LDMATRIX, LoadMatrix
-from warploom.dialect.isa.form import BY_MLIR_NAME, ElementType, Shape, element_type, having
+from warploom.dialect.isa.form import BY_MLIR_NAME, ELEMENT_TYPES, Shape, element_type, having
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.isa.row import KIB, TARGETS, UnknownTargetError, target
+from warploom.dialect.isa.wgmma import ROW_BYTES, doubled
 from warploom.dialect.ptx.instructions import find
 
 F16, BF16, F32 = (element_type(name) for name in ("f16", "bf16", "f32"))
@@ -80,10 +81,19 @@ def test_what_is_no_shape(text: str) -> None:
         Shape.parse(text)
 
 
-def test_a_row_whose_matrix_does_not_fill_registers_is_refused() -> None:
-    byte = ElementType("e5m2", 8, exponent=5, mantissa=2)
-    with pytest.raises(ValueError, match=r"mma\.sync\.aligned\.m8n8k16\.row\.col.*: c does not fill whole registers"):
-        Mma(Shape(8, 8, 16), F16, F16, byte, byte, (7, 0), 80, "9.7.14.5.14")
+def test_metadata_describes_all_of_a_in_halves_of_chunks() -> None:
+    for row in mma.sparse_rows():
+        assert row.granularity is not None
+        assert row.metadata is not None
+        assert row.granularity.chunk == 2 * row.granularity.stored, row.spelling
+        described = row.metadata.rows, row.metadata.columns * row.granularity.chunk
+        assert described == (row.shape.m, row.shape.k), row.spelling
+
+
+def test_wgmma_takes_32_bytes_of_each_row_of_a() -> None:
+    for row in wgmma.rows():
+        for each in (row, doubled(row)):
+            assert each.stored_k * each.container_bits("a") == 8 * ROW_BYTES, each.spelling
 
 
 def test_rows_are_frozen() -> None:
@@ -98,9 +108,9 @@ def test_ldmatrix_has_one_two_or_four_matrices(count: int) -> None:
         LoadMatrix(count, False)
 
 
-def test_a_float_fits_its_bits() -> None:
-    with pytest.raises(ValueError, match="e9m9: the fields of a float must fit its 16 bits"):
-        ElementType("e9m9", 16, exponent=9, mantissa=9)
+def test_floats_fit_their_bits() -> None:
+    for row in ELEMENT_TYPES.values():
+        assert not row.is_float or row.signed + row.exponent + row.mantissa <= row.bits, row.name
     assert replace(F16, exponent=0, mantissa=0).is_float is False
 
 

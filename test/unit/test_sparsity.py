@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -134,13 +133,6 @@ def test_codes_are_those_of_the_text(pattern: Granularity) -> None:
 
 def test_a_code_every_pattern_takes() -> None:
     assert all(sparse.ANY_CODE in pattern.codes(ordered=True) for pattern in PATTERNS.values())
-
-
-@pytest.mark.parametrize("how", [Granularity(1, 4), Granularity(4, 4), Granularity(3, 8, 2)], ids=str)
-def test_a_nibble_places_half_of_a_chunk(how: Granularity) -> None:
-    row = next(row for row in mma.sparse_rows() if row.granularity == TWO_OF_FOUR)
-    with pytest.raises(ValueError, match=f"a nibble must place half of a chunk, got {how}"):
-        replace(row, granularity=how)
 
 
 @pytest.mark.parametrize("pattern", [ONE_OF_TWO, TWO_OF_FOUR, FOUR_OF_EIGHT], ids=str)
