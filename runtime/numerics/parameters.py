@@ -60,13 +60,6 @@ class Arithmetic:
     mantissa: int = 23
     half_addend: bool = False
 
-    def __post_init__(self) -> None:
-        if self.algorithm not in ALGORITHMS:
-            raise ValueError(f"{self}: expected one of {', '.join(ALGORITHMS)}, got '{self.algorithm}'")
-        fused = self.algorithm in (FUSED, WIDENED)
-        if fused and (self.block * 4 * 2**self.fraction > 2**52 or self.fraction > 26):
-            raise ValueError(f"{self}: {self.block} products of {self.fraction} fraction bits do not sum exactly")
-
     @property
     def arch(self) -> str:
         """The first architecture it is about, such as "sm_80"."""

@@ -7,7 +7,7 @@ import pytest
 from warploom.dialect.isa import mma, tensor_product, wgmma, wmma
 from warploom.dialect.isa.form import element_type, having
 from warploom.dialect.isa.row import TARGETS
-from warploom.runtime.interp import Arithmetic, arithmetic
+from warploom.runtime.interp import arithmetic
 from warploom.runtime.numerics.parameters import ALGORITHMS, ROWS, family
 
 FORMS = (*mma.rows(), *mma.sparse_rows(), *wmma.mma_rows(), *wgmma.rows(), *tensor_product.products())
@@ -57,8 +57,9 @@ def test_families() -> None:
     assert families == {core.family for core in ROWS}
 
 
-def test_parameters_that_cannot_be_computed_are_refused() -> None:
-    with pytest.raises(ValueError, match="sm_1 f16: 16 products of 27 fraction bits do not sum exactly"):
-        Arithmetic(1, "f16", "fused", "none", block=16, fraction=27)
-    with pytest.raises(ValueError, match=r"expected one of fused, .*, got 'magic'"):
-        Arithmetic(1, "f16", "magic", "none")
+def test_fused_sums_are_exact_in_f64() -> None:
+    for core in ROWS:
+        assert core.algorithm in ALGORITHMS, core
+        if core.algorithm in ("fused", "widened"):
+            assert core.block * 4 * 2**core.fraction <= 2**52, core
+            assert core.fraction <= 26, core
