@@ -55,6 +55,9 @@ Say: TypeAlias = Callable[[str], object]
 PARTS: ContextVar[tuple[GraphParts, Say] | None] = ContextVar("parts", default=None)
 """The parts of the graph that is being compiled, and what is told whether it is recorded; None where it is not ours."""
 
+THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
+"""How many processes compile for triton where torch's cache has no such graph; None where the graph is not ours."""
+
 
 def compile_whole(
     module: GraphModule, examples: Sequence[Any], replace: Callable[[GraphModule, str], Say], mode: str | None,
@@ -91,8 +94,12 @@ def compile_whole(
     patches: dict[str, Any] = inductor.list_mode_options(mode) if mode else {}
     patches["joint_custom_post_pass"] = inductor.config.joint_custom_post_pass or _pads_once()
     asked = functorch.patch(enable_autograd_cache=functorch.enable_autograd_cache and bool(key))
-    with asked, caches.patch(cache_key_tag=tag):
-        return compiler.compile_fx(module, examples, inner_compile=compile_inner, config_patches=patches)
+    token = THREADS.set(inductor.config.compile_threads)
+    try:  # a graph that torch's cache has needs no processes
+        with asked, caches.patch(cache_key_tag=tag), inductor.config.patch(compile_threads=1):
+            return compiler.compile_fx(module, examples, inner_compile=compile_inner, config_patches=patches)
+    finally:
+        THREADS.reset(token)
 
 
 @cache
@@ -113,8 +120,9 @@ def _teach_inductor() -> None:
         _complete(graph, parts, say, partial(complete, graph, *args)) if parts else complete(graph, *args)
 
     def captured(*args: Any, **settings: Any) -> Any:
-        if " warploom " in caches.cache_key_tag:
-            pool.maybe_warm_pool()  # or this process compiles all of it for triton; torch's cache has no such graph
+        if (threads := THREADS.get()) is not None:  # torch's cache has no such graph
+            config.compile_threads = threads
+            pool.maybe_warm_pool()  # or this process compiles all of it for triton
         return capture(*args, **settings)
 
     def untagged(filename: str) -> Any:
@@ -125,6 +133,7 @@ def _teach_inductor() -> None:
     kind.__init__, kind.post_compile = made, completed
     autograd: Any = import_module("torch._functorch.aot_autograd")
     caches: Any = import_module("torch.compiler.config")
+    config: Any = import_module("torch._inductor.config")
     pool: Any = import_module("torch._inductor.async_compile")
     tuning: Any = import_module("torch._inductor.runtime.autotune_cache").AutotuneCache
     capture, autograd.aot_stage1_graph_capture = autograd.aot_stage1_graph_capture, captured

@@ -842,14 +842,22 @@ def test_graphs_with_their_gradients_are_cached(tmp_path: Path, monkeypatch: pyt
     operands, grad = [drawn(6, 16), drawn(16, 8), drawn(8, 24)], drawn(6, 24)
     wide = [x.double().requires_grad_() for x in operands]
     (wide[0] @ wide[1] @ wide[2]).backward(grad.double())
-    started = list[int]()
+    started, loading = list[int](), list[int]()
     processes = import_module("torch._inductor.async_compile")
-    monkeypatch.setattr(processes, "maybe_warm_pool", lambda: started.append(1))
+    wait = processes.AsyncCompile.wait
+
+    def waiting(*args: Any) -> None:
+        loading.append(processes.get_compile_threads())
+        wait(*args)
+
+    monkeypatch.setattr(processes, "maybe_warm_pool", lambda: started.append(processes.get_compile_threads()))
+    monkeypatch.setattr(processes.AsyncCompile, "wait", waiting)
 
     def called(cache: str, **options: Any) -> str:
         torch._dynamo.reset()
         counters.clear()
         started.clear()
+        loading.clear()
         part.REGIONS.clear()
         monkeypatch.setenv("WARPLOOM_CACHE", cache)
         call = torch.compile(lambda a, b, c: a @ b @ c, backend="warploom", options={"rest": "inductor", **options})
@@ -858,13 +866,14 @@ def test_graphs_with_their_gradients_are_cached(tmp_path: Path, monkeypatch: pyt
         assert all(close(x.grad, y.grad, 6.0) for x, y in zip(narrow, wide, strict=True))
         assert part.REGIONS
         found = next((name for name in ("hit", "miss") if counters["aot_autograd"][f"autograd_cache_{name}"]), "")
-        assert len(started) == (found != "hit")
+        assert started == [3] * (found != "hit")
+        assert {*loading} == {1 if found == "hit" else 3}
         return found
 
     # with a tag of its own in place of a folder of its own, where torch compiles the headers of its C++ again; and
     # without vectors, so that g++ does not try what the processor has
     plain = import_module("torch._inductor.config").patch(
-        {"cpp.vec_isa_ok": False, "cpp_cache_precompile_headers": False}
+        {"cpp.vec_isa_ok": False, "cpp_cache_precompile_headers": False, "compile_threads": 3}
     )
     with plain, import_module("torch.compiler.config").patch(cache_key_tag=str(tmp_path)):
         assert [called(cache) for cache in (str(tmp_path), str(tmp_path), "off")] == ["miss", "hit", ""]
