@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
+from threading import Thread
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
@@ -33,6 +34,8 @@ from .views import VIEWS, called, has_no_gaps, hint, is_tensor, order_of, replac
 
 if find_spec("triton") is not None:  # before the first call, as torch.compile imports it for its own backend
     import_module("torch._inductor.compile_fx")
+    # torch's cache has a digest of all its sources in its keys, which the first call need not wait for.
+    Thread(target=import_module("torch._inductor.codecache").torch_key, daemon=True).start()
 
 
 log = logging.getLogger(__name__)
