@@ -72,8 +72,6 @@ def compile_whole(
     inductor: Any = import_module("torch._inductor")
     compiler: Any = import_module("torch._inductor.compile_fx")
     functorch: Any = import_module("torch._functorch.config")
-    caches: Any = import_module("torch.compiler.config")
-    tag = f"{caches.cache_key_tag} warploom {key}"
     _teach_inductor()
 
     def compile_inner(graph: GraphModule, inputs: Sequence[Any], *args: Any, **settings: Any) -> Any:
@@ -89,17 +87,18 @@ def compile_whole(
         # What is made of parameters alone, such as the factors of norms, is one kernel for several of our parts.
         joined = {"combo_kernels": True} if name == "inference" else {}
         try:
-            with inductor.config.patch(joined), caches.patch(cache_key_tag=tag):  # of gradients, it is compiled later
+            with inductor.config.patch(joined):
                 return compiler.compile_fx_inner(graph, inputs, *args, **settings)
         finally:
             PARTS.reset(token)
 
     patches: dict[str, Any] = inductor.list_mode_options(mode) if mode else {}
+    patches["aot_inductor.metadata"] = {**inductor.config.aot_inductor.metadata, "warploom": key}  # in torch's keys
     patches["joint_custom_post_pass"] = inductor.config.joint_custom_post_pass or _pads_once()
     asked = functorch.patch(enable_autograd_cache=functorch.enable_autograd_cache and bool(key))
     token = THREADS.set(inductor.config.compile_threads)
     try:  # a graph that torch's cache has needs no processes
-        with asked, caches.patch(cache_key_tag=tag), inductor.config.patch(compile_threads=1):
+        with asked, inductor.config.patch(compile_threads=1):
             return compiler.compile_fx(module, examples, inner_compile=compile_inner, config_patches=patches)
     finally:
         THREADS.reset(token)
@@ -128,19 +127,11 @@ def _teach_inductor() -> None:
             pool.maybe_warm_pool()  # or this process compiles all of it for triton
         return capture(*args, **settings)
 
-    def untagged(filename: str) -> Any:
-        """As processes that compile for triton name what was measured of a kernel."""
-        with caches.patch(cache_key_tag=caches.cache_key_tag.partition(" warploom ")[0]):
-            return key_of_tuning(filename)
-
     kind.__init__, kind.post_compile = made, completed
     autograd: Any = import_module("torch._functorch.aot_autograd")
-    caches: Any = import_module("torch.compiler.config")
     config: Any = import_module("torch._inductor.config")
     pool: Any = import_module("torch._inductor.async_compile")
-    tuning: Any = import_module("torch._inductor.runtime.autotune_cache").AutotuneCache
     capture, autograd.aot_stage1_graph_capture = autograd.aot_stage1_graph_capture, captured
-    key_of_tuning, tuning._prepare_key = tuning._prepare_key, untagged
 
 
 def _complete(graph: Any, parts: GraphParts, say: Say, complete: Callable[[], None]) -> None:

@@ -821,19 +821,6 @@ def test_training_with_inductor() -> None:
     assert [len(e.compiled) for e in compiled.explanations] == [2, 4]
 
 
-def test_measured_configurations_are_found() -> None:
-    """Processes that compile for triton save them without the tag of our graphs."""
-    caches: Any = import_module("torch.compiler.config")
-    tuning: Any = import_module("torch._inductor.runtime.autotune_cache").AutotuneCache
-    import_module("warploom.runtime.torch.inductor")._teach_inductor()
-    keys: list[str] = []
-    for tag in ("mine", "mine warploom 5", "other", ""):
-        with caches.patch(cache_key_tag=tag):
-            keys.append(tuning._prepare_key("kernel.py"))
-    assert keys[0] == keys[1]
-    assert len(set(keys)) == 3
-
-
 def test_graphs_with_their_gradients_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch finds a graph that another process compiled before it traces anything, with the parts that it calls, and
     no process starts to compile for triton. What is to be compared, or where there is no cache of kernels, is traced
