@@ -336,7 +336,7 @@ def compile_together(
     for a GPU too, where there is ptxas: its driver assembles one after the other. `ready` is called with the text of
     each part that has a kernel now, while others are compiled."""
     missing = {key: part for part in parts if (key := _key(part, device, options)) not in KERNELS}
-    if len(missing) < 2 or cores() == 1:
+    if not missing or cores() == 1:
         return
     keys = sorted(missing, key=lambda key: -len(missing[key].text))
 
