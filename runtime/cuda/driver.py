@@ -222,12 +222,11 @@ class LoadedModule:
             option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: LOG_BYTES,
             option.CU_JIT_LOG_VERBOSE: 1,
         }
-        result: tuple[Any, ...] = (-1,)
         with gpu.current():
-            for image in (code, ptx.encode() + b"\0"):
-                if image and int(result[0]) != 0:
-                    names, data = list(options), list(options.values())
-                    result = gpu.driver.cuModuleLoadDataEx(image, len(options), names, data)
+            result: tuple[Any, ...] = gpu.driver.cuModuleLoadData(code) if code else (-1,)
+            if int(result[0]) != 0:
+                names, data = list(options), list(options.values())
+                result = gpu.driver.cuModuleLoadDataEx(ptx.encode() + b"\0", len(options), names, data)
         self.log = _log(info)
         if int(result[0]) != 0:
             details = "\n".join(text for text in (_log(errors), self.log) if text)

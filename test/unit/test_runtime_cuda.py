@@ -89,14 +89,18 @@ class Driver:
         attributes = {"MAJOR": 9, "MINOR": 0, "COUNT": 132, "OPTIN": 227 * 1024}
         return Result.CUDA_SUCCESS, attributes[name.rsplit("_", 1)[1]]
 
+    def cuModuleLoadData(self, image: bytes) -> tuple[Result, int]:  # noqa: N802
+        self.loads += 1
+        self.images.append(image)
+        return (Result.CUDA_SUCCESS if image == b"ELF" else Result.CUDA_ERROR_INVALID_PTX), 1
+
     def cuModuleLoadDataEx(self, image: bytes, _: int, names: list[str], data: list[Any]) -> tuple[Result, int]:  # noqa: N802
         self.loads += 1
         self.images.append(image)
         log: bytearray = data[names.index("CU_JIT_ERROR_LOG_BUFFER")]
         if self.reject:
             log[:10] = b"line 6: no"
-        reject = self.reject or not image.endswith(b"\0")
-        return (Result.CUDA_ERROR_INVALID_PTX if reject else Result.CUDA_SUCCESS), 1
+        return (Result.CUDA_ERROR_INVALID_PTX if self.reject else Result.CUDA_SUCCESS), 1
 
     def cuFuncGetAttribute(self, name: str, _: object) -> tuple[Result, int]:  # noqa: N802
         return Result.CUDA_SUCCESS, {"CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK": 256}.get(name, 64)
@@ -234,9 +238,9 @@ def test_machine_code_that_the_device_does_not_take_is_made_from_the_text(driver
     gpu = cuda.gpu(0)
     gpu.load(PTX, b"ELF of another target")
     assert driver.images == [b"ELF of another target", PTX.encode() + b"\0"]
-    gpu.load(PTX + "\n", b"ELF\0")
+    gpu.load(PTX + "\n", b"ELF")
     gpu.load(PTX + "\n")
-    assert driver.images[2:] == [b"ELF\0"]
+    assert driver.images[2:] == [b"ELF"]
 
 
 def test_prepared_launches_enqueue_without_looking_again(driver: Driver) -> None:
