@@ -9,6 +9,7 @@ import math
 import operator
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache, partial
 from importlib import import_module
@@ -32,10 +33,18 @@ from .rewrites import simplify_masks
 from .scalars import HALVES
 from .views import VIEWS, called, has_no_gaps, hint, is_tensor, order_of, replace_by, transpose_pads
 
+
+def _prepare() -> None:
+    """Does what the first call need not wait for: digests of sources, which keys of torch's cache have, take 0.5 s."""
+    import_module("torch._inductor.codecache").torch_key()
+    import_module("torch._inductor.runtime.triton_compat").triton_key()
+    with suppress(ImportError):
+        import_module("cuda.bindings.driver")
+
+
 if find_spec("triton") is not None:  # before the first call, as torch.compile imports it for its own backend
     import_module("torch._inductor.compile_fx")
-    # torch's cache has a digest of all its sources in its keys, which the first call need not wait for.
-    Thread(target=import_module("torch._inductor.codecache").torch_key, daemon=True).start()
+    Thread(target=_prepare, daemon=True).start()
 
 
 log = logging.getLogger(__name__)
