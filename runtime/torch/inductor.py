@@ -148,10 +148,11 @@ def _complete(graph: Any, parts: GraphParts, say: Say, complete: Callable[[], No
     compiler: Any = import_module("torch._inductor.compile_fx")
     kernels: Any = import_module("torch._inductor.select_algorithm").extern_kernels
     devices = [*graph.device_idxs] if {*graph.device_types} == {"cuda"} else []
+    # What another process compiled is loaded here.
+    for kernel in dict.fromkeys(kept.kernel for kept in parts.regions if kept.name not in REGIONS):
+        for number in devices:
+            load_on(number, kernel, assembled(kernel))
     for kept in parts.regions:
-        if kept.name not in REGIONS:  # as where another process compiled the graph
-            for number in devices:
-                load_on(number, kept.kernel, assembled(kept.kernel))
         region = REGIONS.setdefault(kept.name, kept)
         setattr(kernels, kept.name, region.into if len(region.layout.results) == 1 else region)
     options = {"draws": parts.draws, "say": say}
