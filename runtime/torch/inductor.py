@@ -16,6 +16,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from threading import Thread
 from typing import Any, NamedTuple, TypeAlias, cast
+from unittest.mock import patch
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -67,9 +68,6 @@ Say: TypeAlias = Callable[[str], object]
 PARTS: ContextVar[tuple[GraphParts, Say] | None] = ContextVar("parts", default=None)
 """The parts of the graph that is being compiled, and what is told whether it is recorded; None where it is not ours."""
 
-THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
-"""How many processes compile for triton where torch's cache has no such graph; None where the graph is not ours."""
-
 
 def compile_whole(
     module: GraphModule, examples: Sequence[Any], replace: Callable[[GraphModule, str], Say], mode: str | None,
@@ -81,11 +79,19 @@ def compile_whole(
     inductor: Any = import_module("torch._inductor")
     compiler: Any = import_module("torch._inductor.compile_fx")
     functorch: Any = import_module("torch._functorch.config")
+    autograd: Any = import_module("torch._functorch.aot_autograd")
+    pool: Any = import_module("torch._inductor.async_compile")
+    threads, capture = inductor.config.compile_threads, autograd.aot_stage1_graph_capture
     _teach_inductor()
 
+    def captured(*args: Any, **settings: Any) -> Any:
+        """Torch's cache has no such graph: processes start that compile for triton, or this one compiles all of it."""
+        inductor.config.compile_threads = threads
+        pool.maybe_warm_pool()
+        return capture(*args, **settings)
+
     def compile_inner(graph: GraphModule, inputs: Sequence[Any], *args: Any, **settings: Any) -> Any:
-        name = "inference" if settings.get("is_inference") else "forward"
-        name = "backward" if settings.get("is_backward") else name
+        name = "backward" if settings.get("is_backward") else "inference" if settings.get("is_inference") else "forward"
         say = replace(graph, name)
         calls = graph.graph.find_nodes(op="call_function", target=warploom.region.default)
         visible = graph.graph.output_node().meta.get("user_visible_output_idxs", ()) if name == "forward" else ()
@@ -105,17 +111,14 @@ def compile_whole(
     patches["aot_inductor.metadata"] = {**inductor.config.aot_inductor.metadata, "warploom": key}  # in torch's keys
     patches["joint_custom_post_pass"] = inductor.config.joint_custom_post_pass or _pads_once()
     asked = functorch.patch(enable_autograd_cache=functorch.enable_autograd_cache and bool(key))
-    token = THREADS.set(inductor.config.compile_threads)
-    try:  # a graph that torch's cache has needs no processes
-        with asked, inductor.config.patch(compile_threads=1):
-            return compiler.compile_fx(module, examples, inner_compile=compile_inner, config_patches=patches)
-    finally:
-        THREADS.reset(token)
+    looked_up = patch.object(autograd, "aot_stage1_graph_capture", captured)
+    with asked, looked_up, inductor.config.patch(compile_threads=1):  # what the cache has needs no processes
+        return compiler.compile_fx(module, examples, inner_compile=compile_inner, config_patches=patches)
 
 
 @cache
 def _teach_inductor() -> None:
-    """How a call of a compiled part is written, and what is done with a graph before it is traced, or called."""
+    """How a call of a compiled part is written, and what is done with a graph before it is called."""
     lowering: Any = import_module("torch._inductor.lowering")
     lowering.register_lowering(warploom.region.default, type_promotion_kind=None)(_call)
     kind: Any = import_module("torch._inductor.output_code").CompiledFxGraph
@@ -130,17 +133,7 @@ def _teach_inductor() -> None:
         parts, say = PARTS.get() or (found, partial(log.info, f"warploom: {found and found.name} graph: %s"))
         _complete(graph, parts, say, partial(complete, graph, *args)) if parts else complete(graph, *args)
 
-    def captured(*args: Any, **settings: Any) -> Any:
-        if (threads := THREADS.get()) is not None:  # torch's cache has no such graph
-            config.compile_threads = threads
-            pool.maybe_warm_pool()  # or this process compiles all of it for triton
-        return capture(*args, **settings)
-
     kind.__init__, kind.post_compile = made, completed
-    autograd: Any = import_module("torch._functorch.aot_autograd")
-    config: Any = import_module("torch._inductor.config")
-    pool: Any = import_module("torch._inductor.async_compile")
-    capture, autograd.aot_stage1_graph_capture = autograd.aot_stage1_graph_capture, captured
 
 
 def _complete(graph: Any, parts: GraphParts, say: Say, complete: Callable[[], None]) -> None:
