@@ -655,7 +655,7 @@ def run(name: str, options: argparse.Namespace) -> list[Measured]:
         firsts.append(time.perf_counter() - start)
         errors.append(distance([x.cpu() for x in results], expected))
         contenders.append(contender)
-        print(f"{name}: {contender.name}: {firsts[-1]:.1f} s, {errors[-1]:.2e} from float32", flush=True)
+        print(f"{name}: {contender.name}: {firsts[-1]:.2f} s, {errors[-1]:.2e} from float32", flush=True)
     if options.compile:
         return []
     for contender in contenders:
