@@ -8,7 +8,7 @@ Source: CUDA Driver API, sections Primary Context, Module, Memory, Execution Con
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -197,12 +197,12 @@ class Gpu:
         finally:
             self.driver.cuCtxPopCurrent()
 
-    def load(self, ptx: str, code: bytes = b"") -> LoadedModule:
-        """The module of this PTX text, compiled by the driver once and kept for the life of the process. `code` is its
-        machine code, if it is assembled already; what the device does not take is compiled from the text. Raises
+    def load(self, ptx: str, code: Callable[[], bytes] = bytes) -> LoadedModule:
+        """The module of this PTX text, compiled by the driver once and kept for the life of the process. `code` makes
+        its machine code, empty if there is none; what the device does not take is compiled from the text. Raises
         CudaError with the driver's log, if it rejects the text."""
         if ptx not in self._modules:
-            self._modules[ptx] = LoadedModule(self, ptx, code)
+            self._modules[ptx] = LoadedModule(self, ptx, code())
         return self._modules[ptx]
 
 

@@ -28,7 +28,7 @@ from xdsl.ir import SSAValue
 from ...passes.linalg.tensors import fuse_elementwise
 from ...passes.patterns import float_value
 from ...passes.pipeline import import_passes
-from ..base.errors import ArgumentError, AssemblerError, CompileError, WarploomError
+from ..base.errors import ArgumentError, CompileError, WarploomError
 from ..base.launch import cores
 from ..interp.parallel import side_by_side
 from ..kernel.compile import compile
@@ -38,7 +38,7 @@ from .attention import is_attention, results_of, taken_apart
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
 from .decompositions import simpler
 from .options import NO_FORM, BackendOptions, aten, expression, metadata_shape, place_of, prims, pytree
-from .part import MemoryOrder, PartLayout, PartResult, Region, row_major
+from .part import MemoryOrder, PartLayout, PartResult, Region, cached_code, row_major
 from .products import PRODUCTS, warploom
 from .scalars import HALVES, RULES, UINT4, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, shape_of
 from .scans import SCANS, is_scan_of_rows
@@ -332,42 +332,27 @@ KERNELS: dict[tuple[object, ...], Kernel | WarploomError] = {}
 def compile_together(
     parts: Iterable[ImportedRegion], device: torch.device, options: BackendOptions, ready: Callable[[str], object]
 ) -> None:
-    """Compiles the kernels of parts for a device, for `kernel_for`, several at a time in processes. These assemble them
-    for a GPU too, where there is ptxas: its driver assembles one after the other. `ready` is called with the text of
-    each part that has a kernel now, while others are compiled."""
+    """Compiles the kernels of parts for a device, for `kernel_for`, several at a time in processes. Their machine code
+    is in the cache then, where there is ptxas: the driver assembles one after the other. `ready` is called with the
+    text of each part that has a kernel now, while others are compiled."""
     missing = {key: part for part in parts if (key := _key(part, device, options)) not in KERNELS}
     if not missing or cores() == 1:
         return
     keys = sorted(missing, key=lambda key: -len(missing[key].text))
 
-    def work(number: int) -> tuple[int, Kernel | WarploomError, bytes]:
+    def work(number: int) -> tuple[int, Kernel | WarploomError]:
         kernel = _compiled(missing[keys[number]].module, device, options)
-        return number, kernel, assembled(kernel) if device.type == "cuda" else b""
+        if device.type == "cuda" and isinstance(kernel, Kernel):
+            cached_code(kernel)
+        return number, kernel
 
-    def keep(result: tuple[int, Kernel | WarploomError, bytes]) -> None:
-        number, kernel, code = result
+    def keep(result: tuple[int, Kernel | WarploomError]) -> None:
+        number, kernel = result
         KERNELS[keys[number]] = kernel
-        if code and isinstance(kernel, Kernel):
-            load_on(device.index or 0, kernel, code)
         ready(missing[keys[number]].text)
 
     # What this process imports for one of them, later ones have.
     side_by_side(work, len(keys) - 1, keep, lambda: keep(work(len(keys) - 1)))
-
-
-def assembled(kernel: Kernel | WarploomError) -> bytes:
-    """The machine code of a kernel, if there is one and ptxas takes it."""
-    try:
-        return b"" if isinstance(kernel, WarploomError) else kernel.cubin
-    except AssemblerError:
-        return b""
-
-
-def load_on(number: int, kernel: Kernel, code: bytes) -> None:
-    """Loads a kernel on a GPU by its machine code, if there is one: the driver takes longer to make it."""
-    from ..cuda.driver import gpu
-
-    gpu(number).load(kernel.ptx, code)
 
 
 def kernel_for(part: ImportedRegion, device: torch.device, options: BackendOptions) -> Kernel:

@@ -26,7 +26,6 @@ from .attention import ATTENTIONS, FLEXIBLE, GRADIENTS, arguments_of, is_attenti
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
 from .graphs import recorded
-from .importer import assembled, load_on
 from .options import aten, prims
 from .part import REGIONS, MemoryOrder, Region
 from .products import warploom
@@ -137,16 +136,12 @@ def _teach_inductor() -> None:
 
 
 def _complete(graph: Any, parts: GraphParts, say: Say, complete: Callable[[], None]) -> None:
-    """Gives a compiled graph its parts, on the GPU too, and what records it in CUDA graphs; `complete` is torch's."""
+    """Gives a compiled graph its parts, and what records it in CUDA graphs; `complete` is torch's."""
     compiler: Any = import_module("torch._inductor.compile_fx")
     kernels: Any = import_module("torch._inductor.select_algorithm").extern_kernels
     devices = [*graph.device_idxs] if {*graph.device_types} == {"cuda"} else []
-    # What another process compiled is loaded here.
-    for kernel in dict.fromkeys(kept.kernel for kept in parts.regions if kept.name not in REGIONS):
-        for number in devices:
-            load_on(number, kernel, assembled(kernel))
     for kept in parts.regions:
-        region = REGIONS.setdefault(kept.name, kept)
+        region = REGIONS.setdefault(kept.name, kept)  # or another process compiled it
         setattr(kernels, kept.name, region.into if len(region.layout.results) == 1 else region)
     options = {"draws": parts.draws, "say": say}
     trees, compiler.cudagraphify = compiler.cudagraphify, partial(recorded, compiler.cudagraphify, **options)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import pickle
 from base64 import b85decode
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from contextlib import suppress
+from functools import partial, reduce
 from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
@@ -15,8 +16,8 @@ import torch
 
 from ..arguments.arrays import Argument, current_stream, memory_maker
 from ..arguments.dtypes import PACKED
-from ..base.cache import read_records
-from ..base.errors import ArgumentError
+from ..base.cache import kept, read_records
+from ..base.errors import ArgumentError, AssemblerError
 from ..base.launch import Plan
 from ..kernel.kernel import Kernel
 
@@ -207,9 +208,19 @@ def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: tor
     scratch = tuple(memory_maker(buffer, device) for buffer in plan.scratch)
     memory = [make() for make in scratch]
     everything = [*values, *(_argument(t, tuple(t.shape), "i8") for t in memory)]
-    launches = Launches(GpuProgram(gpu(device.index or 0), kernel.ptx, kernel.entries), plan.launches, everything)
+    here = gpu(device.index or 0)
+    here.load(kernel.ptx, partial(cached_code, kernel))
+    launches = Launches(GpuProgram(here, kernel.ptx, kernel.entries), plan.launches, everything)
     launches([value.address for value in everything], current_stream(device.index or 0))
     return launches, scratch
+
+
+def cached_code(kernel: Kernel) -> bytes:
+    """The machine code of a kernel, which is in the cache then, so that a process loads it in less time than the driver
+    makes it; empty without a cache, or where ptxas is not there or does not take the text."""
+    with suppress(AssemblerError):
+        return kernel.cubin if kept() else b""
+    return b""
 
 
 def _words(metadata: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -236,10 +236,10 @@ def test_a_module_is_loaded_once(driver: Driver) -> None:
 
 def test_machine_code_that_the_device_does_not_take_is_made_from_the_text(driver: Driver) -> None:
     gpu = cuda.gpu(0)
-    gpu.load(PTX, b"ELF of another target")
+    gpu.load(PTX, lambda: b"ELF of another target")
     assert driver.images == [b"ELF of another target", PTX.encode() + b"\0"]
-    gpu.load(PTX + "\n", b"ELF")
-    gpu.load(PTX + "\n")
+    gpu.load(PTX + "\n", lambda: b"ELF")
+    gpu.load(PTX + "\n", lambda: pytest.fail("it is loaded"))
     assert driver.images[2:] == [b"ELF"]
 
 

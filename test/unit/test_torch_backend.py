@@ -18,6 +18,7 @@ from functools import partial
 from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -2200,10 +2201,11 @@ def test_a_schedule_is_followed() -> None:
     assert "cta = 16x8x32, warp = 16x8, mma = m16n8k16, stages = 1" in str(compiled.explanations[0])
 
 
-def test_launches_take_their_memory_and_stream_from_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a GPU is given, in place of which a record is kept: partial sums are scratch memory, some of it zeros."""
+def test_launches_take_their_memory_and_stream_from_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU is given, in place of which a record is kept: partial sums are scratch memory, some of it zeros. The
+    machine code is that of the cache, if there is one."""
     part: Any = import_module("warploom.runtime.torch.part")
-    enqueued: list[Any] = []
+    enqueued, loaded = list[Any](), list[Any]()
 
     class Recorded:
         def __init__(self, program: Any, launches: Any, values: Any) -> None:
@@ -2215,7 +2217,10 @@ def test_launches_take_their_memory_and_stream_from_torch(monkeypatch: pytest.Mo
         __call__ = enqueue
 
     monkeypatch.setattr("warploom.runtime.cuda.launches.Launches", Recorded)
-    monkeypatch.setattr("warploom.runtime.cuda.driver.gpu", lambda ordinal: ordinal)
+    gpu = SimpleNamespace(load=lambda ptx, code: loaded.append((ptx, code())))
+    monkeypatch.setattr("warploom.runtime.cuda.driver.gpu", lambda ordinal: {0: gpu}[ordinal])
+    monkeypatch.setattr(part.Kernel, "cubin", b"ELF")
+    monkeypatch.setenv("WARPLOOM_CACHE", str(tmp_path))
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 42 + device, raising=False)
     monkeypatch.setattr(part, "_interpret", part._enqueue)
     compiled = Compiled(lambda a, b: a @ b, schedule={"split_k": 2})
@@ -2225,7 +2230,10 @@ def test_launches_take_their_memory_and_stream_from_torch(monkeypatch: pytest.Mo
     assert same is prepared
     assert [x[:3] for x in (addresses, others)] == [[t.data_ptr() for t in (*pair, out)] for out in results]
     assert len(others) == len(addresses)
-    assert (prepared.gpu, stream) == (0, 42)
+    assert (prepared.gpu, stream) == (gpu, 42)
+    (kernel,) = {region.kernel for region in part.REGIONS.values() if loaded == [(region.kernel.ptx, b"ELF")]}
+    monkeypatch.setenv("WARPLOOM_CACHE", "off")
+    assert not part.cached_code(kernel)
     assert addresses == [value.address for value in prepared.values]
     scratch = [value.owner for value in prepared.values[3:]]
     assert scratch
