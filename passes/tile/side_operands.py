@@ -236,8 +236,8 @@ def group_scales(
     if count > 1:
         k = index.add(index.add(index.folded(groups.k), warp["k"]), first)
         group = index.div(k, groups.size)
-        if count * groups.size % schedule.cta[2]:
-            group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
+        if count * groups.size // schedule.split_k % schedule.cta[2]:
+            group = index.minimum(group, count - 1)  # behind the end of k, or of a part, where all products are zero
     kind = kind.with_element(element_type(groups.scales))
     line, start = index.value(group), index.value(index.add(index.folded(groups.n), warp["n"]))
     if memory_space(memory_of(groups.scales)) == SHARED_SPACE:

@@ -283,6 +283,7 @@ def product(float_: str, stored: str, by: str, group: int, scale: str, k: int = 
 @pytest.mark.parametrize(
     ("float_", "stored", "by", "scale", "k", "schedule"),
     [
+        ("f16", "u4", "kn", "f16", 128, {"cta": (16, 64, 128), "warp": (16, 32), "stages": 2, "split_k": 2}),
         ("bf16", "u4", "nk", "f32", 192, {"cta": (16, 64, 128), "warp": (16, 64), "sliced_k": 2, "stages": 2}),
         ("f16", "s4", "kn", "bf16", 192, {"cta": (16, 64, 64), "warp": (16, 32), "stages": 3, "unroll": 3}),
         ("f16", "u4", "kn", "f16", 192, {"cta": (16, 64, 32), "warp": (16, 32), "stages": 2, "split_k": 3}),
@@ -293,8 +294,8 @@ def product(float_: str, stored: str, by: str, group: int, scale: str, k: int = 
     ],
 )
 def test_schedules_with_groups(float_: str, stored: str, by: str, scale: str, k: int, schedule: dict[str, Any]) -> None:
-    """K tiles of several groups and of parts of one, some with the last beyond the end of K; scales in shared memory
-    and, where rows of them are no whole chunks or a CTA has several tiles, in global memory."""
+    """K tiles of several groups and of parts of one, some with the last beyond the end of K or of a part; scales in
+    shared memory and, where rows of them are no whole chunks or a CTA has several tiles, in global memory."""
     kernel, rng, group = (
         compile(product(float_, stored, by, 64, scale, k), cache=False, **schedule),
         np.random.default_rng(),
