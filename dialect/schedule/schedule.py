@@ -211,13 +211,6 @@ class Schedule:
                 f"sliced_k must divide the {self.cta[2] // self.mma.k} steps of {self.mma} in a K tile of "
                 f"{self.cta[2]}, got {self._sizes}"
             )
-        down, across = (size // step for size, step in zip(self.warp, self.covered, strict=True))
-        base = across if down == 1 else down
-        if base % self.sliced_k and (min(down, across) > 1 or self.sliced_k % base):
-            raise ScheduleError(
-                f"sliced_k: {self.sliced_k} slices divide the base tiles of a warp tile down, or across if it is "
-                f"one high, or are a multiple of a single row or column of them; got {self._sizes}"
-            )
         if self.threads > MAX_THREADS:
             raise ScheduleError(
                 f"a CTA has at most {MAX_THREADS} threads, {self.warps} warps take {self.threads}; enlarge warp or "

@@ -170,10 +170,11 @@ def _shape(tile: SSAValue) -> tuple[int, ...]:
     return tile.type.shape if isinstance(tile.type, FragmentType) else memory_of(tile).get_shape()
 
 
-def part_of(fragment: FragmentType, slices: int) -> FragmentType:
+def part_of(fragment: FragmentType, slices: int, *, all_get: bool = False) -> FragmentType:
     """The part of a fragment that one slice gets: some rows of base tiles, or some columns if there is one row of them.
-    If there are more slices than base tiles, a multiple of their number, it is a base tile. Raises VerifyException if
-    the number of slices is no power of two, or does not divide the base tiles."""
+    If there are more slices than base tiles, a multiple of their number, it is a base tile, unless `all_get` one, as
+    those of a K that is split do. Raises VerifyException if the number of slices is no power of two, or does not divide
+    the base tiles."""
     if slices.bit_count() != 1:
         raise VerifyException(f"expected a power of two of slices, got {slices}")
     (down, across), (rows, columns) = fragment.tiles, fragment.shape
@@ -181,7 +182,7 @@ def part_of(fragment: FragmentType, slices: int) -> FragmentType:
         rows //= slices
     elif down == 1 and across % slices == 0:
         columns //= slices
-    elif slices > (base := max(down, across)) and min(down, across) == 1 and slices % base == 0:
+    elif not all_get and slices > (base := max(down, across)) and min(down, across) == 1 and slices % base == 0:
         rows, columns = rows // down, columns // across
     else:
         raise VerifyException(f"the {down} x {across} base tiles of {fragment} cannot be divided among {slices} slices")

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations, product
 from typing import Any, cast
 
+from xdsl.dialects.builtin import f32
+from xdsl.utils.exceptions import VerifyException
+
 from ...dialect.isa.form import FP8, SCALES_OF_WORD, Shape
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.row import KIB, Target
@@ -16,9 +19,10 @@ from ...dialect.layouts.tensor_memory import COLUMNS
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError
 from ...dialect.schedule.fields import WARPGROUPS, roles
 from ...dialect.schedule.schedule import MIN_RING
-from ...dialect.warp.attributes import BYTE
+from ...dialect.warp.attributes import BYTE, FragmentType
 from ...dialect.warp.elements import M
 from ...dialect.warp.operands import metadata_span
+from ...dialect.warp.tile_mma import part_of
 from ..linalg.product import Product, block
 from ..linalg.read_attention import Attention
 from . import needs
@@ -270,17 +274,13 @@ def _check_kind(schedule: Schedule, product: Product, row: Row) -> None:
 
 
 def _check_slices(schedule: Schedule, sums: Layout) -> None:
-    """Refuses slices among which the base tiles of a warp tile, which may be of several instructions, are not divided:
-    whole rows of them, or columns if there is one row; of a K that is split each slice has some."""
-    slices, (m, n) = schedule.sliced_k, schedule.warp
-    down, across = m // sums.rows, n // sums.columns
-    base = max(down, across) if min(down, across) == 1 else down
-    shared = min(down, across) == 1 and schedule.split_k == 1 and slices % base == 0
-    if slices & (slices - 1) or (base % slices and not shared):
-        raise ScheduleError(
-            f"sliced_k = {slices}: a power of two of slices divides {base} base tiles of {sums.rows}x{sums.columns} in "
-            f"warp = {m}x{n}, or is a multiple of a single row or column of them with split_k = 1"
-        )
+    """Refuses slices that do not divide the base tiles of a warp tile, which may be of several instructions."""
+    if (slices := schedule.sliced_k) == 1:
+        return
+    try:
+        part_of(FragmentType.of("acc", *schedule.warp, f32, sums), slices, all_get=schedule.split_k > 1)
+    except VerifyException as error:
+        raise ScheduleError(f"sliced_k = {slices}, split_k = {schedule.split_k}: {error}") from error
 
 
 def _check_packing(schedule: Schedule, product: Product) -> None:

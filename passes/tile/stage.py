@@ -232,12 +232,10 @@ class StageBuilder:
         slices get one."""
         index, schedule, fragment = self.index, self.schedule, self.kind
         try:
-            part = part_of(fragment, self.slices)
+            part = part_of(fragment, self.slices, all_get=schedule.split_k > 1)
         except VerifyException as error:
             fail(self.product.op, f"schedule: {error}")
         words, parts = part.registers * LANES * (self.slices - 1), fragment.registers // part.registers
-        if parts < self.slices and schedule.split_k > 1:
-            fail(self.product.op, f"schedule: split_k takes no more slices than {fragment} has base tiles")
         word = f64 if fragment.bits == 64 else f32
         rows = schedule.warps if schedule.cluster_parts > 1 else schedule.warps // schedule.sliced_k * parts
         scratch = index.alloc(tile_type(word, [rows, words]))

@@ -236,7 +236,7 @@ def test_slices_beyond_the_base_tiles_store_nothing(
 
 def test_parts_of_k_take_no_slices_beyond_the_base_tiles() -> None:
     schedule: dict[str, Any] = {"cta": (16, 16, 32), "warp": (16, 16), "sliced_k": 2, "split_k": 2, "stages": 2}
-    with pytest.raises(CompileError, match="sliced_k = 2: a power of two of slices divides 1 base tiles"):
+    with pytest.raises(CompileError, match="sliced_k = 2, split_k = 2: the 1 x 1 base tiles"):
         compile(function(SCALED), cache=False, **schedule)
 
 

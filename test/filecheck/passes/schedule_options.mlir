@@ -47,7 +47,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 // GROUPS: error: schedule: group must be 1 to 2147483647, got 2147483648
 // CTAS: error: schedule: ctas must be 0 to 2147483647, got 2147483648
 // SLICES: error: schedule: sliced_k must divide the 4 steps of m16n8k16 in a K tile of 64, got cta = 64x64x64, warp = 32x32, sliced_k = 3
-// SLICES48: error: schedule: sliced_k: 2 slices divide the base tiles of a warp tile down, or across if it is one high, or are a multiple of a single row or column of them; got cta = 48x48x64, warp = 48x48, sliced_k = 2
+// SLICES48: error: schedule: sliced_k = 2, split_k = 1: the 3 x 6 base tiles of !warp.fragment<acc, 48x48xf32, {{.*}}> cannot be divided among 2 slices
 // PACK: error: schedule: pack must be one of none, a, b, ab, got c
 // WIDEN: error: schedule: fp8_as must be one of none, f16, got f32
 // HALVES: error: schedule: fp8_as = f16: operands that are dense 8-bit floats are widened, not those of f16 x f16
