@@ -4,8 +4,8 @@
     bench/with_gpu.sh python bench/packed.py --rows 16 --bits 4 --schedule "cta=16x128x128 warp=16x64 mma=m64n16k16"
 
 Method: that of `weights.py`. Weights are drawn, packed by `runtime.pack_weights`, and results are held against the
-product in float64 of weights as the operations round them. Peers in the same run: cuBLAS on bf16, and kernels that only
-read as many bytes.
+product in float64 of weights as the operations round them. Peers in the same run: cuBLAS on bf16, in a row by turns
+with each kernel, and kernels that only read as many bytes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ import sys
 from typing import Any, NamedTuple
 
 from reading import NOTHING
-from weights import ROTATED_BYTES, ReadTimer, in_a_row, peers
+from weights import ROTATED_BYTES, ReadTimer, in_turns, peers
 
 from warploom.runtime import CompileError, Kernel, compile, pack_weights
 
 LIMIT = 3e-3
 """Relative error in the Frobenius norm that a right kernel stays under, its result rounded to bf16."""
+
+PEER = "cuBLAS, by turns"
+"""cuBLAS on the weights as bf16, in a row with each kernel."""
 
 NIBBLES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 """The floats of 4 bits without a sign."""
@@ -128,8 +131,8 @@ def compiled(product: Packed, schedules: list[str]) -> dict[str, Kernel]:
 
 
 def measured(torch: Any, timer: ReadTimer, product: Packed, kernels: dict[str, Kernel]) -> dict[str, float]:
-    """Prints the time of each kernel, alone and in a row, the share of memory's bandwidth, and its error. Returns the
-    milliseconds in a row."""
+    """Prints the time of each kernel, alone and in a row, that of cuBLAS by turns with it, the share of memory's
+    bandwidth, and its error. Returns the milliseconds in a row, and those of cuBLAS beside the last kernel (`PEER`)."""
     times = dict[str, float]()
     m, n, k, bits, group, points, *_, floats, _ = product
     dtype = torch.bfloat16 if product.kind == "bf16" else torch.float16
@@ -148,7 +151,8 @@ def measured(torch: Any, timer: ReadTimer, product: Packed, kernels: dict[str, K
     each = [x.repeat_interleave(group, 0).t() for x in (scale, z)]
     w = (values - each[1] if points else values) * each[0]
     exact = a.double() @ w.double().t()
-    del w, each, values
+    del each, values
+    wide = [w.contiguous(), w.clone()]
     for text, kernel in kernels.items():
         out = torch.full((m, n), float("nan"), device="cuda", dtype=torch.bfloat16)
         arguments = [a, packed, s, *([z] if points else []), out]
@@ -168,11 +172,13 @@ def measured(torch: Any, timer: ReadTimer, product: Packed, kernels: dict[str, K
         def calls(kernel: Kernel = kernel, copies: Any = copies, of_call: Any = arguments) -> list[Any]:
             return [kernel.prepare(of_call[0], copy.view(product.shapes[1]), *of_call[2:]) for copy in copies]
 
-        row = times[text] = in_a_row(torch, calls)
+        row, times[PEER] = in_turns(torch, [calls, lambda: [lambda each=each: a @ each.t() for each in wide]])
+        times[text] = row
         registers = max(loaded.registers for loaded in prepared.kernels)
         rates = f"{packed.numel() / ms / 1e6:6.0f} GB/s {2 * m * n * k / ms / 1e9:6.0f} TFLOP/s"
         name = "mxfp4" if floats else f"W{bits} g{group}{'' if points else ' s'}{' u' * product.unrounded}"
-        print(f"{m:5} {name:11} {ms * 1e3:8.1f} us, in a row {row * 1e3:8.1f} {rates} {error:.1e} {registers:4} "
+        beside = f"{row * 1e3:8.1f} (cuBLAS {times[PEER] * 1e3:.1f})"
+        print(f"{m:5} {name:11} {ms * 1e3:8.1f} us, in a row {beside} {rates} {error:.1e} {registers:4} "
               f"{text or kernel.schedule[-1]}", flush=True)  # fmt: skip
     return times
 

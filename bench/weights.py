@@ -137,30 +137,37 @@ class ReadTimer(Timer):
 
 
 def in_a_row(torch: Any, calls: Callable[[], list[Callable[[], object]]]) -> float:
-    """Milliseconds of one of the calls, which are made for the stream that is current then.
+    """Milliseconds of one of the calls, which are made for the stream that is current then; at least `IN_A_ROW` follow
+    on each other."""
+    return in_turns(torch, [calls])[0]
 
-    At least `IN_A_ROW` follow on each other, of a kernel and of its peers: the card throttles in long runs.
-    """
-    stream = torch.cuda.Stream()
+
+def in_turns(torch: Any, contenders: Sequence[Callable[[], list[Callable[[], object]]]]) -> list[float]:
+    """The same of several contenders by turns: the card throttles as it warms up, and the last one would be slowest."""
+    stream, graphs = torch.cuda.Stream(), list[tuple[Any, list[Callable[[], object]]]]()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        made = calls()
-        for call in made:
-            call()
-        stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            for call in made * (repeats := -(-IN_A_ROW // len(made))):
+        for calls in contenders:
+            made = calls()
+            for call in made:
                 call()
-        times: list[float] = []
+            stream.synchronize()
+            graph, calls_of_graph = torch.cuda.CUDAGraph(), made * -(-IN_A_ROW // len(made))
+            with torch.cuda.graph(graph, stream=stream):
+                for call in calls_of_graph:
+                    call()
+            graphs.append((graph, calls_of_graph))
+        times: list[list[float]] = []
         for _ in range(REPLAYS + 1):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-            times.append(start.elapsed_time(end) / len(made) / repeats)
-    return statistics.median(times[1:])
+            times.append([])
+            for graph, calls_of_graph in graphs:
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                start.record()
+                graph.replay()
+                end.record()
+                end.synchronize()
+                times[-1].append(start.elapsed_time(end) / len(calls_of_graph))
+    return [statistics.median(each) for each in zip(*times[1:], strict=True)]
 
 
 def measure(
