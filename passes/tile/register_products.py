@@ -147,7 +147,7 @@ class RegisterProduct(Multiplication):
         together = len(steps) if changes and self.tiling.schedule.sliced_k > 1 else 1
         of_groups = together > 1 and self._scales_sums()
         points, scales, run = self._parameters(warp, depth, fragment_of(accumulator) if of_groups else None)
-        smaller = self._smaller_weights(points[0], of_groups=of_groups) if together > 1 else None
+        smaller = self._smaller_weights(points[0], of_groups=of_groups)
         before = self._sums_of_groups([scale for (scale,) in scales]) if of_groups else []
         sums = [sum_ for sum_, _ in before]
         for group in (steps[number : number + together] for number in range(0, len(steps), together)):
