@@ -117,9 +117,10 @@ def schedule_of_tile(
     stages = needs.fitting_stages(product, schedule, target)
     if tile.slices == 1 and (tile_count(product, tile) > (ctas := at_once(tile, target)) or product.op.grouped == M):
         parts = max(tile.parts, _tail_parts(product, schedule, ctas))
-        if product.blocks[1] and product.op.grouped is None and not product.dynamic:  # 8192 (H200): 128, 778 us for 787
+        if (product.blocks[1] or product.b.stored) and product.op.grouped is None and not product.dynamic:
+            # As many turns, by fewer (H200, us: fp8, 8192, 778 for 787; packed weights of 4 bits 793 for 800).
             count = tile_count(product, tile)
-            ctas = -(-count // (-(-count // ctas) * tile.together)) * tile.together  # as many turns, by fewer
+            ctas = -(-count // (-(-count // ctas) * tile.together)) * tile.together
         return schedule.with_fields(stages=stages, ctas=ctas, split_k=parts)
     turns = -(-product.k_tiles(schedule.cta[2]) // tile.parts)
     return schedule.with_fields(stages=min(stages, max(MIN_RING, turns)))

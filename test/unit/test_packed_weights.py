@@ -111,6 +111,12 @@ def test_tiles_are_128_columns_wide_where_they_take_fewer_turns() -> None:
     assert tiles == [(16, 64, 256), (16, 128, 256)]
 
 
+def test_no_more_ctas_take_turns_than_as_many_turns_take() -> None:
+    """1024 tiles take 8 turns of 132 CTAs, and of 128."""
+    kernel = compile(Packed(4096, 8192, 1024, 4, 128).text(), target="sm_90a")
+    assert kernel.launches[-1].grid == (128, 1, 1)
+
+
 def test_scales_of_all_groups_of_a_k_tile_are_copied_as_one_box() -> None:
     schedule = {"cta": "16x64x512", "sliced_k": 4, **FEW}
     text = compile(Packed(16, 64, 1024, 4, 128).text(), target="sm_90a", cache=False, **schedule).ptx
