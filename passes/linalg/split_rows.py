@@ -265,10 +265,10 @@ IN_CLUSTERS = 10, 11
 SM: 60 at once 149 microseconds, 64 have a second wave and 197)."""
 
 
-def clusters_at_once(warps: int, op: RowsOp) -> int:
-    """How many CTAs or clusters of so many warps run at once, where an SM has registers for `SUMMING_WARPS`."""
-    part, of = IN_CLUSTERS if warps > SUMMING_WARPS else (1, 1)
-    return _sms(op) * SUMMING_WARPS * part // (of * warps)
+def clusters_at_once(warps: int, op: RowsOp, resident: int = SUMMING_WARPS) -> int:
+    """How many CTAs or clusters of so many warps run at once, where an SM has registers for those `resident`."""
+    part, of = IN_CLUSTERS if warps > resident else (1, 1)
+    return _sms(op) * resident * part // (of * warps)
 
 
 def _sms(op: RowsOp) -> int:

@@ -59,10 +59,11 @@ two 0.91 to 0.93, four 0.83 to 0.90)."""
 
 CLUSTER_WARPS, EXACT_WARPS, MAX_CTAS = 8, 12, 8
 """Where CTAs of a cluster share a row, warps of each, twice as many of rows that are too long otherwise; the most of
-each, but 32 of eight CTAs, that share exactly a row along which inputs repeat, or the longest row of one
-input that a cluster holds (H200, 262144: layer norm 138.2 and 112.2 us, softmax 136.1 and 108.6; 151936 loses: 123.0
-and 147.6), or any longer row of two inputs without a vector (gradient of softmax, 151936: 168 and 121 us), or one that
-is scanned; and CTAs."""
+each, but 32 of eight CTAs, that share exactly a row along which inputs repeat, or of one input of 16 bits of which a
+power of two of warps has no equal parts (H200, layer norm of 5120, 10240, 20480: 81.6, 88.3, 96.4 us by a power of two,
+68.5, 71.4, 72.5 exactly; 262144: 138.2 and 112.2; where parts are equal, 24576: 79.5 and 91.5; gradient of RMS norm, of
+two inputs, 5120: 98.0 and 110.8), or any longer row of two inputs without a vector (gradient of softmax, 151936: 168
+and 121 us), or one that is scanned; and CTAs."""
 
 LONG_ROW = 16
 """How many warps may hold a row before CTAs share it (H100, rows of 32768: a softmax of one CTA of 32 warps 0.948 of a
@@ -76,6 +77,10 @@ RESIDENT_WARPS, VECTOR_WARPS, SEVERAL, SMALL_BITS = 32, 40, 3, 16
 gradient of RMS norm in rows of 65536: 0.75 of a copy with 128 registers, 0.93 with 64; that of softmax loses), and of
 fewer with a vector along them (H200, RMS norm in rows of 65536: 74.3 us, with 48 registers 71.0), or inputs that repeat
 (group norm and SiLU in rows of 40960: 92.7 and 84.4)."""
+
+TURNING_WARPS = 20
+"""Warps for which an SM has registers where CTAs of half as many take rows of one input in turns (H200, layer norm of
+20480, 40960: 72.5 and 73.4 us, not in turns 81.3 and 86.6; by seven warps, 28672: 112.6 and 84.8)."""
 
 MIN_TURNS = 4
 """Rows of a cluster that takes them in turns, where vectors lie along them, which it then reads once (H100, rows of
@@ -131,10 +136,12 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
         several = None if op.is_numbered else rows
         layout = _layout(sizes, (*inputs.values(), *written), output, several, outputs, narrow=narrow)
         each = layout.columns * max(1, held // layout.elements)
-        exact = repeated or (one and length == MAX_CTAS * MAX_WARPS * each)
         share = RowShare(1, 1)
         if layout.rows == 1:
-            share = RowShare.of(length or extents.USUAL, each, clusters=shared, exact=exact)
+            share = RowShare.of(length or extents.USUAL, each, clusters=shared, exact=repeated)
+            own = layout.columns * share.warps * share.ctas
+            if one and length is not None and (length % own or length > own * (each // layout.columns)):
+                share = RowShare.of(length, each, clusters=shared, exact=True)
         if once and share.warps * share.ctas > (least := least_warps(output.size(rows), length or 1)):
             share = RowShare(least, 1)
         if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
@@ -176,13 +183,15 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     if apart and not (in_registers and apart % warps[0] == 0):
         fail(op, "rows are summed where they are reduced too, each held by a CTA, of known sizes")
     vectors = sum(rows not in place.loops for place in along)
-    in_cluster = in_registers and share.ctas > 1 and across <= SUMMING_WARPS and columns == 1 and not op.is_numbered
+    own = TURNING_WARPS if one and 2 * across == TURNING_WARPS else SUMMING_WARPS
+    in_cluster = in_registers and share.ctas > 1 and across <= own and columns == 1 and not op.is_numbered
+    in_cluster = in_cluster and (repeated or own % across == 0)
     full = scans and small and across == 2 * CLUSTER_WARPS and length == parts * each
     twice = sum(isinstance(inner, ReduceOp) for inner in op.body.block.ops) > 1 and parts > LONG_ROW
     if not apart and in_cluster and (full or vectors > 1 or (vectors and small and twice and len(along) >= SEVERAL)):
-        at_once = clusters_at_once(parts, op)
+        at_once = clusters_at_once(parts, op, own)
         apart = at_once if output.size(rows) >= MIN_TURNS * at_once else 0
-    resident = (SUMMING_WARPS if sums or not summed else RESIDENT_WARPS) if apart else 0
+    resident = (own if sums or not summed else RESIDENT_WARPS) if apart else 0
     several = repeated and across <= VECTOR_WARPS // 2  # CTAs of an SM
     if share.ctas > 1 and small and (vectors or several or len(along) >= SEVERAL):
         resident = resident or (RESIDENT_WARPS if len(along) >= SEVERAL else VECTOR_WARPS)

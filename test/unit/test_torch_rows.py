@@ -316,6 +316,22 @@ def test_clusters_take_rows_in_turns(monkeypatch: pytest.MonkeyPatch, function: 
         assert first == 3 * turn
 
 
+@pytest.mark.parametrize(("longest", "warps", "ctas"), [(2, 3, 2), (16, 6, 1)])
+def test_rows_of_one_input_are_shared_exactly(
+    monkeypatch: pytest.MonkeyPatch, longest: int, warps: int, ctas: int
+) -> None:
+    """By warps whose lanes all have elements, where there would be half as many again by a power of two."""
+    monkeypatch.setattr("warploom.passes.tile.rows.HELD", 8)
+    monkeypatch.setattr("warploom.passes.tile.rows.LONG_ROW", longest)
+    operands = draw(3, 1536), draw(1536), draw(1536)
+    kernel = compile(torch_to_linalg(norm, *operands), target="sm_90a", cache=False)
+    exact = norm(*operands, kind=torch.float64)
+    result = torch.full(exact.shape, 99.0)
+    kernel(*operands, result, device="interp", checks="all")
+    assert (result - exact).abs().max() <= 2**-19 * exact.abs().max()
+    assert [(launch.grid[0], launch.block[0]) for launch in kernel.launches] == [(3 * ctas, 32 * warps)]
+
+
 def test_rows_that_clusters_take_in_turns_may_be_written_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """No CTA reads a row that another one writes, not even one row more than it has."""
     share_rows_in_clusters(monkeypatch)
