@@ -35,9 +35,10 @@ LANES, SM_WARPS = 32, 62
 """Rows of a warp, and warps that keep an SM busy."""
 
 FEW_ROWS = 16
-FEW_LONG = (FEW_ROWS, 1 << 17), (33, 1 << 18)
-"""Fewer rows, of so many elements or more, keep few SMs busy (H200, group norm and SiLU of one image of 512 channels:
-32 rows of 2^20 88.1 and 61.8 us, in parts, of 2^18 23.0 and 22.0; of 163840 16.5 and 18.0)."""
+FEW_LONG = (FEW_ROWS, 1 << 17), (33, 163841), (129, 245760)
+"""Fewer rows, of so many elements or more, keep few SMs busy; the last where they are read for squares too (H200, group
+norm and SiLU: 32 rows of 2^20 88.1 and 61.8 us, in parts, of 245760 25.9 and 22.2, of 163840 16.5 and 18.0; 64 rows of
+245760 37.7 and 36.1, of 491520 71.1 and 62.2; 128 of these 127 and 110; sums of 64 rows of 2^18 11.3 and 12.7)."""
 
 SUMMED, SUMMING_WARPS, CTA_WARPS, MIN_ROWS = 16, 16, 4, 64
 """For sums of columns by the kernel of their rows: elements of a row that a lane holds beside sums of each, warps of an
@@ -63,7 +64,7 @@ class SplitRows(RewritePattern):
         results = needed(all_yielded(op.body))
         elements = needed(squares[each].element if each in squares else each.input for each in across)
         along_rows = [value for value in elements if isinstance(value, BlockArgument) and _is_along(op, value)]
-        few = any(prod(rows) < most and length >= least for most, least in FEW_LONG)
+        few = any(prod(rows) < most and length >= least for most, least in FEW_LONG[: 2 + bool(squares)])
         long = [value for value in along_rows if few or len(loops_of(op.maps[value.index])) > 1]
         plain = all(map(is_projection, op.maps)) and not any(isinstance(each, IndexOp) for each in block.ops)
         once = not any(isinstance(value.owner, ReduceOp) for value in elements)

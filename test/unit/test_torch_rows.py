@@ -488,6 +488,13 @@ def test_variances_of_channels_far_from_zero_take_one_reading(shape: tuple[int, 
     assert ((mean - exact[1]).abs() / exact[1]).max() <= 64 * 2**-24
 
 
+@pytest.mark.parametrize(("rows", "columns", "launches"), [(128, 245760, 3), (132, 245760, 1), (128, 163840, 1)])
+def test_few_rows_that_no_cluster_holds_are_reduced_in_parts(rows: int, columns: int, launches: int) -> None:
+    x = torch.empty(rows, columns, dtype=torch.bfloat16, device="meta")
+    kernel = compile(torch_to_linalg(lambda x: torch.var_mean(x.float(), -1), x), target="sm_90a", cache=False)
+    assert len(kernel.launches) == launches
+
+
 def test_columns_of_a_prime_length_are_one_part() -> None:
     run(weight_gradients, (draw(97, 40), draw(97, 40), draw(97, 1).float()), 2**-8, 1)
 
