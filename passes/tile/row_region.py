@@ -71,8 +71,8 @@ class RowRegion(NamedTuple):
     for memory in `of_rows`. A warp has the columns from `start` on. `join` reduces columns over all warps that share a
     row, if it is `shared`, those that do not depend on each other `together`. `length` is the length of rows, if tiles
     pass their end; the first `inside` columns of each warp are before it (-1: each is compared). The region yields
-    `outputs`, and numbers behind them. Sums of one element alone are `chosen`: what a few columns are made by, and the
-    first of those."""
+    `outputs`, and numbers behind them. Arguments `ahead` are loaded before anything is stored. Sums of one element
+    alone are `chosen`: what a few columns are made by, and the first of those."""
 
     region: Region
     fragment: FragmentOf
@@ -86,6 +86,7 @@ class RowRegion(NamedTuple):
     length: Index | None
     inside: int
     outputs: int
+    ahead: Sequence[SSAValue] = ()
     chosen: Mapping[ReduceOp, tuple[RowRegion, Index]] = MappingProxyType({})
 
     @property
@@ -173,6 +174,8 @@ class RowRegion(NamedTuple):
                     total = chunk.index.insert(ReduceOp(op.kind.data, chunk.spread(op.input))).result
                     each = mapped(chunk.index, lambda x, by=op.kind.data: COMBINED[by](x[0], x[1]), start, total)
                     turn.handed = [*turn.handed, each]
+            for argument in (one for value in results.values() for one in needed([value]) if one in self.ahead):
+                chunk.spread(argument)
             for number, value in results.items():
                 store(chunk.index, number, chunk.stored(value), chunk.at)
 

@@ -351,6 +351,7 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
         None if traversal.fits else length,
         inside,
         len(op.outputs),
+        [op.body.block.args[number] for number in traversal.inputs] if traversal.sharing else (),
     )
     if traversal.parts:
         _take_turns(op, kernel, region, join, views, None if holds else (length, width))

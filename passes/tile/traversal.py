@@ -182,7 +182,8 @@ class Traversal:
     lies transposed, is read in layouts of its own; `staged`, each warp reads 32 columns of all rows of a CTA, and takes
     its own rows from shared memory. If these are `pitch` elements apart there, a CTA stores whole sectors, of a sector
     less than it reads of each row. With `parts`, a warp takes all rows that are so many apart. An SM
-    has registers for as many warps as are `resident`, if that is said.
+    has registers for as many warps as are `resident`, if that is said. Rows of several results that are `sharing` an
+    input are loaded before the first is stored.
     """
 
     op: Operation
@@ -203,6 +204,7 @@ class Traversal:
     resident: int = 0
     staged: bool = False
     pitch: int = 0
+    sharing: bool = False
 
     def bounds(self, place: TraversedMemory) -> ArrayAttr[BoolAttr] | None:
         """Whether no tile passes the last row of memory, and the end of a row."""
@@ -374,8 +376,10 @@ class TraversalKernel:
         index, traversal = self.index, self.traversal
         rest: Index = index.number(BlockIdOp)
         starts, counts = self._starts(), traversal.ctas(index, self.arguments[traversal.output.value])
-        # Neighbouring CTAs go along a row.
+        # Neighbouring CTAs go along a row, and then along rows that share an input.
         order = [traversal.columns, *(loop for loop in reversed(counts) if loop != traversal.columns)]
+        if traversal.sharing and traversal.rows is not None:
+            order.insert(1, order.pop(order.index(traversal.rows)))
         at: dict[int, Index] = {}
         for loop in order:
             last = loop == order[-1]

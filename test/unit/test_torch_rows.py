@@ -164,6 +164,7 @@ CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "swiglu_backward": (swiglu_backward, tuple(draw(5, 33, kind=torch.float32) for _ in range(3)), 2**-20),
     "rope": (rope, (draw(3, 2, 24), draw(3, 1, 24), draw(3, 1, 24)), 2**-6),
     "rope_of_heads": (rope_of_heads, (draw(2, 7, 3, 44), draw(7, 44), draw(7, 44)), 2**-6),
+    "rope_of_many_heads": (rope_of_heads, (draw(2, 3, 32, 64), draw(3, 64), draw(3, 64)), 2**-6),
     "normed_rope": (normed_rope, (draw(2, 7, 3, 44), draw(44), draw(7, 44), draw(7, 44)), 2**-6),
     "layer_normed_rope": (layer_normed_rope, (draw(2, 7, 3, 36), draw(36), draw(7, 36), draw(7, 36)), 2**-6),
     "queries_and_keys": (
