@@ -37,7 +37,7 @@ from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import fail
 from ..patterns import IndexBuilder, constant_value, op_type_rewrite_pattern
-from .operand import collapse, expand
+from .operand import around, collapse, expand
 
 
 def along_loops(
@@ -221,8 +221,14 @@ def _zeros(op: LinalgStructuredOperation) -> list[int]:
 
 
 def _side(op: LinalgStructuredOperation, factor: Factor, maps: Sequence[AffineMap]) -> Side:
-    """A factor along its loops: a window where its dimensions run along anything but a loop each."""
+    """A factor along its loops: a window where its dimensions run along anything but a loop each. Dimensions of one
+    index, which no loop runs along, are left out."""
     value, map_ = op.inputs[factor.argument], maps[factor.argument]
+    rank, shape = len(map_.results), memory_of(value).get_shape()
+    kept = [d for d, by in enumerate(map_.results) if shape[d] != 1 or by.used_dims()]
+    if 0 < len(kept) < rank:
+        value = IndexBuilder(op).insert(collapse(value, around(kept, rank))).result
+        map_ = AffineMap(map_.num_dims, 0, tuple(map_.results[d] for d in kept))
     if is_plain(map_):
         return Side(value, loops_of(map_), factor)
     backwards = runs_backwards(map_) and multiplies_images(op, *op.inputs[:2])

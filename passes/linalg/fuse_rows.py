@@ -48,7 +48,7 @@ from .element_expressions import (
 )
 from .element_regions import is_of_elements, place_in, region_of
 from .fuse_epilogue import Replacement, place_in_block
-from .operand import collapse, expand, groups_of, root, users_of
+from .operand import around, collapse, expand, groups_of, root, users_of
 
 ALONG = "n"
 """The name of the loop along a row; those over rows are numbers."""
@@ -298,8 +298,6 @@ class RowsMatch:
             value, sizes = views[-1].results[0], shape_of(views[-1].results[0])
         single = [d for d, name in enumerate(place) if name == FIXED and sizes[d] == 1]
         if single and len(single) < len(place):
-            from .reshapes import around  # with what memory alone does not need
-
             kept = [d for d in range(len(place)) if d not in single]
             views.append(collapse(value, around(kept, len(place))))
             Rewriter.insert_op(views[-1], InsertPoint.before(self.last))

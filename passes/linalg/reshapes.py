@@ -36,7 +36,7 @@ from ...dialect.warp.elements import element_type, shape_of
 from ..patterns import IndexBuilder, LocatedRewriter, float_value, op_type_rewrite_pattern
 from .constants import number_of
 from .contraction import adds_products
-from .operand import Groups, groups_of, reassociation
+from .operand import Groups, around, groups_of, reassociation
 
 Reshape = tensor.CollapseShapeOp | tensor.ExpandShapeOp
 
@@ -115,13 +115,6 @@ class LinalgBuilder(IndexBuilder):
         """A tensor of which each element is made of one of each input, of tensors of its shape."""
         into = self.empty(kind, self.unknown_sizes(inputs[0]))
         return self.computed(inputs, into, [AffineMap.identity(len(shape_of(into)))] * (len(inputs) + 1), body)
-
-
-def around(kept: Sequence[int], rank: int) -> list[list[int]]:
-    """All dimensions in groups, each with one of the kept dimensions."""
-    ends = [*kept[1:], rank]
-    starts = [0, *ends[:-1]]
-    return [list(range(start, end)) for start, end in zip(starts, ends, strict=True)]
 
 
 def is_collapsible(source: SSAValue, groups: Sequence[Sequence[int]]) -> bool:

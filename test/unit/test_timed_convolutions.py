@@ -72,11 +72,22 @@ def exact(layer: Any, tensors: list[Any]) -> Any:
 @pytest.mark.sampled(40)
 @pytest.mark.parametrize(("kind", "by"), CASES)
 def test_a_timed_convolution_is_right(kind: str, by: str) -> None:
-    layer = KINDS[kind]._replace(by=by)
+    _compared(KINDS[kind]._replace(by=by))
+
+
+def test_filters_of_one_image_are_a_product_over_all_pixels() -> None:
+    four = compile(Layer("odd", 4, 40, 19, 24, by="weights").text(), target="sm_90a")
+    assert _compared(Layer("odd", 1, 40, 38, 24, by="weights")).schedule == four.schedule, "no loop over rows of 38"
+
+
+def _compared(layer: Any) -> Any:
+    """The kernel of a layer, whose result on the interpreter is near float64's."""
     tensors = drawn(layer)
     wanted = exact(layer, tensors)
     operands = seen(layer, tensors)
     operands[-1].fill_(99.0)
-    compile(layer.text(), target="sm_90a", cache=False)(*operands, device="interp", checks="all")
-    result = tensors[ORDER[by][-1]].double()
+    kernel = compile(layer.text(), target="sm_90a", cache=False)
+    kernel(*operands, device="interp", checks="all")
+    result = tensors[ORDER[layer.by][-1]].double()
     assert (result - wanted).abs().max() <= 2**-7 * wanted.abs().max()
+    return kernel
