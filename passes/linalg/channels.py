@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
 from xdsl.builder import Builder
@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, MemR
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, IndexOp, TransposeOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import FIXED, Nest, NestAccess, generic, loops_of, map_along
@@ -28,57 +28,99 @@ from .element_expressions import decline, writer_before
 from .image_windows import ALIGNED, PANEL, ImageProduct, Padded, are_contiguous
 from .operand import collapse, drop_unused, expand, numbered, part_of, root, users_of
 
+MANY_TURNED = 1 << 20
+"""Elements of a result that are worth the launch which turns a filter's taps, of three and more in a row (H200, images'
+gradients in microseconds by pixels of single taps and so: 2x128x128x320 of 4 42.2 and 23.2, 64x64x320 12.1 and 8.2)."""
+
+FULLER, MIN_SAVED = 1.4, 1 << 30
+"""How many times as many boxes of channels single taps must have as rows of taps, where copies can read either, and how
+many more multiply-adds of whole boxes, which are worth a copy of images among zeros (H200, microseconds by taps and by
+rows: 3x3 of 64x56x56 pixels of 16 channels to 32 43.0 and 26.1, 5x5 of 45x45 of 8 to 664 15.2 and 7.8, of 16 to 696 by
+weights 33.9 and 16.2; below, 3x3 of 2x128x128 of 32 to 128 13.0 and 14.7)."""
+
 
 class Widened(ImageProduct):
-    """The same product, of images whose pixels contain the channels of all taps of a filter row. Tensor copies cannot
-    read rows of a few channels, such as three colours. So the images are copied to pixels of `per_pixel` channels, a
-    power of two. The taps of a row are then contiguous: `along` elements, which begin at a multiple of 16 bytes for
-    each pixel of the result. These wide pixels overlap."""
+    """The same product, of images whose pixels contain the channels of all taps of a filter row: `along` elements,
+    which begin at a multiple of 16 bytes for each pixel of the result. These wide pixels overlap. Tensor copies cannot
+    read rows of a few channels, such as three colours, so these images are copied to pixels of a power of two. Others
+    are read where they are, with zeros around them in memory. A filter whose taps run backwards is copied `turned`."""
+
+    def __init__(self, op: MatmulOp, window: WindowOp, side: int) -> None:
+        super().__init__(op, window, side)
+        (self.pixel, self.step, self.width), (self.tap, by, self.taps) = self.filter.pixels[-1], self.filter.taps[-1]
+        # The last tap is the first pixel.
+        self.turned = not self.is_gradient and (by, self.filter.first[-1]) == (-1, self.taps - 1)
+        self.in_place = self.channels % ALIGNED == 0
 
     @property
     def pays(self) -> bool:
-        """Whether the images need it, and the filter's channels are contiguous with its taps. The filter is B, or the
-        result, which then starts from a number."""
-        op, filter_, (tap, dilation, _) = self.op, self.filter, self.filter.taps[-1]
+        """Whether the images need it, or fill boxes better so, and the filter's channels follow its taps, but for taps
+        of a large result that run backwards. The filter is B, or the result, which then starts from a number."""
+        op, filter_, (tap, dilation, taps) = self.op, self.filter, self.filter.taps[-1]
         loops = loops_of(op.maps[2 if self.is_gradient else 1])
         adjacent = tap in loops and loops[loops.index(tap) :][:2] == (tap, filter_.channel)
-        few = self.channels < ALIGNED and (op.c is None if self.is_gradient else self.side == 0)
+        few = self._fills_better() if self.in_place else self.channels < ALIGNED
+        few = few and (op.c is None if self.is_gradient else self.side == 0)
         of_channels = self.is_gradient or filter_.channel == op.outer + 2  # of one channel, k may be along the taps
-        plain = dilation == 1 and not any(filter_.first) and filter_.group == FIXED
-        return few and adjacent and of_channels and plain
+        plain = adjacent and dilation == 1 and not any(filter_.first)
+        turned = self.turned and taps > 2 and prod(memory_of(op.d).get_shape()) >= MANY_TURNED
+        return few and of_channels and (plain or turned) and filter_.group == FIXED
+
+    def _fills_better(self) -> bool:
+        """Whether rows of taps need so many fewer boxes than single taps that they are worth zeros around images."""
+        single, row = self.taps * -(-self.channels // PANEL), -(-self.taps * self.channels // PANEL)
+        each = prod(memory_of(self.op.a_and_b[1 - self.side] if self.is_gradient else self.op.d).get_shape())
+        saved = (single - row) * PANEL * prod(size for *_, size in self.filter.taps[:-1]) * each
+        rank = memory_of(self.window.memory).get_num_dims()
+        inside = are_contiguous(self.window.memory, (rank - 2, rank - 1))
+        return single >= FULLER * row and saved >= MIN_SAVED and inside
 
     def replace(self) -> tuple[MatmulOp, WindowOp]:
         """Puts the product in the place of the other one."""
-        (self.pixel, self.step, self.width), (self.tap, _, taps) = self.filter.pixels[-1], self.filter.taps[-1]
-        self.per_pixel = next(n for n in (1, 2, 4, 8) if n >= self.channels and self.step * n % ALIGNED == 0)
-        self.along, padded = taps * self.per_pixel, Padded.of(self.window.memory, self.op)
+        fitting = (n for n in (1, 2, 4, 8) if n >= self.channels and self.step * n % ALIGNED == 0)
+        self.per_pixel = self.channels if self.in_place else next(fitting)
+        self.along, padded = self.taps * self.per_pixel, Padded.of(self.window.memory, self.op)
         padded = padded if padded is not None and padded.copy is not None else None
         op, images = self.op, self._images(padded)
-        filter_, loops = (op.d, loops_of(op.maps[2])) if self.is_gradient else (op.b, loops_of(op.maps[1]))
-        larger, sizes = self._larger(filter_, loops)
-        copied = self.builder.insert(part_of(larger, [0] * len(loops), memory_of(filter_).get_shape())).result
+        filter_, number = (op.d, 2) if self.is_gradient else (op.b, 1)
+        shape = dict(zip(loops_of(op.maps[number]), memory_of(filter_).get_shape(), strict=True))
+        if self.turned:  # with channels behind the taps of a row
+            shape |= {loop: shape.pop(loop) for loop in (self.tap, self.filter.channel)}
+        at = [*shape].index(self.tap)
+        is_copied = self.turned or not (self.in_place and are_contiguous(filter_, (at, at + 1)))
+        larger = self._larger(shape) if is_copied else filter_
+        row = self._in_row(larger, shape)
         if self.is_gradient:
             a, b = (images.result, op.b) if self.side == 0 else (op.a, images.result)
-            made = op.like(a=a, b=b, d=self._in_row(larger, loops, sizes))
+            made = op.like(a=a, b=b, d=row)
         else:
-            self.builder.insert(CopyOp([filter_], [copied], []))
-            made = op.like(a=images.result, b=self._in_row(larger, loops, sizes))
+            maps = [op.maps[0], map_along(op.maps[1].num_dims, [*shape]), op.maps[2]]
+            made = op.like(a=images.result, b=row, indexing_maps=maps)
+        if is_copied and not self.is_gradient:
+            self._copy_taps(larger, shape)
         _take_place(op, made, self.window)
-        if self.is_gradient:
-            Rewriter.insert_op(CopyOp([copied], [filter_], []), InsertPoint.after(made))
-        if padded is not None:
+        if is_copied and self.is_gradient:
+            copied = part_of(larger, [0] * len(shape), [*shape.values()])
+            Rewriter.insert_op([copied, CopyOp([copied.result], [filter_], [])], InsertPoint.after(made))
+        if padded is not None and not self.in_place:
             padded.drop_unused(padded.images())
         return made, images
 
-    def _images(self, padded: Padded | None) -> WindowOp:
+    def _copied(self, padded: Padded | None) -> SSAValue:
+        """Images among zeros, of pixels as wide as they have to be."""
         *outer, size, _ = memory_of(self.window.memory).get_shape()
         needed = max(size * self.per_pixel, (self.width - 1) * self.step * self.per_pixel + self.along)
         rounded = -(-needed // ALIGNED) * ALIGNED // self.per_pixel
         source, low = (self.window.memory, ()) if padded is None else (padded.images(), padded.low)
-        kind, rank, first = memory_of(source), len(outer) + 2, [0, *(low or [0] * len(outer)), 0]
+        kind, first = memory_of(source), [0, *(low or [0] * len(outer)), 0]
         copied = self.builder.filled(MemRefType(kind.element_type, [*outer, rounded, self.per_pixel]), 0)
         part = self.builder.insert(part_of(copied, first, kind.get_shape())).result
         self.builder.insert(CopyOp([source], [part], []))
+        return copied
+
+    def _images(self, padded: Padded | None) -> WindowOp:
+        copied = self.window.memory if self.in_place else self._copied(padded)
+        outer, rank = memory_of(copied).get_shape()[:-2], memory_of(copied).get_num_dims()
         rows = self.builder.insert(collapse(copied, [*([d] for d in range(rank - 2)), [rank - 2, rank - 1]])).result
         *own, pixel, element = map(AffineDimExpr, range(rank))
         over = AffineMap(rank, 0, (*own, pixel * (self.step * self.per_pixel) + element))
@@ -88,23 +130,35 @@ class Widened(ImageProduct):
         along = AffineMap(forms.num_dims, 0, (*forms.results[:-2], pixel + tap, forms.results[-1]))
         return self.builder.insert(WindowOp(seen, along, [sizes[loop] for loop in self.loops]))
 
-    def _larger(self, filter_: SSAValue, loops: Sequence[int]) -> tuple[SSAValue, list[int]]:
-        """Memory for a filter in rows of as many elements as images have, and its sizes with one tap in a row."""
-        sizes, at = [*memory_of(filter_).get_shape()], loops.index(self.tap)
-        sizes[at : at + 2] = -(-self.along // ALIGNED) * ALIGNED // self.per_pixel, self.per_pixel
-        kind, is_read = MemRefType(memory_of(filter_).element_type, sizes), filter_ is self.op.b
-        larger = self.builder.filled(kind, 0) if is_read else self.builder.empty(kind)
-        # Zeros behind the last tap would meet pixels that no tap reads, which may be no numbers.
-        sizes[at : at + 2] = 1, self.along
-        return larger, sizes
+    def _copy_taps(self, larger: SSAValue, shape: Mapping[int, int]) -> None:
+        """Copies B, of this shape, to larger memory, whose taps go as pixels do."""
+        loops, taps, source = loops_of(self.op.maps[1]), shape[self.tap], self.op.b
+        for tap in range(taps if self.turned else 1):
+            first, sizes = [tap * (loop == self.tap) for loop in shape], [*shape.values()]
+            if self.turned:
+                sizes[[*shape].index(self.tap)] = 1
+                places: list[AffineExpr] = [AffineDimExpr([*shape].index(loop)) for loop in loops]
+                places[loops.index(self.tap)] += taps - 1 - tap
+                source = self.builder.insert(WindowOp(self.op.b, AffineMap(len(loops), 0, tuple(places)), sizes)).result
+            part = self.builder.insert(part_of(larger, first, sizes)).result
+            self.builder.insert(CopyOp([source], [part], []))
 
-    def _in_row(self, larger: SSAValue, loops: Sequence[int], sizes: Sequence[int]) -> SSAValue:
+    def _larger(self, shape: Mapping[int, int]) -> SSAValue:
+        """Memory for a filter of this shape in rows of as many elements as images have."""
+        sizes, at = [*shape.values()], [*shape].index(self.tap)
+        sizes[at : at + 2] = -(-self.along // ALIGNED) * ALIGNED // self.per_pixel, self.per_pixel
+        kind = MemRefType(memory_of(self.op.b).element_type, sizes)
+        return self.builder.empty(kind) if self.is_gradient else self.builder.filled(kind, 0)
+
+    def _in_row(self, larger: SSAValue, shape: Mapping[int, int]) -> SSAValue:
         """The filter with one tap in a row, of all its channels."""
-        at, places = loops.index(self.tap), [[d] for d in range(len(loops))]
+        at, places = [*shape].index(self.tap), [[d] for d in range(len(shape))]
         flat = self.builder.insert(collapse(larger, [*places[:at], [at, at + 1], *places[at + 2 :]])).result
-        parts = [[size] for size in memory_of(flat).get_shape()]
+        parts, sizes = [[size] for size in memory_of(flat).get_shape()], [*shape.values()]
         parts[at].insert(0, 1)
         padded = self.builder.insert(expand(flat, parts)).result
+        # Zeros behind the last tap would meet pixels that no tap reads, which may be no numbers.
+        sizes[at : at + 2] = 1, self.along
         return self.builder.insert(part_of(padded, [0] * len(sizes), sizes)).result
 
 

@@ -485,7 +485,7 @@ class OutlinePass(PatternPass):
             apply_patterns([FoldStart()], op)
             apply_patterns([FoldPadding()], op)
             apply_patterns([PadWindow()], op)
-            apply_patterns([GatherParts()], op)
+            apply_patterns([GatherParts()], op, reverse=True)  # a copy with all before it
         if any(isinstance(each, RowsOp) for each in op.walk()):
             from ..linalg.split_rows import SplitRows, SumRows
 

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 Layer: Any = import_module("convolutions").Layer
 
+from warploom.passes.linalg import channels  # noqa: E402
 from warploom.runtime import compile  # noqa: E402
 
 KINDS = {
@@ -78,6 +79,12 @@ def test_a_timed_convolution_is_right(kind: str, by: str) -> None:
 def test_filters_of_one_image_are_a_product_over_all_pixels() -> None:
     four = compile(Layer("odd", 4, 40, 19, 24, by="weights").text(), target="sm_90a")
     assert _compared(Layer("odd", 1, 40, 38, 24, by="weights")).schedule == four.schedule, "no loop over rows of 38"
+
+
+def test_filters_of_few_channels_are_turned_for_large_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "MANY_TURNED", 0)
+    kernel = _compared(Layer("odd", 1, 40, 9, 3, 5, 1, 2, by="data"))
+    assert len(kernel.plan.launches) == 3, "images, filter, and a product of a row of taps at once"
 
 
 def _compared(layer: Any) -> Any:
