@@ -193,7 +193,7 @@ def tiles_of(
     product: Product, packed: str, target: Target, role: str, *, measured: bool = False
 ) -> Iterator[GroupTile]:
     """The tiles to consider for a product, some of whose operands are packed, or one of which is in registers. Of other
-    than two operands of 16 bits along K, `MORE_TILES` and clusters of 4 and 8 only where they are `measured`."""
+    than two operands of 16 bits along K, `MORE_TILES` and (but of convolutions) clusters of 4 and 8 if `measured`."""
     if role != "none":
         if product.b.packed and product.m <= FEW_ROWS:
             width, bits = 16 if product.m <= 16 else FEW_ROWS, product.b.memory_bits
@@ -229,7 +229,7 @@ def tiles_of(
     if deep and not product.batch_invariant and product.k > SHORT_K and product.tiles(ROWS, ROWS) <= target.sms:
         tiles += [GroupTile(ROWS, n) for n in FEW_WIDTHS]
         tiles += [GroupTile(m, ROWS, exchanged=True) for m in FEW_WIDTHS]
-    largest = None if measured or deep else PAIRS
+    largest = None if measured or deep or product.convolves else PAIRS
     clusters = CLUSTERS[:largest] if within and product.second is None else CLUSTERS[:1]
     for parts, cluster, tile, joined in combinations(parts_of(product), clusters, tiles, (False, True)[: 1 + deep]):
         tile = tile._replace(parts=parts, cluster=cluster, joined=joined)
