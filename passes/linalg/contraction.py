@@ -37,7 +37,7 @@ from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import fail
 from ..patterns import IndexBuilder, constant_value, op_type_rewrite_pattern
-from .operand import around, collapse, expand
+from .operand import collapse, expand
 
 
 def along_loops(
@@ -233,6 +233,13 @@ def _side(op: LinalgStructuredOperation, factor: Factor, maps: Sequence[AffineMa
         return Side(value, loops_of(map_), factor)
     backwards = runs_backwards(map_) and multiplies_images(op, *op.inputs[:2])
     return Side(*along_loops(op, value, map_, backwards=backwards), factor)
+
+
+def around(kept: Sequence[int], rank: int) -> list[list[int]]:
+    """All dimensions in groups, each with one of the kept dimensions."""
+    ends = [*kept[1:], rank]
+    starts = [0, *ends[:-1]]
+    return [list(range(start, end)) for start, end in zip(starts, ends, strict=True)]
 
 
 def _repeated(op: LinalgStructuredOperation, sides: Sequence[Side], c: Side) -> tuple[Side, Side]:

@@ -34,6 +34,7 @@ from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.views import strides_of
 from ..diagnostics import chose, remark
 from ..patterns import FoldDimension, apply_patterns, op_type_rewrite_pattern
+from .contraction import around
 from .element_expressions import (
     ROUNDED,
     ElementExpression,
@@ -48,7 +49,7 @@ from .element_expressions import (
 )
 from .element_regions import is_of_elements, place_in, region_of
 from .fuse_epilogue import Replacement, place_in_block
-from .operand import around, collapse, expand, groups_of, root, users_of
+from .operand import collapse, expand, groups_of, root, users_of
 
 ALONG = "n"
 """The name of the loop along a row; those over rows are numbers."""

@@ -40,7 +40,8 @@ from ...dialect.mlir.affine import (
 from ...dialect.mlir.generic import EXTENSIONS, weighted
 from ...dialect.warp.elements import element_type, shape_of
 from ..patterns import float_value, op_type_rewrite_pattern
-from .operand import Groups, around, groups_of, numbered
+from .contraction import around
+from .operand import Groups, groups_of, numbered
 from .reshapes import (
     FoldReshapes,
     LinalgBuilder,

@@ -206,13 +206,6 @@ def collapse(value: SSAValue, groups: Groups) -> memref.CollapseShapeOp:
     return collapsed(value, _seen_with(kind, sizes, [strides[_innermost(shape, group)] for group in groups]), groups)
 
 
-def around(kept: Sequence[int], rank: int) -> list[list[int]]:
-    """All dimensions in groups, each with one of the kept dimensions."""
-    ends = [*kept[1:], rank]
-    starts = [0, *ends[:-1]]
-    return [list(range(start, end)) for start, end in zip(starts, ends, strict=True)]
-
-
 def _seen_with(kind: Memory, shape: Sequence[int], strides: Sequence[int | None]) -> Memory:
     """The type of memory with other dimensions; without a layout if the memory has none."""
     layout = NoneAttr() if isinstance(kind.layout, NoneAttr) else StridedLayoutAttr(strides, kind.get_offset())

@@ -35,8 +35,8 @@ from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type, shape_of
 from ..patterns import IndexBuilder, LocatedRewriter, float_value, op_type_rewrite_pattern
 from .constants import number_of
-from .contraction import adds_products
-from .operand import Groups, around, groups_of, reassociation
+from .contraction import adds_products, around
+from .operand import Groups, groups_of, reassociation
 
 Reshape = tensor.CollapseShapeOp | tensor.ExpandShapeOp
 
