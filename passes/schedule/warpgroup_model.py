@@ -100,11 +100,9 @@ JOINED, JOINED_BYTES, ARRIVING_JOINED = 1500, 16, {True: 8000, False: 4200}
 """Cycles in which parts meet in a cluster, bytes of a tile's sums that a CTA sends and adds in a cycle, and `ARRIVING`,
 where rows begin within lines and otherwise, of CTAs beside each other that ask for other parts of K."""
 
-THREE_GROUPS = 1.08
-"""By how much K tiles of a convolution take longer by three warpgroups than the model says (H100)."""
-
-MAX_OF_THREE = 200
-"""The most columns of an instruction of three warpgroups: 208 take 130 of the 128 registers of a thread (C7602)."""
+THREE_GROUPS, MAX_OF_THREE = 1.08, 200
+"""By how much K tiles of a convolution take longer by three warpgroups than the model says (H100), and the most columns
+of an instruction of three: 208 take 130 of the 128 registers of a thread (C7602)."""
 
 
 class GroupTile(NamedTuple):
@@ -164,9 +162,10 @@ TILES = (*((m, n) for m, widths in WIDTHS.items() for n in widths), (128, 64))
 """Tiles that are tried, in order: of two that cost the same the first is taken. 192x192 leaves room for three stages
 only, which is slower by a fifth where rows begin within lines."""
 
-MORE_TILES = {256: (208, 192, 160, 144, 128), 192: (208, 112), 128: (208,)}
-"""Tiles by two warpgroups of 128 rows, by three, and by two, for rows that begin within lines (H200, microseconds so
-and by the best others, which more often leave SMs idle: 12048x400x13368 179 and 228 by 192x208)."""
+MORE_TILES, BY_FOUR = {256: (208, 192, 160, 144, 128), 192: (208, 112), 128: (208,)}, (136, 256)
+"""Tiles by two warpgroups of 128 rows, by three, and by two, for rows that begin within lines (H200, us so and by the
+best others, which leave SMs idle: 12048x400x13368 179 and 228 by 192x208); one of the transposes by four, for D of more
+elements than a wave of 128x128 (1080x7752x3224 81.1 and 92.1; 11 sizes 0.953 of the time)."""
 
 FEW_WIDTHS = (48, 32, 16)
 """Widths of the instructions of tiles where those of 64x64 are one wave (H100: 24 and 40, which are not staged, are no
@@ -224,8 +223,9 @@ def tiles_of(
     if packed == "none":  # no others of packed operands were measured
         tiles += [GroupTile(m, n, exchanged=True) for m, n in exchanged_tiles(product)]
     if (measured or deep) and plain and within and not product.batch_invariant:
-        more = [(m, n) for m, widths in MORE_TILES.items() for n in widths]
-        tiles += [GroupTile(m, n, rows=ROWS * (1 + (m > 3 * ROWS))) for m, n in more]
+        tiles += [GroupTile(m, n, rows=ROWS * (1 + (m > 3 * ROWS))) for m, widths in MORE_TILES.items() for n in widths]
+        large = product.m > 2 * ROWS and product.m * product.n > 4 * ROWS**2 * target.sms and product.k > SHORT_K
+        tiles += [GroupTile(*BY_FOUR, exchanged=True)] * (deep and large and not is_ragged(product))
     if deep and not product.batch_invariant and product.k > SHORT_K and product.tiles(ROWS, ROWS) <= target.sms:
         tiles += [GroupTile(ROWS, n) for n in FEW_WIDTHS]
         tiles += [GroupTile(m, ROWS, exchanged=True) for m in FEW_WIDTHS]
