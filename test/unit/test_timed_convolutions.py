@@ -81,6 +81,17 @@ def test_filters_of_one_image_are_a_product_over_all_pixels() -> None:
     assert _compared(Layer("odd", 1, 40, 38, 24, by="weights")).schedule == four.schedule, "no loop over rows of 38"
 
 
+@pytest.mark.parametrize(("by", "launches"), [("images", 2), ("weights", 2), ("data", 3)])
+def test_channels_that_fill_a_box_badly_are_read_by_rows(
+    monkeypatch: pytest.MonkeyPatch, by: str, launches: int
+) -> None:
+    monkeypatch.setattr(channels, "MIN_SAVED", 0)
+    monkeypatch.setattr(channels, "MANY_TURNED", 0)
+    wide, narrow = (16, 40) if by == "data" else (40, 16)
+    kernel = _compared(Layer("odd", 2, narrow, 9, wide, 3, 1, 1, by=by))
+    assert len(kernel.plan.launches) == launches, "zeros around images, a turned filter"
+
+
 def test_filters_of_few_channels_are_turned_for_large_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "MANY_TURNED", 0)
     kernel = _compared(Layer("odd", 1, 40, 9, 3, 5, 1, 2, by="data"))
