@@ -302,7 +302,8 @@ def write(name: str, nodes: Sequence[Node], inputs: Sequence[Node], results: Seq
     if written[0].dtype in HALVES:  # whose rounding hides what is lost: 2^-21 of a result, and numbers below 2^-126
         approximate(module)
     fuse_elementwise(module)
-    return ImportedRegion(module, PartLayout(tuple(orders), tuple(written), metadata), str(module), tuple(sought))
+    layout = PartLayout(tuple(orders), tuple(x.dtype for x in examples), tuple(written), metadata)
+    return ImportedRegion(module, layout, str(module), tuple(sought))
 
 
 MAX_EXPONENT = 64

@@ -88,10 +88,11 @@ class PartResult(NamedTuple):
 
 
 class PartLayout(NamedTuple):
-    """The memory layout of a part's tensors: the order of each input, and the results. `metadata` are the inputs in
-    CUTLASS's layout, with the type of the sparse matrix."""
+    """The memory layout of a part's tensors: the order and the type of each input, and the results. `metadata` are the
+    inputs in CUTLASS's layout, with the type of the sparse matrix."""
 
     orders: tuple[MemoryOrder, ...]
+    dtypes: tuple[torch.dtype, ...]
     results: tuple[PartResult, ...]
     metadata: Mapping[int, torch.dtype]
 
@@ -112,7 +113,7 @@ class Region:
         weak: Any = import_module("torch.utils.weak")
         self._words: Any = weak.WeakTensorKeyDictionary()
         self._dynamic = kernel.plan.dynamic
-        self._prepared: dict[tuple[torch.Size, ...] | None, PreparedPart] = {}
+        self._prepared: dict[int | tuple[int | torch.Size, ...], PreparedPart] = {}
 
     def __reduce__(self) -> tuple[type[Region], tuple[object, ...]]:
         return Region, (self.layout, self.kernel, self.name, self.label)
@@ -136,7 +137,8 @@ class Region:
             self._launch(inputs, outs, holds)
 
     def _launch(self, inputs: tuple[torch.Tensor, ...], outs: Sequence[torch.Tensor], holds: bool) -> None:
-        key = tuple([x.shape for x in inputs]) if self._dynamic else None
+        device = outs[0].get_device()
+        key = (device, *[x.shape for x in inputs]) if self._dynamic else device
         addresses = [x.data_ptr() for x in (*inputs, *outs)]
         ready = self._prepared.get(key) if holds else None
         if ready is None or reduce(int.__or__, addresses) % ALIGNMENT:
@@ -148,7 +150,7 @@ class Region:
         launches, scratch = ready
         memory = [make() for make in scratch]
         addresses += [t.data_ptr() for t in memory]
-        launches(addresses, current_stream(outs[0].get_device()))
+        launches(addresses, current_stream(device))
 
     def _first(self, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> PreparedPart | None:
         """The first call with tensors of these strides. Returns its launches and what allocates their scratch memory,
@@ -245,7 +247,14 @@ of all of it, so that code which inductor keeps on disk calls the same part in a
 
 
 def _compute(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
-    return REGIONS[name](*inputs)
+    """The results of a part; an ArgumentError for a tensor of another type than the part was compiled for, which
+    nothing else guards in a program that was loaded."""
+    part = REGIONS[name]
+    for number, (x, dtype) in enumerate(zip(inputs, part.layout.dtypes, strict=True)):
+        if x.dtype != dtype:
+            shape = "x".join(map(str, x.shape))
+            raise ArgumentError(f"{part.label}: input {number} of {shape}: expected {dtype}, got {x.dtype}")
+    return part(*inputs)
 
 
 def _like(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:

@@ -91,7 +91,7 @@ def test_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> N
           linalg.matmul ins(%a, %a : memref<16x16x{kind}>, memref<16x16x{kind}>) outs(%c : memref<16x16x{kind}>)
           return
         }}"""
-        layout = part.PartLayout((part.row_major(2),), (), {})
+        layout = part.PartLayout((part.row_major(2),), (), (), {})
         return importer.ImportedRegion(parse_mlir(make_context(), text), layout, text, ())
 
     device, options = torch.device("cpu"), BackendOptions(target="sm_80")
