@@ -369,8 +369,10 @@ def torch_save(program: ExportedProgram, path: str | PathLike[str], **options: A
     `torch_load`. Parts that are not compiled stay eager. `options` are those of the backend.
 
     Raises:
-        ArgumentError: for an option that the backend does not have.
+        ArgumentError: for an option that the backend does not have, or what is no exported program.
     """
+    if not isinstance(cast("object", program), ExportedProgram):
+        raise ArgumentError(f"expected a program of torch.export.export, got {type(program).__name__}")
     chosen, program = read(options), decomposed(program)
     explanation = _replace_in(program.graph_module, "inference", options=chosen, rest="eager")
     graph = program.graph_module.graph

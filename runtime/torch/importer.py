@@ -413,6 +413,7 @@ def torch_to_linalg(
     function. `dynamic` names the dynamic dimensions of each example: `dynamic=({0: "batch"},)`.
 
     Raises:
+        ArgumentError: for what is no function, no tensor, or no dimension of an example.
         CompileError: naming the line of the function and the operation, if the importer has no `linalg` for an
         operation, or if torch cannot export the function.
     """
@@ -421,6 +422,11 @@ def torch_to_linalg(
     for position, example in enumerate(examples):
         if not isinstance(cast("object", example), torch.Tensor):
             raise ArgumentError(f"example {position}: expected a tensor, got {type(example).__name__}")
+    listed = isinstance(cast("object", dynamic), Sequence) and len(dynamic) <= len(examples)
+    if not listed or not all(_names(sizes or {}, x) for sizes, x in zip(dynamic, examples, strict=False)):
+        raise ArgumentError(
+            f"dynamic: expected names of dimensions of each example, as ({{0: 'batch'}},), got {dynamic}"
+        )
     importer, program = Importer(), _exported(function, examples, dynamic)
     name = getattr(function, "__name__", type(function).__name__)
     sink_views(program.graph)
@@ -443,6 +449,14 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
     """A program in operations that have a form here, where they have one."""
     table: dict[Any, Any] = {**torch.export.default_decompositions(), **simpler()}
     return cast("Any", program).run_decompositions({k: v for k, v in table.items() if k not in WHOLE})
+
+
+def _names(sizes: object, example: torch.Tensor) -> bool:
+    """Whether these are names of dimensions of a tensor."""
+    if not isinstance(sizes, Mapping):
+        return False
+    dims = range(-example.dim(), example.dim())
+    return all(d in dims and str(name).isidentifier() for d, name in cast("Any", sizes).items())
 
 
 def _exported(

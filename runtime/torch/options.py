@@ -59,13 +59,14 @@ class BackendOptions:
     schedule: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
-        kinds = cast("object", self.schedule), cast("object", self.tf32)
+        kinds = cast("object", self.schedule), cast("object", self.tf32), cast("object", self.check)
         explains = self.explain in (True, False, "table") or callable(self.explain)
         expected = (
             ("rest", self.rest in (None, *RESTS), " or ".join(RESTS)),
             ("mode", self.mode in (None, *MODES), ", ".join(MODES)),
             ("schedule", isinstance(kinds[0], Mapping), "a dictionary such as {'stages': 3}"),
             ("tf32", isinstance(kinds[1], bool | None), "True or False"),
+            ("check", isinstance(kinds[2], bool), "True or False"),
             ("explain", explains, "True, False, 'table' or a function"),
         )
         for name, fits, what in expected:

@@ -11,6 +11,7 @@ from functools import partial, reduce
 from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from zipfile import is_zipfile
 
 import torch
 
@@ -277,8 +278,10 @@ def torch_load(path: str | PathLike[str]) -> torch.nn.Module:
     """A program that `torch_save` wrote, as a module; its kernels are called, and nothing is compiled.
 
     Raises:
-        ArgumentError: for a program that has no kernels, or whose file of kernels has something else.
+        ArgumentError: for a file that is no program or has no kernels, or whose file of kernels has something else.
     """
+    if not is_zipfile(path):
+        raise ArgumentError(f"{path}: no such file, or not one that torch_save wrote")
     files = {KERNELS_FILE: ""}
     program = torch.export.load(path, extra_files=files)
     if not files[KERNELS_FILE]:

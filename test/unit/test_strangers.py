@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, cast
@@ -27,6 +28,8 @@ from warploom.runtime import (
     load_kernels,
     load_ptx,
     prune,
+    torch_load,
+    torch_save,
     torch_to_linalg,
 )
 from warploom.runtime.cli.command import main
@@ -56,6 +59,8 @@ BRANCH = "func.func @f() {\n  cf.br ^end\n^end:\n  return\n}"
         (prune, "a", "expected a numpy array, got str"),
         (compress, None, "expected a numpy array, got NoneType"),
         (torch_to_linalg, None, "expected a function or a torch.nn.Module, got NoneType"),
+        (partial(torch_save, path="nope.pt2"), 3, "expected a program of torch.export.export, got int"),
+        (torch_load, "nope.pt2", "nope.pt2: no such file, or not one that torch_save wrote"),
     ],
 )
 def test_values_of_another_kind(function: Callable[[Any], object], value: object, message: str) -> None:

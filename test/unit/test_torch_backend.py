@@ -2166,6 +2166,7 @@ def test_semi_structured_tensors_of_torch(dtype: Any) -> None:
     [
         ({"tf23": True}, "no option 'tf23' of the backend warploom; .* did you mean 'tf32'"),
         ({"tf32": "no"}, "option 'tf32': expected True or False, got 'no'"),
+        ({"check": "no"}, "option 'check': expected True or False, got 'no'"),
         ({"rest": "jax"}, "option 'rest': expected eager or inductor, got 'jax'"),
         ({"mode": "fast"}, "option 'mode': expected reduce-overhead, max-autotune, .*, got 'fast'"),
         ({"schedule": "stages=3"}, "option 'schedule': expected a dictionary"),

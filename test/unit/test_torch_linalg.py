@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from types import CodeType
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import pytest
@@ -14,7 +14,7 @@ from upstream import ABSENT, mlir_opt
 from warploom.passes.pipeline import lower
 from warploom.passes.tile import rows
 from warploom.passes.universe import make_context, parse_mlir
-from warploom.runtime import CompileError, compile, torch_to_linalg
+from warploom.runtime import ArgumentError, CompileError, compile, torch_to_linalg
 
 torch = pytest.importorskip("torch")
 functional: Any = torch.nn.functional
@@ -374,6 +374,9 @@ def test_what_has_no_form() -> None:
         torch_to_linalg(sorted_rows, torch.randn(3))
     with pytest.raises(CompileError, match=r"aten\.cumsum\.default: there is no form of it in linalg here"):
         torch_to_linalg(lambda x: x.cumsum(0), torch.randn(3))
+    for dynamic in (3, ({2: "batch"},), ({0: 5},), ({}, {0: "batch"})):
+        with pytest.raises(ArgumentError, match=r"dynamic: expected names of dimensions of each example, as "):
+            torch_to_linalg(torch.relu, torch.randn(3, 4), dynamic=cast("Any", dynamic))
     with pytest.raises(CompileError, match=r"torch\.export: "):
         torch_to_linalg(lambda x: x if x.sum() > 0 else -x, torch.randn(3))
     with pytest.raises(CompileError, match="expected a function that returns tensors"):
