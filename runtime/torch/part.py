@@ -248,13 +248,13 @@ of all of it, so that code which inductor keeps on disk calls the same part in a
 
 
 def _compute(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
-    """The results of a part; an ArgumentError for a tensor of another type than the part was compiled for, which
-    nothing else guards in a program that was loaded."""
-    part = REGIONS[name]
+    """The results of a part; an ArgumentError for a tensor of another type than the part was compiled for, or on
+    another device than the first, which nothing else guards in a program that was loaded."""
+    part, device = REGIONS[name], inputs[0].device
     for number, (x, dtype) in enumerate(zip(inputs, part.layout.dtypes, strict=True)):
-        if x.dtype != dtype:
-            shape = "x".join(map(str, x.shape))
-            raise ArgumentError(f"{part.label}: input {number} of {shape}: expected {dtype}, got {x.dtype}")
+        if x.dtype != dtype or x.device != device:
+            place = f"{part.label}: input {number} of {'x'.join(map(str, x.shape))}"
+            raise ArgumentError(f"{place}: expected {dtype} on {device}, got {x.dtype} on {x.device}")
     return part(*inputs)
 
 
