@@ -202,7 +202,8 @@ class AttentionOp(OverKeys):
           : memref<...>, memref<...>, memref<...>, memref<...> lengths %L : memref<16xi32>
 
     With `lse`, memory of f32 that the loops of the batch and m index by `lse_map`, each row also leaves the logarithm
-    of the sum of the exponentials of its scores, times `lse_factor`; its gradient is computed from it. With `sinks`,
+    of the sum of the exponentials of its scores, times `lse_factor`; with `zero_lse`, 0 where all are minus infinity.
+    Its gradient is computed from it. With `sinks`,
     memory of floats that loops of the batch and m index by `sinks_map`, that sum has the exponential of one of them
     too, as of the score of a key without values. A `warp.pointwise`, given as `scores %f`, may change them: it takes a
     score before scaling, and yields a score in f32. Its operands are indexed by m, n and the batch. Another, given as
@@ -243,6 +244,7 @@ class AttentionOp(OverKeys):
     lse_map = opt_prop_def(AffineMapAttr)
     sinks_map = opt_prop_def(AffineMapAttr)
     zero_rows = opt_attr_def(UnitAttr)
+    zero_lse = opt_attr_def(UnitAttr)
     lse_factor = opt_attr_def(FloatAttr)
     of_keys = opt_attr_def(IntegerAttr)
 

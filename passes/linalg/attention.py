@@ -215,9 +215,9 @@ class AttentionMatch:
 
     def _logarithm(
         self, exponential: ElementExpression, total: ElementExpression
-    ) -> tuple[LinalgStructuredOperation, SSAValue, Subscripts, float] | None:
-        """The operation that stores M + log(L) of each row in f32, with its memory and subscripts, and a factor of
-        that; the gradient needs it. None if there is no such operation."""
+    ) -> tuple[LinalgStructuredOperation, SSAValue, Subscripts, float, bool] | None:
+        """The operation that stores M + log(L) of each row in f32, for the gradient, its memory, subscripts and factor,
+        and whether it is 0 of a row without keys. None if there is no such operation."""
         block, sizes = self.values.parent, dict(zip(self.o[1], memory_of(self.o[0]).get_shape(), strict=True))
         largest = exponential.operands[0].operands[1]
         for op in () if block is None or not exponential.is_op("math.exp") else block.ops:
@@ -229,10 +229,12 @@ class AttentionMatch:
                     continue
                 reader = ElementReader(KEY)
                 element, factor = scaled(reader.element(op.outputs[0], place, op.next_op))
+                element, nothing = _without_empty_rows(element)
                 logarithms = [side for side in element.operands if side.is_op("math.log") and side.operands == (total,)]
-                if element.is_op("arith.addf") and len(logarithms) == 1 and largest in element.operands:
+                is_sum = element.is_op("arith.addf") and len(logarithms) == 1 and largest in element.operands
+                if is_sum and nothing in (None, largest):
                     self.reader.used |= reader.used
-                    return op, op.outputs[0], place, factor
+                    return op, op.outputs[0], place, factor, nothing is not None
         return None
 
     def _read_factors(self) -> None:
@@ -287,6 +289,7 @@ class AttentionMatch:
             op.zero_rows = UnitAttr() if self.zero_rows else None
             if self.lse is not None and self.lse[3] != 1.0:
                 op.lse_factor = FloatAttr(self.lse[3], f32)
+            op.zero_lse = UnitAttr() if self.lse is not None and self.lse[4] else None
             return op
 
         replacement.replace(made)

@@ -328,6 +328,8 @@ class AttentionBuilder:
         if self.bias:
             logarithm = arith.SubfOp(logarithm, number(self.bias * math.log(2.0))).result
         logarithm = fma(x[0], number(self.op.scale.value.data), logarithm)
+        if self.op.zero_lse is not None:
+            logarithm = arith.SelectOp(arith.CmpfOp(x[1], number(0.0), "oeq").result, number(0.0), logarithm).result
         factor = self.op.lse_factor
         return logarithm if factor is None else arith.MulfOp(logarithm, number(factor.value.data)).result
 

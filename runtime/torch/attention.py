@@ -222,6 +222,8 @@ class _Attention:
             self._check_rows(likes[1])
             order = _order(likes[1], self.loops)
             written = largest.permute(order) + total.permute(order).log()
+            if self.mask is not None:  # 0 of a row without keys, with which torch's own gradients are 0, too
+                written = written.masked_fill(largest.permute(order) == -math.inf, 0.0)
             if self.functions:
                 written = written * (1 / math.log(2))
             made = self._joined(written.permute([order.index(d) for d in range(len(order))]), self.loops)

@@ -1927,6 +1927,22 @@ def test_gradients_of_attention_with_a_mask_are_compiled(shape: tuple[int, ...],
     assert not compiled.reasons
 
 
+def test_logarithms_of_rows_without_keys_are_torch_s() -> None:
+    """0: of minus infinity torch's own gradients, which may follow our attention, would be NaN."""
+    q, k, slope, mask = drawn(2, 3, 21, 24), drawn(2, 3, 37, 24), drawn(2, 3, 21, 24), drawn(21, 37)
+    mask[5] = -torch.inf
+    aten: Any = torch.ops.aten
+    compiled = Compiled(aten._scaled_dot_product_flash_attention_for_cpu.default)
+    out, sums = compiled.call(q, k, k, 0.0, False, attn_mask=mask)
+    assert torch.equal(sums[:, :, 5], torch.zeros(2, 3))
+    backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+    result = backward(slope, q, k, k, out, sums, 0.0, False, attn_mask=mask)
+    wide = [x.double().requires_grad_() for x in (q, k, k)]
+    functional.scaled_dot_product_attention(*wide, mask.double()).backward(slope.double())
+    assert all(close(x, y.grad, 3.0) for x, y in zip(result, wide, strict=True))
+    assert not compiled.reasons
+
+
 @pytest.mark.parametrize("kind", ["flash", "cudnn"])
 def test_attention_as_it_is_on_a_gpu(kind: str) -> None:
     """Attention has the state of dropout among its results, which are the operands of its gradients; cuDNN's has
