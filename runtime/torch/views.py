@@ -111,7 +111,7 @@ def shown(
         if (first, step) != (0, 1) or count != value.shape[d]:
             from_end = first > 0 and counted_back and not isinstance(value.shape[d], int)
             value = _part(builder, value, d, value.shape[d] + (first - size) if from_end else first, count, step)
-        for r in along:
+        for r in along[:1]:  # a new dimension has the stride of one behind it that has one element
             dims[r] = value.dims[d]
     return replace(value, dims=tuple(dims), shape=shape)
 

@@ -366,6 +366,11 @@ def test_upstream_reads_it() -> None:
         assert done.returncode == 0, done.stderr
 
 
+def test_a_dimension_before_one_of_one_element() -> None:
+    """Both have the same stride; one of them is the dimension in memory."""
+    assert_close(lambda x: torch.cat([x.unsqueeze(1), x.unsqueeze(1)], 1), drawn(2, 1, 24))
+
+
 def test_what_has_no_form() -> None:
     def sorted_rows(x: Any) -> Any:
         return x.acos() + 1
