@@ -406,7 +406,7 @@ def fault(
     if not text:
         return "no", ""
     try:
-        return ("torch's" if attempt("aot_eager") else "ours"), text
+        return ("torch's" if attempt("inductor" if rest == "inductor" else "aot_eager") else "ours"), text
     except Exception:
         return ("torch's" if stops else "ours"), text
 
