@@ -205,6 +205,11 @@ class _Attention:
         if self.functions and batch != batches:
             raise UnsupportedError("sequences of Q that share K and V are not lowered")
 
+    @property
+    def masked(self) -> bool:
+        """Whether a row may have no keys, but for functions: by a mask, or as a sequence without keys has queries."""
+        return self.mask is not None or len({*map(id, self.numbers)}) > 1
+
     def results(self, likes: Sequence[torch.Tensor]) -> Results:
         """What computes softmax(scores) V, and the logarithm of the sum of each row, in memory as tensors are."""
         scores = self._scores(self._product)
@@ -214,7 +219,7 @@ class _Attention:
 
         def result() -> torch.Tensor:
             weights = above / total.unsqueeze(-1)
-            if self.mask is not None or "mask_mod" in self.functions:  # a row without keys is 0, as in eager mode
+            if self.masked or "mask_mod" in self.functions:  # a row without keys is 0, as in eager mode
                 weights = weights.masked_fill(largest.unsqueeze(-1).expand_as(weights) == -math.inf, 0.0)
             return self._sum(weights, self.v, f"{self.loops}k,{self.of_keys}ke->{self.loops}e", likes[0])
 
@@ -222,7 +227,7 @@ class _Attention:
             self._check_rows(likes[1])
             order = _order(likes[1], self.loops)
             written = largest.permute(order) + total.permute(order).log()
-            if self.mask is not None:  # 0 of a row without keys, with which torch's own gradients are 0, too
+            if self.masked:  # 0 of a row without keys, with which gradients are 0, torch's own too
                 written = written.masked_fill(largest.permute(order) == -math.inf, 0.0)
             if self.functions:
                 written = written * (1 / math.log(2))

@@ -1636,9 +1636,9 @@ def test_attention_of_sequences_that_follow_each_other() -> None:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("causal", [False, True])
 def test_gradients_of_sequences_that_follow_each_other(causal: bool) -> None:
-    """As those of each sequence alone, of which one has no queries, in kernels."""
+    """As those of each sequence alone, of which one has no queries, and one no keys, in kernels."""
     varlen: Any = pytest.importorskip("torch.nn.attention.varlen")
-    lengths, of_keys = (5, 0, 20, 14), (5, 0, 20, 14) if causal else (1, 3, 9, 17)
+    lengths, of_keys = (5, 0, 20, 14), (5, 0, 20, 14) if causal else (1, 3, 0, 17)
     ends, others = (torch.tensor([0, *accumulate(x)], dtype=torch.int32) for x in (lengths, of_keys))
     others, window = (ends, (-1, 0)) if causal else (others, (-1, -1))
     inputs = drawn(39, 4, 16), drawn(sum(of_keys), 2, 16), drawn(sum(of_keys), 2, 16)
