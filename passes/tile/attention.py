@@ -119,9 +119,8 @@ class AttentionBuilder:
         self.q = OperandTiles(self.scores, "a")
         self.k = OperandTiles(self.scores, "b")
         self.v = OperandTiles(self.values, "b")
-        scale = op.scale.value.data
         self.band = Band(op.keys.diagonal, op.keys.window, schedule)
-        self.factor, self.computed = scale * math.log2(math.e), op.score is not None
+        self.factor, self.computed = op.scale.value.data * math.log2(math.e), op.score is not None
         self.bias = EXPONENT_OF_BYTES if self.read.values.b.element.bits == BYTE else 0
         # A warpgroup waits for its turn where ptxas wants it to: at once, behind a branch that leaves the softmax open.
         self.apart = schedule.consumers == "pingpong" and bool(self.bias)
@@ -324,13 +323,12 @@ class AttentionBuilder:
 
     def _logarithm(self, x: Sequence[SSAValue]) -> SSAValue:
         """The logarithm of the sum of the exponentials of a row, from its largest score and its sum."""
-        logarithm = math_dialect.LogOp(x[1]).result
+        logarithm, factor = math_dialect.LogOp(x[1]).result, self.op.lse_factor
         if self.bias:
             logarithm = arith.SubfOp(logarithm, number(self.bias * math.log(2.0))).result
         logarithm = fma(x[0], number(self.op.scale.value.data), logarithm)
         if self.op.zero_lse is not None:
             logarithm = arith.SelectOp(arith.CmpfOp(x[1], number(0.0), "oeq").result, number(0.0), logarithm).result
-        factor = self.op.lse_factor
         return logarithm if factor is None else arith.MulfOp(logarithm, number(factor.value.data)).result
 
     # States that are merged

@@ -422,8 +422,12 @@ def torch_to_linalg(
     for position, example in enumerate(examples):
         if not isinstance(cast("object", example), torch.Tensor):
             raise ArgumentError(f"example {position}: expected a tensor, got {type(example).__name__}")
-    listed = isinstance(cast("object", dynamic), Sequence) and len(dynamic) <= len(examples)
-    if not listed or not all(_names(sizes or {}, x) for sizes, x in zip(dynamic, examples, strict=False)):
+    try:
+        named = [(examples[at], d, name) for at, sizes in enumerate(dynamic) for d, name in (sizes or {}).items()]
+        fits = all(d in range(-x.dim(), x.dim()) and name.isidentifier() for x, d, name in named)
+    except (AttributeError, IndexError, TypeError):  # where it is no sequence of mappings to names, or a longer one
+        fits = False
+    if not fits:
         raise ArgumentError(
             f"dynamic: expected names of dimensions of each example, as ({{0: 'batch'}},), got {dynamic}"
         )
@@ -449,14 +453,6 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
     """A program in operations that have a form here, where they have one."""
     table: dict[Any, Any] = {**torch.export.default_decompositions(), **simpler()}
     return cast("Any", program).run_decompositions({k: v for k, v in table.items() if k not in WHOLE})
-
-
-def _names(sizes: object, example: torch.Tensor) -> bool:
-    """Whether these are names of dimensions of a tensor."""
-    if not isinstance(sizes, Mapping):
-        return False
-    dims = range(-example.dim(), example.dim())
-    return all(d in dims and str(name).isidentifier() for d, name in cast("Any", sizes).items())
 
 
 def _exported(
