@@ -3,13 +3,11 @@ the result of a product in such tiles."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
+from ..isa.form import Shape
 from ..layouts.pictures import FINE, box, colour, document, grid, text
-
-if TYPE_CHECKING:
-    from .schedule import Schedule
 
 SIDE, RESULT_SIDE = 260.0, 200.0
 """Pixels of the longer side of the CTA tile, and of a result."""
@@ -26,7 +24,28 @@ LABELLED = 22.0
 MARGIN, TOP, STAGE = 16.0, 30.0, 34.0
 
 
-def picture(schedule: Schedule) -> str:
+class PicturedSchedule(Protocol):
+    """The part of a schedule that the picture needs; see `Schedule`."""
+
+    @property
+    def cta(self) -> Sequence[int]: ...
+    @property
+    def warp(self) -> Sequence[int]: ...
+    @property
+    def mma(self) -> Shape: ...
+    @property
+    def sliced_k(self) -> int: ...
+    @property
+    def stages(self) -> int: ...
+    @property
+    def tiles_ahead(self) -> int: ...
+    @property
+    def together(self) -> int: ...
+    @property
+    def warps(self) -> int: ...
+
+
+def picture(schedule: PicturedSchedule) -> str:
     """The SVG of a schedule: A left of the tile of D, B above it, each warp's part, instructions within the first."""
     (m, n, k), (rows, columns) = schedule.cta, schedule.warp
     scale = SIDE / max(m, n)
@@ -47,7 +66,7 @@ def picture(schedule: Schedule) -> str:
     return document(width, bottom + 40, body)
 
 
-def title(schedule: Schedule) -> str:
+def title(schedule: PicturedSchedule) -> str:
     """The title of the picture."""
     (m, n, k), (rows, columns) = schedule.cta, schedule.warp
     slices = f" in {schedule.sliced_k} slices of K" if schedule.sliced_k > 1 else ""
@@ -55,7 +74,7 @@ def title(schedule: Schedule) -> str:
     return f"CTA tile {m}x{n}x{k}, {count} {_member(schedule)}s of {rows}x{columns}{slices}, mma {schedule.mma}"
 
 
-def _label_of_b(schedule: Schedule, left: float, deep: float, wide: float) -> Iterator[str]:
+def _label_of_b(schedule: PicturedSchedule, left: float, deep: float, wide: float) -> Iterator[str]:
     """The size of B's tile, or of each slice of K if there is room."""
     (_, n, k), each = schedule.cta, deep / schedule.sliced_k
     numbered = schedule.sliced_k > 1 and each >= LABELLED
@@ -64,19 +83,21 @@ def _label_of_b(schedule: Schedule, left: float, deep: float, wide: float) -> It
         yield text(left + wide / 2, TOP + (part + 0.5) * (each if numbered else deep) + 4, words)
 
 
-def _slices(schedule: Schedule, left: float, top: float, deep: float, high: float, wide: float) -> Iterator[str]:
+def _slices(
+    schedule: PicturedSchedule, left: float, top: float, deep: float, high: float, wide: float
+) -> Iterator[str]:
     """The lines between the slices of K, in A and in B."""
     if schedule.sliced_k > 1:
         yield from grid(MARGIN, top, deep, high, deep / schedule.sliced_k, high)
         yield from grid(left, TOP, wide, deep, wide, deep / schedule.sliced_k)
 
 
-def _member(schedule: Schedule) -> str:
+def _member(schedule: PicturedSchedule) -> str:
     """Who computes a part of the tile."""
     return "warp" if schedule.together == 1 else "warpgroup"
 
 
-def _warps(schedule: Schedule, left: float, top: float, scale: float) -> Iterator[str]:
+def _warps(schedule: PicturedSchedule, left: float, top: float, scale: float) -> Iterator[str]:
     (m, n, _), (rows, columns) = schedule.cta, schedule.warp
     wide, high = columns * scale, rows * scale
     across = n // columns
@@ -90,7 +111,7 @@ def _warps(schedule: Schedule, left: float, top: float, scale: float) -> Iterato
             yield text(x + wide / 2, y + high / 2 + 4, words if wide > LETTER * len(words) else numbers)
 
 
-def _stages(schedule: Schedule, y: float) -> Iterator[str]:
+def _stages(schedule: PicturedSchedule, y: float) -> Iterator[str]:
     """The buffers of the K loop: one is multiplied while copies fill the others."""
     for number in range(schedule.stages):
         filled = 0 < number <= schedule.tiles_ahead
@@ -100,7 +121,7 @@ def _stages(schedule: Schedule, y: float) -> Iterator[str]:
     yield text(MARGIN + schedule.stages * STAGE + 6, y + 13, f"{schedule.stages} stages{ahead}", "l")
 
 
-def result_picture(name: str, m: int, n: int, schedule: Schedule) -> str:
+def result_picture(name: str, m: int, n: int, schedule: PicturedSchedule) -> str:
     """The SVG of the result of a product, m x n, cut into the tiles of CTAs."""
     (down, across), scale = schedule.cta[:2], RESULT_SIDE / max(m, n)
     wide, high = n * scale, m * scale
