@@ -75,14 +75,14 @@ def _is_dynamic(kind: Attribute) -> bool:
 
 def can_apply(name: str, module: ModuleOp) -> bool:
     """Whether a pass can have something to do in a module."""
-    return not (needs := PASSES[name][2:]) or not contents(module).isdisjoint(needs)
+    return not (needs := PASSES.get(name, ())[2:]) or not contents(module).isdisjoint(needs)
 
 
 def applicable(specs: Sequence[ArgSpec], module: ModuleOp) -> Iterator[ModulePass]:
     """The passes that may change a module, each decided when those before it have run; one with options always runs."""
     present: frozenset[str] | None = None
     for spec in specs:
-        needs = () if spec.parameters else PASSES[spec.name][2:]
+        needs = () if spec.parameters else PASSES.get(spec.name, ())[2:]
         if needs and (present := present or contents(module)).isdisjoint(needs):
             continue
         yield kind.from_pass_spec(spec) if fields(kind := WARPLOOM_UNIVERSE.all_passes[spec.name]()) else kind()

@@ -147,7 +147,7 @@ class Widened(ImageProduct):
         """Memory for a filter of this shape in rows of as many elements as images have."""
         sizes, at = [*shape.values()], [*shape].index(self.tap)
         sizes[at : at + 2] = -(-self.along // ALIGNED) * ALIGNED // self.per_pixel, self.per_pixel
-        kind = MemRefType(memory_of(self.op.b).element_type, sizes)
+        kind = MemRefType(memory_of(self.op.d if self.is_gradient else self.op.b).element_type, sizes)
         return self.builder.empty(kind) if self.is_gradient else self.builder.filled(kind, 0)
 
     def _in_row(self, larger: SSAValue, shape: Mapping[int, int]) -> SSAValue:
