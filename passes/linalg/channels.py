@@ -47,23 +47,23 @@ class Widened(ImageProduct):
 
     def __init__(self, op: MatmulOp, window: WindowOp, side: int) -> None:
         super().__init__(op, window, side)
-        (self.pixel, self.step, self.width), (self.tap, by, self.taps) = self.filter.pixels[-1], self.filter.taps[-1]
+        self.pixel, self.step, self.width = self.filter.pixels[-1]
+        self.tap, self.dilation, self.taps = self.filter.taps[-1]
         # The last tap is the first pixel.
-        self.turned = not self.is_gradient and (by, self.filter.first[-1]) == (-1, self.taps - 1)
+        self.turned = not self.is_gradient and (self.dilation, self.filter.first[-1]) == (-1, self.taps - 1)
         self.in_place = self.channels % ALIGNED == 0
 
     @property
     def pays(self) -> bool:
         """Whether the images need it, or fill boxes better so, and the filter's channels follow its taps, but for taps
         of a large result that run backwards. The filter is B, or the result, which then starts from a number."""
-        op, filter_, (tap, dilation, taps) = self.op, self.filter, self.filter.taps[-1]
-        loops = loops_of(op.maps[2 if self.is_gradient else 1])
-        adjacent = tap in loops and loops[loops.index(tap) :][:2] == (tap, filter_.channel)
+        op, filter_, loops = self.op, self.filter, loops_of(self.op.maps[2 if self.is_gradient else 1])
+        adjacent = self.tap in loops and loops[loops.index(self.tap) :][:2] == (self.tap, filter_.channel)
         few = self._fills_better() if self.in_place else self.channels < ALIGNED
         few = few and (op.c is None if self.is_gradient else self.side == 0)
         of_channels = self.is_gradient or filter_.channel == op.outer + 2  # of one channel, k may be along the taps
-        plain = adjacent and dilation == 1 and not any(filter_.first)
-        turned = self.turned and taps > 2 and prod(memory_of(op.d).get_shape()) >= MANY_TURNED
+        plain = adjacent and self.dilation == 1 and not any(filter_.first)
+        turned = self.turned and self.taps > 2 and prod(memory_of(op.d).get_shape()) >= MANY_TURNED
         return few and of_channels and (plain or turned) and filter_.group == FIXED
 
     def _fills_better(self) -> bool:
