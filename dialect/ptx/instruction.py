@@ -9,9 +9,9 @@ from itertools import count
 from typing import NamedTuple, cast
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Operation, SSAValue
-from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def, var_operand_def
-from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.irdl import IRDLOperation, irdl_attr_definition, opt_prop_def, prop_def, var_operand_def
+from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.mlir_lexer import PunctuationSpelling
@@ -21,7 +21,7 @@ from ..mlir.words import irdl_op_definition
 from .instructions import find
 from .text.operands import OperandError, OperandReader
 from .text.syntax import Operand, Register, leaves, root_of
-from .types import RegisterType, bits_of
+from .types import REGISTER_BITS, bits_of
 from .verifier import TargetContext, TypeOf, check, fitting, type_of_result, unknown
 
 # What the table says of an instruction before it is made: is it legal, since when, what does it set.
@@ -138,6 +138,36 @@ def read_form(opcode: str, form: str, types: Sequence[str]) -> tuple[tuple[Opera
 
 
 # `ptx.inst`: every PTX instruction. What an instruction may be is data: see `instructions`.
+
+
+@irdl_attr_definition
+class RegisterType(ParametrizedAttribute, TypeAttribute):  # pyright: ignore[reportUnsafeMultipleInheritance]
+    """The storage of one register: `!ptx.reg<b32>`. A value of this type is the register, not its content."""
+
+    name = "ptx.reg"
+
+    type: StringAttr
+
+    @staticmethod
+    def of(type: str) -> RegisterType:
+        """The register type called `type`, such as "b32" or "pred"."""
+        return RegisterType(StringAttr(type))
+
+    def verify(self) -> None:
+        if self.type.data not in REGISTER_BITS:
+            raise VerifyException(
+                f"'{self.type.data}' is not a register type; expected one of {', '.join(REGISTER_BITS)}"
+            )
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            return (StringAttr(parser.parse_identifier()),)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(self.type.data)
+
 
 _BRACKETS: tuple[tuple[PunctuationSpelling, PunctuationSpelling], ...] = (("{", "}"), ("[", "]"), ("(", ")"))
 

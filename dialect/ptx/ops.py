@@ -1,4 +1,4 @@
-"""Operations of the `ptx` dialect that make up a module: functions, labels, scopes; and the dialect itself.
+"""Operations of the `ptx` dialect that make up a module, declarations, functions, labels, scopes; the dialect itself.
 
 PTX is not in SSA form: a register is storage that many instructions may write. Here a register is an SSA value that
 names that storage, defined by `ptx.reg`; an instruction takes every register it mentions, destinations included, as an
@@ -8,20 +8,190 @@ operand. So any PTX text has a module, and prints back. Source: PTX ISA, chapter
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, SymbolNameConstraint, UnitAttr, i64
-from xdsl.ir import Block, Dialect, Operation, Region
-from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def, region_def, traits_def
-from xdsl.parser import Parser
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, IntegerAttr, StringAttr, SymbolNameConstraint, UnitAttr, i64
+from xdsl.ir import Attribute, Block, Data, Dialect, Operation, Region
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_attr_definition,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    traits_def,
+    var_result_def,
+)
+from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface, SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.upstream import BodyText
 from ..mlir.words import irdl_op_definition
-from .instruction import InstOp
-from .types import RegisterType, RegOp, VariableAttr, VarOp, parse_variable, print_attributes
+from .instruction import InstOp, RegisterType
+from .text.syntax import PtxSyntaxError, Variable
+from .types import MAX_REGISTERS, DeclarationReader
+
+
+@irdl_attr_definition
+class VariableAttr(Data[Variable]):
+    """A variable, a parameter or a returned value of a function, as PTX declares it: `#ptx.variable<".param .u64 a">`.
+    The fields are those of `syntax.Variable`."""
+
+    name = "ptx.variable"
+
+    @staticmethod
+    def of(
+        type: str,
+        name: str,
+        count: int | None = None,
+        align: int | None = None,
+        pointer: str = "",
+        space: str = "param",
+    ) -> VariableAttr:
+        """A parameter `.param .align A .type name[count]`; `space` may be "reg" in a `.func`."""
+        return VariableAttr(Variable(space, type, name, count=count, align=align, pointer=pointer))
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Variable:
+        with parser.in_angle_brackets():
+            return parse_variable(parser)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string_literal(str(self.data))
+
+
+def parse_variable(parser: AttrParser) -> Variable:
+    """Parses a declaration of PTX in quotes: `".param .u64 a"`."""
+    place, text = parser.pos, parser.parse_str_literal()
+    try:
+        declared, *others = DeclarationReader(f"{text};", "declaration").declared()
+    except PtxSyntaxError as error:
+        parser.raise_error(error.message, place)
+    if not isinstance(declared, Variable) or others:
+        parser.raise_error(f"expected the declaration of one variable, got '{text}'", place)
+    return replace(declared, line=0)
+
+
+def print_attributes(printer: Printer, op: Operation) -> None:
+    """Prints ` attributes {...}` where an operation has some."""
+    printer.print_op_attributes(op.attributes, print_keyword=True)
+
+
+def parse_attributes(parser: Parser, op: Operation) -> None:
+    """Parses the output of `print_attributes`."""
+    if (attributes := parser.parse_optional_attr_dict_with_keyword()) is not None:
+        op.attributes |= attributes.data
+
+
+@irdl_op_definition
+class RegOp(IRDLOperation):
+    """Declares registers. `.reg .b32 %r<5>;` has five results, %r0 to %r4. Without `count`, there is one result, called
+    `base`. `vector` is 2 or 4 for `.reg .v2 .f32 %v;`."""
+
+    name = "ptx.reg"
+
+    base = prop_def(StringAttr)
+    count = opt_prop_def(IntAttr)
+    vector = opt_prop_def(IntAttr)
+    res = var_result_def(RegisterType)
+
+    def __init__(self, type: str, base: str, count: int | None = None, *, vector: int = 1) -> None:
+        """Declares `count` registers `base0`, `base1`, ... or the one register `base`."""
+        if count is not None and count > MAX_REGISTERS:
+            raise VerifyException(f"expected at most {MAX_REGISTERS} registers of one name, got {count}")
+        register = RegisterType.of(type)
+        properties: dict[str, Attribute | None] = {"base": StringAttr(base)}
+        if count is not None:
+            properties["count"] = IntAttr(count)
+        if vector != 1:
+            properties["vector"] = IntAttr(vector)
+        super().__init__(properties=properties, result_types=[[register] * (1 if count is None else count)])
+        for name, result in zip(self.names(), self.results, strict=True):
+            hint = name.lstrip("%")
+            if hint.replace("_", "").isalnum() and not hint[0].isdigit():
+                result.name_hint = hint
+
+    @property
+    def register_type(self) -> RegisterType:
+        """The type of the registers declared; b32 where the count is 0."""
+        type = self.results[0].type if self.results else None
+        return type if isinstance(type, RegisterType) else RegisterType.of("b32")
+
+    def names(self) -> list[str]:
+        """The registers declared, in the order of the results."""
+        base = self.base.data
+        return [base] if self.count is None else [f"{base}{i}" for i in range(self.count.data)]
+
+    def verify_(self) -> None:
+        expected = 1 if self.count is None else self.count.data
+        if len(self.results) != expected:
+            raise VerifyException(f"'{self.base.data}' declares {expected} registers, got {len(self.results)} results")
+        if self.count is not None and self.base.data[-1:].isdigit():
+            raise VerifyException(f"'{self.base.data}<{expected}>': a base that is counted may not end in a digit")
+        if len({r.type for r in self.results}) > 1:
+            raise VerifyException(f"the registers of '{self.base.data}' must have one type")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.register_type.type.data} ")
+        printer.print_string_literal(self.base.data)
+        if self.count is not None:
+            printer.print_string(f"<{self.count.data}>")
+        if self.vector is not None:
+            printer.print_string(f" vector {self.vector.data}")
+        print_attributes(printer, self)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> RegOp:
+        type, base = parser.parse_identifier(), parser.parse_str_literal()
+        count = None
+        if parser.parse_optional_punctuation("<"):
+            count = parser.parse_integer(allow_negative=False)
+            parser.parse_punctuation(">")
+        vector = parser.parse_integer() if parser.parse_optional_keyword("vector") else 1
+        op = cls(type, base, count, vector=vector)
+        parse_attributes(parser, op)
+        return op
+
+
+@irdl_op_definition
+class VarOp(IRDLOperation):
+    """Declares a variable in a state space: `ptx.var ".shared .align 16 .b8 smem[1024]"`."""
+
+    name = "ptx.var"
+
+    sym_name = prop_def(StringAttr)
+    declared = prop_def(VariableAttr)
+
+    traits = traits_def(SymbolOpInterface())
+
+    def __init__(self, variable: Variable) -> None:
+        """An array keeps its dimensions: `name[0]` stands for `name[]`."""
+        declared = VariableAttr(replace(variable, line=0))
+        super().__init__(properties={"sym_name": StringAttr(variable.name), "declared": declared})
+
+    @property
+    def variable(self) -> Variable:
+        """The declaration as a record."""
+        return replace(self.declared.data, name=self.sym_name.data)
+
+    def verify_(self) -> None:
+        align = self.variable.align
+        if align is not None and align.bit_count() != 1:
+            raise VerifyException(f"the alignment of '{self.sym_name.data}' must be a power of two, got {align}")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_string_literal(str(self.variable))
+        print_attributes(printer, self)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> VarOp:
+        op = cls(parse_variable(parser))
+        parse_attributes(parser, op)
+        return op
 
 
 def _body(ops: Sequence[Operation] | Region) -> Region:

@@ -20,7 +20,6 @@ from .instruction import InstOp
 from .text import syntax
 from .text.operands import operand_text
 from .text.syntax import PtxSyntaxError
-from .types import RegOp, VariableAttr, VarOp
 
 
 class PtxEmissionError(DiagnosticException):
@@ -45,7 +44,7 @@ def print_ptx(module: ptx.ModuleOp) -> str:
     for op in module.body.block.ops:
         if isinstance(op, ptx.FuncOp):
             _print_function(op, lines)
-        elif isinstance(op, VarOp | ptx.DirectiveOp | ptx.CommentOp):
+        elif isinstance(op, ptx.VarOp | ptx.DirectiveOp | ptx.CommentOp):
             _print_statement(op, lines, "", {})
         else:
             raise PtxEmissionError(f"'{op.name}' cannot stand at the top of a PTX module")
@@ -113,7 +112,7 @@ def _undeclared(op: InstOp, names: Names) -> PtxEmissionError:
 
 def _print_statement(op: Operation, lines: list[str], indent: str, names: Names) -> None:
     match op:
-        case RegOp():
+        case ptx.RegOp():
             _print_registers(op, lines, indent, names)
         case ptx.LabelOp():
             lines.append(f"{op.text.data}:")
@@ -121,7 +120,7 @@ def _print_statement(op: Operation, lines: list[str], indent: str, names: Names)
             lines.append(f"{indent}//{op.text.data}")
         case ptx.DirectiveOp():
             lines.append(indent + op.text.data)
-        case VarOp():
+        case ptx.VarOp():
             lines.append(f"{indent}{op.variable};")
         case ptx.ScopeOp():
             lines.append(indent + "{")
@@ -133,7 +132,7 @@ def _print_statement(op: Operation, lines: list[str], indent: str, names: Names)
             )
 
 
-def _print_registers(op: RegOp, lines: list[str], indent: str, names: Names) -> None:
+def _print_registers(op: ptx.RegOp, lines: list[str], indent: str, names: Names) -> None:
     names.update(zip(op.results, op.names(), strict=True))
     if not op.results:
         return
@@ -254,8 +253,8 @@ class _Importer:
             None if function.body is None else self.body(function.body, {}),
             entry=function.entry,
             linking=function.linking,
-            parameters=[VariableAttr(replace(p, line=0)) for p in function.parameters],
-            returns=[VariableAttr(replace(r, line=0)) for r in function.returns],
+            parameters=[ptx.VariableAttr(replace(p, line=0)) for p in function.parameters],
+            returns=[ptx.VariableAttr(replace(r, line=0)) for r in function.returns],
             directives=function.directives,
         )
         if op.is_declaration and self.uses[function.name] > 1:
@@ -269,7 +268,7 @@ class _Importer:
         if variable.linking == "extern" and self.uses[variable.name] > 1:
             self.uses[variable.name] -= 1
             return ptx.DirectiveOp(f"{variable};")
-        return VarOp(variable)
+        return ptx.VarOp(variable)
 
     def body(self, statements: Sequence[syntax.Statement], registers: Registers) -> list[Operation]:
         return [self.statement(statement, registers) for statement in statements]
@@ -283,7 +282,7 @@ class _Importer:
             case syntax.RegDecl():
                 return self.declare(statement, registers)
             case syntax.Variable():
-                return VarOp(statement)
+                return ptx.VarOp(statement)
             case syntax.Directive():
                 return ptx.DirectiveOp(statement.text)
             case syntax.Comment():
@@ -292,8 +291,8 @@ class _Importer:
                 return ptx.ScopeOp(self.body(statement.body, dict(registers)))
 
     @staticmethod
-    def declare(declared: syntax.RegDecl, registers: Registers) -> RegOp:
-        op = RegOp(declared.type, declared.name, declared.count, vector=declared.vector)
+    def declare(declared: syntax.RegDecl, registers: Registers) -> ptx.RegOp:
+        op = ptx.RegOp(declared.type, declared.name, declared.count, vector=declared.vector)
         registers.update(zip(declared.names(), op.results, strict=True))
         return op
 

@@ -11,8 +11,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.ptx.instruction import InstOp
 from ...dialect.ptx.instructions import traits
-from ...dialect.ptx.ops import DirectiveOp, FuncOp, LabelOp, ScopeOp
-from ...dialect.ptx.types import VarOp
+from ...dialect.ptx.ops import DirectiveOp, FuncOp, LabelOp, ScopeOp, VarOp
 from ..diagnostics import fail
 
 JUMPS = ("bra", "ret", "exit")

@@ -43,7 +43,7 @@ from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.ops import FuncOp
 from ...dialect.ptx.printer import print_ptx
 from ...dialect.ptx.text.syntax import Variable
-from ...dialect.ptx.types import VarOp, bits_of
+from ...dialect.ptx.types import bits_of
 from ...dialect.warp.attributes import ZEROED, is_memory
 from ..diagnostics import fail, remark
 from ..to_ptx.kernel import ConvertWarpToPtxPass
@@ -163,7 +163,7 @@ class _Function:
                 self.inlined[opcode] += 1
 
 
-def _global(op: VarOp) -> Operation:
+def _global(op: ptx.VarOp) -> Operation:
     variable = op.variable
     if variable.init is not None:
         fail(op, f"'{variable.name}': a variable with initial values is not converted")
@@ -177,7 +177,7 @@ def converted(module: ptx.ModuleOp) -> tuple[list[Operation], Counter[str]]:
     """The globals and functions of a module, and how often each instruction is inline PTX."""
     ops = list(flattened(module.body.block.ops))
     inside = [each for f in ops if isinstance(f, FuncOp) for each in flattened(f.body.block.ops)]
-    declared = [op for op in (*ops, *inside) if isinstance(op, VarOp)]
+    declared = [op for op in (*ops, *inside) if isinstance(op, ptx.VarOp)]
     variables = {op.variable.name: op.variable for op in declared}
     inlined: Counter[str] = Counter()
     functions = [_Function(op, variables, inlined).convert() for op in ops if isinstance(op, FuncOp)]

@@ -15,8 +15,8 @@ from ...dialect.isa.tensor_map import MAP_ALIGNMENT
 from ...dialect.isa.tensor_map import SIZE as MAP_BYTES
 from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.mlir.affine import dynamic_parts, strides_of
+from ...dialect.ptx.ops import VariableAttr
 from ...dialect.ptx.text.syntax import Address, Symbol, Variable
-from ...dialect.ptx.types import VariableAttr
 from ...dialect.warp.attributes import Memory, element_row, is_memory, memory_of, memory_space, type_name
 from ...dialect.warp.tensor_maps import TensorMapType
 from ...dialect.warp.views import Dimensions

@@ -37,7 +37,6 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.upstream import RegistersOp
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.text.syntax import Variable
-from ...dialect.ptx.types import VarOp
 from ...dialect.schedule import SHARED_ALIGNMENT
 from ...dialect.schedule.schedule import MAX_THREADS
 from ...dialect.warp.attributes import (
@@ -379,7 +378,7 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tup
         chosen = [ptx.CommentOp(f" {computes.data}"), *chosen]
     func = ptx.FuncOp(
         name,
-        [*chosen, *map(VarOp, lowering.own_variables), *lowering.emitter.finish()],
+        [*chosen, *map(ptx.VarOp, lowering.own_variables), *lowering.emitter.finish()],
         parameters=[p for a, name in zip(arguments, names, strict=True) for p in parameters(a, name)],
         directives=[*_directives(kernel, lowering)],
     )
@@ -458,7 +457,7 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
         variables |= lowering.variables
         called |= lowering.called
     tiles = Variable("shared", "b8", shared, count=0, align=SHARED_ALIGNMENT, linking="extern")
-    body = [VarOp(tiles), *map(VarOp, variables.values()), *called.values(), *functions]
+    body = [ptx.VarOp(tiles), *map(ptx.VarOp, variables.values()), *called.values(), *functions]
     return ptx.ModuleOp(name, body, version="{}.{}".format(*version), target=target.name)
 
 

@@ -26,9 +26,8 @@ from ...dialect.mlir.nvvm import PRODUCTS, WgmmaMmaAsyncOp
 from ...dialect.mlir.nvvm_ops import SPECIAL
 from ...dialect.mlir.nvvm_types import TextPiece, TextPlace, spelled, template
 from ...dialect.mlir.upstream import NvvmOp
-from ...dialect.ptx.ops import FuncOp
+from ...dialect.ptx.ops import FuncOp, VariableAttr
 from ...dialect.ptx.text.syntax import Address, Immediate, Register, Symbol, Variable
-from ...dialect.ptx.types import VariableAttr
 from ...dialect.warp.attributes import element_row
 from ..diagnostics import fail
 from .emitter import SINK, At, Both, EmittedOperand, Emitter, ScalarOperand, TensorBox, VirtualRegister, floating

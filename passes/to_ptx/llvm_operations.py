@@ -16,7 +16,6 @@ from ...dialect.mlir.llvm import ARITHMETIC, FUNCTIONS
 from ...dialect.mlir.upstream import NvvmOp
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.text.syntax import Immediate, Symbol
-from ...dialect.ptx.types import VarOp
 from ..diagnostics import fail
 from . import llvm_kernel
 from .emitter import At, VirtualRegister, floating
@@ -417,5 +416,5 @@ def of_module(module: gpu.ModuleOp, target: Target) -> ptx.ModuleOp:
         function, needed = LlvmKernel(op, target, spaces).lower(lower)
         functions.append(function)
         version = max(version, needed)
-    body = [*map(VarOp, variables), *functions]
+    body = [*map(ptx.VarOp, variables), *functions]
     return ptx.ModuleOp(module.sym_name.data, body, version="{}.{}".format(*version), target=target.name)

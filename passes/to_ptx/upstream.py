@@ -28,9 +28,8 @@ from ...dialect.mlir.gpu_carried import (
     SubgroupReduceOp,
 )
 from ...dialect.mlir.upstream import ATOMIC_KINDS, AtomicRMWOp
-from ...dialect.ptx.ops import FuncOp
+from ...dialect.ptx.ops import FuncOp, VariableAttr
 from ...dialect.ptx.text.syntax import Symbol, Variable
-from ...dialect.ptx.types import VariableAttr
 from ...dialect.warp.attributes import enclosing, type_name
 from ..diagnostics import fail
 from .addressing import ALIGNMENT

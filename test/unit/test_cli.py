@@ -508,9 +508,10 @@ def test_rows_of_bf16_that_lie_apart_are_drawn(run: Run, tmp_path: Path) -> None
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("words", [["--help"], ["layout", "mma.m16n8k16.f16", "A"], ["isa", "--target", "sm_90a"]])
+@pytest.mark.parametrize("words", [["--help"], ["layout", "mma.m16n8k16.f16", "A"], ["isa", "--target", "sm_90a"],
+                                   ["check", str(Path(__file__).parents[2] / "examples" / "ring.ptx")]])  # fmt: skip
 def test_what_compiles_nothing_imports_no_compiler(words: list[str]) -> None:
-    """xDSL and the passes take ten times as long to import as a look-up takes."""
+    """xDSL and the passes take ten times as long to import as a look-up takes, and twice as long as a check."""
     names = ("xdsl", "numpy", "warploom.passes.pipeline", "warploom.runtime.kernel.lowering")
     text = "import sys; from warploom.runtime.cli.command import main; sys.stdout.flush()\n"
     text += f"try: main({words!r})\nexcept SystemExit: pass\n"

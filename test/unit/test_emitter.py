@@ -15,9 +15,8 @@ from xdsl.utils.exceptions import DiagnosticException
 from warploom.dialect.isa.row import target
 from warploom.dialect.ptx.instruction import InstOp, InstructionError
 from warploom.dialect.ptx.instructions import find
-from warploom.dialect.ptx.ops import CommentOp, LabelOp
+from warploom.dialect.ptx.ops import CommentOp, LabelOp, RegOp
 from warploom.dialect.ptx.text.syntax import Address, Register, Symbol
-from warploom.dialect.ptx.types import RegOp
 from warploom.passes.to_ptx import emitter as emitters
 from warploom.passes.to_ptx.emitter import (
     At,

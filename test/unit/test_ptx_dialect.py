@@ -12,12 +12,13 @@ from xdsl.utils.exceptions import VerifyException
 
 from warploom.dialect.isa.row import CONSTANT, SCALAR, VECTOR, Slot
 from warploom.dialect.ptx import ops as ptx
-from warploom.dialect.ptx.instruction import InstOp
+from warploom.dialect.ptx.instruction import InstOp, RegisterType
 from warploom.dialect.ptx.instructions import ROWS, canonical, find, nearest
+from warploom.dialect.ptx.ops import RegOp, VariableAttr, VarOp
 from warploom.dialect.ptx.printer import PtxEmissionError, PtxTarget, print_ptx
 from warploom.dialect.ptx.rows.grammar import row, slot
 from warploom.dialect.ptx.text.syntax import Variable
-from warploom.dialect.ptx.types import RegisterType, RegOp, VariableAttr, VarOp, compatible
+from warploom.dialect.ptx.types import compatible
 
 
 def module(*ops: ptx.FuncOp | VarOp) -> ptx.ModuleOp:
