@@ -32,21 +32,24 @@ from ..isa.row import (
     Target,
     Version,
 )
-from .addresses import (
+from .instructions import find, nearest
+from .text.syntax import Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
+from .types import (
     ANYWHERE,
+    OPAQUE_TYPES,
     AddressRules,
     SpaceOf,
+    alike,
+    bits_of,
     check_address,
     check_literal,
     check_symbol,
+    compatible,
     immediate,
     is_literal,
     literal_type,
     nowhere,
 )
-from .instructions import find, nearest
-from .text.syntax import Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
-from .types import OPAQUE_TYPES, alike, bits_of, compatible
 
 TypeOf = Callable[[Register], str | None]
 """The declared type of a register; None for a special register."""

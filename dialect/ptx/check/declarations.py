@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ...isa.row import NEWEST, SPECIAL_REGISTERS, VECTORS, UnknownTargetError, named
-from ..addresses import SpaceOf
 from ..text.operands import ADDRESS_VALUE, MASKED_VALUE, ConstantError, OperandError, elements, evaluate
 from ..text.syntax import Comment, Directive, Function, Label, Module, RegDecl, Variable, integer
-from ..types import OPAQUE_TYPES, REGISTER_BITS
+from ..types import OPAQUE_TYPES, REGISTER_BITS, SpaceOf
 from ..verifier import TargetContext
 from .directives import text_problems
 
