@@ -1,14 +1,9 @@
-"""What a CTA copies together: `warp.copy`, `warp.pack`."""
+"""What a CTA has together: rings of stages, warps that execute a part, pairs with another CTA; and what is asked of the
+arguments of a call."""
 
 from __future__ import annotations
 
-from math import prod
-from typing import cast
-
 from xdsl.dialects.builtin import (
-    ArrayAttr,
-    BoolAttr,
-    DenseArrayBase,
     IndexType,
     IntegerAttr,
     MemRefType,
@@ -29,192 +24,12 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.words import irdl_op_definition
-from .attributes import SHARED_SPACE, TENSOR_SPACE, Memory, element_row, enclosing, memory_of, memory_space
-from .op_shapes import WHOLE_TILE, CountedType, TilePart, WarpOp, bounds, same_words, verify_indices
-from .views import BlocksAttr
-
-# Copies by all threads of a CTA: tiles from global to shared memory, and whole matrices to aligned rows.
-#
-# `warp.copy`, `warp.pack`.
-
-SPREAD, DENSE = "b4x16_p64", "b6x16_p32"
-"""The formats of 16 elements of 4 bits and of 6 bits that begin each 16 bytes (PTX ISA 5.5.1.1, 9.7.14.5.15)."""
-
-
-class CopyEffects(MemoryEffect):
-    """Effects of an operation that reads its `source` and writes its `destination`."""
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> set[EffectInstance]:
-        copy = cast("CopyOp | PackOp", op)
-        reads, writes = MemoryEffectKind.READ, MemoryEffectKind.WRITE
-        return {EffectInstance(reads, copy.source), EffectInstance(writes, copy.destination)}
-
-
-@irdl_op_definition
-class CopyOp(WarpOp):
-    """Copies the tile at `source[indices]` to shared memory. Each thread of the CTA copies a part.
-
-    The tile is the last two dimensions of the destination, or of their rows part number i of n,
-    with `part` [i, n]; with [i, n, 1] of their columns; with [i, n, 0, c] c parts of the rows, from i on. The leading
-    dimensions are indexed, for example by the stage of a pipeline. Elements outside the source are written as zero;
-    `in_bounds` [rows, columns] promises that there are none. All threads of the CTA execute the copy, and see the tile
-    after a `gpu.barrier`. The bits are copied unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With
-    `async`, the copy is in flight until a `warp.wait cp_async` covers its `warp.commit cp_async`. With `until`, rows
-    of the source from this index on are not read, as if they were outside of it. With `padded` [f, r, c, d, n, ...]
-    and `at`, the source is a window of images that have zeros around them, and begins f elements behind the memory.
-    Its element (i, j) is not read unless at + r * i + c * (j / d) is from 0 on and below n, for each of `at`. With
-    `packed`, elements of 4 bits are written in the format that `ldmatrix` reads: 16 elements in the first half of
-    each 16 bytes. The type of the tile then has a byte for each element. Elements of 6 bits, a byte each in the
-    source, begin each 16 bytes likewise; `warp-pack` gives the copy a source in which they do::
-
-        warp.copy %A[%m, %k] to %As[%stage] {async} : memref<256x192xf16> to memref<4x128x64xf16, #warp.swizzle<128>, 3>
-        warp.copy %A[%m, %k] to %As[] {packed = "b4x16_p64"} : memref<256x192xf4E2M1FN> to memref<128x64xi8, ..., 3>
-
-    With `blocks`, the tile has blocks of the source as `warp.pack` makes them, of tiles of so many rows; `warp-pack`
-    gives the copy a source that has them.
-
-    From shared memory one thread copies a tile to tensor memory, in order with its products: the scales of a product
-    as blocks, to a matrix of their rows, or words to the 128 lanes::
-
-        warp.copy %SAs[%s, %zero, %zero] to %T[%s] : memref<4x64x16xf8E8M0FNU, #warp.swizzle<16>, 3>
-            to memref<4x128x8xf8E8M0FNU, 6>
-    """
-
-    name = "warp.copy"
-
-    source = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
-    destination = operand_def(MemRefType)
-    stage = var_operand_def(IndexType())
-    until = opt_operand_def(IndexType())
-    at = var_operand_def(IndexType())
-    is_async = opt_prop_def(UnitAttr, prop_name="async")
-    in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
-    part = opt_prop_def(DenseArrayBase.constr(i64))
-    packed = opt_prop_def(StringAttr)
-    blocks = opt_prop_def(BlocksAttr)
-    padded = opt_prop_def(DenseArrayBase.constr(i64))
-
-    traits = traits_def(CopyEffects())
-    assembly_format = (
-        "$source `[` $indices `]` `to` $destination `[` $stage `]` (`until` $until^)? (`at` `[` $at^ `]`)? attr-dict"
-        " `:` type($source) `to` type($destination)"
-    )
-
-    @property
-    def place(self) -> TilePart:
-        """Which part of the tile is copied."""
-        return WHOLE_TILE if self.part is None else TilePart(*self.part.get_values())
-
-    def verify_(self) -> None:
-        source, destination = memory_of(self.source), memory_of(self.destination)
-        number, parts, axis, span = self.place
-        if not 0 <= number < number + span <= parts or destination.get_shape()[axis - 2] % parts:
-            what = "columns" if axis else "rows"
-            got = f"{span} from number {number}" if span > 1 else f"number {number}"
-            raise VerifyException(f"expected a part of the {what} of {destination}, got {got} of {parts}")
-        verify_indices("the source", source, self.indices)
-        wanted = TENSOR_SPACE if memory_space(source) == SHARED_SPACE else SHARED_SPACE
-        if memory_space(destination) != wanted:
-            what = "tensor memory" if wanted == TENSOR_SPACE else "shared memory"
-            raise VerifyException(f"expected a destination in {what} (space {wanted}), got {destination}")
-        rank = destination.get_num_dims()
-        if rank != 2 + len(self.stage):
-            raise VerifyException(
-                f"expected a destination of {len(self.stage)} stage index(es) and a tile, got rank {rank}"
-            )
-        if self.packed is not None:
-            self.verify_packed(self.packed.data, source, destination)
-        elif not same_words(source.element_type, destination.element_type):
-            raise VerifyException(
-                f"expected source and destination of one element type, got {source.element_type} "
-                f"and {destination.element_type}"
-            )
-        rows, _ = bounds(self.in_bounds)
-        if self.until is not None and rows:
-            raise VerifyException("expected rows that may be out of bounds with `until`, got in_bounds = [true, ...]")
-        if (self.padded is not None or self.at) and len(self.padded or ()) != 1 + 4 * len(self.at):
-            raise VerifyException(
-                f"expected padded = [f, r, c, d, n] with four more for each of `at`, got {self.padded}"
-            )
-
-    @staticmethod
-    def verify_packed(packed: str, source: Memory, destination: Memory) -> None:
-        from_, to = element_row(source.element_type), element_row(destination.element_type)
-        if packed not in (SPREAD, DENSE):
-            raise VerifyException(f"expected a packed format of {SPREAD} or {DENSE}, got '{packed}'")
-        bits, wanted = (4, 8) if packed == SPREAD else (6, 6), "4 bits in a tile of bytes"
-        if from_ is None or to is None or (from_.bits, to.bits) != bits:
-            wanted = wanted if packed == SPREAD else "6 bits"
-            raise VerifyException(f"{packed} is of elements of {wanted}, got {source} to {destination}")
-
-
-@irdl_op_definition
-class PackOp(WarpOp):
-    """Copies a matrix to a larger one in global memory, with longer or more rows. The additional elements are zero.
-    With `packed`, 16 elements of 6 bits begin each 16 bytes of the larger one, without bits between them.
-
-    The CTAs of a grid share the work. Each copies part number `%share` of `shares` parts::
-
-        warp.pack %A to %W share %cta {shares = 512 : i64} : memref<4095x4095xbf16> to memref<4096x4096xbf16>
-
-    With `blocks`, the destination has the blocks of the source behind each other, those of the same rows first. Blocks
-    begin with each tile of so many rows. The layout says which row and column of a block an element of each line is.
-    Words of 32 bits beyond the source are metadata of the first elements of a chunk, 0x44444444. The source may be
-    several matrices, whose blocks are behind each other::
-
-        warp.pack %S to %W share %cta {blocks = #warp.blocks<192, 2, r0 r1 r2 r3 r4 | c0 c1 r5 r6>, shares = 1 : i64}
-            : memref<200x8xf8E8M0FNU> to memref<256x16xf8E8M0FNU>
-
-    Without `shares`, as for blocks of matrices of dynamic size, a part is a line for each thread.
-    """
-
-    name = "warp.pack"
-
-    source = operand_def(MemRefType)
-    destination = operand_def(MemRefType)
-    share = operand_def(IndexType())
-    shares = opt_prop_def(IntegerAttr)
-    blocks = opt_prop_def(BlocksAttr)
-    packed = opt_prop_def(StringAttr)
-
-    traits = traits_def(CopyEffects())
-    assembly_format = "$source `to` $destination `share` $share attr-dict `:` type($source) `to` type($destination)"
-
-    def verify_(self) -> None:
-        source, destination = memory_of(self.source), memory_of(self.destination)
-        if self.shares is None and self.blocks is None:
-            raise VerifyException("expected shares of a matrix that is not in blocks")
-        if self.shares is not None and self.shares.value.data < 1:
-            raise VerifyException(f"expected at least one share, got {self.shares.value.data}")
-        if source.element_type != destination.element_type:
-            raise VerifyException(f"expected matrices of one element type, got {source} and {destination}")
-        rank = source.get_num_dims()
-        if rank < 2 or (rank > 2 and self.blocks is None) or destination.get_num_dims() != 2:
-            raise VerifyException(f"expected matrices of rank 2, got {source} and {destination}")
-        if self.packed is not None:
-            CopyOp.verify_packed(self.packed.data, source, destination)
-        if self.blocks is not None:
-            self._verify_blocks(self.blocks, source.get_shape(), destination.get_shape())
-        elif any(to < size for size, to in zip(source.get_shape(), destination.get_shape(), strict=True)):
-            raise VerifyException(f"expected room for all of {source}, got {destination}")
-
-    @staticmethod
-    def _verify_blocks(blocks: BlocksAttr, source: tuple[int, ...], destination: tuple[int, ...]) -> None:
-        order, (*others, rows, row), (lines, columns) = blocks.layout, source, destination
-        wanted = prod(others) * -(-rows // blocks.rows) * blocks.tile_lines
-        short = min(lines, rows) >= 0 and lines < wanted
-        if columns != order.elements or short or row > blocks.along * order.columns:
-            raise VerifyException(
-                f"expected {max(wanted, 0)} lines of {order.elements} elements or more for "
-                f"{'x'.join(map(str, source))} elements in {blocks}, got {lines}x{columns}"
-            )
-
+from .attributes import enclosing, memory_of
+from .op_shapes import CountedType, WarpOp
 
 # Rings of stages of shared memory: `!warp.ring`, `warp.make_ring`, `warp.pipeline`.
 #

@@ -15,7 +15,8 @@ from xdsl.rewriter import Rewriter
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, memory_of, schedule_around
-from ...dialect.warp.cta import ACQUIRE, COMMIT, RELEASE, WAIT, CopyOp, MakeRingOp, RingType
+from ...dialect.warp.cta import ACQUIRE, COMMIT, RELEASE, WAIT, MakeRingOp, RingType
+from ...dialect.warp.memory import CopyOp
 from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure, only_reads
 from ...dialect.warp.synchronisation import CP_ASYNC, CommitOp, WaitOp
 from ..allocate import with_stages

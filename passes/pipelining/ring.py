@@ -20,20 +20,8 @@ from ...dialect.isa.wgmma import WARPGROUP_SM, WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.warp.attributes import SHARED_SPACE, ScheduleAttr, enclosing, memory_of, memory_space, target_of
-from ...dialect.warp.cta import (
-    ACQUIRE,
-    COMMIT,
-    FILLED,
-    READ,
-    RELEASE,
-    WAIT,
-    CopyOp,
-    MakeRingOp,
-    PipelineOp,
-    RingType,
-    in_pairs,
-)
-from ...dialect.warp.memory import LoadOp, fills_shared
+from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, MakeRingOp, PipelineOp, RingType, in_pairs
+from ...dialect.warp.memory import CopyOp, LoadOp, fills_shared
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.synchronisation import (

@@ -46,12 +46,11 @@ from ...dialect.warp.cta import (
     RELEASE,
     SOME_WARPS,
     WAIT,
-    CopyOp,
     MakeRingOp,
     PipelineOp,
     RingType,
 )
-from ...dialect.warp.memory import LoadOp, StoreOp, fills_shared
+from ...dialect.warp.memory import CopyOp, LoadOp, StoreOp, fills_shared
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.synchronisation import (
     ASYNC_PROXY,

@@ -28,10 +28,10 @@ from ...dialect.warp.attributes import (
     memory_of,
     memory_space,
 )
-from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, SPREAD, WAIT, CopyOp
+from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, WAIT
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.matrices import MatrixMove, matrices, unit
-from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.memory import SPREAD, CopyOp, LoadOp, StoreOp
 from ...dialect.warp.op_shapes import WHOLE_TILE, TilePart, tile_type
 from ...dialect.warp.synchronisation import ASYNC_PROXY, BULK, CTA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.tensor_maps import (

@@ -28,7 +28,6 @@ from ...dialect.warp.cta import (
     RELEASE,
     SOME_WARPS,
     WAIT,
-    CopyOp,
     MakeRingOp,
     PipelineOp,
     RingType,
@@ -36,7 +35,7 @@ from ...dialect.warp.cta import (
 )
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, alike, is_zero
-from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.memory import CopyOp, LoadOp, StoreOp
 from ...dialect.warp.op_shapes import is_pure, tile_type
 from ...dialect.warp.synchronisation import AFTER_SYNC, BEFORE_SYNC, WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of

@@ -45,9 +45,9 @@ from ...dialect.warp.attributes import (
     schedule_around,
     schedule_on,
 )
-from ...dialect.warp.cta import DENSE, CopyOp, PackOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.memory import DENSE, CopyOp, PackOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import TilePart, bounds_attribute, element_of
 from ...dialect.warp.operands import drop_forms, of_form

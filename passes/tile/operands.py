@@ -17,13 +17,12 @@ from ...dialect.layouts.layout import Layout
 from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, FragmentType, ScheduleAttr, SwizzleAttr, enclosing, fragment_of, memory_of
-from ...dialect.warp.cta import DENSE, SPREAD, CopyOp
 from ...dialect.warp.elements import IndexOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.matmul import PADDED
 from ...dialect.warp.matrices import MatrixMove
-from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.memory import DENSE, SPREAD, CopyOp, LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import TilePart, bounds, bounds_attribute, tile_type
 from ...dialect.warp.operands import SparseOp

@@ -21,9 +21,8 @@ from ...dialect.warp.attributes import (
     memory_space,
     type_of_element,
 )
-from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.elements import element_type
-from ...dialect.warp.memory import LoadOp
+from ...dialect.warp.memory import CopyOp, LoadOp
 from ...dialect.warp.mma import metadata_type
 from ...dialect.warp.op_shapes import bounds_attribute, tile_type
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span

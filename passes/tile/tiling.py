@@ -47,9 +47,9 @@ from ...dialect.warp.attributes import (
     target_of,
     type_of_element,
 )
-from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.memory import CopyOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import OperandForm, ScaledOp, drop_forms, of_form
 from ...dialect.warp.tensor_maps import EncodeTensorMapOp, Im2colOp, TensorMapType

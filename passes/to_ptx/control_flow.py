@@ -19,9 +19,8 @@ from ...dialect.mlir.affine import without_symbols
 from ...dialect.mlir.gpu import ClusterBlockIdOp, NumberAlong, X
 from ...dialect.mlir.upstream import ElectOp, IndexCastUIOp, RegistersOp
 from ...dialect.warp.attributes import TENSOR_SPACE, memory_of, memory_space
-from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.elements import listed_types
-from ...dialect.warp.memory import LoadOp
+from ...dialect.warp.memory import CopyOp, LoadOp
 from ...dialect.warp.synchronisation import BULK, MAX_CTAS, WGMMA, ArriveOp, CommitOp, FenceOp, WaitOp
 from ..diagnostics import fail
 from ..patterns import evaluated

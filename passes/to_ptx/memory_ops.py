@@ -26,9 +26,8 @@ from ...dialect.warp.attributes import (
     memory_of,
     memory_space,
 )
-from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.matrices import AXES, register_bytes, together
-from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.memory import CopyOp, LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.synchronisation import BULK, LAUNCHES, WGMMA, CommitOp, WaitOp
 from ...dialect.warp.views import Dimensions, MatrixOp, PagedOp

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from ...dialect.layouts.layout import column as layout_column
 from ...dialect.mlir.affine import strides_of
 from ...dialect.warp.attributes import element_row, memory_of
-from ...dialect.warp.cta import PackOp
+from ...dialect.warp.memory import PackOp
 from ...dialect.warp.views import BlocksAttr
 from ..diagnostics import fail
 from .addressing import CHUNK, MemoryArgument

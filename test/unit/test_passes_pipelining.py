@@ -12,7 +12,7 @@ import pytest
 from single_warp import BARRIER, launch, parsed
 from xdsl.dialects.builtin import ModuleOp
 
-from warploom.dialect.warp.cta import CopyOp
+from warploom.dialect.warp.memory import CopyOp
 from warploom.passes.diagnostics import remarks
 from warploom.passes.pipelining.pipeline import PipelinePass
 from warploom.passes.universe import make_context

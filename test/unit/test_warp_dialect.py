@@ -43,10 +43,9 @@ from warploom.dialect.warp.attributes import (
     memory_space,
     target_of,
 )
-from warploom.dialect.warp.cta import CopyOp
 from warploom.dialect.warp.fragments import ConstantOp, ConvertOp, ElementwiseOp, Kind
 from warploom.dialect.warp.matrices import MatrixMove
-from warploom.dialect.warp.memory import LoadOp, StoreOp
+from warploom.dialect.warp.memory import CopyOp, LoadOp, StoreOp
 from warploom.dialect.warp.mma import MmaOp
 from warploom.dialect.warp.op_shapes import bounds, bounds_attribute, in_memory
 from warploom.dialect.warp.synchronisation import CP_ASYNC, WaitOp
