@@ -277,7 +277,7 @@ in the lists of passes and operations.
 FEATURE_FILES = {
     "block scales": "dialect/isa/form.py dialect/warp/operands.py dialect/warp/mma.py "
     "passes/linalg/product.py passes/tile/side_operands.py passes/to_ptx/memory_ops.py",
-    "split-K": "dialect/schedule/schedule.py dialect/warp/tile_mma.py passes/tile/split.py passes/tile/expand.py",
+    "split-K": "dialect/schedule/schedule.py dialect/warp/mma.py passes/tile/split.py passes/tile/expand.py",
     "epilogues": "dialect/warp/elements.py dialect/warp/matmul.py dialect/warp/epilogue.py "
     "passes/linalg/fuse_epilogue.py passes/tile/store_epilogue.py",
     "products of any size": "passes/schedule/candidates.py passes/schedule/warpgroup_model.py passes/tile/split.py",

@@ -20,10 +20,10 @@ from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attributes import BYTE, element_row, memory_of, memory_space
 from ...dialect.warp.elements import OPERAND_LOOPS, K, M, N, companion_loops
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.mma import TileMmaOp
 from ...dialect.warp.operands import METADATA_ROWS, PairedOp
 from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.tensor_maps import Im2colOp
-from ...dialect.warp.tile_mma import TileMmaOp
 from ..diagnostics import fail
 from . import operand as extents
 from .operand import GLOBAL_SPACE, KernelArgument, MatrixOperand, Spread, VectorOperand, each_once, read_matrix

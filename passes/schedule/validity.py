@@ -21,8 +21,8 @@ from ...dialect.schedule.fields import WARPGROUPS, roles
 from ...dialect.schedule.schedule import MIN_RING
 from ...dialect.warp.attributes import BYTE, FragmentType
 from ...dialect.warp.elements import M
+from ...dialect.warp.mma import part_of
 from ...dialect.warp.operands import metadata_span
-from ...dialect.warp.tile_mma import part_of
 from ..linalg.product import Product, block
 from ..linalg.read_attention import Attention
 from . import needs

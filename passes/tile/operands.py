@@ -23,12 +23,11 @@ from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp,
 from ...dialect.warp.matmul import PADDED
 from ...dialect.warp.matrices import MatrixMove
 from ...dialect.warp.memory import DENSE, SPREAD, CopyOp, LoadOp, StoreOp
-from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.mma import MmaOp, TileMmaOp
 from ...dialect.warp.op_shapes import TilePart, bounds, bounds_attribute, tile_type
 from ...dialect.warp.operands import SparseOp
 from ...dialect.warp.stored import BLOCK_LINES, LINE, PACKED
 from ...dialect.warp.synchronisation import ASYNC_PROXY, FenceOp
-from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand

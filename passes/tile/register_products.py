@@ -19,11 +19,11 @@ from ...dialect.warp.elements import element_type
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, is_zero
 from ...dialect.warp.memory import POINT, LoadOp
+from ...dialect.warp.mma import GroupScales, TileMmaOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import SparseOp, form_of
 from ...dialect.warp.stored import BLOCK_LINES, INTEGERS, PACKED, SMALLER, StoredOp
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
-from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail

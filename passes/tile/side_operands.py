@@ -23,10 +23,9 @@ from ...dialect.warp.attributes import (
 )
 from ...dialect.warp.elements import element_type
 from ...dialect.warp.memory import CopyOp, LoadOp
-from ...dialect.warp.mma import metadata_type
+from ...dialect.warp.mma import GroupScales, TileMmaOp, metadata_type
 from ...dialect.warp.op_shapes import bounds_attribute, tile_type
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
-from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import BlocksAttr, MatrixOp
 from ...dialect.warp.warpgroup import ROWS as WARPGROUP_ROWS
 from ..linalg.operand import MatrixOperand

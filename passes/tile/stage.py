@@ -27,10 +27,10 @@ from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import CopyOp, LoadOp, StoreOp
+from ...dialect.warp.mma import GroupScales, TileMmaOp, part_of
 from ...dialect.warp.op_shapes import bounds_attribute, element_of, tile_type
 from ...dialect.warp.operands import PairedOp, ScaledOp, SparseOp, drop_forms, form_of, memories_behind, of_form
 from ...dialect.warp.synchronisation import CLUSTER, ScopedBarrierOp
-from ...dialect.warp.tile_mma import GroupScales, TileMmaOp, part_of
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.pages import erase_pages

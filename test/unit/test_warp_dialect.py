@@ -46,10 +46,9 @@ from warploom.dialect.warp.attributes import (
 from warploom.dialect.warp.fragments import ConstantOp, ConvertOp, ElementwiseOp, Kind
 from warploom.dialect.warp.matrices import MatrixMove
 from warploom.dialect.warp.memory import CopyOp, LoadOp, StoreOp
-from warploom.dialect.warp.mma import MmaOp
+from warploom.dialect.warp.mma import MmaOp, part_of
 from warploom.dialect.warp.op_shapes import bounds, bounds_attribute, in_memory
 from warploom.dialect.warp.synchronisation import CP_ASYNC, WaitOp
-from warploom.dialect.warp.tile_mma import part_of
 from warploom.passes.universe import make_context
 
 ELEMENTS = ("f16", "bf16", "f32")
