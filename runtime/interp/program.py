@@ -18,6 +18,7 @@ from ..arguments.arrays import Argument
 from ..arguments.launch_values import LaunchValue, Packed, Scalar, in_memory, pack, reachable
 from ..base.launch import DEFAULT, Dim3, Launch, Mapped, Options, Passed, Progress, Shifted, Word, cores, dim3
 from ..numerics.floats import Array
+from .machine.decode import NameScope, VariablePlace
 from .machine.functions import Functions
 from .machine.kernel import DecodedKernel, KernelDecoder, Observers, size_of
 from .machine.machine import KernelRun, Machine, Stats, geometry_of, shared_bytes
@@ -31,7 +32,6 @@ from .machine.memory import (
     initial,
     static_addresses,
 )
-from .machine.names import NameScope, VariablePlace
 from .machine.state import WORKSPACE, WORKSPACE_BYTES, State, align
 from .parallel import independent, run_batches
 

@@ -16,12 +16,11 @@ from ....dialect.ptx.instructions import find
 from ....dialect.ptx.text.operands import operand_text
 from ....dialect.ptx.text.syntax import CallParts, Operand, Register, Symbol
 from ...numerics.floats import Array
-from .decode import Context, meaning
+from .decode import DTYPES, Context, Formal, Frame, VariablePlace, meaning
 from .events import BoundStep, Selection
 from .functions import BUILTINS, parameter_bytes, parameter_word
 from .functions import call as builtin
 from .memory import ARGUMENTS, FaultError, thread_of
-from .names import DTYPES, Formal, Frame, VariablePlace
 from .state import Action, CallStack, RegisterSlot, Source, State, StorageLayout, acting, all_of
 
 CALL = find("call")[0][0]

@@ -1,7 +1,8 @@
-"""From syntax records to actions: operands, and the module with the meaning of each row."""
+"""From syntax records to actions: what names and operands mean, and the module with the meaning of each row."""
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -22,16 +23,102 @@ from ....dialect.ptx.text.syntax import (
     Pair,
     Register,
     Symbol,
+    Variable,
     Vector,
 )
-from ....dialect.ptx.types import bits_of
+from ....dialect.ptx.types import PACKED_BITS, bits_of
 from ....dialect.ptx.verifier import resolve
 from ...numerics.floats import Array
 from .events import BoundStep, Selection
 from .flow import CLOCKS
 from .memory import RANK_BITS, DecodeError
-from .names import DTYPES, FLOATS, SPECIALS, Frame, NameScope, VariablePlace
-from .state import Action, RegisterSlot, Source, State, StorageLayout
+from .state import SPECIALS, Action, RegisterSlot, Source, StackFrame, State, StorageLayout
+
+# The types of instructions: how numpy sees their bits.
+
+DTYPES: dict[str, type[np.generic]] = {
+    "pred": np.bool_,
+    **{f"{kind}{n}": getattr(np, f"uint{n}") for kind in "bu" for n in (8, 16, 32, 64)},
+    **{f"s{n}": getattr(np, f"int{n}") for n in (8, 16, 32, 64)},
+    **{f"f{n}": getattr(np, f"float{n}") for n in (16, 32, 64)},
+    "f16x2": np.uint32,
+    **{type: getattr(np, f"uint{n}") for type, n in PACKED_BITS.items()},
+    "b128": np.complex128,
+}
+"""How the bits of each type are seen: bf16 and packed types as words, 128 bits as what numpy has that is as wide."""
+
+FLOATS = frozenset(("f16", "bf16", "f16x2", "bf16x2", "f32", "f64", "f32x2"))
+
+
+def integer_range(type: str) -> tuple[int, int]:
+    """The least and the greatest integer of a type."""
+    bits = bits_of(type)
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if type[0] == "s" else (0, (1 << bits) - 1)
+
+
+# What the names of a kernel mean: registers, variables, labels, functions.
+
+
+@dataclass(frozen=True, slots=True)
+class VariablePlace:
+    """A variable: its space, and its address once a state is known.
+
+    `size` is the bytes of a `.param` variable inside a function; 0 for all others. `extent` is the bytes of a shared or
+    local variable called `name`, 0 where they are not known. `stacked` is for variables whose address differs by
+    thread: it gives the register that holds it, some bytes further on. `code` is the address of a function.
+    """
+
+    space: str
+    address: Callable[[State], int]
+    size: int = 0
+    name: str = ""
+    extent: int = 0
+    stacked: Callable[[int], RegisterSlot] | None = None
+    code: int = 0
+
+
+@dataclass
+class NameScope:
+    """What the names of one scope mean; unknown ones are looked up outside. `tables` has the labels of each
+    `.branchtargets`."""
+
+    registers: ChainMap[str, RegisterSlot] = field(default_factory=ChainMap[str, RegisterSlot])
+    places: ChainMap[str, VariablePlace] = field(default_factory=ChainMap[str, VariablePlace])
+    labels: ChainMap[str, int] = field(default_factory=ChainMap[str, int])
+    tables: ChainMap[str, tuple[str, ...]] = field(default_factory=ChainMap[str, tuple[str, ...]])
+
+    def inner(self) -> NameScope:
+        """A scope inside of this one."""
+        each = self.registers.new_child(), self.places.new_child(), self.labels.new_child(), self.tables.new_child()
+        return NameScope(*each)
+
+
+@dataclass(frozen=True, slots=True)
+class Formal:
+    """A parameter of a function, or what it returns: `size` bytes of the arguments at `place`, or a register."""
+
+    variable: Variable
+    size: int
+    place: VariablePlace | None = None
+    slot: RegisterSlot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A function in the code of a kernel: its entry, the register of its return address, its parameters and results.
+
+    `stack` has its variables for each call, if calls can nest. `passes` says that results are passed in
+    `StorageLayout.results`, where indirect callers read them.
+    """
+
+    name: str
+    entry: int
+    back: RegisterSlot
+    parameters: tuple[Formal, ...]
+    results: tuple[Formal, ...]
+    stack: StackFrame | None = None
+    passes: bool = False
+
 
 # An instruction is decoded by the function that `meaning_of` finds for its row, with what the row binds; what no row
 # takes is refused, in the words of the dialect's verifier, before anything runs.
@@ -254,7 +341,7 @@ def _wrapped(source: Source, offset: int) -> Callable[[State], Callable[[Selecti
 def _special(name: str, dtype: type[np.generic]) -> Source:
     if name in CLOCKS:
         return lambda state: state.clock.values(name, dtype)
-    return lambda state: state.special(name, SPECIALS[name]).astype(dtype)
+    return lambda state: state.special(name).astype(dtype)
 
 
 def _fill(value: Any, state: State) -> Array:

@@ -26,10 +26,9 @@ from ....dialect.ptx.text.syntax import (
     statements,
 )
 from ...numerics.floats import Array
-from .decode import Context
+from .decode import Context, VariablePlace
 from .events import Selection
 from .memory import ARGUMENTS, DecodeError, FaultError, read_parts
-from .names import VariablePlace
 from .state import Action, PrintValue, Source, State, acting, all_of, arguments, parse, show
 
 # Source: PTX Writer's Guide to Interoperability, 4 (System Calls); CUDA C++ Programming Guide, 10.34 to 10.36.

@@ -25,12 +25,11 @@ from ....dialect.ptx.text.syntax import (
 )
 from ....dialect.ptx.types import REGISTER_BITS
 from .calls import RESULT, RESULT_BYTES, RETURN, finish
-from .decode import Context, decode
+from .decode import Context, Formal, Frame, NameScope, VariablePlace, decode
 from .events import Events, Geometry, Look
 from .flow import OF_WARPGROUPS
 from .functions import CallError, Functions
 from .memory import ARGUMENTS, DecodeError, Finding, InterpreterError
-from .names import Formal, Frame, NameScope, VariablePlace
 from .state import Action, RegisterSlot, StackFrame, State, StorageLayout, align
 
 DYNAMIC_ALIGNMENT = 16

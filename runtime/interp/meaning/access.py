@@ -15,10 +15,9 @@ from ....dialect.ptx.text.syntax import Address, Immediate, Not, Operand, Symbol
 from ....dialect.ptx.types import bits_of
 from ...numerics import floats
 from ...numerics.floats import Array, ArrayFunction
-from ..machine.decode import Context, constant, meaning
+from ..machine.decode import DTYPES, Context, constant, meaning
 from ..machine.events import AccessKind, BoundStep, Selection, tell
 from ..machine.memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_BITS, SHARED_WINDOW, Part, check_writable, write_parts
-from ..machine.names import DTYPES
 from ..machine.state import Action, Source, State, acting, all_of
 
 Computation: TypeAlias = Callable[[Context, Bindings], ArrayFunction]

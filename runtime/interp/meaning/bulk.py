@@ -11,11 +11,10 @@ from ....dialect.isa.row import Bindings
 from ....dialect.ptx.text.syntax import Not, Operand, Register, Symbol
 from ....dialect.ptx.types import bits_of
 from ...numerics.floats import Array
-from ..machine.decode import Context, meaning
+from ..machine.decode import DTYPES, Context, meaning
 from ..machine.events import AccessKind, Selection, tell_of_one
 from ..machine.mbarriers import BulkCopy, Combine
 from ..machine.memory import RANK_BITS, SHARED_WINDOW, Buffer, FaultError, Part, check_writable, read_parts
-from ..machine.names import DTYPES
 from ..machine.state import MIN, Action, Source, State, absent, acting, all_of, grow, stack_pointer
 from .access import Locate, elementwise, identity, locate, seen_as, several, space_of, updates, vector_of, wide
 from .synchronisation import Find, in_shared, objects

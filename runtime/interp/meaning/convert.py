@@ -13,9 +13,8 @@ from ....dialect.ptx.types import bits_of
 from ...numerics import f64, floats
 from ...numerics.floats import Array, ArrayFunction
 from ...numerics.fused_sum import small_values
-from ..machine.decode import Context, meaning
+from ..machine.decode import DTYPES, Context, integer_range, meaning
 from ..machine.memory import FaultError
-from ..machine.names import DTYPES, integer_range
 from ..machine.state import Action
 from .access import computes, identity, several
 from .matrix import elements as fields_of

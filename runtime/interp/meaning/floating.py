@@ -14,8 +14,7 @@ from ....dialect.ptx.types import bits_of
 from ...numerics import approximate as approximations
 from ...numerics import f64, floats
 from ...numerics.floats import Array, ArrayFunction
-from ..machine.decode import Context, meaning
-from ..machine.names import DTYPES
+from ..machine.decode import DTYPES, Context, meaning
 from ..machine.state import Action, Source
 from .access import computes, elementwise, several
 

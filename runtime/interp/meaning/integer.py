@@ -11,8 +11,7 @@ from ....dialect.isa.row import Bindings
 from ....dialect.ptx.rows.arithmetic import COMPARISONS, UNSIGNED
 from ....dialect.ptx.types import bits_of
 from ...numerics.floats import Array, ArrayFunction, on_parts
-from ..machine.decode import Context, meaning
-from ..machine.names import DTYPES, integer_range
+from ..machine.decode import DTYPES, Context, integer_range, meaning
 from ..machine.state import Action, Source
 from .access import computes, elementwise, operands, several
 

@@ -14,12 +14,11 @@ from ...numerics import floats
 from ...numerics.floats import Array, ArrayFunction
 from ..machine import mbarriers
 from ..machine.calls import return_
-from ..machine.decode import Context, meaning
+from ..machine.decode import Context, integer_range, meaning
 from ..machine.events import LANES, LEFT, AccessKind, BoundStep, Selection
 from ..machine.flow import Complete, lane_bits, rounds
 from ..machine.kernel import Decoded
 from ..machine.memory import Buffer, FaultError, Part, thread_of
-from ..machine.names import integer_range
 from ..machine.state import Action, Source, State, absent, acting
 from .access import computes, locate, space_of
 

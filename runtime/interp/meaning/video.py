@@ -11,8 +11,7 @@ from ....dialect.isa.row import Bindings
 from ....dialect.ptx.rows.arithmetic import COMPARISONS
 from ....dialect.ptx.text.syntax import Operand, Register
 from ...numerics.floats import Array, ArrayFunction
-from ..machine.decode import Context, meaning
-from ..machine.names import integer_range
+from ..machine.decode import Context, integer_range, meaning
 from ..machine.state import Action
 from .access import computes, elementwise
 

@@ -28,8 +28,7 @@ from ....dialect.ptx.text.syntax import Register, Vector
 from ...numerics.floats import Array
 from ..machine.events import LANES, Look, MemoryAccess, Selection, warps_with
 from ..machine.kernel import Decoded, DecodedKernel
-from ..machine.names import SPECIALS
-from ..machine.state import RegisterSlot, State
+from ..machine.state import SPECIALS, RegisterSlot, State
 from .findings import Check, Findings
 
 _OWN_ARRANGEMENT = ("mma", "stmatrix", "movmatrix", "ldmatrix")
