@@ -48,6 +48,9 @@ VIEWING = (memref.SubviewOp, memref.CastOp, memref.ViewOp, memref.CollapseShapeO
 
 VIEWS = (*VIEWING, Im2colOp, memref.ReinterpretCastOp, PagedOp)
 
+WIDEST = 16
+"""Bytes of the widest access."""
+
 
 def root(value: SSAValue) -> SSAValue:
     """The memory of a view, or of a form of an operand."""
@@ -379,6 +382,12 @@ class MatrixOperand:
         """Bits that divide the length of every row, and the place of each in memory."""
         row = -(-self.shape[1] * self.memory_bits // BYTE) * BYTE
         return math.gcd(row, self.pitch_bits)
+
+    @property
+    def access_bytes(self) -> int:
+        """The widest access that every row allows."""
+        aligned = self.aligned_bits // BYTE
+        return min(WIDEST, aligned & -aligned) if aligned else WIDEST
 
     @cached_property
     def pitch_bits(self) -> int:

@@ -19,6 +19,7 @@ from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import Schedule, ScheduleError, roles
 from ...dialect.warp.operands import metadata_span
+from ..linalg.operand import WIDEST
 from ..linalg.product import Product, block
 from . import model, needs, warpgroup
 from .defaults import LANES as LANES_LOAD
@@ -57,7 +58,7 @@ def depth(
         deepest = step  # elements are copied one by one, each from an address that takes registers: more would spill
     elif None in (product.a.pitch, product.b.pitch, product.d.pitch):
         deepest = min(deepest, 2 * step)  # so does each row that is an unknown distance from the next
-    is_widest = min(map(model.access_bytes, (product.a, product.b))) == model.WIDEST
+    is_widest = min(product.a.access_bytes, product.b.access_bytes) == WIDEST
     if across := bool(product.dynamic) and row.operand_bits < 16 and product.a.transposed and is_widest:
         deepest = step  # ptxas stops at 128 registers on sm_89 and sm_100a, and spills up to 48 bytes
     for cta_k in (deepest, deepest // 2, deepest // 4):
@@ -107,7 +108,7 @@ def _deepest(product: Product, tile: Tile, row: Row, target: Target, *, odd: boo
         return min(deepest, 64 * product.sparsity)  # deeper ones spill on sm_89 what leads to the edges of C
     if row.operand_bits == 4:
         return min(deepest, 64 if needs.nibbles_widened(row, target) else 128)  # the same
-    if row.operand_bits == 64 and min(map(model.access_bytes, (product.a, product.b))) < model.WIDEST:
+    if row.operand_bits == 64 and min(product.a.access_bytes, product.b.access_bytes) < WIDEST:
         return min(deepest, 16)  # each of the narrower copies has an address of its own
     return max(deepest, model.WIDE_K) if row.operand_bits > 16 else deepest
 
@@ -235,8 +236,8 @@ def _parts(
             continue
         part = replace(product, k=product.k // parts)
         for small in tiles:
-            ctas, narrowest = parts * product.tiles(*small.cta), min(map(model.access_bytes, (product.a, product.b)))
-            if ctas > target.sms or part.k % small.k or narrowest < model.WIDEST:
+            ctas, narrowest = parts * product.tiles(*small.cta), min(product.a.access_bytes, product.b.access_bytes)
+            if ctas > target.sms or part.k % small.k or narrowest < WIDEST:
                 continue
             cost = model.cost_of(product, small, target, row, parts)
             if cost < best[0]:

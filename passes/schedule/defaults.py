@@ -22,9 +22,9 @@ from ...dialect.warp.operands import metadata_span
 from ...dialect.warp.stored import PACKED
 from ...dialect.warp.synchronisation import BARRIER_BYTES, BARRIER_SM
 from ...dialect.warp.warpgroup import numbered
-from ..linalg.operand import MatrixOperand, Spread
+from ..linalg.operand import WIDEST, MatrixOperand, Spread
 from ..linalg.product import Product
-from .model import LONG_STEP, LOOP_WARPS, MAX_STAGES, MIN_AHEAD, SLACK, WIDEST, access_bytes, copies_below
+from .model import LONG_STEP, LOOP_WARPS, MAX_STAGES, MIN_AHEAD, SLACK, copies_below
 
 # The part of a schedule that is about the K loop: how warps meet, how far copies run ahead, unrolling, persistence.
 
@@ -191,12 +191,12 @@ def in_strips(schedule: Schedule, product: Product, rows: int, left: int) -> Sch
     pays = together * bits // 8 >= (SECTOR if bits <= NARROWEST else LINE)
     ragged = together >= STRIP and is_ragged(product) and 2 * rows <= schedule.warp[0] <= product.m
     fits = strip_bytes(product, strips) <= left and len(matrices(product)) <= 1
-    return strips if pays and fits and (ragged or access_bytes(product.d) == WIDEST) else schedule
+    return strips if pays and fits and (ragged or product.d.access_bytes == WIDEST) else schedule
 
 
 def is_ragged(product: Product) -> bool:
     """Whether rows of D, of 16 bits and as long as a line, are no multiples of 16 bytes, and nothing is read beside."""
-    narrow = access_bytes(product.d) < WIDEST and product.d.element.bits == NARROWEST
+    narrow = product.d.access_bytes < WIDEST and product.d.element.bits == NARROWEST
     return narrow and product.n * NARROWEST // 8 >= LINE and not (product.c or matrices(product) or product.dynamic)
 
 

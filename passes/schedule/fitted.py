@@ -12,9 +12,10 @@ from math import log2, prod
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import Schedule
+from ..linalg.operand import WIDEST
 from ..linalg.product import Product, along_k
 from .defaults import SECTOR, is_plain
-from .model import WIDEST, Tile, access_bytes
+from .model import Tile
 from .warpgroup_model import (
     PAIR,
     ROWS,
@@ -71,7 +72,7 @@ def is_rated(product: Product, packed: str, target: Target) -> bool:
     whole accesses, and of lines no more than L2 has room for, of 17 to 32 rows up to `THIN_READ`. Others,
     and all with the constants of another device (`warploom tune --device`), have the models alone."""
     along = along_k(product, "a") and along_k(product, "b") and not product.batch_invariant
-    aligned = all(access_bytes(operand) == WIDEST for operand in (product.a, product.b, product.d))
+    aligned = all(operand.access_bytes == WIDEST for operand in (product.a, product.b, product.d))
     if not (along and aligned and is_plain(product, packed) and target.sm == WARPGROUP_SM and not target.timing):
         return False
     return across_lines(product, packed) or read_bytes(product) <= (THIN_READ if reads_weights(product) else MAX_READ)

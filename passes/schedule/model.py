@@ -12,7 +12,7 @@ from ...dialect.isa.row import KIB, Target
 from ...dialect.schedule.fields import roles
 from ...dialect.schedule.schedule import Schedule
 from ...dialect.warp.views import PagedOp
-from ..linalg.operand import MatrixOperand
+from ..linalg.operand import WIDEST, MatrixOperand
 from ..linalg.product import Product
 
 # What was measured on one NVIDIA H200, by which schedules are chosen for every target.
@@ -187,17 +187,11 @@ def fit_of(target: Target) -> Fit:
 
 # Whether to copy an operand to aligned rows first: what its rows cost the product, and what packing costs, in cycles.
 
-WIDEST, WORD = 16, 4
-"""Bytes of the widest access, and of the narrowest that needs no registers on its way to shared memory."""
+WORD = 4
+"""Bytes of the narrowest access that needs no registers on its way to shared memory."""
 
 SHORTEST_PACKED_ROW = 4
 """Bytes: `warp.pack` reads words, and only the last row of a matrix may have one that ends behind it."""
-
-
-def access_bytes(operand: MatrixOperand) -> int:
-    """The widest access that every row of an operand allows."""
-    aligned = operand.aligned_bits // 8
-    return min(WIDEST, aligned & -aligned) if aligned else WIDEST
 
 
 def row_bytes(operand: MatrixOperand) -> int:
@@ -225,7 +219,7 @@ def unpaired(product: Product, schedule: Schedule | Tile, columns: int) -> str:
 def copies_below(size: int, product: Product, pack: str) -> bool:
     """Whether some copies of A or B as they are have fewer bytes: below `WORD` they pass through registers, below
     `WIDEST` each needs an address of its own."""
-    return any(access_bytes(o) < size for role, o in (("a", product.a), ("b", product.b)) if role not in roles(pack))
+    return any(o.access_bytes < size for role, o in (("a", product.a), ("b", product.b)) if role not in roles(pack))
 
 
 def choices(product: Product, tile: Tile, target: Target) -> Iterator[tuple[str, float]]:
@@ -251,7 +245,7 @@ def choices(product: Product, tile: Tile, target: Target) -> Iterator[tuple[str,
 
 def _copy_cycles(operand: MatrixOperand, times: int) -> float:
     """Cycles that narrow accesses cost all SMs when an operand is copied `times` times."""
-    width, rows = access_bytes(operand), operand.shape[0]
+    width, rows = operand.access_bytes, operand.shape[0]
     if width == WIDEST:
         return 0.0
     each = REGISTER_COPY if width < WORD else NARROW_COPY

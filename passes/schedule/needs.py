@@ -26,10 +26,10 @@ from ...dialect.warp.stored import PACKED
 from ...dialect.warp.synchronisation import BARRIER_BYTES
 from ...dialect.warp.views import MatrixOp, PagedOp
 from ...dialect.warp.warpgroup import ROWS as PATTERN
-from ..linalg.operand import MatrixOperand
+from ..linalg.operand import WIDEST, MatrixOperand
 from ..linalg.product import MatrixFactor, Multiplied, Product, block, images_of, shared_bits
 from .defaults import Arrangement, arrange, arrange_stored, is_ragged, matrices, strip_bytes
-from .model import MAX_STAGES, WIDEST, Tile, access_bytes, as_halves, widened
+from .model import MAX_STAGES, Tile, as_halves, widened
 from .tensor_memory import beside_columns, stages_beside
 from .warpgroup_model import LINE, GroupTile, held_columns, panel_columns
 
@@ -84,7 +84,7 @@ def _facts(product: Product, tile: Tile, row: Row, target: Target) -> set[str]:
     bits, narrow, stored = row.operand_bits, row.a.name in FP8, product.b.stored
     halves = as_halves(row, target) or widened(product, row, target)
     edges = not even(product, tile)
-    narrowest = min(map(access_bytes, (product.a, product.b)))
+    narrowest = min(product.a.access_bytes, product.b.access_bytes)
     facts = {
         "8-bit floats": narrow,
         "as they are": not halves,

@@ -39,11 +39,11 @@ from ...dialect.warp.operands import OperandForm
 from ...dialect.warp.views import DIVISIBLE
 from ..diagnostics import fail
 from ..linalg.constants import number_of
-from ..linalg.operand import MatrixOperand
+from ..linalg.operand import WIDEST, MatrixOperand
 from ..linalg.product import Product, read
 from ..patterns import Index, IndexBuilder
 from .candidates import default_schedule
-from .model import COPIED_DEPTH, FEW_ROWS, FULL_WAVE, LARGEST_TILE, WIDEST, WORD, access_bytes
+from .model import COPIED_DEPTH, FEW_ROWS, FULL_WAVE, LARGEST_TILE, WORD
 from .needs import by_warpgroups, key_of, warpgroup_rows
 from .warp_schedule import read_tuned, target_for
 from .warpgroup import MIN_PACKED
@@ -114,7 +114,7 @@ def rounding(product: Product, target: Target) -> Rounding | None:
     if not plain or any(matrix.memory_bits < BYTE for matrix in matrices):
         return None
     least = WIDEST if any(by_warpgroups(row, target) for row in warpgroup_rows(product)) else WORD
-    if all(access_bytes(matrix) >= least for matrix in (product.a, product.b)):
+    if all(matrix.access_bytes >= least for matrix in (product.a, product.b)):
         return None
     map_a, map_b, map_d = (loops_of(map_) for map_ in op.maps)
     of_c = [] if op.c is None else [(op.c, map_d)]
@@ -128,7 +128,7 @@ def rounding(product: Product, target: Target) -> Rounding | None:
         return None  # which linalg.fill does not write
     step = max(WIDEST * BYTE // matrix.memory_bits for matrix in matrices)
     columns = frozenset(along[matrix.value][matrix.dimensions[1]] for matrix in matrices)
-    by_element = any(access_bytes(matrix) < WORD for matrix in (product.a, product.b))
+    by_element = any(matrix.access_bytes < WORD for matrix in (product.a, product.b))
     return Rounding(columns, step, along, by_element)
 
 
@@ -152,7 +152,7 @@ class CopiedOperands:
         return {
             value: self._copy(value)
             for value in self.rounding.along
-            if self.rounding.changes(value) or (value in matrices and access_bytes(matrices[value]) < WIDEST)
+            if self.rounding.changes(value) or (value in matrices and matrices[value].access_bytes < WIDEST)
         }
 
     def before(self) -> list[Operation]:

@@ -20,7 +20,7 @@ from ..linalg.product import Product, along_k, images_of, shared_bits
 from . import needs
 from .defaults import can_change, can_exchange, is_ragged, laid_out, unknown_pitches
 from .fitted import by_time, is_rated
-from .model import WORD, access_bytes, not_packed
+from .model import WORD, not_packed
 from .tensor_memory import why_no_pairs
 from .warpgroup_model import (
     GROUP,
@@ -264,7 +264,7 @@ def prepared(product: Product, role: str, target: Target) -> dict[str, str]:
     transpose = _transposed(product, role)
     if role != PLAIN:
         return {"transpose": transpose, "pack": PLAIN, "padded": PLAIN}
-    large = product.m * product.n * WORD >= MIN_PADDED * min(WORD, access_bytes(product.d))
+    large = product.m * product.n * WORD >= MIN_PADDED * min(WORD, product.d.access_bytes)
     pads = large and product.second is None and product.d.element.bits in needs.STAGED_BITS
     apart = needs.not_copied(product.d) and (needs.adds_in_tensor_memory(target) or not is_ragged(product))
     padded = "d" if pads and apart and can_change(product.d) else PLAIN
