@@ -27,9 +27,7 @@ PASSES: Mapping[str, tuple[str, ...]] = {
         "memref.transpose", "bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "tensor.splat", "linalg.pack",
         "linalg.unpack", "tensor", "returned",
     ),
-    "warp-fuse-attention": (
-        "passes.linalg.attention", "FuseAttentionPass", "linalg.*", "memref.dim", "warp.attention",
-    ),
+    "warp-fuse-attention": ("passes.linalg.attention", "FuseAttentionPass", "math.exp", "math.exp2", "warp.attention"),
     "warp-fuse-rows": ("passes.linalg.fuse_rows", "FuseRowsPass", "linalg.*", "memref.dim"),
     "warp-raise-matmul": ("passes.linalg.raise_matmul", "RaiseMatmulPass"),
     "warp-fold-fill": ("passes.linalg.fuse_epilogue", "FoldFillPass", "linalg.*", "linalg.fill"),

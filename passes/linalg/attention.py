@@ -341,7 +341,7 @@ class FuseAttentionPass(ModulePass):
 
     tf32: bool = False
 
-    needs: ClassVar = ("linalg.*", "memref.dim", AttentionOp.name)
+    needs: ClassVar = (*EXPONENTIALS, AttentionOp.name)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         every = (FoldDimension(), FuseAttention(self.tf32), PackHeads(), ReadPages(), SplitValues(), ValuesOfKeys())
