@@ -31,7 +31,10 @@ PASSES: Mapping[str, tuple[str, ...]] = {
     "warp-fuse-rows": ("passes.linalg.fuse_rows", "FuseRowsPass", "linalg.*", "memref.dim"),
     "warp-raise-matmul": ("passes.linalg.raise_matmul", "RaiseMatmulPass"),
     "warp-fold-fill": ("passes.linalg.fuse_epilogue", "FoldFillPass", "linalg.*", "linalg.fill"),
-    "warp-fuse-weights": ("passes.linalg.fuse_weights", "FuseWeightsPass", "linalg.*"),
+    "warp-fuse-weights": (
+        "passes.linalg.fuse_weights", "FuseWeightsPass", "arith.sitofp", "arith.uitofp", "arith.extsi", "arith.extui",
+        "f4E2M1FN", "f8E4M3FN", "f8E5M2",
+    ),
     "warp-fuse-epilogue": ("passes.linalg.fuse_products", "FuseEpiloguePass", "linalg.*"),
     "warp-group": ("passes.linalg.fuse_products", "GroupPass", "scf.for"),
     "warp-fuse-elementwise": ("passes.linalg.fuse_rows", "FuseElementwisePass", "linalg.*"),

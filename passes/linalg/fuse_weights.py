@@ -323,7 +323,10 @@ class FuseWeightsPass(ModulePass):
     scales of blocks of 8-bit floats. Products still in `linalg` are raised first."""
 
     name = "warp-fuse-weights"
-    needs: ClassVar = ("linalg.*",)
+    needs: ClassVar = (
+        *("arith.sitofp", "arith.uitofp", "arith.extsi", "arith.extui"), *("f4E2M1FN", "f8E4M3FN", "f8E5M2"),
+    )  # fmt: skip
+    """What converts integers, and the floats of few bits."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
