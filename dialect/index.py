@@ -29,7 +29,10 @@ PASSES: Mapping[str, tuple[str, ...]] = {
     ),
     "warp-fuse-attention": ("passes.linalg.attention", "FuseAttentionPass", "math.exp", "math.exp2", "warp.attention"),
     "warp-fuse-rows": ("passes.linalg.fuse_rows", "FuseRowsPass", "linalg.*", "memref.dim"),
-    "warp-raise-matmul": ("passes.linalg.raise_matmul", "RaiseMatmulPass"),
+    "warp-raise-matmul": (
+        "passes.linalg.raise_matmul", "RaiseMatmulPass", "linalg.*", "linalg.matmul", "linalg.batch_matmul",
+        "linalg.fill",
+    ),
     "warp-fold-fill": ("passes.linalg.fuse_epilogue", "FoldFillPass", "linalg.*", "linalg.fill"),
     "warp-fuse-weights": (
         "passes.linalg.fuse_weights", "FuseWeightsPass", "arith.sitofp", "arith.uitofp", "arith.extsi", "arith.extui",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
@@ -357,6 +358,8 @@ class RaiseMatmulPass(ModulePass):
     name = "warp-raise-matmul"
 
     tf32: bool = False
+
+    needs: ClassVar = ("linalg.*", "linalg.matmul", "linalg.batch_matmul", "linalg.fill")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
