@@ -14,6 +14,7 @@ from typing import ClassVar, NotRequired, TypeAlias, TypedDict, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
@@ -273,7 +274,8 @@ class SchedulePass(ScheduleOptions):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         tuned = read_tuned(op, self.tuned)
-        raise_products(op)
+        if any(isinstance(each, LinalgStructuredOperation) for each in operations_of(op)):
+            raise_products(op)
         for matmul in [inner for inner in operations_of(op) if isinstance(inner, MatmulOp)]:
             if isinstance(whole := matmul.attributes.get(ScheduleAttr.name), ScheduleAttr):
                 try:

@@ -477,8 +477,8 @@ class OutlinePass(PatternPass):
     patterns = OutlineProduct, OutlineAttention, OutlineAttentionGradient, OutlineRows, OutlineElementwise
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        raise_products(op)
         if any(isinstance(each, LinalgStructuredOperation) for each in op.walk()):
+            raise_products(op)
             from ..linalg.image_windows import FoldPadding, GatherParts, PadWindow
             from .nest_kernel import FoldStart
 
