@@ -174,10 +174,9 @@ class ScheduledScores(ABC):
     def declined(self, target: Target) -> str:
         """Where warpgroups, which the target has, do not multiply, of rows enough for them, and why; "" if they do."""
         few = self.scores.is_known("m") and self.scores.m <= LONGEST_FOR_FRAGMENTS
-        possible = any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(self.scores))
-        reason = "" if few or not possible else self.objection(target)
-        by = "in tensor memory" if needs.adds_in_tensor_memory(target) else "by warpgroups"
-        return f"{by}: {reason}" if reason else ""
+        if few or not needs.has_warpgroups(self.scores, target) or not (reason := self.objection(target)):
+            return ""
+        return f"{'in tensor memory' if needs.adds_in_tensor_memory(target) else 'by warpgroups'}: {reason}"
 
     def chosen(self, target: Target, by: str, *, invariant: bool) -> Schedule:
         """The default: by warpgroups where they can, and have rows enough, or the bits of a row are to be those of any

@@ -141,7 +141,7 @@ def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Sched
     row = needs.instruction(product, accumulate, target)
     if row is None:
         what = f"{needs.multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
-        if product.variant.kind and any(needs.by_warpgroups(each, target) for each in needs.warpgroup_rows(product)):
+        if product.variant.kind and needs.has_warpgroups(product, target):
             what += f"; in tensor memory: {why_not(product, target)}"
         raise ScheduleError(f"{target} has {_lowered_to(product, target, accumulate)} {what}")
     cost, fragments = _by_fragments(product, target, accumulate, row)

@@ -204,6 +204,12 @@ def by_warpgroups(row: Wgmma, target: Target) -> bool:
     return in_tensor_memory(row, target)
 
 
+def has_warpgroups(product: Multiplied, target: Target, *, exchanged: bool = False) -> bool:
+    """Whether warpgroups of a target multiply the product's element types."""
+    rows = warpgroup_rows(product, exchanged=exchanged) if target.sm >= WARPGROUP_SM else ()
+    return any(by_warpgroups(row, target) for row in rows)
+
+
 def adds_in_tensor_memory(target: Target) -> bool:
     """Whether products of warpgroups add up in tensor memory, as the target has no `wgmma`."""
     return not wgmma.rows()[0].runs_on(target)

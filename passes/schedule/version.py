@@ -44,7 +44,7 @@ from ..linalg.product import Product, read
 from ..patterns import Index, IndexBuilder
 from .candidates import default_schedule
 from .model import COPIED_DEPTH, FEW_ROWS, FULL_WAVE, LARGEST_TILE, WORD
-from .needs import by_warpgroups, key_of, warpgroup_rows
+from .needs import has_warpgroups, key_of
 from .warp_schedule import read_tuned, target_for
 from .warpgroup import MIN_PACKED
 
@@ -113,7 +113,7 @@ def rounding(product: Product, target: Target) -> Rounding | None:
     plain = product.sparsity == 1 and not (product.scales or product.b.stored)
     if not plain or any(matrix.memory_bits < BYTE for matrix in matrices):
         return None
-    least = WIDEST if any(by_warpgroups(row, target) for row in warpgroup_rows(product)) else WORD
+    least = WIDEST if has_warpgroups(product, target) else WORD
     if all(matrix.access_bytes >= least for matrix in (product.a, product.b)):
         return None
     map_a, map_b, map_d = (loops_of(map_) for map_ in op.maps)

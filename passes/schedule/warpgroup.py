@@ -201,7 +201,7 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
     in_blocks = needs.adds_in_tensor_memory(target) and bool(side_operands)
     if in_blocks and product.batch and (product.dynamic or any(o.dimensions[0] < len(o.batch) for o in side_operands)):
         return "scales and metadata of a batch are copied of matrices behind each other, of known size"
-    if not any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(product, exchanged=role == "b")):
+    if not needs.has_warpgroups(product, target, exchanged=role == "b"):
         return f"{target} has no wgmma for {needs.multiplied(product)}"
     if product.summed and not product.convolves:
         return "it is summed over several loops"
@@ -347,7 +347,7 @@ def declined(product: Product, target: Target) -> str:
     empty if one is, or none need be."""
     if not (changed := [role for role in "ba" if _both(product, role)[0].stored is not None or _turns(product, role)]):
         return ""
-    possible = any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(product, exchanged="b" in changed))
+    possible = needs.has_warpgroups(product, target, exchanged="b" in changed)
     if not possible or product.metadata is not None or product.m < MIN_ROWS or _products(product) < MIN_ALONG_N:
         return ""
     apart = "rows beside the sums are an unknown distance apart"
