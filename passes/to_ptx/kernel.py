@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     StringAttr,
     SymbolRefAttr,
+    f64,
     i1,
     i8,
     i16,
@@ -54,7 +55,7 @@ from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, MAX_CTAS, 
 from ...dialect.warp.tensor_memory import TensorMmaOp
 from ..allocate import allocate, allocate_all
 from ..diagnostics import fail, warn
-from ..linalg.functions import LAST, expand_last
+from ..linalg.functions import LAST, OF_F64, expand_last
 from ..linalg.product import PTX_NAME, fresh_name
 from ..patterns import constant_value, operations_of
 from .addressing import (
@@ -468,7 +469,8 @@ class ConvertWarpToPtxPass(ModulePass):
     name = "convert-warp-to-ptx"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        names = {each.name for each in operations_of(op)}
+        # Instructions compute these functions of f32, and not of f64.
+        names = {each.name for each in operations_of(op) if each.name not in OF_F64 or each.operands[0].type == f64}
         if "vector.contract" in names:
             from ..tile.foreign_kernels import ConvertVectorToWarpPass
 
