@@ -386,8 +386,7 @@ class MatrixOperand:
     @property
     def access_bytes(self) -> int:
         """The widest access that every row allows."""
-        aligned = self.aligned_bits // BYTE
-        return min(WIDEST, aligned & -aligned) if aligned else WIDEST
+        return math.gcd(WIDEST, self.aligned_bits // BYTE)
 
     @cached_property
     def pitch_bits(self) -> int:

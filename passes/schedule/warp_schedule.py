@@ -285,8 +285,7 @@ class SchedulePass(ScheduleOptions):
                 continue
             matmul.attributes[ScheduleAttr.name] = ScheduleAttr(schedule := self._choose(matmul, tuned))
             chose(matmul, self.name, str(schedule))
-        kinds = AttentionOp, AttentionGradientOp
-        for attention in [each for each in operations_of(op) if isinstance(each, kinds)]:
+        for attention in [each for each in operations_of(op) if isinstance(each, AttentionOp | AttentionGradientOp)]:
             if not isinstance(attention.attributes.get(ScheduleAttr.name), ScheduleAttr):
                 attention.attributes[ScheduleAttr.name] = ScheduleAttr(self._of_attention(attention))
 

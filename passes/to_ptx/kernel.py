@@ -469,7 +469,6 @@ class ConvertWarpToPtxPass(ModulePass):
     name = "convert-warp-to-ptx"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        # Instructions compute these functions of f32, and not of f64.
         names = {each.name for each in operations_of(op) if each.name not in OF_F64 or each.operands[0].type == f64}
         if "vector.contract" in names:
             from ..tile.foreign_kernels import ConvertVectorToWarpPass
