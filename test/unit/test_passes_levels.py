@@ -154,3 +154,52 @@ def test_phases_are_reported_in_order() -> None:
     assert {"warp-raise-matmul", "warp-stage", "convert-warp-to-ptx"} <= set(run)
     assert seen[-1][0] == "verify"
     assert all(seconds >= 0 for _, seconds in seen)
+
+
+LAYERS = """
+#all = affine_map<(m, n) -> (m, n)>
+func.func @f(%A: memref<64x64xbf16>, %W: memref<64x64x{weight}>, %H: memref<64x64xbf16>, %D: memref<64x64xf32>) {{
+  %z = arith.constant 0.0 : f32
+  %w = memref.alloc() : memref<64x64xbf16>
+  linalg.generic {{indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel"]}}
+      ins(%W : memref<64x64x{weight}>) outs(%w : memref<64x64xbf16>) {{
+  ^bb0(%q: {weight}, %o: bf16):
+    %x = {conversion} %q : {weight} to bf16
+    linalg.yield %x : bf16
+  }}
+  %t = memref.alloc() : memref<64x64xf32>
+  linalg.fill ins(%z : f32) outs(%t : memref<64x64xf32>)
+  linalg.matmul ins(%A, %w : memref<64x64xbf16>, memref<64x64xbf16>) outs(%t : memref<64x64xf32>)
+  linalg.generic {{indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel"]}}
+      ins(%t : memref<64x64xf32>) outs(%H : memref<64x64xbf16>) {{
+  ^bb0(%x: f32, %o: bf16):
+    %r = arith.maximumf %x, %z : f32
+    %h = arith.truncf %r : f32 to bf16
+    linalg.yield %h : bf16
+  }}
+  linalg.fill ins(%z : f32) outs(%D : memref<64x64xf32>)
+  linalg.matmul ins(%H, %A : memref<64x64xbf16>, memref<64x64xbf16>) outs(%D : memref<64x64xf32>)
+  return
+}}
+"""
+"""Two products, the first with weights that are converted."""
+
+FUSED = {
+    "attention": ((EXAMPLES / "attention.mlir").read_text(encoding="utf-8"), {"warp-fuse-attention"}),
+    "gelu": ((EXAMPLES / "matmul_bias_gelu.mlir").read_text(encoding="utf-8"), set[str]()),
+    "integers": (LAYERS.format(weight="i8", conversion="arith.sitofp"), {"warp-fuse-weights"}),
+    "floats": (LAYERS.format(weight="f32", conversion="arith.truncf"), set[str]()),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_passes_that_are_left_out_would_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a pass needs is what it could change a module by: with all passes the PTX is the same."""
+    text, needed = FUSED[name]
+    ctx, run = make_context(), set[str]()
+    lower(parse_mlir(ctx, text), ctx, standard_pipeline("sm_90a"), lambda name, _: run.add(name))
+    assert run & {"warp-fuse-attention", "warp-fuse-weights"} == needed
+    expected = ptx_of(lowered(text, standard_pipeline("sm_90a")))
+    for each, (module, kind, *_) in PASSES.items():
+        monkeypatch.setitem(PASSES, each, (module, kind))  # pyright: ignore[reportArgumentType]
+    assert ptx_of(lowered(text, standard_pipeline("sm_90a"))) == expected
