@@ -16,7 +16,6 @@ from xdsl.traits import SymbolTable
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError, VerifyException
 from xdsl.utils.hints import isa
 
-from ..dialect.mlir.upstream import line_of
 from .source import REMARKS
 
 
@@ -39,6 +38,8 @@ def name_of(op: Operation) -> str:
 
 def location_of(op: Operation) -> str | None:
     """ "file:line:col" of an operation, or of the nearest enclosing one that has a location."""
+    from ..dialect.mlir.upstream import line_of
+
     ancestor: Operation | None = op
     while ancestor is not None:
         if (location := line_of(ancestor.location)) is not None:

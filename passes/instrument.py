@@ -22,10 +22,7 @@ from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 from xdsl.utils.arg_spec import ArgSpec
 
-from ..dialect.ptx.instruction import quoted
 from .diagnostics import CHOSEN, ExpectedDiagnostics, LocatedMessage, is_warning, remarks, verify
-from .patterns import counted
-from .pipeline import STRATEGY
 from .universe import WARPLOOM_UNIVERSE
 
 PRINTED = ("mlir_print_ir_before", "mlir_print_ir_after")
@@ -92,6 +89,8 @@ class PipelineStep(NamedTuple):
 def with_strategy(steps: list[PipelineStep], file: str) -> list[PipelineStep]:
     """A pipeline with the strategy of a file. It replaces the step for strategies of modules, or becomes the first
     step."""
+    from .pipeline import STRATEGY
+
     one = WARPLOOM_UNIVERSE.all_passes[STRATEGY]().from_pass_spec(ArgSpec(STRATEGY, {"file": (file,)}))
     if one.name not in (step.one.name for step in steps):
         return [PipelineStep(one, ""), *steps]
@@ -185,6 +184,8 @@ class Runner:
                 self._dump("After", step, module)
 
     def _run(self, step: PipelineStep, ctx: Context, module: ModuleOp, last: bool) -> None:
+        from .patterns import counted
+
         path = (step.of, step.one.name) if step.of else (step.one.name,)
         counts = self.applied.setdefault(step.one.name, Counter())
         start = time.perf_counter()
@@ -262,6 +263,8 @@ def passes_of(pipeline: str) -> str:
 
 def reproducer_of(passes: str) -> str:
     """The pipeline of a reproducer, behind its module."""
+    from ..dialect.ptx.instruction import quoted
+
     pipeline = quoted(f"builtin.module({passes})")
     fields = f"pipeline: {pipeline},\n      disable_threading: true,\n      verify_each: true"
     return f"{{-#\n  external_resources: {{\n    mlir_reproducer: {{\n      {fields}\n    }}\n  }}\n#-}}\n"

@@ -15,7 +15,6 @@ from io import BytesIO, StringIO
 from typing import IO, Any, NoReturn, TypeAlias
 
 from xdsl.context import Context
-from xdsl.dialects import gpu
 from xdsl.dialects.builtin import ArrayAttr, MemRefType, ModuleOp, NoneAttr, StringAttr
 from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
@@ -29,7 +28,6 @@ from xdsl.utils.lexer import Input, Span
 from xdsl.utils.target import Target
 from xdsl.xdsl_opt_main import xDSLOptMain
 
-from ..dialect.warp.attributes import SwizzleAttr
 from . import source
 from .diagnostics import ExpectedDiagnostics, LocatedMessage, describe, located
 from .instrument import (
@@ -73,6 +71,10 @@ class UpstreamTarget(Target):
     name = "upstream"
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+        from xdsl.dialects import gpu
+
+        from ..dialect.warp.attributes import SwizzleAttr
+
         plain = module.clone()
         for op in list(plain.walk()):
             if transposed := re.fullmatch(r"(linalg\.(batch_)?matmul)_transpose_[ab]", op.name):

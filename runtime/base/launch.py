@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from ...dialect.isa.row import Target, UnknownTargetError, target
 from ...passes.source import InputError, begins_as_ptx, decode
 from .errors import ArgumentError, WarploomError
 
 if TYPE_CHECKING:
+    from ...dialect.isa.row import Target
     from ...dialect.isa.tensor_map import Element, TensorMapFields
     from ..numerics.floats import Array
 
@@ -289,6 +289,8 @@ def text_or_file(source: str | os.PathLike[str], suffix: str, unnamed: str) -> t
 def known_target(name: str, option: str = "") -> Target:
     """The row of a target, which an option may have named. Raises ArgumentError naming the option and the known
     targets."""
+    from ...dialect.isa.row import UnknownTargetError, target
+
     try:
         return target(name)
     except UnknownTargetError as error:

@@ -540,6 +540,15 @@ class TestProcess:
         done = subprocess.run(command, input=GOOD.encode(), capture_output=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (0, b"\n")
 
+    @pytest.mark.parametrize("option", ["--version", "--help"])
+    def test_says_what_it_is_without_dialects(self, option: str) -> None:
+        """The dialects take as long to import as xDSL, and only a module needs them."""
+        names = ("xdsl.dialects.gpu", "warploom.dialect.mlir.upstream", "warploom.dialect.ptx", "warploom.dialect.warp")
+        script = f"import sys; from warploom.passes.opt import main\ntry: main([{option!r}])\nexcept SystemExit: pass\n"
+        script += f"print(*(name for name in {names!r} if name in sys.modules), file=sys.stderr)"
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, b"\n")
+
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         "lowering",
