@@ -95,7 +95,7 @@ def kernel(element: str, *, sparse: bool, registers: bool) -> str:
         t=element, value=name, d=result, step=step, layout=row.layout("a"), depth=depth, stored=stored,
         width=depth * size, width_a=stored * size, steps=len(products), zero="1" if result == "i32" else "1.0",
         meta=metadata_type(row.metadata) if row.metadata else "i32", bytes=(64 * stored + N * depth) * size,
-        constants="\n  ".join(f"%c{i} = arith.constant {i} : index" for i in range(0, depth, 8)),
+        constants="\n  ".join(f"%c{i} = arith.constant {i} : index" for i in sorted({*range(0, depth, 8), 32})),
         loads="\n  ".join(loads), products="\n  ".join(products),
     )  # fmt: skip
 
