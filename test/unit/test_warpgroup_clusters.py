@@ -85,7 +85,7 @@ def test_clusters_that_the_model_chooses_where_rows_begin_within_lines(
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(("size", "cluster"), [((1504, 520, 1992), (4, 1)), ((4120, 240, 2424), (4, 1))])
+@pytest.mark.parametrize(("size", "cluster"), [((1504, 520, 1992), (4, 1)), ((4120, 240, 2424), (4, 2))])
 def test_larger_clusters_where_one_wave_has_all_tiles(size: tuple[int, int, int], cluster: tuple[int, int]) -> None:
     """H100: 4120x240x2424 14.2 microseconds for 17.0. They were measured where both operands lie along K."""
     for lies, allowed in (("A Bt", 8), ("A B", 2)):
