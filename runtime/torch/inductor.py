@@ -7,13 +7,13 @@ from __future__ import annotations
 import logging
 import math
 import operator
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import pairwise
 from threading import Thread
 from typing import Any, NamedTuple, TypeAlias, cast
 from unittest.mock import patch
@@ -309,6 +309,10 @@ ROUNDS, EACH, MAX_SETS, ROTATED, SLEEP, MOST = 5, 6, 8, 1 << 27, 2_000_000, 100_
 """Times that calls are measured, calls each time, and sets of operands, of so many bytes at most: more than L2 has, so
 that inputs of the graph, which are weights, are not read from it. Cycles that the GPU waits: first, most."""
 
+BRIEF, MAX_ROUNDS, SEEN, ALIKE = 300.0, 20, 3, 1.02
+"""Microseconds of calls that are timed as one. The most times that calls are measured, as they are until the shortest
+time was seen so often, that of others being within this factor: what else runs on the GPU takes turns with them."""
+
 
 MEASURED: dict[tuple[str, int], tuple[bool, str]] = {}
 """What was judged, by the name of a part and the bytes that fusion saves."""
@@ -459,23 +463,36 @@ def _drawn(example: torch.Tensor, strides: Sequence[Any] = ()) -> torch.Tensor:
 
 
 def _times(contenders: Sequence[Sequence[Callable[[], object]]]) -> list[float]:
-    """The median time of a call of each in microseconds; they take turns."""
-    cuda: Any = torch.cuda
+    """The shortest time of a call of each in microseconds; they take turns. Other work on the GPU adds to times."""
     for call in (call for calls in contenders for call in calls):
         call()
-    times, sleep = [list[float]() for _ in contenders], SLEEP
-    while len(times[-1]) < ROUNDS:
-        for calls, one in zip(contenders, times, strict=True):
-            begin, end = (cuda.Event(enable_timing=True) for _ in range(2))
-            cuda._sleep(sleep)
-            begin.record()
-            for number in range(max(EACH, len(calls))):
-                calls[number % len(calls)]()
-            end.record()
-            waited = begin.query() and sleep < MOST  # the GPU, for the host
-            end.synchronize()
-            if waited:
+    seen, sleep, turn = [list[float]() for _ in contenders], SLEEP, 0
+    while turn < ROUNDS or (turn < MAX_ROUNDS and any(sorted(x)[SEEN - 1] > ALIKE * min(x) for x in seen)):
+        for calls, times in zip(contenders, seen, strict=True):
+            found, waited = _spans(calls, min(times, default=0.0), sleep)
+            if waited and sleep < MOST:  # the GPU, for the host
                 sleep *= 2
                 break
-            one.append(1e3 * begin.elapsed_time(end) / max(EACH, len(calls)))
-    return [statistics.median(one) for one in times]
+            times += found
+        else:
+            turn += 1
+    return list(map(min, seen))
+
+
+def _spans(calls: Sequence[Callable[[], object]], least: float, sleep: int) -> tuple[list[float], bool]:
+    """Microseconds of a call, where as few as take `BRIEF` are timed together; whether the GPU waited for the host."""
+    cuda: Any = torch.cuda
+    count = max(EACH, len(calls))
+    together = min(count, math.ceil(BRIEF / least)) if least else count
+    marks = [*range(0, count, together), count]
+    events = [cuda.Event(enable_timing=True) for _ in marks]
+    cuda._sleep(sleep)
+    events[0].record()
+    for (begin, end), event in zip(pairwise(marks), events[1:], strict=True):
+        for number in range(begin, end):
+            calls[number % len(calls)]()
+        event.record()
+    waited = events[0].query()
+    events[-1].synchronize()
+    spans = zip(pairwise(marks), pairwise(events), strict=True)
+    return [1e3 * a.elapsed_time(b) / (end - begin) for (begin, end), (a, b) in spans], waited

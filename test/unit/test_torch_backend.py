@@ -1500,36 +1500,57 @@ def test_slower_kernels_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled.reasons == ["measured 9.9 us, torch's kernel 10.0 us"]
 
 
+class StandIn:
+    """A GPU that begins a call when those before are done and the host has enqueued it, in microseconds. Others have it
+    for `others` behind each `slice` of its time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, slice_: float = 1.0, others: float = 0.0) -> None:
+        self.host = self.gpu = 0.0
+        self.slice, self.others, self.worked = slice_, others, 0.0
+        gpu = self
+
+        class Event:
+            def __init__(self, **_: bool) -> None:
+                self.at = 0.0
+
+            def record(self) -> None:
+                gpu.run(1.0, 0.0)
+                self.at = gpu.gpu
+
+            def query(self) -> bool:
+                return gpu.host >= self.at
+
+            def synchronize(self) -> None:
+                gpu.host = max(gpu.host, self.at)
+
+            def elapsed_time(self, other: Event) -> float:
+                return (other.at - self.at) / 1e3
+
+        monkeypatch.setattr(torch.cuda, "Event", Event)
+        monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: self.run(1.0, cycles / 2e3))
+
+    def run(self, host: float, gpu: float) -> None:
+        self.host += host
+        before, self.worked = self.worked, self.worked + gpu
+        waits = self.worked // self.slice - before // self.slice
+        self.gpu = max(self.host, self.gpu) + gpu + waits * self.others
+
+    def times(self, *contenders: tuple[float, float]) -> list[float]:
+        """What is measured of calls that take the host and the GPU so long."""
+        choice: Any = import_module("warploom.runtime.torch.inductor")
+        return choice._times([[partial(self.run, *each)] * (1 + at) for at, each in enumerate(contenders)])
+
+
 def test_a_slow_host_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for a GPU, which begins a call when those before are done and the host has enqueued it."""
-    choice: Any = import_module("warploom.runtime.torch.inductor")
-    now = {"host": 0.0, "gpu": 0.0}  # microseconds
+    assert StandIn(monkeypatch).times((700.0, 40.0), (10.0, 30.0)) == pytest.approx([40.0, 30.0])
 
-    def run(host: float, gpu: float) -> None:
-        now["host"] += host
-        now["gpu"] = max(now.values()) + gpu
 
-    class Event:
-        def __init__(self, **_: bool) -> None:
-            self.at = 0.0
-
-        def record(self) -> None:
-            run(1.0, 0.0)
-            self.at = now["gpu"]
-
-        def query(self) -> bool:
-            return now["host"] >= self.at
-
-        def synchronize(self) -> None:
-            now["host"] = max(now["host"], self.at)
-
-        def elapsed_time(self, other: Event) -> float:
-            return (other.at - self.at) / 1e3
-
-    monkeypatch.setattr(torch.cuda, "Event", Event)
-    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: run(1.0, cycles / 2e3))
-    ours, theirs = [lambda: run(700.0, 40.0)], [lambda: run(10.0, 30.0)] * 2
-    assert choice._times([ours, theirs]) == pytest.approx([40.0, 30.0])
+@pytest.mark.parametrize("others", [900.0, 2000.0, 7000.0])
+def test_work_of_others_is_not_measured(monkeypatch: pytest.MonkeyPatch, others: float) -> None:
+    """They have the GPU behind each two milliseconds."""
+    gpu = StandIn(monkeypatch, 2000.0, others)
+    assert gpu.times((9.0, 1010.0), (9.0, 970.0)) == pytest.approx([1010.0, 970.0])
+    assert gpu.times((9.0, 12.0), (9.0, 11.0)) == pytest.approx([12.0, 11.0])
 
 
 @pytest.mark.sampled(6)
