@@ -296,13 +296,14 @@ class Addressing:
         return At(base, constant + offset)
 
     def inside(self, position: Position, extent: int, size: IndexValue) -> Condition:
-        """Whether a coordinate lies below `size`. The lane's part and the constant's remainder stay below `extent`.
-        When size and program are multiples of the extent, such a block is inside as a whole or not at all."""
-        s = self.scalars
-        program, start = position.program, position.constant
-        if divisor_of(size) % extent == 0 and divisor_of(program) % extent == 0:
+        """Whether a coordinate lies below `size`. Where the lane's part and the constant's remainder stay below
+        `extent`, and size and program are multiples of it, such a block is inside as a whole or not at all."""
+        s, (lane, program, start) = self.scalars, position
+        most = lane if isinstance(lane, int) else extent if lane.bound is None else lane.bound - 1
+        together = start % extent + most < extent
+        if together and divisor_of(size) % extent == 0 and divisor_of(program) % extent == 0:
             return s.compare("lt", program, s.subtract(size, start - start % extent))
-        return s.compare("lt", s.sum(position.lane, program), s.subtract(size, start))
+        return s.compare("lt", s.sum(lane, program), s.subtract(size, start))
 
 
 # Parameters of a kernel: how they are declared, and what a thread has of them.
