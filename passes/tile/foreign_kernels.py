@@ -33,13 +33,14 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.isa import mma
+from ...dialect.isa.row import Target
 from ...dialect.mlir.affine import FIXED, loops_of, map_along
 from ...dialect.mlir.arithmetic import VectorContractOp
 from ...dialect.mlir.gpu import BlockDimOp, BlockIdOp, FuncOp, GridDimOp, LaunchFuncOp, ReturnOp, ThreadIdOp
 from ...dialect.mlir.launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp, attributions
 from ...dialect.mlir.launch import ModuleOp as KernelModuleOp
 from ...dialect.schedule.schedule import MAX_THREADS
-from ...dialect.warp.attributes import FragmentType, enclosing, type_name, type_of_element
+from ...dialect.warp.attributes import FragmentType, enclosing, target_of, type_name, type_of_element
 from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
@@ -175,7 +176,9 @@ class MultiplyVectors(RewritePattern):
         m, n, k = loops
         vectors = [(kind, loops_of(map_)) for kind, map_ in zip(kinds, maps, strict=True) if isa(kind, AnyVector)]
         sizes = {loop: size for kind, along in vectors for loop, size in zip(along, kind.get_shape(), strict=True)}
-        row = _row([type_name(kind.element_type) for kind, _ in vectors], [sizes[loop] for loop in loops])
+        row = _row(
+            [type_name(kind.element_type) for kind, _ in vectors], [sizes[loop] for loop in loops], target_of(op)
+        )
         if row is None:
             what = " x ".join(str(sizes[loop]) for loop in loops)
             fail(op, f"there is no mma for {what} of {kinds[0]} x {kinds[1]} into {kinds[2]}")
@@ -213,8 +216,8 @@ def _loops(maps: Sequence[AffineMap]) -> tuple[int, int, int] | None:
     return None
 
 
-def _row(types: Sequence[str], sizes: Sequence[int]) -> mma.Mma | None:
-    """The instruction of a product of these types, and sizes M, N and K."""
+def _row(types: Sequence[str], sizes: Sequence[int], target: Target | None) -> mma.Mma | None:
+    """The instruction of a product of these types, and sizes M, N and K, that the target has."""
     fits = [
         row
         for row in mma.rows()
@@ -222,6 +225,7 @@ def _row(types: Sequence[str], sizes: Sequence[int]) -> mma.Mma | None:
         and all(size % each == 0 for size, each in zip(sizes, row.shape, strict=True))
         and not (row.kind or row.scale or row.satfinite or row.rounding or row.bit_op)
         and (str(row.shape) != "m8n8k4" or row.a.name == "f64")
+        and (target is None or row.runs_on(target))
     ]
     return max(fits, key=lambda row: (row.shape.k, row.shape.m), default=None)
 
@@ -251,8 +255,11 @@ class ReadFragments(RewritePattern):
         zero = isinstance(number, IntegerAttr | FloatAttr) and not number.value.data
         if not zero and not all(each.value.data for each in read.in_bounds):
             fail(read, "vector.transfer_read is lowered with a padding of zero, or in_bounds = [true, true]")
+        rewriter.insertion_point = InsertPoint.before(read)  # what is behind it may write this memory
         memory, indices, bounds = _matrix(read, SWAPPED in op.attributes, rewriter)
-        rewriter.replace(op, LoadOp(memory, indices, kind, in_bounds=bounds))
+        load = LoadOp(memory, indices, kind, in_bounds=bounds)
+        rewriter.insert(load)
+        rewriter.replace(op, [], [load.fragment])
 
 
 def _matrix(
