@@ -164,6 +164,8 @@ class ElementPacking:
             return self.emitter.compute(f"mov.{ptx_type_of(kind)}", values[0])
         if isinstance(kind, IntegerType):
             words = list(values)
+            if len(words) == 8:  # of 4 bits: bytes first
+                words = [i("bfi.b32", b, a, 4, 4) for a, b in zip(words[::2], words[1::2], strict=True)]
             while len(words) > 2:
                 words = [i("prmt.b32", a, b, word(0x0040, 4)) for a, b in zip(words[::2], words[1::2], strict=True)]
             return i("prmt.b32", *words, word(0x5410, 4))

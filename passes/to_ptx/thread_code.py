@@ -39,6 +39,9 @@ from .memory_views import bytes_together, place_of
 
 AnyVector: TypeAlias = VectorType[Attribute]
 
+WIDE = ("f64", LONG)
+"""The types of registers of 64 bits."""
+
 
 def is_vector(kind: Attribute) -> TypeGuard[AnyVector]:
     """Whether a type is that of a vector."""
@@ -293,6 +296,23 @@ for _kind in VECTOR.operations:
 lowers(vector.ShuffleOp)(_moved)
 
 
+@lowers(vector.BitcastOp)
+def _bitcast(lowering: KernelLowering, op: vector.BitcastOp) -> None:
+    """The words of a vector as those of another."""
+    emitter, words, result = lowering.emitter, Fragment(), vector_registers(lowering, op, vector_of(op, op.result))
+    for register in lowering.fragment(op.source):
+        halves = emitter.registers("b32", 2) if register.type in WIDE else [register]
+        if len(halves) == 2:
+            emitter.emit("mov.b64", halves, register)
+        words += halves
+    if "pred" in {each.type for each in (*words, *result)}:
+        fail(op, f"{op.name} is lowered for numbers of whole bytes, got {op.source.type}")
+    for register in result:
+        own, words = (words[:2], words[2:]) if register.type in WIDE else (words[0], words[1:])
+        emitter.emit("mov.b64" if register.type in WIDE else "mov.b32", register, own)
+    lowering.values[op.result] = result
+
+
 @lowers(vector.ReductionOp)
 def _reduction(lowering: KernelLowering, op: vector.ReductionOp) -> None:
     """One element after another, from the first on, or from what is added to."""
@@ -405,7 +425,7 @@ def _accesses(
     lowering: KernelLowering, op: vector.LoadOp | vector.StoreOp, registers: Fragment
 ) -> Iterator[tuple[Fragment, str, At]]:
     """The registers of each access of a vector in one row, with the space and the address."""
-    indices, size = lowering.indices(op.indices), 8 if registers[0].type in ("f64", LONG) else 4
+    indices, size = lowering.indices(op.indices), 8 if registers[0].type in WIDE else 4
     space, place = place_of(lowering, op, op.base, indices)
     aligned = bytes_together(lowering, op.base, indices)
     if aligned % size:
