@@ -6,6 +6,7 @@ against the rows of the ISA: one that does not exist, or that the target lacks, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, f32, i1, i32, i64
@@ -16,7 +17,7 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.mlir import nvgpu
 from ...dialect.mlir.nvgpu import TensorMapDescriptorType, WarpgroupAccumulatorType, WarpgroupDescriptorType
 from ...dialect.mlir.nvvm import NVVM
-from ...dialect.mlir.nvvm_ops import EXCHANGES, PLAIN
+from ...dialect.mlir.nvvm_ops import COPIES, EXCHANGES, PLAIN
 from ...dialect.mlir.upstream import ElectOp, RegistersOp
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import SHARED_SPACE, Memory, memory_of, type_name
@@ -279,6 +280,27 @@ def _sizes(op: Operation, kind: Memory | AnyVector) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
+def _boxes(
+    op: Operation, descriptor: SSAValue, across: int, deep: int, size: int, *, transposed: bool
+) -> Callable[[int, int], int]:
+    """How many bytes behind the start of a matrix its element of a row of A, or a column of B, and of K lies. Its lines
+    go along K, transposed across it, and are as long as the swizzle; boxes of the tensor map follow one another."""
+    made = descriptor.owner
+    if not isinstance(made, nvgpu.WarpgroupGenerateDescriptorOp):
+        fail(op, "expected descriptors of nvgpu.warpgroup.generate.descriptor")
+    kind = _of(made, made.tensorMap, TensorMapDescriptorType)  # pyright: ignore[reportAttributeAccessIssue]
+    line, lines = SWIZZLES[kind.swizzle.data][1], kind.tensor.get_shape()[0]
+    each, extents = line // size, (deep, across) if transposed else (across, deep)
+    if extents[1] > each and extents[0] > lines:
+        fail(op, f"expected boxes of {extents[0]} lines of {line} bytes, got {kind.tensor}")
+
+    def place(row: int, k: int) -> int:
+        down, along = (k, row) if transposed else (row, k)
+        return along // each * lines * line + down * line + along % each * size
+
+    return place
+
+
 @lowers(nvgpu.WarpgroupMmaOp)
 def _warpgroup_mma(lowering: KernelLowering, op: Any) -> None:
     """As many `wgmma` as the shapes need, in one group."""
@@ -294,15 +316,17 @@ def _warpgroup_mma(lowering: KernelLowering, op: Any) -> None:
     lowering.fragments.copy(sums, result)
     (first,), (second,) = lowering.fragment(op.descriptorA), lowering.fragment(op.descriptorB)
     each = M * columns // (4 * LANES)
-    transposes = [int(op.transposeA is not None), int(op.transposeB is not None)] if size == 2 else []
-    along_b = K_BYTES if op.transposeB is None else k * 8 * UNIT
+    flags = [op.transposeA is not None, op.transposeB is not None]
+    transposes = [int(flag) for flag in flags] if size == 2 else []
+    sides = zip((op.descriptorA, op.descriptorB), (rows, columns), flags, strict=True)
+    along_a, along_b = (_boxes(op, value, across, deep, size, transposed=flag) for value, across, flag in sides)
     emitter.emit("wgmma.fence.sync.aligned")
     for down in range(rows // M):
         own = result[down * each : (down + 1) * each]
         for step in range(deep // k):
             descriptors = (
-                _behind(lowering, first, step * K_BYTES + down * M * deep * size),
-                _behind(lowering, second, step * along_b),
+                _behind(lowering, first, along_a(down * M, step * k)),
+                _behind(lowering, second, along_b(0, step * k)),
             )
             emitter.emit(opcode, own, *descriptors, 1, 1, 1, *transposes)
     emitter.emit("wgmma.commit_group.sync.aligned")
@@ -333,7 +357,7 @@ def _line(lowering: KernelLowering, op: Any) -> None:
     InstructionLine(_Lines(lowering), op).emit()
 
 
-for _kind in (*PLAIN, *EXCHANGES):
+for _kind in (*PLAIN, *EXCHANGES, *(each for each in COPIES if not each.get_irdl_definition().operands)):
     if _kind.PTX and _kind not in (ElectOp, RegistersOp) and not _kind.name.startswith("nvvm.wgmma."):
         lowers(_kind)(_line)
 
