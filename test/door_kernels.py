@@ -54,6 +54,8 @@ class Block:
 class Kernel:
     """A kernel that is drawn operation by operation; `env` has the numbers of each value by thread."""
 
+    targets = ("sm_80", "sm_90a")
+
     def __init__(self, kind: str, number: int) -> None:
         self.kind, self.draw, self.data = kind, random.Random(number), np.random.default_rng(number)
         self.llvm = kind == "llvm"

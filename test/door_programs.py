@@ -5,8 +5,10 @@
     python test/door_programs.py --only 87 --kinds scf   # one kernel, by its number: text, and what is wrong
 
 A kernel loads numbers of drawn types, computes with them under branches and in loops, and stores all results: in
-`arith` and `math` with `scf` and with `cf`, and in `llvm`. numpy does each operation when it is drawn, and shares no
-code with compiler and interpreter. What MLIR leaves undefined (a quotient by zero, a shift by the width) is not drawn.
+`arith` and `math` with `scf` and with `cf`, and in `llvm`. Others multiply matrices: as warpgroups of what
+tensor copies bring, in `nvgpu`; by opaque fragments, in `gpu`; by fragments of lanes, with `ldmatrix` and without; and
+by `vector.contract`. numpy does each operation when it is drawn, and shares no code with compiler and interpreter. What
+MLIR leaves undefined (a quotient by zero, a shift by the width) is not drawn. What is printed must be read as the same.
 """
 
 from __future__ import annotations
@@ -15,10 +17,14 @@ import re
 import sys
 import traceback
 
+from door_contracts import ContractKernel
+from door_fragments import FragmentKernel
 from door_kernels import Kernel
+from door_matrices import OpaqueKernel
 from door_vectors import VectorKernel
+from door_warpgroups import WarpgroupKernel
 from linalg_programs import Outcome
-from upstream_kernels import to_ptx
+from upstream_kernels import printed, to_ptx
 from view_programs import judge
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
@@ -28,16 +34,21 @@ from warploom.dialect.ptx.printer import import_ptx
 from warploom.passes.to_nvvm.convert import ConvertWarpToNvvmPass
 from warploom.passes.universe import make_context
 
-KINDS = ("scf", "cf", "llvm", "vector")
+KINDS = {
+    **dict.fromkeys(("scf", "cf", "llvm"), Kernel), "vector": VectorKernel, "warpgroup": WarpgroupKernel,
+    "opaque": OpaqueKernel, "fragments": FragmentKernel, "contract": ContractKernel,
+}  # fmt: skip
 
 
 def outcome(number: int, kind: str) -> Outcome:
     """Draws, compiles, runs and compares one kernel."""
-    kernel = (VectorKernel if kind == "vector" else Kernel)(kind, number)
+    kernel = KINDS[kind](kind, number)
     text = kernel.build()
     try:
-        target = kernel.draw.choice(("sm_80", "sm_90a"))
+        target = kernel.draw.choice(kernel.targets)
         ptx = to_ptx(text, target)
+        if to_ptx(printed(text), target) != ptx:
+            return Outcome(number, "wrong", "what is printed compiles to other PTX", text)
     except (DiagnosticException, ParseError, VerifyException) as error:
         return Outcome(number, "refused", str(error), text)
     except Exception:
@@ -66,4 +77,4 @@ def reason_of(message: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(judge(__doc__, KINDS, outcome, 300, reason_of))
+    sys.exit(judge(__doc__, tuple(KINDS), outcome, 300, reason_of))

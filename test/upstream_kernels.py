@@ -23,6 +23,11 @@ def to_ptx(text: str, arch: str, before: str = "") -> str:
     return print_ptx(ptx_module(module))
 
 
+def printed(text: str) -> str:
+    """What is read, as it is printed."""
+    return str(parse_mlir(make_context(), text, "kernels.mlir"))
+
+
 def loaded(name: str, arch: str) -> PtxModule:
     return load_ptx(to_ptx((KERNELS / f"{name}.mlir").read_text(), arch))
 

@@ -91,6 +91,50 @@ def test_a_missing_wait_for_copies_is_found() -> None:
         run(load_ptx(to_ptx(text, "sm_80")), "mma", [a, b, d])
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "memref<64x64xf16, 3>, swizzle",
+            "memref<32x64xf16, 3>, swizzle",
+            "boxes of 64 lines of 128 bytes, got memref<32",
+        ),
+        (
+            "%e = nvgpu.warpgroup.mma %dA",
+            """%dC = scf.for %v = %c0 to %c1 step %c1 iter_args(%w = %dA) -> (!dA) {
+        scf.yield %w : !dA
+      }
+      %e = nvgpu.warpgroup.mma %dC""",
+            "expected descriptors of nvgpu.warpgroup.generate.descriptor",
+        ),
+    ],
+)
+def test_operands_of_a_warpgroup_that_are_not_where_it_reads(old: str, new: str, message: str) -> None:
+    text = (KERNELS / "warpgroup.mlir").read_text().replace(old, new)
+    text = text.replace("gpu.module", "!dA = !nvgpu.warpgroup.descriptor<tensor = !sA>\ngpu.module")
+    with pytest.raises(DiagnosticException, match=message):
+        to_ptx(text, "sm_90a")
+
+
+def test_the_bits_of_a_vector() -> None:
+    body = """%i = arith.constant 0 : index
+    %t = gpu.thread_id x
+    %a = vector.load %A[%t, %i] : memref<32x4xi16>, vector<4xi16>
+    %f = vector.bitcast %a : vector<4xi16> to vector<2xf32>
+    %d = vector.bitcast %f : vector<2xf32> to vector<1xf64>
+    %n = vector.bitcast %d : vector<1xf64> to vector<16xi4>
+    %s = vector.shape_cast %n : vector<16xi4> to vector<2x8xi4>
+    %r = vector.transpose %s, [1, 0] : vector<2x8xi4> to vector<8x2xi4>
+    %q = vector.shape_cast %r : vector<8x2xi4> to vector<16xi4>
+    %b = vector.bitcast %q : vector<16xi4> to vector<8xi8>
+    vector.store %b, %B[%t, %i] : memref<32x8xi8>, vector<8xi8>"""
+    a, b = RNG.integers(-(2**15), 2**15, (32, 4)).astype(np.int16), np.zeros((32, 8), np.int8)
+    run(load_ptx(to_ptx(kernel(body, "%A: memref<32x4xi16>, %B: memref<32x8xi8>"), "sm_80")), "k", [a, b])
+    nibbles = a.view(np.uint8)[:, :, None] >> np.array([0, 4]) & 15
+    low, high = nibbles.reshape(32, 2, 8)[:, 0], nibbles.reshape(32, 2, 8)[:, 1]
+    assert (b.view(np.uint8) == (low | high << 4)).all()
+
+
 def test_sums_that_are_read_before_their_products_end_are_found() -> None:
     """Upstream waits for all groups of products but one, unless `waitGroup` says otherwise."""
     text = (KERNELS / "warpgroup.mlir").read_text().replace(", waitGroup = 0 : i64", "")
@@ -121,6 +165,11 @@ MMA = """%a = arith.constant dense<1.0> : vector<4x2xf16>
     [
         (MMA.format("16, 8, 16"), "sm_75", "nvgpu.mma.sync takes .*m16n8k16"),
         (MMA.format("16, 8, 12"), "sm_80", "nvgpu.mma.sync of .*m16n8k12"),
+        (
+            "%x = arith.constant dense<true> : vector<8xi1>\n    %y = vector.bitcast %x : vector<8xi1> to vector<8xi1>",
+            "sm_80",
+            "lowered for numbers of whole bytes, got vector<8xi1>",
+        ),
         ("%x = arith.constant dense<1.0> : vector<3xf16>", "sm_80", "vectors of whole registers, got vector<3xf16>"),
         (
             "%x = arith.constant 1.0 : f32\n    %y = nvvm.redux.sync fmin %x, %i : f32 -> f32",
@@ -321,6 +370,51 @@ def test_products_of_vectors(more: dict[str, str], swapped: str) -> None:
     run(load_ptx(to_ptx(CONTRACT.format(**fields), "sm_80")), "k", [*passed, c])
     exact, error = product(a, b)[:30], bound(a, b)[:30]
     assert (abs((c.T if "c" in swapped else c) - exact) <= error).all()
+
+
+MAPS = "".join(f"#{name} = affine_map<(m, n, k) -> ({name[0]}, {name[1]})>\n" for name in ("mk", "kn", "mn"))
+MULTIPLY = """vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"],
+      kind = #vector.kind<add>} %a, %b, %c : vector<16x8xf16>, vector<8x16xf16> into vector<16x16xf32>"""
+
+
+def test_a_read_stands_before_the_writes_behind_it() -> None:
+    """Both products take in what C was before the first of them is written."""
+    write = "vector.transfer_write {}, %C[%i, %i] : vector<16x16xf32>, memref<16x16xf32>".format
+    body = f"""%i = arith.constant 0 : index
+    %z = arith.constant 0.0 : f16
+    %y = arith.constant 0.0 : f32
+    %a = vector.transfer_read %A[%i, %i], %z : memref<16x8xf16>, vector<16x8xf16>
+    %b = vector.transfer_read %B[%i, %i], %z : memref<8x16xf16>, vector<8x16xf16>
+    %c = vector.transfer_read %C[%i, %i], %y : memref<16x16xf32>, vector<16x16xf32>
+    %d = {MULTIPLY}
+    {write("%d")}
+    %e = {MULTIPLY}
+    {write("%e")}"""
+    text = MAPS + kernel(body, "%A: memref<16x8xf16>, %B: memref<8x16xf16>, %C: memref<16x16xf32>")
+    a, b = (RNG.integers(-3, 4, shape).astype(np.float16) for shape in ((16, 8), (8, 16)))
+    c = RNG.integers(-3, 4, (16, 16)).astype(np.float32)
+    expected = product(a, b) + c
+    run(load_ptx(to_ptx(text, "sm_80")), "k", [a, b, c])
+    assert (c == expected).all()
+
+
+def test_a_matrix_may_end_beside_a_place_that_is_no_multiple_of_a_fragment() -> None:
+    """Columns 3 to 15 of C take the first 13 of D: what lies beside them is the next row."""
+    body = f"""%i = arith.constant 0 : index
+    %j = arith.constant 3 : index
+    %z = arith.constant 0.0 : f16
+    %a = vector.transfer_read %A[%i, %i], %z : memref<16x8xf16>, vector<16x8xf16>
+    %b = vector.transfer_read %B[%i, %i], %z : memref<8x16xf16>, vector<8x16xf16>
+    %c = arith.constant dense<1.0> : vector<16x16xf32>
+    %d = {MULTIPLY}
+    vector.transfer_write %d, %C[%i, %j] : vector<16x16xf32>, memref<20x16xf32>"""
+    text = MAPS + kernel(body, "%A: memref<16x8xf16>, %B: memref<8x16xf16>, %C: memref<20x16xf32>")
+    a, b = (RNG.integers(-3, 4, shape).astype(np.float16) for shape in ((16, 8), (8, 16)))
+    c = RNG.integers(-3, 4, (20, 16)).astype(np.float32)
+    expected = c.astype(np.float64)
+    expected[:16, 3:] = (product(a, b) + 1)[:, :13]
+    run(load_ptx(to_ptx(text, "sm_80")), "k", [a, b, c])
+    assert (c == expected).all()
 
 
 @pytest.mark.parametrize(
