@@ -24,7 +24,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.hints import isa
 
-from .upstream import extended
+from .upstream import declared, extended
 from .words import defined, irdl_op_definition
 
 
@@ -148,7 +148,12 @@ class GEPOp(llvm.GEPOp):
         return op
 
 
-OPERATIONS: Sequence[type[Operation]] = (ExtractElementOp, GEPOp, *CASTS.values(), *INTRINSICS.values())
+POISON = declared(
+    IRDLOperation, "llvm.mlir.poison", "attr-dict `:` type($res)", "Any value.", res=result_def(),
+    traits=traits_def(Pure()),
+)  # fmt: skip
+
+OPERATIONS: Sequence[type[Operation]] = (POISON, ExtractElementOp, GEPOp, *CASTS.values(), *INTRINSICS.values())
 
 LLVM = extended(llvm.LLVM, OPERATIONS, (PointerSyntax, ConstantRangeAttr))
 

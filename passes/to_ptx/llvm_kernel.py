@@ -58,6 +58,8 @@ def types_of(kind: Attribute) -> list[str]:
     """The types of the registers that hold a value."""
     if isinstance(kind, llvm.LLVMStructType):
         return [type for part in kind.types for type in types_of(part)]
+    if isinstance(kind, llvm.LLVMArrayType):
+        return types_of(kind.type) * kind.size.data
     if isa(kind, VectorType[Attribute]):
         element, count = bits_of(kind.element_type), prod(kind.get_shape())
         return types_of(kind.element_type) * count if element >= 32 else ["b32"] * (element * count // 32)

@@ -310,24 +310,36 @@ def _store(kernel: LlvmKernel, op: llvm.StoreOp) -> None:
 
 @_lowers(llvm.ExtractValueOp)
 def _extract(kernel: LlvmKernel, op: llvm.ExtractValueOp) -> None:
-    first, count = _part(op, op.container.type, op.position.get_values())
+    first, count = _part(op.container.type, op.position.get_values())
     kernel.give(op, *kernel.words(op.container)[first : first + count])
 
 
 @_lowers(llvm.InsertValueOp)
 def _insert(kernel: LlvmKernel, op: llvm.InsertValueOp) -> None:
-    first, count = _part(op, op.container.type, op.position.get_values())
+    first, count = _part(op.container.type, op.position.get_values())
     words = list(kernel.words(op.container))
     words[first : first + count] = kernel.words(op.value)
     kernel.give(op, *words)
 
 
-def _part(op: Operation, kind: Attribute, position: tuple[int, ...]) -> tuple[int, int]:
-    """The first register of a part of a struct, and how many it has."""
-    if not isinstance(kind, llvm.LLVMStructType) or len(position) != 1:
-        fail(op, f"{op.name} is lowered for structs of numbers")
-    counts = [len(types_of(part)) for part in kind.types]
-    return sum(counts[: position[0]]), counts[position[0]]
+def _part(kind: Any, position: tuple[int, ...]) -> tuple[int, int]:
+    """The first register of a part of a struct or an array, and how many it has."""
+    first = 0
+    for at in position:
+        parts = [kind.type] * kind.size.data if isinstance(kind, llvm.LLVMArrayType) else [*kind.types]
+        first, kind = first + sum(len(types_of(part)) for part in parts[:at]), parts[at]
+    return first, len(types_of(kind))
+
+
+@_lowers(llvm.ShuffleVectorOp)
+def _shuffle(kernel: LlvmKernel, op: llvm.ShuffleVectorOp) -> None:
+    """Elements of two vectors, as many of each side by side as a register has."""
+    words, mask = [*kernel.words(op.v1), *kernel.words(op.v2)], op.mask.get_values()
+    each = max(1, len(mask) // len(types_of(op.res.type)))
+    runs = [mask[at : at + each] for at in range(0, len(mask), each)]
+    if any(run[0] % each or run != tuple(range(run[0], run[0] + each)) for run in runs):
+        fail(op, f"{op.name} is lowered for elements that fill registers together, got {list(mask)} of {op.v1.type}")
+    kernel.give(op, *(words[run[0] // each] for run in runs))
 
 
 def _element(kernel: LlvmKernel, op: Operation) -> None:

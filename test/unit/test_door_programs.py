@@ -232,6 +232,38 @@ def test_a_literal_of_8_bits_has_no_sign_where_its_operation_has_none() -> None:
     assert (run(body, "i32", llvm=True) == X.astype(np.uint8) % 247).all()
 
 
+def test_structs_with_arrays_and_parts_of_vectors_of_llvm() -> None:
+    """As MLIR lowers memory, and vectors of several dimensions."""
+    kind = "!llvm.struct<(i32, array<2 x i32>, array<2 x vector<4xf16>>)>"
+    body = f"""%u = llvm.mlir.poison : {kind}
+      %v = llvm.mlir.poison : vector<2xi32>
+      %0 = llvm.mlir.constant(0 : i32) : i32
+      %1 = llvm.mlir.constant(1 : i32) : i32
+      %v0 = llvm.insertelement %x, %v[%0 : i32] : vector<2xi32>
+      %v1 = llvm.insertelement %t, %v0[%1 : i32] : vector<2xi32>
+      %h = llvm.bitcast %v1 : vector<2xi32> to vector<4xf16>
+      %s = llvm.shufflevector %h, %h [2, 3, 4, 5] : vector<4xf16>
+      %a = llvm.insertvalue %1, %u[1, 0] : {kind}
+      %b = llvm.insertvalue %t, %a[1, 1] : {kind}
+      %c = llvm.insertvalue %s, %b[2, 1] : {kind}
+      %d = llvm.extractvalue %c[2, 1] : {kind}
+      %e = llvm.bitcast %d : vector<4xf16> to vector<2xi32>
+      %f = llvm.extractelement %e[%1 : i32] : vector<2xi32>
+      %g = llvm.extractelement %e[%0 : i32] : vector<2xi32>
+      %i = llvm.extractvalue %c[1, 1] : {kind}
+      %j = llvm.sub %f, %g : i32
+      %r = llvm.add %j, %i : i32"""
+    assert (run(body, "i32", llvm=True) == X).all()
+
+
+def test_parts_of_registers_are_not_put_together() -> None:
+    body = """%h = llvm.bitcast %x : i32 to vector<2xf16>
+      %s = llvm.shufflevector %h, %h [1, 2] : vector<2xf16>
+      %r = llvm.bitcast %s : vector<2xf16> to i32"""
+    with pytest.raises(DiagnosticException, match=r"elements that fill registers together, got \[1, 2\]"):
+        to_ptx(text_of(body, "i32", llvm=True), "sm_80")
+
+
 def test_an_access_of_llvm_is_ordered() -> None:
     body = "%r = llvm.load %p atomic acquire {alignment = 4 : i64} : !llvm.ptr<1> -> i32"
     assert "ld.acquire.sys.global.b32" in to_ptx(text_of(body, "i32", llvm=True), "sm_80")
