@@ -238,6 +238,8 @@ llvm.func @operations(%p: !llvm.ptr<3>, %c: !llvm.ptr<7>, %g: !llvm.ptr<1>, %q: 
   nvvm.prefetch level = L2, %g : !llvm.ptr<1>
   // CHECK: {{%\S+}} = llvm.addrspacecast %g : !llvm.ptr<1> to !llvm.ptr{{$}}
   %generic = llvm.addrspacecast %g : !llvm.ptr<1> to !llvm.ptr<0>
+  // CHECK: {{%\S+}} = llvm.mlir.poison : !llvm.struct<(i32, !llvm.array<2 x i32>)>
+  %any = llvm.mlir.poison : !llvm.struct<(i32, array<2 x i32>)>
   // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %c, %q, %p, box[%i, %i] : !llvm.ptr<7>, !llvm.ptr
   nvvm.cp.async.bulk.tensor.shared.cluster.global %c, %q, %p, box[%i, %i] : !llvm.ptr<7>, !llvm.ptr
   // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %p, %q, %p, box[%i, %i] {isCTAOnly = true} : !llvm.ptr<3>, !llvm.ptr
