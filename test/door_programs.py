@@ -7,7 +7,7 @@
 A kernel loads numbers of drawn types, computes with them under branches and in loops, and stores all results: in
 `arith` and `math` with `scf` and with `cf`, and in `llvm`. Others multiply matrices: as warpgroups of what
 tensor copies bring, in `nvgpu`; by opaque fragments, in `gpu`; by fragments of lanes, with `ldmatrix` and without; and
-by `vector.contract`. numpy does each operation when it is drawn, and shares no code with compiler and interpreter. What
+by `vector.contract`. Others wait at mbarriers of `nvgpu`. numpy does each operation when it is drawn, and shares no code with compiler and interpreter. What
 MLIR leaves undefined (a quotient by zero, a shift by the width) is not drawn. What is printed must be read as the same.
 """
 
@@ -17,6 +17,7 @@ import re
 import sys
 import traceback
 
+from door_barriers import BarrierKernel
 from door_contracts import ContractKernel
 from door_fragments import FragmentKernel
 from door_kernels import Kernel
@@ -37,6 +38,7 @@ from warploom.passes.universe import make_context
 KINDS = {
     **dict.fromkeys(("scf", "cf", "llvm"), Kernel), "vector": VectorKernel, "warpgroup": WarpgroupKernel,
     "opaque": OpaqueKernel, "fragments": FragmentKernel, "contract": ContractKernel,
+    "barriers": BarrierKernel,
 }  # fmt: skip
 
 

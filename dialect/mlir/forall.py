@@ -375,5 +375,20 @@ class GenerateOp(IRDLOperation):
     assembly_format = "$sizes $body attr-dict `:` type($result)"
 
 
+class WhileOp(scf.WhileOp):
+    """As xDSL's, which takes other types than its regions pass on, or fails."""
+
+    def verify_(self) -> None:
+        carried, left = tuple(self.arguments.types), tuple(self.res.types)
+        for block, taken, passed in zip(
+            (self.before_region.block, self.after_region.block), (carried, left), (left, carried), strict=True
+        ):
+            values = () if block.last_op is None else block.last_op.operands
+            values = values[isinstance(block.last_op, scf.ConditionOp) :]
+            if (tuple(a.type for a in block.args), tuple(v.type for v in values)) != (taken, passed):
+                kinds = [", ".join(map(str, types)) for types in (taken, passed)]
+                raise VerifyException(f"expected a region of scf.while that takes {kinds[0]} and passes on {kinds[1]}")
+
+
 TENSOR = extended(tensor.Tensor, (ExpandShapeOp, PadOp, ReshapeOp, ParallelInsertSliceOp, GenerateOp))
-SCF = extended(scf.Scf, (ForallOp, InParallelOp))
+SCF = extended(scf.Scf, (ForallOp, InParallelOp, WhileOp))

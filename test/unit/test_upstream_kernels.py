@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from upstream_kernels import KERNELS, RNG, drawn, loaded, poisoned, to_ptx
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.exceptions import DiagnosticException
+from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.dialect.ptx.printer import import_ptx
@@ -240,6 +240,25 @@ def test_reductions_over_a_block_of_three_dimensions() -> None:
     module.launch("k", 1, (5, 3, 3), [a, s, b], device="interp", checks="all")
     assert (abs(s - a.astype(np.float64).sum()) <= 6 * 2.0**-24 * abs(a).sum()).all()
     assert (b == greatest).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "passed", "block", "back"),
+    [("i64", "%i : i32", "%j: i32", "%j : i32"), ("i32", "%i : i32", "", "%x : i32"), ("i32", "", "%j: i32", "%j : i32"),
+     ("i32", "%i : i32", "%j: i32", ""), ("i32", "%i : i32", "%j: i32", "%y : i64")],
+)  # fmt: skip
+def test_what_a_loop_passes_on_has_one_type(kind: str, passed: str, block: str, back: str) -> None:
+    body = f"""%x = arith.constant 1 : i32
+    %y = arith.constant 1 : i64
+    %true = arith.constant true
+    %r = scf.while (%i = %x) : (i32) -> {kind} {{
+      scf.condition(%true) {passed}
+    }} do {{
+    ^bb0{f"({block})" if block else ""}:
+      scf.yield {back}
+    }}"""
+    with pytest.raises(VerifyException, match="a region of scf.while that takes i32 and passes on"):
+        to_ptx(kernel(body, "%m: memref<32xf16>"), "sm_80")
 
 
 def test_a_body_of_several_blocks() -> None:
