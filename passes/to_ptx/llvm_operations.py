@@ -326,7 +326,8 @@ def _part(kind: Any, position: tuple[int, ...]) -> tuple[int, int]:
     """The first register of a part of a struct or an array, and how many it has."""
     first = 0
     for at in position:
-        parts = [kind.type] * kind.size.data if isinstance(kind, llvm.LLVMArrayType) else [*kind.types]
+        array = isinstance(kind, llvm.LLVMArrayType)
+        parts: list[Attribute] = [kind.type] * kind.size.data if array else [*kind.types]
         first, kind = first + sum(len(types_of(part)) for part in parts[:at]), parts[at]
     return first, len(types_of(kind))
 

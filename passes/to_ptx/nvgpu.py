@@ -148,16 +148,12 @@ def _init(lowering: KernelLowering, op: Any) -> None:
 
 
 @lowers(nvgpu.MBarrierArriveOp)
+@lowers(nvgpu.MBarrierArriveNoCompleteOp)
 def _arrive(lowering: KernelLowering, op: Any) -> None:
     place = _barrier(lowering, op, op.barriers, op.mbarId)
-    lowering.values[op.token] = [lowering.emitter.compute("mbarrier.arrive.shared.b64", place, type="b64")]
-
-
-@lowers(nvgpu.MBarrierArriveNoCompleteOp)
-def _arrive_no_complete(lowering: KernelLowering, op: Any) -> None:
-    place, count = _barrier(lowering, op, op.barriers, op.mbarId), lowering.scalar(op.count)
-    opcode = "mbarrier.arrive.noComplete.shared.b64"
-    lowering.values[op.token] = [lowering.emitter.compute(opcode, place, count, type="b64")]
+    count = [lowering.scalar(op.count)] if isinstance(op, nvgpu.MBarrierArriveNoCompleteOp) else []
+    opcode = f"mbarrier.arrive{'.noComplete' if count else ''}.shared.b64"
+    lowering.values[op.token] = [lowering.emitter.compute(opcode, place, *count, type="b64")]
 
 
 @lowers(nvgpu.MBarrierArriveExpectTxOp)
@@ -188,15 +184,13 @@ def _try_wait(lowering: KernelLowering, op: Any) -> None:
 
 
 @lowers(nvgpu.TmaFenceOp)
-def _fence(lowering: KernelLowering, op: Any) -> None:
-    place = At(map_address(lowering, op, op.tensorMapDescriptor))
-    lowering.emitter.emit("fence.proxy.tensormap::generic.acquire.sys", place, 128)
-
-
 @lowers(nvgpu.TmaPrefetchOp)
-def _prefetch(lowering: KernelLowering, op: Any) -> None:
+def _prepare(lowering: KernelLowering, op: Any) -> None:
     place = At(map_address(lowering, op, op.tensorMapDescriptor))
-    lowering.emitter.emit("prefetch.tensormap", place, guard=_guard(lowering, op.predicate))
+    if isinstance(op, nvgpu.TmaPrefetchOp):
+        lowering.emitter.emit("prefetch.tensormap", place, guard=_guard(lowering, op.predicate))
+    else:
+        lowering.emitter.emit("fence.proxy.tensormap::generic.acquire.sys", place, 128)
 
 
 @lowers(nvgpu.TmaAsyncLoadOp)
@@ -285,10 +279,10 @@ def _boxes(
 ) -> Callable[[int, int], int]:
     """How many bytes behind the start of a matrix its element of a row of A, or a column of B, and of K lies. Its lines
     go along K, transposed across it, and are as long as the swizzle; boxes of the tensor map follow one another."""
-    made = descriptor.owner
-    if not isinstance(made, nvgpu.WarpgroupGenerateDescriptorOp):
+    if not isinstance(descriptor.owner, nvgpu.WarpgroupGenerateDescriptorOp):
         fail(op, "expected descriptors of nvgpu.warpgroup.generate.descriptor")
-    kind = _of(made, made.tensorMap, TensorMapDescriptorType)  # pyright: ignore[reportAttributeAccessIssue]
+    made: Any = descriptor.owner
+    kind = _of(made, made.tensorMap, TensorMapDescriptorType)
     line, lines = SWIZZLES[kind.swizzle.data][1], kind.tensor.get_shape()[0]
     each, extents = line // size, (deep, across) if transposed else (across, deep)
     if extents[1] > each and extents[0] > lines:
