@@ -9,8 +9,8 @@ SHARED = "#gpu.address_space<workgroup>"
 
 
 class BarrierKernel(Matrices):
-    """In each phase every thread writes a number to shared memory, arrives, waits, and adds up what another wrote. There
-    is room for two phases, so that threads of the next do not wait for readers."""
+    """In each phase every thread writes a number to shared memory, arrives, waits, and adds up what another wrote.
+    There is room for two phases, so that threads of the next do not wait for readers."""
 
     targets = ("sm_90a",)
 

@@ -45,9 +45,9 @@ class FragmentKernel(Matrices):
         total = {"f16": draw.choice(("f16", "f32")), "bf16": "f32", "f32": "f32", "f64": "f64"}.get(element, "i32")
         self.note = element, total, (m, n, k), sparse
         self.lines = [*constants(0), "%t = gpu.thread_id x"]
-        bits = BITS[element]
         c, sums = self.own("C", m, n, total)
         for step in range(draw.randint(1, 2)):
+            metadata, selector = "", 0
             if sparse:
                 a, first, metadata, selector = self.sparse(m, k, element, step)
             else:
@@ -65,7 +65,6 @@ class FragmentKernel(Matrices):
                 text = f"nvgpu.mma.sync({a}, {b}, {c}) {{{words}}}"
             self.lines.append(f"%d{step} = {text} : ({', '.join(kinds)}) -> {kinds[2]}")
             c, sums = f"%d{step}", first @ second.T + sums
-        assert bits
         self.store(c, sums, m, n, total)
         return self.kernel(", ".join(self.given), self.lines)
 
@@ -88,7 +87,7 @@ class FragmentKernel(Matrices):
         return self.lanes_load(name, values, element, role), values
 
     def lanes_load(self, name: str, values: Array, element: str, role: str) -> str:
-        row, column = places(*values.shape, BITS[element], role)
+        row, column = places(len(values), values.shape[1], BITS[element], role)
         held = values[row, column].reshape(32, -1)
         _, register, each = row.shape
         count = register * each
@@ -123,7 +122,7 @@ class FragmentKernel(Matrices):
         unit = 128 // bits
         each = draw.choice([n for n in (16, 8, 4) if n * 8 // bits <= columns]) * 8 // bits
         pad = draw.choice((0, 0, unit))
-        memory = self.memory(stored, f"{rows}x{columns}x{element}")
+        source_name = self.memory(stored, f"{rows}x{columns}x{element}")
         shared, source = f"memref<{rows}x{columns + pad}x{element}, 3>", f"memref<{rows}x{columns}x{element}>"
         self.globals.append(f'memref.global "private" @{name}_s : {shared}')
         self.lines.append(f"%{name}_s = memref.get_global @{name}_s : {shared}")
@@ -145,11 +144,10 @@ class FragmentKernel(Matrices):
             count = f", %c{each}" if partial else ""
             lines += [
                 f"scf.if {at}_i {{",
-                f"  {at}_x = nvgpu.device_async_copy %X{len(self.arrays) - 1}[{at}_r, {at}_c], %{name}_s[{at}_r, "
+                f"  {at}_x = nvgpu.device_async_copy {source_name}[{at}_r, {at}_c], %{name}_s[{at}_r, "
                 f"{at}_c], {each}{count}{cached} : {source} to {shared}",
                 "}",
             ]
-        assert memory
         self.lines += [
             *lines, f"%{name}_g = nvgpu.device_async_create_group",
             f"nvgpu.device_async_wait %{name}_g" + draw.choice(("", " {numGroups = 0 : i32}")), "gpu.barrier",
@@ -166,7 +164,7 @@ class FragmentKernel(Matrices):
                 f"%{name}_{letter}i = memref.load {place}[%t] : memref<32xi32>",
                 f"%{name}_{letter} = arith.index_cast %{name}_{letter}i : i32 to index",
             ]
-        kind = self.kind_of(*values.shape, element, role)
+        kind = self.kind_of(len(values), values.shape[1], element, role)
         self.lines.append(
             f"%{name} = nvgpu.ldmatrix %{name}_s[%{name}_r, %{name}_c] {{transpose = {str(turned).lower()}, numTiles = "
             f"{count} : i32}} : {shared} -> {kind}"

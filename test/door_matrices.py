@@ -58,8 +58,15 @@ class Matrices:
             TensorMap(array, self.maps[i][0], swizzle=self.maps[i][1]) if i in self.maps else array
             for i, array in enumerate(arrays)
         ]
-        checks = {"checks": "all"} if device == "interp" else {}
-        load_ptx(ptx).launch("k", 1, self.threads, passed, shared=self.shared or None, device=device, **checks)
+        load_ptx(ptx).launch(
+            "k",
+            1,
+            self.threads,
+            passed,
+            shared=self.shared or None,
+            device=device,
+            checks="all" if device == "interp" else (),
+        )
         return arrays
 
     def run(self, ptx: str) -> str:

@@ -5,10 +5,11 @@
     python test/door_programs.py --only 87 --kinds scf   # one kernel, by its number: text, and what is wrong
 
 A kernel loads numbers of drawn types, computes with them under branches and in loops, and stores all results: in
-`arith` and `math` with `scf` and with `cf`, and in `llvm`. Others multiply matrices: as warpgroups of what
-tensor copies bring, in `nvgpu`; by opaque fragments, in `gpu`; by fragments of lanes, with `ldmatrix` and without; and
-by `vector.contract`. Others wait at mbarriers of `nvgpu`. numpy does each operation when it is drawn, and shares no code with compiler and interpreter. What
-MLIR leaves undefined (a quotient by zero, a shift by the width) is not drawn. What is printed must be read as the same.
+`arith` and `math` with `scf` and with `cf`, and in `llvm`. Others multiply matrices: as warpgroups of what tensor
+copies bring, in `nvgpu`; by opaque fragments, in `gpu`; by fragments of lanes, with `ldmatrix` and without; and by
+`vector.contract`. Others wait at mbarriers of `nvgpu`. numpy does each operation when it is drawn, and shares no code
+with compiler and interpreter. What MLIR leaves undefined (a quotient by zero, a shift by the width) is not drawn. What
+is printed must be read as the same.
 """
 
 from __future__ import annotations

@@ -107,6 +107,8 @@ def elements_of(packing: ElementPacking, kind: AnyVector, registers: Fragment) -
 def give_vector(lowering: KernelLowering, op: Operation, elements: Sequence[HeldElement]) -> None:
     """Binds elements to a result of an operation: a vector, or a number."""
     (result,), packing = op.results, ElementPacking(lowering)
+    if len(elements) != (count := prod(result.type.get_shape()) if is_vector(result.type) else 1):
+        fail(op, f"{result.type} has {count} elements, got {len(elements)}")
     if not is_vector(result.type):
         give(lowering, result, elements[0])
         return
@@ -258,6 +260,8 @@ def _broadcast(lowering: KernelLowering, op: vector.BroadcastOp) -> None:
     own, kind = numbers_of(lowering, op.source), op.vector.type
     if is_vector(op.source.type):  # repeated along leading dimensions, and along those of size 1
         source = [1] * (len(kind.get_shape()) - len(op.source.type.get_shape())) + [*op.source.type.get_shape()]
+        if any(n not in (1, size) for n, size in zip(source, kind.get_shape(), strict=True)):
+            fail(op, f"{op.source.type} does not repeat along {kind}")
         places = product(*(range(n) for n in kind.get_shape()))
         own = [own[_flat([at % n for at, n in zip(place, source, strict=True)], source)] for place in places]
     give_vector(lowering, op, own * (prod(kind.get_shape()) // len(own)))
@@ -276,17 +280,23 @@ def _moved(lowering: KernelLowering, op: Any) -> None:
     places: Sequence[int] = range(len(elements))
     match op.name:
         case "vector.transpose":
-            order: list[int] = [op.permutation.get_values().index(d) for d in range(len(shape))]
+            turned: list[int] = list(op.permutation.get_values())
+            if sorted(turned) != [*range(len(shape))]:
+                fail(op, f"expected all dimensions of {source}, got {turned}")
+            order = [turned.index(d) for d in range(len(shape))]
             places = [_flat([at[d] for d in order], shape) for at in product(*map(range, result))]
         case "vector.shuffle":
             rows = [range(first * prod(shape[1:]), (first + 1) * prod(shape[1:])) for first in op.mask.get_values()]
             places = [place for row in rows for place in row]
         case "vector.extract_strided_slice":
-            offsets: list[int] = [each.value.data for each in op.offsets]
-            ranges = [range(first, first + n) for first, n in zip_longest(offsets, result, fillvalue=0)]
+            offsets, steps = ([each.value.data for each in sides] for sides in (op.offsets, op.strides))
+            along = zip_longest(offsets, steps, result)  # none of an offset is all of a dimension
+            ranges = [range(first or 0, (first or 0) + n * (step or 1), step or 1) for first, step, n in along]
             places = [_flat(at, shape) for at in product(*ranges)]
         case _:
             pass
+    if max(places) >= len(elements):
+        fail(op, f"expected a part of {source}, got element {max(places)}")
     give_vector(lowering, op, [elements[max(place, 0)] for place in places])  # -1 is any
 
 

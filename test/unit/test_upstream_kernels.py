@@ -194,6 +194,27 @@ def test_what_cannot_be_lowered_is_located(body: str, arch: str, message: str) -
     assert "kernels.mlir" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("operation", "message"),
+    [
+        ("arith.extf %v : vector<4xf16> to vector<8xf32>", "vector<8xf32> has 8 elements, got 4"),
+        ("vector.shape_cast %v : vector<4xf16> to vector<2xf16>", "vector<2xf16> has 2 elements, got 4"),
+        ("vector.extract %v[7] : f16 from vector<4xf16>", "f16 has 1 elements, got 0"),
+        ("vector.transpose %v, [1] : vector<4xf16> to vector<4xf16>", "all dimensions of vector<4xf16>, got"),
+        (
+            "vector.extract_strided_slice %v {offsets = [1], sizes = [2], strides = [3]}"
+            " : vector<4xf16> to vector<2xf16>",
+            "a part of vector<4xf16>, got element 4",
+        ),
+        ("vector.broadcast %v : vector<4xf16> to vector<6xf16>", "vector<4xf16> does not repeat along vector<6xf16>"),
+    ],
+)
+def test_vectors_of_other_sizes_are_refused(operation: str, message: str) -> None:
+    body = f"%v = arith.constant dense<1.0> : vector<4xf16>\n%w = {operation}"
+    with pytest.raises(DiagnosticException, match=message):
+        to_ptx(kernel(body, "%m: memref<32xf16>"), "sm_80")
+
+
 def sized(body: str, arguments: str, *block: int) -> str:
     """A kernel for blocks of a shape."""
     return kernel(body, arguments).replace("array<i32: 32, 1, 1>", f"array<i32: {', '.join(map(str, block))}>")
@@ -244,9 +265,14 @@ def test_reductions_over_a_block_of_three_dimensions() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "passed", "block", "back"),
-    [("i64", "%i : i32", "%j: i32", "%j : i32"), ("i32", "%i : i32", "", "%x : i32"), ("i32", "", "%j: i32", "%j : i32"),
-     ("i32", "%i : i32", "%j: i32", ""), ("i32", "%i : i32", "%j: i32", "%y : i64")],
-)  # fmt: skip
+    [
+        ("i64", "%i : i32", "%j: i32", "%j : i32"),
+        ("i32", "%i : i32", "", "%x : i32"),
+        ("i32", "", "%j: i32", "%j : i32"),
+        ("i32", "%i : i32", "%j: i32", ""),
+        ("i32", "%i : i32", "%j: i32", "%y : i64"),
+    ],
+)
 def test_what_a_loop_passes_on_has_one_type(kind: str, passed: str, block: str, back: str) -> None:
     body = f"""%x = arith.constant 1 : i32
     %y = arith.constant 1 : i64
@@ -257,7 +283,7 @@ def test_what_a_loop_passes_on_has_one_type(kind: str, passed: str, block: str, 
     ^bb0{f"({block})" if block else ""}:
       scf.yield {back}
     }}"""
-    with pytest.raises(VerifyException, match="a region of scf.while that takes i32 and passes on"):
+    with pytest.raises(VerifyException, match=r"a region of scf\.while that takes i32 and passes on"):
         to_ptx(kernel(body, "%m: memref<32xf16>"), "sm_80")
 
 
