@@ -151,7 +151,7 @@ def _init(lowering: KernelLowering, op: Any) -> None:
 @lowers(nvgpu.MBarrierArriveNoCompleteOp)
 def _arrive(lowering: KernelLowering, op: Any) -> None:
     place = _barrier(lowering, op, op.barriers, op.mbarId)
-    count = [lowering.scalar(op.count)] if isinstance(op, nvgpu.MBarrierArriveNoCompleteOp) else []
+    count = [lowering.scalar(op.count)] if op.name.endswith("nocomplete") else []
     opcode = f"mbarrier.arrive{'.noComplete' if count else ''}.shared.b64"
     lowering.values[op.token] = [lowering.emitter.compute(opcode, place, *count, type="b64")]
 
@@ -187,7 +187,7 @@ def _try_wait(lowering: KernelLowering, op: Any) -> None:
 @lowers(nvgpu.TmaPrefetchOp)
 def _prepare(lowering: KernelLowering, op: Any) -> None:
     place = At(map_address(lowering, op, op.tensorMapDescriptor))
-    if isinstance(op, nvgpu.TmaPrefetchOp):
+    if op.name.startswith("nvgpu.tma.prefetch"):
         lowering.emitter.emit("prefetch.tensormap", place, guard=_guard(lowering, op.predicate))
     else:
         lowering.emitter.emit("fence.proxy.tensormap::generic.acquire.sys", place, 128)
