@@ -191,11 +191,13 @@ for _kind in ARITHMETIC:
 ARITH: Mapping[str, type[Operation]] = {op.name.removeprefix("arith."): op for op in arith.Arith.operations}
 
 
-def combining(word: str, kind: Attribute) -> Operation:
+def combining(op: Operation, word: str, kind: Attribute) -> Operation:
     """The operation of `arith` on two numbers of a kind: `add` and `mul` are of any, `and` and its like of integers."""
-    floats = isinstance(kind, AnyFloat) and f"{word}f" in ARITH
-    op = ARITH[word if word in ARITH else f"{word}f" if floats else f"{word}i"]
-    return op.create(operands=Block(arg_types=(kind, kind)).args, result_types=[kind])
+    real = isinstance(kind, AnyFloat)
+    name = word if word in ARITH else f"{word}f" if real and f"{word}f" in ARITH else f"{word}i"
+    if name.endswith("f") != real:
+        fail(op, f"{word} does not combine numbers of {kind}")
+    return ARITH[name].create(operands=Block(arg_types=(kind, kind)).args, result_types=[kind])
 
 
 # Numbers of threads and CTAs; words that lanes exchange.
@@ -328,7 +330,7 @@ def _reduction(lowering: KernelLowering, op: vector.ReductionOp) -> None:
     """One element after another, from the first on, or from what is added to."""
     elements = Elements(lowering.emitter, lowering.target)
     start = [] if op.acc is None else [number_of(lowering, op.acc)]
-    combiner = combining(op.kind.data.value, op.dest.type)
+    combiner = combining(op, op.kind.data.value, op.dest.type)
     numbers = [*start, *numbers_of(lowering, op.vector)]
     give(lowering, op.dest, reduce(lambda one, other: elements.lower(combiner, [one, other]), numbers))
 

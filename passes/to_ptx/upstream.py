@@ -92,7 +92,7 @@ def _reduce(lowering: KernelLowering, op: Any) -> None:
     stride = op.cluster_stride.value.data
     if size * stride > LANES or size & (size - 1) or stride & (stride - 1):
         fail(op, f"expected powers of two lanes within a warp, got {size} that are {stride} apart")
-    combiner = combining(op.op.word.data, kind)
+    combiner = combining(op, op.op.word.data, kind)
     elements = Elements(emitter, lowering.target)
     value = _number(lowering, kind, _bits(lowering, op, op.value))
     distance = stride
@@ -135,11 +135,12 @@ def _reduce_all(lowering: KernelLowering, op: Any) -> None:
 
 def _combined(lowering: KernelLowering, op: Any, one: HeldElement, other: HeldElement) -> HeldElement:
     """What two numbers become, by the operation or by the body."""
-    if op.op is not None:
-        return Elements(lowering.emitter, lowering.target).lower(
-            combining(op.op.word.data, op.value.type), [one, other]
-        )
-    block = op.body.block
+    if op.op is not None and not op.body.blocks:
+        combiner = combining(op, op.op.word.data, op.value.type)
+        return Elements(lowering.emitter, lowering.target).lower(combiner, [one, other])
+    block = op.body.blocks[0] if op.op is None and len(op.body.blocks) == 1 else None
+    if block is None or [a.type for a in block.args] != [op.value.type] * 2:
+        fail(op, "expected the name of an operation, or a body of one block that takes two numbers")
     for argument, number in zip(block.args, (one, other), strict=True):
         give(lowering, argument, number)
     lowering.block(block)

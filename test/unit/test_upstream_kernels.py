@@ -166,16 +166,23 @@ MMA = """%a = arith.constant dense<1.0> : vector<4x2xf16>
         (MMA.format("16, 8, 16"), "sm_75", "nvgpu.mma.sync takes .*m16n8k16"),
         (MMA.format("16, 8, 12"), "sm_80", "nvgpu.mma.sync of .*m16n8k12"),
         (
-            "%x = arith.constant dense<true> : vector<8xi1>\n    %y = vector.bitcast %x : vector<8xi1> to vector<8xi1>",
+            "%v = arith.constant dense<true> : vector<8xi1>\n    %y = vector.bitcast %v : vector<8xi1> to vector<8xi1>",
             "sm_80",
             "lowered for numbers of whole bytes, got vector<8xi1>",
         ),
-        ("%x = arith.constant dense<1.0> : vector<3xf16>", "sm_80", "vectors of whole registers, got vector<3xf16>"),
+        ("%v = arith.constant dense<1.0> : vector<3xf16>", "sm_80", "vectors of whole registers, got vector<3xf16>"),
         (
-            "%x = arith.constant 1.0 : f32\n    %y = nvvm.redux.sync fmin %x, %i : f32 -> f32",
+            "%y = nvvm.redux.sync fmin %x, %i : f32 -> f32",
             "sm_90a",
             "redux.sync.min.f32",
         ),
+        ("%y = gpu.all_reduce and %x uniform {} : (f32) -> f32", "sm_80", "and does not combine numbers of f32"),
+        (
+            "%y = gpu.all_reduce %x uniform {\n^bb(%a: f32):\n gpu.yield %a : f32\n} : (f32) -> f32",
+            "sm_80",
+            "a body of one block that takes two numbers",
+        ),
+        ("%y = gpu.all_reduce %x uniform {} : (f32) -> f32", "sm_80", "the name of an operation, or a body"),
         (
             "%s = memref.get_global @g : memref<4xf32>",
             "sm_80",
@@ -190,7 +197,7 @@ MMA = """%a = arith.constant dense<1.0> : vector<4x2xf16>
 )
 def test_what_cannot_be_lowered_is_located(body: str, arch: str, message: str) -> None:
     with pytest.raises(DiagnosticException, match=message) as caught:
-        to_ptx(kernel(body, "%m: memref<32xf16>, %i: i32"), arch)
+        to_ptx(kernel(body, "%m: memref<32xf16>, %i: i32, %x: f32"), arch)
     assert "kernels.mlir" in str(caught.value)
 
 
