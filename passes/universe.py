@@ -246,12 +246,10 @@ class LocatingParser(Parser):
     def parse_comma_separated_list(
         self, delimiter: Parser.Delimiter, parse: Callable[[], _Element], context_msg: str = ""
     ) -> list[_Element]:
-        """As xDSL's, but after an arrow a single type needs no parentheses, as in MLIR (`scf.for`), and `scf.while` has
-        none where it carries nothing."""
-        before = self.lexer.input.content[max(self.pos - 40, 0) : self.pos].rstrip()
-        bare = delimiter is Parser.Delimiter.PAREN and self._current_token.text != "("
-        if bare and before.endswith(("->", "scf.while")):
-            return [parse()] if before.endswith("->") else []
+        """As xDSL's, without parentheses around one type after an arrow, or where `scf.while` carries nothing, as in MLIR."""
+        before = self.lexer.input.content[max(self.pos - 40, 0) : self.pos].rstrip().endswith
+        if delimiter is Parser.Delimiter.PAREN and self._current_token.text != "(" and before(("->", "scf.while")):
+            return [parse()] if before("->") else []
         return super().parse_comma_separated_list(delimiter, parse, context_msg)
 
     def _parse_location(self) -> LocationAttr:
