@@ -1,9 +1,11 @@
-"""Families of models through the backend of `torch.compile`, on the interpreter, with tiny sizes and random weights.
+"""Families of models through the backend of `torch.compile`, on the interpreter or a GPU, with tiny sizes and random
+weights.
 
     python test/torch_families.py                          # all families in all modes
     python test/torch_families.py Llama BERT --modes inference training --left
     python test/torch_families.py --jobs 16 --table        # a table in Markdown, as docs/torch.md has it
     python test/torch_families.py --check                  # each compiled part beside eager mode too
+    python test/torch_families.py --device cuda --rest inductor
 
 `transformers`, `timm` and `torchvision` bring most of the models; families of a package that is not installed are
 skipped, which is said. A model computes in bf16 (in f32 under autocast), and its results and gradients are compared
@@ -20,6 +22,7 @@ import argparse
 import importlib
 import math
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -32,12 +35,13 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
 from multiprocessing import TimeoutError, get_context
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from warploom.runtime import torch_backend
+from warploom.runtime import torch_backend, torch_load, torch_save
 
 pytree: Any = importlib.import_module("torch.utils._pytree")
 dynamo: Any = importlib.import_module("torch._dynamo")
@@ -63,8 +67,21 @@ CONSTANT = 0.125
 """
 
 Inputs = dict[str, Any]
-Task = tuple[str, str, bool, bool]
-"""A family, a mode, whether parts are compared with eager mode, and whether the trace of a failure is printed."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Whether parts are compared with eager mode and the trace of a failure is printed; where kernels run, and who runs
+    what is not compiled."""
+
+    check: bool = False
+    trace: bool = False
+    device: str = "cpu"
+    rest: str = "eager"
+
+
+Task = tuple[str, str, Settings]
+"""A family, a mode and the settings."""
 
 
 @dataclass(frozen=True)
@@ -408,7 +425,7 @@ FAMILIES: dict[str, Family] = {
     "torchvision VGG": of_images("torchvision", "vgg11_bn", dropout=0.0),
 }
 
-MODES = ("inference", "training", "dynamic", "autocast", "export")
+MODES = ("inference", "training", "dynamic", "autocast", "export", "saved")
 
 
 @dataclass
@@ -440,6 +457,10 @@ def floats(results: Any) -> list[Tensor]:
     return [x for x in flat if isinstance(x, Tensor) and x.is_floating_point()]
 
 
+def placed(family: Family, batch: int, device: str) -> Inputs:
+    return {k: v.to(device) for k, v in family.inputs(batch).items()}
+
+
 def cast(inputs: Inputs, dtype: torch.dtype) -> Inputs:
     return {k: v.to(dtype) if v.is_floating_point() else v for k, v in inputs.items()}
 
@@ -452,7 +473,7 @@ def stepped(call: Callable[..., Any], model: nn.Module, inputs: Inputs, training
             return [x.clone() for x in floats(call(**inputs))]
     out = [x for x in floats(call(**inputs)) if x.requires_grad]
     draw = torch.Generator().manual_seed(3)
-    grads = [torch.randn(x.shape, generator=draw).to(x.dtype) for x in out]
+    grads = [torch.randn(x.shape, generator=draw).to(x) for x in out]
     torch.autograd.backward(out, grads)
     return [x.detach() for x in out] + [p.grad for p in model.parameters() if p.grad is not None]
 
@@ -482,20 +503,30 @@ def further(away: Sequence[tuple[float, float]]) -> float:
     return own / max(other, MIN) if own == own else float("inf")
 
 
-def run(family: Family, mode: str, check: bool = False) -> Outcome:
-    """One family in one mode; `check` compares each compiled part with eager mode too.
+def loaded(program: Any, options: dict[str, Any]) -> nn.Module:
+    """A program as it is read from the file that it was saved to."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.pt2"
+        torch_save(program, path, **{k: v for k, v in options.items() if k != "rest"})
+        return torch_load(path)
+
+
+def run(family: Family, mode: str, settings: Settings) -> Outcome:
+    """One family in one mode.
 
     Raises:
         Exception: whatever the model, torch or the backend raises.
     """
     torch._dynamo.reset()
     torch.manual_seed(0)
-    plain = family.model()
+    plain = family.model().to(settings.device)
     for parameter in plain.parameters():
         if parameter.is_floating_point() and parameter.unique().numel() == 1:
             parameter.data.add_(CONSTANT * torch.randn_like(parameter))
     torch.manual_seed(1)
-    batches = [partial(family.inputs, n) for n in ((2, 3) if mode == "dynamic" and family.dynamic else (2,))]
+    batches = [
+        partial(placed, family, n, settings.device) for n in ((2, 3) if mode == "dynamic" and family.dynamic else (2,))
+    ]
     again = DRAWS * batches[-1:]
     training = mode in ("training", "autocast", "checkpointing")
     plain.train(training)
@@ -508,21 +539,22 @@ def run(family: Family, mode: str, check: bool = False) -> Outcome:
         setting._experts_implementation = "eager"  # torch has no products of groups in f64
     model = plain if mode == "autocast" else plain.bfloat16()
     outcome, seen = Outcome(), []
-    options = {"explain": seen.append, "rest": "eager", "check": check}
+    options = {"explain": seen.append, "rest": settings.rest, "check": settings.check}
     if mode in GENERATES:
         outcome.failure = generated(model, batches[0](), mode, options)
     else:
         eager, autocast = deepcopy(model), mode == "autocast"
         called = model
-        if mode == "export":
+        if mode in ("export", "saved"):
             for each in (*model.modules(), *exact.modules()):
                 if hasattr(each, "config"):
                     config: Any = each.config
                     config.use_cache = False  # caches are no type that export returns
             exported = torch.export.export(model, (), cast(batches[0](), torch.bfloat16), strict=False)
-            called = exported.module()
+            called = loaded(exported, options) if mode == "saved" else exported.module()
         full = mode in ("inference", "export")
-        call = torch.compile(called, backend=torch_backend, options=options, fullgraph=full, dynamic=mode == "dynamic")
+        compiling = partial(torch.compile, called, backend=torch_backend, options=options)
+        call = called if mode == "saved" else compiling(fullgraph=full, dynamic=mode == "dynamic")
         away = list[tuple[float, float]]()
         for inputs in (batch() for batch in (*batches, *again)):
             if len(away) >= len(batches) and further(away) <= FURTHER:
@@ -531,11 +563,11 @@ def run(family: Family, mode: str, check: bool = False) -> Outcome:
             wide = stepped(exact, exact, cast(inputs, torch.float64), training)
             if training and distance(stepped(exact, exact, cast(inputs, torch.float64), training), wide) > MIN:
                 raise ValueError("results depend on random numbers, which are others in each step: set dropout to 0")
-            with torch.autocast("cpu", torch.bfloat16) if autocast else nullcontext():
+            with torch.autocast(settings.device, torch.bfloat16) if autocast else nullcontext():
                 try:
                     ours = stepped(call, called, cast_inputs, training)
                 except (dynamo.exc.Unsupported, dynamo.exc.UserError):  # what torch cannot capture as one graph
-                    outcome.broken, call = True, torch.compile(called, backend=torch_backend, options=options)
+                    outcome.broken, call = True, compiling()
                     ours = stepped(call, called, cast_inputs, training)
                 step = partial(stepped, eager, eager, cast_inputs, training)
                 own, other = distances(ours, step(), wide)
@@ -555,7 +587,7 @@ def put_off(model: nn.Module, weights: dict[str, Tensor]) -> None:
     with torch.no_grad():
         for key, weight in model.state_dict().items():
             if weight.is_floating_point():
-                weight.copy_(weights[key] * (1 + 2.0**-8 * (2 * torch.rand(weight.shape) - 1)))
+                weight.copy_(weights[key] * (1 + 2.0**-8 * (2 * torch.rand(weight.shape).to(weight.device) - 1)))
 
 
 def rounded_step(step: Callable[[], Sequence[Tensor]], model: nn.Module, exact: Sequence[Tensor]) -> float:
@@ -613,14 +645,14 @@ def rounded(model: nn.Module, forward: Any, inputs: Inputs, sequences: Tensor, s
     return 2 * max(float((x - logits[0]).abs().max()) for x in logits[1:])
 
 
-def attempt(name: str, mode: str, check: bool = False, trace: bool = False) -> Outcome:
+def attempt(name: str, mode: str, settings: Settings) -> Outcome:
     """One family in one mode; what it raises is its failure."""
     prepare()
     start = time.perf_counter()
     try:
-        outcome = run(FAMILIES[name], mode, check)
+        outcome = run(FAMILIES[name], mode, settings)
     except Exception as error:
-        if trace:
+        if settings.trace:
             traceback.print_exc()
         first = next(iter(str(error).strip().splitlines()), "")
         outcome = Outcome(failure=f"{type(error).__name__}: {first}"[:160])
@@ -673,10 +705,13 @@ def main() -> int:
     parser.add_argument("--table", action="store_true", help="print a table of all results in Markdown at the end")
     parser.add_argument("--check", action="store_true", help="compare each compiled part with eager mode")
     parser.add_argument("--trace", action="store_true", help="print the trace of what fails")
+    parser.add_argument("--device", default="cpu", help="cpu, where kernels are interpreted, or cuda")
+    parser.add_argument("--rest", default="eager", help="eager or inductor")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long, with several jobs")
     options = parser.parse_args()
     prepare()
+    settings = Settings(options.check, options.trace, options.device, options.rest)
     tasks: list[Task] = []
     for mode in options.modes:
         for name, family in FAMILIES.items():
@@ -685,7 +720,7 @@ def main() -> int:
             if not installed(family.package):
                 print(f"{name}: skipped, {family.package} is not installed") if mode == options.modes[0] else None
             elif mode in MODES or mode in family.modes:
-                tasks.append((name, mode, options.check, options.trace))
+                tasks.append((name, mode, settings))
     done: dict[str, dict[str, Outcome]] = {}
     faults, share, reasons = 0, [0, 0], Counter[str]()
     for name, mode, outcome in outcomes(tasks, options.jobs, options.seconds):
