@@ -303,8 +303,8 @@ def _written(cluster: Cluster, options: BackendOptions) -> ImportedRegion:
     core, convolves = cluster.core, (aten.convolution.default, warploom_operators.filter_gradient.default)
     if core.target in convolves and not has_channels_last(core.meta["val"], core.all_input_nodes[0].meta["val"]):
         raise UnsupportedError(
-            "expected images with the channels last in memory (model.to(memory_format=torch.channels_last)): with "
-            "launches that move them there it is slower"
+            "expected images of static sizes, with the channels last in memory "
+            "(model.to(memory_format=torch.channels_last)): launches that move them there are slower"
         )
     if is_product(core):
         check_precision([node.meta["val"] for node in cluster.product.inputs], drops_bits=options.drops_bits)

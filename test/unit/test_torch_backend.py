@@ -2176,6 +2176,14 @@ def test_reasons_are_counted() -> None:
     assert "the product of two vectors is one number, which no kernel here returns" in explanation.reasons
 
 
+def test_a_convolution_of_changing_sizes_is_left_for_that() -> None:
+    compiled = Compiled(functional.conv2d, dynamic=True)
+    x, w = (drawn(*shape).to(memory_format=torch.channels_last) for shape in ((2, 8, 5, 5), (8, 8, 3, 3)))
+    compiled.call(x, w)
+    (explanation,) = compiled.explanations
+    assert any("images of static sizes" in reason for reason in explanation.reasons)
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_semi_structured_tensors_of_torch(dtype: Any) -> None:
