@@ -190,7 +190,7 @@ class ExtendBehind(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: tensor.CollapseShapeOp, rewriter: PatternRewriter) -> None:
         shape, movement = shape_of(op.result), Movement.of(op.src)
-        if movement is None or movement.extension is None or min(*shape, *shape_of(movement.source)) < 0:
+        if movement is None or movement.extension is None or min(*shape, *shape_of(movement.source), 0) < 0:
             return
         if _collapsed(movement, op) is not None:
             return

@@ -279,8 +279,7 @@ MAX_COUNTED = 1 << 24
 def _first(extreme: Callable[..., torch.Tensor], value: torch.Tensor, dim: int, keepdim: bool = False) -> Any:
     """The `extreme` of each row, and the first of its places; NaN is before all numbers, as in `aten.max.dim`."""
     length: Any = value.shape[dim] if value.dim() else None
-    counted = isinstance(length, int) and 0 < length <= MAX_COUNTED
-    if not (counted and value.is_floating_point() and value.dtype.itemsize <= torch.float32.itemsize):
+    if not (isinstance(length, int) and 0 < length <= MAX_COUNTED and value.dtype != torch.float64):
         return NotImplemented
     chosen, behind = extreme(value, dim, keepdim=True), [1] * (value.dim() - dim % value.dim() - 1)
     along = torch.arange(length, device=value.device, dtype=torch.float32).view(-1, *behind)

@@ -68,8 +68,9 @@ def _reduction(rule: str, start: float) -> Lowering:
         rank, asked = len(value.shape), [dims] if isinstance(dims, int) else dims
         axes = sorted(d % rank for d in asked) if asked and rank else list(range(rank))
         begin, kind = start, like.dtype
-        if not (math.isfinite(start) or kind.is_floating_point or kind == torch.bool):
-            begin = torch.iinfo(kind).min if start < 0 else torch.iinfo(kind).max
+        if not (math.isfinite(start) or kind.is_floating_point):
+            least, most = (0, 1) if kind == torch.bool else (torch.iinfo(kind).min, torch.iinfo(kind).max)
+            begin = least if start < 0 else most
         inner = torch.float32 if rule == "add" and kind in HALVES else torch.bool if rule == "bitwise_or" else kind
         reduced = builder.converted(value, inner)
         sizes = [size for size in value.shape if isinstance(size, int)]
