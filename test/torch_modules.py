@@ -304,7 +304,7 @@ def caller(net: Net, compile_: Any, inputs: Sequence[Tensor], save: bool = False
         if net.mode == "save":
             return torch_load(path)
         torch.save(inputs, Path(folder) / "inputs")
-        subprocess.run([sys.executable, "-c", LOADS, folder], check=True)
+        subprocess.run([sys.executable, "-c", LOADS, folder], check=True, cwd=Path(__file__).parent)
         out, written = torch.load(Path(folder) / "results")
         return lambda *own: [out, own[2].copy_(written[2])][0]
 
