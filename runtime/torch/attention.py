@@ -338,7 +338,7 @@ class _Function(Interpreter):
 
     def __init__(self, module: GraphModule, buffers: Sequence[Any], attention: _Attention) -> None:
         super().__init__(module)
-        self.buffers, self.attention = buffers, attention
+        self.buffers, self.attention, self.extra_traceback = buffers, attention, False
         self.places: Sequence[torch.Tensor] = ()
 
     def __call__(self, *slopes: torch.Tensor, score: torch.Tensor | None = None) -> torch.Tensor:
