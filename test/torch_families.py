@@ -210,7 +210,7 @@ class Attending(nn.Module):
         batch, rows, width = x.shape
         q, k, v = self.qkv(x).view(batch, rows, 3, 4, 8).permute(2, 0, 3, 1, 4)
         scores = (q @ k.transpose(-1, -2)) * 8**-0.5
-        future = torch.ones(rows, rows, dtype=torch.bool).triu(1)
+        future = torch.ones(rows, rows, dtype=torch.bool, device=x.device).triu(1)
         weights = scores.masked_fill(future, float("-inf")).softmax(-1)
         return self.out((weights @ v).transpose(1, 2).reshape(batch, rows, width))
 
@@ -573,6 +573,9 @@ def run(family: Family, mode: str, settings: Settings) -> Outcome:
                 own, other = distances(ours, step(), wide)
                 if own > LEVEL * max(other, MIN) and own <= rounded_step(step, eager, wide):
                     other = own
+                if own > FURTHER * max(other, MIN) and settings.rest == "inductor":  # it takes an LSTM apart
+                    inductors = stepped(torch.compile(eager, backend="inductor"), eager, cast_inputs, training)
+                    other = max(other, distance(inductors, wide))
             away.append((own, other))
         outcome.further = further(away)
     outcome.graphs = len(seen) if mode in GENERATES else 0
@@ -654,8 +657,8 @@ def attempt(name: str, mode: str, settings: Settings) -> Outcome:
     except Exception as error:
         if settings.trace:
             traceback.print_exc()
-        first = next(iter(str(error).strip().splitlines()), "")
-        outcome = Outcome(failure=f"{type(error).__name__}: {first}"[:160])
+        first = " ".join(str(error).split("\n\n")[0].split())
+        outcome = Outcome(failure=f"{type(error).__name__}: {first}"[:400])
     outcome.seconds = time.perf_counter() - start
     return outcome
 
