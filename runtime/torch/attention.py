@@ -15,7 +15,7 @@ from torch.fx.node import map_arg
 from .options import aten, expression, prims, pytree, traced
 from .products import warploom
 from .scalars import HALVES, UnsupportedError, shape_of
-from .views import is_tensor
+from .views import hint, is_tensor
 
 KINDS = ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
 
@@ -393,5 +393,5 @@ def _widened(x: Any) -> Any:
 
 def _order(like: torch.Tensor, along: str) -> list[int]:
     """The places of loops in the order of a result's memory, where heads and rows may change places."""
-    rows_first = like.shape[2] > 1 and like.stride()[2] > like.stride()[1]
+    rows_first = hint(like.shape[2]) > 1 and hint(like.stride()[2]) > hint(like.stride()[1])
     return [along.index(loop) for loop in ("brkhgde" if rows_first else "bhgrkde") if loop in along]

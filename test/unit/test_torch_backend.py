@@ -1830,6 +1830,21 @@ def test_gradients_of_scores_far_apart() -> None:
     assert [len(e.left) for e in compiled.explanations] == [0, 0]
 
 
+def test_attention_whose_strides_are_those_of_no_operand() -> None:
+    """As where positions turn all queries but the first, and images have any size."""
+
+    def function(x: Any) -> Any:
+        q = x.flatten(2).mT.unflatten(-1, (4, 8)).transpose(1, 2)
+        q = torch.cat([q[:, :, :1], q[:, :, 1:] * 2], 2)
+        return functional.scaled_dot_product_attention(q, q, q)
+
+    compiled = Compiled(function, dynamic=True)
+    for shape in ((2, 32, 4, 6), (3, 32, 5, 7)):
+        x = drawn(*shape)
+        assert close(compiled.call(x), function(x.double()), 2.0)
+    assert not compiled.reasons
+
+
 def test_attention_of_any_number_of_queries() -> None:
     """Heads that share keys, and a result in the order of torch's: what is returned is seen in another shape."""
     q, k = drawn(2, 9, 64), drawn(2, 9, 32)
