@@ -463,6 +463,8 @@ def _exported(
     if module is not function:
         module.forward = _named_forward(function)
     dims = {name: torch.export.Dim(name, min=2) for sizes in dynamic for name in (sizes or {}).values()}
+    # torch reads one argument in the place of all that are the same tensor.
+    examples = [x.detach() if any(x is y for y in examples[:at]) else x for at, x in enumerate(examples)]
     shapes: Any = torch.export.ShapesCollection()
     for example, sizes in zip(examples, dynamic, strict=False):
         shapes[example] = {d: dims[name] for d, name in (sizes or {}).items()}

@@ -48,6 +48,13 @@ def assert_close(function: Callable[..., Any], *examples: Any, ulps: float = 1.0
     assert torch.all((result.double() - exact).abs() <= ulps * unit * (1 + exact.abs()))
 
 
+def test_an_example_that_stands_for_two_arguments() -> None:
+    x, y = drawn(4, 8, dtype=torch.float32), drawn(4, 8, dtype=torch.float32)
+    out = torch.full_like(x, torch.nan)
+    compile(torch_to_linalg(lambda a, b: a * 2 - b, x, x))(words(x), words(y), words(out), device="interp")
+    assert torch.equal(out, x * 2 - y)
+
+
 def test_a_layer_of_unknown_batch() -> None:
     def layer(x: Any, w: Any, b: Any) -> Any:
         return functional.gelu(functional.linear(x, w, b))
