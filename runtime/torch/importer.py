@@ -232,11 +232,12 @@ class Importer:
 
     def module(self, name: str, nodes: Iterable[Node]) -> ModuleOp:
         """A module with a function that returns the results of `nodes`: each tensor once, and no argument."""
-        results: list[SSAValue] = []
+        results, taken = list[SSAValue](), list[SSAValue](self.builder.block.args)
         for node in nodes:
             value = self.values[node]
-            copied = not value.plain or value.tensor in (*self.builder.block.args, *results)
-            results.append((self.builder.copied(value) if copied else value).tensor)
+            own = self.builder.copied if value.tensor in taken else self.builder.dense
+            taken.append(value.tensor)
+            results.append(own(value).tensor)
         return self.builder.module(name, results)
 
 

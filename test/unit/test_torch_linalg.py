@@ -55,6 +55,11 @@ def test_an_example_that_stands_for_two_arguments() -> None:
     assert torch.equal(out, x * 2 - y)
 
 
+def test_attention_of_one_sequence_is_one_kernel() -> None:
+    q, k, v = (drawn(1, 2, 16, 16) for _ in range(3))
+    assert len(compile(torch_to_linalg(functional.scaled_dot_product_attention, q, k, v)).launches) == 1
+
+
 def test_a_layer_of_unknown_batch() -> None:
     def layer(x: Any, w: Any, b: Any) -> Any:
         return functional.gelu(functional.linear(x, w, b))
