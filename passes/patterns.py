@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, wraps
 from typing import Any, ClassVar, TypeAlias, TypeVar, cast, get_type_hints
 
 from xdsl.builder import Builder
@@ -136,6 +136,9 @@ class LocatedRewriter(PatternRewriter):
 PatternT = TypeVar("PatternT", bound=RewritePattern)
 MatchedT = TypeVar("MatchedT", bound=Operation)
 
+Pattern: TypeAlias = RewritePattern | type[RewritePattern]
+"""A pattern, or a class of which one is made for each time that it is applied to operations."""
+
 _KINDS: dict[object, Callable[[], Any]] = {}
 """The types of the operations that patterns match, by the method that does."""
 
@@ -156,6 +159,18 @@ def op_type_rewrite_pattern(
     return match_and_rewrite
 
 
+def rewrite_pattern(rewrite: Callable[[MatchedT, PatternRewriter], None]) -> RewritePattern:
+    """A pattern that is a function. `fold_copy` is the pattern `FoldCopy` of strategies and of counts."""
+
+    @wraps(rewrite)
+    def method(self: RewritePattern, op: MatchedT, rewriter: PatternRewriter) -> None:
+        rewrite(op, rewriter)
+
+    name = "".join(map(str.capitalize, rewrite.__name__.split("_")))
+    fields = {"match_and_rewrite": op_type_rewrite_pattern(method), "__module__": rewrite.__module__}
+    return type(name, (RewritePattern,), {**fields, "__doc__": rewrite.__doc__})()
+
+
 def _may_match(pattern: RewritePattern, kind: type[Operation]) -> bool:
     """Whether a pattern is for operations of a type."""
     kinds = _KINDS.get(type(pattern).match_and_rewrite)
@@ -163,16 +178,17 @@ def _may_match(pattern: RewritePattern, kind: type[Operation]) -> bool:
 
 
 def apply_patterns(
-    patterns: Sequence[RewritePattern], root: Operation, *, reverse: bool = False, itself: bool = False
+    patterns: Sequence[Pattern], root: Operation, *, reverse: bool = False, itself: bool = False
 ) -> bool:
     """Applies patterns to the operations below `root`, and to `root` if `itself`: for each operation the first pattern
     that rewrites it. Operations that patterns create are not visited. Returns whether any was rewritten. Exceptions of
     patterns propagate unchanged, whereas xDSL's walker replaces them by the printed IR."""
     rewritten, counts = False, _COUNTS.get()
+    made = [each() if isinstance(each, type) else each for each in patterns]
     matching: dict[type[Operation], list[RewritePattern]] = {}
     for op in list(root.walk(reverse=True)) if reverse else operations_of(root):
         if (kind := type(op)) not in matching:
-            matching[kind] = [pattern for pattern in patterns if _may_match(pattern, kind)]
+            matching[kind] = [pattern for pattern in made if _may_match(pattern, kind)]
         if not matching[kind] or op.parent_block() is None or (op is root and not itself):
             continue
         rewriter = LocatedRewriter(op)
@@ -188,10 +204,10 @@ def apply_patterns(
 class PatternPass(ModulePass):
     """A pass that applies its patterns to each operation of a module, as `apply_patterns` does."""
 
-    patterns: ClassVar[tuple[type[RewritePattern], ...]]
+    patterns: ClassVar[tuple[Pattern, ...]]
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_patterns([pattern() for pattern in self.patterns], op)
+        apply_patterns(self.patterns, op)
 
 
 # Index arithmetic while building IR: constants stay numbers until an operation needs them as values.
@@ -479,15 +495,13 @@ def float_value(value: SSAValue) -> float | None:
     return number.value.data if isinstance(number := constant_number(value), FloatAttr) else None
 
 
-class FoldDimension(RewritePattern):
+@rewrite_pattern
+def fold_dimension(op: memref.DimOp, rewriter: PatternRewriter) -> None:
     """Replaces `memref.dim` of an allocation by the size that it was allocated with."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: memref.DimOp, rewriter: PatternRewriter) -> None:
-        number, shape, memory = constant_value(op.index), memory_of(op.source).get_shape(), op.source.owner
-        if number is None or not 0 <= number < len(shape) or not isinstance(memory, memref.AllocOp | memref.AllocaOp):
-            return
-        if shape[number] == DYNAMIC_INDEX:
-            rewriter.replace(op, [], [memory.dynamic_sizes[shape[:number].count(DYNAMIC_INDEX)]])
-        else:
-            rewriter.replace(op, arith.ConstantOp(IntegerAttr(shape[number], IndexType())))
+    number, shape, memory = constant_value(op.index), memory_of(op.source).get_shape(), op.source.owner
+    if number is None or not 0 <= number < len(shape) or not isinstance(memory, memref.AllocOp | memref.AllocaOp):
+        return
+    if shape[number] == DYNAMIC_INDEX:
+        rewriter.replace(op, [], [memory.dynamic_sizes[shape[:number].count(DYNAMIC_INDEX)]])
+    else:
+        rewriter.replace(op, arith.ConstantOp(IntegerAttr(shape[number], IndexType())))

@@ -202,7 +202,7 @@ def figures(modules: dict[str, Module], tasks: Mapping[str, Entered]) -> dict[st
         "files": len(modules),
         "lines of the largest file": max(m.lines for m in modules.values()),
         "operations in warp": sum(map(_is_operation, _classes(modules, "dialect.warp"))),
-        "rewrite patterns": len(_derived(modules, "RewritePattern")),
+        "rewrite patterns": len(_derived(modules, "RewritePattern")) + _patterns(modules),
         "folder pairs that import each other": len(mutual(modules)),
         "lists kept by hand": len(hand_lists(modules)),
     }
@@ -263,6 +263,12 @@ def _classes(modules: dict[str, Module], package: str) -> list[ast.ClassDef]:
 
 def _is_operation(node: ast.ClassDef) -> bool:
     return any(ast.unparse(decorator) == "irdl_op_definition" for decorator in node.decorator_list)
+
+
+def _patterns(modules: dict[str, Module]) -> int:
+    """The patterns that are functions."""
+    functions = (node for m in modules.values() for node in m.nodes if isinstance(node, ast.FunctionDef))
+    return sum(ast.unparse(each) == "rewrite_pattern" for node in functions for each in node.decorator_list)
 
 
 def _derived(modules: dict[str, Module], base: str) -> set[str]:

@@ -20,7 +20,7 @@ from ...dialect.warp.attention import AttentionOp, with_maps
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type
 from ..diagnostics import chose, remark
-from ..patterns import FoldDimension, apply_patterns, op_type_rewrite_pattern
+from ..patterns import apply_patterns, fold_dimension, op_type_rewrite_pattern
 from .element_expressions import (
     ROUNDED,
     ElementExpression,
@@ -36,8 +36,8 @@ from .element_expressions import (
 from .element_regions import function_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
-from .pages import ReadPages
-from .read_attention import MAX_COLUMNS, MAX_DEPTH, PackHeads, SplitValues, ValuesOfKeys
+from .pages import read_pages
+from .read_attention import MAX_COLUMNS, MAX_DEPTH, pack_heads, split_values, values_of_keys
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, Scores, loop_order, scaled
 
 # What counts is what the elements of the result are, as expressions of those of Q, K and V (`element_expressions.py`),
@@ -344,7 +344,7 @@ class FuseAttentionPass(ModulePass):
     needs: ClassVar = (*EXPONENTIALS, AttentionOp.name)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        every = (FoldDimension(), FuseAttention(self.tf32), PackHeads(), ReadPages(), SplitValues(), ValuesOfKeys())
+        every = (fold_dimension, FuseAttention(self.tf32), pack_heads, read_pages, split_values, values_of_keys)
         for pattern in every:
             apply_patterns([pattern], op)
         every_linalg = (each for each in op.walk() if isinstance(each, LinalgStructuredOperation))

@@ -12,7 +12,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, NamedOp
 from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineDimExpr, AffineExpr, AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.isa import wgmma
@@ -36,7 +36,7 @@ from ...dialect.warp.attributes import element_row, is_memory, memory_of, target
 from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import fail
-from ..patterns import IndexBuilder, constant_value, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, constant_value, rewrite_pattern
 from .operand import collapse, expand
 
 
@@ -351,36 +351,32 @@ Digits: TypeAlias = Mapping[int, Sequence[Digit]]
 """The loops that stand for each loop, slowest first."""
 
 
-class SplitLoops(RewritePattern):
+@rewrite_pattern
+def split_loops(op: GenericOp, rewriter: PatternRewriter) -> None:
     """Replaces quotients and remainders of loops in an elementwise operation by loops of their own. It leaves
     operations with other maps, dynamic sizes, or remainders that do not divide their loop."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        nest = Nest.of(op)
-        if len(nest.writes) != 1 or not nest.is_elementwise or nest.indices or not all(map(_is_static, nest.accesses)):
-            return
-        (written,) = nest.writes
-        maps = [access.map for access in nest.reads]
-        digits = _digits(maps, dict(zip(written.loops, memory_of(written.value).get_shape(), strict=True)))
-        split = [] if digits is None else [_split(map_, digits) for map_ in nest.maps]
-        reads = [each for each in split if each is not None]
-        if digits is None or len(reads) < len(split):
-            return
-        *inputs, output = (
-            rewriter.insert(expand(access.value, parts)).result
-            if any(len(part) > 1 for part in parts)
-            else access.value
-            for access, (_, parts) in zip(nest.accesses, reads, strict=True)
-        )
-        maps = [map_ for map_, _ in reads]
-        made = generic(op, inputs, [output], op.detach_region(op.body), maps)
-        rewriter.replace(op, made)
-        others = [number for number, map_ in enumerate(maps) if not is_plain(map_)]
-        seen = [along_loops(made, inputs[number], maps[number]) for number in others]
-        for number, (window, loops) in zip(others, seen, strict=True):
-            made.operands[number], maps[number] = window, map_along(maps[number].num_dims, loops)
-        made.indexing_maps = ArrayAttr(map(AffineMapAttr, maps))
+    nest = Nest.of(op)
+    if len(nest.writes) != 1 or not nest.is_elementwise or nest.indices or not all(map(_is_static, nest.accesses)):
+        return
+    (written,) = nest.writes
+    maps = [access.map for access in nest.reads]
+    digits = _digits(maps, dict(zip(written.loops, memory_of(written.value).get_shape(), strict=True)))
+    split = [] if digits is None else [_split(map_, digits) for map_ in nest.maps]
+    reads = [each for each in split if each is not None]
+    if digits is None or len(reads) < len(split):
+        return
+    *inputs, output = (
+        rewriter.insert(expand(access.value, parts)).result if any(len(part) > 1 for part in parts) else access.value
+        for access, (_, parts) in zip(nest.accesses, reads, strict=True)
+    )
+    maps = [map_ for map_, _ in reads]
+    made = generic(op, inputs, [output], op.detach_region(op.body), maps)
+    rewriter.replace(op, made)
+    others = [number for number, map_ in enumerate(maps) if not is_plain(map_)]
+    seen = [along_loops(made, inputs[number], maps[number]) for number in others]
+    for number, (window, loops) in zip(others, seen, strict=True):
+        made.operands[number], maps[number] = window, map_along(maps[number].num_dims, loops)
+    made.indexing_maps = ArrayAttr(map(AffineMapAttr, maps))
 
 
 def _is_static(access: NestAccess) -> bool:

@@ -18,7 +18,7 @@ from xdsl.dialects.linalg.ops import CopyOp
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
@@ -32,7 +32,7 @@ from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import chose, fail, remark
-from ..patterns import apply_patterns, op_type_rewrite_pattern
+from ..patterns import apply_patterns, rewrite_pattern
 from .channels import Blocked, Widened
 from .contraction import multiplies_images
 from .element_expressions import NotFusedError, decline
@@ -201,52 +201,50 @@ def _is_boxed(images: Memory) -> bool:
     return aligned and element is not None and element.bits > BYTE and steps[-1:] == (1,)
 
 
-class FlattenPixels(RewritePattern):
+@rewrite_pattern
+def flatten_pixels(op: MatmulOp, rewriter: PatternRewriter) -> None:
     """Makes the pixels of all images the rows of one matrix, if warpgroups multiply it."""
+    side = next((side for side, value in enumerate(op.a_and_b) if isinstance(value.owner, WindowOp)), 0)
+    window = op.a_and_b[side].owner
+    if not isinstance(window, WindowOp) or not multiplies_images(op, *op.matrices):
+        return
+    try:
+        for kind in (Blocked, Widened):
+            if (changed := kind(op, window, side)).pays:
+                op, window = changed.replace()
+                rewriter = PatternRewriter(op)
+                break
+        flat, made = _flattened(op, window, side)
+    except (NotFusedError, VerifyException) as error:
+        if runs_backwards(window.along):
+            fail(op, f"only tensor copies read pixels backwards: {error}")
+        remark(op, Im2colPass.name, f"it stays a product in each row of pixels: {error}")
+        return
+    through, images = op.through, window.result
+    chose(op, Im2colPass.name, f"copies read the pixels of its {'AB'[side]} out of images")
+    rewriter.replace(op, made, [])
+    drop_forms([through])
+    drop_unused(images)
+    if flat.padded is not None:
+        flat.padded.drop_unused(flat.memory)
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
-        side = next((side for side, value in enumerate(op.a_and_b) if isinstance(value.owner, WindowOp)), 0)
-        window = op.a_and_b[side].owner
-        if not isinstance(window, WindowOp) or not multiplies_images(op, *op.matrices):
-            return
+
+def _flattened(op: MatmulOp, window: WindowOp, side: int) -> tuple[Flattened, MatmulOp]:
+    """The product over all pixels, with contiguous taps if possible, otherwise with separate ones. Raises
+    NotFusedError if neither is possible, with the reason for contiguous taps."""
+    before, errors = op.prev_op, list[Exception]()
+    for joined in (True, False):
+        flat = None
         try:
-            for kind in (Blocked, Widened):
-                if (changed := kind(op, window, side)).pays:
-                    op, window = changed.replace()
-                    rewriter = PatternRewriter(op)
-                    break
-            flat, made = self._flattened(op, window, side)
+            flat = Flattened(op, window, side, joined=joined)
+            return flat, flat.build()
         except (NotFusedError, VerifyException) as error:
-            if runs_backwards(window.along):
-                fail(op, f"only tensor copies read pixels backwards: {error}")
-            remark(op, Im2colPass.name, f"it stays a product in each row of pixels: {error}")
-            return
-        through, images = op.through, window.result
-        chose(op, Im2colPass.name, f"copies read the pixels of its {'AB'[side]} out of images")
-        rewriter.replace(op, made, [])
-        drop_forms([through])
-        drop_unused(images)
-        if flat.padded is not None:
-            flat.padded.drop_unused(flat.memory)
-
-    @staticmethod
-    def _flattened(op: MatmulOp, window: WindowOp, side: int) -> tuple[Flattened, MatmulOp]:
-        """The product over all pixels, with contiguous taps if possible, otherwise with separate ones. Raises
-        NotFusedError if neither is possible, with the reason for contiguous taps."""
-        before, errors = op.prev_op, list[Exception]()
-        for joined in (True, False):
-            flat = None
-            try:
-                flat = Flattened(op, window, side, joined=joined)
-                return flat, flat.build()
-            except (NotFusedError, VerifyException) as error:
-                errors.append(error)
-                while (unused := op.prev_op) is not None and unused is not before:
-                    Rewriter.erase_op(unused)
-                if flat is not None:
-                    drop_unused(flat.memory)
-        raise errors[0]
+            errors.append(error)
+            while (unused := op.prev_op) is not None and unused is not before:
+                Rewriter.erase_op(unused)
+            if flat is not None:
+                drop_unused(flat.memory)
+    raise errors[0]
 
 
 class Im2colPass(ModulePass):
@@ -258,4 +256,4 @@ class Im2colPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         # The last first: what a product writes may be what the next one reads, without the zeros around it.
-        apply_patterns([FlattenPixels()], op, reverse=True)
+        apply_patterns([flatten_pixels], op, reverse=True)

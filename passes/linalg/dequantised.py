@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa import wgmma
@@ -36,7 +36,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import ScaledOp
 from ...dialect.warp.stored import NIBBLES, StoredIntegers
 from ..diagnostics import remark
-from ..patterns import constant_number, float_value, op_type_rewrite_pattern, operations_between
+from ..patterns import constant_number, float_value, operations_between, rewrite_pattern
 from .constants import number_of
 from .elementwise import Elementwise, read_elementwise, touched
 from .operand import collapse, drop_unused, expand, groups_of, root, users_of
@@ -406,42 +406,38 @@ def _uncast(value: SSAValue) -> SSAValue:
     return value
 
 
-class FuseBlockScales(RewritePattern):
+@rewrite_pattern
+def fuse_block_scales(op: MatmulOp, rewriter: PatternRewriter) -> None:
     """Fuses the scales of blocks of 8-bit floats into the product that reads the scaled matrices."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
-        sides = [None if any(op.forms) else ScaledOperand.of(op, value) for value in (op.a, op.b)]
-        operands = [side for side in sides if side is not None]
-        if not operands:
-            return
-        target, reasons = target_of(op), [side.objection() for side in operands]
-        of_rows = [side.of_rows for side in operands]
-        if any(of_rows) and (op.c is not None or (op.init is not None and op.init.value.data)):
-            reasons.append("scales of rows are for sums that start from zero")
-        if len(operands) < 2 or op.outer or op.epilogue is not None or op.a is op.b:
-            reasons.append("it takes a product of two such matrices, with blocks that divide them")
-        elif any(of_rows):
-            if not all(of_rows) or target is None or target.sm < MIN_SM:
-                reasons.append(f"both operands have scales of rows, for sm_{MIN_SM} or later")
-        elif target is None or not any(row.a.name in FP8 and row.runs_on(target) for row in wgmma.rows()):
-            reasons.append("warpgroups multiply them so, which the target does not have")
-        if reason := next(filter(None, reasons), ""):
-            remark(operands[0].made.op, BY, f"the product does not multiply 8-bit floats themselves: {reason}")
-            return
-        if all(of_rows):
-            a, b = (side.made.inputs[side.floats] for side in operands)
-            scales = [(side.made.inputs[side.scales], side.map_of(side.scales)) for side in operands]
-            fused = with_scaled_sums(op, scales, a=a, b=b)
-        else:
-            a, b = (side.formed() for side in operands)
-            fused = op.like(a=a, b=b)
-        kinds = (element_type(side.made.inputs[side.floats]) for side in operands)
-        fused.types = ArrayAttr([StringAttr(element_name(kind)) for kind in kinds])
-        remark(
-            op, BY, f"scaled operands are not rounded: sums{'' if all(of_rows) else ' of blocks'} are scaled instead"
-        )
-        Rewriter.replace_op(op, with_functions(fused), [])
-        for side in operands:
-            side.erase()
-        rewriter.has_done_action = True
+    sides = [None if any(op.forms) else ScaledOperand.of(op, value) for value in (op.a, op.b)]
+    operands = [side for side in sides if side is not None]
+    if not operands:
+        return
+    target, reasons = target_of(op), [side.objection() for side in operands]
+    of_rows = [side.of_rows for side in operands]
+    if any(of_rows) and (op.c is not None or (op.init is not None and op.init.value.data)):
+        reasons.append("scales of rows are for sums that start from zero")
+    if len(operands) < 2 or op.outer or op.epilogue is not None or op.a is op.b:
+        reasons.append("it takes a product of two such matrices, with blocks that divide them")
+    elif any(of_rows):
+        if not all(of_rows) or target is None or target.sm < MIN_SM:
+            reasons.append(f"both operands have scales of rows, for sm_{MIN_SM} or later")
+    elif target is None or not any(row.a.name in FP8 and row.runs_on(target) for row in wgmma.rows()):
+        reasons.append("warpgroups multiply them so, which the target does not have")
+    if reason := next(filter(None, reasons), ""):
+        remark(operands[0].made.op, BY, f"the product does not multiply 8-bit floats themselves: {reason}")
+        return
+    if all(of_rows):
+        a, b = (side.made.inputs[side.floats] for side in operands)
+        scales = [(side.made.inputs[side.scales], side.map_of(side.scales)) for side in operands]
+        fused = with_scaled_sums(op, scales, a=a, b=b)
+    else:
+        a, b = (side.formed() for side in operands)
+        fused = op.like(a=a, b=b)
+    kinds = (element_type(side.made.inputs[side.floats]) for side in operands)
+    fused.types = ArrayAttr([StringAttr(element_name(kind)) for kind in kinds])
+    remark(op, BY, f"scaled operands are not rounded: sums{'' if all(of_rows) else ' of blocks'} are scaled instead")
+    Rewriter.replace_op(op, with_functions(fused), [])
+    for side in operands:
+        side.erase()
+    rewriter.has_done_action = True

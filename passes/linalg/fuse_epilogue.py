@@ -16,7 +16,7 @@ from xdsl.dialects.linalg.ops import CopyOp, FillOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
@@ -26,42 +26,38 @@ from ...dialect.warp.elements import IndexOp, M, PointwiseOp, YieldOp, element_t
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm, drop_forms
 from ..diagnostics import chose, message_of, name_of, remark
-from ..patterns import LocatedRewriter, all_operands, apply_patterns, constant_number, op_type_rewrite_pattern
+from ..patterns import LocatedRewriter, all_operands, apply_patterns, constant_number, rewrite_pattern
 from .element_expressions import NotFusedError, decline
 from .elementwise import Elementwise, check_unshared, may_share, read_elementwise, roots_of, touched, unshaped
 from .operand import VIEWS, drop_unused, lines_of, root, users_of
 from .raise_matmul import raise_products
 
 
-class FoldFill(RewritePattern):
+@rewrite_pattern
+def fold_fill(op: FillOp, rewriter: PatternRewriter) -> None:
     """Makes a product start from a constant, if its memory is filled with that before."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: FillOp, rewriter: PatternRewriter) -> None:
-        value = constant_number(op.inputs[0])
-        product = _folded_into(op, "" if value is not None else "what it fills with is no constant")
-        if product is not None:
-            chose(op, FoldFillPass.name, "the product starts from it")
-            rewriter.replace(product, product.like(start=value), [])
-            rewriter.erase(op)
+    value = constant_number(op.inputs[0])
+    product = _folded_into(op, "" if value is not None else "what it fills with is no constant")
+    if product is not None:
+        chose(op, FoldFillPass.name, "the product starts from it")
+        rewriter.replace(product, product.like(start=value), [])
+        rewriter.erase(op)
 
 
-class FoldCopy(RewritePattern):
+@rewrite_pattern
+def fold_copy(op: CopyOp, rewriter: PatternRewriter) -> None:
     """Makes a product start from the source of a copy to its memory."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: CopyOp, rewriter: PatternRewriter) -> None:
-        source, copied = op.inputs[0], op.outputs[0]
-        within = "it copies within one memory" if root(source) == root(copied) else ""
-        reason = f"it copies {source.type} to {copied.type}" if source.type != copied.type else within
-        if (product := _folded_into(op, reason)) is None:
-            return
-        wider = product.d.owner
-        if isinstance(wider, memref.ExpandShapeOp) and wider.src == copied:
-            source = rewriter.insert(wider.clone({copied: source}), InsertPoint.before(product)).result
-        if source.type == product.d.type:
-            rewriter.replace(product, product.like(start=source), [])
-            rewriter.erase(op)
+    source, copied = op.inputs[0], op.outputs[0]
+    within = "it copies within one memory" if root(source) == root(copied) else ""
+    reason = f"it copies {source.type} to {copied.type}" if source.type != copied.type else within
+    if (product := _folded_into(op, reason)) is None:
+        return
+    wider = product.d.owner
+    if isinstance(wider, memref.ExpandShapeOp) and wider.src == copied:
+        source = rewriter.insert(wider.clone({copied: source}), InsertPoint.before(product)).result
+    if source.type == product.d.type:
+        rewriter.replace(product, product.like(start=source), [])
+        rewriter.erase(op)
 
 
 def _folded_into(op: FillOp | CopyOp, reason: str) -> MatmulOp | None:
@@ -95,8 +91,8 @@ class FoldFillPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
-        apply_patterns([FoldFill()], op)
-        apply_patterns([FoldCopy()], op)
+        apply_patterns([fold_fill], op)
+        apply_patterns([fold_copy], op)
 
 
 # `warp-fuse-epilogue`: elementwise operations on a product's result move into the product.
@@ -266,16 +262,14 @@ def producers(elementwise: Elementwise, limit: int = 1) -> list[Match]:
     return matches
 
 
-class FuseEpilogue(RewritePattern):
+@rewrite_pattern
+def fuse_epilogue(op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
     """Moves an elementwise operation on the result of a product into its epilogue."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
-        elementwise = read_elementwise(op)
-        for match in [] if elementwise is None else producers(elementwise):
-            fuse([match])
-            chose(op, FUSE, f"{op.name} is part of the product whose result it reads")
-            rewriter.has_done_action = True
+    elementwise = read_elementwise(op)
+    for match in [] if elementwise is None else producers(elementwise):
+        fuse([match])
+        chose(op, FUSE, f"{op.name} is part of the product whose result it reads")
+        rewriter.has_done_action = True
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
@@ -34,10 +34,10 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import PairedOp, lie_alike
 from ..diagnostics import chose, remark
-from ..patterns import apply_patterns, constant_value, op_type_rewrite_pattern, slice_of
+from ..patterns import apply_patterns, constant_value, rewrite_pattern, slice_of
 from .element_expressions import NotFusedError, decline
 from .elementwise import check_unshared, read_elementwise
-from .fuse_epilogue import FUSE, FuseEpilogue, fuse, producers
+from .fuse_epilogue import FUSE, fuse, fuse_epilogue, producers
 from .operand import drop_unused, kept_dimensions, part_of, users_of
 from .pages import Gathered, rows_of
 from .product import read
@@ -83,56 +83,52 @@ def _of_rows(op: MatmulOp) -> bool:
     return not op.outer or op.grouped == M
 
 
-class FusePair(RewritePattern):
+@rewrite_pattern
+def fuse_pair(op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
     """Merges two products of one A and the elementwise operation that reads both results into one product."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
-        elementwise = read_elementwise(op)
-        matches = [] if elementwise is None else producers(elementwise, limit=2)
-        if len(matches) != 2:
-            return
-        second, first = matches
-        if reason := objection(first.product, second.product, target_of(op)):
-            if first.product.a == second.product.a:
-                remark(op, FUSE, f"the two products of one A that it reads are not one: {reason}")
-            return
-        fuse([first, second], PairedOp(first.product.b, second.product.b))
-        chose(op, FUSE, f"{op.name} and two products of one A are one product")
-        rewriter.has_done_action = True
+    elementwise = read_elementwise(op)
+    matches = [] if elementwise is None else producers(elementwise, limit=2)
+    if len(matches) != 2:
+        return
+    second, first = matches
+    if reason := objection(first.product, second.product, target_of(op)):
+        if first.product.a == second.product.a:
+            remark(op, FUSE, f"the two products of one A that it reads are not one: {reason}")
+        return
+    fuse([first, second], PairedOp(first.product.b, second.product.b))
+    chose(op, FUSE, f"{op.name} and two products of one A are one product")
+    rewriter.has_done_action = True
 
 
-class SplitColumns(RewritePattern):
+@rewrite_pattern
+def split_columns(op: MatmulOp, rewriter: PatternRewriter) -> None:
     """Splits a product into two, if the halves of its columns are views that one elementwise operation reads. Models
     store two weights as one matrix so."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
-        halves = _halves(op)
-        readers = [_readers(half.result) for half in halves or ()]
-        if halves is None or readers[0].isdisjoint(readers[1]):  # no operation reads both
-            return
-        builder, (rows, columns) = Builder(InsertPoint.before(op)), halves[0].result.type.get_shape()
-        if objection(op, op, target_of(op), columns):
-            return
-        made = [memref.AllocOp([], [], MemRefType(memory_of(op.d).element_type, [rows, columns])) for _ in halves]
-        along = loops_of(op.maps[1]).index(op.outer + N)
-        shape = [columns if d == along else size for d, size in enumerate(memory_of(op.b).get_shape())]
-        starts = [[number * columns if d == along else 0 for d in range(len(shape))] for number in range(len(halves))]
-        products = [
-            op.like(b=builder.insert(part_of(op.b, first, shape)).result, d=alloc.memref)
-            for first, alloc in zip(starts, made, strict=True)
-        ]
-        Rewriter.insert_op([*made, *products], InsertPoint.before(op))
-        freed = [use.operation for use in op.d.uses if isinstance(use.operation, memref.DeallocOp)]
-        for half, alloc in zip(halves, made, strict=True):
-            half.result.replace_all_uses_with(alloc.memref)
-            for each in freed:
-                Rewriter.insert_op(memref.DeallocOp.get(alloc.memref), InsertPoint.before(each))
-            Rewriter.erase_op(half)
-        memory = op.d
-        Rewriter.erase_op(op)
-        drop_unused(memory)
+    halves = _halves(op)
+    readers = [_readers(half.result) for half in halves or ()]
+    if halves is None or readers[0].isdisjoint(readers[1]):  # no operation reads both
+        return
+    builder, (rows, columns) = Builder(InsertPoint.before(op)), halves[0].result.type.get_shape()
+    if objection(op, op, target_of(op), columns):
+        return
+    made = [memref.AllocOp([], [], MemRefType(memory_of(op.d).element_type, [rows, columns])) for _ in halves]
+    along = loops_of(op.maps[1]).index(op.outer + N)
+    shape = [columns if d == along else size for d, size in enumerate(memory_of(op.b).get_shape())]
+    starts = [[number * columns if d == along else 0 for d in range(len(shape))] for number in range(len(halves))]
+    products = [
+        op.like(b=builder.insert(part_of(op.b, first, shape)).result, d=alloc.memref)
+        for first, alloc in zip(starts, made, strict=True)
+    ]
+    Rewriter.insert_op([*made, *products], InsertPoint.before(op))
+    freed = [use.operation for use in op.d.uses if isinstance(use.operation, memref.DeallocOp)]
+    for half, alloc in zip(halves, made, strict=True):
+        half.result.replace_all_uses_with(alloc.memref)
+        for each in freed:
+            Rewriter.insert_op(memref.DeallocOp.get(alloc.memref), InsertPoint.before(each))
+        Rewriter.erase_op(half)
+    memory = op.d
+    Rewriter.erase_op(op)
+    drop_unused(memory)
 
 
 def _halves(op: MatmulOp) -> list[memref.SubviewOp] | None:
@@ -169,21 +165,19 @@ def _readers(memory: SSAValue) -> set[Operation]:
     return readers
 
 
-class ApproximateEpilogue(RewritePattern):
+@rewrite_pattern
+def approximate_epilogue(op: MatmulOp, rewriter: PatternRewriter) -> None:
     """Allows approximate functions and quotients in an epilogue, in addition to its fastmath flags."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
-        for inner in () if op.epilogue is None else op.epilogue.body.block.ops:
-            flags = inner.properties.get("fastmath")
-            if isinstance(flags, FastMathFlagsAttr) and (inner.name.startswith("math.") or isinstance(inner, DivfOp)):
-                inner.properties["fastmath"] = FastMathFlagsAttr([*flags.data, FastMathFlag.APPROX_FUNC])
+    for inner in () if op.epilogue is None else op.epilogue.body.block.ops:
+        flags = inner.properties.get("fastmath")
+        if isinstance(flags, FastMathFlagsAttr) and (inner.name.startswith("math.") or isinstance(inner, DivfOp)):
+            inner.properties["fastmath"] = FastMathFlagsAttr([*flags.data, FastMathFlag.APPROX_FUNC])
 
 
 def fuse_results(module: ModuleOp) -> None:
     """Moves elementwise operations on the results of products, and of two products of one A, into these."""
-    apply_patterns([SplitColumns()], module)
-    apply_patterns([FusePair(), FuseEpilogue()], module)
+    apply_patterns([split_columns], module)
+    apply_patterns([fuse_pair, fuse_epilogue], module)
 
 
 @dataclass(frozen=True)
@@ -201,7 +195,7 @@ class FuseEpiloguePass(ModulePass):
         raise_products(op)
         fuse_results(op)
         if self.approximate:
-            apply_patterns([ApproximateEpilogue()], op)
+            apply_patterns([approximate_epilogue], op)
 
 
 ALLOWED_IN_GROUPS = (memref.LoadOp, memref.SubviewOp, PointwiseOp, scf.YieldOp, DisjointOp)
@@ -322,56 +316,50 @@ def grouped(loop: GroupLoop, product: MatmulOp) -> MatmulOp:
     )
 
 
-class GroupProducts(RewritePattern):
+@rewrite_pattern
+def group_products(op: scf.ForOp, rewriter: PatternRewriter) -> None:
     """A loop over groups of rows: one product with groups."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: scf.ForOp, rewriter: PatternRewriter) -> None:
-        loads = [o for o in op.body.block.ops if isinstance(o, memref.LoadOp)]
-        products = [o for o in op.body.block.ops if isinstance(o, MatmulOp | AttentionOp)]
-        if not loads or not products:
-            return
-        others = [
-            o.name
-            for o in op.body.block.ops
-            if not (o is products[0] or is_pure(o) or isinstance(o, ALLOWED_IN_GROUPS))
-        ]
-        try:
-            if others or len(loads) != 1:
-                decline(f"expected a load and a product in the loop, got also {', '.join(others) or loads[1].name}")
-            loop, product = GroupLoop.of(op, loads[0]), products[0]
-            made = grouped(loop, product) if isinstance(product, MatmulOp) else grouped_attention(loop, product)
-            for each in with_functions(made):
-                each.verify()
-        except (NotFusedError, VerifyException) as declined:
-            remark(op, GroupPass.name, f"the loop over groups stays: {declined}")
-            return
-        chose(op, GroupPass.name, f"the loop is {made.name} of groups that end where {loads[0].memref.type} says")
-        rewriter.replace(op, with_functions(made), [None] * len(op.results))
-        check_unshared(made)
+    loads = [o for o in op.body.block.ops if isinstance(o, memref.LoadOp)]
+    products = [o for o in op.body.block.ops if isinstance(o, MatmulOp | AttentionOp)]
+    if not loads or not products:
+        return
+    others = [
+        o.name for o in op.body.block.ops if not (o is products[0] or is_pure(o) or isinstance(o, ALLOWED_IN_GROUPS))
+    ]
+    try:
+        if others or len(loads) != 1:
+            decline(f"expected a load and a product in the loop, got also {', '.join(others) or loads[1].name}")
+        loop, product = GroupLoop.of(op, loads[0]), products[0]
+        made = grouped(loop, product) if isinstance(product, MatmulOp) else grouped_attention(loop, product)
+        for each in with_functions(made):
+            each.verify()
+    except (NotFusedError, VerifyException) as declined:
+        remark(op, GroupPass.name, f"the loop over groups stays: {declined}")
+        return
+    chose(op, GroupPass.name, f"the loop is {made.name} of groups that end where {loads[0].memref.type} says")
+    rewriter.replace(op, with_functions(made), [None] * len(op.results))
+    check_unshared(made)
 
 
-class NameRows(RewritePattern):
+@rewrite_pattern
+def name_rows(op: MatmulOp, rewriter: PatternRewriter) -> None:
     """Lets a product of groups read the rows of A, which an operation gathers, where they are. Threads copy such rows;
     tensor copies, which warpgroups read tiles from, take neighbouring ones. There the gathering operation stays: it
     takes about one percent of the time of a product of 4096 columns (H100)."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
-        plain, target = op.grouped == M and not any(op.forms), target_of(op)
-        gathered = Gathered.of(op, op.a, rows_of) if plain else None
-        if gathered is None:
-            return
-        rows, reason = _of_warpgroups(op), gathered.objection(op, op.a)
-        if target is None or any(row.runs_on(target) or in_tensor_memory(row, target) for row in rows):
-            reason = f"{target} reads neighbouring ones"
-        if reason:
-            remark(gathered.gather, GroupPass.name, f"an operation of its own gathers rows: {reason}")
-            gathered.view.erase()
-            return
-        chose(op, GroupPass.name, "it reads rows of A where a table says")
-        gathered.replace(op, op.a)
-        rewriter.has_done_action = True
+    plain, target = op.grouped == M and not any(op.forms), target_of(op)
+    gathered = Gathered.of(op, op.a, rows_of) if plain else None
+    if gathered is None:
+        return
+    rows, reason = _of_warpgroups(op), gathered.objection(op, op.a)
+    if target is None or any(row.runs_on(target) or in_tensor_memory(row, target) for row in rows):
+        reason = f"{target} reads neighbouring ones"
+    if reason:
+        remark(gathered.gather, GroupPass.name, f"an operation of its own gathers rows: {reason}")
+        gathered.view.erase()
+        return
+    chose(op, GroupPass.name, "it reads rows of A where a table says")
+    gathered.replace(op, op.a)
+    rewriter.has_done_action = True
 
 
 class GroupPass(ModulePass):
@@ -384,6 +372,6 @@ class GroupPass(ModulePass):
     needs: ClassVar = ("scf.for",)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        if apply_patterns([GroupProducts()], op):
+        if apply_patterns([group_products], op):
             fuse_results(op)
-            apply_patterns([NameRows()], op)
+            apply_patterns([name_rows], op)

@@ -33,7 +33,7 @@ from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.views import strides_of
 from ..diagnostics import chose, remark
-from ..patterns import FoldDimension, apply_patterns, op_type_rewrite_pattern
+from ..patterns import apply_patterns, fold_dimension, op_type_rewrite_pattern
 from .contraction import around
 from .element_expressions import (
     ROUNDED,
@@ -408,15 +408,15 @@ class FuseRowsPass(ModulePass):
     needs: ClassVar = ("linalg.*", "memref.dim")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_patterns([FoldDimension()], op)
+        apply_patterns([fold_dimension], op)
         if any(isinstance(each, LinalgStructuredOperation) and len(Nest.of(each).summed) > 2 for each in op.walk()):
-            from .window_sums import SplitPixels  # with what a product does not need
+            from .window_sums import split_pixels  # with what a product does not need
 
-            apply_patterns([SplitPixels()], op)
+            apply_patterns([split_pixels], op)
         if any(isinstance(each, GenericOp) and len(each.outputs) > 1 for each in op.walk()):
-            from .row_reductions import RaiseScans  # with what a product does not need
+            from .row_reductions import raise_scans  # with what a product does not need
 
-            apply_patterns([RaiseScans()], op)
+            apply_patterns([raise_scans], op)
         _fuse(op, FuseRows())
 
 
@@ -434,12 +434,12 @@ class FuseElementwisePass(ModulePass):
 def _fuse(module: ModuleOp, pattern: FuseRows) -> None:
     apply_patterns([pattern], module, reverse=True)
     if made := sum(isinstance(each, RowsOp) for each in module.walk()):
-        from .row_reductions import ReadRepeated, SumLogarithms  # with what a product does not need
-        from .split_rows import MergeRows
+        from .row_reductions import read_repeated, sum_logarithms  # with what a product does not need
+        from .split_rows import merge_rows
 
-        apply_patterns([ReadRepeated()], module)
-        apply_patterns([MergeRows()] if made > 1 else [], module)
-        apply_patterns([SumLogarithms()], module)
+        apply_patterns([read_repeated], module)
+        apply_patterns([merge_rows] if made > 1 else [], module)
+        apply_patterns([sum_logarithms], module)
 
 
 def _tell_products(op: LinalgStructuredOperation, element: ElementExpression) -> None:

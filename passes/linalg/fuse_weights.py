@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import AnyFloat, MemRefType, ModuleOp, NoneAttr, bf16
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import Rewriter
 
 from ...dialect.isa import wgmma
@@ -33,8 +33,16 @@ from ...dialect.warp.stored import (
     packed_lines,
 )
 from ..diagnostics import remark
-from ..patterns import apply_patterns, op_type_rewrite_pattern
-from .dequantised import Dequantised, FuseBlockScales, MadeOperand, dequantised, inserted, sole_writer, with_scaled_sums
+from ..patterns import apply_patterns, rewrite_pattern
+from .dequantised import (
+    Dequantised,
+    MadeOperand,
+    dequantised,
+    fuse_block_scales,
+    inserted,
+    sole_writer,
+    with_scaled_sums,
+)
 from .operand import collapse, expand, root
 from .raise_matmul import formed, raise_products
 
@@ -308,14 +316,12 @@ def _weights(product: MatmulOp) -> Weights | None:
     return weights
 
 
-class FuseWeights(RewritePattern):
+@rewrite_pattern
+def fuse_weights(op: MatmulOp, rewriter: PatternRewriter) -> None:
     """Lets a product read the integers from which its B is converted."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
-        if (weights := _weights(op)) is not None:
-            weights.fuse()
-            rewriter.has_done_action = True
+    if (weights := _weights(op)) is not None:
+        weights.fuse()
+        rewriter.has_done_action = True
 
 
 class FuseWeightsPass(ModulePass):
@@ -330,4 +336,4 @@ class FuseWeightsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
-        apply_patterns([FuseWeights(), FuseBlockScales()], op)
+        apply_patterns([fuse_weights, fuse_block_scales], op)

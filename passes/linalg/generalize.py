@@ -44,7 +44,7 @@ from ...dialect.mlir.linalg_ops import PackOp, ReduceOp, UnPackOp
 from ...dialect.mlir.upstream import IndexCastUIOp
 from ...dialect.warp.elements import element_type, shape_of
 from ..diagnostics import fail
-from ..patterns import apply_patterns, mixed, op_type_rewrite_pattern
+from ..patterns import apply_patterns, mixed, rewrite_pattern
 from .constants import COVERED, contents, is_splat, spread_number
 from .functions import EXPANDED, ExpandFunction
 from .operand import numbered
@@ -91,20 +91,20 @@ def generalize(module: ModuleOp) -> None:
     """Rewrites a module in place. Raises a located diagnostic for a call that cannot be replaced."""
     if any(isinstance(op, func.CallOp) for op in module.walk()):
         _inline(module)
-    patterns: list[RewritePattern] = [Broadcast(), Reduce(), CopyMemory(), CheckGlobal(), SpreadConstant()]
+    patterns: list[RewritePattern] = [broadcast, reduce, copy_memory, check_global, spread_constant]
     names = {op.name for op in module.walk()}
     if IndexCastUIOp.name in names:
-        patterns.append(CastUnsigned())
+        patterns.append(cast_unsigned)
     if SoftmaxOp.name in names:
-        patterns.append(DecomposeSoftmax())
+        patterns.append(decompose_softmax)
     if not names.isdisjoint(HOSTED):
-        from .front_ends import ExpandAffine, Generate, RunInTurn, SeeTransposed
+        from .front_ends import expand_affine, generate, run_in_turn, see_transposed
 
-        patterns += [ExpandAffine(), Generate(), RunInTurn(), SeeTransposed()]
+        patterns += [expand_affine, generate, run_in_turn, see_transposed]
     if any(map(_is_arithmetic, module.walk())):
-        from .front_ends import ApplyToElements
+        from .front_ends import apply_to_elements
 
-        patterns.append(ApplyToElements())
+        patterns.append(apply_to_elements)
     if "tensor.concat" in names:
         from .tensors import compute_parts
 
@@ -150,99 +150,83 @@ def _replace_call(call: func.CallOp, body: Block) -> None:
         builder.insert(copy)
 
 
-class Broadcast(RewritePattern):
+@rewrite_pattern
+def broadcast(op: BroadcastOp, rewriter: PatternRewriter) -> None:
     """Replaces a broadcast by a copy along loops that its input lacks."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: BroadcastOp, rewriter: PatternRewriter) -> None:
-        rank, added = len(shape_of(op.init)), op.dimensions.get_values()
-        maps = [map_along(rank, (d for d in range(rank) if d not in added)), AffineMap.identity(rank)]
-        made = LinalgBuilder(op).computed([op.input], op.init, maps, lambda element, _: element)
-        rewriter.replace(op, [], [made] if op.results else [])
+    rank, added = len(shape_of(op.init)), op.dimensions.get_values()
+    maps = [map_along(rank, (d for d in range(rank) if d not in added)), AffineMap.identity(rank)]
+    made = LinalgBuilder(op).computed([op.input], op.init, maps, lambda element, _: element)
+    rewriter.replace(op, [], [made] if op.results else [])
 
 
-class CastUnsigned(RewritePattern):
+@rewrite_pattern
+def cast_unsigned(op: IndexCastUIOp, rewriter: PatternRewriter) -> None:
     """Replaces a cast of an integer without a sign; of 32 bits and more an index has its bits."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: IndexCastUIOp, rewriter: PatternRewriter) -> None:
-        kind, value = op.input.type, op.input
-        if isinstance(kind, IntegerType) and kind.bitwidth < i32.bitwidth:
-            value = rewriter.insert(arith.ExtUIOp(value, i32)).result
-        rewriter.replace(op, arith.IndexCastOp(value, op.result.type))
+    kind, value = op.input.type, op.input
+    if isinstance(kind, IntegerType) and kind.bitwidth < i32.bitwidth:
+        value = rewriter.insert(arith.ExtUIOp(value, i32)).result
+    rewriter.replace(op, arith.IndexCastOp(value, op.result.type))
 
 
-class Reduce(RewritePattern):
+@rewrite_pattern
+def reduce(op: ReduceOp, rewriter: PatternRewriter) -> None:
     """Replaces a `linalg.reduce` by a generic over all dimensions."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: ReduceOp, rewriter: PatternRewriter) -> None:
-        maps, reduced = [map_.data for map_ in op.get_indexing_maps()], op.dimensions.get_values()
-        body = op.detach_region(op.body)
-        rewriter.replace(op, generic(op, op.inputs, op.outputs, body, maps, reduced, op.result_types))
+    maps, reduced = [map_.data for map_ in op.get_indexing_maps()], op.dimensions.get_values()
+    body = op.detach_region(op.body)
+    rewriter.replace(op, generic(op, op.inputs, op.outputs, body, maps, reduced, op.result_types))
 
 
-class CopyMemory(RewritePattern):
+@rewrite_pattern
+def copy_memory(op: memref.CopyOp, rewriter: PatternRewriter) -> None:
     """Replaces a copy of memory by one of `linalg`."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: memref.CopyOp, rewriter: PatternRewriter) -> None:
-        if element_type(op.source) == IndexType():
-            fail(op, f"{op.name} of indices is not lowered; of floats and integers it is")
-        rewriter.replace(op, CopyOp([op.source], [op.destination], []), [])
+    if element_type(op.source) == IndexType():
+        fail(op, f"{op.name} of indices is not lowered; of floats and integers it is")
+    rewriter.replace(op, CopyOp([op.source], [op.destination], []), [])
 
 
-class CheckGlobal(RewritePattern):
+@rewrite_pattern
+def check_global(op: memref.GetGlobalOp, rewriter: PatternRewriter) -> None:
     """Raises a located diagnostic for memory of the module that is no constant."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: memref.GetGlobalOp, rewriter: PatternRewriter) -> None:
-        if isinstance(reason := contents(op), str):
-            fail(op, f"{op.name}: {reason}")
+    if isinstance(reason := contents(op), str):
+        fail(op, f"{op.name}: {reason}")
 
 
-class SpreadConstant(RewritePattern):
+@rewrite_pattern
+def spread_constant(op: arith.ConstantOp, rewriter: PatternRewriter) -> None:
     """Replaces a constant tensor of one value by a number, or by tensors that are filled with it."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: arith.ConstantOp, rewriter: PatternRewriter) -> None:
-        value = op.value
-        if isinstance(value, DenseIntOrFPElementsAttr) and isinstance(value.type, TensorType) and is_splat(value):
-            spread_number(op, value)
-            rewriter.has_done_action = True
+    value = op.value
+    if isinstance(value, DenseIntOrFPElementsAttr) and isinstance(value.type, TensorType) and is_splat(value):
+        spread_number(op, value)
+        rewriter.has_done_action = True
 
 
-class FillAllocated(RewritePattern):
+@rewrite_pattern
+def fill_allocated(op: AllocTensorOp, rewriter: PatternRewriter) -> None:
     """Replaces `bufferization.alloc_tensor` by an empty tensor, or by a copy of the tensor that it names."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AllocTensorOp, rewriter: PatternRewriter) -> None:
-        kind = op.tensor.type
-        if not isa(kind, TensorType[Attribute]):
-            fail(op, f"expected a tensor of known rank, got {kind}")
-        make = LinalgBuilder(op)
-        made = make.empty(kind, list(op.dynamic_sizes) if op.copy is None else make.unknown_sizes(op.copy))
-        if op.copy is not None:
-            made = make.insert(CopyOp([op.copy], [made], [kind])).results[0]
-        rewriter.replace(op, [], [made])
+    kind = op.tensor.type
+    if not isa(kind, TensorType[Attribute]):
+        fail(op, f"expected a tensor of known rank, got {kind}")
+    make = LinalgBuilder(op)
+    made = make.empty(kind, list(op.dynamic_sizes) if op.copy is None else make.unknown_sizes(op.copy))
+    if op.copy is not None:
+        made = make.insert(CopyOp([op.copy], [made], [kind])).results[0]
+    rewriter.replace(op, [], [made])
 
 
-class FillPadded(RewritePattern):
+@rewrite_pattern
+def fill_padded(op: tensor.PadOp, rewriter: PatternRewriter) -> None:
     """Replaces a padded tensor by a larger one, filled with a value, into which the source is put. Raises a located
     diagnostic for a value that depends on where it is."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: tensor.PadOp, rewriter: PatternRewriter) -> None:
-        value, source, make = _padding(op, rewriter), op.source.type, LinalgBuilder(op)
-        if not isa(source, TensorType[Attribute]):
-            fail(op, f"expected a tensor of known rank, got {source}")
-        low, high = mixed(op.static_low, op.low), mixed(op.static_high, op.high)
-        sizes: list[SSAValue] = []
-        for dimension, size in enumerate(op.result.type.get_shape()):
-            if size < 0:
-                ends = make.add(make.dim(op.source, dimension), low[dimension])
-                sizes.append(make.value(make.add(ends, high[dimension])))
-        rewriter.replace(op, [], [_padded(make, op, value, op.source, sizes, low)])
+    value, source, make = _padding(op, rewriter), op.source.type, LinalgBuilder(op)
+    if not isa(source, TensorType[Attribute]):
+        fail(op, f"expected a tensor of known rank, got {source}")
+    low, high = mixed(op.static_low, op.low), mixed(op.static_high, op.high)
+    sizes: list[SSAValue] = []
+    for dimension, size in enumerate(op.result.type.get_shape()):
+        if size < 0:
+            ends = make.add(make.dim(op.source, dimension), low[dimension])
+            sizes.append(make.value(make.add(ends, high[dimension])))
+    rewriter.replace(op, [], [_padded(make, op, value, op.source, sizes, low)])
 
 
 def _padded(
@@ -312,63 +296,55 @@ class TiledShape:
         self.order = [*(self.groups[d][0] for d in op.order), *(self.groups[d][1] for d in op.tiles)]
 
 
-class Pack(RewritePattern):
+@rewrite_pattern
+def pack(op: PackOp, rewriter: PatternRewriter) -> None:
     """Replaces a tensor in tiles by padding, another shape, and a transposition."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: PackOp, rewriter: PatternRewriter) -> None:
-        tiling, value = TiledShape(op), op.source
-        if tiling.extents != list(op.plain.get_shape()) and op.padding_value is not None:
-            low = [0] * len(tiling.extents)
-            value = _padded(LinalgBuilder(op), op, op.padding_value, value, [], low, tiling.extents)
-        cut = rewriter.insert(expand(value, tiling.groups, tiling.shape))
-        rewriter.replace(op, TransposeOp(cut.result, op.dest, _static(tiling.order)))
+    tiling, value = TiledShape(op), op.source
+    if tiling.extents != list(op.plain.get_shape()) and op.padding_value is not None:
+        low = [0] * len(tiling.extents)
+        value = _padded(LinalgBuilder(op), op, op.padding_value, value, [], low, tiling.extents)
+    cut = rewriter.insert(expand(value, tiling.groups, tiling.shape))
+    rewriter.replace(op, TransposeOp(cut.result, op.dest, _static(tiling.order)))
 
 
-class Unpack(RewritePattern):
+@rewrite_pattern
+def unpack(op: UnPackOp, rewriter: PatternRewriter) -> None:
     """Replaces `linalg.unpack` by a transposition, a reshape and a slice."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: UnPackOp, rewriter: PatternRewriter) -> None:
-        tiling, make, shape = TiledShape(op), LinalgBuilder(op), op.plain.get_shape()
-        back = _static([tiling.order.index(d) for d in range(len(tiling.shape))])
-        empty = make.empty(TensorType(op.plain.element_type, tiling.shape))
-        turned = make.insert(TransposeOp(op.source, empty, back))
-        padded: SSAValue = make.insert(collapse(turned.results[0], tiling.groups, tiling.extents)).result
-        if tiling.extents != list(shape):
-            part = tensor.ExtractSliceOp.from_static_parameters(padded, [0] * len(shape), list(shape))
-            padded = rewriter.insert(part).result
-        rewriter.replace(op, [], [padded])
+    tiling, make, shape = TiledShape(op), LinalgBuilder(op), op.plain.get_shape()
+    back = _static([tiling.order.index(d) for d in range(len(tiling.shape))])
+    empty = make.empty(TensorType(op.plain.element_type, tiling.shape))
+    turned = make.insert(TransposeOp(op.source, empty, back))
+    padded: SSAValue = make.insert(collapse(turned.results[0], tiling.groups, tiling.extents)).result
+    if tiling.extents != list(shape):
+        part = tensor.ExtractSliceOp.from_static_parameters(padded, [0] * len(shape), list(shape))
+        padded = rewriter.insert(part).result
+    rewriter.replace(op, [], [padded])
 
 
-class Concatenate(RewritePattern):
+@rewrite_pattern
+def concatenate(op: tensor.ConcatOp, rewriter: PatternRewriter) -> None:
     """Replaces a concatenation by insertions into one tensor."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: tensor.ConcatOp, rewriter: PatternRewriter) -> None:
-        kind, along, make = op.result.type, op.dim.value.data, LinalgBuilder(op)
-        starts: list[int | SSAValue] = [0]
-        for source in op.inputs:
-            starts.append(make.add(starts[-1], make.dim(source, along)))
-        extents = [starts[-1] if d == along else make.dim(op.inputs[0], d) for d in range(len(kind.get_shape()))]
-        unknown = [make.value(extent) for extent, size in zip(extents, kind.get_shape(), strict=True) if size < 0]
-        value = make.empty(kind, unknown)
-        for source, start in zip(op.inputs, starts, strict=False):
-            put = _put(make, source, value, [start if d == along else 0 for d in range(len(extents))])
-            put.attributes[COVERED] = UnitAttr()
-            value = put.result
-        rewriter.replace(op, [], [value])
+    kind, along, make = op.result.type, op.dim.value.data, LinalgBuilder(op)
+    starts: list[int | SSAValue] = [0]
+    for source in op.inputs:
+        starts.append(make.add(starts[-1], make.dim(source, along)))
+    extents = [starts[-1] if d == along else make.dim(op.inputs[0], d) for d in range(len(kind.get_shape()))]
+    unknown = [make.value(extent) for extent, size in zip(extents, kind.get_shape(), strict=True) if size < 0]
+    value = make.empty(kind, unknown)
+    for source, start in zip(op.inputs, starts, strict=False):
+        put = _put(make, source, value, [start if d == along else 0 for d in range(len(extents))])
+        put.attributes[COVERED] = UnitAttr()
+        value = put.result
+    rewriter.replace(op, [], [value])
 
 
-class FillSplat(RewritePattern):
+@rewrite_pattern
+def fill_splat(op: tensor.SplatOp, rewriter: PatternRewriter) -> None:
     """Replaces a tensor of one number by a filled one."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: tensor.SplatOp, rewriter: PatternRewriter) -> None:
-        rewriter.replace(op, [], [LinalgBuilder(op).filled(op.result.type, op.input, op.dynamicSizes)])
+    rewriter.replace(op, [], [LinalgBuilder(op).filled(op.result.type, op.input, op.dynamicSizes)])
 
 
-PATTERNS = (FillAllocated(), FillPadded(), FillSplat(), Pack(), Unpack(), Concatenate())
+PATTERNS = (fill_allocated, fill_padded, fill_splat, pack, unpack, concatenate)
 
 
 # `linalg.softmax` as four `linalg.generic`: the largest of each row, the exponentials, their sum, the quotients.
@@ -377,41 +353,39 @@ PATTERNS = (FillAllocated(), FillPadded(), FillSplat(), Pack(), Unpack(), Concat
 # so that a result is rounded once.
 
 
-class DecomposeSoftmax(RewritePattern):
+@rewrite_pattern
+def decompose_softmax(op: SoftmaxOp, rewriter: PatternRewriter) -> None:
     """Replaces one softmax, as MLIR's `softmax` decomposes by its own interface; of 16 bits in f32."""
+    kind, along = op.input.type, op.dimension.value.data
+    if not isa(kind, TensorOrMemory) or not isinstance(element := kind.element_type, AnyFloat):
+        fail(op, f"expected a tensor or memory of floating-point numbers, got {kind}")
+    wide: AnyFloat = f32 if element.bitwidth < f32.bitwidth else element
+    make, every = LinalgBuilder(op), AffineMap.identity(rank := kind.get_num_dims())
+    row = map_along(rank, kept := [d for d in range(rank) if d != along])
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: SoftmaxOp, rewriter: PatternRewriter) -> None:
-        kind, along = op.input.type, op.dimension.value.data
-        if not isa(kind, TensorOrMemory) or not isinstance(element := kind.element_type, AnyFloat):
-            fail(op, f"expected a tensor or memory of floating-point numbers, got {kind}")
-        wide: AnyFloat = f32 if element.bitwidth < f32.bitwidth else element
-        make, every = LinalgBuilder(op), AffineMap.identity(rank := kind.get_num_dims())
-        row = map_along(rank, kept := [d for d in range(rank) if d != along])
+    def like(dimensions: Iterable[int]) -> tuple[Attribute, list[SSAValue]]:
+        """A type with these dimensions of the input, and the sizes that it does not tell."""
+        sizes = [make.dim(op.input, d) for d in dimensions]
+        of_kind = TensorType if isinstance(kind, TensorType) else MemRefType
+        shape = [size if isinstance(size, int) else DYNAMIC_INDEX for size in sizes]
+        return of_kind(wide, shape), [size for size in sizes if not isinstance(size, int)]
 
-        def like(dimensions: Iterable[int]) -> tuple[Attribute, list[SSAValue]]:
-            """A type with these dimensions of the input, and the sizes that it does not tell."""
-            sizes = [make.dim(op.input, d) for d in dimensions]
-            of_kind = TensorType if isinstance(kind, TensorType) else MemRefType
-            shape = [size if isinstance(size, int) else DYNAMIC_INDEX for size in sizes]
-            return of_kind(wide, shape), [size for size in sizes if not isinstance(size, int)]
+    def reduced(start: float, value: SSAValue, combine: Callable[[SSAValue, SSAValue], SSAValue]) -> SSAValue:
+        of_rows, sizes = like(kept)
+        return make.computed([value], make.filled(of_rows, start, sizes), [every, row], combine, [along])
 
-        def reduced(start: float, value: SSAValue, combine: Callable[[SSAValue, SSAValue], SSAValue]) -> SSAValue:
-            of_rows, sizes = like(kept)
-            return make.computed([value], make.filled(of_rows, start, sizes), [every, row], combine, [along])
-
-        largest = reduced(float("-inf"), op.input, lambda x, m: arith.MaximumfOp(converted(x, wide), m).result)
-        powers = make.computed(
-            (op.input, largest),
-            make.empty(*like(range(rank))),
-            (every, row, every),
-            lambda x, m, _: math.ExpOp(arith.SubfOp(converted(x, wide), m)).result,
-        )
-        sums = reduced(0.0, powers, partial(arithmetic, "add"))
-        quotients = make.computed(
-            (powers, sums),
-            op.output,
-            (every, row, every),
-            lambda x, s, _: converted(arith.DivfOp(x, s).result, element),
-        )
-        rewriter.replace(op, [], [quotients] if op.results else [])
+    largest = reduced(float("-inf"), op.input, lambda x, m: arith.MaximumfOp(converted(x, wide), m).result)
+    powers = make.computed(
+        (op.input, largest),
+        make.empty(*like(range(rank))),
+        (every, row, every),
+        lambda x, m, _: math.ExpOp(arith.SubfOp(converted(x, wide), m)).result,
+    )
+    sums = reduced(0.0, powers, partial(arithmetic, "add"))
+    quotients = make.computed(
+        (powers, sums),
+        op.output,
+        (every, row, every),
+        lambda x, s, _: converted(arith.DivfOp(x, s).result, element),
+    )
+    rewriter.replace(op, [], [quotients] if op.results else [])

@@ -14,7 +14,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, IndexOp, YieldOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.tensor_map import MAX_RANK
@@ -23,7 +23,7 @@ from ...dialect.warp.attributes import ScheduleAttr, memory_of, type_name
 from ...dialect.warp.matmul import BY_ELEMENT, PADDED, MatmulOp
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import WindowOp
-from ..patterns import IndexBuilder, float_value, op_type_rewrite_pattern, operations_between
+from ..patterns import IndexBuilder, float_value, operations_between, rewrite_pattern
 from .element_expressions import decline
 from .elementwise import touched
 from .operand import collapse, drop_unused, groups_of, root, users_of
@@ -220,19 +220,17 @@ def _stays(copy: CopyOp, reader: Operation) -> bool:
     return between is not None and all(memory is not None and images not in memory[1] for memory in every)
 
 
-class FoldPadding(RewritePattern):
+@rewrite_pattern
+def fold_padding(op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
     """Lets a sum over windows read images where they are, not copied among zeros."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
-        windows = WindowSum.of(op)
-        padded = None if windows is None or PADDING in op.attributes else Padded.of(windows.image.value, op)
-        if windows is None or padded is None:
-            return
-        images = padded.images()
-        op.operands[list(op.operands).index(windows.image.value)] = images
-        op.attributes[PADDING] = DenseArrayBase.from_list(i64, [0, *padded.low, 0])
-        padded.drop_unused(images)
+    windows = WindowSum.of(op)
+    padded = None if windows is None or PADDING in op.attributes else Padded.of(windows.image.value, op)
+    if windows is None or padded is None:
+        return
+    images = padded.images()
+    op.operands[list(op.operands).index(windows.image.value)] = images
+    op.attributes[PADDING] = DenseArrayBase.from_list(i64, [0, *padded.low, 0])
+    padded.drop_unused(images)
 
 
 class Padding(NamedTuple):
@@ -259,54 +257,52 @@ class Padding(NamedTuple):
                 return None
 
 
-class PadWindow(RewritePattern):
+@rewrite_pattern
+def pad_window(op: MatmulOp, rewriter: PatternRewriter) -> None:
     """Lets a product whose tiles threads copy read the window of its images where they are, not copied among zeros.
     Every copy of a tile then asks which pixels there are. Of more than `LARGEST_GATHERED` bytes that is faster only
     where channels lie together, and each tile is copied once for each tap (H100, 3x3, microseconds: 64 to 64 channels
     last 95.9 for 108.5, 256 to 256 of them 287 for 233, 64 to 64 first 646 for 456)."""
+    schedule = op.attributes.get(ScheduleAttr.name)
+    if op.tile or not isinstance(schedule, ScheduleAttr) or schedule.data.together > 1 or op.forms != (None, None):
+        return
+    for side, value in enumerate(op.a_and_b):
+        joined = value.owner if isinstance(value.owner, memref.CollapseShapeOp) else None
+        window = value.owner if joined is None else joined.src.owner
+        if isinstance(window, WindowOp) and value.has_one_use() and window.result.has_one_use():
+            other = memory_of(op.a_and_b[1 - side]).get_shape()
+            features = other[loops_of(op.maps[1 - side]).index(op.outer + 1 - side)]
+            once = joined is not None and features <= schedule.data.cta[1 - side]
+            if once or 0 < _bytes(window.memory) <= LARGEST_GATHERED:
+                _pad(op, rewriter, side, window, joined)
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
-        schedule = op.attributes.get(ScheduleAttr.name)
-        if op.tile or not isinstance(schedule, ScheduleAttr) or schedule.data.together > 1 or op.forms != (None, None):
-            return
-        for side, value in enumerate(op.a_and_b):
-            joined = value.owner if isinstance(value.owner, memref.CollapseShapeOp) else None
-            window = value.owner if joined is None else joined.src.owner
-            if isinstance(window, WindowOp) and value.has_one_use() and window.result.has_one_use():
-                other = memory_of(op.a_and_b[1 - side]).get_shape()
-                features = other[loops_of(op.maps[1 - side]).index(op.outer + 1 - side)]
-                once = joined is not None and features <= schedule.data.cta[1 - side]
-                if once or 0 < _bytes(window.memory) <= LARGEST_GATHERED:
-                    self._pad(op, rewriter, side, window, joined)
 
-    @staticmethod
-    def _pad(
-        op: MatmulOp, rewriter: PatternRewriter, side: int, window: WindowOp, joined: memref.CollapseShapeOp | None
-    ) -> None:
-        padded, shape = Padded.of(window.memory, op, (0,)), memory_of(window.result).get_shape()
-        last, groups = len(shape) - 1, [] if joined is None else groups_of(joined)
-        *kept, taps = groups or [[last]]
-        if padded is None or padded.copy is None or min(shape) < 0 or (groups and [*kept, taps] != [
-            *([d] for d in range(last - 1)), [last - 1, last]]):  # fmt: skip
-            return
-        images, forms, low = padded.copy.inputs[0], windows(window.along) or (), (0, *padded.low)
-        moved = [(by, at - before) for (by, at), before in zip(forms, low, strict=True)]
-        along, sizes = AffineMap(len(shape), 0, tuple(map(expression_of, moved))), memory_of(images).get_shape()
-        _, first = steps_of(along, strides_of(memory_of(images)) or ())
-        passed = [d for d, (by, at) in enumerate(moved)
-                  if at < 0 or at + sum(factor * (shape[i] - 1) for i, factor in by.items()) >= sizes[d]]  # fmt: skip
-        if first is None or any(last in moved[d][0] for d in passed if groups):
-            return
-        if groups and loops_of(op.maps[side])[last - 1] < op.outer:
-            return  # taps of several dimensions as one loop, and no columns
-        numbers = [first, shape[-1] if groups else 1, *(sizes[d] for d in passed)]
-        around = AffineMapAttr(AffineMap(len(shape), 0, tuple(along.results[d] for d in passed)))
-        op.attributes[PADDED] = ArrayAttr([StringAttr("ab"[side]), around, DenseArrayBase.from_list(i64, numbers)])
-        made = rewriter.insert(WindowOp(images, along, shape, padded=True), InsertPoint.before(op)).result
-        old, op.operands[side] = op.a_and_b[side], rewriter.insert(collapse(made, groups)).result if groups else made
-        drop_unused(old)
-        padded.drop_unused(images)
+def _pad(
+    op: MatmulOp, rewriter: PatternRewriter, side: int, window: WindowOp, joined: memref.CollapseShapeOp | None
+) -> None:
+    padded, shape = Padded.of(window.memory, op, (0,)), memory_of(window.result).get_shape()
+    last, groups = len(shape) - 1, [] if joined is None else groups_of(joined)
+    *kept, taps = groups or [[last]]
+    if padded is None or padded.copy is None or min(shape) < 0 or (groups and [*kept, taps] != [
+        *([d] for d in range(last - 1)), [last - 1, last]]):  # fmt: skip
+        return
+    images, forms, low = padded.copy.inputs[0], windows(window.along) or (), (0, *padded.low)
+    moved = [(by, at - before) for (by, at), before in zip(forms, low, strict=True)]
+    along, sizes = AffineMap(len(shape), 0, tuple(map(expression_of, moved))), memory_of(images).get_shape()
+    _, first = steps_of(along, strides_of(memory_of(images)) or ())
+    passed = [d for d, (by, at) in enumerate(moved)
+              if at < 0 or at + sum(factor * (shape[i] - 1) for i, factor in by.items()) >= sizes[d]]  # fmt: skip
+    if first is None or any(last in moved[d][0] for d in passed if groups):
+        return
+    if groups and loops_of(op.maps[side])[last - 1] < op.outer:
+        return  # taps of several dimensions as one loop, and no columns
+    numbers = [first, shape[-1] if groups else 1, *(sizes[d] for d in passed)]
+    around = AffineMapAttr(AffineMap(len(shape), 0, tuple(along.results[d] for d in passed)))
+    op.attributes[PADDED] = ArrayAttr([StringAttr("ab"[side]), around, DenseArrayBase.from_list(i64, numbers)])
+    made = rewriter.insert(WindowOp(images, along, shape, padded=True), InsertPoint.before(op)).result
+    old, op.operands[side] = op.a_and_b[side], rewriter.insert(collapse(made, groups)).result if groups else made
+    drop_unused(old)
+    padded.drop_unused(images)
 
 
 GATHERED = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i8": 1, "i32": 4, "i64": 8}
@@ -364,28 +360,26 @@ def _bytes(memory: SSAValue) -> int:
     return min(1, *kind.get_shape()) * prod(map(abs, kind.get_shape())) * GATHERED.get(type_name(kind.element_type), 0)
 
 
-class GatherParts(RewritePattern):
+@rewrite_pattern
+def gather_parts(op: CopyOp, rewriter: PatternRewriter) -> None:
     """Writes memory of a number that has copied parts in it at once: each thread computes the place of its element in
     its part. The fill and the copies would be launches that depend on each other."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: CopyOp, rewriter: PatternRewriter) -> None:
-        memory = op.outputs[0].owner.source if isinstance(op.outputs[0].owner, memref.SubviewOp) else None
-        if memory is None or root(memory) != memory or not 0 < _bytes(memory) <= LARGEST_GATHERED:
-            return
-        fills = [use.operation for use in memory.uses if isinstance(use.operation, FillOp)]
-        parts = [part for use in memory.uses if (part := WrittenView.of(use.operation, op)) is not None]
-        parts.sort(key=lambda part: -len(operations_between(part.copy, op) or ()))
-        writers = [*fills, *(part.copy for part in parts)]
-        between = operations_between(writers[0], op) if len(writers) > 1 and writers[-1] is op else None
-        others = users_of(memory) - {*writers}
-        if between is None or len(fills) != 1 or any(inner in others for each in between for inner in each.walk()):
-            return
-        rewriter.insert(_gathered(op, memory, fills[0].inputs[0], parts), InsertPoint.before(op))
-        for writer in writers:
-            rewriter.erase(writer)
-        for part in parts:
-            drop_unused(part.view.result)
+    memory = op.outputs[0].owner.source if isinstance(op.outputs[0].owner, memref.SubviewOp) else None
+    if memory is None or root(memory) != memory or not 0 < _bytes(memory) <= LARGEST_GATHERED:
+        return
+    fills = [use.operation for use in memory.uses if isinstance(use.operation, FillOp)]
+    parts = [part for use in memory.uses if (part := WrittenView.of(use.operation, op)) is not None]
+    parts.sort(key=lambda part: -len(operations_between(part.copy, op) or ()))
+    writers = [*fills, *(part.copy for part in parts)]
+    between = operations_between(writers[0], op) if len(writers) > 1 and writers[-1] is op else None
+    others = users_of(memory) - {*writers}
+    if between is None or len(fills) != 1 or any(inner in others for each in between for inner in each.walk()):
+        return
+    rewriter.insert(_gathered(op, memory, fills[0].inputs[0], parts), InsertPoint.before(op))
+    for writer in writers:
+        rewriter.erase(writer)
+    for part in parts:
+        drop_unused(part.view.result)
 
 
 def _gathered(op: CopyOp, memory: SSAValue, element: SSAValue, parts: Sequence[WrittenView]) -> GenericOp:

@@ -39,7 +39,7 @@ from ...dialect.mlir.affine import (
 )
 from ...dialect.mlir.generic import EXTENSIONS, weighted
 from ...dialect.warp.elements import element_type, shape_of
-from ..patterns import float_value, op_type_rewrite_pattern
+from ..patterns import float_value, rewrite_pattern
 from .contraction import around
 from .operand import Groups, groups_of, numbered
 from .reshapes import (
@@ -103,40 +103,39 @@ class Movement(NamedTuple):
         return make.computed([source], make.empty(kind), [map_along(rank, along), AffineMap.identity(rank)], moved)
 
 
-class ReadMoved(RewritePattern):
+@rewrite_pattern
+def read_moved(op: Operation, rewriter: PatternRewriter) -> None:
     """Replaces a transposed or otherwise moved operand by its source, in products and elementwise operations. Products
     with f32 sums also read an operand without its conversion, which the instruction does."""
+    if not isinstance(op, LinalgStructuredOperation) or len(op.results) != 1 or not op.regions:
+        return
+    if isinstance(op, TransposeOp | FillOp) or len(op.outputs) != 1:
+        return
+    nest = Nest.of(op)
+    is_product = bool(nest.summed) and weighted(nest.body) is not None
+    if not is_product and not (nest.is_elementwise and isinstance(op, GenericOp)):
+        return
+    moved = [_moved(value, is_product) for value in op.inputs]
+    read = (value if m is None else m.source for value, m in zip(op.inputs, moved, strict=True))
+    if is_product and len(set(map(element_type, read))) > 1:
+        # Tensor cores multiply elements of one type: what is extended for one factor stays so for the other.
+        moved = [None if m is not None and m.extension is not None else m for m in moved]
+    if not any(moved) or not _tell_loops(nest, moved):
+        return
+    body, maps = op.regions[0].clone(), nest.maps
+    inputs = list(op.inputs)
+    for number, movement in enumerate(moved):
+        if movement is not None:
+            inputs[number], maps[number] = movement.source, movement.map_from(maps[number])
+            _extend(body.block, number, movement)
+    rewriter.replace(op, generic(op, inputs, list(op.outputs), body, maps, nest.summed, list(op.result_types)))
 
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, LinalgStructuredOperation) or len(op.results) != 1 or not op.regions:
-            return
-        if isinstance(op, TransposeOp | FillOp) or len(op.outputs) != 1:
-            return
-        nest = Nest.of(op)
-        is_product = bool(nest.summed) and weighted(nest.body) is not None
-        if not is_product and not (nest.is_elementwise and isinstance(op, GenericOp)):
-            return
-        moved = [self._moved(value, is_product) for value in op.inputs]
-        read = (value if m is None else m.source for value, m in zip(op.inputs, moved, strict=True))
-        if is_product and len(set(map(element_type, read))) > 1:
-            # Tensor cores multiply elements of one type: what is extended for one factor stays so for the other.
-            moved = [None if m is not None and m.extension is not None else m for m in moved]
-        if not any(moved) or not _tell_loops(nest, moved):
-            return
-        body, maps = op.regions[0].clone(), nest.maps
-        inputs = list(op.inputs)
-        for number, movement in enumerate(moved):
-            if movement is not None:
-                inputs[number], maps[number] = movement.source, movement.map_from(maps[number])
-                _extend(body.block, number, movement)
-        rewriter.replace(op, generic(op, inputs, list(op.outputs), body, maps, nest.summed, list(op.result_types)))
 
-    @staticmethod
-    def _moved(value: SSAValue, is_product: bool) -> Movement | None:
-        """The movement of an operand. Products of elements that it extends must be exact in the type of the sums."""
-        movement = Movement.of(value)
-        extends = movement is not None and movement.extension is not None
-        return None if extends and is_product and element_type(value) not in (f32, i32) else movement
+def _moved(value: SSAValue, is_product: bool) -> Movement | None:
+    """The movement of an operand. Products of elements that it extends must be exact in the type of the sums."""
+    movement = Movement.of(value)
+    extends = movement is not None and movement.extension is not None
+    return None if extends and is_product and element_type(value) not in (f32, i32) else movement
 
 
 def _tell_loops(nest: Nest, moved: Sequence[Movement | None]) -> bool:
@@ -161,42 +160,38 @@ def _extend(block: Block, number: int, movement: Movement) -> None:
     block.erase_arg(argument)
 
 
-class ReshapeBeforeMoving(RewritePattern):
+@rewrite_pattern
+def reshape_before_moving(op: tensor.CollapseShapeOp | tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
     """Moves a reshape before a movement of the tensor, if the reshape merges the same dimensions there."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: tensor.CollapseShapeOp | tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
-        value, shape = op.operands[0], shape_of(op.results[0])
-        movement = Movement.of(value)
-        if movement is None or min(*shape, *shape_of(value), *shape_of(movement.source), 0) < 0:
-            return
-        if not all(isinstance(use.operation, LinalgStructuredOperation | Reshape) for use in op.results[0].uses):
-            return
-        expands = isinstance(op, tensor.ExpandShapeOp)
-        split = _expanded(movement, op) if expands else _collapsed(movement, op)
-        if split is None:
-            return
-        groups, along, sizes = split
-        source = movement.source
-        if any(len(group) != 1 for group in groups):
-            source = rewriter.insert(_reshape(op, source, groups, sizes)).results[0]
-        rewriter.replace(op, [], [movement.applied(op, source, along, shape)])
+    value, shape = op.operands[0], shape_of(op.results[0])
+    movement = Movement.of(value)
+    if movement is None or min(*shape, *shape_of(value), *shape_of(movement.source), 0) < 0:
+        return
+    if not all(isinstance(use.operation, LinalgStructuredOperation | Reshape) for use in op.results[0].uses):
+        return
+    expands = isinstance(op, tensor.ExpandShapeOp)
+    split = _expanded(movement, op) if expands else _collapsed(movement, op)
+    if split is None:
+        return
+    groups, along, sizes = split
+    source = movement.source
+    if any(len(group) != 1 for group in groups):
+        source = rewriter.insert(_reshape(op, source, groups, sizes)).results[0]
+    rewriter.replace(op, [], [movement.applied(op, source, along, shape)])
 
 
-class ExtendBehind(RewritePattern):
+@rewrite_pattern
+def extend_behind(op: tensor.CollapseShapeOp, rewriter: PatternRewriter) -> None:
     """Extends elements behind a reshape that merges dimensions which are not contiguous before the movement, as those
     of heads that share K and V: what is copied is narrow, and the product reads it so."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: tensor.CollapseShapeOp, rewriter: PatternRewriter) -> None:
-        shape, movement = shape_of(op.result), Movement.of(op.src)
-        if movement is None or movement.extension is None or min(*shape, *shape_of(movement.source), 0) < 0:
-            return
-        if _collapsed(movement, op) is not None:
-            return
-        copied = movement._replace(extension=None).applied(op, movement.source, movement.along, shape_of(op.src))
-        narrow = rewriter.insert(collapse(copied, groups_of(op), shape)).result
-        rewriter.replace(op, [], [movement.applied(op, narrow, range(len(shape)), shape)])
+    shape, movement = shape_of(op.result), Movement.of(op.src)
+    if movement is None or movement.extension is None or min(*shape, *shape_of(movement.source), 0) < 0:
+        return
+    if _collapsed(movement, op) is not None:
+        return
+    copied = movement._replace(extension=None).applied(op, movement.source, movement.along, shape_of(op.src))
+    narrow = rewriter.insert(collapse(copied, groups_of(op), shape)).result
+    rewriter.replace(op, [], [movement.applied(op, narrow, range(len(shape)), shape)])
 
 
 Split = tuple[list[list[int]], list[int], list[int]]
@@ -241,59 +236,55 @@ def _reshape(op: Reshape, source: SSAValue, groups: Groups, sizes: Sequence[int]
     return (expand if isinstance(op, tensor.ExpandShapeOp) else collapse)(source, groups, sizes)
 
 
-class ReshapeUnits(RewritePattern):
+@rewrite_pattern
+def reshape_units(op: TransposeOp, rewriter: PatternRewriter) -> None:
     """Replaces a transposition that moves only dimensions of size 1 by reshapes."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: TransposeOp, rewriter: PatternRewriter) -> None:
-        movement = Movement.of(op.results[0]) if op.results else None
-        if movement is None:
-            return
-        before, after = shape_of(op.inputs[0]), shape_of(op.results[0])
-        lying = [place for d, place in enumerate(movement.along) if before[d] != 1]
-        if lying == sorted(lying) and lying and min(before) >= 0:
-            rewriter.replace(op, [], [with_units(op.inputs[0], after, rewriter)])
+    movement = Movement.of(op.results[0]) if op.results else None
+    if movement is None:
+        return
+    before, after = shape_of(op.inputs[0]), shape_of(op.results[0])
+    lying = [place for d, place in enumerate(movement.along) if before[d] != 1]
+    if lying == sorted(lying) and lying and min(before) >= 0:
+        rewriter.replace(op, [], [with_units(op.inputs[0], after, rewriter)])
 
 
-class CollapseBehind(RewritePattern):
+@rewrite_pattern
+def collapse_behind(op: GenericOp, rewriter: PatternRewriter) -> None:
     """Moves a collapse of what follows a sum, such as of groups and channels, or a concatenation, behind the operation
     on elements that reads it, which their kernels can then compute too."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        if not (nest := Nest.of(op)).is_elementwise or len(op.results) != 1 or nest.indices:
-            return
-        order, shape = nest.writes[0].loops, shape_of(op.results[0])
-        merged = next((a for a in nest.reads if a.loops == order and _follows_sum_or_parts(a.value)), None)
-        every = [value for value in op.operands if isinstance(value.type, TensorType)]
-        if (
-            merged is None
-            or not order
-            or min(min(shape_of(v), default=0) for v in every) < 0
-            or not all(map(is_projection, nest.maps))
-        ):
-            return
-        collapsed = merged.value.owner
-        if not isinstance(collapsed, tensor.CollapseShapeOp):
-            return
-        groups, sizes = groups_of(collapsed), shape_of(collapsed.src)
-        loops = dict(zip(order, groups, strict=True))
-        inputs, maps = list[SSAValue](), list[AffineMap]()
-        for access in nest.accesses:
-            along = [loops.get(loop, [FIXED]) for loop in access.loops]
-            maps.append(map_along(len(sizes), [d for group in along for d in group]))
-            own = [d for d, group in enumerate(along) if len(group) > 1]
-            if access is merged or not own:
-                inputs.append(collapsed.src if access is merged else access.value)
-                continue
-            counts = shape_of(access.value)
-            split = [size for d, group in enumerate(along)
-                     for size in ([sizes[each] for each in group] if d in own else [counts[d]])]  # fmt: skip
-            inputs.append(rewriter.insert(expand(access.value, numbered(along), split)).result)
-        make = LinalgBuilder(op)
-        empty = make.empty(TensorType(element_type(op.results[0]), sizes))
-        made = make.computed(inputs[:-1], empty, maps, op.body.clone())
-        rewriter.replace(op, _reshape(collapsed, made, groups, shape))
+    if not (nest := Nest.of(op)).is_elementwise or len(op.results) != 1 or nest.indices:
+        return
+    order, shape = nest.writes[0].loops, shape_of(op.results[0])
+    merged = next((a for a in nest.reads if a.loops == order and _follows_sum_or_parts(a.value)), None)
+    every = [value for value in op.operands if isinstance(value.type, TensorType)]
+    if (
+        merged is None
+        or not order
+        or min(min(shape_of(v), default=0) for v in every) < 0
+        or not all(map(is_projection, nest.maps))
+    ):
+        return
+    collapsed = merged.value.owner
+    if not isinstance(collapsed, tensor.CollapseShapeOp):
+        return
+    groups, sizes = groups_of(collapsed), shape_of(collapsed.src)
+    loops = dict(zip(order, groups, strict=True))
+    inputs, maps = list[SSAValue](), list[AffineMap]()
+    for access in nest.accesses:
+        along = [loops.get(loop, [FIXED]) for loop in access.loops]
+        maps.append(map_along(len(sizes), [d for group in along for d in group]))
+        own = [d for d, group in enumerate(along) if len(group) > 1]
+        if access is merged or not own:
+            inputs.append(collapsed.src if access is merged else access.value)
+            continue
+        counts = shape_of(access.value)
+        split = [size for d, group in enumerate(along)
+                 for size in ([sizes[each] for each in group] if d in own else [counts[d]])]  # fmt: skip
+        inputs.append(rewriter.insert(expand(access.value, numbered(along), split)).result)
+    make = LinalgBuilder(op)
+    empty = make.empty(TensorType(element_type(op.results[0]), sizes))
+    made = make.computed(inputs[:-1], empty, maps, op.body.clone())
+    rewriter.replace(op, _reshape(collapsed, made, groups, shape))
 
 
 def _follows_sum_or_parts(value: SSAValue) -> bool:
@@ -309,7 +300,7 @@ def _follows_sum_or_parts(value: SSAValue) -> bool:
 
 
 PATTERNS: tuple[RewritePattern, ...] = (
-    FoldReshapes(), ReshapeBeforeMoving(), ReadMoved(), CollapseBehind(), RegroupBehind(),
+    FoldReshapes(), reshape_before_moving, read_moved, collapse_behind, RegroupBehind(),
 )  # fmt: skip
 
 
@@ -356,31 +347,30 @@ MIN_SCALE = 2.0**-8
 """The least scale of factors of bf16 or f32 that is moved behind their product: 1 / sqrt(65536)."""
 
 
-class ScaleBehind(RewritePattern):
+@rewrite_pattern
+def scale_behind(op: Operation, rewriter: PatternRewriter) -> None:
     """Moves the scales of factors behind the product. It is limited to products whose factors may be rounded to tf32,
     which loses more than the roundings that are left out. Sums of bf16 or f32 may then overflow before they are scaled,
     as in PyTorch's own kernels of attention: scales are at least `MIN_SCALE`, so that only elements beyond 2^120 do. No
     sum of products of f16 leaves the range of f32."""
-
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, LinalgStructuredOperation) or _product(op) is None:
-            return
-        scalings = [_scaling(value) for value in op.inputs]
-        scale = math.prod(float_value(each[1].rhs) or 0.0 for each in scalings if each is not None)
-        kind = op.results[0].type
-        narrow = all(each is None or element_type(each[0].inputs[0]) == f16 for each in scalings)
-        if not narrow and abs(scale) < MIN_SCALE:
-            return
-        if not any(scalings) or not scale or element_type(op.results[0]) != f32 or not isa(kind, TensorType[Attribute]):
-            return
-        product = op.clone()
-        for number, each in enumerate(scalings):
-            if each is not None:
-                product.operands[number] = rewriter.insert(_unscaled(each[0])).results[0]
-        rewriter.insert(product)
-        factor, make = rewriter.insert(arith.ConstantOp(FloatAttr(scale, f32))), LinalgBuilder(op)
-        scaled = make.elementwise([product.results[0]], kind, lambda x, _: arith.MulfOp(x, factor).result)
-        rewriter.replace(op, [], [scaled])
+    if not isinstance(op, LinalgStructuredOperation) or _product(op) is None:
+        return
+    scalings = [_scaling(value) for value in op.inputs]
+    scale = math.prod(float_value(each[1].rhs) or 0.0 for each in scalings if each is not None)
+    kind = op.results[0].type
+    narrow = all(each is None or element_type(each[0].inputs[0]) == f16 for each in scalings)
+    if not narrow and abs(scale) < MIN_SCALE:
+        return
+    if not any(scalings) or not scale or element_type(op.results[0]) != f32 or not isa(kind, TensorType[Attribute]):
+        return
+    product = op.clone()
+    for number, each in enumerate(scalings):
+        if each is not None:
+            product.operands[number] = rewriter.insert(_unscaled(each[0])).results[0]
+    rewriter.insert(product)
+    factor, make = rewriter.insert(arith.ConstantOp(FloatAttr(scale, f32))), LinalgBuilder(op)
+    scaled = make.elementwise([product.results[0]], kind, lambda x, _: arith.MulfOp(x, factor).result)
+    rewriter.replace(op, [], [scaled])
 
 
 def _unscaled(op: GenericOp) -> GenericOp:
@@ -396,86 +386,82 @@ def _unscaled(op: GenericOp) -> GenericOp:
 # Batches: a product of `[b c] m n` that is expanded to `b c m n` goes along b and c.
 
 
-class ExpandBatch(RewritePattern):
+@rewrite_pattern
+def expand_batch(op: tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
     """Splits the batch loop of a product whose result is expanded to several batch dimensions."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
-        product, shape, groups = op.src.owner, shape_of(op.result), groups_of(op)
-        several = [shape[d] for group in groups if len(group) > 1 for d in group] or [-1]
-        if not isinstance(product, LinalgStructuredOperation) or op.src.uses.get_length() != 1 or min(several) < 0:
-            return
-        if (fill := _product(product)) is None:
-            return
-        nest, sizes = Nest.of(product), dict[int, list[int]]()
-        for loop, group in zip(nest.writes[0].loops, groups, strict=True):
-            parts = [shape[d] for d in group]
-            merged = all(loop in a.loops and isinstance(a.value.owner, tensor.CollapseShapeOp) for a in nest.reads)
-            sizes[loop] = parts if merged or sum(part > 1 for part in parts) > 1 else [math.prod(parts)]
-        split = {loop for loop, parts in sizes.items() if len(parts) > 1}
-        if not split:  # a view of the result says as much
-            return
-        if any(loop not in access.loops for loop in split for access in nest.reads):
-            return
-        places: list[list[int]] = []
-        for loop in range(nest.loops):
-            places.append([sum(map(len, places)) + n for n in range(len(sizes.get(loop, [0])))])
-        count = sum(map(len, places))
-        maps = [map_along(count, [place for loop in loops_of(map_) for place in places[loop]]) for map_ in nest.maps]
-        make = LinalgBuilder(op)
-        inputs = [_split(make, access, sizes) for access in nest.reads]
-        kind = TensorType(element_type(op.result), [part for loop in nest.writes[0].loops for part in sizes[loop]])
-        if kind != op.result.type and min(shape) < 0:
-            return
-        zeros = make.filled(kind, fill.inputs[0], op.dynamic_output_shape)
-        summed = [place for loop in nest.summed for place in places[loop]]
-        made = generic(product, inputs, [zeros], product.regions[0].clone(), maps, summed, [kind])
-        if kind == op.result.type:
-            rewriter.replace(op, made)
-            return
-        apart = list[list[int]]()
-        for loop, group in zip(nest.writes[0].loops, groups, strict=True):
-            apart += [[d] for d in group] if loop in split else [group]
-        rewriter.replace(op, expand(rewriter.insert(made).results[0], apart, shape))
+    product, shape, groups = op.src.owner, shape_of(op.result), groups_of(op)
+    several = [shape[d] for group in groups if len(group) > 1 for d in group] or [-1]
+    if not isinstance(product, LinalgStructuredOperation) or op.src.uses.get_length() != 1 or min(several) < 0:
+        return
+    if (fill := _product(product)) is None:
+        return
+    nest, sizes = Nest.of(product), dict[int, list[int]]()
+    for loop, group in zip(nest.writes[0].loops, groups, strict=True):
+        parts = [shape[d] for d in group]
+        merged = all(loop in a.loops and isinstance(a.value.owner, tensor.CollapseShapeOp) for a in nest.reads)
+        sizes[loop] = parts if merged or sum(part > 1 for part in parts) > 1 else [math.prod(parts)]
+    split = {loop for loop, parts in sizes.items() if len(parts) > 1}
+    if not split:  # a view of the result says as much
+        return
+    if any(loop not in access.loops for loop in split for access in nest.reads):
+        return
+    places: list[list[int]] = []
+    for loop in range(nest.loops):
+        places.append([sum(map(len, places)) + n for n in range(len(sizes.get(loop, [0])))])
+    count = sum(map(len, places))
+    maps = [map_along(count, [place for loop in loops_of(map_) for place in places[loop]]) for map_ in nest.maps]
+    make = LinalgBuilder(op)
+    inputs = [_split(make, access, sizes) for access in nest.reads]
+    kind = TensorType(element_type(op.result), [part for loop in nest.writes[0].loops for part in sizes[loop]])
+    if kind != op.result.type and min(shape) < 0:
+        return
+    zeros = make.filled(kind, fill.inputs[0], op.dynamic_output_shape)
+    summed = [place for loop in nest.summed for place in places[loop]]
+    made = generic(product, inputs, [zeros], product.regions[0].clone(), maps, summed, [kind])
+    if kind == op.result.type:
+        rewriter.replace(op, made)
+        return
+    apart = list[list[int]]()
+    for loop, group in zip(nest.writes[0].loops, groups, strict=True):
+        apart += [[d] for d in group] if loop in split else [group]
+    rewriter.replace(op, expand(rewriter.insert(made).results[0], apart, shape))
 
 
 # Rows that are masked: whether all scores of a row are minus infinity is whether the largest is.
 
 
-class LargestOfAll(RewritePattern):
+@rewrite_pattern
+def largest_of_all(op: GenericOp, rewriter: PatternRewriter) -> None:
     """Replaces the question whether all elements of a row are minus infinity by whether the largest is."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        nest = Nest.of(op)
-        how = nest.combination
-        if how is None or not isinstance(how.by, arith.AndIOp) or len(op.inputs) != 1 or not nest.summed:
-            return
-        asked, kind, fill = how.value.owner, op.results[0].type if op.results else None, _filled(op.outputs[0])
-        if not isinstance(asked, arith.CmpfOp) or asked.predicate.value.data != OEQ or fill is None:
-            return
-        start = fill.inputs[0].owner
-        true = isinstance(start, arith.ConstantOp) and str(start.value) in ("true", "1 : i1", "-1 : i1")
-        if not true or not isa(kind, TensorType[Attribute]) or float_value(asked.rhs) != -math.inf:
-            return
-        element = asked.lhs
-        while isinstance(element.owner, arith.ExtFOp):
-            element = element.owner.input
-        if element is not nest.reads[0].element or not isinstance(wide := element.type, AnyFloat):
-            return
-        lowest, make = rewriter.insert(arith.ConstantOp(FloatAttr(-math.inf, wide))).result, LinalgBuilder(op)
-        into = make.filled(TensorType(wide, kind.get_shape()), lowest, make.unknown_sizes(fill.outputs[0]))
-        maps, summed = nest.maps, nest.summed
-        largest = make.computed(op.inputs, into, maps, lambda x, m: arith.MaximumfOp(x, m).result, summed)
-        equal = make.elementwise([largest], kind, lambda x, _: arith.CmpfOp(x, lowest, "oeq").result)
-        rewriter.replace(op, [], [equal])
+    nest = Nest.of(op)
+    how = nest.combination
+    if how is None or not isinstance(how.by, arith.AndIOp) or len(op.inputs) != 1 or not nest.summed:
+        return
+    asked, kind, fill = how.value.owner, op.results[0].type if op.results else None, _filled(op.outputs[0])
+    if not isinstance(asked, arith.CmpfOp) or asked.predicate.value.data != OEQ or fill is None:
+        return
+    start = fill.inputs[0].owner
+    true = isinstance(start, arith.ConstantOp) and str(start.value) in ("true", "1 : i1", "-1 : i1")
+    if not true or not isa(kind, TensorType[Attribute]) or float_value(asked.rhs) != -math.inf:
+        return
+    element = asked.lhs
+    while isinstance(element.owner, arith.ExtFOp):
+        element = element.owner.input
+    if element is not nest.reads[0].element or not isinstance(wide := element.type, AnyFloat):
+        return
+    lowest, make = rewriter.insert(arith.ConstantOp(FloatAttr(-math.inf, wide))).result, LinalgBuilder(op)
+    into = make.filled(TensorType(wide, kind.get_shape()), lowest, make.unknown_sizes(fill.outputs[0]))
+    maps, summed = nest.maps, nest.summed
+    largest = make.computed(op.inputs, into, maps, lambda x, m: arith.MaximumfOp(x, m).result, summed)
+    equal = make.elementwise([largest], kind, lambda x, _: arith.CmpfOp(x, lowest, "oeq").result)
+    rewriter.replace(op, [], [equal])
 
 
 OEQ = 1
 """The predicate of `arith.cmpf` for numbers that are equal."""
 
 
-DECOMPOSED: tuple[RewritePattern, ...] = (FoldReshapes(), ReadMoved(), ExtendBehind(), *[ReadMoved()] * 3)
+DECOMPOSED: tuple[RewritePattern, ...] = (FoldReshapes(), read_moved, extend_behind, *[read_moved] * 3)
 """In this order, and before `ScaleBehind`: a chain of conversions, transpositions and scales is read at once."""
 
 

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import i32, i64
 from xdsl.dialects.linalg.ops import GenericOp, IndexOp
 from xdsl.dialects.memref import AllocOp, DeallocOp, LoadOp, SubviewOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import Nest, strides_of
@@ -18,7 +18,7 @@ from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import Memory, memory_of
 from ...dialect.warp.views import MatrixOp, PagedOp
 from ..diagnostics import remark
-from ..patterns import constant_value, op_type_rewrite_pattern, operations_between
+from ..patterns import constant_value, operations_between, rewrite_pattern
 from .elementwise import roots_of, touched, uses_of
 from .operand import drop_unused, part_of, root
 
@@ -152,21 +152,19 @@ class Gathered(NamedTuple):
         return view.result
 
 
-class ReadPages(RewritePattern):
+@rewrite_pattern
+def read_pages(op: AttentionOp, rewriter: PatternRewriter) -> None:
     """Lets an attention read K and V, or V that is columns of K, in the pages that operations gather them from."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
-        for memory in dict.fromkeys((op.k, op.v)):
-            parts = [part for part in [op.v.owner] if isinstance(part, SubviewOp) and part.source is memory]
-            parts = parts if op.v.has_one_use() else []
-            gathered = None if op.tile else Gathered.of(op, memory, pages_of, *parts)
-            if gathered is not None and (reason := gathered.objection(op, memory, *parts)):
-                remark(gathered.gather, "warp-fuse-attention", f"it gathers keys before: {reason}")
-                gathered.view.erase()
-            elif gathered is not None:
-                gathered.replace(op, memory, *parts)
-                rewriter.has_done_action = True
+    for memory in dict.fromkeys((op.k, op.v)):
+        parts = [part for part in [op.v.owner] if isinstance(part, SubviewOp) and part.source is memory]
+        parts = parts if op.v.has_one_use() else []
+        gathered = None if op.tile else Gathered.of(op, memory, pages_of, *parts)
+        if gathered is not None and (reason := gathered.objection(op, memory, *parts)):
+            remark(gathered.gather, "warp-fuse-attention", f"it gathers keys before: {reason}")
+            gathered.view.erase()
+        elif gathered is not None:
+            gathered.replace(op, memory, *parts)
+            rewriter.has_done_action = True
 
 
 def _loop(index: SSAValue) -> int | None:

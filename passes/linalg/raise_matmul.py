@@ -37,7 +37,7 @@ from xdsl.dialects.math import FmaOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
@@ -52,9 +52,9 @@ from ...dialect.warp.matmul import BY_ELEMENT, FASTMATH, MatmulOp
 from ...dialect.warp.operands import OperandForm, SparseOp
 from ...dialect.warp.stored import StoredIntegers, StoredOp
 from ..diagnostics import chose, fail, message_of, remark
-from ..patterns import IndexBuilder, LocatedRewriter, apply_patterns, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, LocatedRewriter, apply_patterns, rewrite_pattern
 from . import contraction
-from .contraction import SplitLoops
+from .contraction import split_loops
 from .elementwise import check_unshared
 from .operand import expanded, lie_in_memory
 from .product import read
@@ -107,94 +107,88 @@ def _check_exact(op: Operation, product: MatmulOp) -> None:
 
 def raise_products(module: Operation) -> None:
     """Raises every product below an operation; errors name the operation they are about."""
-    apply_patterns([EraseEmpty(), CopyStrided()], module)
-    apply_patterns([RaiseProduct(), SplitLoops()], module)
+    apply_patterns([erase_empty, copy_strided], module)
+    apply_patterns([raise_product, split_loops], module)
 
 
-class EraseEmpty(RewritePattern):
+@rewrite_pattern
+def erase_empty(op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
     """Erases an operation all of whose outputs are memory without elements."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
-        kinds = [value.type for value in op.outputs]
-        if all(isinstance(kind, MemRefType) and 0 in kind.get_shape() for kind in kinds):
-            rewriter.erase(op)
+    kinds = [value.type for value in op.outputs]
+    if all(isinstance(kind, MemRefType) and 0 in kind.get_shape() for kind in kinds):
+        rewriter.erase(op)
 
 
-class CopyStrided(RewritePattern):
+@rewrite_pattern
+def copy_strided(op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
     """Lets a product read, and write, copies of memory of which every stride is dynamic."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, ContractionOp) and not (Nest.of(op).summed and contraction.adds_products(op)):
-            return
-        for number, value in enumerate(op.operands):
-            strides = strides_of(memory_of(value)) if isinstance(value.type, MemRefType) else None
-            if not strides or any(stride is not None for stride in strides):
-                continue
-            index = IndexBuilder(op)
-            kind, sizes = memory_of(value), index.unknown_sizes(value)
-            copied = index.insert(memref.AllocOp(sizes, [], MemRefType(kind.element_type, kind.get_shape()))).memref
-            remark(op, RaiseMatmulPass.name, f"operand {number} is copied, as all strides of {kind} are dynamic")
-            index.insert(ops.CopyOp([value], [copied], []))
-            if number >= len(op.inputs):
-                rewriter.insert(ops.CopyOp([copied], [value], []), InsertPoint.after(op))
-            op.operands[number] = copied
-            rewriter.has_done_action = True
+    if not isinstance(op, ContractionOp) and not (Nest.of(op).summed and contraction.adds_products(op)):
+        return
+    for number, value in enumerate(op.operands):
+        strides = strides_of(memory_of(value)) if isinstance(value.type, MemRefType) else None
+        if not strides or any(stride is not None for stride in strides):
+            continue
+        index = IndexBuilder(op)
+        kind, sizes = memory_of(value), index.unknown_sizes(value)
+        copied = index.insert(memref.AllocOp(sizes, [], MemRefType(kind.element_type, kind.get_shape()))).memref
+        remark(op, RaiseMatmulPass.name, f"operand {number} is copied, as all strides of {kind} are dynamic")
+        index.insert(ops.CopyOp([value], [copied], []))
+        if number >= len(op.inputs):
+            rewriter.insert(ops.CopyOp([copied], [value], []), InsertPoint.after(op))
+        op.operands[number] = copied
+        rewriter.has_done_action = True
 
 
 BY_THREADS = (f16, BFloat16Type(), f32, f64, i8, i16, i32, i64)
 """The types of elements that a thread adds up."""
 
 
-class RaiseProduct(RewritePattern):
+@rewrite_pattern
+def raise_product(op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
     """Replaces a product by `warp.matmul`. A product of contiguous channels that are each their own group becomes an
     elementwise operation. Products that no matrix instruction computes stay for a kernel with a thread per element,
     with a remark."""
+    if isinstance(op, PoolingOp) or not (isinstance(op, ContractionOp) or Nest.of(op).summed):
+        return
+    if BY_ELEMENT in op.attributes:
+        return
+    if any(FIXED in access.loops for access in Nest.of(op).reads):
+        from .channels import with_channels_last  # with what other products do not need
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
-        if isinstance(op, PoolingOp) or not (isinstance(op, ContractionOp) or Nest.of(op).summed):
-            return
-        if BY_ELEMENT in op.attributes:
-            return
-        if any(FIXED in access.loops for access in Nest.of(op).reads):
-            from .channels import with_channels_last  # with what other products do not need
+        if (made := with_channels_last(op)) is not None:
+            op, rewriter = made, PatternRewriter(made)
+    if isinstance(op, ops.GenericOp) and not contraction.adds_products(op):
+        remark(op, RaiseMatmulPass.name, "it adds no products of two inputs of types that tensor cores multiply")
+        return
+    rewriter.has_done_action = True
+    before, apart, raised = op.prev_op, False, None
+    on_tensors = any(isinstance(value.type, TensorType) for value in op.operands)
+    by_threads = all(element_type(value) in BY_THREADS for value in op.operands)
+    needs_instruction = METADATA in op.attributes or on_tensors or not by_threads
+    try:
+        raised = _raised(op)
+        reason = "" if needs_instruction else _objection(raised)
+    except contraction.SeparateProductsError as error:
+        reason, apart = str(error), True
+    except DiagnosticException as error:
+        reason = message_of(error)
+    if raised is not None and not reason:
+        kinds = " x ".join(raised.multiplied)
+        chose(op, RaiseMatmulPass.name, f"{op.name} is a product of {kinds} on tensor cores")
+        _replace(op, raised)
+        return
+    if needs_instruction and not apart:
+        fail(op, reason if reason.startswith(op.name) else f"{op.name}: {reason}")
+    while (made := op.prev_op) is not None and made is not before:
+        Rewriter.erase_op(made, safe_erase=False)  # a product that is in no block may use it
+    windows = None
+    if apart:
+        from .window_sums import WindowSum  # with what a product does not need
 
-            if (made := with_channels_last(op)) is not None:
-                op, rewriter = made, PatternRewriter(made)
-        if isinstance(op, ops.GenericOp) and not contraction.adds_products(op):
-            remark(op, RaiseMatmulPass.name, "it adds no products of two inputs of types that tensor cores multiply")
-            return
-        rewriter.has_done_action = True
-        before, apart, raised = op.prev_op, False, None
-        on_tensors = any(isinstance(value.type, TensorType) for value in op.operands)
-        by_threads = all(element_type(value) in BY_THREADS for value in op.operands)
-        needs_instruction = METADATA in op.attributes or on_tensors or not by_threads
-        try:
-            raised = _raised(op)
-            reason = "" if needs_instruction else _objection(raised)
-        except contraction.SeparateProductsError as error:
-            reason, apart = str(error), True
-        except DiagnosticException as error:
-            reason = message_of(error)
-        if raised is not None and not reason:
-            kinds = " x ".join(raised.multiplied)
-            chose(op, RaiseMatmulPass.name, f"{op.name} is a product of {kinds} on tensor cores")
-            _replace(op, raised)
-            return
-        if needs_instruction and not apart:
-            fail(op, reason if reason.startswith(op.name) else f"{op.name}: {reason}")
-        while (made := op.prev_op) is not None and made is not before:
-            Rewriter.erase_op(made, safe_erase=False)  # a product that is in no block may use it
-        windows = None
-        if apart:
-            from .window_sums import WindowSum  # with what a product does not need
-
-            windows = WindowSum.of(op)
-        each = "an element" if windows is None else f"{windows.pixels} pixels of {windows.width} channels"
-        remark(op, RaiseMatmulPass.name, f"no tensor core multiplies it, a thread adds up {each}: {reason}")
-        op.attributes[BY_ELEMENT] = UnitAttr()
+        windows = WindowSum.of(op)
+    each = "an element" if windows is None else f"{windows.pixels} pixels of {windows.width} channels"
+    remark(op, RaiseMatmulPass.name, f"no tensor core multiplies it, a thread adds up {each}: {reason}")
+    op.attributes[BY_ELEMENT] = UnitAttr()
 
 
 def _objection(raised: MatmulOp) -> str:

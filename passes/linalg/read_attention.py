@@ -12,7 +12,7 @@ from xdsl.dialects import memref
 from xdsl.dialects.builtin import AffineMapAttr, FloatAttr, IntegerAttr, MemRefType, f32, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attention import HALVES, INPUTS, ROWS, AttentionGradientOp, AttentionOp, D, E, M, N
@@ -21,7 +21,7 @@ from ...dialect.warp.elements import PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.views import PagedOp
-from ..patterns import op_type_rewrite_pattern
+from ..patterns import rewrite_pattern
 from .operand import KernelArgument, Spread, VectorOperand, drop_unused, each_once, expand, numbered, root
 from .product import Product, read
 
@@ -210,58 +210,52 @@ def _product(
     return replace(product, a=a_, b=b_, d=d_)
 
 
-class PackHeads(RewritePattern):
+@rewrite_pattern
+def pack_heads(op: AttentionOp, rewriter: PatternRewriter) -> None:
     """Exchanges the loop over the only query of an attention with the longest one over heads that share K and V. A
     diagonal would be of queries, as numbers of documents are: they stay as they are, and so does their attention."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
-        sizes, query = op.sizes, op.batch + M
-        of_keys = {loop for map_ in op.maps[1:3] for loop in loops_of(map_)}
-        heads = [loop for loop in range(op.batch) if loop not in of_keys and sizes[loop] > 1]
-        if op.tile or sizes[query] != 1 or op.diagonal is not None or op.window is not None or not heads:
-            return
-        if op.lse is not None or op.documents:
-            return
-        head = max(heads, key=sizes.__getitem__)
-        order = list(range(op.maps[0].num_dims))
-        order[head], order[query] = query, head
-        maps = [map_along(len(order), (order[loop] for loop in loops_of(map_))) for map_ in op.maps]
-        _renumber(op, op.matrices, maps, order, rewriter)
+    sizes, query = op.sizes, op.batch + M
+    of_keys = {loop for map_ in op.maps[1:3] for loop in loops_of(map_)}
+    heads = [loop for loop in range(op.batch) if loop not in of_keys and sizes[loop] > 1]
+    if op.tile or sizes[query] != 1 or op.diagonal is not None or op.window is not None or not heads:
+        return
+    if op.lse is not None or op.documents:
+        return
+    head = max(heads, key=sizes.__getitem__)
+    order = list(range(op.maps[0].num_dims))
+    order[head], order[query] = query, head
+    maps = [map_along(len(order), (order[loop] for loop in loops_of(map_))) for map_ in op.maps]
+    _renumber(op, op.matrices, maps, order, rewriter)
 
 
-class SplitValues(RewritePattern):
+@rewrite_pattern
+def split_values(op: AttentionOp, rewriter: PatternRewriter) -> None:
     """Makes a loop of the batch over parts of V's columns, and of O's, where a lane has no registers for all of them. K
     and V of one latent matrix are 576 and 512 columns: the CTAs of both parts multiply Q and K."""
+    columns, last = op.sizes[op.batch + E], op.batch + E
+    parts = -(-columns // MAX_COLUMNS)
+    along = () if op.function is None else (loop for _, map_ in op.function.placed for loop in loops_of(map_))
+    if op.tile or parts < 2 or columns % parts or op.lse is not None:
+        return
+    if last in along or not all(strides_of(memory_of(value)) for value in (op.v, op.o)):
+        return
+    order = [*range(op.batch), *range(op.batch + 1, last + 2)]
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
-        columns, last = op.sizes[op.batch + E], op.batch + E
-        parts = -(-columns // MAX_COLUMNS)
-        along = () if op.function is None else (loop for _, map_ in op.function.placed for loop in loops_of(map_))
-        if op.tile or parts < 2 or columns % parts or op.lse is not None:
-            return
-        if last in along or not all(strides_of(memory_of(value)) for value in (op.v, op.o)):
-            return
-        order = [*range(op.batch), *range(op.batch + 1, last + 2)]
+    def moved(map_: AffineMap) -> AffineMap:
+        return map_along(len(order) + 1, (order[loop] for loop in loops_of(map_)))
 
-        def moved(map_: AffineMap) -> AffineMap:
-            return map_along(len(order) + 1, (order[loop] for loop in loops_of(map_)))
-
-        matrices, maps = list(op.matrices), list(map(moved, op.maps))
-        for number in (2, 3):
-            loops, shape = loops_of(op.maps[number]), memory_of(matrices[number]).get_shape()
-            sizes = [
-                [parts, size // parts] if loop == last else [size] for loop, size in zip(loops, shape, strict=True)
-            ]
-            paged = matrices[number].owner
-            split = _split_pages(paged, sizes) if isinstance(paged, PagedOp) else [expand(matrices[number], sizes)]
-            matrices[number] = [rewriter.insert(each) for each in split][-1].results[0]
-            at, places = loops.index(last), list(loops_of(maps[number]))
-            maps[number] = map_along(len(order) + 1, (*places[:at], op.batch, *places[at:]))
-        values = op.v
-        _renumber(op, matrices, maps, order, rewriter)
-        drop_unused(values)
+    matrices, maps = list(op.matrices), list(map(moved, op.maps))
+    for number in (2, 3):
+        loops, shape = loops_of(op.maps[number]), memory_of(matrices[number]).get_shape()
+        sizes = [[parts, size // parts] if loop == last else [size] for loop, size in zip(loops, shape, strict=True)]
+        paged = matrices[number].owner
+        split = _split_pages(paged, sizes) if isinstance(paged, PagedOp) else [expand(matrices[number], sizes)]
+        matrices[number] = [rewriter.insert(each) for each in split][-1].results[0]
+        at, places = loops.index(last), list(loops_of(maps[number]))
+        maps[number] = map_along(len(order) + 1, (*places[:at], op.batch, *places[at:]))
+    values = op.v
+    _renumber(op, matrices, maps, order, rewriter)
+    drop_unused(values)
 
 
 def _split_pages(view: PagedOp, sizes: Sequence[Sequence[int]]) -> list[memref.ExpandShapeOp | PagedOp]:
@@ -281,14 +275,12 @@ PANEL = 64
 """Columns of a tile that lie together in shared memory: a line of 16-bit elements."""
 
 
-class ValuesOfKeys(RewritePattern):
+@rewrite_pattern
+def values_of_keys(op: AttentionOp, rewriter: PatternRewriter) -> None:
     """Marks an attention whose V is columns of K, of which a CTA then has one tile for both products."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
-        if not op.tile and op.of_keys is None and (first := _first_of_keys(op)) is not None:
-            op.of_keys = IntegerAttr(first, i64)
-            rewriter.notify_op_modified(op)
+    if not op.tile and op.of_keys is None and (first := _first_of_keys(op)) is not None:
+        op.of_keys = IntegerAttr(first, i64)
+        rewriter.notify_op_modified(op)
 
 
 def _first_of_keys(op: AttentionOp) -> int | None:

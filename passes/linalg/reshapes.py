@@ -16,7 +16,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import (
@@ -33,7 +33,7 @@ from ...dialect.mlir.affine import (
 from ...dialect.mlir.generic import arithmetic
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type, shape_of
-from ..patterns import IndexBuilder, LocatedRewriter, float_value, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, LocatedRewriter, float_value, rewrite_pattern
 from .constants import number_of
 from .contraction import adds_products, around
 from .operand import Groups, groups_of, reassociation
@@ -148,47 +148,45 @@ def added_units(value: SSAValue) -> dict[int, int] | None:
     return kept
 
 
-class DropUnitLoops(RewritePattern):
+@rewrite_pattern
+def drop_unit_loops(op: GenericOp, rewriter: PatternRewriter) -> None:
     """Replaces an operation whose output keeps reduced dimensions of size 1 by one without these dimensions, and drops
     reduction loops of one turn."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        if len(op.results) != 1 or len(op.outputs) != 1:
-            return
-        nest = Nest.of(op)
-        (written,), shape = nest.writes, shape_of(op.results[0])
-        units = [d for d, size in enumerate(shape) if size == 1]
-        sizes = {loop: n for access in nest.reads for loop, n in zip(access.loops, shape_of(access.value), strict=True)}
-        single = {loop for loop in nest.summed if sizes.get(loop) == 1}
-        windows = not all(map(is_projection, nest.maps))  # whose loops are read by their number
-        single = single if len(single) < len(nest.summed) and not windows else set[int]()
-        expanded = [access for access in nest.reads if _is_expanded(access.value)]
-        added = [_added_loops(access) for access in expanded]
-        is_reshaped = any(list(shape_of(v)) == list(shape) and not _is_expanded(v) for v in op.inputs)
-        dropped = set[int].intersection(*added) if added and nest.is_elementwise and not is_reshaped else set[int]()
-        dropped |= {FIXED, *(set(range(nest.loops)) - set(sizes) if nest.summed else ())}
-        units = [d for d in units if written.loops[d] in dropped]
-        kept = [d for d in range(len(shape)) if d not in units]
-        loops = {written.loops[d] for d in units} | single
-        unknown = _sizes_of(written.value)
-        if not kept or sum(size < 0 for size in shape) != len(unknown) or not loops:
-            return
-        if loops & set(nest.indices.values()):
-            return
-        init = _without(written.value, kept, LinalgBuilder(op))
-        left = [loop for loop in range(nest.loops) if loop not in loops]
-        reads = [_read(access, left) for access in nest.reads]
-        maps = [*(map_ for _, map_ in reads), _on(written.map, left, kept)]
-        if {loop for map_ in maps for loop in loops_of(map_)} < set(range(len(left))):
-            return
-        summed = [left.index(loop) for loop in nest.summed if loop in left]
-        kind = TensorType(element_type(op.results[0]), [shape[d] for d in kept])
-        made = generic(op, [value for value, _ in reads], [init], _body(op, left), maps, summed, [kind])
-        if not units:
-            rewriter.replace(op, made)
-            return
-        rewriter.replace(op, expand(rewriter.insert(made).results[0], around(kept, len(shape)), shape, unknown))
+    if len(op.results) != 1 or len(op.outputs) != 1:
+        return
+    nest = Nest.of(op)
+    (written,), shape = nest.writes, shape_of(op.results[0])
+    units = [d for d, size in enumerate(shape) if size == 1]
+    sizes = {loop: n for access in nest.reads for loop, n in zip(access.loops, shape_of(access.value), strict=True)}
+    single = {loop for loop in nest.summed if sizes.get(loop) == 1}
+    windows = not all(map(is_projection, nest.maps))  # whose loops are read by their number
+    single = single if len(single) < len(nest.summed) and not windows else set[int]()
+    expanded = [access for access in nest.reads if _is_expanded(access.value)]
+    added = [_added_loops(access) for access in expanded]
+    is_reshaped = any(list(shape_of(v)) == list(shape) and not _is_expanded(v) for v in op.inputs)
+    dropped = set[int].intersection(*added) if added and nest.is_elementwise and not is_reshaped else set[int]()
+    dropped |= {FIXED, *(set(range(nest.loops)) - set(sizes) if nest.summed else ())}
+    units = [d for d in units if written.loops[d] in dropped]
+    kept = [d for d in range(len(shape)) if d not in units]
+    loops = {written.loops[d] for d in units} | single
+    unknown = _sizes_of(written.value)
+    if not kept or sum(size < 0 for size in shape) != len(unknown) or not loops:
+        return
+    if loops & set(nest.indices.values()):
+        return
+    init = _without(written.value, kept, LinalgBuilder(op))
+    left = [loop for loop in range(nest.loops) if loop not in loops]
+    reads = [_read(access, left) for access in nest.reads]
+    maps = [*(map_ for _, map_ in reads), _on(written.map, left, kept)]
+    if {loop for map_ in maps for loop in loops_of(map_)} < set(range(len(left))):
+        return
+    summed = [left.index(loop) for loop in nest.summed if loop in left]
+    kind = TensorType(element_type(op.results[0]), [shape[d] for d in kept])
+    made = generic(op, [value for value, _ in reads], [init], _body(op, left), maps, summed, [kind])
+    if not units:
+        rewriter.replace(op, made)
+        return
+    rewriter.replace(op, expand(rewriter.insert(made).results[0], around(kept, len(shape)), shape, unknown))
 
 
 def _sizes_of(value: SSAValue) -> Sequence[SSAValue]:
@@ -246,119 +244,111 @@ def _without(value: SSAValue, kept: Sequence[int], make: LinalgBuilder) -> SSAVa
     return make.insert(collapse(value, around(kept, len(shape_of(value))), list(kind.get_shape()))).result
 
 
-class CollapseSummed(RewritePattern):
+@rewrite_pattern
+def collapse_summed(op: GenericOp, rewriter: PatternRewriter) -> None:
     """Merges several reduction loops into one, if they are contiguous in all operands; products have several."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        nest = Nest.of(op)
-        merged = tuple(nest.summed)
-        if len(merged) < 2 or len(op.results) != 1 or nest.combination is None or adds_products(op):
-            return
-        if {*merged} & {*nest.indices.values(), *(loop for access in nest.writes for loop in access.loops)}:
-            return
-        if not all(_is_contiguous(access, merged) for access in nest.reads):
-            return
-        left = [loop for loop in range(nest.loops) if loop not in merged[1:]]
-        reads = [_merged(access, merged, left, rewriter) for access in nest.reads]
-        maps = [map_ for _, map_ in reads]
-        maps += [_on(access.map, left, range(len(access.map.results))) for access in nest.writes]
-        inputs, one = [value for value, _ in reads], [left.index(merged[0])]
-        rewriter.replace(op, generic(op, inputs, list(op.outputs), _body(op, left), maps, one, op.result_types))
+    nest = Nest.of(op)
+    merged = tuple(nest.summed)
+    if len(merged) < 2 or len(op.results) != 1 or nest.combination is None or adds_products(op):
+        return
+    if {*merged} & {*nest.indices.values(), *(loop for access in nest.writes for loop in access.loops)}:
+        return
+    if not all(_is_contiguous(access, merged) for access in nest.reads):
+        return
+    left = [loop for loop in range(nest.loops) if loop not in merged[1:]]
+    reads = [_merged(access, merged, left, rewriter) for access in nest.reads]
+    maps = [map_ for _, map_ in reads]
+    maps += [_on(access.map, left, range(len(access.map.results))) for access in nest.writes]
+    inputs, one = [value for value, _ in reads], [left.index(merged[0])]
+    rewriter.replace(op, generic(op, inputs, list(op.outputs), _body(op, left), maps, one, op.result_types))
 
 
-class SumInTwo(RewritePattern):
+@rewrite_pattern
+def sum_in_two(op: GenericOp, rewriter: PatternRewriter) -> None:
     """Sums over loops that are apart in memory, images and pixels of a channel for example, over the last of them
     first: of those, and then of what they give, rows can be made."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        nest, fill = Nest.of(op), op.outputs[0].owner if len(op.outputs) == 1 else None
-        how, summed, first = nest.combination, nest.summed, len(nest.summed) - 1
-        adds = how is not None and isinstance(how.by, arith.AddfOp) and how.value.type == f32 and not nest.indices
-        if not adds or adds_products(op) or not isinstance(fill, FillOp) or float_value(fill.inputs[0]) != 0:
-            return
-        while first > 0 and all(_is_contiguous(access, summed[first - 1 :]) for access in nest.reads):
-            first -= 1
-        known = min(size for access in nest.accesses for size in (1, *shape_of(access.value))) > 0
-        if first <= 0 or not known or not op.results or not all(map(is_projection, nest.maps)):
-            return
-        left = [loop for loop in range(nest.loops) if loop not in summed[first:]]
-        kind = TensorType(f32, [found[2] for loop in left if (found := nest.along(loop)) is not None])
-        make, maps = LinalgBuilder(op), [*nest.maps[:-1], map_along(nest.loops, left)]
-        parts = make.computed(op.inputs, make.filled(kind, fill.inputs[0]), maps, op.body.clone(), summed[first:])
-        maps = [AffineMap.identity(len(left)), _on(nest.maps[-1], left, range(len(nest.maps[-1].results)))]
-        rest = [left.index(loop) for loop in summed[:first]]
-        rewriter.replace(op, [], [make.computed([parts], op.outputs[0], maps, partial(arithmetic, "add"), rest)])
+    nest, fill = Nest.of(op), op.outputs[0].owner if len(op.outputs) == 1 else None
+    how, summed, first = nest.combination, nest.summed, len(nest.summed) - 1
+    adds = how is not None and isinstance(how.by, arith.AddfOp) and how.value.type == f32 and not nest.indices
+    if not adds or adds_products(op) or not isinstance(fill, FillOp) or float_value(fill.inputs[0]) != 0:
+        return
+    while first > 0 and all(_is_contiguous(access, summed[first - 1 :]) for access in nest.reads):
+        first -= 1
+    known = min(size for access in nest.accesses for size in (1, *shape_of(access.value))) > 0
+    if first <= 0 or not known or not op.results or not all(map(is_projection, nest.maps)):
+        return
+    left = [loop for loop in range(nest.loops) if loop not in summed[first:]]
+    kind = TensorType(f32, [found[2] for loop in left if (found := nest.along(loop)) is not None])
+    make, maps = LinalgBuilder(op), [*nest.maps[:-1], map_along(nest.loops, left)]
+    parts = make.computed(op.inputs, make.filled(kind, fill.inputs[0]), maps, op.body.clone(), summed[first:])
+    maps = [AffineMap.identity(len(left)), _on(nest.maps[-1], left, range(len(nest.maps[-1].results)))]
+    rest = [left.index(loop) for loop in summed[:first]]
+    rewriter.replace(op, [], [make.computed([parts], op.outputs[0], maps, partial(arithmetic, "add"), rest)])
 
 
 PIXELS = 8
 """Elements that divide the pixels of an image that tensor copies read as a row."""
 
 
-class CollapsePixels(RewritePattern):
+@rewrite_pattern
+def collapse_pixels(op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
     """Makes a convolution of single pixels with channels before them a product for each image, of the filter and a
     matrix of channels and pixels."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
-        nest, start = Nest.of(op), op.outputs[0].owner if len(op.outputs) == len(op.results) == 1 else None
-        if len(nest.reads) != 2 or not isinstance(start, FillOp) or min(len(a.map.results) for a in nest.accesses) < 3:
-            return
-        image, kernel = sorted(nest.reads, key=lambda access: FIXED not in access.loops)
-        (first, feature, *pixels), taps = nest.writes[0].loops, kernel.loops[2:]
-        channel, (shape, size) = kernel.loops[1], (shape_of(each) for each in (op.results[0], kernel.value))
-        steps = [linear(expr) for expr in image.map.results]
-        moves = [[(loop, by) for loop, by in each[0].items() if loop not in taps] for each in steps if each is not None]
-        moved = any(each is not None and each[1] for each in steps)
-        if moves != [[(loop, 1)] for loop in (first, channel, *pixels)] or moved:
-            return
-        if not taps or {*size[2:]} != {1} or {channel, *taps} != {*nest.summed} or kernel.loops[0] != feature:
-            return
-        if shape_of(image.value)[2:] != shape[2:] or prod(shape[2:]) % PIXELS or min(shape) < 0:
-            return
-        places, flat, make = list(range(2, len(shape))), [*shape[:2], prod(shape[2:])], LinalgBuilder(op)
-        weights = make.insert(collapse(kernel.value, [[0], [1, *range(2, len(size))]], size[:2])).result
-        rows = make.insert(collapse(image.value, [[0], [1], places], [shape[0], size[1], flat[-1]])).result
-        sums = make.filled(TensorType(element_type(op.results[0]), flat), start.inputs[0])
-        seen = {image: (rows, (0, 3, 2)), kernel: (weights, (1, 3))}
-        maps = [*(map_along(4, seen[access][1]) for access in nest.reads), map_along(4, range(3))]
-        made = make.computed([seen[access][0] for access in nest.reads], sums, maps, op.body.clone(), [3])
-        rewriter.replace(op, expand(made, [[0], [1], places], shape))
+    nest, start = Nest.of(op), op.outputs[0].owner if len(op.outputs) == len(op.results) == 1 else None
+    if len(nest.reads) != 2 or not isinstance(start, FillOp) or min(len(a.map.results) for a in nest.accesses) < 3:
+        return
+    image, kernel = sorted(nest.reads, key=lambda access: FIXED not in access.loops)
+    (first, feature, *pixels), taps = nest.writes[0].loops, kernel.loops[2:]
+    channel, (shape, size) = kernel.loops[1], (shape_of(each) for each in (op.results[0], kernel.value))
+    steps = [linear(expr) for expr in image.map.results]
+    moves = [[(loop, by) for loop, by in each[0].items() if loop not in taps] for each in steps if each is not None]
+    moved = any(each is not None and each[1] for each in steps)
+    if moves != [[(loop, 1)] for loop in (first, channel, *pixels)] or moved:
+        return
+    if not taps or {*size[2:]} != {1} or {channel, *taps} != {*nest.summed} or kernel.loops[0] != feature:
+        return
+    if shape_of(image.value)[2:] != shape[2:] or prod(shape[2:]) % PIXELS or min(shape) < 0:
+        return
+    places, flat, make = list(range(2, len(shape))), [*shape[:2], prod(shape[2:])], LinalgBuilder(op)
+    weights = make.insert(collapse(kernel.value, [[0], [1, *range(2, len(size))]], size[:2])).result
+    rows = make.insert(collapse(image.value, [[0], [1], places], [shape[0], size[1], flat[-1]])).result
+    sums = make.filled(TensorType(element_type(op.results[0]), flat), start.inputs[0])
+    seen = {image: (rows, (0, 3, 2)), kernel: (weights, (1, 3))}
+    maps = [*(map_along(4, seen[access][1]) for access in nest.reads), map_along(4, range(3))]
+    made = make.computed([seen[access][0] for access in nest.reads], sums, maps, op.body.clone(), [3])
+    rewriter.replace(op, expand(made, [[0], [1], places], shape))
 
 
-class CollapseRow(RewritePattern):
+@rewrite_pattern
+def collapse_row(op: GenericOp, rewriter: PatternRewriter) -> None:
     """Merges the last loops of an elementwise operation into one if an operand is the same along all of them, as the
     mean of all pixels of an image is, or its neighbours have merged them: what is summed over them and what reads the
     sum then have the same rows."""
+    nest = Nest.of(op)
+    shape = shape_of(op.results[0]) if len(op.results) == 1 else ()
+    plain = nest.is_elementwise and not nest.indices and not nest.writes[0].element.uses
+    if not plain or nest.writes[0].loops != tuple(range(nest.loops)) or min(shape, default=-1) < 0:
+        return
+    first = min((*(_first(access, nest.loops) for access in nest.reads), _merged_from(op)), default=nest.loops)
+    merged = tuple(range(first, nest.loops))
+    if sum(shape[loop] != 1 for loop in merged) < 2 or not first:
+        return
+    if not all(_is_contiguous(access, merged) for access in nest.reads):
+        return
+    left = [*range(first + 1)]
+    reads = [_merged(access, merged, left, rewriter) for access in nest.reads]
+    kind, make = TensorType(element_type(op.results[0]), [*shape[:first], prod(shape[first:])]), LinalgBuilder(op)
+    maps = [*(map_ for _, map_ in reads), AffineMap.identity(len(left))]
+    made = make.computed([value for value, _ in reads], make.empty(kind), maps, op.body.clone())
+    rewriter.replace(op, expand(made, [*([loop] for loop in range(first)), list(merged)], shape))
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        nest = Nest.of(op)
-        shape = shape_of(op.results[0]) if len(op.results) == 1 else ()
-        plain = nest.is_elementwise and not nest.indices and not nest.writes[0].element.uses
-        if not plain or nest.writes[0].loops != tuple(range(nest.loops)) or min(shape, default=-1) < 0:
-            return
-        first = min((*(self._first(access, nest.loops) for access in nest.reads), _merged_from(op)), default=nest.loops)
-        merged = tuple(range(first, nest.loops))
-        if sum(shape[loop] != 1 for loop in merged) < 2 or not first:
-            return
-        if not all(_is_contiguous(access, merged) for access in nest.reads):
-            return
-        left = [*range(first + 1)]
-        reads = [_merged(access, merged, left, rewriter) for access in nest.reads]
-        kind, make = TensorType(element_type(op.results[0]), [*shape[:first], prod(shape[first:])]), LinalgBuilder(op)
-        maps = [*(map_ for _, map_ in reads), AffineMap.identity(len(left))]
-        made = make.computed([value for value, _ in reads], make.empty(kind), maps, op.body.clone())
-        rewriter.replace(op, expand(made, [*([loop] for loop in range(first)), list(merged)], shape))
 
-    @staticmethod
-    def _first(access: NestAccess, loops: int) -> int:
-        """The loop from which on an operand is the same, or was merged; the number of loops if there is none."""
-        expanded = access.value.owner
-        if isinstance(expanded, tensor.ExpandShapeOp) and access.loops == tuple(range(loops)):
-            return _first_of_last(groups_of(expanded), loops)
-        return max((loop for loop in access.loops if loop != FIXED), default=loops - 1) + 1
+def _first(access: NestAccess, loops: int) -> int:
+    """The loop from which on an operand is the same, or was merged; the number of loops if there is none."""
+    expanded = access.value.owner
+    if isinstance(expanded, tensor.ExpandShapeOp) and access.loops == tuple(range(loops)):
+        return _first_of_last(groups_of(expanded), loops)
+    return max((loop for loop in access.loops if loop != FIXED), default=loops - 1) + 1
 
 
 def _first_of_last(groups: Groups, rank: int) -> int:
@@ -395,24 +385,22 @@ def _is_contiguous(access: NestAccess, loops: tuple[int, ...]) -> bool:
     return access.loops[at : at + len(loops)] == loops or not {*loops} & {*access.loops}
 
 
-class FoldReshapes(RewritePattern):
+@rewrite_pattern
+def fold_reshapes(op: tensor.CollapseShapeOp | tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
     """Replaces a reshape that undoes another one, but for dimensions of size 1, by what that reshapes."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: tensor.CollapseShapeOp | tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
-        before, after = op.operands[0].owner, shape_of(op.results[0])
-        if not isinstance(before, Reshape):
-            return
-        source, groups = before.operands[0], groups_of(op)
-        wide = source if isinstance(before, tensor.CollapseShapeOp) else before.results[0]
-        if min(*shape_of(source), *after, 0) < 0:
-            undone = source.type == op.results[0].type and groups == groups_of(before)
-            if undone and all(len(group) == 1 or min(shape_of(wide)[d] for d in group) >= 0 for group in groups):
-                rewriter.replace(op, [], [source])
-            return
-        sizes = [[size for size in shape if size != 1] for shape in (shape_of(source), after)]
-        if sizes[0] == sizes[1] and sizes[0]:
-            rewriter.replace(op, [], [with_units(source, after, rewriter)])
+    before, after = op.operands[0].owner, shape_of(op.results[0])
+    if not isinstance(before, Reshape):
+        return
+    source, groups = before.operands[0], groups_of(op)
+    wide = source if isinstance(before, tensor.CollapseShapeOp) else before.results[0]
+    if min(*shape_of(source), *after, 0) < 0:
+        undone = source.type == op.results[0].type and groups == groups_of(before)
+        if undone and all(len(group) == 1 or min(shape_of(wide)[d] for d in group) >= 0 for group in groups):
+            rewriter.replace(op, [], [source])
+        return
+    sizes = [[size for size in shape if size != 1] for shape in (shape_of(source), after)]
+    if sizes[0] == sizes[1] and sizes[0]:
+        rewriter.replace(op, [], [with_units(source, after, rewriter)])
 
 
 def with_units(value: SSAValue, shape: Sequence[int], rewriter: PatternRewriter) -> SSAValue:
@@ -429,36 +417,34 @@ def with_units(value: SSAValue, shape: Sequence[int], rewriter: PatternRewriter)
     return value
 
 
-class RegroupBehind(RewritePattern):
+@rewrite_pattern
+def regroup_behind(op: GenericOp, rewriter: PatternRewriter) -> None:
     """Moves a reshape of what follows a sum to dimensions that do not divide those before, as the groups of a group
     norm are no channels, behind the operation on elements that reads it: one kernel can then compute both."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        nest, shape = Nest.of(op), shape_of(op.results[0]) if len(op.results) == 1 else ()
-        order = tuple(range(nest.loops))
-        plain = bool(shape) and nest.is_elementwise and not nest.indices and nest.writes[0].loops == order
-        if not plain or min(shape, default=-1) < 0 or any(access.loops not in (order, ()) for access in nest.reads):
-            return
-        chain = next(filter(None, (_regrouped(access.value) for access in nest.reads)), None)
-        if chain is None or any(_sums(use.operation) for use in op.results[0].uses):  # whose rows it may be of
-            return
-        collapsed, expanded = chain
-        before, flat, make = shape_of(collapsed.src), shape_of(expanded.src), LinalgBuilder(op)
-        inputs, maps = list[SSAValue](), list[AffineMap]()
-        for access in nest.reads:
-            value, own = access.value, _regrouped(access.value)
-            if own is not None and shape_of(own[0].src) == before:
-                value = own[0].src
-            elif access.loops:
-                merged = make.insert(collapse(value, groups_of(expanded), flat)).result
-                value = make.insert(expand(merged, groups_of(collapsed), before)).result
-            inputs.append(value)
-            maps.append(map_along(len(before), range(len(before)) if access.loops else ()))
-        empty = make.empty(TensorType(element_type(op.results[0]), before))
-        made = make.computed(inputs, empty, [*maps, AffineMap.identity(len(before))], op.body.clone())
-        merged = make.insert(collapse(made, groups_of(collapsed), flat)).result
-        rewriter.replace(op, expand(merged, groups_of(expanded), shape))
+    nest, shape = Nest.of(op), shape_of(op.results[0]) if len(op.results) == 1 else ()
+    order = tuple(range(nest.loops))
+    plain = bool(shape) and nest.is_elementwise and not nest.indices and nest.writes[0].loops == order
+    if not plain or min(shape, default=-1) < 0 or any(access.loops not in (order, ()) for access in nest.reads):
+        return
+    chain = next(filter(None, (_regrouped(access.value) for access in nest.reads)), None)
+    if chain is None or any(_sums(use.operation) for use in op.results[0].uses):  # whose rows it may be of
+        return
+    collapsed, expanded = chain
+    before, flat, make = shape_of(collapsed.src), shape_of(expanded.src), LinalgBuilder(op)
+    inputs, maps = list[SSAValue](), list[AffineMap]()
+    for access in nest.reads:
+        value, own = access.value, _regrouped(access.value)
+        if own is not None and shape_of(own[0].src) == before:
+            value = own[0].src
+        elif access.loops:
+            merged = make.insert(collapse(value, groups_of(expanded), flat)).result
+            value = make.insert(expand(merged, groups_of(collapsed), before)).result
+        inputs.append(value)
+        maps.append(map_along(len(before), range(len(before)) if access.loops else ()))
+    empty = make.empty(TensorType(element_type(op.results[0]), before))
+    made = make.computed(inputs, empty, [*maps, AffineMap.identity(len(before))], op.body.clone())
+    merged = make.insert(collapse(made, groups_of(collapsed), flat)).result
+    rewriter.replace(op, expand(merged, groups_of(expanded), shape))
 
 
 def _sums(op: Operation) -> bool:

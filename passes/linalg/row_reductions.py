@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr, bf16, f16, f32
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.layouts.layout import LANES
@@ -23,7 +23,7 @@ from ...dialect.warp.elements import IndexOp, YieldOp, element_type, only_comput
 from ...dialect.warp.fragments import IDENTITIES, Kind, ReduceOp
 from ...dialect.warp.rows import RowsOp, ScanOp
 from ..diagnostics import chose, remark
-from ..patterns import computed_from, constant_value, float_value, op_type_rewrite_pattern
+from ..patterns import computed_from, constant_value, float_value, rewrite_pattern
 from .element_expressions import REDUCTIONS, writer_before
 from .element_regions import ElementBuilder
 from .operand import collapse, drop_unused, expand, root, users_of
@@ -114,29 +114,27 @@ def reads_once(op: RowsOp) -> bool:
     return bool(own) and apart and all(map(op.is_of_rows, range(len(op.outputs))))
 
 
-class SumLogarithms(RewritePattern):
+@rewrite_pattern
+def sum_logarithms(op: RowsOp, rewriter: PatternRewriter) -> None:
     """Computes the sum of logarithms of a softmax of n elements, of 16 bits in memory, from that of the elements: less
     n times the largest and the logarithm. Then one loop makes all sums. It is off by less than one rounding to 16 bits
     of each element."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
-        for total in [inner for inner in op.body.block.ops if isinstance(inner, ReduceOp)]:
-            below = total.input.owner if total.kind.data == Kind.Add else None
-            largest = _largest_below(below) if isinstance(below, arith.SubfOp) else None
-            extended = None if largest is None else largest.input.owner
-            read = extended.operands[0] if isinstance(extended, arith.ExtFOp) else None
-            if largest is None or not isinstance(below, arith.SubfOp) or not isinstance(read, BlockArgument):
-                continue
-            along = loops_of(op.maps[read.index])
-            length = shape_of(op.inputs[read.index])[along.index(op.loops - 1)] if op.loops - 1 in along else -1
-            if length < 0:
-                continue
-            Rewriter.insert_op(own := ReduceOp(Kind.Add, largest.input), InsertPoint.after(largest))
-            less = arith.AddfOp(largest.result, below.rhs)
-            count = arith.ConstantOp(FloatAttr(float(length), f32))
-            every = arith.MulfOp(count.result, less.result)
-            rewriter.replace(total, [less, count, every, arith.SubfOp(own.result, every.result)])
+    for total in [inner for inner in op.body.block.ops if isinstance(inner, ReduceOp)]:
+        below = total.input.owner if total.kind.data == Kind.Add else None
+        largest = _largest_below(below) if isinstance(below, arith.SubfOp) else None
+        extended = None if largest is None else largest.input.owner
+        read = extended.operands[0] if isinstance(extended, arith.ExtFOp) else None
+        if largest is None or not isinstance(below, arith.SubfOp) or not isinstance(read, BlockArgument):
+            continue
+        along = loops_of(op.maps[read.index])
+        length = shape_of(op.inputs[read.index])[along.index(op.loops - 1)] if op.loops - 1 in along else -1
+        if length < 0:
+            continue
+        Rewriter.insert_op(own := ReduceOp(Kind.Add, largest.input), InsertPoint.after(largest))
+        less = arith.AddfOp(largest.result, below.rhs)
+        count = arith.ConstantOp(FloatAttr(float(length), f32))
+        every = arith.MulfOp(count.result, less.result)
+        rewriter.replace(total, [less, count, every, arith.SubfOp(own.result, every.result)])
 
 
 def _largest_below(op: arith.SubfOp) -> ReduceOp | None:
@@ -150,37 +148,35 @@ def _largest_below(op: arith.SubfOp) -> ReduceOp | None:
     return largest if same and isinstance(largest.input.owner, arith.ExtFOp) and op.result.type == f32 else None
 
 
-class ReadRepeated(RewritePattern):
+@rewrite_pattern
+def read_repeated(op: RowsOp, rewriter: PatternRewriter) -> None:
     """Reads inputs that repeat along rows so many times that no warp holds elements of two, such as the weights of a
     group norm, where they are: at the quotient of the place in a row. What writes them out for each element goes."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
-        reduces = any(isinstance(inner, ReduceOp) for inner in op.body.block.ops)
-        for number, value in enumerate(op.inputs if reduces else ()):
-            writer = writer_before(value, op) if is_memory(value.type) else None
-            if not isinstance(writer, GenericOp) or not _repeats(writer) or users_of(root(value)) != {writer, op}:
-                continue
-            (source,), map_, shape, times = writer.inputs, op.maps[number], shape_of(value), shape_of(root(value))[-1]
-            along = op.loops - 1
-            if times % (LANES * HELD) or loops_of(map_)[-1] != along or min(shape) < 0 or shape[-1] % times:
-                continue
-            flat = collapse(source, [[*range(len(shape_of(source)))]])
-            split = expand(flat.results[0], [[*shape[:-1], shape[-1] // times]])
-            for view in (flat, split):
-                Rewriter.insert_op(view, InsertPoint.before(op))
-            quotient = AffineDimExpr(along) // times
-            maps = [*op.maps]
-            maps[number] = AffineMap(map_.num_dims, map_.num_symbols, (*map_.results[:-1], quotient))
-            inputs = [*op.inputs[:number], split.results[0], *op.inputs[number + 1 :]]
-            made = RowsOp(inputs, op.outputs, maps, op.detach_region(op.body))
-            made.attributes, made.location = op.attributes, op.location
-            Rewriter.replace_op(op, made)
-            Rewriter.erase_op(writer)
-            drop_unused(value)
-            chose(made, PASS, f"an input is read once for {times} elements of a row")
-            op = made
-            rewriter.has_done_action = True
+    reduces = any(isinstance(inner, ReduceOp) for inner in op.body.block.ops)
+    for number, value in enumerate(op.inputs if reduces else ()):
+        writer = writer_before(value, op) if is_memory(value.type) else None
+        if not isinstance(writer, GenericOp) or not _repeats(writer) or users_of(root(value)) != {writer, op}:
+            continue
+        (source,), map_, shape, times = writer.inputs, op.maps[number], shape_of(value), shape_of(root(value))[-1]
+        along = op.loops - 1
+        if times % (LANES * HELD) or loops_of(map_)[-1] != along or min(shape) < 0 or shape[-1] % times:
+            continue
+        flat = collapse(source, [[*range(len(shape_of(source)))]])
+        split = expand(flat.results[0], [[*shape[:-1], shape[-1] // times]])
+        for view in (flat, split):
+            Rewriter.insert_op(view, InsertPoint.before(op))
+        quotient = AffineDimExpr(along) // times
+        maps = [*op.maps]
+        maps[number] = AffineMap(map_.num_dims, map_.num_symbols, (*map_.results[:-1], quotient))
+        inputs = [*op.inputs[:number], split.results[0], *op.inputs[number + 1 :]]
+        made = RowsOp(inputs, op.outputs, maps, op.detach_region(op.body))
+        made.attributes, made.location = op.attributes, op.location
+        Rewriter.replace_op(op, made)
+        Rewriter.erase_op(writer)
+        drop_unused(value)
+        chose(made, PASS, f"an input is read once for {times} elements of a row")
+        op = made
+        rewriter.has_done_action = True
 
 
 def _repeats(op: GenericOp) -> bool:
@@ -220,29 +216,27 @@ class Scan(NamedTuple):
         return Scan(REDUCTIONS[by.name], others[0], total)
 
 
-class RaiseScans(RewritePattern):
+@rewrite_pattern
+def raise_scans(op: GenericOp, rewriter: PatternRewriter) -> None:
     """Makes rows of a loop nest that goes along them and writes an element in each turn. Floats of 16 bits are combined
     in f32, and rounded once."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        if (scan := Scan.of(op)) is None:
-            return
-        fills = [writer for value in op.outputs if isinstance(writer := writer_before(value, op), FillOp)]
-        if reason := _obstacle(op, scan, fills):
-            remark(op, PASS, f"what rows combine to so far is made by a thread for each: {reason}")
-            return
-        each, last = op.outputs
-        is_seen = not isinstance(root(last).owner, memref.AllocOp) or users_of(root(last)) - {op, *fills}
-        outputs = [each, last] if is_seen else [each]
-        region = _region(op, scan, outputs)
-        maps = [attribute.data for attribute in op.get_indexing_maps()][: len(op.inputs) + len(outputs)]
-        rows = RowsOp(op.inputs, outputs, maps, region)
-        rows.location = op.location
-        chose(op, PASS, "what rows combine to so far is one kernel")
-        rewriter.replace(op, rows)
-        for fill in fills:
-            rewriter.erase(fill)
+    if (scan := Scan.of(op)) is None:
+        return
+    fills = [writer for value in op.outputs if isinstance(writer := writer_before(value, op), FillOp)]
+    if reason := _obstacle(op, scan, fills):
+        remark(op, PASS, f"what rows combine to so far is made by a thread for each: {reason}")
+        return
+    each, last = op.outputs
+    is_seen = not isinstance(root(last).owner, memref.AllocOp) or users_of(root(last)) - {op, *fills}
+    outputs = [each, last] if is_seen else [each]
+    region = _region(op, scan, outputs)
+    maps = [attribute.data for attribute in op.get_indexing_maps()][: len(op.inputs) + len(outputs)]
+    rows = RowsOp(op.inputs, outputs, maps, region)
+    rows.location = op.location
+    chose(op, PASS, "what rows combine to so far is one kernel")
+    rewriter.replace(op, rows)
+    for fill in fills:
+        rewriter.erase(fill)
 
 
 def _obstacle(op: GenericOp, scan: Scan, fills: Sequence[FillOp]) -> str:

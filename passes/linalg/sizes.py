@@ -13,13 +13,13 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import GenericOp, IndexOp
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineExpr, AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.affine import FIXED, Nest, generic, map_along
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail, remark
-from ..patterns import IndexBuilder, constant_value, erase_unused, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, constant_value, erase_unused, rewrite_pattern
 from .operand import groups_of, reassociation
 
 
@@ -158,13 +158,11 @@ def _by_arguments(
     return _by_arguments(value, at, numbers)
 
 
-class DropAssertion(RewritePattern):
+@rewrite_pattern
+def drop_assertion(op: cf.AssertOp, rewriter: PatternRewriter) -> None:
     """Erases an assertion on sizes that always holds."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: cf.AssertOp, rewriter: PatternRewriter) -> None:
-        if holds(op.arg):
-            rewriter.erase(op)
+    if holds(op.arg):
+        rewriter.erase(op)
 
 
 def _computed(size: SizeProduct, rewriter: PatternRewriter) -> SSAValue | None:
@@ -177,43 +175,37 @@ def _computed(size: SizeProduct, rewriter: PatternRewriter) -> SSAValue | None:
     return index.value(product)
 
 
-class TakeSize(RewritePattern):
+@rewrite_pattern
+def take_size(op: arith.IndexCastOp, rewriter: PatternRewriter) -> None:
     """Replaces a size that is computed by way of i64 by the sizes of tensors that it is the product of."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: arith.IndexCastOp, rewriter: PatternRewriter) -> None:
-        size = _computed(amount(op.input), rewriter) if op.result.type == IndexType() else None
-        if size is not None:
-            rewriter.replace(op, [], [size])
+    size = _computed(amount(op.input), rewriter) if op.result.type == IndexType() else None
+    if size is not None:
+        rewriter.replace(op, [], [size])
 
 
-class ReshapeByGroups(RewritePattern):
+@rewrite_pattern
+def reshape_by_groups(op: tensor.ReshapeOp, rewriter: PatternRewriter) -> None:
     """Replaces a reshape to computed sizes by one that merges or divides dimensions, or by none. Raises a located
     diagnostic for a reshape that does both, or whose sizes are not those of the source."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: tensor.ReshapeOp, rewriter: PatternRewriter) -> None:
-        source, made = op.source.type, op.result.type
-        of_source, of_result = _sizes(op.source), _sizes(op.result)
-        merged, divided = _groups(of_source, of_result), _groups(of_result, of_source)
-        if merged is not None and divided is not None:
-            rewriter.replace(
-                op, [], [op.source if source == made else rewriter.insert(tensor.CastOp(op.source, made)).dest]
-            )
-        elif merged is not None:
-            groups = {"reassociation": reassociation(merged)}
-            rewriter.replace(
-                op, tensor.CollapseShapeOp.build(operands=[op.source], properties=groups, result_types=[made])
-            )
-        elif divided is not None:
-            shape = shape_of(op.result)
-            unknown = [_computed(of_result[d], rewriter) for d, size in enumerate(shape) if size < 0]
-            indices = [index for index in unknown if index is not None]
-            if len(indices) < len(unknown):
-                fail(op, f"expected the sizes of {op.name} to follow from those of tensors")
-            rewriter.replace(op, tensor.ExpandShapeOp(op.source, indices, reassociation(divided), shape, made))
-        else:
-            fail(op, f"expected {op.name} to merge or to divide dimensions of {source}, got {made}")
+    source, made = op.source.type, op.result.type
+    of_source, of_result = _sizes(op.source), _sizes(op.result)
+    merged, divided = _groups(of_source, of_result), _groups(of_result, of_source)
+    if merged is not None and divided is not None:
+        rewriter.replace(
+            op, [], [op.source if source == made else rewriter.insert(tensor.CastOp(op.source, made)).dest]
+        )
+    elif merged is not None:
+        groups = {"reassociation": reassociation(merged)}
+        rewriter.replace(op, tensor.CollapseShapeOp.build(operands=[op.source], properties=groups, result_types=[made]))
+    elif divided is not None:
+        shape = shape_of(op.result)
+        unknown = [_computed(of_result[d], rewriter) for d, size in enumerate(shape) if size < 0]
+        indices = [index for index in unknown if index is not None]
+        if len(indices) < len(unknown):
+            fail(op, f"expected the sizes of {op.name} to follow from those of tensors")
+        rewriter.replace(op, tensor.ExpandShapeOp(op.source, indices, reassociation(divided), shape, made))
+    else:
+        fail(op, f"expected {op.name} to merge or to divide dimensions of {source}, got {made}")
 
 
 def _sizes(value: SSAValue) -> list[SizeProduct]:
@@ -234,43 +226,41 @@ def _groups(source: Sequence[SizeProduct], made: Sequence[SizeProduct]) -> list[
     return None if rest else groups
 
 
-class ReadInOrder(RewritePattern):
+@rewrite_pattern
+def read_in_order(op: GenericOp, rewriter: PatternRewriter) -> None:
     """Makes an elementwise operation read an element as an input that its body extracts at the indices of its loops. A
     front end selects index 0 where a size is 1. For a loop of that size this makes no difference; a call in which the
     loop is longer is refused by an assertion."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        nest, number = Nest.of(op), len(op.inputs)
-        reads = [each for each in nest.body.ops if isinstance(each, tensor.ExtractOp) and each.indices]
-        if len(op.results) != 1 or not nest.is_elementwise or len(reads) != 1:
-            return
-        source, places = reads[0].tensor, [_place(index, nest) for index in reads[0].indices]
-        along = [place[0] for place in places if place is not None]
-        if len(along) < len(places) or nest.is_inside(source):
-            return
-        ones = [loop for loop, size in zip(nest.writes[0].loops, shape_of(op.outputs[0]), strict=True) if size == 1]
-        for dimension, loop in enumerate(along):
-            if loop == FIXED and dimension in ones and dimension not in along:
-                along[dimension] = dimension  # of which index 0 is the only one
-        for repeated in [place[1] for place in places if place is not None and place[1] is not None]:
-            _assert_same(*repeated, op)
-        body = op.body.clone()
-        end = body.block.last_op
-        element = body.block.insert_arg(reads[0].result.type, number)
-        for each in reversed(list(body.block.ops)):
-            if isinstance(each, tensor.ExtractOp) and each.indices:
-                Rewriter.replace_op(each, [], [element])
-            else:
-                erase_unused([each])
-        maps = [access.map for access in nest.accesses]
-        maps.insert(number, map_along(nest.loops, along))
-        same = source.type == op.results[0].type and end is not None and end.operands[0] is element
-        if same and along == list(range(nest.loops)) and nest.writes[0].loops == tuple(along):
-            rewriter.replace(op, [], [source])
-            return
-        made = generic(op, [*op.inputs, source], list(op.outputs), body, maps, results=op.result_types)
-        rewriter.replace(op, made)
+    nest, number = Nest.of(op), len(op.inputs)
+    reads = [each for each in nest.body.ops if isinstance(each, tensor.ExtractOp) and each.indices]
+    if len(op.results) != 1 or not nest.is_elementwise or len(reads) != 1:
+        return
+    source, places = reads[0].tensor, [_place(index, nest) for index in reads[0].indices]
+    along = [place[0] for place in places if place is not None]
+    if len(along) < len(places) or nest.is_inside(source):
+        return
+    ones = [loop for loop, size in zip(nest.writes[0].loops, shape_of(op.outputs[0]), strict=True) if size == 1]
+    for dimension, loop in enumerate(along):
+        if loop == FIXED and dimension in ones and dimension not in along:
+            along[dimension] = dimension  # of which index 0 is the only one
+    for repeated in [place[1] for place in places if place is not None and place[1] is not None]:
+        _assert_same(*repeated, op)
+    body = op.body.clone()
+    end = body.block.last_op
+    element = body.block.insert_arg(reads[0].result.type, number)
+    for each in reversed(list(body.block.ops)):
+        if isinstance(each, tensor.ExtractOp) and each.indices:
+            Rewriter.replace_op(each, [], [element])
+        else:
+            erase_unused([each])
+    maps = [access.map for access in nest.accesses]
+    maps.insert(number, map_along(nest.loops, along))
+    same = source.type == op.results[0].type and end is not None and end.operands[0] is element
+    if same and along == list(range(nest.loops)) and nest.writes[0].loops == tuple(along):
+        rewriter.replace(op, [], [source])
+        return
+    made = generic(op, [*op.inputs, source], list(op.outputs), body, maps, results=op.result_types)
+    rewriter.replace(op, made)
 
 
 Repeated = tuple[SSAValue, int]
@@ -304,4 +294,4 @@ def _assert_same(size: SSAValue, dimension: int, op: GenericOp) -> None:
     remark(op, "warp-bufferize", "a call in which it repeats a dimension of size 1 is refused, as sizes are not known")
 
 
-PATTERNS = (DropAssertion(), TakeSize(), ReshapeByGroups())
+PATTERNS = (drop_assertion, take_size, reshape_by_groups)

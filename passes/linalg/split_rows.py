@@ -16,7 +16,7 @@ from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import FloatAttr, MemRefType, f32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialect.isa.row import TARGETS
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along, strides_of
@@ -26,7 +26,7 @@ from ...dialect.warp.fragments import Kind, ReduceOp
 from ...dialect.warp.rows import ACROSS, RowsOp, apart
 from ...dialect.warp.synchronisation import has_clusters
 from ..diagnostics import chose
-from ..patterns import LocatedRewriter, computed_from, op_type_rewrite_pattern, operations_between
+from ..patterns import LocatedRewriter, computed_from, operations_between, rewrite_pattern
 from .elementwise import may_share, static_view, touched
 from .operand import expand, root
 from .row_reductions import HELD, PASS, least_warps, needed, reads_once
@@ -51,37 +51,35 @@ SAMPLE = MIN_PART
 """Elements of a part whose mean its squares are taken about."""
 
 
-class SplitRows(RewritePattern):
+@rewrite_pattern
+def split_rows(op: RowsOp, rewriter: PatternRewriter) -> None:
     """Splits reductions of rows that are strided in memory into partial reductions."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
-        block, (*rows, length) = op.body.block, _sizes(op)
-        across = [each for each in block.ops if isinstance(each, ReduceOp)]
-        if not across or op.numbers or not all(map(op.is_of_rows, range(len(op.outputs)))):
-            return
-        squares = {each: found for each in across if (found := Squares.of(op, each)) is not None}
-        results = needed(all_yielded(op.body))
-        elements = needed(squares[each].element if each in squares else each.input for each in across)
-        along_rows = [value for value in elements if isinstance(value, BlockArgument) and _is_along(op, value)]
-        few = any(prod(rows) < most and length >= least for most, least in FEW_LONG[: 2 + bool(squares)])
-        long = [value for value in along_rows if few or len(loops_of(op.maps[value.index])) > 1]
-        plain = all(map(is_projection, op.maps)) and not any(isinstance(each, IndexOp) for each in block.ops)
-        once = not any(isinstance(value.owner, ReduceOp) for value in elements)
-        of_rows = not any(isinstance(value, BlockArgument) and _is_along(op, value) for value in results)
-        parts = _parts(prod(rows), length, _sms(op)) if min([*rows, length]) > 0 else 1
-        fits = _is_static if few else lies_across
-        if not (plain and once and of_rows and long and all(fits(op, each) for each in long)):
-            return
-        if (pair := None if few or squares else _with_rows(op, across)) is not None:
-            _sum_on_the_way(op, *pair, across)
-            for each in (op, pair[0]):
-                rewriter.erase(each)
-        if parts == 1 or pair is not None:
-            return
-        what = "few long rows" if few else "rows that lie across memory"
-        chose(op, "warp-outline", f"{what} are reduced in {parts} parts")
-        Parts(op, across, squares, parts).replace(rewriter)
+    block, (*rows, length) = op.body.block, _sizes(op)
+    across = [each for each in block.ops if isinstance(each, ReduceOp)]
+    if not across or op.numbers or not all(map(op.is_of_rows, range(len(op.outputs)))):
+        return
+    squares = {each: found for each in across if (found := Squares.of(op, each)) is not None}
+    results = needed(all_yielded(op.body))
+    elements = needed(squares[each].element if each in squares else each.input for each in across)
+    along_rows = [value for value in elements if isinstance(value, BlockArgument) and _is_along(op, value)]
+    few = any(prod(rows) < most and length >= least for most, least in FEW_LONG[: 2 + bool(squares)])
+    long = [value for value in along_rows if few or len(loops_of(op.maps[value.index])) > 1]
+    plain = all(map(is_projection, op.maps)) and not any(isinstance(each, IndexOp) for each in block.ops)
+    once = not any(isinstance(value.owner, ReduceOp) for value in elements)
+    of_rows = not any(isinstance(value, BlockArgument) and _is_along(op, value) for value in results)
+    parts = _parts(prod(rows), length, _sms(op)) if min([*rows, length]) > 0 else 1
+    fits = _is_static if few else lies_across
+    if not (plain and once and of_rows and long and all(fits(op, each) for each in long)):
+        return
+    if (pair := None if few or squares else _with_rows(op, across)) is not None:
+        _sum_on_the_way(op, *pair, across)
+        for each in (op, pair[0]):
+            rewriter.erase(each)
+    if parts == 1 or pair is not None:
+        return
+    what = "few long rows" if few else "rows that lie across memory"
+    chose(op, "warp-outline", f"{what} are reduced in {parts} parts")
+    Parts(op, across, squares, parts).replace(rewriter)
 
 
 def _is_along(op: RowsOp, argument: BlockArgument) -> bool:
@@ -323,30 +321,28 @@ def _sum_on_the_way(op: RowsOp, rows: RowsOp, last: RowsOp, across: Sequence[Red
     made.erase()
 
 
-class SumRows(RewritePattern):
+@rewrite_pattern
+def sum_rows(op: RowsOp, rewriter: PatternRewriter) -> None:
     """Sums what is made of each row in the kernel that makes it, whose CTAs take rows in turns, and then their sums."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
-        across = [each for each in op.body.block.ops if isinstance(each, ReduceOp)]
-        users = (use.operation for value in op.inputs for use in value.uses)
-        rows = next((x for x in users if isinstance(x, RowsOp) and not set(x.outputs).isdisjoint(op.inputs)), None)
-        added = all(each.kind.data == Kind.Add and each.input.type == f32 for each in across)
-        once = not any(isinstance(value.owner, ReduceOp | IndexOp) for value in needed(each.input for each in across))
-        each_row = op.loops == 1 and all(loops_of(map_) == (0,) for map_ in op.maps[: len(op.inputs)])
-        totals = all(map(op.is_of_rows, range(len(op.outputs))))
-        if rows is None or not (across and added and once and each_row and totals and _may_be_summed(rows)):
-            return
-        made, parts = _with_sums(rows, op, across)
-        between, sums = operations_between(rows, op), made.outputs[-len(across) :]
-        if between is None or not _may_follow(rows, between):
-            return
-        chose(op, "warp-outline", "what is made of rows is summed by their kernel")
-        builder = LocatedRewriter(op)
-        for each in (*(cast("Operation", value.owner) for value in sums), made):
-            builder.insert(each)
-        rewriter.replace(op, Parts(op, across, {}, parts).of_sums({}, sums))
-        rewriter.erase(rows)
+    across = [each for each in op.body.block.ops if isinstance(each, ReduceOp)]
+    users = (use.operation for value in op.inputs for use in value.uses)
+    rows = next((x for x in users if isinstance(x, RowsOp) and not set(x.outputs).isdisjoint(op.inputs)), None)
+    added = all(each.kind.data == Kind.Add and each.input.type == f32 for each in across)
+    once = not any(isinstance(value.owner, ReduceOp | IndexOp) for value in needed(each.input for each in across))
+    each_row = op.loops == 1 and all(loops_of(map_) == (0,) for map_ in op.maps[: len(op.inputs)])
+    totals = all(map(op.is_of_rows, range(len(op.outputs))))
+    if rows is None or not (across and added and once and each_row and totals and _may_be_summed(rows)):
+        return
+    made, parts = _with_sums(rows, op, across)
+    between, sums = operations_between(rows, op), made.outputs[-len(across) :]
+    if between is None or not _may_follow(rows, between):
+        return
+    chose(op, "warp-outline", "what is made of rows is summed by their kernel")
+    builder = LocatedRewriter(op)
+    for each in (*(cast("Operation", value.owner) for value in sums), made):
+        builder.insert(each)
+    rewriter.replace(op, Parts(op, across, {}, parts).of_sums({}, sums))
+    rewriter.erase(rows)
 
 
 def _may_be_summed(rows: RowsOp) -> bool:
@@ -395,25 +391,23 @@ def _with_sums(rows: RowsOp, op: RowsOp, across: Sequence[ReduceOp]) -> tuple[Ro
     return RowsOp(values, [*(rows.outputs[i] for i in kept), *sums], maps, Region(block)), parts
 
 
-class MergeRows(RewritePattern):
+@rewrite_pattern
+def merge_rows(op: RowsOp, rewriter: PatternRewriter) -> None:
     """Merges two row operations of the same shape into one, in the place of the second, or else of the first."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
-        other, between = op.prev_op, list[Operation]()
-        while other is not None and (touched(other) is not None):
-            if isinstance(other, RowsOp) and _are_alike(other, op):
-                operations = [x.owner for x in op.operands if isinstance(x.owner, Operation)]
-                before = all(x.is_before_in_block(other) for x in operations)
-                last = op if _may_move(other, between, op) else None
-                place = other if last is None and before and _may_move(op, between, other) else last
-                if place is not None:
-                    chose(op, PASS, "rows that read the same elements are one kernel")
-                    rewriter.replace(place, _merged(other, op))
-                    rewriter.erase(op if place is other else other)
-                    return
-            between.append(other)
-            other = other.prev_op
+    other, between = op.prev_op, list[Operation]()
+    while other is not None and (touched(other) is not None):
+        if isinstance(other, RowsOp) and _are_alike(other, op):
+            operations = [x.owner for x in op.operands if isinstance(x.owner, Operation)]
+            before = all(x.is_before_in_block(other) for x in operations)
+            last = op if _may_move(other, between, op) else None
+            place = other if last is None and before and _may_move(op, between, other) else last
+            if place is not None:
+                chose(op, PASS, "rows that read the same elements are one kernel")
+                rewriter.replace(place, _merged(other, op))
+                rewriter.erase(op if place is other else other)
+                return
+        between.append(other)
+        other = other.prev_op
 
 
 def _sizes(op: RowsOp) -> tuple[int, ...]:

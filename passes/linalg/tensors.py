@@ -14,7 +14,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
@@ -23,10 +23,10 @@ from ...dialect.warp.attributes import UNUSED
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.op_shapes import is_pure
 from ..diagnostics import remark
-from ..patterns import IndexBuilder, apply_patterns, computed_from, erase_unused, is_unused, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, apply_patterns, computed_from, erase_unused, is_unused, rewrite_pattern
 from .constants import COVERED, number_for_input
 from .contraction import adds_products
-from .moved_operands import CollapseBehind, Movement
+from .moved_operands import Movement, collapse_behind
 from .operand import groups_of
 from .reshapes import LinalgBuilder, expand
 
@@ -99,22 +99,20 @@ def fused(op: LinalgStructuredOperation, number: int, maker: LinalgStructuredOpe
     return generic(op, inputs, list(op.outputs), Region(block), maps, outer.summed, op.result_types)
 
 
-class ComputeWhereRead(RewritePattern):
+@rewrite_pattern
+def compute_where_read(op: GenericOp, rewriter: PatternRewriter) -> None:
     """Fuses `generic(generic(x))` of one shape into one operation on x; the element between them keeps its type. A
     filled tensor becomes its constant."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        for number, value in enumerate(op.inputs if _is_in_order(op) else ()):
-            producer, made = value.owner, None
-            if isinstance(producer, FillOp) and isinstance(producer.inputs[0].owner, ConstantOp) and len(op.inputs) > 1:
-                made = number_for_input(op, number, producer.inputs[0].owner)
-            elif (maker := maker_of(op, number)) is not None and value.has_one_use() and _is_in_order(maker):
-                same = op.indexing_maps.data[number] == maker.indexing_maps.data[-1]
-                made = fused(op, number, maker) if same else None
-            if made is not None and isinstance(producer, GenericOp | FillOp):
-                _replace(rewriter, op, made, producer)
-                return
+    for number, value in enumerate(op.inputs if _is_in_order(op) else ()):
+        producer, made = value.owner, None
+        if isinstance(producer, FillOp) and isinstance(producer.inputs[0].owner, ConstantOp) and len(op.inputs) > 1:
+            made = number_for_input(op, number, producer.inputs[0].owner)
+        elif (maker := maker_of(op, number)) is not None and value.has_one_use() and _is_in_order(maker):
+            same = op.indexing_maps.data[number] == maker.indexing_maps.data[-1]
+            made = fused(op, number, maker) if same else None
+        if made is not None and isinstance(producer, GenericOp | FillOp):
+            _replace(rewriter, op, made, producer)
+            return
 
 
 def _replace(rewriter: PatternRewriter, op: GenericOp, made: GenericOp, producer: GenericOp | FillOp) -> None:
@@ -134,32 +132,30 @@ FEW_BITS = 8
 """Of integers that products convert while they load them, at most."""
 
 
-class ConvertBehindReshape(RewritePattern):
+@rewrite_pattern
+def convert_behind_reshape(op: tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
     """Converts integers of few bits, and what slices are taken of, in the shape in which the result is read:
     `expand(generic(q))` becomes `generic(expand(q))`, which is then computed where groups along a row are scaled."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
-        maker = op.src.owner
-        if not isinstance(maker, GenericOp) or not op.src.has_one_use() or len(maker.inputs) != 1:
-            return
-        (value,), (map_, written) = maker.inputs, maker.indexing_maps.data
-        kind, result = value.type, op.result.type
-        few = isa(kind, TensorType[IntegerType]) and kind.element_type.bitwidth <= FEW_BITS
-        sliced = all(isinstance(use.operation, tensor.ExtractSliceOp) for use in op.result.uses)
-        if not ((few or sliced) and isa(kind, TensorType[Attribute]) and _is_in_order(maker)):
-            return
-        if map_ != written or op.dynamic_output_shape or not isa(result, TensorType):
-            return
-        moved = rewriter.insert(expand(value, groups_of(op), result.get_shape())).result
-        made = LinalgBuilder(maker, before=op).elementwise([moved], result, maker.body.clone())
-        rewriter.replace(op, [], [made])
-        rewriter.erase(maker)
+    maker = op.src.owner
+    if not isinstance(maker, GenericOp) or not op.src.has_one_use() or len(maker.inputs) != 1:
+        return
+    (value,), (map_, written) = maker.inputs, maker.indexing_maps.data
+    kind, result = value.type, op.result.type
+    few = isa(kind, TensorType[IntegerType]) and kind.element_type.bitwidth <= FEW_BITS
+    sliced = all(isinstance(use.operation, tensor.ExtractSliceOp) for use in op.result.uses)
+    if not ((few or sliced) and isa(kind, TensorType[Attribute]) and _is_in_order(maker)):
+        return
+    if map_ != written or op.dynamic_output_shape or not isa(result, TensorType):
+        return
+    moved = rewriter.insert(expand(value, groups_of(op), result.get_shape())).result
+    made = LinalgBuilder(maker, before=op).elementwise([moved], result, maker.body.clone())
+    rewriter.replace(op, [], [made])
+    rewriter.erase(maker)
 
 
 def fuse_elementwise(module: ModuleOp) -> None:
     """Applies the patterns to a module, in place, as often as they apply."""
-    while apply_patterns((ComputeWhereRead(), ConvertBehindReshape()), module):
+    while apply_patterns((compute_where_read, convert_behind_reshape), module):
         pass
 
 
@@ -168,41 +164,37 @@ LARGEST_BODY = 48
 """Operations of a body; elements that are read several times are computed as often."""
 
 
-class FuseWide(RewritePattern):
+@rewrite_pattern
+def fuse_wide(op: GenericOp, rewriter: PatternRewriter) -> None:
     """Computes tensors of f64, i64 or i1 inside the elementwise operations that read them. Front ends use such types
     between two tensors."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        number = 0
-        while op.results and number < len(op.inputs) and not adds_products(op):
-            kind = element_type(op.inputs[number])
-            maker = maker_of(op, number, counts=kind == i64)
-            wide = kind in WIDE
-            bodies = (*maker.body.block.ops, *op.body.block.ops) if wide and maker is not None else ()
-            made = fused(op, number, maker) if maker is not None and 0 < len(bodies) <= LARGEST_BODY else None
-            number += made is None
-            if made is not None:
-                rewriter.replace(op, made)
-                op = made
+    number = 0
+    while op.results and number < len(op.inputs) and not adds_products(op):
+        kind = element_type(op.inputs[number])
+        maker = maker_of(op, number, counts=kind == i64)
+        wide = kind in WIDE
+        bodies = (*maker.body.block.ops, *op.body.block.ops) if wide and maker is not None else ()
+        made = fused(op, number, maker) if maker is not None and 0 < len(bodies) <= LARGEST_BODY else None
+        number += made is None
+        if made is not None:
+            rewriter.replace(op, made)
+            op = made
 
 
-class FuseDiamond(RewritePattern):
+@rewrite_pattern
+def fuse_diamond(op: GenericOp, rewriter: PatternRewriter) -> None:
     """Puts the body of an elementwise operation into the only one that reads its result, if that reads a tensor
     which the former is made of, too. A front end writes `silu(x)` as `s = sigmoid(x)` and `x * s`, or a gelu as ten
     operations. As one operation it reads `x` once, and where `x` is a product's result it can be part of the
     product."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        number = 0
-        while number < len(op.inputs):
-            maker = maker_of(op, number) if _closes(op, number) else None
-            made = None if maker is None else fused(op, number, maker)
-            number = 0 if made is not None else number + 1
-            if made is not None and maker is not None:
-                _replace(rewriter, op, made, maker)
-                op = made
+    number = 0
+    while number < len(op.inputs):
+        maker = maker_of(op, number) if _closes(op, number) else None
+        made = None if maker is None else fused(op, number, maker)
+        number = 0 if made is not None else number + 1
+        if made is not None and maker is not None:
+            _replace(rewriter, op, made, maker)
+            op = made
 
 
 def _closes(op: GenericOp, number: int) -> bool:
@@ -233,20 +225,18 @@ def drop_unused(block: Block, function: Operation | None = None) -> None:
             Rewriter.erase_op(op)
 
 
-class OneResultEach(RewritePattern):
+@rewrite_pattern
+def one_result_each(op: GenericOp, rewriter: PatternRewriter) -> None:
     """Splits an operation with several results into one operation for each used result. A maximum with its index
     becomes a maximum if only that is used. It leaves an operation in which one of two results depends on the running
     value of the other."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        used = [number for number, result in enumerate(op.results) if result.uses]
-        if len(op.results) < 2 or any(_depends(Nest.of(op), number) for number in used):
-            return
-        values: list[SSAValue | None] = []
-        for number, result in enumerate(op.results):
-            values.append(rewriter.insert(_alone(op, number)).results[0] if result.uses else None)
-        rewriter.replace(op, [], values)
+    used = [number for number, result in enumerate(op.results) if result.uses]
+    if len(op.results) < 2 or any(_depends(Nest.of(op), number) for number in used):
+        return
+    values: list[SSAValue | None] = []
+    for number, result in enumerate(op.results):
+        values.append(rewriter.insert(_alone(op, number)).results[0] if result.uses else None)
+    rewriter.replace(op, [], values)
 
 
 def _depends(nest: Nest, number: int) -> bool:
@@ -303,38 +293,36 @@ def _on_part(
     return make.computed(inputs, empty, Nest.of(op).maps, op.body.clone())
 
 
-class ComputeParts(RewritePattern):
+@rewrite_pattern
+def compute_on_parts(op: GenericOp, rewriter: PatternRewriter) -> None:
     """Replaces an elementwise operation on tensors behind one another by one on each."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        nest = _elementwise(op)
-        if Movement.of(op.results[0]) is not None:  # what reads it can read it before, where it is narrower
-            return
-        for read in nest.reads if nest is not None else ():
-            joined = read.value.owner
-            if nest is None or not isinstance(joined, tensor.ConcatOp) or len(joined.inputs) > MAX:
-                continue
-            loop, start, parts = read.loops[joined.dim.value.data], 0, list[SSAValue]()
-            for source in joined.inputs:
-                size = shape_of(source)[joined.dim.value.data]
-                inputs = list[SSAValue]()
-                for other in nest.reads:
-                    if other.value is joined.result and other.loops == read.loops:
-                        inputs.append(source)
-                    elif loop in other.loops:
-                        inputs.append(_slice(other.value, other.loops.index(loop), start, size, rewriter))
-                    else:
-                        inputs.append(other.value)
-                shape = list(shape_of(op.results[0]))
-                shape[loop] = size
-                parts.append(_on_part(op, inputs, shape))
-                start += size
-            kind = TensorType(element_type(op.results[0]), shape_of(op.results[0]))
-            rewriter.replace(op, tensor.ConcatOp(parts, loop, kind))
-            if not joined.result.uses:
-                rewriter.erase(joined)
-            return
+    nest = _elementwise(op)
+    if Movement.of(op.results[0]) is not None:  # what reads it can read it before, where it is narrower
+        return
+    for read in nest.reads if nest is not None else ():
+        joined = read.value.owner
+        if nest is None or not isinstance(joined, tensor.ConcatOp) or len(joined.inputs) > MAX:
+            continue
+        loop, start, parts = read.loops[joined.dim.value.data], 0, list[SSAValue]()
+        for source in joined.inputs:
+            size = shape_of(source)[joined.dim.value.data]
+            inputs = list[SSAValue]()
+            for other in nest.reads:
+                if other.value is joined.result and other.loops == read.loops:
+                    inputs.append(source)
+                elif loop in other.loops:
+                    inputs.append(_slice(other.value, other.loops.index(loop), start, size, rewriter))
+                else:
+                    inputs.append(other.value)
+            shape = list(shape_of(op.results[0]))
+            shape[loop] = size
+            parts.append(_on_part(op, inputs, shape))
+            start += size
+        kind = TensorType(element_type(op.results[0]), shape_of(op.results[0]))
+        rewriter.replace(op, tensor.ConcatOp(parts, loop, kind))
+        if not joined.result.uses:
+            rewriter.erase(joined)
+        return
 
 
 def _slice(value: SSAValue, dimension: int, start: int, size: int, rewriter: PatternRewriter) -> SSAValue:
@@ -344,49 +332,45 @@ def _slice(value: SSAValue, dimension: int, start: int, size: int, rewriter: Pat
     return rewriter.insert(tensor.ExtractSliceOp.from_static_parameters(value, offsets, sizes)).result
 
 
-class ComputeSlice(RewritePattern):
+@rewrite_pattern
+def compute_slice(op: tensor.ExtractSliceOp, rewriter: PatternRewriter) -> None:
     """Replaces a slice of an elementwise result by the operation on slices, if the rest is unused, or is converted."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: tensor.ExtractSliceOp, rewriter: PatternRewriter) -> None:
-        source, offsets = op.source.owner, list(op.static_offsets.iter_values())
-        sizes, steps = list(op.static_sizes.iter_values()), list(op.static_strides.iter_values())
-        nest, users = _elementwise(source), [use.operation for use in op.source.uses]
-        plain = not any((op.offsets, op.sizes, op.strides)) and len(op.result.type.get_shape()) == len(sizes)
-        if nest is None or not isinstance(source, GenericOp) or not plain:
-            return
-        converts = (moved := Movement.of(op.source)) is not None and moved.extension is not None
-        if not converts and not all(isinstance(user, tensor.ExtractSliceOp) for user in users):
-            return
-        inputs = list[SSAValue]()
-        for read in nest.reads:
-            first, count, step = ([numbers[loop] for loop in read.loops] for numbers in (offsets, sizes, steps))
-            if count == list(shape_of(read.value)):
-                inputs.append(read.value)
-                continue
-            part = tensor.ExtractSliceOp.from_static_parameters(read.value, first, count, step)
-            inputs.append(rewriter.insert(part).result)
-        rewriter.replace(op, [], [_on_part(source, inputs, sizes, op)])
-        if not source.results[0].uses:
-            rewriter.erase(source)
+    source, offsets = op.source.owner, list(op.static_offsets.iter_values())
+    sizes, steps = list(op.static_sizes.iter_values()), list(op.static_strides.iter_values())
+    nest, users = _elementwise(source), [use.operation for use in op.source.uses]
+    plain = not any((op.offsets, op.sizes, op.strides)) and len(op.result.type.get_shape()) == len(sizes)
+    if nest is None or not isinstance(source, GenericOp) or not plain:
+        return
+    converts = (moved := Movement.of(op.source)) is not None and moved.extension is not None
+    if not converts and not all(isinstance(user, tensor.ExtractSliceOp) for user in users):
+        return
+    inputs = list[SSAValue]()
+    for read in nest.reads:
+        first, count, step = ([numbers[loop] for loop in read.loops] for numbers in (offsets, sizes, steps))
+        if count == list(shape_of(read.value)):
+            inputs.append(read.value)
+            continue
+        part = tensor.ExtractSliceOp.from_static_parameters(read.value, first, count, step)
+        inputs.append(rewriter.insert(part).result)
+    rewriter.replace(op, [], [_on_part(source, inputs, sizes, op)])
+    if not source.results[0].uses:
+        rewriter.erase(source)
 
 
-class ReduceParts(RewritePattern):
+@rewrite_pattern
+def reduce_parts(op: GenericOp, rewriter: PatternRewriter) -> None:
     """Reduces rows part after part where slices are equal parts of them, as halves of a head are that is normed and
     turned: parts that lie side by side are then one row of a kernel."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        along = (nest := Nest.of(op)).loops - 1
-        in_order = len(op.results) == 1 and [read.loops for read in nest.reads] == [tuple(range(nest.loops))]
-        if not in_order or list(nest.summed) != [along] or nest.combination is None or nest.indices:
-            return
-        value, result = op.inputs[0], op.outputs[0]
-        if size := _size_of_parts(value, along):
-            for start in range(0, shape_of(value)[along], size):
-                part = _slice(value, along, start, size, rewriter)
-                result = LinalgBuilder(op).computed([part], result, nest.maps, op.body.clone(), [along])
-            rewriter.replace(op, [], [result])
+    along = (nest := Nest.of(op)).loops - 1
+    in_order = len(op.results) == 1 and [read.loops for read in nest.reads] == [tuple(range(nest.loops))]
+    if not in_order or list(nest.summed) != [along] or nest.combination is None or nest.indices:
+        return
+    value, result = op.inputs[0], op.outputs[0]
+    if size := _size_of_parts(value, along):
+        for start in range(0, shape_of(value)[along], size):
+            part = _slice(value, along, start, size, rewriter)
+            result = LinalgBuilder(op).computed([part], result, nest.maps, op.body.clone(), [along])
+        rewriter.replace(op, [], [result])
 
 
 def _size_of_parts(value: SSAValue, dimension: int) -> int:
@@ -404,37 +388,33 @@ def _size_of_parts(value: SSAValue, dimension: int) -> int:
     return size if size > 0 and shape[dimension] in range(2 * size, MAX * size + 1, size) else 0
 
 
-class ReadKnownSizes(RewritePattern):
+@rewrite_pattern
+def read_known_sizes(op: tensor.ConcatOp, rewriter: PatternRewriter) -> None:
     """Makes a concatenation read a tensor of known sizes, not what only forgets them."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: tensor.ConcatOp, rewriter: PatternRewriter) -> None:
-        for number, value in enumerate(op.operands):
-            cast = value.owner
-            if isinstance(cast, tensor.CastOp) and min(shape_of(cast.source), default=0) >= 0:
-                op.operands[number] = cast.source
-                rewriter.has_done_action = True
+    for number, value in enumerate(op.operands):
+        cast = value.owner
+        if isinstance(cast, tensor.CastOp) and min(shape_of(cast.source), default=0) >= 0:
+            op.operands[number] = cast.source
+            rewriter.has_done_action = True
 
 
-class JoinConcatenations(RewritePattern):
+@rewrite_pattern
+def join_concatenations(op: tensor.ConcatOp, rewriter: PatternRewriter) -> None:
     """Makes the parts of a concatenation parts of another one along the same dimension, which alone reads it."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: tensor.ConcatOp, rewriter: PatternRewriter) -> None:
-        for number, value in enumerate(op.inputs):
-            inner = value.owner
-            if isinstance(inner, tensor.ConcatOp) and inner.dim == op.dim and value.has_one_use():
-                parts = [*op.inputs[:number], *inner.inputs, *op.inputs[number + 1 :]]
-                rewriter.replace(op, tensor.ConcatOp(parts, op.dim.value.data, op.result.type))
-                rewriter.erase(inner)
-                return
+    for number, value in enumerate(op.inputs):
+        inner = value.owner
+        if isinstance(inner, tensor.ConcatOp) and inner.dim == op.dim and value.has_one_use():
+            parts = [*op.inputs[:number], *inner.inputs, *op.inputs[number + 1 :]]
+            rewriter.replace(op, tensor.ConcatOp(parts, op.dim.value.data, op.result.type))
+            rewriter.erase(inner)
+            return
 
 
-PARTS = ConvertBehindReshape(), CollapseBehind(), ComputeParts(), ComputeSlice(), ReduceParts(), JoinConcatenations()
+PARTS = convert_behind_reshape, collapse_behind, compute_on_parts, compute_slice, reduce_parts, join_concatenations
 
 
 def compute_parts(module: ModuleOp) -> None:
     """Applies the patterns to a module, in place, as often as they apply."""
-    apply_patterns((ReadKnownSizes(),), module)
+    apply_patterns((read_known_sizes,), module)
     while apply_patterns(PARTS, module):
         pass

@@ -16,13 +16,13 @@ from xdsl.dialects.builtin import BFloat16Type, DenseArrayBase, MemRefType, f16,
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialect.mlir.affine import FIXED, LinearForm, Nest, NestAccess, linear, map_along, strides_of
 from ...dialect.mlir.generic import weighted
 from ...dialect.warp.attributes import is_memory
 from ...dialect.warp.elements import element_type, shape_of
-from ..patterns import op_type_rewrite_pattern
+from ..patterns import rewrite_pattern
 from .operand import collapse, expand
 from .reshapes import LinalgBuilder
 
@@ -177,43 +177,41 @@ PARTS = 1 << 16
 """Threads that keep a GPU busy: sums over the pixels of all images are cut into parts of images, and of their rows."""
 
 
-class SplitPixels(RewritePattern):
+@rewrite_pattern
+def split_pixels(op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
     """Cuts sums over the pixels of images, for each tap of a filter and each channel, into parts, which a second
     operation adds up: the gradient of the filter of a depthwise convolution, of which few threads have an element."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
-        windows = WindowSum.of(op)
-        if windows is None or len(windows.nest.summed) < 3 or windows.dimensions[0].pixel >= 0:
-            return
-        nest, slopes, written = windows.nest, windows.kernel, windows.nest.writes[0]
-        shape, rest = shape_of(slopes.value), prod(shape_of(written.value)) // windows.width // windows.pixels
-        outer = slopes.loops[:2]
-        images = _parts(shape[0], PARTS // rest)
-        rows = _parts(shape[1], PARTS // (rest * images))
-        if images * rows == 1 or outer[0] != windows.dimensions[0].tap:
-            return
-        # Two loops of parts come first; what is left of images and of rows keeps the loops of these.
-        sizes = shape[0] // images, shape[1] // rows
-        loops: list[AffineExpr] = [AffineDimExpr(loop + 2) for loop in range(nest.loops)]
-        for part, (loop, size) in enumerate(zip(outer, sizes, strict=True)):
-            loops[loop] = AffineDimExpr(part) * size + AffineDimExpr(loop + 2)
-        make, total = LinalgBuilder(op), nest.loops + 2
-        cut = make.insert(expand(slopes.value, [[images, sizes[0]], [rows, sizes[1]], *([n] for n in shape[2:])]))
-        kept = [loop + 2 for loop in written.loops]
-        sums = make.filled(MemRefType(f32, [images, rows, *shape_of(written.value)]), 0)
-        own = {
-            windows.image: windows.image.map.replace_dims_and_symbols(loops, [], total, 0),
-            slopes: map_along(total, [0, outer[0] + 2, 1, *(loop + 2 for loop in slopes.loops[1:])]),
-        }
-        reads = [cut.result if access is slopes else access.value for access in nest.reads]
-        maps = [*(own[access] for access in nest.reads), map_along(total, [0, 1, *kept])]
-        make.computed(reads, sums, maps, op.body.clone(), [loop + 2 for loop in nest.summed])
-        places = range(rank := len(written.loops))
-        parts = make.insert(collapse(sums, [[0, 1], *([d + 2] for d in places)])).result
-        maps = [map_along(rank + 1, [rank, *places]), map_along(rank + 1, places)]
-        make.computed([parts], written.value, maps, lambda part, sum: arith.AddfOp(sum, part).result, [rank])
-        rewriter.erase(op)
+    windows = WindowSum.of(op)
+    if windows is None or len(windows.nest.summed) < 3 or windows.dimensions[0].pixel >= 0:
+        return
+    nest, slopes, written = windows.nest, windows.kernel, windows.nest.writes[0]
+    shape, rest = shape_of(slopes.value), prod(shape_of(written.value)) // windows.width // windows.pixels
+    outer = slopes.loops[:2]
+    images = _parts(shape[0], PARTS // rest)
+    rows = _parts(shape[1], PARTS // (rest * images))
+    if images * rows == 1 or outer[0] != windows.dimensions[0].tap:
+        return
+    # Two loops of parts come first; what is left of images and of rows keeps the loops of these.
+    sizes = shape[0] // images, shape[1] // rows
+    loops: list[AffineExpr] = [AffineDimExpr(loop + 2) for loop in range(nest.loops)]
+    for part, (loop, size) in enumerate(zip(outer, sizes, strict=True)):
+        loops[loop] = AffineDimExpr(part) * size + AffineDimExpr(loop + 2)
+    make, total = LinalgBuilder(op), nest.loops + 2
+    cut = make.insert(expand(slopes.value, [[images, sizes[0]], [rows, sizes[1]], *([n] for n in shape[2:])]))
+    kept = [loop + 2 for loop in written.loops]
+    sums = make.filled(MemRefType(f32, [images, rows, *shape_of(written.value)]), 0)
+    own = {
+        windows.image: windows.image.map.replace_dims_and_symbols(loops, [], total, 0),
+        slopes: map_along(total, [0, outer[0] + 2, 1, *(loop + 2 for loop in slopes.loops[1:])]),
+    }
+    reads = [cut.result if access is slopes else access.value for access in nest.reads]
+    maps = [*(own[access] for access in nest.reads), map_along(total, [0, 1, *kept])]
+    make.computed(reads, sums, maps, op.body.clone(), [loop + 2 for loop in nest.summed])
+    places = range(rank := len(written.loops))
+    parts = make.insert(collapse(sums, [[0, 1], *([d + 2] for d in places)])).result
+    maps = [map_along(rank + 1, [rank, *places]), map_along(rank + 1, places)]
+    make.computed([parts], written.value, maps, lambda part, sum: arith.AddfOp(sum, part).result, [rank])
+    rewriter.erase(op)
 
 
 def _parts(size: int, wanted: int) -> int:

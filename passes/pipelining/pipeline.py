@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 from xdsl.dialects import arith, gpu, scf
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Operation, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.gpu import BarrierOp
@@ -21,7 +21,7 @@ from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure, only_re
 from ...dialect.warp.synchronisation import CP_ASYNC, CommitOp, WaitOp
 from ..allocate import with_stages
 from ..diagnostics import remark
-from ..patterns import Index, IndexBuilder, PatternPass, constant_value, op_type_rewrite_pattern
+from ..patterns import Index, IndexBuilder, PatternPass, constant_value, rewrite_pattern
 from .ring import CopyLoop, DeclinedError, LoopStep, Ring, copies_of, decline, read
 
 # One pipelined loop: overlaps copies to shared memory with the products that read them.
@@ -394,22 +394,20 @@ def _check_tiles(source: CopyLoop, tiles: scf.ForOp) -> None:
             wanted += op.operands
 
 
-class PipelineLoop(RewritePattern):
+@rewrite_pattern
+def pipeline_loop(op: scf.ForOp, rewriter: PatternRewriter) -> None:
     """A loop that copies tiles to shared memory, pipelined as the schedule of its kernel says."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: scf.ForOp, rewriter: PatternRewriter) -> None:
-        schedule = schedule_around(op)
-        try:
-            if not copies_of(op):
-                return
-            if schedule is None:
-                decline(op, f"the kernel has no {ScheduleAttr.name}, which says how many stages there are")
-            if schedule.stages == 1:
-                decline(op, "stages = 1, so that no copy can run ahead")
-            Pipeliner(op, schedule).rewrite()
-        except DeclinedError as declined:
-            remark(declined.op, PipelinePass.name, f"copies do not run ahead: {declined.reason}")
+    schedule = schedule_around(op)
+    try:
+        if not copies_of(op):
+            return
+        if schedule is None:
+            decline(op, f"the kernel has no {ScheduleAttr.name}, which says how many stages there are")
+        if schedule.stages == 1:
+            decline(op, "stages = 1, so that no copy can run ahead")
+        Pipeliner(op, schedule).rewrite()
+    except DeclinedError as declined:
+        remark(declined.op, PipelinePass.name, f"copies do not run ahead: {declined.reason}")
 
 
 class PipelinePass(PatternPass):
@@ -422,4 +420,4 @@ class PipelinePass(PatternPass):
 
     name = "warp-pipeline"
     needs: ClassVar = ("warp.copy",)
-    patterns = (PipelineLoop,)
+    patterns = (pipeline_loop,)

@@ -38,7 +38,15 @@ from ...dialect.warp.synchronisation import (
 from ...dialect.warp.tensor_maps import PrefetchOp, TensorLoadOp, TensorMapType
 from ..allocate import OFFSET, offset_of
 from ..diagnostics import fail
-from ..patterns import Index, IndexBuilder, PatternPass, all_operands, constant_value, op_type_rewrite_pattern
+from ..patterns import (
+    Index,
+    IndexBuilder,
+    PatternPass,
+    all_operands,
+    constant_value,
+    op_type_rewrite_pattern,
+    rewrite_pattern,
+)
 
 # A K loop that copies tiles to shared memory and computes with them.
 
@@ -345,68 +353,64 @@ class CarryStages(RewritePattern):
         return StageOf(*(results.get(i, at[i]) for i in range(len(at))))
 
 
-class CtaBarrierRing(RewritePattern):
+@rewrite_pattern
+def cta_barrier_ring(op: MakeRingOp, rewriter: PatternRewriter) -> None:
     """A ring in which all warps meet at one barrier in each stage, which serves both directions: before it every warp
     has read the stage that the next copies overwrite, and after it the copies of all warps have arrived."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: MakeRingOp, rewriter: PatternRewriter) -> None:
-        if op.ahead is None:
-            return
-        for use in list(op.ring.uses):
-            step = use.operation
-            made: dict[str, list[Operation]] = {
-                COMMIT: [CommitOp(CP_ASYNC)],
-                WAIT: [WaitOp(CP_ASYNC, op.ahead.value.data), BarrierOp()],
-            }
-            rewriter.replace(step, made.get(_step(step).step.data, []), [])
-        rewriter.erase(op)
+    if op.ahead is None:
+        return
+    for use in list(op.ring.uses):
+        step = use.operation
+        made: dict[str, list[Operation]] = {
+            COMMIT: [CommitOp(CP_ASYNC)],
+            WAIT: [WaitOp(CP_ASYNC, op.ahead.value.data), BarrierOp()],
+        }
+        rewriter.replace(step, made.get(_step(step).step.data, []), [])
+    rewriter.erase(op)
 
 
-class MbarrierRing(RewritePattern):
+@rewrite_pattern
+def mbarrier_ring(op: MakeRingOp, rewriter: PatternRewriter) -> None:
     """A ring with two mbarriers for each stage: copies arrive at `full`, warps that have read arrive at `empty`.
 
     A warp waits only for the data that it needs, and before it overwrites a stage, for its slowest reader. Warps may
     drift apart by the number of filled stages. So one can store its results while another multiplies.
     """
+    if op.writers is None or op.readers is None:
+        return
+    stages, uses = BarriersType.of(op.ring.type.count.data), list(op.ring.uses)
+    full, empty = (MakeBarriersOp(stages, arrivals.value.data) for arrivals in (op.writers, op.readers))
+    full.barriers.name_hint, empty.barriers.name_hint = "full", "empty"
+    if OFFSET in op.attributes:
+        for made, first in ((full, 0), (empty, stages.count.data * BARRIER_BYTES)):
+            made.attributes[OFFSET] = IntegerAttr(offset_of(op) + first, i64)
+    rewriter.insert([full, empty])
+    for use in uses:
+        if use.operation.name == "warp.tensor_load":
+            use.operation.operands[use.index] = full.barriers
+            continue
+        made = _of(_step(use.operation), full.barriers, empty.barriers, op)
+        if in_pairs(op):
+            _tell_first(rewriter, use.operation, made)
+        rewriter.replace(use.operation, made, [])
+    rewriter.erase(op)
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: MakeRingOp, rewriter: PatternRewriter) -> None:
-        if op.writers is None or op.readers is None:
-            return
-        stages, uses = BarriersType.of(op.ring.type.count.data), list(op.ring.uses)
-        full, empty = (MakeBarriersOp(stages, arrivals.value.data) for arrivals in (op.writers, op.readers))
-        full.barriers.name_hint, empty.barriers.name_hint = "full", "empty"
-        if OFFSET in op.attributes:
-            for made, first in ((full, 0), (empty, stages.count.data * BARRIER_BYTES)):
-                made.attributes[OFFSET] = IntegerAttr(offset_of(op) + first, i64)
-        rewriter.insert([full, empty])
-        for use in uses:
-            if use.operation.name == "warp.tensor_load":
-                use.operation.operands[use.index] = full.barriers
-                continue
-            made = self._of(_step(use.operation), full.barriers, empty.barriers, op)
-            if in_pairs(op):
-                _tell_first(rewriter, use.operation, made)
-            rewriter.replace(use.operation, made, [])
-        rewriter.erase(op)
 
-    @staticmethod
-    def _of(step: PipelineOp, full: SSAValue, empty: SSAValue, ring: MakeRingOp) -> list[Operation]:
-        """What a step is at the mbarriers of its stage."""
-        name, stage, parity = step.step.data, step.stage, step.parity
-        if stage is None:
-            fail(step, "expected a stage of a ring that is not waited for at a barrier of the CTA")
-        if step.products is not None:
-            return [ArriveOp(full if name == COMMIT else empty, stage, products=True)]
-        if name == COMMIT:
-            return [ArriveOp(full, stage, copies=True)]
-        if parity is None:
-            by = [i % WARPS * LANES if ring.each_warpgroup else None for i in range(1 + len(ring.peers))]
-            return [ArriveOp(empty, stage, to, by=one) for one, to in zip(by, (None, *ring.peers), strict=True)]
-        if name == WAIT or step.bytes is None:
-            return [AwaitOp(full if name == WAIT else empty, stage, parity)]
-        return [AwaitOp(empty, stage, parity), ArriveOp(full, stage, bytes=step.bytes.value.data)]
+def _of(step: PipelineOp, full: SSAValue, empty: SSAValue, ring: MakeRingOp) -> list[Operation]:
+    """What a step is at the mbarriers of its stage."""
+    name, stage, parity = step.step.data, step.stage, step.parity
+    if stage is None:
+        fail(step, "expected a stage of a ring that is not waited for at a barrier of the CTA")
+    if step.products is not None:
+        return [ArriveOp(full if name == COMMIT else empty, stage, products=True)]
+    if name == COMMIT:
+        return [ArriveOp(full, stage, copies=True)]
+    if parity is None:
+        by = [i % WARPS * LANES if ring.each_warpgroup else None for i in range(1 + len(ring.peers))]
+        return [ArriveOp(empty, stage, to, by=one) for one, to in zip(by, (None, *ring.peers), strict=True)]
+    if name == WAIT or step.bytes is None:
+        return [AwaitOp(full if name == WAIT else empty, stage, parity)]
+    return [AwaitOp(empty, stage, parity), ArriveOp(full, stage, bytes=step.bytes.value.data)]
 
 
 def _tell_first(rewriter: PatternRewriter, step: Operation, made: Sequence[Operation]) -> None:
@@ -431,22 +435,20 @@ PREFETCHED = 32 << 10
 """Bytes of weights of a CTA that are in L2 when it begins to copy them."""
 
 
-class WaitForLaunches(RewritePattern):
+@rewrite_pattern
+def wait_for_launches(op: gpu.FuncOp, rewriter: PatternRewriter) -> None:
     """Lets kernels of products begin before the launches ahead have ended, and wait for them before they access memory
     (H100, 0.27 us of each). Packed weights' slices let others begin then, too (H200, 0.92 to 0.98 of the time)."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: gpu.FuncOp, rewriter: PatternRewriter) -> None:
-        names = {one.group.data if isinstance(one, CommitOp | WaitOp) else one.name for one in op.walk()}
-        is_measured = (target := target_of(op)) is not None and target.sm == WARPGROUP_SM
-        if is_measured and names.isdisjoint(OVERLAP) and not names.isdisjoint(PRODUCTS):
-            ops = op.body.block.ops
-            first = next(o for o in ops if not (is_pure(o) or o.name.startswith(PROLOGUE) or fills_shared(o)))
-            index, schedule = IndexBuilder(first), op.attributes.get(ScheduleAttr.name)
-            wait = index.insert(WaitOp(LAUNCHES, 0))
-            if isinstance(schedule, ScheduleAttr) and schedule.data.in_registers == "b" and schedule.data.sliced_k > 1:
-                _prefetch_weights(IndexBuilder(wait), op, first)
-                index.insert(CommitOp(LAUNCHES))
+    names = {one.group.data if isinstance(one, CommitOp | WaitOp) else one.name for one in op.walk()}
+    is_measured = (target := target_of(op)) is not None and target.sm == WARPGROUP_SM
+    if is_measured and names.isdisjoint(OVERLAP) and not names.isdisjoint(PRODUCTS):
+        ops = op.body.block.ops
+        first = next(o for o in ops if not (is_pure(o) or o.name.startswith(PROLOGUE) or fills_shared(o)))
+        index, schedule = IndexBuilder(first), op.attributes.get(ScheduleAttr.name)
+        wait = index.insert(WaitOp(LAUNCHES, 0))
+        if isinstance(schedule, ScheduleAttr) and schedule.data.in_registers == "b" and schedule.data.sliced_k > 1:
+            _prefetch_weights(IndexBuilder(wait), op, first)
+            index.insert(CommitOp(LAUNCHES))
 
 
 def _prefetch_weights(index: IndexBuilder, function: gpu.FuncOp, first: Operation) -> None:
@@ -475,4 +477,4 @@ class SynchronisePass(PatternPass):
 
     name = "warp-synchronise"
     needs: ClassVar = ("warp.make_ring", *PRODUCTS)
-    patterns = CarryStages, CtaBarrierRing, MbarrierRing, WaitForLaunches
+    patterns = CarryStages, cta_barrier_ring, mbarrier_ring, wait_for_launches

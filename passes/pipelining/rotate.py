@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import Rewriter
 
 from ...dialect.warp.attributes import FragmentType
@@ -27,25 +27,23 @@ from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
-from ..patterns import IndexBuilder, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, rewrite_pattern
 from .roles import product_groups
 
 Seen: TypeAlias = dict[SSAValue, SSAValue]
 
 
-class RotateProducts(RewritePattern):
+@rewrite_pattern
+def rotate_products(op: scf.ForOp, rewriter: PatternRewriter) -> None:
     """Rotates loops of consumers that go on to another stage of a ring before their last products."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: scf.ForOp, rewriter: PatternRewriter) -> None:
-        ops = list(op.body.block.ops)
-        steps = [one.step.data if isinstance(one, PipelineOp) else "" for one in ops]
-        early = steps.index(READ) if READ in steps else len(ops)
-        started = [i + 1 for i, one in enumerate(ops[:early]) if isinstance(one, CommitOp)]
-        behind = range(early + 1, len(ops))
-        last = next((i for i in behind if steps[i] == WAIT or isinstance(ops[i], FenceOp)), None)
-        if started and last is not None and any(isinstance(one, WgmmaOp) for one in ops[last:]):
-            _rotate(op, ops[: started[-1]], ops[started[-1] : last], ops[last:-1])
+    ops = list(op.body.block.ops)
+    steps = [one.step.data if isinstance(one, PipelineOp) else "" for one in ops]
+    early = steps.index(READ) if READ in steps else len(ops)
+    started = [i + 1 for i, one in enumerate(ops[:early]) if isinstance(one, CommitOp)]
+    behind = range(early + 1, len(ops))
+    last = next((i for i in behind if steps[i] == WAIT or isinstance(ops[i], FenceOp)), None)
+    if started and last is not None and any(isinstance(one, WgmmaOp) for one in ops[last:]):
+        _rotate(op, ops[: started[-1]], ops[started[-1] : last], ops[last:-1])
 
 
 def _rotate(

@@ -27,7 +27,7 @@ from xdsl.context import Context
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, ModuleOp, UnitAttr, i1, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.row import KIB, Target
@@ -68,13 +68,13 @@ from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..allocate import needed, with_stages
 from ..diagnostics import remark
-from ..patterns import IndexBuilder, PatternPass, apply_patterns, constant_value, op_type_rewrite_pattern, operations_of
+from ..patterns import IndexBuilder, PatternPass, apply_patterns, constant_value, operations_of, rewrite_pattern
 from ..schedule.needs import LEFT_FOR_BARRIERS, adds_in_tensor_memory
 from ..schedule.validity import REGISTER_STEP, SM_REGISTERS
 from ..tile.tiling import LaunchedKernel, LaunchPattern
 from .ring import DeclinedError, Ring, copies_of, decline, is_load
 from .roles import ConsumerLoop, CtaCluster, Share, behind, slice_of, take_own_tiles
-from .rotate import RotateProducts, rotates
+from .rotate import rotate_products, rotates
 from .tensor_copies import StagedLoads, StagedStores, TensorCopy, TensorView, loads_behind
 
 REGISTERS = {2: (40, 232), 3: (32, 160)}
@@ -344,65 +344,61 @@ class CopyByTensorMaps(LaunchPattern):
                 remark(declined.op, SpecialisePass.name, f"nobody copies ahead: {declined.reason}")
 
 
-class GiveRoles(RewritePattern):
+@rewrite_pattern
+def give_roles(op: gpu.FuncOp, rewriter: PatternRewriter) -> None:
     """Gives roles their operations of a kernel that fills and reads stages of rings: one lane of the last warpgroup
     fills them, and the others do all else."""
+    if not isinstance(attribute := op.attributes.get(ScheduleAttr.name), ScheduleAttr):
+        return
+    producers, end = [inner for inner in operations_of(op) if _fills(inner)], op.body.block.last_op
+    rings = [inner for inner in op.body.block.ops if isinstance(inner, MakeRingOp)]
+    if not producers or end is None or any(isinstance(each, scf.IfOp) for each in enclosing(producers[0])):
+        return
+    schedule, registers = attribute.data, _registers(op, attribute.data)
+    # Behind the barrier that makes the rings visible.
+    made, ring = behind(rings[-1]), Ring(rings[-1].ring)
+    ready = next(i for i, one in enumerate(made) if isinstance(one, gpu.BarrierOp | ScopedBarrierOp))
+    after = made[ready + 1 : -1]
+    # What leads from the loop to the sum of all slices is the consumers', indices too.
+    summed = next((i for i, one in enumerate(after) if OF_SLICES in one.attributes), 0)
+    loop = max((i for i, one in enumerate(after[:summed]) if isinstance(one, scf.ForOp)), default=0)
+    own = [one for one in after[loop:summed] if not isinstance(one, arith.ConstantOp | memref.AllocOp)]
+    mine = [one for one in after if one in own or not _is_shared(one)]
+    consumers, roles = schedule.consumer_warps, set(mine)
+    if registers is not None and registers[2] > 1:
+        op.attributes[MIN_CTAS] = IntegerAttr(registers[2], i32)
+    index = IndexBuilder(Builder(InsertPoint.before(end)), Builder(InsertPoint.before(op.body.block.first_op or end)))
+    warp = index.insert(SubgroupIdOp()).result
+    with index.where(index.compare("sge", warp, consumers)) as inside:
+        if registers is not None:
+            inside.insert(_set_registers(DECREASE, registers[0]))
+        first = inside.compare("eq", warp, consumers)
+        chosen = inside.insert(ElectOp.create(result_types=[i1])).results[0]
+        with inside.where(inside.insert(arith.AndIOp(first, chosen)).result) as lane:
+            slice_of(lane, mine, set(producers), {}, lambda one: not roles.isdisjoint((one, *enclosing(one))))
+            if schedule.cluster != (1, 1):
+                ring.drain(lane)
+    for one in reversed(producers):
+        _erase(one)
+    with index.where(index.compare("slt", warp, consumers)) as inside:
+        if registers is not None:
+            inside.insert(_set_registers(INCREASE, registers[1]))
+        for one in [one for one in mine if one.parent is not None]:
+            one.detach()
+            inside.insert(one)
+        if schedule.own_tiles:
+            _take_own_tiles(mine, ring, consumers // WARPS, inside)
+        if any(isinstance(one, TensorStoreOp) for each in mine for one in operations_of(each)):
+            inside.insert(WaitOp(BULK, 0, read=True, each_warpgroup=True))
+    if end.prev_op is not None:
+        end.prev_op.attributes[SOME_WARPS] = IntegerAttr(consumers, i64)
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: gpu.FuncOp, rewriter: PatternRewriter) -> None:
-        if not isinstance(attribute := op.attributes.get(ScheduleAttr.name), ScheduleAttr):
-            return
-        producers, end = [inner for inner in operations_of(op) if _fills(inner)], op.body.block.last_op
-        rings = [inner for inner in op.body.block.ops if isinstance(inner, MakeRingOp)]
-        if not producers or end is None or any(isinstance(each, scf.IfOp) for each in enclosing(producers[0])):
-            return
-        schedule, registers = attribute.data, _registers(op, attribute.data)
-        # Behind the barrier that makes the rings visible.
-        made, ring = behind(rings[-1]), Ring(rings[-1].ring)
-        ready = next(i for i, one in enumerate(made) if isinstance(one, gpu.BarrierOp | ScopedBarrierOp))
-        after = made[ready + 1 : -1]
-        # What leads from the loop to the sum of all slices is the consumers', indices too.
-        summed = next((i for i, one in enumerate(after) if OF_SLICES in one.attributes), 0)
-        loop = max((i for i, one in enumerate(after[:summed]) if isinstance(one, scf.ForOp)), default=0)
-        own = [one for one in after[loop:summed] if not isinstance(one, arith.ConstantOp | memref.AllocOp)]
-        mine = [one for one in after if one in own or not _is_shared(one)]
-        consumers, roles = schedule.consumer_warps, set(mine)
-        if registers is not None and registers[2] > 1:
-            op.attributes[MIN_CTAS] = IntegerAttr(registers[2], i32)
-        index = IndexBuilder(
-            Builder(InsertPoint.before(end)), Builder(InsertPoint.before(op.body.block.first_op or end))
-        )
-        warp = index.insert(SubgroupIdOp()).result
-        with index.where(index.compare("sge", warp, consumers)) as inside:
-            if registers is not None:
-                inside.insert(_set_registers(DECREASE, registers[0]))
-            first = inside.compare("eq", warp, consumers)
-            chosen = inside.insert(ElectOp.create(result_types=[i1])).results[0]
-            with inside.where(inside.insert(arith.AndIOp(first, chosen)).result) as lane:
-                slice_of(lane, mine, set(producers), {}, lambda one: not roles.isdisjoint((one, *enclosing(one))))
-                if schedule.cluster != (1, 1):
-                    ring.drain(lane)
-        for one in reversed(producers):
-            _erase(one)
-        with index.where(index.compare("slt", warp, consumers)) as inside:
-            if registers is not None:
-                inside.insert(_set_registers(INCREASE, registers[1]))
-            for one in [one for one in mine if one.parent is not None]:
-                one.detach()
-                inside.insert(one)
-            if schedule.own_tiles:
-                self._take_own_tiles(mine, ring, consumers // WARPS, inside)
-            if any(isinstance(one, TensorStoreOp) for each in mine for one in operations_of(each)):
-                inside.insert(WaitOp(BULK, 0, read=True, each_warpgroup=True))
-        if end.prev_op is not None:
-            end.prev_op.attributes[SOME_WARPS] = IntegerAttr(consumers, i64)
 
-    @staticmethod
-    def _take_own_tiles(ops: Sequence[Operation], ring: Ring, groups: int, index: IndexBuilder) -> None:
-        loops = [one for each in ops for one in operations_of(each) if isinstance(one, scf.ForOp)]
-        for loop in [one for one in loops if any(use.operation.parent is one.body.block for use in ring.value.uses)]:
-            if isinstance(tiles := loop.parent_op(), scf.ForOp):
-                take_own_tiles(ring, tiles, loop, groups, index.before(tiles))
+def _take_own_tiles(ops: Sequence[Operation], ring: Ring, groups: int, index: IndexBuilder) -> None:
+    loops = [one for each in ops for one in operations_of(each) if isinstance(one, scf.ForOp)]
+    for loop in [one for one in loops if any(use.operation.parent is one.body.block for use in ring.value.uses)]:
+        if isinstance(tiles := loop.parent_op(), scf.ForOp):
+            take_own_tiles(ring, tiles, loop, groups, index.before(tiles))
 
 
 def _fills(op: Operation) -> bool:
@@ -460,10 +456,10 @@ class SpecialisePass(PatternPass):
 
     name = "warp-specialise"
     needs: ClassVar = ("warp.wgmma",)
-    patterns = CopyByTensorMaps, GiveRoles
+    patterns = CopyByTensorMaps, give_roles
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for pattern in self.patterns:
-            apply_patterns([pattern()], op)
+            apply_patterns([pattern], op)
         if any(isinstance(each, WgmmaOp) and each.a_in_registers for each in op.walk()):
-            apply_patterns([RotateProducts()], op)
+            apply_patterns([rotate_products], op)

@@ -10,7 +10,7 @@ from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, MemRefType, i1
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.form import SCALES_OF_WORD
@@ -41,7 +41,7 @@ from ...dialect.warp.synchronisation import AFTER_SYNC, BEFORE_SYNC, WGMMA, Comm
 from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
-from ..patterns import Index, IndexBuilder, PatternPass, constant_value, erase_unused, op_type_rewrite_pattern
+from ..patterns import Index, IndexBuilder, PatternPass, constant_value, erase_unused, rewrite_pattern
 from ..schedule.tensor_memory import BUFFERS
 from .ring import Ring
 
@@ -442,7 +442,8 @@ class AttentionProducts(TensorProducts):
                 inside.insert(StoreOp(inside.insert(made).fragment, self.outputs, at))
 
 
-class AddUp(RewritePattern):
+@rewrite_pattern
+def add_up(op: FuncOp, rewriter: PatternRewriter) -> None:
     """The loop over K of a kernel of warpgroups, whose sums are in tensor memory in place of registers.
 
     A warp of the producer's warpgroup starts the products of all consumers, which load the sums of a tile while those
@@ -457,20 +458,17 @@ class AddUp(RewritePattern):
               the stage is empty
             when all are done sums[b] are complete
     """
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: FuncOp, rewriter: PatternRewriter) -> None:
-        products = [inner for inner in op.walk() if isinstance(inner, WgmmaOp)]
-        target = target_of(op)
-        if target is None or not products or not all(in_tensor_memory(product.row, target) for product in products):
-            return
-        loops = list(dict.fromkeys(map(_loop_of, products)))
-        if len(loops) > 1:
-            fail(loops[1], "expected one loop over K: products of several are not added up in tensor memory")
-        in_registers = any(product.a_in_registers for product in products)
-        moved = (AttentionProducts if in_registers else _Sums)(op, loops[0])
-        moved.multiply()
-        moved.load()
+    products = [inner for inner in op.walk() if isinstance(inner, WgmmaOp)]
+    target = target_of(op)
+    if target is None or not products or not all(in_tensor_memory(product.row, target) for product in products):
+        return
+    loops = list(dict.fromkeys(map(_loop_of, products)))
+    if len(loops) > 1:
+        fail(loops[1], "expected one loop over K: products of several are not added up in tensor memory")
+    in_registers = any(product.a_in_registers for product in products)
+    moved = (AttentionProducts if in_registers else _Sums)(op, loops[0])
+    moved.multiply()
+    moved.load()
 
 
 def _loop_of(product: WgmmaOp) -> scf.ForOp:
@@ -490,4 +488,4 @@ class TensorMemoryPass(PatternPass):
 
     name = "warp-tensor-memory"
     needs: ClassVar = ("tensor_memory",)
-    patterns = (AddUp,)
+    patterns = (add_up,)

@@ -337,12 +337,9 @@ def pattern_named(name: str) -> RewritePattern:
     """A pattern by the name of its class, from the file of a pass, or of another package by its entry point. Raises
     StepError if there is none."""
     modules = dict.fromkeys(import_module(factory().__module__) for factory in WARPLOOM_UNIVERSE.all_passes.values())
-    own = {
-        kind.__name__: kind
-        for module in modules
-        for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, RewritePattern) and kind.__module__ == module.__name__
-    }
+    every = ((module.__name__, value) for module in modules for value in vars(module).values())
+    kinds = ((home, value if isinstance(value, type) else type(value)) for home, value in every)
+    own = {kind.__name__: kind for home, kind in kinds if issubclass(kind, RewritePattern) and kind.__module__ == home}
     kind = own.get(name) or plugins.loaded(plugins.PATTERNS, name)
     if kind is None:
         names = ", ".join(sorted((*own, *plugins.entries(plugins.PATTERNS))))

@@ -28,7 +28,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
@@ -47,41 +47,39 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.product import fresh_name
-from ..patterns import IndexBuilder, PatternPass, apply_patterns, captured, constant_value, op_type_rewrite_pattern
+from ..patterns import IndexBuilder, PatternPass, apply_patterns, captured, constant_value, rewrite_pattern
 
 NUMBERS = (BlockIdOp, ThreadIdOp, GridDimOp, BlockDimOp)
 """What the arguments of a body are, three of each."""
 
 
-class OutlineLaunch(RewritePattern):
+@rewrite_pattern
+def outline_launch(op: LaunchOp, rewriter: PatternRewriter) -> None:
     """Moves the body of a launch to a kernel; values from outside become arguments, constants are computed again."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: LaunchOp, rewriter: PatternRewriter) -> None:
-        if op.clusterSizeX is not None:
-            fail(op, "a gpu.launch with clusters is not outlined; mlir-opt -gpu-kernel-outlining does it")
-        module = op.get_toplevel_object()
-        function = next((around for around in enclosing(op) if isinstance(around, func.FuncOp)), None)
-        if not isinstance(module, ModuleOp) or function is None:
-            fail(op, "expected gpu.launch in a function of a module")
-        names = {each.sym_name.data for each in module.body.block.ops if isinstance(each, KernelModuleOp | func.FuncOp)}
-        stem = fresh_name(f"{function.sym_name.data}_kernel", names)
-        taken = [value for value in captured(op) if not isinstance(value.owner, arith.ConstantOp)]
-        kernel = _kernel(op, stem, taken, rewriter)
-        launch = LaunchFuncOp(
-            SymbolRefAttr(stem, [stem]),
-            op.sizes[:DIMENSIONS],
-            op.sizes[DIMENSIONS : 2 * DIMENSIONS],
-            kernelOperands=taken,
-            dynamicSharedMemorySize=op.dynamicSharedMemorySize,
-            asyncDependencies=op.asyncDependencies,
-            async_launch=op.asyncToken is not None,
-        )
-        launch.location = op.location
-        container = KernelModuleOp.build(properties={"sym_name": StringAttr(stem)}, regions=[Region(Block([kernel]))])
-        rewriter.insert(container, InsertPoint.at_end(module.body.block))
-        rewriter.replace(op, [launch], list(launch.results))
-        module.attributes["gpu.container_module"] = UnitAttr()
+    if op.clusterSizeX is not None:
+        fail(op, "a gpu.launch with clusters is not outlined; mlir-opt -gpu-kernel-outlining does it")
+    module = op.get_toplevel_object()
+    function = next((around for around in enclosing(op) if isinstance(around, func.FuncOp)), None)
+    if not isinstance(module, ModuleOp) or function is None:
+        fail(op, "expected gpu.launch in a function of a module")
+    names = {each.sym_name.data for each in module.body.block.ops if isinstance(each, KernelModuleOp | func.FuncOp)}
+    stem = fresh_name(f"{function.sym_name.data}_kernel", names)
+    taken = [value for value in captured(op) if not isinstance(value.owner, arith.ConstantOp)]
+    kernel = _kernel(op, stem, taken, rewriter)
+    launch = LaunchFuncOp(
+        SymbolRefAttr(stem, [stem]),
+        op.sizes[:DIMENSIONS],
+        op.sizes[DIMENSIONS : 2 * DIMENSIONS],
+        kernelOperands=taken,
+        dynamicSharedMemorySize=op.dynamicSharedMemorySize,
+        asyncDependencies=op.asyncDependencies,
+        async_launch=op.asyncToken is not None,
+    )
+    launch.location = op.location
+    container = KernelModuleOp.build(properties={"sym_name": StringAttr(stem)}, regions=[Region(Block([kernel]))])
+    rewriter.insert(container, InsertPoint.at_end(module.body.block))
+    rewriter.replace(op, [launch], list(launch.results))
+    module.attributes["gpu.container_module"] = UnitAttr()
 
 
 def _kernel(op: LaunchOp, name: str, taken: list[SSAValue], rewriter: PatternRewriter) -> FuncOp:
@@ -134,7 +132,7 @@ class OutlineLaunchesPass(PatternPass):
 
     name = "gpu-kernel-outlining"
     needs: ClassVar = (LaunchOp.name,)
-    patterns = (OutlineLaunch,)
+    patterns = (outline_launch,)
 
 
 # `convert-vector-to-warp`: `vector.contract`, and the transfers of its operands, as fragments of a warp.
@@ -162,45 +160,42 @@ def _fragment(value: SSAValue) -> SSAValue | None:
     return None
 
 
-class MultiplyVectors(RewritePattern):
+@rewrite_pattern
+def multiply_vectors(op: VectorContractOp, rewriter: PatternRewriter) -> None:
     """A product of two matrices becomes `warp.mma` of the instruction with the largest K, then the largest M, that
     divide the sizes."""
+    maps = [each.data for each in op.indexing_maps if isinstance(each, AffineMapAttr)]
+    kinds = [value.type for value in op.operands]
+    loops = _loops(maps)
+    if loops is None or op.kind.data != vector.CombiningKindFlag.ADD:
+        fail(op, "vector.contract is lowered for sums of products of two matrices, whose loops are m, n and k")
+    m, n, k = loops
+    vectors = [(kind, loops_of(map_)) for kind, map_ in zip(kinds, maps, strict=True) if isa(kind, AnyVector)]
+    sizes = {loop: size for kind, along in vectors for loop, size in zip(along, kind.get_shape(), strict=True)}
+    row = _row([type_name(kind.element_type) for kind, _ in vectors], [sizes[loop] for loop in loops], target_of(op))
+    if row is None:
+        what = " x ".join(str(sizes[loop]) for loop in loops)
+        fail(op, f"there is no mma for {what} of {kinds[0]} x {kinds[1]} into {kinds[2]}")
+    sides = zip("abc", op.operands, maps, ((m, k), (k, n), (m, n)), strict=True)
+    a, b, c = (_operand(row, *side, sizes, rewriter) for side in sides)
+    product = MmaOp(row.shape, a, b, c)
+    rewriter.replace(op, [product, UnrealizedConversionCastOp.get([product.d], [op.result.type])])
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: VectorContractOp, rewriter: PatternRewriter) -> None:
-        maps = [each.data for each in op.indexing_maps if isinstance(each, AffineMapAttr)]
-        kinds = [value.type for value in op.operands]
-        loops = _loops(maps)
-        if loops is None or op.kind.data != vector.CombiningKindFlag.ADD:
-            fail(op, "vector.contract is lowered for sums of products of two matrices, whose loops are m, n and k")
-        m, n, k = loops
-        vectors = [(kind, loops_of(map_)) for kind, map_ in zip(kinds, maps, strict=True) if isa(kind, AnyVector)]
-        sizes = {loop: size for kind, along in vectors for loop, size in zip(along, kind.get_shape(), strict=True)}
-        row = _row(
-            [type_name(kind.element_type) for kind, _ in vectors], [sizes[loop] for loop in loops], target_of(op)
-        )
-        if row is None:
-            what = " x ".join(str(sizes[loop]) for loop in loops)
-            fail(op, f"there is no mma for {what} of {kinds[0]} x {kinds[1]} into {kinds[2]}")
-        sides = zip("abc", op.operands, maps, ((m, k), (k, n), (m, n)), strict=True)
-        a, b, c = (self._operand(row, *side, sizes, rewriter) for side in sides)
-        product = MmaOp(row.shape, a, b, c)
-        rewriter.replace(op, [product, UnrealizedConversionCastOp.get([product.d], [op.result.type])])
 
-    def _operand(
-        self, row: mma.Mma, role: str, value: SSAValue, map_: AffineMap, along: tuple[int, int], sizes: dict[int, int],
-        rewriter: PatternRewriter,
-    ) -> SSAValue:  # fmt: skip
-        """A vector as the fragment "a", "b" or "c" of an instruction, whose rows and columns are two loops."""
-        rows, columns = (sizes[loop] for loop in along)
-        element, name = type_of_element(row.element(role)), "acc" if role == "c" else role
-        kind = FragmentType.of(name, rows, columns, element, row.layout(role), row.container_bits(role))
-        if map_ == map_along(map_.num_dims, along):
-            return _cast(value, kind, rewriter)
-        cast = UnrealizedConversionCastOp.get([value], [kind])
-        cast.attributes[SWAPPED] = UnitAttr()
-        rewriter.insert(cast)
-        return cast.results[0]
+def _operand(
+    row: mma.Mma, role: str, value: SSAValue, map_: AffineMap, along: tuple[int, int], sizes: dict[int, int],
+    rewriter: PatternRewriter,
+) -> SSAValue:  # fmt: skip
+    """A vector as the fragment "a", "b" or "c" of an instruction, whose rows and columns are two loops."""
+    rows, columns = (sizes[loop] for loop in along)
+    element, name = type_of_element(row.element(role)), "acc" if role == "c" else role
+    kind = FragmentType.of(name, rows, columns, element, row.layout(role), row.container_bits(role))
+    if map_ == map_along(map_.num_dims, along):
+        return _cast(value, kind, rewriter)
+    cast = UnrealizedConversionCastOp.get([value], [kind])
+    cast.attributes[SWAPPED] = UnitAttr()
+    rewriter.insert(cast)
+    return cast.results[0]
 
 
 SWAPPED = "swapped"
@@ -230,36 +225,35 @@ def _row(types: Sequence[str], sizes: Sequence[int], target: Target | None) -> m
     return max(fits, key=lambda row: (row.shape.k, row.shape.m), default=None)
 
 
-class ReadFragments(RewritePattern):
+@rewrite_pattern
+def read_fragments(op: UnrealizedConversionCastOp, rewriter: PatternRewriter) -> None:
     """Replaces a cast of a read vector or constant by a load or constant of the fragment."""
+    kind, source = op.results[0].type, op.inputs[0].owner
+    if not isinstance(kind, FragmentType):
+        return
+    if (made := _fragment(op.inputs[0])) is not None and made.type == kind and SWAPPED not in op.attributes:
+        rewriter.replace(op, [], [made])
+    elif isinstance(source, vector.TransferReadOp):
+        _read(op, source, kind, rewriter)
+    elif isinstance(source, arith.ConstantOp) and isinstance(source.value, DenseIntOrFPElementsAttr):
+        number = source.value.get_attrs()[0] if source.value.is_splat() else None
+        if isa(number, IntegerAttr | FloatAttr):
+            rewriter.replace(op, ConstantOp(number, kind))
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: UnrealizedConversionCastOp, rewriter: PatternRewriter) -> None:
-        kind, source = op.results[0].type, op.inputs[0].owner
-        if not isinstance(kind, FragmentType):
-            return
-        if (made := _fragment(op.inputs[0])) is not None and made.type == kind and SWAPPED not in op.attributes:
-            rewriter.replace(op, [], [made])
-        elif isinstance(source, vector.TransferReadOp):
-            self._read(op, source, kind, rewriter)
-        elif isinstance(source, arith.ConstantOp) and isinstance(source.value, DenseIntOrFPElementsAttr):
-            number = source.value.get_attrs()[0] if source.value.is_splat() else None
-            if isa(number, IntegerAttr | FloatAttr):
-                rewriter.replace(op, ConstantOp(number, kind))
 
-    def _read(
-        self, op: UnrealizedConversionCastOp, read: vector.TransferReadOp, kind: FragmentType, rewriter: PatternRewriter
-    ) -> None:
-        padding = read.padding.owner
-        number = padding.value if isinstance(padding, arith.ConstantOp) else None
-        zero = isinstance(number, IntegerAttr | FloatAttr) and not number.value.data
-        if not zero and not all(each.value.data for each in read.in_bounds):
-            fail(read, "vector.transfer_read is lowered with a padding of zero, or in_bounds = [true, true]")
-        rewriter.insertion_point = InsertPoint.before(read)  # what is behind it may write this memory
-        memory, indices, bounds = _matrix(read, SWAPPED in op.attributes, rewriter)
-        load = LoadOp(memory, indices, kind, in_bounds=bounds)
-        rewriter.insert(load)
-        rewriter.replace(op, [], [load.fragment])
+def _read(
+    op: UnrealizedConversionCastOp, read: vector.TransferReadOp, kind: FragmentType, rewriter: PatternRewriter
+) -> None:
+    padding = read.padding.owner
+    number = padding.value if isinstance(padding, arith.ConstantOp) else None
+    zero = isinstance(number, IntegerAttr | FloatAttr) and not number.value.data
+    if not zero and not all(each.value.data for each in read.in_bounds):
+        fail(read, "vector.transfer_read is lowered with a padding of zero, or in_bounds = [true, true]")
+    rewriter.insertion_point = InsertPoint.before(read)  # what is behind it may write this memory
+    memory, indices, bounds = _matrix(read, SWAPPED in op.attributes, rewriter)
+    load = LoadOp(memory, indices, kind, in_bounds=bounds)
+    rewriter.insert(load)
+    rewriter.replace(op, [], [load.fragment])
 
 
 def _matrix(
@@ -282,41 +276,37 @@ def _matrix(
     return matrix.matrix, (op.indices[row], op.indices[column]), ArrayAttr(inside)
 
 
-class WriteFragments(RewritePattern):
+@rewrite_pattern
+def write_fragments(op: vector.TransferWriteOp, rewriter: PatternRewriter) -> None:
     """Replaces the write of a vector that comes from a fragment by a store of the fragment."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: vector.TransferWriteOp, rewriter: PatternRewriter) -> None:
-        if (fragment := _fragment(op.vector)) is None:
-            return
-        memory, indices, bounds = _matrix(op, False, rewriter)
-        rewriter.replace(op, StoreOp(fragment, memory, indices, in_bounds=bounds))
+    if (fragment := _fragment(op.vector)) is None:
+        return
+    memory, indices, bounds = _matrix(op, False, rewriter)
+    rewriter.replace(op, StoreOp(fragment, memory, indices, in_bounds=bounds))
 
 
-class CarryFragments(RewritePattern):
+@rewrite_pattern
+def carry_fragments(op: scf.ForOp, rewriter: PatternRewriter) -> None:
     """Makes a loop carry a fragment in place of the vector that is made of it."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: scf.ForOp, rewriter: PatternRewriter) -> None:
-        last = op.body.block.last_op
-        carried = {i: f for i, v in enumerate(last.operands) if (f := _fragment(v)) is not None} if last else {}
-        if not carried or last is None:
-            return
-        block, starts = op.body.block, list(op.iter_args)
-        for i, fragment in carried.items():
-            kind = starts[i].type
-            starts[i] = _cast(starts[i], fragment.type, rewriter)
-            last.operands[i] = fragment
-            argument = rewriter.replace_value_with_new_type(block.args[i + 1], fragment.type)
-            inside = UnrealizedConversionCastOp.get([argument], [kind])
-            argument.replace_uses_with_if(inside.results[0], lambda use, cast=inside: use.operation is not cast)
-            block.insert_op_before(inside, block.first_op) if block.first_op else block.add_op(inside)
-        loop = scf.ForOp(op.lb, op.ub, op.step, starts, rewriter.move_region_contents_to_new_regions(op.body))
-        outside = [UnrealizedConversionCastOp.get([loop.results[i]], [op.results[i].type]) for i in carried]
-        results: list[SSAValue] = list(loop.results)
-        for i, cast in zip(carried, outside, strict=True):
-            results[i] = cast.results[0]
-        rewriter.replace(op, [loop, *outside], results)
+    last = op.body.block.last_op
+    carried = {i: f for i, v in enumerate(last.operands) if (f := _fragment(v)) is not None} if last else {}
+    if not carried or last is None:
+        return
+    block, starts = op.body.block, list(op.iter_args)
+    for i, fragment in carried.items():
+        kind = starts[i].type
+        starts[i] = _cast(starts[i], fragment.type, rewriter)
+        last.operands[i] = fragment
+        argument = rewriter.replace_value_with_new_type(block.args[i + 1], fragment.type)
+        inside = UnrealizedConversionCastOp.get([argument], [kind])
+        argument.replace_uses_with_if(inside.results[0], lambda use, cast=inside: use.operation is not cast)
+        block.insert_op_before(inside, block.first_op) if block.first_op else block.add_op(inside)
+    loop = scf.ForOp(op.lb, op.ub, op.step, starts, rewriter.move_region_contents_to_new_regions(op.body))
+    outside = [UnrealizedConversionCastOp.get([loop.results[i]], [op.results[i].type]) for i in carried]
+    results: list[SSAValue] = list(loop.results)
+    for i, cast in zip(carried, outside, strict=True):
+        results[i] = cast.results[0]
+    rewriter.replace(op, [loop, *outside], results)
 
 
 class ConvertVectorToWarpPass(PatternPass):
@@ -324,14 +314,14 @@ class ConvertVectorToWarpPass(PatternPass):
 
     name = "convert-vector-to-warp"
     needs: ClassVar = (VectorContractOp.name,)
-    patterns: ClassVar = (MultiplyVectors, CarryFragments, ReadFragments, WriteFragments)
+    patterns = (multiply_vectors, carry_fragments, read_fragments, write_fragments)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for module in [each for each in op.walk() if isinstance(each, gpu.ModuleOp)]:
             before: list[Operation] = []
             while (now := list(module.walk())) != before:
                 before = now
-                apply_patterns([pattern() for pattern in self.patterns], module, reverse=True)
+                apply_patterns(self.patterns, module, reverse=True)
             for each in [cast for cast in module.walk(reverse=True) if isinstance(cast, UnrealizedConversionCastOp)]:
                 _settle(each)
             for read in [each for each in module.walk() if isinstance(each, vector.TransferReadOp)]:

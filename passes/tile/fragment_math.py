@@ -13,7 +13,7 @@ from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, f64, i32
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue, TypeAttribute
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialect.isa.row import Target
 from ...dialect.layouts.layout import column
@@ -21,7 +21,7 @@ from ...dialect.warp.attributes import FragmentType, fragment_of, schedule_aroun
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp, is_approximate
 from ...dialect.warp.epilogue import MapOp
 from ..linalg.product import Product
-from ..patterns import Index, IndexBuilder, PatternPass, erase_unused, float_value, op_type_rewrite_pattern
+from ..patterns import Index, IndexBuilder, PatternPass, erase_unused, float_value, rewrite_pattern
 from ..schedule.needs import functions
 
 ElementFunction: TypeAlias = Callable[[Sequence[SSAValue]], SSAValue]
@@ -247,27 +247,25 @@ def depends_on_neighbours(product: Product, target: Target | None) -> bool:
     return raised and (silu or not functions(product).isdisjoint({"math.tanh", "math.erf"}))
 
 
-class RaiseGelu(RewritePattern):
+@rewrite_pattern
+def raise_gelu(op: MapOp, rewriter: PatternRewriter) -> None:
     """Replaces the expression of a gelu in a `warp.map` of narrow results by `warp.gelu`, and erases operations that
     become unused."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: MapOp, rewriter: PatternRewriter) -> None:
-        target = target_of(op)
-        if op.fragment.type.bits > MAX_BITS or target is None or target.sm not in MEASURED_TARGETS:
-            return
-        schedule = schedule_around(op)
-        if schedule is not None and schedule.batch_invariant == "True":
-            return  # elements that share a reciprocal are those of a tile, which is chosen by M too
-        for one in list(op.body.block.ops):
-            function = gelu_of(one.results[0]) if isinstance(one, arith.MulfOp) else None
-            if schedule is not None and isinstance(one, arith.MulfOp | arith.DivfOp):
-                function = function or silu_of(one.results[0])  # whose error is small beside that of sums
-            if isinstance(one, arith.AddfOp | math_dialect.FmaOp):
-                function = gelu_gradient_of(one.results[0])
-            if function is not None:
-                rewriter.replace(one, function)
-                erase_unused(reversed(list(op.body.block.ops)))
+    target = target_of(op)
+    if op.fragment.type.bits > MAX_BITS or target is None or target.sm not in MEASURED_TARGETS:
+        return
+    schedule = schedule_around(op)
+    if schedule is not None and schedule.batch_invariant == "True":
+        return  # elements that share a reciprocal are those of a tile, which is chosen by M too
+    for one in list(op.body.block.ops):
+        function = gelu_of(one.results[0]) if isinstance(one, arith.MulfOp) else None
+        if schedule is not None and isinstance(one, arith.MulfOp | arith.DivfOp):
+            function = function or silu_of(one.results[0])  # whose error is small beside that of sums
+        if isinstance(one, arith.AddfOp | math_dialect.FmaOp):
+            function = gelu_gradient_of(one.results[0])
+        if function is not None:
+            rewriter.replace(one, function)
+            erase_unused(reversed(list(op.body.block.ops)))
 
 
 class RaiseGeluPass(PatternPass):
@@ -276,4 +274,4 @@ class RaiseGeluPass(PatternPass):
 
     name = "warp-raise-gelu"
     needs: ClassVar = ("math.tanh", "math.erf", "math.exp")
-    patterns = (RaiseGelu,)
+    patterns = (raise_gelu,)

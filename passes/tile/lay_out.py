@@ -26,7 +26,7 @@ from xdsl.dialects.linalg.ops import TransposeOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.form import FP8, Shape
@@ -56,7 +56,7 @@ from ..diagnostics import fail, remark
 from ..linalg.elementwise import read_elementwise
 from ..linalg.operand import VectorOperand
 from ..linalg.read_attention import KEYS_OF_BYTES, Attention
-from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns, op_type_rewrite_pattern
+from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns, rewrite_pattern
 from ..schedule.defaults import padded_type, transposed_type
 from ..schedule.warpgroup import PLAIN
 from .elementwise_kernel import traversal_of
@@ -76,26 +76,24 @@ def halves(layout: Layout, k_axis: str) -> Layout:
     return Layout(layout.lane, (*(bit for bit in layout.element if bit != which), which))
 
 
-class Fp8ProductAsF16(RewritePattern):
+@rewrite_pattern
+def fp8_product_as_f16(op: MmaOp, rewriter: PatternRewriter) -> None:
     """`warp.mma` of 8-bit floats: the operands as f16, and a product of an instruction of half the depth."""
+    operands, schedule = ((op.a, "c"), (op.b, "r")), schedule_around(op)
+    if schedule is None or schedule.fp8_as == "none":
+        return
+    if op.scales or op.e is not None or any(fragment_of(value).element.name not in FP8 for value, _ in operands):
+        return
+    a, b = (_widened(rewriter, value, axis) for value, axis in operands)
+    m, n, k = Shape.parse(op.shape.data)
+    rewriter.replace(op, MmaOp(Shape(m, n, k // 2), a, b, op.c))
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: MmaOp, rewriter: PatternRewriter) -> None:
-        operands, schedule = ((op.a, "c"), (op.b, "r")), schedule_around(op)
-        if schedule is None or schedule.fp8_as == "none":
-            return
-        if op.scales or op.e is not None or any(fragment_of(value).element.name not in FP8 for value, _ in operands):
-            return
-        a, b = (self._widened(rewriter, value, axis) for value, axis in operands)
-        m, n, k = Shape.parse(op.shape.data)
-        rewriter.replace(op, MmaOp(Shape(m, n, k // 2), a, b, op.c))
 
-    @staticmethod
-    def _widened(rewriter: PatternRewriter, value: SSAValue, k_axis: str) -> SSAValue:
-        wide = ConvertOp(value, Float16Type())
-        ordered = ConvertLayoutOp.to(wide.fragment, halves(fragment_of(value).layout.data, k_axis))
-        rewriter.insert([wide, ordered])
-        return ordered.fragment
+def _widened(rewriter: PatternRewriter, value: SSAValue, k_axis: str) -> SSAValue:
+    wide = ConvertOp(value, Float16Type())
+    ordered = ConvertLayoutOp.to(wide.fragment, halves(fragment_of(value).layout.data, k_axis))
+    rewriter.insert([wide, ordered])
+    return ordered.fragment
 
 
 class Fp8AsF16Pass(PatternPass):
@@ -106,7 +104,7 @@ class Fp8AsF16Pass(PatternPass):
 
     name = "warp-fp8-as-f16"
     needs: ClassVar = ("schedule.fp8_as",)
-    patterns = (Fp8ProductAsF16,)
+    patterns = (fp8_product_as_f16,)
 
 
 # `warp-pack`: operands copied to whole tiles of aligned rows before the product, the `pack` of a schedule.
@@ -287,62 +285,56 @@ def _bits(memory: Memory) -> int:
     return BYTE if element is None else element.memory_bits
 
 
-class TransposeOperands(RewritePattern):
+@rewrite_pattern
+def transpose_operands(op: MatmulOp, rewriter: PatternRewriter) -> None:
     """A and B are transposed before."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
-        schedule = _schedule(op)
-        for role in roles(schedule.transpose) if schedule is not None else "":
-            at = "ab".index(role)
-            value, form, maps = op.matrices[at], op.forms[at], list(op.maps)
-            kind = memory_of(value)
-            name = f"{value.name_hint or role.upper()}_transposed"
-            transposed = _aligned(rewriter, op, transposed_type(kind, _bits(kind)), name)
-            rewriter.insert(TransposeOp(value, transposed, DenseArrayBase.from_list(i64, [1, 0])))
-            side_operands = () if form is None else form.side_operands
-            op.operands[at] = of_form(form, transposed, side_operands, rewriter.insert)
-            maps[at] = AffineMap(maps[at].num_dims, 0, maps[at].results[::-1])
-            op.indexing_maps = ArrayAttr([AffineMapAttr(each) for each in maps])
-            drop_forms([] if form is None else [form.operand])
+    schedule = _schedule(op)
+    for role in roles(schedule.transpose) if schedule is not None else "":
+        at = "ab".index(role)
+        value, form, maps = op.matrices[at], op.forms[at], list(op.maps)
+        kind = memory_of(value)
+        name = f"{value.name_hint or role.upper()}_transposed"
+        transposed = _aligned(rewriter, op, transposed_type(kind, _bits(kind)), name)
+        rewriter.insert(TransposeOp(value, transposed, DenseArrayBase.from_list(i64, [1, 0])))
+        side_operands = () if form is None else form.side_operands
+        op.operands[at] = of_form(form, transposed, side_operands, rewriter.insert)
+        maps[at] = AffineMap(maps[at].num_dims, 0, maps[at].results[::-1])
+        op.indexing_maps = ArrayAttr([AffineMapAttr(each) for each in maps])
+        drop_forms([] if form is None else [form.operand])
 
 
-class TransposeValues(RewritePattern):
+@rewrite_pattern
+def transpose_values(op: AttentionOp, rewriter: PatternRewriter) -> None:
     """V of an attention of bytes is transposed before: `wgmma` takes bytes along k alone, here keys. Where rows are
     whole units of 16 bytes, keys come in the order in which lanes have them; `transpose` of the schedule stays then."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
-        schedule = _schedule(op)
-        if schedule is None or schedule.transpose == PLAIN or Attention.of(op).values.b.transposed:
-            return
-        kind, loops = memory_of(op.v), loops_of(op.maps[2])
-        key, column = (loops.index(op.batch + loop) for loop in (N, E))
-        order = [d for d in range(len(loops)) if d not in (key, column)] + [column, key]
-        turned = MemRefType(kind.element_type, [kind.get_shape()[d] for d in order])
-        view = _aligned(rewriter, op, padded_type(turned, _bits(kind)), f"{op.v.name_hint or 'V'}_transposed")
-        made = rewriter.insert(TransposeOp(op.v, view, DenseArrayBase.from_list(i64, order)))
-        ordered = bool((elementwise := read_elementwise(made)) and traversal_of(elementwise).turned)
-        if ordered:
-            made.attributes[COLUMNS] = DenseArrayBase.from_list(i64, list(KEYS_OF_BYTES))
-        maps = list(op.maps)
-        maps[2] = map_along(op.maps[0].num_dims, (loops[d] for d in order))
-        op.operands[2] = view
-        op.indexing_maps = ArrayAttr([AffineMapAttr(each) for each in maps])
-        op.attributes[ScheduleAttr.name] = ScheduleAttr(schedule.with_fields(transpose="b" if ordered else PLAIN))
+    schedule = _schedule(op)
+    if schedule is None or schedule.transpose == PLAIN or Attention.of(op).values.b.transposed:
+        return
+    kind, loops = memory_of(op.v), loops_of(op.maps[2])
+    key, column = (loops.index(op.batch + loop) for loop in (N, E))
+    order = [d for d in range(len(loops)) if d not in (key, column)] + [column, key]
+    turned = MemRefType(kind.element_type, [kind.get_shape()[d] for d in order])
+    view = _aligned(rewriter, op, padded_type(turned, _bits(kind)), f"{op.v.name_hint or 'V'}_transposed")
+    made = rewriter.insert(TransposeOp(op.v, view, DenseArrayBase.from_list(i64, order)))
+    ordered = bool((elementwise := read_elementwise(made)) and traversal_of(elementwise).turned)
+    if ordered:
+        made.attributes[COLUMNS] = DenseArrayBase.from_list(i64, list(KEYS_OF_BYTES))
+    maps = list(op.maps)
+    maps[2] = map_along(op.maps[0].num_dims, (loops[d] for d in order))
+    op.operands[2] = view
+    op.indexing_maps = ArrayAttr([AffineMapAttr(each) for each in maps])
+    op.attributes[ScheduleAttr.name] = ScheduleAttr(schedule.with_fields(transpose="b" if ordered else PLAIN))
 
 
-class PadResult(RewritePattern):
+@rewrite_pattern
+def pad_result(op: MatmulOp, rewriter: PatternRewriter) -> None:
     """Replaces D by memory with aligned rows, which is copied to D afterwards."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
-        schedule, kind, d = _schedule(op), memory_of(op.d), SSAValue.get(op.d)
-        if schedule is None or schedule.padded != "d":
-            return
-        made = _aligned(rewriter, op, padded_type(kind, _bits(kind)), f"{d.name_hint or 'D'}_padded")
-        op.operands[2 + (op.c is not None)] = made
-        Builder(InsertPoint.after(op)).insert(LinalgCopyOp([made], [d], []))
+    schedule, kind, d = _schedule(op), memory_of(op.d), SSAValue.get(op.d)
+    if schedule is None or schedule.padded != "d":
+        return
+    made = _aligned(rewriter, op, padded_type(kind, _bits(kind)), f"{d.name_hint or 'D'}_padded")
+    op.operands[2 + (op.c is not None)] = made
+    Builder(InsertPoint.after(op)).insert(LinalgCopyOp([made], [d], []))
 
 
 class LayOutPass(ModulePass):
@@ -353,5 +345,5 @@ class LayOutPass(ModulePass):
     needs: ClassVar = ("schedule.transpose", "schedule.padded")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_patterns([TransposeOperands(), TransposeValues()], op)
-        apply_patterns([PadResult()], op)
+        apply_patterns([transpose_operands, transpose_values], op)
+        apply_patterns([pad_result], op)

@@ -17,7 +17,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp, YieldOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, Nest, NestAccess, is_constant
@@ -29,7 +29,7 @@ from ..linalg.elementwise import check_unshared, is_index, objection
 from ..linalg.operand import VectorOperand, root
 from ..linalg.product import LARGEST_GRID
 from ..linalg.window_sums import is_by_channels
-from ..patterns import Index, IndexBuilder, all_operands, constant_number, op_type_rewrite_pattern, operations_between
+from ..patterns import Index, IndexBuilder, all_operands, constant_number, operations_between, rewrite_pattern
 from .elementwise_kernel import is_traversed
 from .tiling import Outliner, kernel_body
 
@@ -271,19 +271,17 @@ def start_of(op: LinalgStructuredOperation) -> float | None:
     return number.value.data if isinstance(number, FloatAttr) else None
 
 
-class FoldStart(RewritePattern):
+@rewrite_pattern
+def fold_start(op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
     """Starts the elements of a thread from the constant that directly precedes the operation as a fill."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
-        if is_traversed(op):
-            return
-        fills = [_fill_of(op, access) for access in Nest.of(op).writes]
-        if any(fills):
-            numbers = (None if fill is None else constant_number(fill.inputs[0]) for fill in fills)
-            op.attributes[STARTS] = ArrayAttr(NoneAttr() if number is None else number for number in numbers)
-        for fill in filter(None, fills):
-            rewriter.erase(fill)
+    if is_traversed(op):
+        return
+    fills = [_fill_of(op, access) for access in Nest.of(op).writes]
+    if any(fills):
+        numbers = (None if fill is None else constant_number(fill.inputs[0]) for fill in fills)
+        op.attributes[STARTS] = ArrayAttr(NoneAttr() if number is None else number for number in numbers)
+    for fill in filter(None, fills):
+        rewriter.erase(fill)
 
 
 STARTS = "warp.starts"

@@ -20,7 +20,7 @@ from xdsl.dialects.gpu import FuncOp, LaunchFuncOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import SymbolTable
 
@@ -45,7 +45,7 @@ from ..linalg.pages import erase_pages
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..linalg.read_attention import Attention, AttentionGradient
-from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns, constant_value, op_type_rewrite_pattern
+from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns, constant_value, rewrite_pattern
 from .operands import batch_sizes, cta_number, in_matrix, rows_of_group
 from .tiling import Inside, LaunchedKernel, Outliner, Tiling, kernel_body, loops_in_tile, schedule_of
 
@@ -172,19 +172,17 @@ def _with(run: list[_Launch], launch: LaunchFuncOp, kernel: FuncOp) -> list[_Lau
     return [*run, made]
 
 
-class JoinLaunches(RewritePattern):
+@rewrite_pattern
+def join_launches(op: LaunchFuncOp, rewriter: PatternRewriter) -> None:
     """Two launches in turn that do not depend on each other, of products of few rows, of what writes parts of one
     memory, or of what does the same with memory that both read: one, whose CTAs each run one of the kernels."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: LaunchFuncOp, rewriter: PatternRewriter) -> None:
-        ahead = op.prev_op
-        while ahead is not None and is_pure(ahead):
-            ahead = ahead.prev_op
-        first, second = map(_Launch.of_memory, (ahead, op)) if isinstance(ahead, LaunchFuncOp) else (None, None)
-        if first is not None and second is not None and first.may_join(second):
-            _join(first, LaunchedKernel(op, second.kernel), turns=second.is_of_elements)
-            rewriter.has_done_action = True
+    ahead = op.prev_op
+    while ahead is not None and is_pure(ahead):
+        ahead = ahead.prev_op
+    first, second = map(_Launch.of_memory, (ahead, op)) if isinstance(ahead, LaunchFuncOp) else (None, None)
+    if first is not None and second is not None and first.may_join(second):
+        _join(first, LaunchedKernel(op, second.kernel), turns=second.is_of_elements)
+        rewriter.has_done_action = True
 
 
 def _join(first: _Launch, second: LaunchedKernel, *, turns: bool) -> None:
@@ -233,7 +231,7 @@ class JoinPass(PatternPass):
 
     name = "warp-join"
     needs: ClassVar = ("launches",)
-    patterns = (JoinLaunches,)
+    patterns = (join_launches,)
 
 
 class Extents(NamedTuple):
@@ -411,64 +409,55 @@ def outline(tiled: TiledProduct | TiledRows, views: Sequence[PagedOp] = ()) -> N
         erase_pages([view.result for view in views])
 
 
-class OutlineProduct(RewritePattern):
+@rewrite_pattern
+def outline_product(op: MatmulOp, rewriter: PatternRewriter) -> None:
     """`warp.matmul` with a schedule: a kernel in which each CTA multiplies one tile of D."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
-        if not op.tile:
-            schedule = schedule_of(op)
-            check_unshared(op)
-            product = read(op)
-            outline(TiledProduct(product, schedule), paged(product))
+    if not op.tile:
+        schedule = schedule_of(op)
+        check_unshared(op)
+        product = read(op)
+        outline(TiledProduct(product, schedule), paged(product))
 
 
-class OutlineAttention(RewritePattern):
+@rewrite_pattern
+def outline_attention(op: AttentionOp, rewriter: PatternRewriter) -> None:
     """Outlines a scheduled `warp.attention` as a kernel in which each CTA computes some rows of the result."""
+    if not op.tile:
+        from .outline_attention import TiledAttention  # with operations that a product does not need
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
-        if not op.tile:
-            from .outline_attention import TiledAttention  # with operations that a product does not need
-
-            attention = Attention.of(op)
-            outline(TiledAttention(attention, schedule_of(op)), attention.paged)
+        attention = Attention.of(op)
+        outline(TiledAttention(attention, schedule_of(op)), attention.paged)
 
 
-class OutlineAttentionGradient(RewritePattern):
+@rewrite_pattern
+def outline_attention_gradient(op: AttentionGradientOp, rewriter: PatternRewriter) -> None:
     """Outlines a scheduled gradient of an attention likewise, beside the kernels of its other gradients."""
+    if not op.tile:
+        from .outline_attention import TiledGradient
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AttentionGradientOp, rewriter: PatternRewriter) -> None:
-        if not op.tile:
-            from .outline_attention import TiledGradient
-
-            block = op.parent
-            outline(TiledGradient(AttentionGradient.of(op), schedule_of(op)))
-            if block is not None and not any(isinstance(other, AttentionGradientOp) for other in block.ops):
-                overlap(block)
+        block = op.parent
+        outline(TiledGradient(AttentionGradient.of(op), schedule_of(op)))
+        if block is not None and not any(isinstance(other, AttentionGradientOp) for other in block.ops):
+            overlap(block)
 
 
-class OutlineRows(RewritePattern):
+@rewrite_pattern
+def outline_rows(op: RowsOp, rewriter: PatternRewriter) -> None:
     """Outlines `warp.rows` as a kernel in which each warp computes some rows."""
+    from . import rows  # with operations that a product does not need
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
-        from . import rows  # with operations that a product does not need
-
-        rows.tile(op)
+    rows.tile(op)
 
 
-class OutlineElementwise(RewritePattern):
+@rewrite_pattern
+def outline_elementwise(op: Operation, rewriter: PatternRewriter) -> None:
     """Outlines any other operation of `linalg` if it is elementwise; otherwise it is an error."""
+    if isinstance(op, LinalgStructuredOperation):
+        from . import elementwise_kernel, window_kernel  # with operations that a product does not need
 
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if isinstance(op, LinalgStructuredOperation):
-            from . import elementwise_kernel, window_kernel  # with operations that a product does not need
-
-            (elementwise_kernel if elementwise_kernel.is_traversed(op) else window_kernel).tile(op)
-        elif op.name.startswith("linalg.") and isinstance(op.parent_op(), func.FuncOp):
-            fail(op, f"{op.name} has no kernel: of operations that reduce, products and rows are lowered")
+        (elementwise_kernel if elementwise_kernel.is_traversed(op) else window_kernel).tile(op)
+    elif op.name.startswith("linalg.") and isinstance(op.parent_op(), func.FuncOp):
+        fail(op, f"{op.name} has no kernel: of operations that reduce, products and rows are lowered")
 
 
 class OutlinePass(PatternPass):
@@ -477,7 +466,7 @@ class OutlinePass(PatternPass):
     still in `linalg` are raised first."""
 
     name = "warp-outline"
-    patterns = OutlineProduct, OutlineAttention, OutlineAttentionGradient, OutlineRows, OutlineElementwise
+    patterns = outline_product, outline_attention, outline_attention_gradient, outline_rows, outline_elementwise
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if any(isinstance(each, LinalgStructuredOperation) for each in op.walk()):

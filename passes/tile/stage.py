@@ -12,7 +12,7 @@ from xdsl.builder import Builder
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr, f32, f64, i64
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
@@ -35,7 +35,7 @@ from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.pages import erase_pages
 from ..linalg.product import Product, read
-from ..patterns import Index, IndexBuilder, PatternPass, constant_value, erase_unused, op_type_rewrite_pattern
+from ..patterns import Index, IndexBuilder, PatternPass, constant_value, erase_unused, rewrite_pattern
 from ..schedule.defaults import adds_last, stored
 from ..schedule.needs import group_scale_tile, scale_lines
 from .operands import FragmentProduct, KTurns, Multiplication, OperandTiles, copies_done, slice_number, warp_origin
@@ -335,37 +335,33 @@ def drop_unused(values: Sequence[SSAValue]) -> None:
     erase_unused(value.owner for value in dict.fromkeys(memories) if isinstance(value.owner, MatrixOp))
 
 
-class StageProduct(RewritePattern):
+@rewrite_pattern
+def stage_product(op: MatmulOp, rewriter: PatternRewriter) -> None:
     """`warp.matmul` of one tile: a loop over K of copies to shared memory and of products of the tiles there."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
-        if op.tile:
-            StageBuilder(Tiling(read(op), schedule_of(op)), IndexBuilder(op)).build()
-            operands = (op.a, op.b, *([] if op.through is None else [op.through]))
-            rewriter.erase(op)
-            drop_unused(operands)
+    if op.tile:
+        StageBuilder(Tiling(read(op), schedule_of(op)), IndexBuilder(op)).build()
+        operands = (op.a, op.b, *([] if op.through is None else [op.through]))
+        rewriter.erase(op)
+        drop_unused(operands)
 
 
-class StageAttention(RewritePattern):
+@rewrite_pattern
+def stage_attention(op: AttentionOp | AttentionGradientOp, rewriter: PatternRewriter) -> None:
     """`warp.attention` of the rows of one CTA, or its gradient: a loop over tiles of K and V, or of what is along the
     columns of scores."""
+    if op.tile:
+        functions, read = [function.function for function in op.functions.values()], [op.k, op.v]
+        if isinstance(op, AttentionOp):
+            from .attention import AttentionBuilder  # with operations that a product does not need
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AttentionOp | AttentionGradientOp, rewriter: PatternRewriter) -> None:
-        if op.tile:
-            functions, read = [function.function for function in op.functions.values()], [op.k, op.v]
-            if isinstance(op, AttentionOp):
-                from .attention import AttentionBuilder  # with operations that a product does not need
+            AttentionBuilder(op, IndexBuilder(op), schedule_of(op)).build()
+        else:
+            from .attention_gradient import GradientBuilder
 
-                AttentionBuilder(op, IndexBuilder(op), schedule_of(op)).build()
-            else:
-                from .attention_gradient import GradientBuilder
-
-                GradientBuilder(op, IndexBuilder(op), schedule_of(op)).build()
-            rewriter.erase(op)
-            drop_forms(functions)
-            erase_pages(read)
+            GradientBuilder(op, IndexBuilder(op), schedule_of(op)).build()
+        rewriter.erase(op)
+        drop_forms(functions)
+        erase_pages(read)
 
 
 class StagePass(PatternPass):
@@ -375,7 +371,7 @@ class StagePass(PatternPass):
     and V."""
 
     name = "warp-stage"
-    patterns = StageProduct, StageAttention
+    patterns = stage_product, stage_attention
 
 
 def _multiplication(op: TileMmaOp) -> type[Multiplication]:
@@ -388,20 +384,18 @@ def _multiplication(op: TileMmaOp) -> type[Multiplication]:
     return WarpgroupProduct if schedule.in_registers == "none" else RegisterProduct
 
 
-class MultiplyTiles(RewritePattern):
+@rewrite_pattern
+def multiply_tiles(op: TileMmaOp, rewriter: PatternRewriter) -> None:
     """`warp.tile_mma` of a warp's part: products by an instruction, of operands that it loads or reads where they
     lie."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: TileMmaOp, rewriter: PatternRewriter) -> None:
-        outside = IndexBuilder(_loop_of(op))
-        product = _multiplication(op)(op, outside, outside.before(op))
-        warp: Place = {axis: outside.folded(at) for axis, at in zip("mnk", op.part, strict=True)}
-        if op.metadata is not None:
-            warp = MetadataTiles.counted(_behind(op.part) or outside, warp)
-        factors = (op.a, op.b)
-        rewriter.replace(op, (), [product.multiply(warp, op.c)])
-        drop_forms(factors)
+    outside = IndexBuilder(_loop_of(op))
+    product = _multiplication(op)(op, outside, outside.before(op))
+    warp: Place = {axis: outside.folded(at) for axis, at in zip("mnk", op.part, strict=True)}
+    if op.metadata is not None:
+        warp = MetadataTiles.counted(_behind(op.part) or outside, warp)
+    factors = (op.a, op.b)
+    rewriter.replace(op, (), [product.multiply(warp, op.c)])
+    drop_forms(factors)
 
 
 def _loop_of(op: TileMmaOp) -> Operation:
@@ -426,4 +420,4 @@ class FragmentsPass(PatternPass):
     fragments and multiplies them step by step. A warpgroup multiplies tiles directly in shared memory."""
 
     name = "warp-fragments"
-    patterns = (MultiplyTiles,)
+    patterns = (multiply_tiles,)

@@ -32,7 +32,7 @@ from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import element_of, tile_type
 from ...dialect.warp.operands import drop_forms
 from ..linalg.operand import KernelArgument, VectorOperand
-from ..patterns import Index, IndexBuilder, apply_patterns, dependences, op_type_rewrite_pattern
+from ..patterns import Index, IndexBuilder, apply_patterns, dependences, op_type_rewrite_pattern, rewrite_pattern
 from ..schedule.defaults import changes_lanes_first, exchanged_rows, stored
 from ..schedule.needs import FUNCTIONS
 from ..schedule.warpgroup_model import panel_columns
@@ -337,24 +337,22 @@ class StoreEpilogue(RewritePattern):
         drop_forms([through])
 
 
-class LoadEarly(RewritePattern):
+@rewrite_pattern
+def load_early(op: LoadOp, rewriter: PatternRewriter) -> None:
     """`warp.load` of the few columns that are left to a warp of slices, before the loop over K. Behind it nothing hides
     how long memory takes to answer: half a microsecond of 15 where weights are converted (H200, 16x8192x8192). For
     other products it has not been measured."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: LoadOp, rewriter: PatternRewriter) -> None:
-        before = list(_before(op))
-        loop = next((one for one in before if isinstance(one, scf.ForOp)), None)
-        sliced = any(OF_SLICES in one.attributes for one in before)
-        if loop is None or not sliced or op.along is None or op.along.data != "columns":
-            return
-        if not any(isinstance(each, ConvertOp) and each.integers is not None for each in loop.walk()):
-            return  # which converts no weights
-        behind = [*takewhile(lambda one: one is not loop, before)]
-        for moved in dependences(op, [*reversed(behind), op]):
-            moved.detach()
-            rewriter.insert(moved, InsertPoint.before(loop))
+    before = list(_before(op))
+    loop = next((one for one in before if isinstance(one, scf.ForOp)), None)
+    sliced = any(OF_SLICES in one.attributes for one in before)
+    if loop is None or not sliced or op.along is None or op.along.data != "columns":
+        return
+    if not any(isinstance(each, ConvertOp) and each.integers is not None for each in loop.walk()):
+        return  # which converts no weights
+    behind = [*takewhile(lambda one: one is not loop, before)]
+    for moved in dependences(op, [*reversed(behind), op]):
+        moved.detach()
+        rewriter.insert(moved, InsertPoint.before(loop))
 
 
 def _before(op: Operation) -> Iterator[Operation]:
@@ -374,4 +372,4 @@ class EpiloguePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_patterns([StoreEpilogue()], op)
-        apply_patterns([LoadEarly()], op)
+        apply_patterns([load_early], op)

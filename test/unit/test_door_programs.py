@@ -10,7 +10,6 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from warploom.runtime import load_ptx
 
-
 DRAWN = {"warpgroup": 2, "contract": 4, "opaque": 6, "fragments": 6}
 """How many kernels of a kind are drawn, where others than 10: those of matrices take longer."""
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warploom.passes.linalg.contraction import SplitLoops
+from warploom.passes.linalg.contraction import split_loops
 from warploom.passes.patterns import apply_patterns
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import compile
@@ -188,7 +188,7 @@ def test_what_is_not_split_stays(reads: str, source: str, target: str) -> None:
     text = COPY.format(source=source, target=target, reads=reads, writes="i, j")
     module = parse_mlir(make_context(), text)
     before = str(module)
-    apply_patterns([SplitLoops()], module)
+    apply_patterns([split_loops], module)
     assert str(module) == before
     x, y = np.random.default_rng().standard_normal((4, 5)).astype(np.float32), np.full((12, 5), np.nan, np.float32)
     x = x[:3] if source.startswith("3") else x

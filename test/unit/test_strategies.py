@@ -11,7 +11,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from warploom.dialect.schedule import Schedule
 from warploom.passes.diagnostics import remarks
-from warploom.passes.linalg.raise_matmul import RaiseProduct
+from warploom.passes.linalg.raise_matmul import raise_product
 from warploom.passes.strategy.handle import Handle, StepError
 from warploom.passes.strategy.transform import apply_strategy
 from warploom.passes.universe import make_context, parse_mlir
@@ -160,7 +160,7 @@ def test_passes_and_patterns_change_a_part_alone() -> None:
     first.run("warp-raise-matmul")
     assert [op.name for op in module.match("warp.matmul", "linalg.matmul").ops] == ["warp.matmul", "linalg.matmul"]
     assert [str(op.properties["sym_name"]) for op in module.match("func.func").ops] == ['"first"', '"second"']
-    module.match("func.func").where(**{"in": "second"}).rewrite(RaiseProduct())
+    module.match("func.func").where(**{"in": "second"}).rewrite(raise_product)
     assert not module.match("linalg.matmul").ops
 
 
