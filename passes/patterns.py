@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -325,24 +326,21 @@ class IndexBuilder:
             self._constants[number] = value
         return number
 
-    def add(self, a: Index, b: Index) -> Index:
+    def _computed(self, number: Callable[[int, int], int], op: Callable[..., Operation], a: Index, b: Index) -> Index:
+        """What an operation computes of indices: a number of two numbers."""
         if isinstance(a, int) and isinstance(b, int):
-            return a + b
-        if 0 in (a, b):
-            return b if a == 0 else a
-        return self.insert(arith.AddiOp(self.value(a), self.value(b))).result
+            return number(a, b)
+        return self.insert(op(self.value(a), self.value(b))).results[0]
+
+    def add(self, a: Index, b: Index) -> Index:
+        return b if a == 0 else a if b == 0 else self._computed(operator.add, arith.AddiOp, a, b)
 
     def sub(self, a: Index, b: Index) -> Index:
-        if isinstance(a, int) and isinstance(b, int):
-            return a - b
-        return a if b == 0 else self.insert(arith.SubiOp(self.value(a), self.value(b))).result
+        return a if b == 0 else self._computed(operator.sub, arith.SubiOp, a, b)
 
     def mul(self, a: Index, factor: Index) -> Index:
-        if isinstance(a, int):
-            a, factor = factor, a
-        if isinstance(a, int) or factor == 0:
-            return a * factor if isinstance(a, int) and isinstance(factor, int) else 0
-        return a if factor == 1 else self.insert(arith.MuliOp(a, self.value(factor))).result
+        a, factor = (factor, a) if isinstance(a, int) else (a, factor)
+        return 0 if factor == 0 else a if factor == 1 else self._computed(operator.mul, arith.MuliOp, a, factor)
 
     def ceildiv(self, a: Index, by: int) -> Index:
         """Unsigned quotient, rounded up."""
@@ -375,15 +373,11 @@ class IndexBuilder:
 
     def div(self, a: Index, by: Index) -> Index:
         """Unsigned quotient."""
-        if by == 1 or (isinstance(a, int) and isinstance(by, int)):
-            return a // by if isinstance(a, int) and isinstance(by, int) else a
-        return self.insert(arith.DivUIOp(self.value(a), self.value(by))).result
+        return a if by == 1 else self._computed(operator.floordiv, arith.DivUIOp, a, by)
 
     def rem(self, a: Index, by: Index) -> Index:
         """Unsigned remainder."""
-        if by == 1 or (isinstance(a, int) and isinstance(by, int)):
-            return a % by if isinstance(a, int) and isinstance(by, int) else 0
-        return self.insert(arith.RemUIOp(self.value(a), self.value(by))).result
+        return 0 if by == 1 else self._computed(operator.mod, arith.RemUIOp, a, by)
 
     def unflattened(self, sizes: Sequence[Index], number: Index) -> list[Index]:
         """The index of each of several loops, of these sizes, in the turn of a number; the last loop is the innermost
@@ -403,18 +397,11 @@ class IndexBuilder:
 
     def xor(self, a: Index, b: Index) -> Index:
         """Bitwise exclusive or."""
-        if isinstance(a, int) and isinstance(b, int):
-            return a ^ b
-        if 0 in (a, b):
-            return b if a == 0 else a
-        return self.insert(arith.XOrIOp(self.value(a), self.value(b))).result
+        return b if a == 0 else a if b == 0 else self._computed(operator.xor, arith.XOrIOp, a, b)
 
     def minimum(self, a: Index, b: Index, *, signed: bool = False) -> Index:
         """Unsigned minimum, or a signed one."""
-        if isinstance(a, int) and isinstance(b, int):
-            return min(a, b)
-        smaller = arith.MinSIOp if signed else arith.MinUIOp
-        return self.insert(smaller(self.value(a), self.value(b))).result
+        return self._computed(min, arith.MinSIOp if signed else arith.MinUIOp, a, b)
 
     def wrap(self, a: Index, by: int) -> Index:
         """a if a is not `by`, else 0: the next stage of a ring."""
