@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -333,14 +332,14 @@ class IndexBuilder:
         return self.insert(op(self.value(a), self.value(b))).results[0]
 
     def add(self, a: Index, b: Index) -> Index:
-        return b if a == 0 else a if b == 0 else self._computed(operator.add, arith.AddiOp, a, b)
+        return b if a == 0 else a if b == 0 else self._computed(int.__add__, arith.AddiOp, a, b)
 
     def sub(self, a: Index, b: Index) -> Index:
-        return a if b == 0 else self._computed(operator.sub, arith.SubiOp, a, b)
+        return a if b == 0 else self._computed(int.__sub__, arith.SubiOp, a, b)
 
     def mul(self, a: Index, factor: Index) -> Index:
         a, factor = (factor, a) if isinstance(a, int) else (a, factor)
-        return 0 if factor == 0 else a if factor == 1 else self._computed(operator.mul, arith.MuliOp, a, factor)
+        return 0 if factor == 0 else a if factor == 1 else self._computed(int.__mul__, arith.MuliOp, a, factor)
 
     def ceildiv(self, a: Index, by: int) -> Index:
         """Unsigned quotient, rounded up."""
@@ -373,11 +372,11 @@ class IndexBuilder:
 
     def div(self, a: Index, by: Index) -> Index:
         """Unsigned quotient."""
-        return a if by == 1 else self._computed(operator.floordiv, arith.DivUIOp, a, by)
+        return a if by == 1 else self._computed(int.__floordiv__, arith.DivUIOp, a, by)
 
     def rem(self, a: Index, by: Index) -> Index:
         """Unsigned remainder."""
-        return 0 if by == 1 else self._computed(operator.mod, arith.RemUIOp, a, by)
+        return 0 if by == 1 else self._computed(int.__mod__, arith.RemUIOp, a, by)
 
     def unflattened(self, sizes: Sequence[Index], number: Index) -> list[Index]:
         """The index of each of several loops, of these sizes, in the turn of a number; the last loop is the innermost
@@ -397,7 +396,7 @@ class IndexBuilder:
 
     def xor(self, a: Index, b: Index) -> Index:
         """Bitwise exclusive or."""
-        return b if a == 0 else a if b == 0 else self._computed(operator.xor, arith.XOrIOp, a, b)
+        return b if a == 0 else a if b == 0 else self._computed(int.__xor__, arith.XOrIOp, a, b)
 
     def minimum(self, a: Index, b: Index, *, signed: bool = False) -> Index:
         """Unsigned minimum, or a signed one."""
