@@ -66,9 +66,7 @@ _HALVES = _RESULTS[64, 1, False]
 def result(m: int, group: int, stationary: bool, sparse: bool) -> Layout:
     """D: eight columns of each part of it. Where a pair of CTAs multiplies, each has m / 2 of the rows. Raises KeyError
     if no product has such a D."""
-    if (m, group, sparse) == (128, 2, True):
-        return _HALVES
-    return _RESULTS[m, group, stationary]
+    return _HALVES if (m, group, sparse) == (128, 2, True) else _RESULTS[m, group, stationary]
 
 
 @cache

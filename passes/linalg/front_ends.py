@@ -97,10 +97,8 @@ def expand_affine(op: Operation, rewriter: PatternRewriter) -> None:
 
 
 @rewrite_pattern
-def see_transposed(op: Operation, rewriter: PatternRewriter) -> None:
+def see_transposed(op: TransposeOp, rewriter: PatternRewriter) -> None:
     """Replaces memory whose dimensions are in another order by a window of it."""
-    if not isinstance(op, TransposeOp):
-        return
     order, shape, index = loops_of(op.permutation.data), shape_of(op.result), IndexBuilder(op)
     sizes = [index.value(index.dim(op.source, order[d])) for d, size in enumerate(shape) if size < 0]
     along = map_along(len(order), (order.index(d) for d in range(len(order))))
@@ -268,10 +266,10 @@ def fill_for_each(op: FillOp, rewriter: PatternRewriter) -> None:
 
 
 @rewrite_pattern
-def add_start(op: Operation, rewriter: PatternRewriter) -> None:
+def add_start(op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
     """Makes a product that accumulates into a bias start from zero, and adds the bias behind it. The epilogue of the
     product then does that, and writes the result once."""
-    if not isinstance(op, LinalgStructuredOperation) or len(op.results) != 1 or len(op.outputs) != 1:
+    if len(op.results) != 1 or len(op.outputs) != 1:
         return
     start, kind = op.outputs[0], op.results[0].type
     bias, body, exact = start.owner, weighted(op.body.block), element_type(start) in (f32, i32)

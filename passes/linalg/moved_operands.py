@@ -104,10 +104,10 @@ class Movement(NamedTuple):
 
 
 @rewrite_pattern
-def read_moved(op: Operation, rewriter: PatternRewriter) -> None:
+def read_moved(op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
     """Replaces a transposed or otherwise moved operand by its source, in products and elementwise operations. Products
     with f32 sums also read an operand without its conversion, which the instruction does."""
-    if not isinstance(op, LinalgStructuredOperation) or len(op.results) != 1 or not op.regions:
+    if len(op.results) != 1 or not op.regions:
         return
     if isinstance(op, TransposeOp | FillOp) or len(op.outputs) != 1:
         return
@@ -312,7 +312,7 @@ def _filled(value: SSAValue) -> FillOp | None:
 
 def _product(op: Operation) -> FillOp | None:
     """What fills the result of a product of tensors, from zero; None of another operation."""
-    if not isinstance(op, LinalgStructuredOperation) or len(op.results) != 1 or not op.regions:
+    if len(op.results) != 1 or not op.regions:
         return None
     nest, body = Nest.of(op), weighted(op.regions[0].block)
     fill = _filled(op.outputs[0])
@@ -348,12 +348,12 @@ MIN_SCALE = 2.0**-8
 
 
 @rewrite_pattern
-def scale_behind(op: Operation, rewriter: PatternRewriter) -> None:
+def scale_behind(op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
     """Moves the scales of factors behind the product. It is limited to products whose factors may be rounded to tf32,
     which loses more than the roundings that are left out. Sums of bf16 or f32 may then overflow before they are scaled,
     as in PyTorch's own kernels of attention: scales are at least `MIN_SCALE`, so that only elements beyond 2^120 do. No
     sum of products of f16 leaves the range of f32."""
-    if not isinstance(op, LinalgStructuredOperation) or _product(op) is None:
+    if _product(op) is None:
         return
     scalings = [_scaling(value) for value in op.inputs]
     scale = math.prod(float_value(each[1].rhs) or 0.0 for each in scalings if each is not None)

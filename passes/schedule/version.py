@@ -211,9 +211,7 @@ def _assumed(memory: SSAValue, divisor: int) -> memref.CastOp:
 
 
 def _at_least(index: IndexBuilder, size: Index, least: int) -> SSAValue | bool:
-    if isinstance(size, int):
-        return size >= least
-    return index.compare("uge", size, least)
+    return size >= least if isinstance(size, int) else index.compare("uge", size, least)
 
 
 # `warp-version`: a product of which only a call knows how it lies, or how large it is, becomes several.

@@ -131,9 +131,7 @@ INNER, CUBIC = math.sqrt(2 / math.pi), 0.044715
 def _factors(value: SSAValue) -> list[SSAValue]:
     """The factors of a value, in any order."""
     op = value.owner
-    if isinstance(op, arith.MulfOp):
-        return [*_factors(op.lhs), *_factors(op.rhs)]
-    return [value]
+    return [*_factors(op.lhs), *_factors(op.rhs)] if isinstance(op, arith.MulfOp) else [value]
 
 
 def _terms(value: SSAValue) -> list[list[SSAValue]]:

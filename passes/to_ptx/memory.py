@@ -110,9 +110,7 @@ class OddRows:
         return compute(f"mov.{yes.type}", yes if condition else no)
 
     def _one(self, pair: Fragment, which: int) -> Fragment:
-        if len(pair) == 2:
-            return [pair[which]]
-        return [self.addressing.emitter.halves(pair[0])[which]]
+        return [pair[which]] if len(pair) == 2 else [self.addressing.emitter.halves(pair[0])[which]]
 
     def _store(self, elements: Fragment, down: int, lane: IndexValue, along: int, inside: Condition) -> None:
         matrix, row, column, _ = self.place

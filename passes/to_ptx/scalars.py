@@ -72,9 +72,7 @@ class Scalars:
         return reduce(self.add, sorted(values, key=lambda v: v.level if isinstance(v, VirtualRegister) else -1))
 
     def subtract(self, a: IndexValue, b: IndexValue) -> IndexValue:
-        if isinstance(b, int):
-            return self.add(a, -b)
-        return self._pure("sub.s32", a, b)
+        return self.add(a, -b) if isinstance(b, int) else self._pure("sub.s32", a, b)
 
     def multiply(self, a: IndexValue, factor: IndexValue) -> IndexValue:
         if isinstance(a, int):

@@ -37,9 +37,7 @@ _TIE = np.uint64(0x10000000)
 
 def value(words: Array, type: str) -> Array:
     """The values of words of a type, as f64."""
-    if type == "f64":
-        return words.view(np.float64)
-    return single(words, type).astype(np.float64)
+    return words.view(np.float64) if type == "f64" else single(words, type).astype(np.float64)
 
 
 def single(words: Array, type: str) -> Array:
