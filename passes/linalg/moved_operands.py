@@ -312,7 +312,7 @@ def _filled(value: SSAValue) -> FillOp | None:
 
 def _product(op: Operation) -> FillOp | None:
     """What fills the result of a product of tensors, from zero; None of another operation."""
-    if len(op.results) != 1 or not op.regions:
+    if not isinstance(op, LinalgStructuredOperation) or len(op.results) != 1 or not op.regions:
         return None
     nest, body = Nest.of(op), weighted(op.regions[0].block)
     fill = _filled(op.outputs[0])
