@@ -418,11 +418,8 @@ class IndexBuilder:
 def evaluated(
     expr: AffineExpr, dimension: Callable[[int], ValueT], by: Mapping[AffineBinaryOpKind, Callable[..., ValueT]]
 ) -> ValueT | int:
-    """An expression of a map: of what stands for each dimension, `by` what computes each kind of operation.
-
-    Raises:
-        TypeError: for an expression of symbols, or of other kinds of operations.
-    """
+    """An expression of a map: of what stands for each dimension, `by` what computes each kind of operation. Raises
+    TypeError for an expression of symbols, or of other kinds of operations."""
     if isinstance(expr, AffineDimExpr):
         return dimension(expr.position)
     if isinstance(expr, AffineConstantExpr):

@@ -63,11 +63,8 @@ ROUNDED_CONSTANT = 1e-6
 
 
 class AttentionMatch:
-    """An attention, found from `values`, its product of P and V.
-
-    Raises:
-        NotFusedError: if it is no attention. The reason is empty if it does not even look like one.
-    """
+    """An attention, found from `values`, its product of P and V. Raises NotFusedError if it is no attention. The reason
+    is empty if it does not even look like one."""
 
     def __init__(self, values: LinalgStructuredOperation, *, tf32: bool = False) -> None:
         self.values, self.reader, self.tf32 = values, ElementReader(KEY), tf32

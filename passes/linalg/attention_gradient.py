@@ -94,11 +94,7 @@ class GradientReader(ElementReader):
 
 class GradientMatch:
     """A product that makes a gradient of an attention: its name, its probabilities P, the operands of dS, dO, and the
-    result.
-
-    Raises:
-        NotFusedError: if it makes no such gradient. The reason is empty if it does not even look like one.
-    """
+    result. Raises NotFusedError if it makes no such gradient. The reason is empty if it does not even look like one."""
 
     def __init__(self, op: LinalgStructuredOperation) -> None:
         maps = [attribute.data for attribute in op.get_indexing_maps()]

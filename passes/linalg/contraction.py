@@ -155,10 +155,8 @@ def read(op: LinalgStructuredOperation) -> Contraction:
     Operands whose dimensions run along sums of loops, as in convolutions, or that lack a loop that both need, are read
     through windows.
 
-    Raises a located diagnostic if it is no such product.
-
-    Raises:
-        SeparateProductsError: if operands do not lie as matrices.
+    Raises a located diagnostic if it is no such product. Raises SeparateProductsError if operands do not lie as
+    matrices.
     """
     zeros, points = _zeros(op), range(2, len(op.inputs)) if isinstance(op, NamedOperation) else ()
     if (point := next((n for n in points if n not in zeros), None)) is not None:

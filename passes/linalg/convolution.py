@@ -41,11 +41,8 @@ from .operand import collapse, drop_unused, expand, part_of, pitch
 
 
 class Flattened(ImageProduct):
-    """A product over all pixels in the place of one in each row of pixels.
-
-    Raises:
-        NotFusedError: if an operand does not lie so.
-    """
+    """A product over all pixels in the place of one in each row of pixels. Raises NotFusedError if an operand does not
+    lie so."""
 
     def __init__(self, op: MatmulOp, window: WindowOp, side: int, *, joined: bool) -> None:
         super().__init__(op, window, side)

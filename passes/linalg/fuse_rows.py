@@ -91,10 +91,7 @@ class RowsMatch:
     elsewhere: `elements` by the memory that they are stored to, at `places`.
 
     If `elementwise`, there is no reduction, and there are several operations. With `again`, operations that others use
-    stay, and are also computed here.
-
-    Raises:
-        NotFusedError: if there is no such match. The reason is empty.
+    stay, and are also computed here. Raises NotFusedError if there is no such match. The reason is empty.
     """
 
     def __init__(

@@ -99,11 +99,8 @@ class Filter(NamedTuple):
 
 class ImageProduct:
     """A product whose A, or B by `side`, is a `window` of images with so many `channels`. `sizes` are those of the
-    window's `loops`; it is the gradient of a filter if that is the result.
-
-    Raises:
-        NotFusedError: if the window moves otherwise than that of a convolution.
-    """
+    window's `loops`; it is the gradient of a filter if that is the result. Raises NotFusedError if the window moves
+    otherwise than that of a convolution."""
 
     def __init__(self, op: MatmulOp, window: WindowOp, side: int) -> None:
         self.op, self.window, self.side, self.filter = op, window, side, Filter.of(op, window, side)

@@ -110,11 +110,8 @@ def _back_to_barrier(op: Operation) -> Iterator[Operation]:
 
 class Pipeliner:
     """Rewrites one loop whose `count` tiles along K are `k_step` deep, with copies `prefetch` tiles ahead; in a loop
-    around it over `tiles` of the result, or alone.
-
-    Raises:
-        DeclinedError: naming the operation for which the loop stays as it is.
-    """
+    around it over `tiles` of the result, or alone. Raises DeclinedError, naming the operation for which the loop stays
+    as it is."""
 
     def __init__(self, loop: scf.ForOp, schedule: Schedule) -> None:
         self.source, self.schedule, around = read(loop), schedule, loop.parent_op()

@@ -135,11 +135,8 @@ def _is_shared(op: Operation) -> bool:
 
 class TensorLoop:
     """A loop over K, which may be inside of a loop over tiles, with tensor copies to rings of stages in place of its
-    copies. `by` is the pass that emits remarks.
-
-    Raises:
-        DeclinedError: if no tensor maps describe what it copies, or it does something else.
-    """
+    copies. `by` is the pass that emits remarks. Raises DeclinedError if no tensor maps describe what it copies, or it
+    does something else."""
 
     def __init__(self, launch: LaunchedKernel, loop: scf.ForOp, by: str) -> None:
         self.launch, self.loop, self.by, around = launch, loop, by, loop.parent_op()

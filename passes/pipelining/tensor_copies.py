@@ -261,10 +261,8 @@ MATRIX_BITS = 16
 class StagedStores:
     """The stores of one kernel to one matrix, made through a tensor map.
 
-    All warpgroups execute the code at `index` before their stores.
-
-    Raises:
-        DeclinedError: if no tensor map describes the stored memory.
+    All warpgroups execute the code at `index` before their stores. Raises DeclinedError if no tensor map describes the
+    stored memory.
     """
 
     def __init__(self, stores: Sequence[StoreOp], launch: LaunchedKernel, index: IndexBuilder) -> None:
@@ -389,10 +387,8 @@ def _check_map(load: LoadOp, view: TensorView, launch: LaunchedKernel) -> None:
 class StagedLoads:
     """The loads of one kernel from one matrix, panel by panel, through the stages that hold `tiles`.
 
-    All warpgroups execute the code at `index` before their loads. At most `left` stages may be used.
-
-    Raises:
-        DeclinedError: if no tensor map describes the loaded memory, or the stages are too small.
+    All warpgroups execute the code at `index` before their loads. At most `left` stages may be used. Raises
+    DeclinedError if no tensor map describes the loaded memory, or the stages are too small.
     """
 
     def __init__(

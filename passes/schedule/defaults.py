@@ -94,11 +94,8 @@ def in_turns(schedule: Schedule, product: Product) -> Schedule:
 
 
 def check_loop(schedule: Schedule, product: Product, target: Target) -> None:
-    """Checks what a schedule says of the K loop against product and target.
-
-    Raises:
-        ScheduleError: if turns do not divide the loop, or copies cannot arrive at mbarriers.
-    """
+    """Checks what a schedule says of the K loop against product and target. Raises ScheduleError if turns do not divide
+    the loop, or copies cannot arrive at mbarriers."""
     tiles = -(-product.k_tiles(schedule.cta[2]) // schedule.split_k)
     if (schedule.unroll or schedule.ctas) and not product.is_known("k"):
         raise ScheduleError(f"unroll and ctas take a K that is known, got A of {product.a.type}")
@@ -201,11 +198,8 @@ def is_ragged(product: Product) -> bool:
 
 
 def check_epilogue(schedule: Schedule, product: Product, rows: int) -> None:
-    """Checks a schedule's way to D against the product and base tiles of accumulators of `rows` rows.
-
-    Raises:
-        ScheduleError: if strips are no multiples of those, or C is added where partial sums meet.
-    """
+    """Checks a schedule's way to D against the product and base tiles of accumulators of `rows` rows. Raises
+    ScheduleError if strips are no multiples of those, or C is added where partial sums meet."""
     check_c(schedule, product)
     if schedule.staging % rows:
         raise ScheduleError(f"staging must be a multiple of the {rows} rows of a base tile, got {schedule.staging}")
@@ -226,10 +220,7 @@ def check_c(schedule: Schedule, product: Product) -> None:
 
 def laid_out(product: Product, transpose: str, padded: str = "none") -> Product:
     """The product as it is after the launches that a schedule adds: with transposed operands and with a padded D.
-
-    Raises:
-        ScheduleError: for operands of which no launch of its own makes others.
-    """
+    Raises ScheduleError for operands of which no launch of its own makes others."""
     transposed = roles(transpose)
     if "a" in transposed:
         product = replace(product, a=_transposed(product.a))
@@ -369,8 +360,7 @@ def arrange_in_registers(
     tf32 along m or n: each lane loads two neighbours along it, for two rows that it has. Lanes that are served at once
     reach different banks: they hold halves of a chunk, and chunks half a line apart, of four rows of k.
 
-    Raises:
-        ScheduleError: for elements that nothing brings to registers so.
+    Raises ScheduleError for elements that nothing brings to registers so.
     """
     multiplied_bits = instruction.operand_bits
     if packed:
@@ -401,11 +391,8 @@ def _by_lanes(layout: Layout) -> Delivery:
 
 @cache
 def arrange(instruction: Row, warp: tuple[int, int], a_along_k: bool, b_along_k: bool) -> Arrangement:
-    """The arrangement for warp tiles of this size; `along_k` says that k runs along the rows of memory.
-
-    Raises:
-        ScheduleError: if a warp tile is too small for the elements that move together.
-    """
+    """The arrangement for warp tiles of this size; `along_k` says that k runs along the rows of memory. Raises
+    ScheduleError if a warp tile is too small for the elements that move together."""
     bits = instruction.operand_bits
     b_k = range(instruction.shape.k.bit_length() - 1)
     # Of a sparse A, which lies row by row, columns are stored elements.
@@ -426,10 +413,8 @@ def arrange_stored(instruction: Row, warp: tuple[int, int], a_along_k: bool, b_a
     A register of integers holds four or eight of them, and those half a register apart become a register of floats
     (`to_ptx/widening.py`). Where k runs along the rows of B, they are neighbours along k, and k is numbered so that
     this is right: a lane loads the same ones of A, by itself, and brings them to the same order. In rows along n pieces
-    of 16 bits hold neighbours along n, which go to tiles of their own, and k is numbered as ever.
-
-    Raises:
-        ScheduleError: if the instruction has other steps, or a warp tile is too small.
+    of 16 bits hold neighbours along n, which go to tiles of their own, and k is numbered as ever. Raises ScheduleError
+    if the instruction has other steps, or a warp tile is too small.
     """
     if instruction.operand_bits != 16 or instruction.shape.k != 16:
         raise ScheduleError(f"integers are converted for steps of 16, which {instruction.shape} does not have")

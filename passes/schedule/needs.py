@@ -254,11 +254,7 @@ def key_of(product: Product) -> str:
 
 
 def arrangement(product: Multiplied, row: Row, warp: tuple[int, int]) -> Arrangement:
-    """The layouts of the operands in registers.
-
-    Raises:
-        ScheduleError: if the warp tile is too small for them.
-    """
+    """The layouts of the operands in registers. Raises ScheduleError if the warp tile is too small for them."""
     along_k, stored = (not product.a.transposed, product.b.transposed), product.b.stored
     return arrange(row, warp, *along_k) if stored is None else arrange_stored(row, warp, *along_k, stored.element.bits)
 
@@ -470,11 +466,8 @@ def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
 
 
 def check_slices(schedule: Schedule, product: Product) -> None:
-    """Checks the slices of a K tile of packed weights, each of which has its own warpgroups.
-
-    Raises:
-        ScheduleError: if slices are not whole blocks, or if slices and groups do not divide each other.
-    """
+    """Checks the slices of a K tile of packed weights, each of which has its own warpgroups. Raises ScheduleError if
+    slices are not whole blocks, or if slices and groups do not divide each other."""
     (_, _, depth), slices, columns = schedule.cta, schedule.sliced_k, PACKED[product.b.memory_bits].columns
     if slices & (slices - 1) or depth % (slices * columns):
         raise ScheduleError(f"sliced_k = {slices}: a K tile of {depth} is not as many blocks of {columns}")

@@ -50,11 +50,8 @@ BESIDE_SUMS = 26
 
 
 def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> None:
-    """Checks a schedule of warpgroups against product and target.
-
-    Raises:
-        ScheduleError: naming the field that does not fit.
-    """
+    """Checks a schedule of warpgroups against product and target. Raises ScheduleError, naming the field that does not
+    fit."""
     if reason := why_not(product, target, schedule.in_registers):
         asked = f"in_registers = {schedule.in_registers}" if schedule.in_registers != PLAIN else f"mma = {schedule.mma}"
         raise ScheduleError(f"{asked}: {reason}")
@@ -137,11 +134,8 @@ def _check_cluster(schedule: Schedule, product: Product, target: Target) -> None
 
 
 def _check_beside(schedule: Schedule, product: Product) -> None:
-    """Checks the tile of a product with scales.
-
-    Raises:
-        ScheduleError: for other tiles, or more scales than tensor memory has columns for.
-    """
+    """Checks the tile of a product with scales. Raises ScheduleError for other tiles, or more scales than tensor memory
+    has columns for."""
     if not product.scales and (product.metadata is None or schedule.mma.m <= ROWS):
         return
     if product.metadata is not None and schedule.cta[2] % (both := 2 * metadata_span(product.a.element)):
@@ -199,11 +193,8 @@ def _check_promoted(schedule: Schedule, row: Wgmma) -> None:
 
 
 def check(schedule: Schedule, product: Product, target: Target) -> None:
-    """Checks a schedule against product and target.
-
-    Raises:
-        ScheduleError: if the instruction does not exist there, or shared memory or registers do not suffice.
-    """
+    """Checks a schedule against product and target. Raises ScheduleError if the instruction does not exist there, or
+    shared memory or registers do not suffice."""
     if schedule.together > 1:
         check_warpgroup(schedule, product, target)
         return
@@ -370,11 +361,8 @@ MAX_STAGES = 4
 def completed(
     chosen: Schedule, fields: Mapping[str, object], around: Mapping[str, object], check_all: Callable[[Schedule], None]
 ) -> Schedule:
-    """The schedule with the fields that are given, and those `around` that go with another tile.
-
-    Raises:
-        ScheduleError: if they fit neither each other nor what is computed, whatever else changes.
-    """
+    """The schedule with the fields that are given, and those `around` that go with another tile. Raises ScheduleError
+    if they fit neither each other nor what is computed, whatever else changes."""
     refused = ScheduleError("no field is left to choose")
     for following in _following(chosen, around, fields):
         try:

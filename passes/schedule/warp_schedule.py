@@ -78,11 +78,7 @@ class Tuned:
 
     @staticmethod
     def read(path: str | Path) -> Tuned:
-        """Reads a file.
-
-        Raises:
-            ScheduleError: for a missing file, or one in another format.
-        """
+        """Reads a file. Raises ScheduleError for a missing file, or one in another format."""
         place = Path(path)
         try:
             content = json.loads(read_text(place))
@@ -290,11 +286,8 @@ class SchedulePass(ScheduleOptions):
                 attention.attributes[ScheduleAttr.name] = ScheduleAttr(self._of_attention(attention))
 
     def _asked(self, op: Operation) -> dict[str, object]:
-        """The fields that the user sets: those of the operation, then those of the pass.
-
-        Raises:
-            ScheduleError: naming an option that cannot be read.
-        """
+        """The fields that the user sets: those of the operation, then those of the pass. Raises ScheduleError, naming
+        an option that cannot be read."""
         partial = op.attributes.get(ScheduleAttr.name)
         model = None if self.model is None else cast("ScheduleModel", plugins.loaded(plugins.MODELS, self.model))
         if self.model is not None and model is None:

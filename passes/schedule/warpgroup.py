@@ -58,12 +58,9 @@ def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
 
 
 def check_tiles(schedule: Schedule, product: Product) -> None:
-    """Checks the tile of a warpgroup, and the tiles that tensor copies move.
-
-    Raises:
-        ScheduleError: if tiles do not match the instruction, K tiles are no whole lines of shared memory, tiles have
-            more rows than a box, or rows of D cannot be staged so.
-    """
+    """Checks the tile of a warpgroup, and the tiles that tensor copies move. Raises ScheduleError if tiles do not match
+    the instruction, K tiles are no whole lines of shared memory, tiles have more rows than a box, or rows of D cannot
+    be staged so."""
     cta = schedule.cta
     rows, columns = schedule.covered
     tiles = [(rows, columns)]
@@ -439,10 +436,8 @@ def time_of(product: Product, schedule: Schedule, target: Target) -> float:
 def by_warpgroups(product: Product, target: Target, accumulate: str, asked: str) -> Schedule | None:
     """The schedule of warpgroups that the model likes best; None if none pays.
 
-    `asked` is the operand in registers that is asked for, or empty.
-
-    Raises:
-        ScheduleError: if warpgroups cannot multiply the product as is asked for.
+    `asked` is the operand in registers that is asked for, or empty. Raises ScheduleError if warpgroups cannot multiply
+    the product as is asked for.
     """
     if asked == PLAIN and product.b.stored is not None:
         asked = "b"
@@ -457,11 +452,7 @@ def by_warpgroups(product: Product, target: Target, accumulate: str, asked: str)
 
 def check_operands(schedule: Schedule, product: Product) -> None:
     """Checks that A and B, laid out as the schedule says, are multiplied where tensor copies bring them, or in
-    registers.
-
-    Raises:
-        ScheduleError: naming the operand that is not, the field that does not fit, or the instruction.
-    """
+    registers. Raises ScheduleError, naming the operand that is not, the field that does not fit, or the instruction."""
     role = schedule.in_registers
     if schedule.multiplied != "ab" and not (role == PLAIN and schedule.mma.m == ROWS and can_exchange(product)):
         raise ScheduleError("multiplied = ba takes two dense operands in shared memory, no blocks, images, or second B")

@@ -122,9 +122,7 @@ _IDLE = {
 
 
 def _refuse_idle(args: argparse.Namespace, level: str) -> None:
-    """Raises:
-    ArgumentError: for an option that changes nothing of the level.
-    """
+    """Raises ArgumentError for an option that changes nothing of the level."""
     for option in sorted(_IDLE.get(level, ())):
         if getattr(args, option.removeprefix("--")):
             why = "all functions are written" if option == "--function" else "it is for the levels behind linalg"
@@ -140,9 +138,7 @@ def _compiled(args: argparse.Namespace, text: str, level: str, schedule: Mapping
 
 
 def _prove(args: argparse.Namespace, kernel: Kernel, text: str) -> None:
-    """Raises:
-    WarploomError: where the kernel is not proven to compute its function.
-    """
+    """Raises WarploomError where the kernel is not proven to compute its function."""
     from .prove import prove_kernel
 
     proof = prove_kernel(kernel, text, [], 0, args.function)

@@ -177,11 +177,7 @@ def _printed(module: ModuleOp) -> str:
 
 
 def _module(module: ModuleOp) -> ModuleOp:
-    """What is neither text nor a path, if it is a module.
-
-    Raises:
-        ArgumentError: if it is something else.
-    """
+    """What is neither text nor a path, if it is a module. Raises ArgumentError if it is something else."""
     from xdsl.dialects.builtin import ModuleOp
 
     if not isinstance(cast("object", module), ModuleOp):

@@ -230,11 +230,8 @@ class PtxModule:
         return self.kernels[name]
 
     def _require_legal(self, name: str) -> None:
-        """Checks that a kernel is legal PTX.
-
-        Raises:
-            InterpreterError: at the first place that `warploom check` reports.
-        """
+        """Checks that a kernel is legal PTX. Raises InterpreterError at the first place that `warploom check`
+        reports."""
         if name in self._legal:
             return
         from ...dialect.ptx.check.module import Checker
@@ -338,11 +335,8 @@ class PtxModule:
         return place
 
     def _written(self, launches: Sequence[Launch], values: Sequence[LaunchValue]) -> frozenset[int]:
-        """The arrays to copy back: those that may be written.
-
-        Raises:
-            ArgumentError: if one of those that launches may write is read-only.
-        """
+        """The arrays to copy back: those that may be written. Raises ArgumentError if one of those that launches may
+        write is read-only."""
         fixed = {i for i, value in enumerate(values) if isinstance(value, Argument) and not value.writable}
         for launch in launches if fixed else ():
             function = self.kernel(launch.kernel)

@@ -158,9 +158,7 @@ class Context:
         return self.instruction.operands
 
     def fail(self, message: str) -> NoReturn:
-        """Raises:
-        DecodeError: `message`, led by the opcode.
-        """
+        """Raises DecodeError with `message`, led by the opcode."""
         raise DecodeError(f"{self.instruction.opcode}: {message}")
 
     # Registers

@@ -204,9 +204,7 @@ class Flow:
         return LEFT
 
     def arrive_in_cluster(self, sel: Selection, pc: int) -> None:
-        """Raises:
-        FaultError: if a thread has arrived already and not waited since.
-        """
+        """Raises FaultError if a thread has arrived already and not waited since."""
         mask = self.mask(sel)
         sel.refuse(sel.pick(self._in_cluster()), "a thread arrives again at the cluster's barrier before it waits")
         if self.observer is not None:
@@ -215,9 +213,7 @@ class Flow:
         self._release()
 
     def wait_for_cluster(self, sel: Selection, pc: int) -> int | None:
-        """Raises:
-        FaultError: if a thread has not arrived.
-        """
+        """Raises FaultError if a thread has not arrived."""
         mask = self.mask(sel)
         sel.refuse(sel.pick(~self._in_cluster()), "a thread waits at the cluster's barrier and has not arrived")
         done = mask & self.passed

@@ -139,9 +139,7 @@ def _column(state: State, addresses: Array, size: int, kind: str, lanes: Array) 
 
 
 def _assertfail(state: State, sel: Selection, arguments: Sequence[Array]) -> None:
-    """Raises:
-    FaultError: always, with what the assertion says.
-    """
+    """Always raises FaultError, with what the assertion says."""
     lanes = sel.threads
     first = int(lanes[0])
     message, file, line, function = (int(values[0]) for values in arguments[:4])
@@ -166,9 +164,7 @@ def _malloc(state: State, sel: Selection, values: Sequence[Array]) -> Array:
 
 
 def _free(state: State, sel: Selection, values: Sequence[Array]) -> None:
-    """Raises:
-    FaultError: for what is no block of the heap, or no longer.
-    """
+    """Raises FaultError for what is no block of the heap, or no longer."""
     memory = state.memory.memory
     for address, thread in zip(values[0].tolist(), sel.threads.tolist(), strict=True):
         if address and not memory.heap.release(memory, address):
@@ -237,11 +233,8 @@ class Functions:
         return {name: CODE + 16 * number for number, name in enumerate(self.bodies, 1)}
 
     def callees(self, function: Function) -> list[str]:
-        """The functions with a body that a function calls.
-
-        Raises:
-            CallError: for a call of an unknown function, or of a kernel.
-        """
+        """The functions with a body that a function calls. Raises CallError for a call of an unknown function, or of a
+        kernel."""
         names: list[str] = []
         for call in instructions(function.body or ()):
             if not call.is_call:
@@ -271,11 +264,8 @@ class Functions:
 
     def used(self, kernel: Function) -> tuple[list[Function], set[str]]:
         """The functions that a kernel calls or whose address it may know, directly or not, and itself, in the order of
-        the module; and the names that they mention, initialisers included.
-
-        Raises:
-            CallError: for a call of a function that is not there, or of a kernel.
-        """
+        the module; and the names that they mention, initialisers included. Raises CallError for a call of a function
+        that is not there, or of a kernel."""
         reached, seen, names = {kernel.name}, set[str](), list(self._named(kernel))
         while names:
             name = names.pop()

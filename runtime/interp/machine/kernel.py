@@ -142,9 +142,7 @@ class KernelDecoder:
         self.flat: list[tuple[Instruction, NameScope, Frame | None]] = []
 
     def decode(self, module: Mapping[str, Variable]) -> DecodedKernel:
-        """Raises:
-        InterpreterError: at the first statement that cannot be run.
-        """
+        """Raises InterpreterError at the first statement that cannot be run."""
         entry = self._lay_out(module)
         code = tuple(self._instruction(*item, pc) for pc, item in enumerate(self.flat))
         return DecodedKernel(self.function, self.file, self.layout, code, entry)

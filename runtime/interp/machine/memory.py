@@ -404,9 +404,7 @@ class MemorySpaces(NamedTuple):
 
 
 def check_writable(parts: tuple[Part, ...]) -> None:
-    """Raises:
-    FaultError: if a buffer is read-only.
-    """
+    """Raises FaultError if a buffer is read-only."""
     for part in parts:
         if not part.buffer.writable:
             raise FaultError(f"store to {part.buffer.name}, which is read-only; pass a writable array")

@@ -114,11 +114,8 @@ ReadBox: TypeAlias = Callable[[int], Box]
 class BoxOperand:
     """The operand `[map, {c0, ...}]`: whose address and where the box begins, fastest dimension first; for a copy in
     im2col mode also `{o0, ...}`. A gather or scatter names a column and four rows. What replaces `fields` of the map:
-    the address, the sizes, the low parts of strides, and their high parts.
-
-    Raises:
-        DecodeError: for an operand of another kind.
-    """
+    the address, the sizes, the low parts of strides, and their high parts. Raises DecodeError for an operand of another
+    kind."""
 
     def __init__(self, ctx: Context, operand: Operand, mode: str, offsets: Operand | None = None) -> None:
         if not isinstance(operand, Indexed):
