@@ -232,9 +232,7 @@ def passes_of(pipeline: str) -> str:
     """The passes of `builtin.module(a,func.func(b{x=1}),c)`, as `-p` takes them.
 
     Passes here run on modules and find the operations that they are for; an anchor within the module says no more.
-
-    Raises:
-        UsageError: for a pipeline that is not of that form.
+    Raises UsageError for a pipeline that is not of that form.
     """
     text = pipeline.strip()
     if not text.startswith("builtin.module(") or not text.endswith(")"):

@@ -62,11 +62,8 @@ _UNUSED = ((1 << 64) - 1) & ~((0x3FFF | 0x3FFF << 16 | 0x3FFF << 32) | _CONSTANT
 
 @dataclass(frozen=True)
 class SharedDescriptor(MatrixDescriptor):
-    """A matrix in shared memory. A swizzle of 128 bytes moves `atom` bytes together, 16 or 32.
-
-    Raises:
-        DescriptorError: as `MatrixDescriptor`, and for another atom.
-    """
+    """A matrix in shared memory. A swizzle of 128 bytes moves `atom` bytes together, 16 or 32. Raises DescriptorError,
+    as `MatrixDescriptor`, and for another atom."""
 
     atom: int = UNIT
 

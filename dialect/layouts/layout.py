@@ -24,11 +24,8 @@ class BitMapError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BitMap:
-    """A linear map from numbers of `len(images)` bits to numbers of `width` bits: bit i is sent to `images[i]`.
-
-    Raises:
-        BitMapError: if an image does not fit `width` bits.
-    """
+    """A linear map from numbers of `len(images)` bits to numbers of `width` bits: bit i is sent to `images[i]`. Raises
+    BitMapError if an image does not fit `width` bits."""
 
     images: tuple[int, ...]
     width: int
@@ -193,12 +190,9 @@ def column(number: int) -> Bit:
 class Layout:
     """A bijection from (lane, element) to (row, column) of a 2^r x 2^c matrix.
 
-    Where several warps hold the matrix together, `warp` has the bits of the warp's number among them; threads are
-    then numbered on, lane + 32 * warp.
-
-    Raises:
-        ValueError: if the lane does not have 5 bits, or a bit of the row or column is carried
-            twice or not at all.
+    Where several warps hold the matrix together, `warp` has the bits of the warp's number among them; threads are then
+    numbered on, lane + 32 * warp. Raises ValueError if the lane does not have 5 bits, or a bit of the row or column is
+    carried twice or not at all.
     """
 
     lane: tuple[Bit, ...]

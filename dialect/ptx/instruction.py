@@ -53,12 +53,8 @@ class InstructionFacts(NamedTuple):
 
 @lru_cache(65536)
 def facts_of(opcode: str, form: str, types: tuple[str, ...], target: Target) -> InstructionFacts:
-    """The facts of an instruction whose n-th register has the n-th type.
-
-    Raises:
-        InstructionError: if PTX has no such instruction.
-        UnavailableError: if the target does not have it.
-    """
+    """The facts of an instruction whose n-th register has the n-th type. Raises InstructionError if PTX has no such
+    instruction; UnavailableError if the target does not have it."""
     try:
         operands, type_of = read_form(opcode, form, types)
     except OperandError as error:

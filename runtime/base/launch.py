@@ -269,11 +269,8 @@ def is_ptx(path: str | Path, text: str) -> bool:
 def text_or_file(source: str | os.PathLike[str], suffix: str, unnamed: str) -> tuple[str, str]:
     """The text, and its name in messages. `source` is the text itself or the path of its file.
 
-    A string is a path if it is one line that ends in `suffix` or names a file or folder.
-
-    Raises:
-        ArgumentError: for anything else than text and paths.
-        WarploomError: naming the file, if it cannot be read or is no text.
+    A string is a path if it is one line that ends in `suffix` or names a file or folder. Raises ArgumentError for
+    anything else than text and paths; WarploomError, naming the file, if it cannot be read or is no text.
     """
     if not isinstance(cast("object", source), str | os.PathLike):
         what = f"the text or the path of a {suffix} file"

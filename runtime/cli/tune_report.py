@@ -78,12 +78,8 @@ def schedules(module: ModuleOp, target: str, *, tf32: bool = False) -> tuple[str
 
 
 def product_of(module: ModuleOp, target: str, *, tf32: bool = False) -> Product:
-    """The one product of a module.
-
-    Raises:
-        ArgumentError: unless there is exactly one product.
-        CompileError: for an unknown target.
-    """
+    """The one product of a module. Raises ArgumentError unless there is exactly one product; CompileError for an
+    unknown target."""
     raised = module.clone()
     with as_compile_errors():
         target_row(target)

@@ -96,11 +96,7 @@ class Prepared:
         return self._made()
 
     def wait(self, stream: int | None = None) -> None:
-        """Wait until everything on the stream is done.
-
-        Raises:
-            CudaError: naming the kernels, if one of them failed.
-        """
+        """Wait until everything on the stream is done. Raises CudaError, naming the kernels, if one of them failed."""
         self.launches.wait(self.stream if stream is None else stream)
 
     def graph(self) -> Graph:

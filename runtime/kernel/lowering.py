@@ -149,12 +149,7 @@ def target_name(module: ModuleOp, otherwise: str = DEFAULT_TARGET) -> str:
 
 def chosen(module: ModuleOp, name: str | None, *, tf32: bool = False) -> func.FuncOp:
     """The function called `name`, or the only one, converted by `without_tensors`. Functions that the named one does
-    not call are erased first.
-
-    Raises:
-        CompileError: as `without_tensors`.
-        HostError: naming the functions there are.
-    """
+    not call are erased first. Raises CompileError, as `without_tensors`; HostError, naming the functions there are."""
     functions = {op.sym_name.data: op for op in module.ops if isinstance(op, func.FuncOp)}
     if name in functions:
         used = [name]

@@ -134,12 +134,9 @@ class LaunchPlace:
 
 
 def choose_place(device: str, target: str, values: Sequence[LaunchValue] = ()) -> LaunchPlace:
-    """Where to run PTX for `target`: "interp", "cuda", or "auto", which is a GPU if there is one that runs it.
-
-    Raises:
-        ArgumentError: for another word, or for arrays in GPU memory on the interpreter.
-        DeviceUnavailableError: if a GPU is asked for and none can run it.
-    """
+    """Where to run PTX for `target`: "interp", "cuda", or "auto", which is a GPU if there is one that runs it. Raises
+    ArgumentError for another word, or for arrays in GPU memory on the interpreter; DeviceUnavailableError if a GPU is
+    asked for and none can run it."""
     if device not in DEVICES:
         raise ArgumentError(f"expected device to be one of {', '.join(DEVICES)}, got {device!r}")
     on_gpu = [i for i, v in enumerate(values) if isinstance(v, Argument) and v.on_device]

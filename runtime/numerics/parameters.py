@@ -231,10 +231,8 @@ def family(row: Row) -> str:
 def arithmetic(target: str, row: Row) -> Arithmetic:
     """The arithmetic of an instruction on a target such as "sm_100" or "sm_90a".
 
-    A target without a row of its own has the arithmetic of the nearest lower one: sm_103 that of sm_100.
-
-    Raises:
-        ValueError: for a target that cannot be parsed, or an instruction without a known arithmetic there.
+    A target without a row of its own has the arithmetic of the nearest lower one: sm_103 that of sm_100. Raises
+    ValueError for a target that cannot be parsed, or an instruction without a known arithmetic there.
     """
     match = re.fullmatch(r"sm_(\d+)[af]?", target)
     if match is None:

@@ -344,12 +344,8 @@ def _nibbles_of(layout: Layout, selector: int) -> tuple[Array, Array]:
 
 def columns(row: ProductForm, words: Array, selector: int) -> Array:
     """Which column of A each stored element belongs to: (k / 2, m, warps), for metadata words (32 lanes, warps), or of
-    warpgroups (128 threads, groups).
-
-    Raises:
-        NibbleError: for a nibble that names no elements, or one element twice.
-        ValueError: if A is not sparse.
-    """
+    warpgroups (128 threads, groups). Raises NibbleError for a nibble that names no elements, or one element twice;
+    ValueError if A is not sparse."""
     layout, how = _metadata(row)
     lanes, nibbles = _nibbles_of(layout, selector)
     codes = words[lanes] >> (nibbles * np.uint32(4))[..., None] & np.uint32(0xF)
