@@ -376,8 +376,7 @@ They are not in the universe, where two dialects of one name are an error."""
 def known_universe() -> Universe:
     """xDSL's dialects, passes and targets, those of installed plugins, and ours.
 
-    Ours are there whether or not the package's entry points are installed, and those of
-    `OWN` stand in place of xDSL's.
+    Ours are there whether or not the package's entry points are installed, and those of `OWN` stand in place of xDSL's.
     """
     multiverse = Universe.get_multiverse()
     return Universe(

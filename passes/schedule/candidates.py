@@ -352,8 +352,7 @@ def override(chosen: Schedule, fields: Mapping[str, object], asked: Product, tar
 
 
 def candidates(product: Product, target: Target, accumulate: str = "") -> list[Schedule]:
-    """Every valid schedule of the search space: the default first, then the others by the cost that the model
-    expects.
+    """Every valid schedule of the search space: the default first, then the others by the cost that the model expects.
 
     Raises:
         ScheduleError: if the target has no instruction for the product.

@@ -104,8 +104,7 @@ class Rounding:
 
 
 def rounding(product: Product, target: Target) -> Rounding | None:
-    """How a product is computed from aligned copies; None if it is no product of plain matrices, or copies do not
-    pay.
+    """How a product is computed from aligned copies; None if it is no product of plain matrices, or copies do not pay.
 
     They may pay if elements would be loaded one by one, or if warpgroups can only multiply copies.
     """

@@ -172,8 +172,7 @@ LANE_BITS = LANES.bit_length() - 1
 
 @dataclass(frozen=True)
 class Traversal:
-    """How warps cover the loops of an output. Two loops, rows and columns, are tiled; the others are taken one by
-    one.
+    """How warps cover the loops of an output. Two loops, rows and columns, are tiled; the others are taken one by one.
 
     `inputs` are the inputs in memory, by number. `outputs` are all outputs, with `output` among them. `rows` is None if
     there is a single row. A warp holds a tile of `warp` rows and columns, in base tiles of `layout`. A CTA has `warps`

@@ -145,10 +145,9 @@ APPROXIMATE: Mapping[str, Function] = {
 #
 # gelu(x) = x / (1 + 2^t), where t is an odd polynomial of x: for a gelu by tanh it is exact, t = -2 log2(e) u, for one
 # by erf it is a fit to the logarithm of the distribution function's odds, for a silu exactly -log2(e) x. A special
-# function takes as long as eight
-# other instructions (16 results a cycle of an SM), so up to four elements share a reciprocal: with a = 1 + 2^t of
-# each, 1 / a = b / (a b). For that x is bounded where t is computed, so that no product overflows, and NaN stays with
-# itself.
+# function takes as long as eight other instructions (16 results a cycle of an SM), so up to four elements share a
+# reciprocal: with a = 1 + 2^t of each, 1 / a = b / (a b). For that x is bounded where t is computed, so that no product
+# overflows, and NaN stays with itself.
 #
 # Absolute errors, |x| times: by tanh 5e-10, where |x| > 5.6, of a silu where |x| > 21.4; by erf 5e-7. Relative errors
 # beside these: 2e-6 (test/unit/test_gelu.py)

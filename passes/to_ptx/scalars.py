@@ -1,7 +1,6 @@
 """Arithmetic of one thread: of indices, folded while it is emitted, and of elements.
 
-Indices are 32-bit; a memref that needs more is refused. Addresses in global memory are 64-bit, in shared
-memory 32-bit.
+Indices are 32-bit; a memref that needs more is refused. Addresses in global memory are 64-bit, in shared memory 32-bit.
 """
 
 from __future__ import annotations

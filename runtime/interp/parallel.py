@@ -52,8 +52,7 @@ class _Worker:
 
 def run_batches(work: Work, count: int, memory: GlobalBuffers, done: Callable[[Any], None]) -> bool:
     """Runs batches 0 to `count` - 1 side by side; `done` is called with what each returned. False if they cannot be:
-    this process may have no children, or arrays overlap. Raises what the first batch raised that went
-    wrong."""
+    this process may have no children, or arrays overlap. Raises what the first batch raised that went wrong."""
     buffers = [b for b in memory.buffers() if b.writable and b.size]
     if _overlap(buffers):
         return False

@@ -42,11 +42,10 @@ ALGORITHMS: Mapping[str, str] = MappingProxyType({
 class Arithmetic:
     """How an architecture, and later ones up to the next row, multiplies operands of one family.
 
-    For fused sums, `block` is L, the largest number of products in one sum. `fraction` is F, the number of bits
-    that are kept below the largest exponent. `zero_exponent` is the exponent of a zero term if D is f32.
-    `mantissa` is the number of bits of the sum that an f32 D keeps. With `half_addend`, an f16 C enters a sum
-    with f32 D as it is, and a subnormal one has the least exponent of f16. Without it, C is converted to f32
-    first. `evidence` names the source.
+    For fused sums, `block` is L, the largest number of products in one sum. `fraction` is F, the number of bits that
+    are kept below the largest exponent. `zero_exponent` is the exponent of a zero term if D is f32. `mantissa` is the
+    number of bits of the sum that an f32 D keeps. With `half_addend`, an f16 C enters a sum with f32 D as it is, and a
+    subnormal one has the least exponent of f16. Without it, C is converted to f32 first. `evidence` names the source.
     """
 
     sm: int

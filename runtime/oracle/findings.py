@@ -37,9 +37,8 @@ def note(code: str, message: str) -> JudgeFinding:
 
 @dataclass
 class Verdict:
-    """What `judge` says. It is true if there is no error. `runs` are the calls that were compared, `proof` what
-    `prove` says, `accesses` the bytes of each argument that a kernel reads and writes, `counts` the totals of its
-    report."""
+    """What `judge` says. It is true if there is no error. `runs` are the calls that were compared, `proof` what `prove`
+    says, `accesses` the bytes of each argument that a kernel reads and writes, `counts` the totals of its report."""
 
     candidate: str
     reference: str

@@ -58,13 +58,12 @@ class Term:
 class Table:
     """Numbers by index, from 1 on; index 0 stands for no value.
 
-    `kind` is the floating-point type that a value was made in, as its number in `KINDS`; `root` is the value that
-    one was computed from alone, or itself, `origin` the key of the only value of the function that is its origin,
-    or 0. `unknown` marks what depends on bits of data, and `shown` is what values are in the run. With `ordered`,
-    `terms` keeps how each came to be, and `tree` has words that are equal for equal trees of instructions. `named`
-    are the constants of the function, which others may stand for. Of words that follow from the byte of their root
-    alone, `by_byte` has what they are for each: rows of 256, the first for words that do not, the second for the
-    byte itself.
+    `kind` is the floating-point type that a value was made in, as its number in `KINDS`; `root` is the value that one
+    was computed from alone, or itself, `origin` the key of the only value of the function that is its origin, or 0.
+    `unknown` marks what depends on bits of data, and `shown` is what values are in the run. With `ordered`, `terms`
+    keeps how each came to be, and `tree` has words that are equal for equal trees of instructions. `named` are the
+    constants of the function, which others may stand for. Of words that follow from the byte of their root alone,
+    `by_byte` has what they are for each: rows of 256, the first for words that do not, the second for the byte itself.
     """
 
     def __init__(self, *, ordered: bool = False) -> None:

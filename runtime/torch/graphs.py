@@ -150,10 +150,9 @@ class RecordedGraph(local):
 
     Inductor's trees of CUDA graphs hand out results that lie in memory of a graph, until its next call. To know whether
     somebody still has them, and what a later graph may use, takes them longer on the host than a step of decoding takes
-    on a GPU. In inference results are copied, so nothing needs to be known. Inputs
-    that lie where they did in the call before are read there: to copy one takes the host as long as to launch the
-    graph. In training, what the pass backward reads and gradients are handed out as they lie. Each thread has a graph
-    of its own.
+    on a GPU. In inference results are copied, so nothing needs to be known. Inputs that lie where they did in the call
+    before are read there: to copy one takes the host as long as to launch the graph. In training, what the pass
+    backward reads and gradients are handed out as they lie. Each thread has a graph of its own.
 
     - `static`: the positions of inputs that lie in the same place each time, weights and caches; graphs read and write
       them there.

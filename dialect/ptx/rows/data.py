@@ -202,8 +202,7 @@ MEMORY_ROWS = (*_ACCESSES, *pure(_ADDRESSES))
 # Conversions. Source: PTX ISA 9.7.9.21 (`cvt`), 9.7.9.22 (`cvt.pack`).
 #
 # The rows bind all that decides the result: the rounding (`ROUND`, of a whole number `WHOLE`), `FTZ`, `SAT`, `RELU`,
-# `FINITE` (.satfinite), and the types `D` and `S`. Of bf16, ptxas takes more than the text has; the rows have that
-# too.
+# `FINITE` (.satfinite), and the types `D` and `S`. Of bf16, ptxas takes more than the text has; the rows have that too.
 
 
 _INT = "u8,u16,u32,u64,s8,s16,s32,s64"

@@ -38,9 +38,8 @@ from .state import RESERVED_BYTES, Prints, State, align
 
 # Launches in which every thread left goes round in a loop, or waits, and nothing changes any more.
 #
-# Where threads have run and all registers, all memory and all places are what they were before, the same follows
-# again: loops that poll a word which nobody will write do not end. Loops that count, or read a clock, may end: they go
-# on.
+# Where threads have run and all registers, all memory and all places are what they were before, the same follows again:
+# loops that poll a word which nobody will write do not end. Loops that count, or read a clock, may end: they go on.
 
 FIRST = 64
 """Turns of groups of threads after which the state is saved first, then after twice as many, and so on."""

@@ -97,8 +97,7 @@ def _has_rank(fields: int, plain: int, rank: int) -> bool:
 # thread and a product that takes the register there must be a `wgmma.fence`, as before the first product of a
 # warpgroup; products of one shape may follow each other on the same accumulators without one.
 #
-# Of metadata the text says nothing. An H200 reads it when it multiplies: written while a product runs, it gives
-# others.
+# Of metadata the text says nothing. An H200 reads it when it multiplies: written while a product runs, it gives others.
 
 _FENCED, _NEVER = 0, -1
 
