@@ -8,15 +8,7 @@ from itertools import pairwise
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, f32, f64, i32, i64
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineMap
-from xdsl.irdl import (
-    operand_def,
-    opt_operand_def,
-    prop_def,
-    region_def,
-    result_def,
-    traits_def,
-    var_operand_def,
-)
+from xdsl.irdl import operand_def, opt_operand_def, prop_def, region_def, result_def, traits_def, var_operand_def
 from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 

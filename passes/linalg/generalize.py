@@ -383,9 +383,6 @@ def decompose_softmax(op: SoftmaxOp, rewriter: PatternRewriter) -> None:
     )
     sums = reduced(0.0, powers, partial(arithmetic, "add"))
     quotients = make.computed(
-        (powers, sums),
-        op.output,
-        (every, row, every),
-        lambda x, s, _: converted(arith.DivfOp(x, s).result, element),
+        (powers, sums), op.output, (every, row, every), lambda x, s, _: converted(arith.DivfOp(x, s).result, element)
     )
     rewriter.replace(op, [], [quotients] if op.results else [])

@@ -227,10 +227,7 @@ def choices(product: Product, tile: Tile, target: Target) -> Iterator[tuple[str,
     down, across = -(-product.m // tile.cta[0]), -(-product.n // tile.cta[1])
     sms = min(product.tiles(*tile.cta), target.sms)
     each = product.matrices * (NARROW_OF_LARGE if tile.warp == (64, 64) and tile.sliced_k > 1 else 1)
-    rows_cost = {
-        "a": _copy_cycles(product.a, across * each) / sms,
-        "b": _copy_cycles(product.b, down * each) / sms,
-    }
+    rows_cost = {"a": _copy_cycles(product.a, across * each) / sms, "b": _copy_cycles(product.b, down * each) / sms}
     useful = [
         role for role, operand in (("a", product.a), ("b", product.b))
         if rows_cost[role] and not not_packed(operand) and not (role == "b" and product.second is not None)

@@ -16,14 +16,7 @@ from ...dialect.warp.fragments import IDENTITIES, Kind, ReduceOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import tile_type
 from ...dialect.warp.rows import ACROSS, RowsOp
-from ...dialect.warp.synchronisation import (
-    CLUSTER,
-    ArriveOp,
-    AwaitOp,
-    BarriersType,
-    MakeBarriersOp,
-    ScopedBarrierOp,
-)
+from ...dialect.warp.synchronisation import CLUSTER, ArriveOp, AwaitOp, BarriersType, MakeBarriersOp, ScopedBarrierOp
 from ..patterns import Index, IndexBuilder
 from .fragment_math import mapped, until
 from .row_region import rescaled

@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects import affine, arith, gpu, scf
 from xdsl.dialects.builtin import IndexType, i1, i32, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.ir.affine import (
-    AffineBinaryOpExpr,
-    AffineBinaryOpKind,
-)
+from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind
 
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.affine import without_symbols

@@ -33,16 +33,7 @@ from ..base.errors import HostError
 from ..numerics.floats import Array
 from ..plan.plan import elements_of, index_result
 from .nests import elementwise, evaluate_nest, letters
-from .product import (
-    ACCUMULATORS,
-    FLOAT64,
-    FP8,
-    Accumulator,
-    History,
-    Reference,
-    expanded,
-    product_of,
-)
+from .product import ACCUMULATORS, FLOAT64, FP8, Accumulator, History, Reference, expanded, product_of
 
 # What `warp.matmul` means, in float64: the product in any of its forms, then its epilogue.
 

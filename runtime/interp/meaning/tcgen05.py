@@ -16,12 +16,7 @@ import numpy as np
 
 from ....dialect.isa.form import IN_BYTES, ElementType
 from ....dialect.isa.row import Bindings
-from ....dialect.isa.tensor_product import (
-    InstructionDescriptorError,
-    SharedDescriptor,
-    TensorProduct,
-    opcode_of,
-)
+from ....dialect.isa.tensor_product import InstructionDescriptorError, SharedDescriptor, TensorProduct, opcode_of
 from ....dialect.isa.wgmma import UNIT
 from ....dialect.layouts.layout import Layout
 from ....dialect.layouts.tensor_memory import LANES, multiplicand, scales
