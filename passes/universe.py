@@ -246,7 +246,7 @@ class LocatingParser(Parser):
     def parse_comma_separated_list(
         self, delimiter: Parser.Delimiter, parse: Callable[[], _Element], context_msg: str = ""
     ) -> list[_Element]:
-        """As xDSL's; one type after an arrow, or a `scf.while` that carries nothing, needs no parentheses, as in MLIR."""
+        """As xDSL's; a type after an arrow, or a `scf.while` that carries nothing, needs no parentheses, as in MLIR."""
         before = self.lexer.input.content[max(self.pos - 40, 0) : self.pos].rstrip().endswith
         if delimiter is Parser.Delimiter.PAREN and self._current_token.text != "(" and before(("->", "scf.while")):
             return [parse()] if before("->") else []
