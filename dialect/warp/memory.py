@@ -239,7 +239,8 @@ class StoreOp(_FragmentAccess):
 
         warp.store %d, %C[%m, %n] {in_bounds = [true, true]} : !warp.fragment<...>, memref<256x320xf32>
 
-    With `registers`, it writes the registers in the order `vectors` of `warp.load`. With `if`, it writes
+    With `within`, columns may also lie before the first one, and are not written there. With `registers`, it writes the
+    registers in the order `vectors` of `warp.load`. With `if`, it writes
     registers only if the condition is true::
 
         warp.store %part, %s[%row, %column] if %others {registers = "vectors"} : !warp.fragment<...>, memref<...>
@@ -269,6 +270,7 @@ class StoreOp(_FragmentAccess):
     cta = opt_operand_def(IndexType())
     barriers = opt_operand_def(BarriersType)
     number = opt_operand_def(IndexType())
+    within = opt_prop_def(UnitAttr)
 
     traits = traits_def(MemoryWriteEffect())
     assembly_format = (

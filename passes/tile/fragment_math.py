@@ -78,6 +78,23 @@ def below(column: SSAValue, end: SSAValue, element: SSAValue, otherwise: float) 
     return arith.SelectOp(arith.CmpiOp(column, end, "slt"), element, number(otherwise, element.type)).result
 
 
+def inside(index: IndexBuilder, fragment: SSAValue, start: Index, length: int, otherwise: float) -> SSAValue:
+    """A fragment of columns from `start` on with `otherwise` before a row and behind it."""
+    kind = fragment_of(fragment)
+    whole = index.compare("ult", start, length - kind.shape[1] + 1)
+
+    def masked(inner: IndexBuilder) -> list[SSAValue]:
+        columns = inner.insert(IndexOp(1, inner.value(start), kind.with_element(i32))).result
+        return [mapped(inner, lambda x: _within(x, length, otherwise), fragment, columns)]
+
+    return index.either(whole, lambda _: [fragment], masked)[0]
+
+
+def _within(x: Sequence[SSAValue], length: int, otherwise: float) -> SSAValue:
+    is_within = arith.CmpiOp(x[1], integer(length), "ult")
+    return arith.SelectOp(is_within, x[0], number(otherwise, x[0].type)).result
+
+
 def one_below(bound: int, kind: TypeAttribute, x: Sequence[SSAValue]) -> SSAValue:
     """1 as a float of at most 16 bits for integers from 0 to below a bound, 0 for others."""
     inside = arith.CmpiOp(x[0], integer(bound), "ult")

@@ -22,7 +22,7 @@ from ...dialect.warp.fragments import IDENTITIES, ConstantOp, Kind, ReduceOp, co
 from ...dialect.warp.rows import ACROSS, ScanOp
 from ..linalg.row_reductions import is_in_logarithm, is_sum_below, needed, shows_its_start
 from ..patterns import Index, IndexBuilder, Turn, computed_from
-from .fragment_math import APPROXIMATE, fma, mapped, mapped_to, number, plus_one, power, until
+from .fragment_math import APPROXIMATE, fma, inside, mapped, mapped_to, number, plus_one, power, until
 
 # What depends on rows taken together alone is computed once a row, on columns, and spread out where elements need it.
 # Where 16 bits of each element are stored, and it is not rounded before, exp is `ex2.approx`, a quotient by one plus
@@ -72,7 +72,8 @@ class RowRegion(NamedTuple):
     row, if it is `shared`, those that do not depend on each other `together`. `length` is the length of rows, if tiles
     pass their end; the first `inside` columns of each warp are before it (-1: each is compared). The region yields
     `outputs`, and numbers behind them. Arguments `ahead` are loaded before anything is stored. Sums of one element
-    alone are `chosen`: what a few columns are made by, and the first of those."""
+    alone are `chosen`: what a few columns are made by, and the first of those. Columns are `early` by so
+    many, so that they begin before the row, if that is said."""
 
     region: Region
     fragment: FragmentOf
@@ -88,6 +89,7 @@ class RowRegion(NamedTuple):
     outputs: int
     ahead: Sequence[SSAValue] = ()
     chosen: Mapping[ReduceOp, tuple[RowRegion, Index]] = MappingProxyType({})
+    early: Index | None = None
 
     @property
     def is_narrow(self) -> bool:
@@ -265,8 +267,11 @@ class RowChunk:
     def reduced(self, op: ReduceOp, *, parts: bool) -> SSAValue:
         """The reduction of rows, or with `parts` of each lane's elements of them."""
         fragment, kind = self.spread(op.input), op.kind.data
-        if self.region.length is not None:
-            length = self.region.length
+        length = self.region.length
+        if self.region.early is not None and isinstance(length, int):
+            start = self.index.sub(self.at, self.region.early)
+            fragment = inside(self.index, fragment, start, length, IDENTITIES[kind])
+        elif length is not None:
             together = length if isinstance(length, int) and self.region.inside >= 0 else 1
             start = self.index.sub(self.at, length)
             fragment = until(self.index, fragment, start, IDENTITIES[kind], together, self.region.inside)
@@ -300,7 +305,7 @@ class RowChunk:
     def _spread(self, value: SSAValue) -> SSAValue:
         kind = self.region.fragment(element_type(value))
         if isinstance(value.owner, IndexOp) and value not in self.region.numbers:
-            start = self.index.value(self.at)
+            start = self.index.value(self.index.sub(self.at, self.region.early or 0))
             return self.index.insert(IndexOp(1, start, self.region.fragment(i32))).result
         if isinstance(value, BlockArgument) and not self.region.is_number(value) and value not in self.region.of_rows:
             return self.region.load(self.index, value.index, self.at)

@@ -1,21 +1,44 @@
-"""Elements of `warp.rows` that lie in memory as words: integers of 64 bits, neighbours of 16 bits."""
+"""Elements of `warp.rows` that lie in memory as words: integers of 64 bits, neighbours of 16 bits; rows that begin
+anywhere, by whole groups of elements."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, StridedLayoutAttr, bf16, f32, i16, i32, i64
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BoolAttr,
+    IntegerAttr,
+    MemRefType,
+    NoneAttr,
+    StridedLayoutAttr,
+    bf16,
+    f32,
+    i16,
+    i32,
+    i64,
+)
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.affine import loops_of, strides_of
-from ...dialect.warp.attributes import is_memory, memory_of
+from ...dialect.warp.attributes import BYTE, is_memory, memory_of
 from ...dialect.warp.elements import YieldOp, all_yielded, element_type
-from ...dialect.warp.rows import ACROSS, RowsOp
-from ...dialect.warp.views import HALF_WORD, are_pairs
+from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.rows import ACROSS, RowsOp, ScanOp
+from ...dialect.warp.views import HALF_WORD, MatrixOp, are_pairs
+from ..linalg.row_reductions import HELD
+from ..patterns import Branch, Index, IndexBuilder
+from .elementwise_kernel import LARGEST_ROW
+from .traversal import ACCESS_BITS, TraversalKernel, TraversedMemory, in_rows
 
 PARTS = (memref.SubviewOp, memref.CollapseShapeOp, memref.ExpandShapeOp)
 """Views whose type has their distance from the first element of memory."""
@@ -123,3 +146,85 @@ def _replaced(op: RowsOp, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue
     made.attributes, made.location = op.attributes, op.location
     Rewriter.replace_op(op, made)
     return made
+
+
+# Rows that begin anywhere, as those of 50257 elements do, are whole accesses all the same, from that on in which a row
+# begins: what lanes hold of other rows is not reduced, and not stored. Ends of rows are stored by elements.
+
+Bounds: TypeAlias = "ArrayAttr[BoolAttr] | None"
+
+ACCESSES = 4
+"""Accesses of such a group of elements, or more, by which rows would be read and stored otherwise."""
+
+
+def group_of(op: RowsOp, places: Sequence[TraversedMemory]) -> int:
+    """Elements of a group by which rows are read and stored, where memory with an element for each of a row has rows
+    alone, of one length, one after another, and none is in place; 0 for others."""
+    shapes = {(place.loops, place.kind.get_shape()) for place in places}
+    (loops, shape), bits = min(shapes), [place.bits for place in places]
+    group, summed = ACCESS_BITS // min(bits), any(map(op.is_summed, range(len(op.outputs))))
+    scans = any(isinstance(inner, ScanOp) for inner in op.body.block.ops)
+    plain = len(shapes) == 1 and loops == (0, 1) and len({place.value for place in places}) == len(places)
+    if not plain or op.is_numbered or summed or scans or shape[0] < 2 or shape[1] < LANES * HELD:
+        return 0
+    if any(p.kind.layout != NoneAttr() or p.kind.element_type == i64 or p.pairs or p.times for p in places):
+        return 0
+    small = math.prod(shape) * max(bits) < BYTE * LARGEST_ROW
+    return group if small and ACCESSES * (shape[1] & -shape[1]) <= group else 0
+
+
+@dataclass
+class RowGroups:
+    """Rows of `length` elements by groups of `size`. The first group of this warp's row begins at `first` in memory, by
+    `early` elements before the row."""
+
+    kernel: TraversalKernel
+    size: int
+    length: int
+
+    def __post_init__(self) -> None:
+        index = self.kernel.index
+        begin = index.mul(self.kernel.row, self.length)
+        self.first = index.mul(index.div(begin, self.size), self.size)
+        self.early = index.sub(begin, self.first)
+
+    def load(self, index: IndexBuilder, number: int, view: SSAValue, at: Index) -> SSAValue:
+        """A fragment of an input, with what other rows have there; of the last elements of memory by elements."""
+        traversal = self.kernel.traversal
+        place, first = traversal.inputs[number], index.add(self.first, at)
+        kind, (groups, end) = traversal.fragment(traversal.element_type(place)), self._groups(place)
+
+        def loaded(memory: SSAValue, where: Sequence[Index], inside: Bounds) -> Branch:
+            return lambda inner: [inner.insert(LoadOp(memory, inner.values(where), kind, in_bounds=inside)).fragment]
+
+        by_groups = loaded(groups, [0, first], bounds_attribute(True, True))
+        by_elements = loaded(view, [self.kernel.row, index.sub(at, self.early)], traversal.bounds(place))
+        return index.either(index.compare("ult", first, end - kind.shape[1] + 1), by_groups, by_elements)[0]
+
+    def store(self, index: IndexBuilder, number: int, value: SSAValue, at: Index) -> None:
+        """Stores a fragment of an output, where it has an end of a row by elements."""
+        kernel, traversal = self.kernel, self.kernel.traversal
+        place, column = traversal.outputs[number], index.sub(at, self.early)
+        if place.value in traversal.of_rows:
+            return kernel.store(index, number, value, at)
+        inside = index.compare("ult", column, self.length - traversal.warp[1] + 1)
+        if (rows := place.size(0)) % traversal.cta[0]:
+            inside = index.insert(arith.AndIOp(inside, index.compare("ult", kernel.row, rows))).result
+
+        def stored(memory: SSAValue, where: Sequence[Index], bounds: Bounds, *, within: bool) -> Branch:
+            def build(inner: IndexBuilder) -> list[SSAValue]:
+                inner.insert(StoreOp(value, memory, inner.values(where), in_bounds=bounds, within=within))
+                return []
+
+            return build
+
+        where, every = [0, index.add(self.first, at)], bounds_attribute(True, True)
+        by_groups = stored(self._groups(place)[0], where, every, within=False)
+        own = [kernel.row, column]
+        index.either(inside, by_groups, stored(kernel.outputs[number], own, traversal.bounds(place), within=True))
+
+    def _groups(self, place: TraversedMemory) -> tuple[SSAValue, int]:
+        """The whole groups of memory as one row, and how many elements they have."""
+        index, count = self.kernel.index, math.prod(place.kind.get_shape()) // self.size * self.size
+        memory = in_rows(index, self.kernel.arguments[place.value], count)
+        return index.insert(MatrixOp(memory, [], 0, 1)).matrix, count

@@ -29,7 +29,7 @@ from .elementwise_kernel import SECTOR_BITS, may_flatten, over_elements, power_o
 from .fragment_math import mapped
 from .row_join import RowJoin
 from .row_region import Load, RowRegion
-from .row_words import by_pairs, by_words
+from .row_words import RowGroups, by_pairs, by_words, group_of
 from .tiling import Outliner
 from .traversal import (
     ACCESS_BITS,
@@ -123,7 +123,10 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     rows = columns - 1 if columns else None
     each_row = [place for place in (*inputs.values(), *written) if place.value not in (*of_rows, *summed)]
     sizes = RowSizes.of(columns, each_row)
-    length, shared = sizes.length, sizes.length is not None and has_clusters(op)
+    group = group_of(op, sizes.long) if reduces and sizes.length is not None else 0
+    # Of rows by groups with what is before them.
+    length = None if sizes.length is None else sizes.length + max(0, group - 1)
+    shared = length is not None and has_clusters(op)
     along = [place for place in inputs.values() if columns in place.loops and place not in written]
     held = SUMMED if sums else HELD
     once = length is not None and not op.is_numbered and reads_once(op)
@@ -134,7 +137,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
 
     def shares(*, narrow: int) -> tuple[Layout, int, RowShare, int]:
         several = None if op.is_numbered else rows
-        layout = _layout(sizes, (*inputs.values(), *written), output, several, outputs, narrow=narrow)
+        layout = _layout(sizes, (*inputs.values(), *written), output, several, outputs, narrow=narrow, group=group)
         each = layout.columns * max(1, held // layout.elements)
         share = RowShare(1, 1)
         if layout.rows == 1:
@@ -175,7 +178,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
         repeats = min(each // width, output.size(rows) // (warp[0] * MIN_WARPS))
         warp = layout.rows << max(0, repeats.bit_length() - 1), width
     warps = (1, across) if across > 1 else (1 if rows is None else WARPS, 1)
-    fits = length is not None and length % (width * parts) == 0
+    fits = not group and length is not None and length % (width * parts) == 0
     cta = warp[0] * warps[0], None if share.ctas == 1 else width * across
     apart = shape_of(summed[0])[0] if summed else 0
     in_registers = reduces and length is not None and layout.rows == 1 and (once or width * parts >= length)
@@ -196,7 +199,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     if share.ctas > 1 and small and (vectors or several or len(along) >= SEVERAL):
         resident = resident or (RESIDENT_WARPS if len(along) >= SEVERAL else VECTOR_WARPS)
     sizes_ = rows, columns, layout, warp, warps, cta, fits, of_rows, share.ctas
-    return Traversal(op, inputs, written, output, *sizes_, parts=apart, resident=resident)
+    return Traversal(op, inputs, written, output, *sizes_, parts=apart, resident=resident, group=group)
 
 
 def _places(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> dict[int, TraversedMemory]:
@@ -273,11 +276,13 @@ def _layout(
     outputs: Sequence[SSAValue],
     *,
     narrow: int,
+    group: int,
 ) -> Layout:
-    """How a warp's base tile of every operand lies in its lanes; with neighbours halved `narrow` times."""
+    """How a warp's base tile of every operand lies in its lanes; with neighbours halved `narrow` times;
+    of rows in groups, if that is said."""
     columns = len(output.loops) - 1
     least = min(place.bits for place in places)
-    wide = [place.together() for place in sizes.long if place.neighbours == columns]
+    wide = [group or place.together() for place in sizes.long if place.neighbours == columns]
     written = [place.bits for place in sizes.long if place.value in outputs]
     within, across = lanes_along(max(written, default=least), wide, sizes.length or extents.USUAL)
     across = LANE_BITS if rows is None or output.size(rows) == 1 else across
@@ -321,6 +326,8 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     reduces = _reduces(op)
 
     def load(index: IndexBuilder, number: int, at: Index) -> SSAValue:
+        if groups is not None and traversal.columns in traversal.inputs[number].loops:
+            return groups.load(index, number, views[number], at)
         return kernel.load(index, number, views[number], at, column=reduces and op.body.block.args[number] in columns)
 
     places = (*traversal.inputs.values(), *traversal.outputs)
@@ -328,8 +335,10 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     longest, width = sizes.long[0], traversal.warp[1] * traversal.warps[1] * traversal.cluster
     length = sizes.length or index.dim(kernel.arguments[longest.value], longest.loops.index(traversal.columns))
     join = RowJoin.of(index, traversal.warps[1], traversal.cluster, op, turns=traversal.parts > 0)
+    groups = RowGroups(kernel, traversal.group, sizes.length) if traversal.group and sizes.length is not None else None
+    end = length if groups is None else index.add(length, traversal.group - 1)
     # Warps that hold whole rows need no loop along them.
-    holds = not reduces or (sizes.length is not None and width >= sizes.length)
+    holds = not reduces or (isinstance(end, int) and width >= end)
     # Of three inputs along rows that are stored, comparing fewer was slower (gradient of RMS norm, 5000: 135 us, 160).
     several = sum(traversal.columns in place.loops for place in traversal.inputs.values()) >= SEVERAL
     inside = -1 if several and not traversal.parts else holds * max(0, (sizes.length or 0) - width + traversal.warp[1])
@@ -352,11 +361,13 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
         inside,
         len(op.outputs),
         [op.body.block.args[number] for number in traversal.inputs] if traversal.sharing else (),
+        early=None if groups is None else groups.early,
     )
+    store = kernel.store if groups is None else groups.store
     if traversal.parts:
         _take_turns(op, kernel, region, join, views, None if holds else (length, width))
     else:
-        _choosing(op, kernel, region, views, index).build(index, length, None if holds else width, kernel.store)
+        _choosing(op, kernel, region, views, index).build(index, end, None if holds else width, store)
 
 
 def _choosing(
@@ -386,7 +397,8 @@ def _choosing(
             continue
         last = index.insert(arith.ConstantOp(IntegerAttr(length - 1, i64 if at.type == i64 else i32))).result
         at = index.insert(arith.IndexCastOp(index.insert(arith.MinUIOp(at, last)).result, IndexType())).result
-        chosen[each] = region._replace(fragment=fragment, load=load, inside=0), index.mul(index.div(at, width), width)
+        own = region._replace(fragment=fragment, load=load, inside=0, early=None)
+        chosen[each] = own, index.mul(index.div(at, width), width)
     return region._replace(chosen=chosen)
 
 

@@ -182,7 +182,8 @@ class Traversal:
     its own rows from shared memory. If these are `pitch` elements apart there, a CTA stores whole sectors, of a sector
     less than it reads of each row. With `parts`, a warp takes all rows that are so many apart. An SM
     has registers for as many warps as are `resident`, if that is said. Rows of several results that are `sharing` an
-    input are loaded before the first is stored.
+    input are loaded before the first is stored. Rows that begin anywhere are read and stored by groups of so many
+    elements, a `group` each, from the one on in which a row begins.
     """
 
     op: Operation
@@ -204,6 +205,7 @@ class Traversal:
     staged: bool = False
     pitch: int = 0
     sharing: bool = False
+    group: int = 0
 
     def bounds(self, place: TraversedMemory) -> ArrayAttr[BoolAttr] | None:
         """Whether no tile passes the last row of memory, and the end of a row."""
@@ -330,7 +332,7 @@ class TraversalKernel:
         if pitch:  # and one sector, for what the last row is read beyond
             tile = tile_type(element, [rows * pitch // OF_SECTOR + 1, OF_SECTOR], StridedLayoutAttr([OF_SECTOR, 1]))
         memory = index.constants.insert(memref.AllocOp([], [], tile)).memref
-        memory = _in_rows(index, memory, pitch) if pitch else memory
+        memory = in_rows(index, memory, pitch) if pitch else memory
         index.insert(StoreOp(turned, memory, index.values([0, own])))
         index.insert(BarrierOp())
         return memory
@@ -346,7 +348,7 @@ class TraversalKernel:
         kind = self.traversal.sectors(element_type(memory))
         first = index.add(index.mul(index.insert(SubgroupIdOp()).result, self.traversal.warp[0]), row)
         at = index.add(index.div(index.mul(first, self.traversal.pitch), OF_SECTOR), 1)
-        sectors = _in_rows(index, memory, OF_SECTOR)
+        sectors = in_rows(index, memory, OF_SECTOR)
         return index.insert(LoadOp(sectors, index.values([at, 0]), kind)).fragment
 
     def store_sectors(self, index: IndexBuilder, value: SSAValue, row: int) -> None:
@@ -357,7 +359,7 @@ class TraversalKernel:
         place: Index = index.add(index.div(self.at[traversal.columns], OF_SECTOR), 1)
         for loop, stride in zip(output.loops, strides, strict=True):
             place = index.add(place, index.div(index.mul(at[loop], stride or 0), OF_SECTOR))
-        sectors = _in_rows(index, self.arguments[output.value], OF_SECTOR)
+        sectors = in_rows(index, self.arguments[output.value], OF_SECTOR)
         count = traversal.warp[1] // OF_SECTOR - 1
         part = index.insert(MatrixOp(sectors, [], 0, 1, part=index.values([place, count]))).matrix
         index.insert(StoreOp(value, part, index.values([0, 0]), in_bounds=bounds_attribute(False, True)))
@@ -421,7 +423,7 @@ class TraversalKernel:
         return matrix
 
 
-def _in_rows(index: IndexBuilder, memory: SSAValue, columns: int) -> SSAValue:
+def in_rows(index: IndexBuilder, memory: SSAValue, columns: int) -> SSAValue:
     """The same memory as whole rows of so many columns, one after another."""
     kind, strides = memory_of(memory), [columns, 1]
     shape = [math.prod(kind.get_shape()) // columns, columns]

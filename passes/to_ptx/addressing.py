@@ -164,12 +164,14 @@ class Position(NamedTuple):
 
 
 class GlobalPlace(NamedTuple):
-    """Where a fragment of a matrix begins; `in_bounds` says of rows and columns that all of them are inside."""
+    """Where a fragment of a matrix begins, before its first column perhaps if it is to lie `within` them; `in_bounds`
+    says of rows and columns that all of them are inside."""
 
     matrix: GlobalMatrix
     row: IndexValue
     column: IndexValue
     in_bounds: tuple[bool, bool]
+    within: bool = False
 
 
 class SharedPlace(NamedTuple):

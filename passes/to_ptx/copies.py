@@ -62,7 +62,7 @@ class TileCopies:
              part: TilePart = WHOLE_TILE, padded: ZerosAround = UNPADDED) -> None:  # fmt: skip
         """Copies the tile at a place of the source to a stage, or to a part of it. Elements outside of the source are
         zero. With `spread` each 8 bytes of the source become the first half of a chunk of the tile."""
-        source, first_row, first_column, _ = start
+        source, first_row, first_column, *_ = start
         size = source.widest_access(min(self.widest, CHUNK // 2 if spread else tile.swizzle))
         while any(across and together % (size // source.element_bytes) for _, _, across, together, _ in padded.ends):
             size //= 2
@@ -151,7 +151,7 @@ class TileCopies:
 
     def _inside(self, begin: GlobalPlace, tile: SharedTile, piece: CopyPiece, *, spread: bool) -> Condition:
         """Whether a piece lies in the source; pieces never straddle its edge, for their size divides a row."""
-        source, first_row, first_column, in_bounds = begin
+        source, first_row, first_column, in_bounds, _ = begin
         columns = tile.columns // (1 + spread)
         extents = (
             (piece.row, first_row, tile.rows, source.rows),

@@ -113,7 +113,7 @@ class OddRows:
         return [pair[which]] if len(pair) == 2 else [self.addressing.emitter.halves(pair[0])[which]]
 
     def _store(self, elements: Fragment, down: int, lane: IndexValue, along: int, inside: Condition) -> None:
-        matrix, row, column, _ = self.place
+        matrix, row, column, *_ = self.place
         size, pitch = matrix.element_bytes, matrix.row_bytes
         terms = [(self.row, pitch), (row, pitch), (down, pitch), (lane, size), (column, size), (along, size)]
         place = self.addressing.scalars.address(matrix.base, terms)
@@ -142,7 +142,7 @@ class GlobalFragments:
 
     def accesses(self, type: FragmentType, place: GlobalPlace) -> Iterator[ElementAccess]:
         """The contiguous elements of each lane, with their addresses."""
-        matrix, first_row, first_column, in_bounds = place
+        matrix, first_row, first_column, in_bounds, within = place
         layout, size = type.layout.data, matrix.column_bytes
         row, along = self.addressing.lane_position(layout)
         lies, axis, starts = matrix, "c", (along, first_column)
@@ -159,9 +159,13 @@ class GlobalFragments:
                 Position.of(row, first_row, i), layout.rows, matrix.rows
             )
             # Elements move together only where rows hold whole groups, so one predicate serves the group.
-            columns_inside = (in_bounds[1] or matrix.column_bytes == 0) or self.addressing.inside(
-                Position.of(along, first_column, j), layout.columns, matrix.columns
-            )
+            if within:
+                at = self.scalars.sum(along, first_column, j)
+                columns_inside = self.scalars.compare("lt", at, matrix.columns, signed=False)
+            else:
+                columns_inside = (in_bounds[1] or matrix.column_bytes == 0) or self.addressing.inside(
+                    Position.of(along, first_column, j), layout.columns, matrix.columns
+                )
             yield ElementAccess(number, address, self.scalars.both(rows_inside, columns_inside))
 
     def _together(self, type: FragmentType, matrix: GlobalMatrix, axis: str, starts: Sequence[IndexValue]) -> int:

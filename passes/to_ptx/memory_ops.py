@@ -127,7 +127,7 @@ def _store(lowering: KernelLowering, op: StoreOp) -> None:
     row, column = lowering.indices(op.indices)
     shown = f"{kind.role.data} {kind.shape[0]}x{kind.shape[1]}"
     lowering.emitter.comment(f"{op.name}: fragment {shown} to {memory_name(op.memory)}")
-    place = GlobalPlace(matrix, row, column, bounds(op.in_bounds))
+    place = GlobalPlace(matrix, row, column, bounds(op.in_bounds), op.within is not None)
     lowering.globals.store(kind, place, lowering.fragment(op.fragment))
 
 
