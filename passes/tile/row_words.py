@@ -153,8 +153,8 @@ def _replaced(op: RowsOp, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue
 
 Bounds: TypeAlias = "ArrayAttr[BoolAttr] | None"
 
-ACCESSES = 4
-"""Accesses of such a group of elements, or more, by which rows would be read and stored otherwise."""
+NARROW = 32
+"""The most bits of accesses by which rows would be read and stored otherwise."""
 
 
 def group_of(op: RowsOp, places: Sequence[TraversedMemory]) -> int:
@@ -170,7 +170,7 @@ def group_of(op: RowsOp, places: Sequence[TraversedMemory]) -> int:
     if any(p.kind.layout != NoneAttr() or p.kind.element_type == i64 or p.pairs or p.times for p in places):
         return 0
     small = math.prod(shape) * max(bits) < BYTE * LARGEST_ROW
-    return group if small and ACCESSES * (shape[1] & -shape[1]) <= group else 0
+    return group if small and (shape[1] & -shape[1]) * max(bits) <= NARROW else 0
 
 
 @dataclass

@@ -665,13 +665,61 @@ def test_the_first_of_equal_elements_is_chosen_and_nan_before_numbers() -> None:
 
 
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize(("columns", "compared", "inside"), [(1536, 0, 0), (1560, 4, 2), (1556, 7, 5), (1557, 28, 20)])
+@pytest.mark.parametrize(("columns", "compared", "inside"), [(1536, 0, 0), (1560, 4, 2), (1556, 7, 5)])
 def test_neighbours_are_beyond_the_end_of_a_row_together(columns: int, compared: int, inside: int) -> None:
     """Neighbours that divide the length are compared with it once; those that all warps have inside are not. Lanes have
     8 neighbours of 8 bits, not 16, where rows fill them then."""
     before = run(quantised_rows, (draw(3, columns),), 2**-4, 1).split("warp.reduce")[0]
     masks = before[before.rindex("ld.global") :]
     assert (masks.count("setp.lt.s32"), masks.count(", -1;")) == (compared, inside)
+
+
+def softmax_gradient(g: Any, y: Any) -> Any:
+    return torch.ops.aten._softmax_backward_data(g, y, -1, y.dtype)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "bound"),
+    [
+        (lambda x: torch.softmax(x, -1), (3, 1031), 2**-8),
+        (lambda x: torch.softmax(x, -1), (2, 17001), 2**-8),  # by a cluster
+        (lambda x: x.float().cumsum(-1) if x.dtype == torch.bfloat16 else x.cumsum(-1), (2, 1031), 2**-18),
+        (softmax_gradient, (3, 1026), 2**-7),
+        (lambda x: (x.log_softmax(-1), x.amax(-1)), (6, 2049), 2**-8),
+        (quantised_rows, (5, 1033), 2**-4),
+    ],
+)
+def test_rows_that_begin_anywhere_are_whole_accesses(
+    function: Callable[..., Any], shape: tuple[int, int], bound: float
+) -> None:
+    """From that on in which a row begins, with what other rows have there; but not of scans. Other rows have infinities
+    and NaN beside those that are compared, and each row begins elsewhere."""
+    operands = [draw(*shape) for _ in range(2 if function is softmax_gradient else 1)]
+    ptx = run(function, operands, bound, 1)
+    scans = "shfl.sync.up" in ptx
+    assert ("global.v4.b32" in ptx) != scans
+    operands[0][1] = torch.nan
+    kernel = compile(torch_to_linalg(function, *operands), target="sm_90a", cache=False)
+    own = function(*operands)
+    own = own if isinstance(own, tuple) else (own,)
+    results = [torch.full_like(x.float(), 99).to(x.dtype) for x in own]
+    kernel(*operands, *results, device="interp", checks="all")
+    assert all(
+        torch.equal(x.isnan(), y.isnan())
+        for x, y in zip((r.float() for r in results), (r.float() for r in own), strict=True)
+    )
+
+
+@pytest.mark.parametrize("columns", [1031, 5003])
+def test_losses_of_rows_that_begin_anywhere(columns: int) -> None:
+    """By a loop along them, of one warp or of several; the label's element lies at its own place."""
+    x, labels = draw(5, columns), torch.tensor([0, columns - 1, 7, 1024, columns - 8])
+    kernel = compile(torch_to_linalg(loss, x, labels), target="sm_90a", cache=False)
+    result = torch.full((5,), 99.0)
+    kernel(x, labels, result, device="interp", checks="all")
+    exact = loss(x, labels, torch.float64)
+    assert (result - exact).abs().max() <= 2**-19 * exact.abs().max()
+    assert "ld.global.v4.b32" in kernel.ptx
 
 
 def test_conditions_that_are_reduced_and_used_again_are_no_fragments() -> None:
