@@ -148,11 +148,11 @@ class RowRegion(NamedTuple):
             elif depends and op is not None:
                 later.update(op.results)
             if isinstance(op, ScanOp) and step is None:
-                start = None
+                start, own = None, chunk.within(op)
                 if self.shared:
-                    total = index.insert(ReduceOp(op.kind.data, chunk.spread(op.input))).result
+                    total = index.insert(ReduceOp(op.kind.data, own)).result
                     (start,) = self.join(index, [(op.kind.data, total)], False, before=True)
-                chunk.scan(op, start)
+                chunk.scan(op, own, start)
             elif isinstance(op, ReduceOp) and op in self.chosen:
                 parts = parts or self._parts(index, columns)
                 columns[op.result] = parts[op].reduced(op, parts=False)
@@ -172,8 +172,8 @@ class RowRegion(NamedTuple):
             chunk = chunk if turn is None else RowChunk(self, turn.index, self._at(turn), columns)
             if turn is not None:
                 for op, start in zip(scans, turn.carried, strict=True):
-                    chunk.scan(op, start)
-                    total = chunk.index.insert(ReduceOp(op.kind.data, chunk.spread(op.input))).result
+                    chunk.scan(op, own := chunk.within(op), start)
+                    total = chunk.index.insert(ReduceOp(op.kind.data, own)).result
                     each = mapped(chunk.index, lambda x, by=op.kind.data: COMBINED[by](x[0], x[1]), start, total)
                     turn.handed = [*turn.handed, each]
             for argument in (one for value in results.values() for one in needed([value]) if one in self.ahead):
@@ -266,20 +266,23 @@ class RowChunk:
 
     def reduced(self, op: ReduceOp, *, parts: bool) -> SSAValue:
         """The reduction of rows, or with `parts` of each lane's elements of them."""
-        fragment, kind = self.spread(op.input), op.kind.data
-        length = self.region.length
-        if self.region.early is not None and isinstance(length, int):
-            start = self.index.sub(self.at, self.region.early)
-            fragment = inside(self.index, fragment, start, length, IDENTITIES[kind])
-        elif length is not None:
+        fragment, kind, length = self.within(op), op.kind.data, self.region.length
+        if self.region.early is None and length is not None:
             together = length if isinstance(length, int) and self.region.inside >= 0 else 1
             start = self.index.sub(self.at, length)
             fragment = until(self.index, fragment, start, IDENTITIES[kind], together, self.region.inside)
         return self.index.insert(ReduceOp(kind, fragment, parts=parts)).result
 
-    def scan(self, op: ScanOp, start: SSAValue | None) -> None:
+    def within(self, op: ReduceOp | ScanOp) -> SSAValue:
+        """What is reduced or scanned, but for what columns that are early have of other rows."""
+        fragment, early, length = self.spread(op.input), self.region.early, self.region.length
+        if early is None or not isinstance(length, int):
+            return fragment
+        return inside(self.index, fragment, self.index.sub(self.at, early), length, IDENTITIES[op.kind.data])
+
+    def scan(self, op: ScanOp, own: SSAValue, start: SSAValue | None) -> None:
         """Makes the elements of a scan, which a column of what is before these columns begins."""
-        self.elements[op.result] = self.index.insert(ScanOp(op.kind.data, self.spread(op.input), start)).result
+        self.elements[op.result] = self.index.insert(ScanOp(op.kind.data, own, start)).result
 
     def sum_below(self, largest: ReduceOp, op: ReduceOp) -> list[SSAValue]:
         """The largest element of this warp, or a finite number, and the sum of exponentials below it."""

@@ -33,7 +33,7 @@ from ...dialect.warp.attributes import BYTE, is_memory, memory_of
 from ...dialect.warp.elements import YieldOp, all_yielded, element_type
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
-from ...dialect.warp.rows import ACROSS, RowsOp, ScanOp
+from ...dialect.warp.rows import ACROSS, RowsOp
 from ...dialect.warp.views import HALF_WORD, MatrixOp, are_pairs
 from ..linalg.row_reductions import HELD
 from ..patterns import Branch, Index, IndexBuilder
@@ -151,7 +151,7 @@ def _replaced(op: RowsOp, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue
 # Rows that begin anywhere, as those of 50257 elements do, are whole accesses all the same, from that on in which a row
 # begins: what lanes hold of other rows is not reduced, and not stored. Ends of rows are stored by elements.
 
-Bounds: TypeAlias = "ArrayAttr[BoolAttr] | None"
+Inside: TypeAlias = "ArrayAttr[BoolAttr] | None"
 
 NARROW = 32
 """The most bits of accesses by which rows would be read and stored otherwise."""
@@ -163,9 +163,8 @@ def group_of(op: RowsOp, places: Sequence[TraversedMemory]) -> int:
     shapes = {(place.loops, place.kind.get_shape()) for place in places}
     (loops, shape), bits = min(shapes), [place.bits for place in places]
     group, summed = ACCESS_BITS // min(bits), any(map(op.is_summed, range(len(op.outputs))))
-    scans = any(isinstance(inner, ScanOp) for inner in op.body.block.ops)
     plain = len(shapes) == 1 and loops == (0, 1) and len({place.value for place in places}) == len(places)
-    if not plain or op.is_numbered or summed or scans or shape[0] < 2 or shape[1] < LANES * HELD:
+    if not plain or op.is_numbered or summed or shape[0] < 2 or shape[1] < LANES * HELD:
         return 0
     if any(p.kind.layout != NoneAttr() or p.kind.element_type == i64 or p.pairs or p.times for p in places):
         return 0
@@ -194,7 +193,7 @@ class RowGroups:
         place, first = traversal.inputs[number], index.add(self.first, at)
         kind, (groups, end) = traversal.fragment(traversal.element_type(place)), self._groups(place)
 
-        def loaded(memory: SSAValue, where: Sequence[Index], inside: Bounds) -> Branch:
+        def loaded(memory: SSAValue, where: Sequence[Index], inside: Inside) -> Branch:
             return lambda inner: [inner.insert(LoadOp(memory, inner.values(where), kind, in_bounds=inside)).fragment]
 
         by_groups = loaded(groups, [0, first], bounds_attribute(True, True))
@@ -211,7 +210,7 @@ class RowGroups:
         if (rows := place.size(0)) % traversal.cta[0]:
             inside = index.insert(arith.AndIOp(inside, index.compare("ult", kernel.row, rows))).result
 
-        def stored(memory: SSAValue, where: Sequence[Index], bounds: Bounds, *, within: bool) -> Branch:
+        def stored(memory: SSAValue, where: Sequence[Index], bounds: Inside, *, within: bool) -> Branch:
             def build(inner: IndexBuilder) -> list[SSAValue]:
                 inner.insert(StoreOp(value, memory, inner.values(where), in_bounds=bounds, within=within))
                 return []

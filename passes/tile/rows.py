@@ -189,7 +189,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
     own = TURNING_WARPS if one and 2 * across == TURNING_WARPS else SUMMING_WARPS
     in_cluster = in_registers and share.ctas > 1 and across <= own and columns == 1 and not op.is_numbered
     in_cluster = in_cluster and (repeated or own % across == 0)
-    full = scans and small and across == 2 * CLUSTER_WARPS and length == parts * each
+    full = scans and not group and small and across == 2 * CLUSTER_WARPS and length == parts * each
     twice = sum(isinstance(inner, ReduceOp) for inner in op.body.block.ops) > 1 and parts > LONG_ROW
     if not apart and in_cluster and (full or vectors > 1 or (vectors and small and twice and len(along) >= SEVERAL)):
         at_once = clusters_at_once(parts, op, own)
