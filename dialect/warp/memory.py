@@ -288,6 +288,8 @@ class StoreOp(_FragmentAccess):
         fragment = fragment_of(self.fragment)
         if self.barriers is not None and (self.cta is not None or fragment.shape != (1, 1)):
             raise VerifyException(f"one element is sent to all CTAs, and counted there; got {fragment}")
+        if self.within is not None and (self.order or self.matrices or memory_space(memory) == SHARED_SPACE):
+            raise VerifyException(f"elements are stored within the columns of a matrix in global memory; got {memory}")
         if swapped and self.matrices is None:
             raise VerifyException("expected matrices where memory gets the transpose of a fragment")
         if (move := self.move) is not None:

@@ -64,6 +64,14 @@ func.func @store_element(%s: memref<100x77xf32>, %i: index, %x: !warp.fragment<a
 
 // -----
 
+// expected-error @+2 {{warp.store: elements are stored within the columns of a matrix in global memory; got memref<16x8xf32, 3 : i64>}}
+func.func @store_within(%s: memref<16x8xf32, 3>, %i: index, %x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
+  warp.store %x, %s[%i, %i] {within} : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xf32, 3>
+  return
+}
+
+// -----
+
 // expected-error @+2 {{warp.store: expected in_bounds for rows and columns, got 3 flags}}
 func.func @store_in_bounds(%s: memref<100x77xf32>, %i: index, %x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   warp.store %x, %s[%i, %i] {in_bounds = [true, true, true]} : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>

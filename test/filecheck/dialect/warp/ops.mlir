@@ -52,6 +52,7 @@ func.func @ldmatrix(%s: !shared, %i: index) {
 // CHECK: warp.prefetch %c[%i, %i] {in_bounds = [true, false]} : memref<100x77xf32> as <acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 // CHECK: warp.store %x, %c[%i, %i] : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>
 // CHECK: warp.store %y, %c[%i, %i] {in_bounds = [true, true]} : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>
+// CHECK: warp.store %y, %c[%i, %i] {within} : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>
 // GENERIC-LABEL: "load_and_store"
 // GENERIC: "warp.load"(%c, %i, %i) : (memref<100x77xf32>, index, index) -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 // GENERIC: "warp.load"(%c, %i, %i) <{in_bounds = [true, false]}>
@@ -63,6 +64,7 @@ func.func @load_and_store(%c: memref<100x77xf32>, %i: index) {
   warp.prefetch %c[%i, %i] {in_bounds = [true, false]} : memref<100x77xf32> as <acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   warp.store %x, %c[%i, %i] : !acc, memref<100x77xf32>
   warp.store %y, %c[%i, %i] {in_bounds = [true, true]} : !acc, memref<100x77xf32>
+  warp.store %y, %c[%i, %i] {within} : !acc, memref<100x77xf32>
   return
 }
 
