@@ -239,8 +239,9 @@ class StoreOp(_FragmentAccess):
 
         warp.store %d, %C[%m, %n] {in_bounds = [true, true]} : !warp.fragment<...>, memref<256x320xf32>
 
-    With `within`, columns may also lie before the first one, and are not written there. With `registers`, it writes the
-    registers in the order `vectors` of `warp.load`. With `if`, it writes
+    With `within`, columns may also lie before the first one, and are not written there; neighbours of a lane lie where
+    an access of all of them, or of 16 bytes, may. With `registers`, it writes the registers in the order `vectors` of
+    `warp.load`. With `if`, it writes
     registers only if the condition is true::
 
         warp.store %part, %s[%row, %column] if %others {registers = "vectors"} : !warp.fragment<...>, memref<...>

@@ -80,14 +80,8 @@ def below(column: SSAValue, end: SSAValue, element: SSAValue, otherwise: float) 
 
 def inside(index: IndexBuilder, fragment: SSAValue, start: Index, length: int, otherwise: float) -> SSAValue:
     """A fragment of columns from `start` on with `otherwise` before a row and behind it."""
-    kind = fragment_of(fragment)
-    whole = index.compare("ult", start, length - kind.shape[1] + 1)
-
-    def masked(inner: IndexBuilder) -> list[SSAValue]:
-        columns = inner.insert(IndexOp(1, inner.value(start), kind.with_element(i32))).result
-        return [mapped(inner, lambda x: _within(x, length, otherwise), fragment, columns)]
-
-    return index.either(whole, lambda _: [fragment], masked)[0]
+    columns = index.insert(IndexOp(1, index.value(start), fragment_of(fragment).with_element(i32))).result
+    return mapped(index, lambda x: _within(x, length, otherwise), fragment, columns)
 
 
 def _within(x: Sequence[SSAValue], length: int, otherwise: float) -> SSAValue:

@@ -15,7 +15,7 @@ from xdsl.dialects import math as math_dialect
 from xdsl.dialects.builtin import f32, f64, i32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
 
-from ...dialect.warp.attributes import BYTE, FragmentType, element_row
+from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded, element_type
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import IDENTITIES, ConstantOp, Kind, ReduceOp, column_of
@@ -266,12 +266,30 @@ class RowChunk:
 
     def reduced(self, op: ReduceOp, *, parts: bool) -> SSAValue:
         """The reduction of rows, or with `parts` of each lane's elements of them."""
-        fragment, kind, length = self.within(op), op.kind.data, self.region.length
-        if self.region.early is None and length is not None:
+        length = self.region.length
+        if self.region.early is not None and isinstance(length, int):
+            return self._reduced_within(op, length, parts=parts)
+        fragment, kind = self.spread(op.input), op.kind.data
+        if length is not None:
             together = length if isinstance(length, int) and self.region.inside >= 0 else 1
             start = self.index.sub(self.at, length)
             fragment = until(self.index, fragment, start, IDENTITIES[kind], together, self.region.inside)
         return self.index.insert(ReduceOp(kind, fragment, parts=parts)).result
+
+    def _reduced_within(self, op: ReduceOp, length: int, *, parts: bool) -> SSAValue:
+        """The same of columns that are early, which are compared where a warp has an end of the row."""
+        fragment, kind, start = self.spread(op.input), op.kind.data, self.index.sub(self.at, self.region.early or 0)
+        whole = self.index.compare("ult", start, length - fragment_of(fragment).shape[1] + 1)
+        own = self.index.either(
+            whole,
+            lambda index: [index.insert(ReduceOp(kind, fragment, parts=True)).result],
+            lambda index: [
+                index.insert(
+                    ReduceOp(kind, inside(index, fragment, start, length, IDENTITIES[kind]), parts=True)
+                ).result
+            ],
+        )[0]
+        return own if parts else self.index.insert(ReduceOp(kind, own)).result
 
     def within(self, op: ReduceOp | ScanOp) -> SSAValue:
         """What is reduced or scanned, but for what columns that are early have of other rows."""

@@ -65,6 +65,9 @@ power of two of warps has no equal parts (H200, layer norm of 5120, 10240, 20480
 two inputs, 5120: 98.0 and 110.8), or any longer row of two inputs without a vector (gradient of softmax, 151936: 168
 and 121 us), or one that is scanned; and CTAs."""
 
+NEARLY = (14, 2), (14, 4), (16, 8)
+"""The most warps of so many CTAs that share a row of which no warps hold equal parts."""
+
 LONG_ROW = 16
 """How many warps may hold a row before CTAs share it (H100, rows of 32768: a softmax of one CTA of 32 warps 0.948 of a
 copy, of four of 8 warps 0.993; its gradient 0.91 and 1.01)."""
@@ -141,10 +144,10 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
         each = layout.columns * max(1, held // layout.elements)
         share = RowShare(1, 1)
         if layout.rows == 1:
-            share = RowShare.of(length or extents.USUAL, each, clusters=shared, exact=repeated)
+            share = RowShare.of(length or extents.USUAL, each, clusters=shared, exact=repeated, nearly=group > 0)
             own = layout.columns * share.warps * share.ctas
             if one and length is not None and (length % own or length > own * (each // layout.columns)):
-                share = RowShare.of(length, each, clusters=shared, exact=True)
+                share = RowShare.of(length, each, clusters=shared, exact=True, nearly=group > 0)
         if once and share.warps * share.ctas > (least := least_warps(output.size(rows), length or 1)):
             share = RowShare(least, 1)
         if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
@@ -163,7 +166,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
 
     layout, each, share, width = shares(narrow=0)
     accesses = layout.columns // LANES * max(place.bits for place in along) // ACCESS_BITS if along else 0
-    if length is not None and layout.rows == 1 and (sums or accesses > 1):
+    if length is not None and layout.rows == 1 and (sums or group or accesses > 1):
         # Half as many neighbours in a lane, where an eighth of a row is then no longer beyond its end; of sums and two
         # inputs a quarter too (rows quantised, H100, 8416: 70 us by half, 84 by a quarter; halves, H200: 70 and 62).
         for halved in (1, 2) if sums or len(along) > 1 else (1,):
@@ -229,12 +232,16 @@ class RowShare(NamedTuple):
     ctas: int
 
     @staticmethod
-    def of(length: int, each: int, *, clusters: bool, exact: bool) -> RowShare:
+    def of(length: int, each: int, *, clusters: bool, exact: bool, nearly: bool = False) -> RowShare:
         """The share for rows of `length` elements, of which each warp takes `each`; if it is `exact`, of rows that are
-        a multiple of these, no warp more, where a cluster has so many."""
+        a multiple of these, no warp more, where a cluster has so many; if it is so `nearly`, the fewest warps."""
         if not clusters or length <= LONG_ROW * each:
-            warps = length // each if exact and length % each == 0 else power_of_two(length, each)
+            fewest = nearly or (exact and length % each == 0)
+            warps = -(-length // each) if fewest else power_of_two(length, each)
             return RowShare(min(MAX_WARPS, warps), 1)
+        for most, ctas in NEARLY if nearly else ():
+            if (warps := -(-length // (ctas * each))) <= most:
+                return RowShare(warps, ctas)
         for ctas in (2, 4, MAX_CTAS) if exact else ():
             warps, rest = divmod(length, ctas * each)
             if not rest and warps <= (EXACT_WARPS if ctas < MAX_CTAS else MAX_WARPS):

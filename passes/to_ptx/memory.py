@@ -15,7 +15,7 @@ from ...dialect.layouts.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import Matrix, MoveRow, matrices, unit
 from ...dialect.warp.op_shapes import in_memory
-from .addressing import Addressing, GlobalMatrix, GlobalPlace, Position, SharedPlace
+from .addressing import ALIGNMENT, Addressing, GlobalMatrix, GlobalPlace, Position, SharedPlace
 from .emitter import At, Condition, IndexValue, VirtualRegister, word
 from .fragments import HALF, REGISTER_BITS, Fragment, put_together, register_type
 from .scalars import common_divisor
@@ -142,7 +142,7 @@ class GlobalFragments:
 
     def accesses(self, type: FragmentType, place: GlobalPlace) -> Iterator[ElementAccess]:
         """The contiguous elements of each lane, with their addresses."""
-        matrix, first_row, first_column, in_bounds, within = place
+        matrix, first_row, first_column, in_bounds, _ = place
         layout, size = type.layout.data, matrix.column_bytes
         row, along = self.addressing.lane_position(layout)
         lies, axis, starts = matrix, "c", (along, first_column)
@@ -159,13 +159,9 @@ class GlobalFragments:
                 Position.of(row, first_row, i), layout.rows, matrix.rows
             )
             # Elements move together only where rows hold whole groups, so one predicate serves the group.
-            if within:
-                at = self.scalars.sum(along, first_column, j)
-                columns_inside = self.scalars.compare("lt", at, matrix.columns, signed=False)
-            else:
-                columns_inside = (in_bounds[1] or matrix.column_bytes == 0) or self.addressing.inside(
-                    Position.of(along, first_column, j), layout.columns, matrix.columns
-                )
+            columns_inside = (in_bounds[1] or matrix.column_bytes == 0) or self.addressing.inside(
+                Position.of(along, first_column, j), layout.columns, matrix.columns
+            )
             yield ElementAccess(number, address, self.scalars.both(rows_inside, columns_inside))
 
     def _together(self, type: FragmentType, matrix: GlobalMatrix, axis: str, starts: Sequence[IndexValue]) -> int:
@@ -225,6 +221,9 @@ class GlobalFragments:
 
     def store(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Writes a fragment; elements outside the matrix are dropped."""
+        if place.within:
+            self._store_within(type, place, source)
+            return
         if not fits(type, place.matrix):
             self._store(type, place, source)
             return
@@ -255,6 +254,35 @@ class GlobalFragments:
             emitter.label(f"{stem}_edge")
             self._store(type, place, source)
             emitter.label(f"{stem}_end")
+
+    def _store_within(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
+        """Stores neighbours, which lie where an access may, together if all are inside, else those that are."""
+        s, matrix, size, layout = self.scalars, place.matrix, place.matrix.element_bytes, type.layout.data
+        together, (row, along) = min(side_by_side(layout), ALIGNMENT // size), self.addressing.lane_position(layout)
+        each = len(source) * together // (math.prod(type.tiles) * layout.elements)
+        for number, (i, j) in enumerate(offsets(type, together)):
+            registers, at = source[number * each :][:each], s.sum(along, place.column, j)
+            terms = [(s.sum(row, place.row, i), matrix.row_bytes), (at, size)]
+            down = place.in_bounds[0] or self.addressing.inside(
+                Position.of(row, place.row, i), layout.rows, matrix.rows
+            )
+            last = s.subtract(matrix.columns, together - 1)
+            whole = s.both(down, s.compare("lt", at, last, signed=False))
+            some = s.compare("lt", s.add(at, together - 1), s.add(matrix.columns, together - 1), signed=False)
+            self.emitter.store(
+                "global", registers, s.address(matrix.base, terms), register_type(type.element), guard=whole
+            )
+            kind, parts = register_type(type.element), registers
+            if type.bits < REGISTER_BITS:
+                kind, parts = "b16", [half for pair in parts for half in self.emitter.halves(pair)]
+            if type.bits < HALF:
+                kind, parts = "b8", [p for half in parts for p in (half, self.emitter.compute("shr.u16", half, 8))]
+            partly = s.differ(whole, s.both(down, some))
+            with self.emitter.skipping("together", unless=partly):
+                for e, part in enumerate(parts):
+                    address = s.address(matrix.base, [*terms[:1], (s.add(at, e), size)])
+                    inside = s.compare("lt", s.add(at, e), matrix.columns, signed=False)
+                    self.emitter.store("global", [part], address, kind, guard=inside)
 
     def _store(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Stores a fragment; each lane stores its own elements."""
