@@ -73,20 +73,9 @@ def power(exponent: SSAValue) -> SSAValue:
     return math_dialect.Exp2Op(exponent, APPROXIMATE).result
 
 
-def below(column: SSAValue, end: SSAValue, element: SSAValue, otherwise: float) -> SSAValue:
+def below(column: SSAValue, end: SSAValue, element: SSAValue, otherwise: float, how: str = "slt") -> SSAValue:
     """The element if its column is before `end`, `otherwise` if not."""
-    return arith.SelectOp(arith.CmpiOp(column, end, "slt"), element, number(otherwise, element.type)).result
-
-
-def inside(index: IndexBuilder, fragment: SSAValue, start: Index, length: int, otherwise: float) -> SSAValue:
-    """A fragment of columns from `start` on with `otherwise` before a row and behind it."""
-    columns = index.insert(IndexOp(1, index.value(start), fragment_of(fragment).with_element(i32))).result
-    return mapped(index, lambda x: _within(x, length, otherwise), fragment, columns)
-
-
-def _within(x: Sequence[SSAValue], length: int, otherwise: float) -> SSAValue:
-    is_within = arith.CmpiOp(x[1], integer(length), "ult")
-    return arith.SelectOp(is_within, x[0], number(otherwise, x[0].type)).result
+    return arith.SelectOp(arith.CmpiOp(column, end, how), element, number(otherwise, element.type)).result
 
 
 def one_below(bound: int, kind: TypeAttribute, x: Sequence[SSAValue]) -> SSAValue:
@@ -101,16 +90,17 @@ def of_same_document(x: Sequence[SSAValue]) -> SSAValue:
 
 
 def until(
-    index: IndexBuilder, fragment: SSAValue, start: Index, otherwise: float, together: int = 1, inside: int = 0
-) -> SSAValue:
+    index: IndexBuilder, fragment: SSAValue, start: Index, otherwise: float, together: int = 1, inside: int = 0,
+    *, length: int = 0,
+) -> SSAValue:  # fmt: skip
     """A fragment with `otherwise` beyond the end of rows. Columns count from `start`; negative ones are before the
     end. Those that are neighbours in a lane are so together, if `together` divides their number, and the first
-    `inside` in any case."""
+    `inside` in any case. With a `length`, they count from the row, and those before it are beyond it too."""
     kind, held = fragment_of(fragment), fragment_of(fragment).layout.data.element
     bits = next((i for i, bit in enumerate(held) if bit != column(i)), len(held))
     own = IndexOp(1, index.value(start), kind, step=math.gcd(1 << bits, together), below=inside)
-    columns = index.insert(own).result
-    return mapped(index, lambda x: below(x[1], integer(0), x[0], otherwise), fragment, columns)
+    columns, how = index.insert(own).result, "ult" if length else "slt"
+    return mapped(index, lambda x: below(x[1], integer(length), x[0], otherwise, how), fragment, columns)
 
 
 # `warp-raise-gelu`: what a gelu is written as, by `tanh` or by `erf`, becomes one `warp.gelu`.

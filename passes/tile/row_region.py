@@ -22,7 +22,7 @@ from ...dialect.warp.fragments import IDENTITIES, ConstantOp, Kind, ReduceOp, co
 from ...dialect.warp.rows import ACROSS, ScanOp
 from ..linalg.row_reductions import is_in_logarithm, is_sum_below, needed, shows_its_start
 from ..patterns import Index, IndexBuilder, Turn, computed_from
-from .fragment_math import APPROXIMATE, fma, inside, mapped, mapped_to, number, plus_one, power, until
+from .fragment_math import APPROXIMATE, fma, mapped, mapped_to, number, plus_one, power, until
 
 # What depends on rows taken together alone is computed once a row, on columns, and spread out where elements need it.
 # Where 16 bits of each element are stored, and it is not rounded before, exp is `ex2.approx`, a quotient by one plus
@@ -148,7 +148,7 @@ class RowRegion(NamedTuple):
             elif depends and op is not None:
                 later.update(op.results)
             if isinstance(op, ScanOp) and step is None:
-                start, own = None, chunk.within(op)
+                start, own = None, chunk.within(op, chunk.index)
                 if self.shared:
                     total = index.insert(ReduceOp(op.kind.data, own)).result
                     (start,) = self.join(index, [(op.kind.data, total)], False, before=True)
@@ -172,7 +172,7 @@ class RowRegion(NamedTuple):
             chunk = chunk if turn is None else RowChunk(self, turn.index, self._at(turn), columns)
             if turn is not None:
                 for op, start in zip(scans, turn.carried, strict=True):
-                    chunk.scan(op, own := chunk.within(op), start)
+                    chunk.scan(op, own := chunk.within(op, chunk.index), start)
                     total = chunk.index.insert(ReduceOp(op.kind.data, own)).result
                     each = mapped(chunk.index, lambda x, by=op.kind.data: COMBINED[by](x[0], x[1]), start, total)
                     turn.handed = [*turn.handed, each]
@@ -268,7 +268,7 @@ class RowChunk:
         """The reduction of rows, or with `parts` of each lane's elements of them."""
         length = self.region.length
         if self.region.early is not None and isinstance(length, int):
-            return self._reduced_within(op, length, parts=parts)
+            return self._reduced_early(op, length, parts=parts)
         fragment, kind = self.spread(op.input), op.kind.data
         if length is not None:
             together = length if isinstance(length, int) and self.region.inside >= 0 else 1
@@ -276,27 +276,22 @@ class RowChunk:
             fragment = until(self.index, fragment, start, IDENTITIES[kind], together, self.region.inside)
         return self.index.insert(ReduceOp(kind, fragment, parts=parts)).result
 
-    def _reduced_within(self, op: ReduceOp, length: int, *, parts: bool) -> SSAValue:
-        """The same of columns that are early, which are compared where a warp has an end of the row."""
+    def _reduced_early(self, op: ReduceOp, length: int, *, parts: bool) -> SSAValue:
+        """The same of columns that are early, of which those of other rows are left out where a warp has any."""
         fragment, kind, start = self.spread(op.input), op.kind.data, self.index.sub(self.at, self.region.early or 0)
-        whole = self.index.compare("ult", start, length - fragment_of(fragment).shape[1] + 1)
-        own = self.index.either(
-            whole,
+        (own,) = self.index.either(
+            self.index.compare("ult", start, length - fragment_of(fragment).shape[1] + 1),
             lambda index: [index.insert(ReduceOp(kind, fragment, parts=True)).result],
-            lambda index: [
-                index.insert(
-                    ReduceOp(kind, inside(index, fragment, start, length, IDENTITIES[kind]), parts=True)
-                ).result
-            ],
-        )[0]
+            lambda index: [index.insert(ReduceOp(kind, self.within(op, index), parts=True)).result],
+        )
         return own if parts else self.index.insert(ReduceOp(kind, own)).result
 
-    def within(self, op: ReduceOp | ScanOp) -> SSAValue:
-        """What is reduced or scanned, but for what columns that are early have of other rows."""
+    def within(self, op: ReduceOp | ScanOp, index: IndexBuilder) -> SSAValue:
+        """What is reduced or scanned, without what columns that are early have of other rows."""
         fragment, early, length = self.spread(op.input), self.region.early, self.region.length
         if early is None or not isinstance(length, int):
             return fragment
-        return inside(self.index, fragment, self.index.sub(self.at, early), length, IDENTITIES[op.kind.data])
+        return until(index, fragment, index.sub(self.at, early), IDENTITIES[op.kind.data], length=length)
 
     def scan(self, op: ScanOp, own: SSAValue, start: SSAValue | None) -> None:
         """Makes the elements of a scan, which a column of what is before these columns begins."""

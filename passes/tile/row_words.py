@@ -6,13 +6,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
-    ArrayAttr,
-    BoolAttr,
     IntegerAttr,
     MemRefType,
     NoneAttr,
@@ -36,7 +33,7 @@ from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.rows import ACROSS, RowsOp
 from ...dialect.warp.views import HALF_WORD, MatrixOp, are_pairs
 from ..linalg.row_reductions import HELD
-from ..patterns import Branch, Index, IndexBuilder
+from ..patterns import Index, IndexBuilder
 from .elementwise_kernel import LARGEST_ROW
 from .traversal import ACCESS_BITS, TraversalKernel, TraversedMemory, in_rows
 
@@ -151,8 +148,6 @@ def _replaced(op: RowsOp, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue
 # Rows that begin anywhere, as those of 50257 elements do, are whole accesses all the same, from that on in which a row
 # begins: what lanes hold of other rows is not reduced, and not stored. Ends of rows are stored by elements.
 
-Inside: TypeAlias = "ArrayAttr[BoolAttr] | None"
-
 NARROW = 32
 """The most bits of accesses by which rows would be read and stored otherwise."""
 
@@ -189,19 +184,23 @@ class RowGroups:
 
     def load(self, index: IndexBuilder, number: int, view: SSAValue, at: Index) -> SSAValue:
         """A fragment of an input, with what other rows have there; of the last elements of memory by elements."""
-        traversal = self.kernel.traversal
+        traversal, row = self.kernel.traversal, self.kernel.row
         place, first = traversal.inputs[number], index.add(self.first, at)
         kind, (groups, end) = traversal.fragment(traversal.element_type(place)), self._groups(place)
+        every, own = bounds_attribute(True, True), traversal.bounds(place)
 
-        def loaded(memory: SSAValue, where: Sequence[Index], inside: Inside) -> Branch:
-            return lambda inner: [inner.insert(LoadOp(memory, inner.values(where), kind, in_bounds=inside)).fragment]
+        def by_elements(inner: IndexBuilder) -> list[SSAValue]:
+            where = inner.values([row, inner.sub(at, self.early)])
+            return [inner.insert(LoadOp(view, where, kind, in_bounds=own)).fragment]
 
-        by_groups = loaded(groups, [0, first], bounds_attribute(True, True))
-        by_elements = loaded(view, [self.kernel.row, index.sub(at, self.early)], traversal.bounds(place))
-        return index.either(index.compare("ult", first, end - kind.shape[1] + 1), by_groups, by_elements)[0]
+        return index.either(
+            index.compare("ult", first, end - kind.shape[1] + 1),
+            lambda inner: [inner.insert(LoadOp(groups, inner.values([0, first]), kind, in_bounds=every)).fragment],
+            by_elements,
+        )[0]
 
     def store(self, index: IndexBuilder, number: int, value: SSAValue, at: Index) -> None:
-        """Stores a fragment of an output, where it has an end of a row by elements."""
+        """Stores a fragment of an output, where it has an end of a row what is within."""
         kernel, traversal = self.kernel, self.kernel.traversal
         place, column = traversal.outputs[number], index.sub(at, self.early)
         if place.value in traversal.of_rows:
@@ -210,17 +209,17 @@ class RowGroups:
         if (rows := place.size(0)) % traversal.cta[0]:
             inside = index.insert(arith.AndIOp(inside, index.compare("ult", kernel.row, rows))).result
 
-        def stored(memory: SSAValue, where: Sequence[Index], bounds: Inside, *, within: bool) -> Branch:
-            def build(inner: IndexBuilder) -> list[SSAValue]:
-                inner.insert(StoreOp(value, memory, inner.values(where), in_bounds=bounds, within=within))
-                return []
+        def whole(inner: IndexBuilder) -> list[SSAValue]:
+            where, every = inner.values([0, inner.add(self.first, at)]), bounds_attribute(True, True)
+            inner.insert(StoreOp(value, self._groups(place)[0], where, in_bounds=every))
+            return []
 
-            return build
+        def ends(inner: IndexBuilder) -> list[SSAValue]:
+            where, own = inner.values([kernel.row, column]), traversal.bounds(place)
+            inner.insert(StoreOp(value, kernel.outputs[number], where, in_bounds=own, within=True))
+            return []
 
-        where, every = [0, index.add(self.first, at)], bounds_attribute(True, True)
-        by_groups = stored(self._groups(place)[0], where, every, within=False)
-        own = [kernel.row, column]
-        index.either(inside, by_groups, stored(kernel.outputs[number], own, traversal.bounds(place), within=True))
+        index.either(inside, whole, ends)
 
     def _groups(self, place: TraversedMemory) -> tuple[SSAValue, int]:
         """The whole groups of memory as one row, and how many elements they have."""

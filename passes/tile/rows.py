@@ -57,16 +57,13 @@ SIDE_BY_SIDE = 2
 """Neighbours in memory that a lane holds of rows that lie across it (H100, sums of columns: one 0.79 to 0.83 of a copy,
 two 0.91 to 0.93, four 0.83 to 0.90)."""
 
-CLUSTER_WARPS, EXACT_WARPS, MAX_CTAS = 8, 12, 8
+CLUSTER_WARPS, EXACT, NEARLY, MAX_CTAS = 8, ((2, 12), (4, 12), (8, 32)), ((2, 14), (4, 14), (8, 16)), 8
 """Where CTAs of a cluster share a row, warps of each, twice as many of rows that are too long otherwise; the most of
-each, but 32 of eight CTAs, that share exactly a row along which inputs repeat, or of one input of 16 bits of which a
+each of so many CTAs that share exactly a row along which inputs repeat, or of one input of 16 bits of which a
 power of two of warps has no equal parts (H200, layer norm of 5120, 10240, 20480: 81.6, 88.3, 96.4 us by a power of two,
 68.5, 71.4, 72.5 exactly; 262144: 138.2 and 112.2; where parts are equal, 24576: 79.5 and 91.5; gradient of RMS norm, of
 two inputs, 5120: 98.0 and 110.8), or any longer row of two inputs without a vector (gradient of softmax, 151936: 168
-and 121 us), or one that is scanned; and CTAs."""
-
-NEARLY = (14, 2), (14, 4), (16, 8)
-"""The most warps of so many CTAs that share a row of which no warps hold equal parts."""
+and 121 us), or one that is scanned; the same of rows in groups, which are no multiple of a warp's; and CTAs."""
 
 LONG_ROW = 16
 """How many warps may hold a row before CTAs share it (H100, rows of 32768: a softmax of one CTA of 32 warps 0.948 of a
@@ -237,14 +234,10 @@ class RowShare(NamedTuple):
         a multiple of these, no warp more, where a cluster has so many; if it is so `nearly`, the fewest warps."""
         if not clusters or length <= LONG_ROW * each:
             fewest = nearly or (exact and length % each == 0)
-            warps = -(-length // each) if fewest else power_of_two(length, each)
-            return RowShare(min(MAX_WARPS, warps), 1)
-        for most, ctas in NEARLY if nearly else ():
-            if (warps := -(-length // (ctas * each))) <= most:
-                return RowShare(warps, ctas)
-        for ctas in (2, 4, MAX_CTAS) if exact else ():
-            warps, rest = divmod(length, ctas * each)
-            if not rest and warps <= (EXACT_WARPS if ctas < MAX_CTAS else MAX_WARPS):
+            return RowShare(min(MAX_WARPS, -(-length // each) if fewest else power_of_two(length, each)), 1)
+        for ctas, most in NEARLY if nearly else EXACT if exact else ():
+            warps = -(-length // (ctas * each))
+            if warps <= most and (nearly or warps * ctas * each == length):
                 return RowShare(warps, ctas)
         for warps in (CLUSTER_WARPS, 2 * CLUSTER_WARPS):
             if 1 < (ctas := power_of_two(length, warps * each)) <= MAX_CTAS:
@@ -333,7 +326,8 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     reduces = _reduces(op)
 
     def load(index: IndexBuilder, number: int, at: Index) -> SSAValue:
-        if groups is not None and traversal.columns in traversal.inputs[number].loops:
+        place = traversal.inputs[number]
+        if groups is not None and traversal.columns in place.loops and place.value not in traversal.of_rows:
             return groups.load(index, number, views[number], at)
         return kernel.load(index, number, views[number], at, column=reduces and op.body.block.args[number] in columns)
 

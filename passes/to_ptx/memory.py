@@ -259,43 +259,39 @@ class GlobalFragments:
         """Stores neighbours, which lie where an access may, together if all are inside, else those that are."""
         s, matrix, size, layout = self.scalars, place.matrix, place.matrix.element_bytes, type.layout.data
         together, (row, along) = min(side_by_side(layout), ALIGNMENT // size), self.addressing.lane_position(layout)
-        each = len(source) * together // (math.prod(type.tiles) * layout.elements)
+        each, ends = len(source) * together // (math.prod(type.tiles) * layout.elements), s.subtract(matrix.columns, 1)
         for number, (i, j) in enumerate(offsets(type, together)):
-            registers, at = source[number * each :][:each], s.sum(along, place.column, j)
-            terms = [(s.sum(row, place.row, i), matrix.row_bytes), (at, size)]
-            down = place.in_bounds[0] or self.addressing.inside(
-                Position.of(row, place.row, i), layout.rows, matrix.rows
-            )
-            last = s.subtract(matrix.columns, together - 1)
-            whole = s.both(down, s.compare("lt", at, last, signed=False))
-            some = s.compare("lt", s.add(at, together - 1), s.add(matrix.columns, together - 1), signed=False)
-            self.emitter.store(
-                "global", registers, s.address(matrix.base, terms), register_type(type.element), guard=whole
-            )
-            kind, parts = register_type(type.element), registers
-            if type.bits < REGISTER_BITS:
-                kind, parts = "b16", [half for pair in parts for half in self.emitter.halves(pair)]
-            if type.bits < HALF:
-                kind, parts = "b8", [p for half in parts for p in (half, self.emitter.compute("shr.u16", half, 8))]
-            partly = s.differ(whole, s.both(down, some))
-            with self.emitter.skipping("together", unless=partly):
-                for e, part in enumerate(parts):
-                    address = s.address(matrix.base, [*terms[:1], (s.add(at, e), size)])
+            part, at, line = source[number * each :][:each], s.sum(along, place.column, j), s.sum(row, place.row, i)
+            down = place.in_bounds[0] or s.compare("lt", line, matrix.rows)
+            whole = s.both(down, s.compare("lt", at, s.subtract(ends, together - 2), signed=False))
+            some = s.compare("lt", s.add(at, together - 1), s.add(ends, together), signed=False)
+            addresses = [
+                s.address(matrix.base, [(line, matrix.row_bytes), (at, size), (e, size)]) for e in range(together)
+            ]
+            self.emitter.store("global", part, addresses[0], register_type(type.element), guard=whole)
+            with self.emitter.skipping("together", guard=s.differ(s.differ(whole, s.both(down, some)), True)):
+                elements, kind = self._pieces(type, part, together)
+                for e, element in enumerate(elements):
                     inside = s.compare("lt", s.add(at, e), matrix.columns, signed=False)
-                    self.emitter.store("global", [part], address, kind, guard=inside)
+                    self.emitter.store("global", [element], addresses[e], kind, guard=inside)
 
     def _store(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Stores a fragment; each lane stores its own elements."""
         accesses = list(self.accesses(type, place))
-        kind = register_type(type.element)
-        if len(accesses) > len(source):
-            source, kind = [half for pair in source for half in self.emitter.halves(pair)], "b16"
-        if len(accesses) == 2 * len(source) and type.bits == 8:
-            source, kind = [part for half in source for part in (half, self.emitter.compute("shr.u16", half, 8))], "b8"
+        source, kind = self._pieces(type, source, len(accesses))
         together = len(source) // len(accesses)
         for access in accesses:
             registers = source[access.register * together :][:together]
             self.emitter.store("global", registers, access.address, kind, guard=access.inside)
+
+    def _pieces(self, type: FragmentType, source: Fragment, count: int) -> tuple[Fragment, str]:
+        """Registers of which each of so many accesses stores one or more, and their type."""
+        kind = register_type(type.element)
+        if count > len(source):
+            source, kind = [half for pair in source for half in self.emitter.halves(pair)], "b16"
+        if count == 2 * len(source) and type.bits == 8:
+            source, kind = [part for half in source for part in (half, self.emitter.compute("shr.u16", half, 8))], "b8"
+        return source, kind
 
 
 def offsets(type: FragmentType, together: int) -> Iterator[tuple[int, int]]:
