@@ -63,7 +63,8 @@ each of so many CTAs that share exactly a row along which inputs repeat, or of o
 power of two of warps has no equal parts (H200, layer norm of 5120, 10240, 20480: 81.6, 88.3, 96.4 us by a power of two,
 68.5, 71.4, 72.5 exactly; 262144: 138.2 and 112.2; where parts are equal, 24576: 79.5 and 91.5; gradient of RMS norm, of
 two inputs, 5120: 98.0 and 110.8), or any longer row of two inputs without a vector (gradient of softmax, 151936: 168
-and 121 us), or one that is scanned; the same of rows in groups, which are no multiple of a warp's; and CTAs."""
+and 121 us), or one that is scanned; nearly, of rows in groups of one such input (softmax of 50257: 110 and
+100; its gradient, of two inputs: 100 and 130)."""
 
 LONG_ROW = 16
 """How many warps may hold a row before CTAs share it (H100, rows of 32768: a softmax of one CTA of 32 warps 0.948 of a
@@ -141,7 +142,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversa
         each = layout.columns * max(1, held // layout.elements)
         share = RowShare(1, 1)
         if layout.rows == 1:
-            share = RowShare.of(length or extents.USUAL, each, clusters=shared, exact=repeated, nearly=group > 0)
+            share = RowShare.of(length or extents.USUAL, each, clusters=shared, exact=repeated)
             own = layout.columns * share.warps * share.ctas
             if one and length is not None and (length % own or length > own * (each // layout.columns)):
                 share = RowShare.of(length, each, clusters=shared, exact=True, nearly=group > 0)
