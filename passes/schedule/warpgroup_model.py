@@ -444,15 +444,12 @@ def _arriving(product: Product, tile: GroupTile, packed: str, ctas: int) -> floa
 
 # The order of tiles, as CTAs take them.
 
-GROUP = 16
-"""Rows of tiles walked together (H200, 8192: 785 TFLOP/s with 16, 700 with 8)."""
-
-SCALED_GROUP = 8
-"""The same of blocks with scales (H100, 4096x7168x4096 in tiles of 192x128: 227 microseconds for 230)."""
+GROUP, SCALED_GROUP = 16, 8
+"""Rows of tiles walked together (H200, 8192: 785 TFLOP/s with 16, 700 with 8), and of blocks with scales (H100, us of
+4096x7168x4096 in tiles of 192x128: 227 for 230)."""
 
 MANY_GROUP, MANY_ROWS = 32, 512
-"""The same of experts with more rows than so many each (H100, each token drawn for any expert, 16384 tokens and 8 of
-4096x28672: 5401 microseconds for 5727 with 16; 32768, 32 of 7168x4096 2576 and 2755)."""
+"""The same of experts with more rows than so many each (H100, 16384 tokens, 8 of 4096x28672: 5401 us, 5727 with 16)."""
 
 NARROW_GROUP, NARROW = 4, 12
 """The same where there are more rows of tiles than that, and no more than so many columns (H200: 3072x768x8192 685
@@ -461,12 +458,14 @@ TFLOP/s with 4, 577 with 16; 4096x1280x1280 583 and 521; 12608x768x3072 746 and 
 NEIGHBOURS = 8
 """Tiles of a single wave that lie beside each other in a group as nearly a square, which the SMs that are neighbours
 ask L2 for once, in each part of K as well (H100, microseconds in groups of 1, 2, 4, 8, 16 rows: 2048x512x8192 in tiles
-of 128x64 27.0, 26.9, 28.9, 42.6, 44.9; 1024x1024x4096 19.1, 14.8, 15.6, 18.6, 18.6; 640x408x16000 in three parts of
-128x64 22.7, 22.2, 23.0, 26.3, 26.4; H200, 3x3 of 640 channels of 2x32x32 in 128x96 24.1, 24.0, 23.9, 29.7, 27.8)."""
+of 128x64 27.0, 26.9, 28.9, 42.6, 44.9; 1024x1024x4096 19.1, 14.8, 15.6, 18.6, 18.6)."""
+
+STORING_GROUP, STORING_K = 2, 200
+"""The same of several waves with no larger K, which mostly store D (H200: 15520x1592x64 0.90 of the time with 16)."""
 
 GROUP_ROWS = 128
-"""Rows of tiles of which as many are walked together as of those of other warpgroups, of higher ones fewer (H200, tiles
-of 256 rows: tf32 4096 354 microseconds with 16, 350 with 8; e4m3 8192 748 and 733)."""
+"""Rows of tiles of which as many are walked as of other warpgroups', of higher ones fewer (H200, 256 rows: tf32 4096
+354 us with 16, 350 with 8)."""
 
 
 def has_small_groups(product: Product) -> bool:
@@ -488,6 +487,9 @@ def group_of(product: Product, tile: GroupTile, target: Target) -> int:
     single = product.convolves or is_plain(product, "none")
     if tile.together == 1 and single and tile_count(product, tile) <= target.sms:
         return 1 << max(0, round(log2(NEIGHBOURS * tile.n / tile.m) / 2))
+    storing = is_plain(product, "none") and product.is_known("k") and product.k <= STORING_K
+    if storing and tile_count(product, tile) > target.sms:
+        return STORING_GROUP
     if tile.transposed:
         return max(1, GROUP * GROUP_ROWS // max(GROUP_ROWS, tile.width))
     narrow = product.m > tile.m * GROUP and product.n <= tile.n * NARROW
