@@ -451,17 +451,15 @@ GROUP, SCALED_GROUP = 16, 8
 MANY_GROUP, MANY_ROWS = 32, 512
 """The same of experts with more rows than so many each (H100, 16384 tokens, 8 of 4096x28672: 5401 us, 5727 with 16)."""
 
-NARROW_GROUP, NARROW = 4, 12
+NARROW_GROUP, NARROW, STORING_GROUP, STORING_K = 4, 12, 2, 200
 """The same where there are more rows of tiles than that, and no more than so many columns (H200: 3072x768x8192 685
-TFLOP/s with 4, 577 with 16; 4096x1280x1280 583 and 521; 12608x768x3072 746 and 736)."""
+TFLOP/s with 4, 577 with 16; 4096x1280x1280 583 and 521); of several waves with no larger K, which mostly store D
+(H200: 15520x1592x64 0.90 of the time with 16)."""
 
 NEIGHBOURS = 8
 """Tiles of a single wave that lie beside each other in a group as nearly a square, which the SMs that are neighbours
 ask L2 for once, in each part of K as well (H100, microseconds in groups of 1, 2, 4, 8, 16 rows: 2048x512x8192 in tiles
 of 128x64 27.0, 26.9, 28.9, 42.6, 44.9; 1024x1024x4096 19.1, 14.8, 15.6, 18.6, 18.6)."""
-
-STORING_GROUP, STORING_K = 2, 200
-"""The same of several waves with no larger K, which mostly store D (H200: 15520x1592x64 0.90 of the time with 16)."""
 
 GROUP_ROWS = 128
 """Rows of tiles of which as many are walked as of other warpgroups', of higher ones fewer (H200, 256 rows: tf32 4096
