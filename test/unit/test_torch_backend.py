@@ -18,6 +18,7 @@ from functools import partial
 from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -1506,7 +1507,7 @@ class StandIn:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, slice_: float = 1.0, others: float = 0.0) -> None:
         self.host = self.gpu = 0.0
-        self.slice, self.others, self.worked = slice_, others, 0.0
+        self.slice, self.others, self.worked, self.drawn = slice_, others, 0.0, Random(5)
         gpu = self
 
         class Event:
@@ -1533,7 +1534,7 @@ class StandIn:
         self.host += host
         before, self.worked = self.worked, self.worked + gpu
         waits = self.worked // self.slice - before // self.slice
-        self.gpu = max(self.host, self.gpu) + gpu + waits * self.others
+        self.gpu = max(self.host, self.gpu) + gpu + waits * self.others * self.drawn.uniform(0.5, 1.5)
 
     def times(self, *contenders: tuple[float, float]) -> list[float]:
         """What is measured of calls that take the host and the GPU so long."""
@@ -1551,6 +1552,8 @@ def test_work_of_others_is_not_measured(monkeypatch: pytest.MonkeyPatch, others:
     gpu = StandIn(monkeypatch, 2000.0, others)
     assert gpu.times((9.0, 1010.0), (9.0, 970.0)) == pytest.approx([1010.0, 970.0])
     assert gpu.times((9.0, 12.0), (9.0, 11.0)) == pytest.approx([12.0, 11.0])
+    long, short = gpu.times((9.0, 2410.0), (9.0, 1250.0))  # never alone
+    assert long / short == pytest.approx(2410 / 1250, rel=0.25)
 
 
 @pytest.mark.sampled(6)
