@@ -137,7 +137,7 @@ def convert_behind_reshape(op: tensor.ExpandShapeOp, rewriter: PatternRewriter) 
     """Converts integers of few bits, and what slices are taken of, in the shape in which the result is read:
     `expand(generic(q))` becomes `generic(expand(q))`, which is then computed where groups along a row are scaled."""
     maker = op.src.owner
-    if not isinstance(maker, GenericOp) or not op.src.has_one_use() or len(maker.inputs) != 1:
+    if not isinstance(maker, GenericOp) or not op.src.has_one_use() or len(maker.operands) != 2:
         return
     (value,), (map_, written) = maker.inputs, maker.indexing_maps.data
     kind, result = value.type, op.result.type

@@ -2441,6 +2441,7 @@ def test_random_graphs_that_were_wrong(name: str) -> None:
 MODULES = {
     "the remainder of a byte and a negative number": 11111,
     "argmax of channels where the batch changes": 31106,
+    "a scan whose rows become heads": 61734126,
 }
 
 
