@@ -43,6 +43,7 @@ from xdsl.utils.lexer import Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from ..dialect.index import DIALECTS, PASSES, TARGETS
+from ..dialect.mlir.upstream import parts_of
 from .diagnostics import LocatedError, verify_upstream, with_notes
 
 # xDSL's parser of MLIR, which remembers where each operation stood and reads what MLIR prints behind a module.
@@ -246,7 +247,7 @@ class LocatingParser(Parser):
     def parse_comma_separated_list(
         self, delimiter: Parser.Delimiter, parse: Callable[[], _Element], context_msg: str = ""
     ) -> list[_Element]:
-        """As xDSL's; a type after an arrow, or a `scf.while` that carries nothing, needs no parentheses, as in MLIR."""
+        """As xDSL's; one type after an arrow, or a `scf.while` that carries nothing, needs no parentheses (MLIR)."""
         before = self.lexer.input.content[max(self.pos - 40, 0) : self.pos].rstrip().endswith
         if delimiter is Parser.Delimiter.PAREN and self._current_token.text != "(" and before(("->", "scf.while")):
             return [parse()] if before("->") else []
@@ -301,8 +302,6 @@ class LocatingParser(Parser):
             case CallSiteLoc():
                 return CallSiteLoc(self._resolved(location.callee), self._resolved(location.caller))
             case FusedLoc():
-                from ..dialect.mlir.upstream import parts_of
-
                 return FusedLoc(tuple(map(self._resolved, parts_of(location))), location.metadata)
             case _:
                 return cast("LocationAttr", location)
@@ -376,7 +375,8 @@ They are not in the universe, where two dialects of one name are an error."""
 def known_universe() -> Universe:
     """xDSL's dialects, passes and targets, those of installed plugins, and ours.
 
-    Ours are there whether or not the package's entry points are installed, and those of `OWN` stand in place of xDSL's.
+    Ours are there whether or not the package's entry points are installed, and those of
+    `OWN` stand in place of xDSL's.
     """
     multiverse = Universe.get_multiverse()
     return Universe(
