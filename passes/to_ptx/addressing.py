@@ -298,10 +298,10 @@ class Addressing:
         return At(base, constant + offset)
 
     def inside(self, position: Position, extent: int, size: IndexValue) -> Condition:
-        """Whether a coordinate lies below `size`. Where the lane's part and the constant's remainder stay below
-        `extent`, and size and program are multiples of it, such a block is inside as a whole or not at all."""
+        """Whether a coordinate lies below `size`. The lane's part stays below `extent`; where it does so with the
+        constant's remainder, and size and program are multiples of the extent, a block is inside as a whole or not."""
         s, (lane, program, start) = self.scalars, position
-        most = lane if isinstance(lane, int) else extent if lane.bound is None else lane.bound - 1
+        most = lane if isinstance(lane, int) else min(lane.bound or extent, extent) - 1
         together = start % extent + most < extent
         if together and divisor_of(size) % extent == 0 and divisor_of(program) % extent == 0:
             return s.compare("lt", program, s.subtract(size, start - start % extent))
