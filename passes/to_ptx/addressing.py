@@ -303,6 +303,8 @@ class Addressing:
         s, (lane, program, start) = self.scalars, position
         most = lane if isinstance(lane, int) else min(lane.bound or extent, extent) - 1
         together = start % extent + most < extent
+        if not together and program == 0 and isinstance(size, int) and size % extent == 0 and start + most < size:
+            return True
         if together and divisor_of(size) % extent == 0 and divisor_of(program) % extent == 0:
             return s.compare("lt", program, s.subtract(size, start - start % extent))
         return s.compare("lt", s.sum(lane, program), s.subtract(size, start))
