@@ -127,9 +127,10 @@ LOWERINGS = _homes(
         nvgpu.tma.prefetch.descriptor, nvgpu.warpgroup.generate.descriptor, nvgpu.warpgroup.mma,
         nvgpu.warpgroup.mma.init.accumulator, nvgpu.warpgroup.mma.store, nvvm.bar.warp.sync, nvvm.barrier,
         nvvm.barrier.arrive, nvvm.barrier0, nvvm.breakpoint, nvvm.cluster.arrive, nvvm.cluster.arrive.relaxed,
-        nvvm.cluster.wait, nvvm.cp.async.bulk.commit.group, nvvm.cp.async.commit.group, nvvm.exit,
-        nvvm.fence.mbarrier.init, nvvm.fence.proxy, nvvm.fence.sc.cluster, nvvm.griddepcontrol, nvvm.match.sync,
-        nvvm.memory.barrier, nvvm.redux.sync, nvvm.shfl.sync, nvvm.vote.sync, nvvm.wgmma.wait.group.sync.aligned
+        nvvm.cluster.wait, nvvm.cp.async.bulk.commit.group, nvvm.cp.async.bulk.wait_group, nvvm.cp.async.commit.group,
+        nvvm.cp.async.wait.group, nvvm.exit, nvvm.fence.mbarrier.init, nvvm.fence.proxy, nvvm.fence.sc.cluster,
+        nvvm.griddepcontrol, nvvm.match.sync, nvvm.memory.barrier, nvvm.redux.sync, nvvm.shfl.sync, nvvm.vote.sync,
+        nvvm.wgmma.wait.group.sync.aligned
         """,
         "passes.to_ptx.packing": "warp.pack",
         "passes.to_ptx.products": """
@@ -147,7 +148,7 @@ LOWERINGS = _homes(
         arith.subf, arith.truncf, arith.trunci, arith.uitofp, gpu.block_dim, gpu.cluster_dim, gpu.cluster_dim_blocks,
         gpu.cluster_id, gpu.global_id, gpu.grid_dim, llvm.mlir.constant, math.absf, math.ceil, math.cos, math.erf,
         math.exp, math.exp2, math.floor, math.fma, math.log, math.powf, math.roundeven, math.rsqrt, math.sin, math.sqrt,
-        math.tanh, math.trunc, memref.load, memref.store, vector.broadcast, vector.extract,
+        math.tanh, math.trunc, memref.load, memref.store, vector.bitcast, vector.broadcast, vector.extract,
         vector.extract_strided_slice, vector.fma, vector.from_elements, vector.insert, vector.load, vector.reduction,
         vector.shape_cast, vector.shuffle, vector.store, vector.transpose
         """,

@@ -43,14 +43,14 @@ from ..patterns import float_value, rewrite_pattern
 from .contraction import around
 from .operand import Groups, groups_of, numbered
 from .reshapes import (
-    FoldReshapes,
     LinalgBuilder,
-    RegroupBehind,
     Reshape,
     added_units,
     collapse,
     expand,
+    fold_reshapes,
     follows,
+    regroup_behind,
     with_units,
 )
 
@@ -300,7 +300,7 @@ def _follows_sum_or_parts(value: SSAValue) -> bool:
 
 
 PATTERNS: tuple[RewritePattern, ...] = (
-    FoldReshapes(), reshape_before_moving, read_moved, collapse_behind, RegroupBehind(),
+    fold_reshapes, reshape_before_moving, read_moved, collapse_behind, regroup_behind,
 )  # fmt: skip
 
 
@@ -461,7 +461,7 @@ OEQ = 1
 """The predicate of `arith.cmpf` for numbers that are equal."""
 
 
-DECOMPOSED: tuple[RewritePattern, ...] = (FoldReshapes(), read_moved, extend_behind, *[read_moved] * 3)
+DECOMPOSED: tuple[RewritePattern, ...] = (fold_reshapes, read_moved, extend_behind, *[read_moved] * 3)
 """In this order, and before `ScaleBehind`: a chain of conversions, transpositions and scales is read at once."""
 
 

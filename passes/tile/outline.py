@@ -471,16 +471,16 @@ class OutlinePass(PatternPass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if any(isinstance(each, LinalgStructuredOperation) for each in op.walk()):
             raise_products(op)
-            from ..linalg.image_windows import FoldPadding, GatherParts, PadWindow
-            from .nest_kernel import FoldStart
+            from ..linalg.image_windows import fold_padding, gather_parts, pad_window
+            from .nest_kernel import fold_start
 
-            apply_patterns([FoldStart()], op)
-            apply_patterns([FoldPadding()], op)
-            apply_patterns([PadWindow()], op)
-            apply_patterns([GatherParts()], op, reverse=True)  # a copy with all before it
+            apply_patterns([fold_start], op)
+            apply_patterns([fold_padding], op)
+            apply_patterns([pad_window], op)
+            apply_patterns([gather_parts], op, reverse=True)  # a copy with all before it
         if any(isinstance(each, RowsOp) for each in op.walk()):
-            from ..linalg.split_rows import SplitRows, SumRows
+            from ..linalg.split_rows import split_rows, sum_rows
 
-            apply_patterns([SumRows()], op)
-            apply_patterns([SplitRows()], op)
+            apply_patterns([sum_rows], op)
+            apply_patterns([split_rows], op)
         super().apply(ctx, op)
