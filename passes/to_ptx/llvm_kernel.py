@@ -458,8 +458,11 @@ def _product_of_opaque(kernel: LlvmKernel, op: NvvmOp) -> None:
 
 
 def _product_of_warpgroup(kernel: LlvmKernel, op: Any) -> None:
-    """The sums stay in their registers: those of `inouts` are written."""
+    """The sums stay in their registers: those of `inouts` are written. Constants are moved to registers here, behind
+    the fence of the program: they need one more (PTX ISA, `wgmma.fence`)."""
     sums = kernel.registers(op.inouts)
+    if any(isinstance(word, Immediate) for word in kernel.words(op.inouts)):
+        kernel.emit("wgmma.fence.sync.aligned")
     a, b, d = (spelled(kind) for kind in (op.typeA, op.typeB, op.typeD))
     clamped = ".satfinite" if spelled(op.satfinite) == "satfinite" else ""
     constants = [int(spelled(op.scaleD) == "one")]

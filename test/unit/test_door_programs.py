@@ -321,3 +321,30 @@ def test_a_matrix_of_integers_is_negated() -> None:
         "k", grid=(1, 1, 1), block=(32, 1, 1), args=[c], device="interp", checks="all"
     )
     assert (c == negated).all()
+
+
+def test_constant_sums_of_a_warpgroup_are_fenced() -> None:
+    """They are moved to registers where the product is, behind the fence of the program."""
+    sums = "!llvm.struct<(f32, f32, f32, f32)>"
+    text = f"""gpu.module @m {{ llvm.func @k(%Y: !llvm.ptr<1>) attributes {{nvvm.kernel}} {{
+      %d = llvm.mlir.constant(0 : i64) : i64
+      %c = llvm.mlir.constant(1.5 : f32) : f32
+      %s0 = llvm.mlir.undef : {sums}
+      %s1 = llvm.insertvalue %c, %s0[0] : {sums}
+      %s2 = llvm.insertvalue %c, %s1[1] : {sums}
+      %s3 = llvm.insertvalue %c, %s2[2] : {sums}
+      %s4 = llvm.insertvalue %c, %s3[3] : {sums}
+      nvvm.wgmma.fence.aligned
+      %r = nvvm.wgmma.mma_async %d, %d, %s4, <m = 64, n = 8, k = 16>, D [<f32>, <one>], A [<bf16>, <one>, <row>],
+        B [<bf16>, <one>, <col>] : {sums} -> {sums}
+      nvvm.wgmma.commit.group.sync.aligned
+      nvvm.wgmma.wait.group.sync.aligned 0
+      %v = llvm.extractvalue %r[0] : {sums}
+      llvm.store %v, %Y : f32, !llvm.ptr<1>
+      llvm.return
+    }} }}"""
+    lines = [line.split()[0] for line in to_ptx(text, "sm_90a").splitlines() if line.strip()]
+    product = next(i for i, line in enumerate(lines) if line.startswith("wgmma.mma_async"))
+    moves = [i for i, line in enumerate(lines) if line == "mov.f32" and i < product]
+    assert len(moves) == 4
+    assert "wgmma.fence.sync.aligned;" in lines[max(moves) : product]
