@@ -43,7 +43,6 @@ from xdsl.utils.lexer import Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from ..dialect.index import DIALECTS, PASSES, TARGETS
-from ..dialect.mlir.upstream import parts_of
 from .diagnostics import LocatedError, verify_upstream, with_notes
 
 # xDSL's parser of MLIR, which remembers where each operation stood and reads what MLIR prints behind a module.
@@ -302,6 +301,8 @@ class LocatingParser(Parser):
             case CallSiteLoc():
                 return CallSiteLoc(self._resolved(location.callee), self._resolved(location.caller))
             case FusedLoc():
+                from ..dialect.mlir.upstream import parts_of
+
                 return FusedLoc(tuple(map(self._resolved, parts_of(location))), location.metadata)
             case _:
                 return cast("LocationAttr", location)
@@ -375,8 +376,7 @@ They are not in the universe, where two dialects of one name are an error."""
 def known_universe() -> Universe:
     """xDSL's dialects, passes and targets, those of installed plugins, and ours.
 
-    Ours are there whether or not the package's entry points are installed, and those of
-    `OWN` stand in place of xDSL's.
+    Ours are there whether or not the package's entry points are installed, and those of `OWN` stand in place of xDSL's.
     """
     multiverse = Universe.get_multiverse()
     return Universe(
