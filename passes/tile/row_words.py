@@ -148,13 +148,11 @@ def _replaced(op: RowsOp, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue
 # Rows that begin anywhere, as those of 50257 elements do, are whole accesses all the same, from that on in which a row
 # begins: what lanes hold of other rows is not reduced, and not stored. Ends of rows are stored by elements.
 
-NARROW = 32
-"""The most bits of accesses by which rows would be read and stored otherwise."""
-
 
 def group_of(op: RowsOp, places: Sequence[TraversedMemory]) -> int:
     """Elements of a group by which rows are read and stored, where memory with an element for each of a row has rows
-    alone, of one length, one after another, and none is in place; 0 for others."""
+    alone, of one odd length, one after another, and none is in place; 0 for others (H200, us, of pairs of elements: a
+    softmax of 30522 takes 77.3 so and 71.5 otherwise, cross entropy 43.7 and 46.1)."""
     shapes = {(place.loops, place.kind.get_shape()) for place in places}
     (loops, shape), bits = min(shapes), [place.bits for place in places]
     group, summed = ACCESS_BITS // min(bits), any(map(op.is_summed, range(len(op.outputs))))
@@ -163,8 +161,7 @@ def group_of(op: RowsOp, places: Sequence[TraversedMemory]) -> int:
         return 0
     if any(p.kind.layout != NoneAttr() or p.kind.element_type == i64 or p.pairs or p.times for p in places):
         return 0
-    small = math.prod(shape) * max(bits) < BYTE * LARGEST_ROW
-    return group if small and (shape[1] & -shape[1]) * max(bits) <= NARROW else 0
+    return group if shape[1] % 2 and math.prod(shape) * max(bits) < BYTE * LARGEST_ROW else 0
 
 
 @dataclass

@@ -685,7 +685,7 @@ def softmax_gradient(g: Any, y: Any) -> Any:
         (lambda x: torch.softmax(x, -1), (2, 17001), 2**-8),  # by a cluster
         (lambda x: x.float().cumsum(-1) if x.dtype == torch.bfloat16 else x.cumsum(-1), (3, 1031), 2**-18),
         (lambda x: x.cumsum(-1), (2, 17001), 2**-7),
-        (softmax_gradient, (3, 1026), 2**-7),
+        (softmax_gradient, (3, 1027), 2**-7),
         (lambda x: (x.log_softmax(-1), x.amax(-1)), (6, 2049), 2**-8),
         (quantised_rows, (5, 1033), 2**-4),
     ],
