@@ -72,7 +72,7 @@ FEW: dict[str, Any] = {"warp": "16x64", "mma": "m64n16k16", "in_registers": "b"}
         (Packed(11, 128, 1280, 4, 128, unrounded=True), {"cta": "16x64x512", "sliced_k": 4, **FEW}),
         (Packed(9, 64, 256, 8, 64, False, out="f32", unrounded=True), {"cta": "16x64x128", "sliced_k": 4, **FEW}),
         (Packed(7, 64, 256, 4, 128, False, "f16", unrounded=True), {"cta": "16x64x128", "sliced_k": 2, **FEW}),
-        (Packed(13, 192, 544, 4, 32, False, floats=True), {"cta": "16x128x256", "sliced_k": 2, **FEW}),
+        (Packed(13, 192, 576, 4, 32, False, floats=True), {"cta": "16x128x256", "sliced_k": 2, **FEW}),
     ],
 )
 def test_packed_weights_are_multiplied_as_operations_round_them(product: Any, schedule: dict[str, Any]) -> None:
