@@ -69,10 +69,10 @@ class BarrierKernel(Matrices):
             lines += [head, *(f"  {line}" for line in body), "}"]
             total = "%total"
         lines.append(f"memref.store {total}, %Y[%t] : memref<{self.threads}xi32>")
-        given = f"%X: memref<{shape}>, %W: memref<{shape}>, %Y: memref<{self.threads}xi32>"
+        parameters = f"%X: memref<{shape}>, %W: memref<{shape}>, %Y: memref<{self.threads}xi32>"
         return (
             f"!bars = !nvgpu.mbarrier.group<memorySpace = {SHARED}, num_barriers = {count}>\n"
-            f"!token = !nvgpu.mbarrier.token\n{self.kernel(given, lines)}"
+            f"!token = !nvgpu.mbarrier.token\n{self.kernel(parameters, lines)}"
         )
 
     def phase(

@@ -15,7 +15,7 @@ class ContractKernel(Matrices):
         element = draw.choice(("f16", "f16", "bf16", "f64"))
         total = {"f16": draw.choice(("f16", "f32", "f32")), "bf16": "f32"}.get(element, "f64")
         self.element, self.total, self.names = element, total, 0
-        self.given: list[str] = []
+        self.parameters: list[str] = []
         self.lines = [*constants(0), f"%z_in = arith.constant 0.0 : {element}"]
         if total != element:
             self.lines.append(f"%z_out = arith.constant 0.0 : {total}")
@@ -24,7 +24,7 @@ class ContractKernel(Matrices):
         for _ in range(draw.randint(1, 3)):
             m, n, k = (size * draw.randint(1, 3) for size in unit)
             self.product(m, n, k)
-        return self.kernel(", ".join(self.given), self.lines)
+        return self.kernel(", ".join(self.parameters), self.lines)
 
     def fresh(self, letter: str = "v") -> str:
         self.names += 1
@@ -50,7 +50,7 @@ class ContractKernel(Matrices):
         array = self.data.integers(-3, 4, shape).astype(DTYPES[element])
         name = f"%X{len(self.arrays)}"
         kind = f"memref<{'x'.join(map(str, shape))}x{element}>"
-        self.given.append(f"{name}: {kind}")
+        self.parameters.append(f"{name}: {kind}")
         self.arrays.append(array)
         dims = ", ".join(f"d{i}" for i in range(more + 2))
         map_ = f"affine_map<({dims}) -> (d{within[0]}, d{within[1]})>"

@@ -38,7 +38,7 @@ class FragmentKernel(Matrices):
 
     def build(self) -> str:
         draw = self.draw
-        self.given: list[str] = []
+        self.parameters: list[str] = []
         sparse = draw.random() < 0.35
         element = draw.choice(tuple(SPARSE if sparse else DENSE))
         m, n, k = draw.choice((SPARSE if sparse else DENSE)[element])
@@ -66,7 +66,7 @@ class FragmentKernel(Matrices):
             self.lines.append(f"%d{step} = {text} : ({', '.join(kinds)}) -> {kinds[2]}")
             c, sums = f"%d{step}", first @ second.T + sums
         self.store(c, sums, m, n, total)
-        return self.kernel(", ".join(self.given), self.lines)
+        return self.kernel(", ".join(self.parameters), self.lines)
 
     def kind_of(self, rows: int, columns: int, element: str, role: str) -> str:
         _, register, each = places(rows, columns, BITS[element], role)[0].shape
@@ -74,7 +74,7 @@ class FragmentKernel(Matrices):
 
     def memory(self, array: Array, kind: str) -> str:
         name = f"%X{len(self.arrays)}"
-        self.given.append(f"{name}: memref<{kind}>")
+        self.parameters.append(f"{name}: memref<{kind}>")
         self.arrays.append(array)
         return name
 
@@ -88,15 +88,15 @@ class FragmentKernel(Matrices):
 
     def lanes_load(self, name: str, values: Array, element: str, role: str) -> str:
         row, column = places(len(values), values.shape[1], BITS[element], role)
-        held = values[row, column].reshape(32, -1)
+        lanes = values[row, column].reshape(32, -1)
         _, register, each = row.shape
         count = register * each
         if element == "i4":
-            nibbles = held.astype(np.uint8) & 15
+            nibbles = lanes.astype(np.uint8) & 15
             array = (nibbles[:, ::2] | nibbles[:, 1::2] << 4).astype(np.int8)
             stored, loaded = "i8", count // 2
         else:
-            array, stored, loaded = held.astype(DTYPES[element]), element, count
+            array, stored, loaded = lanes.astype(DTYPES[element]), element, count
         memory = self.memory(array, f"32x{loaded}x{stored}")
         flat, kind = f"vector<{loaded}x{stored}>", vector(register, each, element)
         self.lines.append(f"%{name}_l = vector.load {memory}[%t, %c0] : memref<32x{loaded}x{stored}>, {flat}")
@@ -209,10 +209,10 @@ class FragmentKernel(Matrices):
 
     def store(self, c: str, sums: Array, m: int, n: int, total: str) -> None:
         row, column = places(m, n, BITS[total], "c")
-        held = sums[row, column].reshape(32, -1)
-        count = held.shape[1]
-        self.expected[len(self.arrays)] = held.astype(np.float64)
-        memory = self.memory(np.full(held.shape, 77, DTYPES[total]), f"32x{count}x{total}")
+        lanes = sums[row, column].reshape(32, -1)
+        count = lanes.shape[1]
+        self.expected[len(self.arrays)] = lanes.astype(np.float64)
+        memory = self.memory(np.full(lanes.shape, 77, DTYPES[total]), f"32x{count}x{total}")
         self.lines += [
             f"%flat = vector.shape_cast {c} : {self.kind_of(m, n, total, 'c')} to vector<{count}x{total}>",
             f"vector.store %flat, {memory}[%t, %c0] : memref<32x{count}x{total}>, vector<{count}x{total}>",

@@ -40,15 +40,15 @@ class Matrices:
     def small(self, shape: tuple[int, ...], element: str) -> Array:
         return self.data.integers(-3, 4, shape).astype(DTYPES[element])
 
-    def kernel(self, given: str, lines: list[str]) -> str:
+    def kernel(self, parameters: str, lines: list[str]) -> str:
         """A module with the kernel; constants that are there already are left out."""
         seen = set[str]()
         kept = [line for line in lines if not (line.startswith("%c") and (line in seen or seen.add(line)))]
         body = "\n    ".join(kept)
         variables = "".join(f"  {each}\n" for each in self.globals)
         return (
-            f"gpu.module @m {{\n{variables}  gpu.func @k({given}) kernel attributes {{known_block_size = array<i32: "
-            f"{self.threads}, 1, 1>}} {{\n    {body}\n    gpu.return\n  }}\n}}"
+            f"gpu.module @m {{\n{variables}  gpu.func @k({parameters}) kernel attributes {{known_block_size = "
+            f"array<i32: {self.threads}, 1, 1>}} {{\n    {body}\n    gpu.return\n  }}\n}}"
         )
 
     def results(self, ptx: str, device: str = "interp") -> list[Array]:
@@ -94,7 +94,7 @@ class OpaqueKernel(Matrices):
             element, draw.choice(((16, 16, 16), (32, 8, 16), (8, 32, 16)))
         )
         self.lines = ["%c0 = arith.constant 0 : index"]
-        self.given: list[str] = []
+        self.parameters: list[str] = []
         self.numbers = 0
         steps = draw.randint(1, 2)
         turned = [draw.random() < 0.5 for _ in "ab"]
@@ -113,7 +113,7 @@ class OpaqueKernel(Matrices):
         for _ in range(draw.randint(0, 3) if total != "f64" else 0):  # of which MLIR has no constants
             c, sums, total = self.elementwise(c, sums, m, n, total)
         self.store(c, sums, m, n, total)
-        return self.kernel(", ".join(self.given), self.lines)
+        return self.kernel(", ".join(self.parameters), self.lines)
 
     def fresh(self) -> str:
         self.numbers += 1
@@ -125,7 +125,7 @@ class OpaqueKernel(Matrices):
     def memory(self, array: Array, element: str) -> str:
         name = f"%X{len(self.arrays)}"
         stored = element.removeprefix("s").removeprefix("u")
-        self.given.append(f"{name}: memref<{'x'.join(map(str, array.shape))}x{stored}>")
+        self.parameters.append(f"{name}: memref<{'x'.join(map(str, array.shape))}x{stored}>")
         self.arrays.append(array)
         return name
 

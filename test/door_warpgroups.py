@@ -125,9 +125,9 @@ class WarpgroupKernel(Matrices):
             lines += self.stored_by_copy(rows, columns, acc, stages)
         else:
             lines.append(f"nvgpu.warpgroup.mma.store %s{stages}, %D : {acc} to memref<{rows}x{columns}xf32>")
-        given = f"%mA: {sides[0].map}, %mB: {sides[1].map}, %D: {self.result_type(rows, columns)}"
+        parameters = f"%mA: {sides[0].map}, %mB: {sides[1].map}, %D: {self.result_type(rows, columns)}"
         alias = f"!bars = !nvgpu.mbarrier.group<memorySpace = {SHARED}, num_barriers = {stages}>\n"
-        return alias + self.kernel(given, lines)
+        return alias + self.kernel(parameters, lines)
 
     def result_type(self, rows: int, columns: int) -> str:
         if 2 not in self.maps:

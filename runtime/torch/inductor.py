@@ -470,11 +470,11 @@ def _times(contenders: Sequence[Sequence[Callable[[], object]]]) -> list[float]:
     settled = False
     while turn < ROUNDS or (turn < MAX_ROUNDS and not settled):
         for calls, times in zip(contenders, seen, strict=True):
-            found, waited = _spans(calls, min(times, default=0.0), sleep)
+            spans, waited = _spans(calls, min(times, default=0.0), sleep)
             if waited and sleep < MOST:  # the GPU, for the host
                 sleep *= 2
                 break
-            times += found
+            times += spans
         else:
             turn += 1
             settled = all(sorted(x)[min(SEEN, len(x)) - 1] <= ALIKE * min(x) for x in seen)
