@@ -184,13 +184,15 @@ def _try_wait(lowering: KernelLowering, op: Any) -> None:
 
 
 @lowers(nvgpu.TmaFenceOp)
-@lowers(nvgpu.TmaPrefetchOp)
-def _prepare(lowering: KernelLowering, op: Any) -> None:
+def _fence(lowering: KernelLowering, op: Any) -> None:
     place = At(map_address(lowering, op, op.tensorMapDescriptor))
-    if op.name.startswith("nvgpu.tma.prefetch"):
-        lowering.emitter.emit("prefetch.tensormap", place, guard=_guard(lowering, op.predicate))
-    else:
-        lowering.emitter.emit("fence.proxy.tensormap::generic.acquire.sys", place, 128)
+    lowering.emitter.emit("fence.proxy.tensormap::generic.acquire.sys", place, 128)
+
+
+@lowers(nvgpu.TmaPrefetchOp)
+def _prefetch(lowering: KernelLowering, op: Any) -> None:
+    place = At(map_address(lowering, op, op.tensorMapDescriptor))
+    lowering.emitter.emit("prefetch.tensormap", place, guard=_guard(lowering, op.predicate))
 
 
 @lowers(nvgpu.TmaAsyncLoadOp)
