@@ -241,8 +241,7 @@ class StoreOp(_FragmentAccess):
 
     With `within`, columns may also lie before the first one, and are not written there; neighbours of a lane lie where
     an access of all of them, or of 16 bytes, may. With `registers`, it writes the registers in the order `vectors` of
-    `warp.load`. With `if`, it writes
-    registers only if the condition is true::
+    `warp.load`. With `if`, it writes registers only if the condition is true::
 
         warp.store %part, %s[%row, %column] if %others {registers = "vectors"} : !warp.fragment<...>, memref<...>
 

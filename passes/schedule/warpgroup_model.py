@@ -482,11 +482,11 @@ def group_of(product: Product, tile: GroupTile, target: Target) -> int:
         return MANY_GROUP
     if product.block_scales:
         return SCALED_GROUP
-    single = product.convolves or is_plain(product, "none")
-    if tile.together == 1 and single and tile_count(product, tile) <= target.sms:
+    plain = is_plain(product, "none")
+    wave = (product.convolves or plain) and tile_count(product, tile) <= target.sms
+    if tile.together == 1 and wave:
         return 1 << max(0, round(log2(NEIGHBOURS * tile.n / tile.m) / 2))
-    storing = is_plain(product, "none") and product.is_known("k") and product.k <= STORING_K
-    if storing and tile_count(product, tile) > target.sms:
+    if plain and not wave and product.is_known("k") and product.k <= STORING_K:
         return STORING_GROUP
     if tile.transposed:
         return max(1, GROUP * GROUP_ROWS // max(GROUP_ROWS, tile.width))

@@ -251,8 +251,7 @@ def _read(
         fail(read, "vector.transfer_read is lowered with a padding of zero, or in_bounds = [true, true]")
     rewriter.insertion_point = InsertPoint.before(read)  # what is behind it may write this memory
     memory, indices, bounds = _matrix(read, SWAPPED in op.attributes, rewriter)
-    load = LoadOp(memory, indices, kind, in_bounds=bounds)
-    rewriter.insert(load)
+    load = rewriter.insert(LoadOp(memory, indices, kind, in_bounds=bounds))
     rewriter.replace(op, [], [load.fragment])
 
 

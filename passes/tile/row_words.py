@@ -146,7 +146,7 @@ def _replaced(op: RowsOp, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue
 
 
 # Rows that begin anywhere, as those of 50257 elements do, are whole accesses all the same, from that on in which a row
-# begins: what lanes hold of other rows is not reduced, and not stored. Ends of rows are stored by elements.
+# begins: what lanes hold of other rows is not reduced, and not stored. Accesses that an end cuts are by elements.
 
 
 def group_of(op: RowsOp, places: Sequence[TraversedMemory]) -> int:

@@ -466,8 +466,7 @@ def _times(contenders: Sequence[Sequence[Callable[[], object]]]) -> list[float]:
     """The shortest time of a call of each in microseconds, by turns; where one is seldom seen, the mean."""
     for call in (call for calls in contenders for call in calls):
         call()
-    seen, sleep, turn = [list[float]() for _ in contenders], SLEEP, 0
-    settled = False
+    seen, sleep, turn, settled = [list[float]() for _ in contenders], SLEEP, 0, False
     while turn < ROUNDS or (turn < MAX_ROUNDS and not settled):
         for calls, times in zip(contenders, seen, strict=True):
             spans, waited = _spans(calls, min(times, default=0.0), sleep)
