@@ -24,7 +24,7 @@ from ..base.explanation import CompiledPart, Explanation, LeftPart
 from ..kernel.kernel import Kernel
 from .attention import ATTENTIONS, FLEXIBLE, arguments_of, is_attention, most_kernels
 from .clusters import Cluster, clusters, cones, is_product, joined, narrowed, why_left, with_weights
-from .decompositions import simpler
+from .decompositions import recurrent, simpler
 from .importer import CONSTANTS, ImportedRegion, compile_together, decomposed, kernel_for, region_of, write
 from .inductor import compile_whole, judged, narrow_sorts, sums_in_f32
 from .options import BackendOptions, aten, expression, place_of, pytree, read
@@ -53,7 +53,8 @@ def warploom(
     if chosen.rest_for(examples) == "inductor":
         key = "" if log.isEnabledFor(logging.INFO) else chosen.key
         replace_in = partial(_replace_for_inductor, options=chosen)
-        return compile_whole(module, examples, replace_in, mode or chosen.mode, key)
+        with recurrent():
+            return compile_whole(module, examples, replace_in, mode or chosen.mode, key)
     if mode or chosen.mode:
         raise ArgumentError(
             f"mode {mode or chosen.mode!r} is one of inductor's, which runs the rest of a graph on a GPU where triton "
@@ -64,7 +65,8 @@ def warploom(
     compilers = {f"{key}_compiler": partial(compile_graph, name=names[key], options=chosen) for key in names}
     cut = import_module("torch._functorch.partitioners").min_cut_rematerialization_partition
     settings = {"decompositions": simpler(), "partition_fn": cut, "keep_inference_input_mutations": True}
-    return common.aot_autograd(**compilers, **settings)(module, examples)
+    with recurrent():
+        return common.aot_autograd(**compilers, **settings)(module, examples)
 
 
 def _replace_in(module: GraphModule, name: str, *, options: BackendOptions, rest: str) -> Explanation:

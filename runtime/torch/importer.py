@@ -36,7 +36,7 @@ from ..kernel.kernel import Kernel
 from ..kernel.lowering import DEFAULT_TARGET
 from .attention import is_attention, results_of, taken_apart
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
-from .decompositions import simpler
+from .decompositions import recurrent, simpler
 from .options import NO_FORM, BackendOptions, aten, expression, metadata_shape, place_of, prims, pytree
 from .part import MemoryOrder, PartLayout, PartResult, Region, cached_code, row_major
 from .products import PRODUCTS, warploom
@@ -454,7 +454,8 @@ def torch_to_linalg(
 def decomposed(program: ExportedProgram) -> ExportedProgram:
     """A program in operations that have a form here, where they have one."""
     table: dict[Any, Any] = {**torch.export.default_decompositions(), **simpler()}
-    return cast("Any", program).run_decompositions({k: v for k, v in table.items() if k not in WHOLE})
+    with recurrent():
+        return cast("Any", program).run_decompositions({k: v for k, v in table.items() if k not in WHOLE})
 
 
 def _exported(

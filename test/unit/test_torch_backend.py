@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 from base64 import b85encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
 from functools import partial
@@ -30,6 +30,7 @@ torch = pytest.importorskip("torch")
 
 from warploom.runtime import torch_load, torch_save  # noqa: E402
 from warploom.runtime.torch.attention import ATTENTIONS  # noqa: E402
+from warploom.runtime.torch.decompositions import recurrent  # noqa: E402
 from warploom.runtime.torch.options import expression  # noqa: E402
 from warploom.runtime.torch.products import PRODUCTS  # noqa: E402
 
@@ -2507,3 +2508,57 @@ def test_fields_of_schedules_are_those_of_products() -> None:
     (explanation,) = compiled.explanations
     assert not explanation.left
     assert sum("stages = 3" in kernel for part in explanation.compiled for kernel in part.kernels) == 1
+
+
+@pytest.fixture
+def _recurrent() -> Iterator[None]:
+    """Recurrent nets are parts of graphs, and taken apart in inference too."""
+    with torch._dynamo.config.patch(allow_rnn=True), torch.backends.mkldnn.flags(enabled=False):
+        yield
+
+
+RECURRENT: dict[str, dict[str, Any]] = {
+    "LSTM": {},
+    "GRU": {},
+    "LSTM, both ways, projected": {"bidirectional": True, "proj_size": 3},
+    "GRU, both ways": {"bidirectional": True},
+}
+
+
+@pytest.mark.usefixtures("_recurrent")
+@pytest.mark.parametrize("name", RECURRENT)
+def test_states_of_recurrent_nets_are_f32_between_steps(name: str) -> None:
+    """Results and gradients are nearer to float64 than those of eager mode, which rounds states in each step."""
+    kind = getattr(torch.nn, name.partition(",")[0])
+    torch.manual_seed(2)
+    away = [0.0, 0.0]
+    for _ in range(4):
+        model = kind(6, 8, 2, **RECURRENT[name]).bfloat16()
+        x = drawn(8, 3, 6)
+        models = [model, deepcopy(model), deepcopy(model).double()]
+
+        def step(call: Any, model: Any, x: Any) -> list[Any]:
+            result, final = call(x)
+            final = final if isinstance(final, tuple) else (final,)
+            assert {result.dtype, *(each.dtype for each in final)} == {x.dtype}
+            torch.stack([each.square().sum() for each in (result, *final)]).sum().backward()
+            return [result, *final, *(p.grad for p in model.parameters())]
+
+        torch._dynamo.reset()
+        with recurrent():
+            ours = step(torch.compile(models[0], backend="aot_eager"), models[0], x)
+        eager, exact = step(models[1], models[1], x), step(models[2], models[2], x.double())
+        for at, results in enumerate((ours, eager)):
+            pairs = zip(results, exact, strict=True)
+            away[at] += sum(float(((r - e).square().mean() / e.square().mean()).detach()) for r, e in pairs)
+    assert 0 < away[0] < 0.8**2 * away[1]
+
+
+@pytest.mark.usefixtures("_recurrent")
+@pytest.mark.parametrize("name", ["LSTM", "GRU"])
+def test_recurrent_nets_drop_what_is_between_layers(name: str) -> None:
+    model = getattr(torch.nn, name)(6, 8, 2, dropout=1.0)
+    x = drawn(3, 2, 6, dtype=torch.float32)
+    results = [each[0] for each in (Compiled(model).call(x), model(x), deepcopy(model).eval()(x))]
+    assert torch.allclose(results[0], results[1], rtol=0.0, atol=2.0**-20)
+    assert not torch.allclose(results[0], results[2], rtol=0.0, atol=2.0**-10)
