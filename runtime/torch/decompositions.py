@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -386,24 +387,9 @@ PRIMITIVES: Mapping[Any, Callable[..., Any]] = {
 """What `torch.ops.prims` has, and `math` in kernels has not, in other operations of it."""
 
 
-def _lstm_cell(
-    x: torch.Tensor, hidden: torch.Tensor, state: torch.Tensor, weight: Any, bias: Any, projection: Any, chunk_dim: int
-) -> tuple[torch.Tensor, ...]:
-    """A step of an LSTM: the hidden and the cell state, which is f32."""
-    linear: Any = torch.nn.functional.linear
-    enter, keep, new, leave = (_wide(linear(hidden, weight, bias)) + _wide(x)).chunk(4, chunk_dim)
-    state = keep.sigmoid() * state + enter.sigmoid() * new.tanh()
-    hidden = (leave.sigmoid() * state.tanh()).to(hidden.dtype)
-    return hidden if projection is None else linear(hidden, projection), state
-
-
-def _gru_cell(x: torch.Tensor, hidden: torch.Tensor, *weights: Any) -> torch.Tensor:
-    """A step of a GRU: the hidden state, which is f32, of which the product reads what it is rounded to."""
-    *_, weight, bias = weights
-    of_hidden: torch.Tensor = torch.nn.functional.linear(hidden.to(weight.dtype), weight, bias)
-    (reset, keep, new), gates = (_wide(y).chunk(3, -1) for y in (x, of_hidden))
-    new = (new + gates[2] * (gates[0] + reset).sigmoid()).tanh()
-    return (hidden - new) * (gates[1] + keep).sigmoid() + new
+def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """A product of a step of a recurrent net, in f32, of the state as the weights have it."""
+    return _wide(torch.nn.functional.linear(x.to(weight.dtype), weight, bias))
 
 
 def _layers(helper: Callable[..., Any], x: torch.Tensor, hidden: Any, *others: Any) -> Any:
@@ -427,9 +413,10 @@ _torchs: Any = import_module("torch._decomp.decompositions")
 
 
 def recurrent(helper: Callable[..., Any] = _torchs._rnn_helper) -> AbstractContextManager[object]:
-    """While a graph is traced, gates and states of LSTM and GRU are f32 between steps, as in cuDNN's kernels. A state
+    """While a graph is traced, gates and states of recurrent nets are f32 between steps, as in cuDNN's kernels. A state
     that each step rounds is 1.2 times as far from float64, with gates that are rounded too 1.5 times."""
-    return patch.multiple(_torchs, lstm_cell=_lstm_cell, gru_cell=_gru_cell, _rnn_helper=partial(_layers, helper))
+    functions = SimpleNamespace(**{**vars(torch.nn.functional), "linear": _linear})
+    return patch.multiple(_torchs, F=functions, _rnn_helper=partial(_layers, helper))
 
 
 def simpler() -> dict[Any, Any]:

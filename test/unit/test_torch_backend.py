@@ -2520,6 +2520,7 @@ def _recurrent() -> Iterator[None]:
 RECURRENT: dict[str, dict[str, Any]] = {
     "LSTM": {},
     "GRU": {},
+    "RNN": {},
     "LSTM, both ways, projected": {"bidirectional": True, "proj_size": 3},
     "GRU, both ways": {"bidirectional": True},
 }
