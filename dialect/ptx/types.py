@@ -12,17 +12,7 @@ from typing import NamedTuple, TypeGuard
 
 from ..isa.row import Bindings, Slot
 from .text.operands import IDENTIFIER
-from .text.syntax import (
-    WARP_SIZE,
-    Cursor,
-    Immediate,
-    Operand,
-    RegDecl,
-    Register,
-    Symbol,
-    Variable,
-    integer,
-)
+from .text.syntax import WARP_SIZE, Cursor, Immediate, Operand, RegDecl, Register, Symbol, Variable, integer
 
 REGISTER_BITS = {
     "pred": 1,

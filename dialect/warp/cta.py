@@ -3,15 +3,7 @@ arguments of a call."""
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import (
-    IndexType,
-    IntegerAttr,
-    MemRefType,
-    StringAttr,
-    UnitAttr,
-    i1,
-    i64,
-)
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i1, i64
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     irdl_attr_definition,

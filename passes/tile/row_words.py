@@ -9,17 +9,7 @@ from dataclasses import dataclass
 
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import (
-    IntegerAttr,
-    MemRefType,
-    NoneAttr,
-    StridedLayoutAttr,
-    bf16,
-    f32,
-    i16,
-    i32,
-    i64,
-)
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, bf16, f32, i16, i32, i64
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter

@@ -134,12 +134,9 @@ def _followers(node: Node) -> Iterator[Node]:
 def _of_images(nodes: Sequence[Node], back: bool, x: torch.Tensor, weight: torch.Tensor, *bias: torch.Tensor) -> Any:
     """What a convolution of sequences and what follows it compute, by images; `back` moves channels first."""
     _, _, _, steps, padding, dilations, *_, groups = cast("Any", nodes[0].args)
-    image, taps = (
-        aten.clone(x.permute(SWAPPED), memory_format=torch.contiguous_format)[None].permute(FIRST),
-        weight.unsqueeze(2),
-    )
+    image = aten.clone(x.permute(SWAPPED), memory_format=torch.contiguous_format)[None].permute(FIRST)
     moves = [1, *steps], [0, *padding], [1, *dilations]
-    taps = aten.clone(taps, memory_format=torch.channels_last)
+    taps = aten.clone(weight.unsqueeze(2), memory_format=torch.channels_last)
     image = aten.convolution(image, taps, *(bias or [None]), *moves, False, [0, 0], groups)
     image = image.contiguous(memory_format=torch.channels_last)
     for node in nodes[1:]:
