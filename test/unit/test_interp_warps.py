@@ -265,6 +265,18 @@ def test_a_last_warp_with_few_threads_counts_whole() -> None:
     assert result.tolist() == [3] * 40
 
 
+@pytest.mark.parametrize(("one", "other"), [("", ", 64"), (", 64", ""), (", 64", ", 64")])
+def test_ctas_wait_at_one_barrier_of_different_instructions(one: str, other: str) -> None:
+    """Part of CTA 1 waits at the first while CTA 0 asks at the second: neither's answer or count is the other's."""
+    body = f"""mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r5, 7; mov.u32 %r6, 7; mov.u32 %r3, 0;
+setp.lt.u32 %p3, %r1, 40; setp.eq.u32 %p1, %r2, 0; @%p1 bra SECOND; setp.ge.u32 %p2, %r1, 32; @%p2 bra SLOW;
+FIRST: bar.red.popc.u32 %r5, 1{one}, %p3;
+SECOND: bar.red.popc.u32 %r6, 1{other}, !%p3;
+mad.lo.u32 %r0, %r5, 100, %r6; bra END;
+SLOW: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 50; @%p2 bra SLOW; bra FIRST; END:"""
+    assert per_thread(body, 128, grid=(2, 1, 1), block=(64, 1, 1)).tolist() == [724] * 64 + [4024] * 64
+
+
 @pytest.mark.parametrize("barrier", ["bar.sync 0;", "barrier.sync.aligned 1, 64;"])
 def test_lanes_join_at_a_barrier_behind_which_the_other_way_stands(barrier: str) -> None:
     body = f"""mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 1; setp.eq.u32 %p1, %r2, 0; mov.u32 %r3, 5; @%p1 bra OTHER;

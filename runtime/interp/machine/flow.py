@@ -239,12 +239,13 @@ class Flow:
     def _release_one(self, number: int) -> None:
         here = [b for b in self.barriers if b.number == number]
         everyone = np.logical_or.reduce([b.mask for b in here])
-        expected, of = max(b.expected for b in here), self._cluster if number == CLUSTER_BARRIER else self._cta
-        if expected:
-            enough = self._counted(everyone) >= expected
-        else:
-            enough = np.bincount(of[self.live & ~everyone], minlength=self.geometry.ctas) == 0
-        open_ = (enough & (np.bincount(of[everyone], minlength=self.geometry.ctas) > 0))[of]
+        of = self._cluster if number == CLUSTER_BARRIER else self._cta
+        there = [self._number_in(of, b.mask) > 0 for b in here]
+        expected: Array = np.max([b.expected * own for b, own in zip(here, there, strict=True)], axis=0)
+        enough = np.where(
+            expected, self._counted(everyone) >= expected, self._number_in(of, self.live & ~everyone) == 0
+        )
+        open_: Array = (enough & np.logical_or.reduce(there))[of]
         if not open_.any():
             return
         waiting = np.logical_or.reduce([b.mask & open_ for b in here if b.resume != LEFT] or [~open_ & False])
@@ -252,13 +253,18 @@ class Flow:
             self.observer.join(number, everyone & open_, waiting)
         if number == CLUSTER_BARRIER:
             self.passed |= everyone & open_ & ~waiting
-        for complete in {b.complete for b in here if b.complete is not None}:
-            complete(everyone & open_)
+        for complete in {b.complete for b in here if b.complete is not None}:  # CTAs may be at different ones.
+            ctas = np.logical_or.reduce([own for b, own in zip(here, there, strict=True) if b.complete is complete])
+            complete(everyone & open_ & ctas[of])
         for barrier in here:
             released = barrier.mask & open_
             barrier.mask &= ~open_
             if barrier.resume != LEFT and released.any():
                 self.go(barrier.resume, released)
+
+    def _number_in(self, of: Array, mask: Array) -> Array:
+        """How many threads of a mask are in each CTA or cluster."""
+        return np.bincount(of[mask], minlength=self.geometry.ctas)
 
     def _counted(self, arrived: Array) -> Array:
         """Threads at a barrier, by CTA. A warp counts as a whole once all of its live lanes have arrived (9.7.13.1)."""
