@@ -168,6 +168,13 @@ class Traits:
         """Whether a qualifier makes the accesses strong."""
         return not self.qualifiers.isdisjoint(STRONG)
 
+    @cached_property
+    def strength(self) -> int:
+        """How strong its accesses are: 0 if they are weak, 1 if they are strong for its CTA alone, 2 for others too."""
+        if not (self.strong or self.updates):
+            return 0
+        return 1 if "cta" in self.qualifiers and not self.on_mbarrier else 2
+
     @property
     def acquires(self) -> bool:
         return not self.qualifiers.isdisjoint(("acquire", "acq_rel"))

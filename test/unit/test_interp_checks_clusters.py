@@ -50,6 +50,27 @@ ld.shared.u32 %r7, [%r3]; {SYNC}"""
     check_found(run(late, 2, 32, 2), "races", FIRST_LINE + 2, "reads what CTA (1, 0, 0), warp 0")
 
 
+@pytest.mark.parametrize(
+    ("rank", "update", "message"),
+    [
+        ("%r5", "cta.shared::cluster.add.u32", ""),
+        ("0", "cluster.shared::cluster.add.u32", ""),
+        ("0", "cta.shared::cluster.add.u32", "updates what CTA (1, 0, 0), warp 1, lane 31 writes"),
+    ],
+)
+@pytest.mark.parametrize("threads", [32, 64])
+def test_updates_of_another_ctas_memory(rank: str, update: str, message: str, threads: int) -> None:
+    """A scope of one CTA leaves out the other."""
+    findings = run(f"""st.shared.u32 [%r3], %r1; {SYNC}
+mov.u32 %r10, word; mapa.shared::cluster.u32 %r6, %r10, {rank};
+red.relaxed.{update} [%r6], %r1;
+{SYNC}""", 2, threads, 2)  # fmt: skip
+    if message:
+        check_found(findings, "races", FIRST_LINE + 2, message.replace("warp 1", f"warp {threads // 32 - 1}"))
+    else:
+        assert findings == ()
+
+
 COPY = """setp.eq.u32 %p1, %r1, 0; mov.u32 %r8, 64; @%p1 mbarrier.init.shared.b64 [bar], %r8; bar.sync 0;
 ld.param.u64 %rd1, [p]; mad.wide.u32 %rd1, %r1, 4, %rd1; cp.async.ca.shared.global [%r3], [%rd1], 4;
 {arrive}

@@ -38,6 +38,8 @@ def run(body: str, grid: int = 3, block: int = 64, **options: Any) -> tuple[Find
         "st.u32 [%rd4], %r9;",
         "atom.global.add.u32 %r5, [%rd1], %r0; red.global.max.u32 [%rd1+4], %r0;",
         "st.volatile.global.u32 [%rd1], %r0; st.release.gpu.global.u32 [%rd1+4], %r0;",
+        "mad.wide.u32 %rd4, %r2, 4, %rd1; red.relaxed.cta.global.add.u32 [%rd4], 1; ld.relaxed.cta.u32 %r6, [%rd4];",
+        "red.global.add.u32 [%rd2], 1; ld.global.u32 %r6, [%rd2]; st.global.u32 [%rd2], %r6;",
         "setp.eq.u32 %p1, %r0, 7; @%p1 st.global.u32 [%rd1], %r0;",
         "mad.wide.u32 %rd4, %r0, 1, %rd1; st.global.u8 [%rd4], %r0;",
     ],
@@ -75,6 +77,14 @@ def test_ordered_and_own_stores_are_silent(body: str) -> None:
         # Weak against strong.
         ("setp.eq.u32 %p1, %r2, 0; @%p1 st.global.u32 [%rd1], %r0;\n@!%p1 st.volatile.global.u32 [%rd1], %r9;",
             0, "value"),
+        ("setp.eq.u32 %p1, %r0, 7; @%p1 st.global.u32 [%rd1], %r0;\n@!%p1 red.global.add.u32 [%rd1], 1;",
+            1, "updates what CTA (0, 0, 0), warp 0, lane 7 writes"),
+        ("red.global.add.u32 [%rd1], 1;\nld.global.u32 %r6, [%rd1];", 1, "reads what CTA (2, 0, 0), warp 1, lane 31"),
+        ("ld.global.u32 %r6, [%rd1];\nred.global.add.u32 [%rd1], 1;", 1, "writes over what CTA"),
+        # Strong for one CTA alone.
+        ("red.relaxed.cta.global.add.u32 [%rd1], 1;", 0, "updates what CTA (2, 0, 0), warp 1, lane 31 writes"),
+        ("setp.eq.u32 %p1, %r2, 0; @%p1 st.relaxed.cta.global.u32 [%rd1], %r0;\n@!%p1 ld.relaxed.cta.u32 %r6, [%rd1];",
+            1, "reads what CTA (0, 0, 0), warp 1"),
     ],
 )  # fmt: skip
 def test_different_values_at_one_address_are_found(body: str, line: int, message: str) -> None:

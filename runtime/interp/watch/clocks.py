@@ -375,15 +375,15 @@ class Pieces(ABC):
 
 class Shadow(Pieces):
     """Arrays with an entry for each piece of memory. Arrays of reads have one for each warp of the CTA too. Of the last
-    write: whether there was one (`written`), its time, thread and instruction, and whether it was `strong` (atomic or
-    ordered). Of the last read of each warp: time, lane, instruction, and strength."""
+    write: whether there was one (`written`), its time, thread and instruction, and how `strong` it was (0: weak, 1: for
+    its CTA alone, 2: for all). Of the last read of each warp: time, lane, instruction, and strength."""
 
     def __init__(self, size: int, warps: int) -> None:
         pieces = -(-size // self.width)
-        self.written, self.write_strong = (np.zeros(pieces, np.bool_) for _ in range(2))
+        self.written, self.write_strong = (np.zeros(pieces, kind) for kind in (np.bool_, np.int8))
         self.write_time, self.writer, self.write_pc = (np.zeros(pieces, np.int32) for _ in range(3))
         self.read_time, self.read_pc = (np.zeros((pieces, warps), np.int32) for _ in range(2))
-        self.reader, self.read_strong = (np.zeros((pieces, warps), kind) for kind in (np.int8, np.bool_))
+        self.reader, self.read_strong = (np.zeros((pieces, warps), np.int8) for _ in range(2))
 
     def split(self, times: int) -> None:
         arrays: dict[str, Array] = {name: old for name, old in vars(self).items() if isinstance(old, np.ndarray)}
@@ -393,7 +393,7 @@ class Shadow(Pieces):
 
 class LastAccesses:
     """Of each piece of a buffer: who accessed it last, by the thread's number in the grid (`NOBODY` if it was not
-    accessed), when, by which instruction, and whether strongly. Takes memory from the first access on."""
+    accessed), when, by which instruction, and how strongly (see `Shadow`). Takes memory from the first access on."""
 
     def __init__(self, pieces: int) -> None:
         self._pieces = pieces
@@ -412,18 +412,18 @@ class LastAccesses:
         return self._column(piece, 1)
 
     def pc(self, piece: Array) -> Array:
-        return self._column(piece, 2) >> 1
+        return self._column(piece, 2) >> 2
 
     def strong(self, piece: Array) -> Array:
-        return (self._column(piece, 2) & 1).astype(np.bool_)
+        return self._column(piece, 2) & 3
 
     def _column(self, piece: Array, number: int) -> Array:
         return np.full(piece.shape, NOBODY, np.int32) if self._rows is None else self._rows[piece, number]
 
-    def put(self, piece: Array, who: Array, time: int, pc: int, strong: bool) -> None:
+    def put(self, piece: Array, who: Array, time: int, pc: int, strong: int) -> None:
         """Accesses of one instruction; of several to one piece, the last is remembered."""
         rows = np.empty((piece.size, 3), np.int32)
-        rows[:, 0], rows[:, 1], rows[:, 2] = who, time, 2 * pc + strong
+        rows[:, 0], rows[:, 1], rows[:, 2] = who, time, 4 * pc + strong
         self._written()[piece] = rows
 
     def take(self, piece: Array, other: LastAccesses) -> None:
@@ -455,7 +455,7 @@ class BufferHistory(Pieces):
         for last in (self.stored, self.read, self.other):
             last.split(times)
 
-    def put_read(self, piece: Array, who: Array, time: int, pc: int, strong: bool) -> None:
+    def put_read(self, piece: Array, who: Array, time: int, pc: int, strong: int) -> None:
         """Reads of one instruction."""
         before = self.read.who(piece)
         self.other.take(piece[(before != who) & (before != NOBODY)], self.read)
@@ -464,7 +464,7 @@ class BufferHistory(Pieces):
         if others.any():
             self.other.put(piece[others], who[others], time, pc, strong)
 
-    def put_store(self, piece: Array, who: Array, time: int, pc: int, strong: bool) -> None:
+    def put_store(self, piece: Array, who: Array, time: int, pc: int, strong: int) -> None:
         """Stores of one instruction. Reads before them are forgotten: later accesses do not race with them."""
         self.stored.put(piece, who, time, pc, strong)
         self.read.forget(piece)

@@ -3,8 +3,9 @@
 Two accesses to a byte by different threads, of which one writes, are a race unless something orders them: a barrier
 of the CTA, an mbarrier, `bar.warp.sync` between lanes of one warp, or a strong write (atomic, volatile, release, ...)
 that the other thread reads, with fences or release and acquire on both sides. Strong accesses do not race with each
-other. Lanes that write one byte in the same instruction are not reported: one of them wins, as the ISA says. A store of
-the value that is there already, or that others store with it, over theirs is a note.
+other where their scopes have both threads. Lanes that write one byte in the same instruction are not reported: one of
+them wins, as the ISA says. A store of the value that is there already, or that others store with it, over theirs is a
+note.
 """
 
 from __future__ import annotations
@@ -40,14 +41,15 @@ _BYTES_PER_READER = 10
 
 @dataclass
 class _Touch:
-    """The pieces that one instruction accesses: who, how strongly, by which traits, and stored bytes, if known."""
+    """The pieces that one instruction accesses: who, how strongly (0: it is weak, 1: strong for its CTA, 2: for all),
+    by which traits, and stored bytes, if known."""
 
     pc: int
     piece: Array
     thread: Array
     warp: Array
     lane: Array
-    strong: bool
+    strong: int
     traits: Traits
     values: Array | None
 
@@ -142,9 +144,8 @@ class SharedMemory(Check):
             return
         self.clocks.tick()
         warps, traits = self.clocks.warps, self.kernel.code[access.pc].traits
-        width = self.widths[access.pc] or access.width
+        width, strong = self.widths[access.pc] or access.width, traits.strength or 2 * (access.kind == "atomic")
         piece, thread = self.shadow.pieces(access.start, width, access.threads)
-        strong = access.kind == "atomic" or traits.strong
         values = None if access.values is None else access.values.reshape(-1, self.shadow.width)
         touch = _Touch(access.pc, piece, thread, thread % warps, thread // warps, strong, traits, values)
         uses_object = access.kind == "atomic" and not traits.updates
@@ -194,7 +195,7 @@ class SharedMemory(Check):
             gathered = clocks.before_gathered(touch.lane, touch.warp, writer // clocks.warps)
             race &= (writer % clocks.warps != touch.warp) | (time > gathered)
         if touch.strong:
-            race &= ~shadow.write_strong[touch.piece]
+            race &= ~self._morally_strong(touch, writer % clocks.warps, shadow.write_strong[touch.piece])
         self._tell_unwaited(touch, unwaited, kind)
         pcs = shadow.write_pc[touch.piece]
         self._tell_race(
@@ -228,7 +229,8 @@ class SharedMemory(Check):
             ordered = np.maximum(ordered, clocks.before_gathered(touch.lane, touch.warp, reader))
         late[rows, own] = (reader != touch.lane) & (times[rows, own] > ordered)
         if touch.strong:
-            late &= ~shadow.read_strong[touch.piece]
+            columns = (touch.warp - own) + np.arange(clocks.each)[:, None]
+            late &= ~self._morally_strong(touch, columns, shadow.read_strong[touch.piece].T).T
         race: Array = np.logical_or.reduce(late, axis=1)
         if not race.any():
             return
@@ -241,6 +243,11 @@ class SharedMemory(Check):
         readers = lanes * clocks.warps + touch.warp - own + first
         pcs = shadow.read_pc[touch.piece, first]
         self._tell_race(touch, race, readers, pcs, f"{_DEED[kind]} what", "reads")
+
+    def _morally_strong(self, touch: _Touch, warp: Array, strong: Array) -> Array:
+        """Whether these accesses, and the others by these warps, are strong with scopes that have both threads."""
+        each = self.clocks.per_cta
+        return np.minimum(strong, touch.strong) > (warp // each != touch.warp // each)
 
     def _before(self, touch: _Touch, reader: Array) -> Array:
         """The times up to which what readers of the same warp did is ordered before what threads do now."""
@@ -264,25 +271,26 @@ class SharedMemory(Check):
         shadow, clocks = self.shadow, self.clocks
         at = (touch.piece, touch.warp % clocks.each)
         earlier, lane = shadow.read_time[at], shadow.reader[at]
-        weak = (earlier > clocks.floor) & ~shadow.read_strong[at]
+        weak = (earlier > clocks.floor) & (shadow.read_strong[at] == 0)
         one = np.where((earlier > self._before(touch, lane)) & (lane != touch.lane), MANY, touch.lane)
         shadow.reader[at] = one
         lost = shadow.reader[at] != one
         shadow.reader[at[0][lost], at[1][lost]] = MANY
         shadow.read_time[at] = clocks.now
         shadow.read_pc[at] = touch.pc
-        shadow.read_strong[at] = touch.strong & ~weak
+        shadow.read_strong[at] = np.where(weak, 0, touch.strong)
 
     def _mark_write(self, touch: _Touch, kind: str) -> None:
         """Records writes. Of warps that write a piece in one step, one is recorded, and the others race with it."""
         shadow, clocks = self.shadow, self.clocks
         shadow.writer[touch.piece] = touch.thread
         shadow.write_pc[touch.piece] = touch.pc
-        if not touch.strong:
+        if touch.strong < 2:
             writer = shadow.writer[touch.piece]
             race = np.not_equal(writer % clocks.warps, touch.warp)
+            race &= ~self._morally_strong(touch, writer % clocks.warps, np.full(writer.size, touch.strong))
             self._tell_race(
-                touch, race, writer, shadow.write_pc[touch.piece], "writes what", "writes",
+                touch, race, writer, shadow.write_pc[touch.piece], f"{_DEED[kind]} what", "writes",
                 lambda: agreeing(touch.piece, touch.values),
             )  # fmt: skip
         shadow.write_time[touch.piece] = UNWAITED if kind == "copy" else clocks.now

@@ -28,8 +28,9 @@ from .shared import SharedMemory
 # Threads of a cluster are ordered as they are for shared memory, by words of global memory too. Where a thread reads a
 # word that one of another cluster wrote with a strong write (atomic, volatile, relaxed, release), its CTA knows what a
 # fence or a release covered: see `GridClocks`. Of the threads that read a piece since it was stored the last two are
-# known. Atomic operations are not looked at. What bulk and tensor copies read, the thread does that issues them, then;
-# what they store is in flight until that thread has waited for its group, for more than the `.read` of its source.
+# known. Atomic operations race with weak accesses, and with strong ones if a scope leaves one of the threads out. What
+# bulk and tensor copies read, the thread does that issues them, then; what they store is in flight until that thread
+# has waited for its group, for more than the `.read` of its source.
 
 
 @dataclass
@@ -65,7 +66,7 @@ class GlobalWriters(Check):
         inside = warp % geometry.warps_per_cta * LANES + np.arange(state.threads) // state.warps
         self.who = number * self.each + inside
         self.cluster = self.each * geometry.cluster_size
-        self.strong = [d.traits.strong or d.traits.reduces_in_bulk for d in kernel.code]
+        self.strong = [t.strength if not t.reduces_in_bulk else 2 for t in (d.traits for d in kernel.code)]
         x, y, z = geometry.grid
         self.ctas = x * y * z
         self.grid.begin(self.shared.clocks, geometry.first // geometry.cluster_size)
@@ -85,12 +86,12 @@ class GlobalWriters(Check):
     def access(self, access: MemoryAccess) -> None:
         if not access.start.size or not self.state.memory.is_global(access.buffer):
             return
-        strong = access.kind == "atomic" or self.strong[access.pc]
+        strong = self.strong[access.pc]
         if access.kind == "load":
             self._load(access, strong)
         if strong:
             self._flag(access)
-        if access.kind in ("store", "copy"):
+        if access.kind in ("store", "copy", "atomic"):
             self._store(access, strong)
 
     def history(self, buffer: Buffer) -> BufferHistory | None:
@@ -110,14 +111,14 @@ class GlobalWriters(Check):
 
     # Reads
 
-    def _load(self, access: MemoryAccess, strong: bool) -> None:
+    def _load(self, access: MemoryAccess, strong: int) -> None:
         """A read; where it is weak, of what another thread stored in this launch."""
         if not access.buffer.writable:
             return
         history = self._history(access)
         piece, thread = history.pieces(access.start, access.width, access.threads)
-        if not strong:
-            self._after_store(access, history, piece, thread)
+        if strong < 2:
+            self._after_store(access, history, piece, thread, strong)
         history.put_read(piece, self.who[thread], self.shared.clocks.tick(), access.pc, strong)
 
     def _history(self, access: MemoryAccess) -> BufferHistory:
@@ -126,12 +127,15 @@ class GlobalWriters(Check):
             self._histories[key] = BufferHistory(access.buffer.size)
         return self._histories[key]
 
-    def _after_store(self, access: MemoryAccess, history: BufferHistory, piece: Array, thread: Array) -> None:
+    def _after_store(
+        self, access: MemoryAccess, history: BufferHistory, piece: Array, thread: Array, strong: int
+    ) -> None:
         """These reads against the last stores of their pieces."""
         last = history.stored
         before, mine = last.who(piece), self.who[thread]
         cached = "nc" in self.kernel.code[access.pc].traits.qualifiers
-        at = np.flatnonzero((before >= 0) & ((before != mine) | (last.time(piece) == UNWAITED) | cached))
+        others = self._others(before, mine, strong)
+        at = np.flatnonzero((before >= 0) & (others | (last.time(piece) == UNWAITED) | cached))
         if not at.size:
             return
         bad = at if cached else at[~self._ordered(last, piece[at], thread[at], before[at])]
@@ -151,9 +155,13 @@ class GlobalWriters(Check):
         where = f"CTA {self.state.geometry.cta_index(number)}, warp {inside // LANES}, lane {inside % LANES}"
         return self.kernel.code[int(last.pc(np.array(piece)))].source.line, where
 
+    def _others(self, one: Array, other: Array, strong: int) -> Array:
+        """Whether threads are different, or with a scope of one CTA in different CTAs."""
+        return one // self.each != other // self.each if strong else one != other
+
     # Stores
 
-    def _store(self, access: MemoryAccess, strong: bool) -> None:
+    def _store(self, access: MemoryAccess, strong: int) -> None:
         history = self._history(access)
         piece, thread = history.pieces(access.start, access.width, access.threads)
         values = None if access.values is None else access.values.reshape(-1, history.width)
@@ -167,11 +175,11 @@ class GlobalWriters(Check):
         history.put_store(store.piece, store.who, now, access.pc, strong)
         if self.kernel.code[access.pc].traits.is_grouped:
             self._fly(access, history, strong)
-        twice = history.stored.who(store.piece) != store.who
-        if not strong and twice.any():
+        twice = self._others(history.stored.who(store.piece), store.who, strong)
+        if strong < 2 and twice.any():
             self._tell(access, history.stored, store, twice, agreeing(store.piece, store.values))
 
-    def _fly(self, access: MemoryAccess, history: BufferHistory, strong: bool) -> None:
+    def _fly(self, access: MemoryAccess, history: BufferHistory, strong: int) -> None:
         """A thread's copy stores until the thread has waited for it."""
         last, who = history.stored, self.who[access.threads[:1]]
 
@@ -185,12 +193,12 @@ class GlobalWriters(Check):
         put(history.pieces(access.start, access.width)[0], UNWAITED)
         self.in_flight.issue(access.threads[:1], finish)
 
-    def _races(self, last: LastAccesses, store: _Store, strong: bool) -> Array:
+    def _races(self, last: LastAccesses, store: _Store, strong: int) -> Array:
         """A mask of the stores that are not ordered after the last accesses to their pieces."""
         before = last.who(store.piece)
         race: Array = (before >= 0) & (before != store.who)
         if strong:
-            race &= ~last.strong(store.piece)
+            race &= np.minimum(last.strong(store.piece), strong) <= self._others(before, store.who, 1)
         at = np.flatnonzero(race)
         if at.size:
             race[at] = ~self._ordered(last, store.piece[at], store.thread[at], before[at])
@@ -232,6 +240,7 @@ class GlobalWriters(Check):
             line, where = self.who_accessed(last, piece)
             end = "; the value is the same" if note else ""
             writes = "writes what" if store.values is None or note else "writes another value than"
+            writes = "updates what" if access.kind == "atomic" else writes
             deed = f"writes over what {where} reads" if over else f"{writes} {where} writes"
             how = self._how(last, piece, int(store.thread[first]))
             text = f"race in global memory: {deed} at line {line}, and {how}{end}"
