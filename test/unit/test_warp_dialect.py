@@ -231,13 +231,16 @@ def test_the_part_of_a_slice() -> None:
     rows, columns = down.shape[0], across.shape[1]
     assert part_of(down, 2) == down.with_shape(rows // 2, down.shape[1])
     assert part_of(across, 2) == part_of(across, 8) == across.with_shape(across.shape[0], columns // 2)
+    six, seven = (fragment(LOWERED[0], "c", 1, count) for count in (6, 7))
+    assert part_of(six, 4) == part_of(across, 1), "three get two base tiles each, and one none"
+    assert part_of(seven, 4) == seven, "one gets all"
     for kind, slices, message in (
         (down, 3, "expected a power of two of slices, got 3"),
-        (fragment(LOWERED[0], "c", 3, 1), 2, "the 3 x 1 base tiles of .* cannot be divided among 2 slices"),
+        (fragment(LOWERED[0], "c", 3, 2), 2, "the 3 x 2 base tiles of .* cannot be divided among 2 slices"),
         (fragment(LOWERED[0], "c", 1, 3), 4, "the 1 x 3 base tiles of .* cannot be divided among 4 slices"),
     ):
         with pytest.raises(VerifyException, match=message):
-            part_of(kind, slices)
+            part_of(kind, slices, all_get=True)
 
 
 def test_an_operation_like_another() -> None:
