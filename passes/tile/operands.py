@@ -98,9 +98,9 @@ class OperandTiles(Generic[ProductT]):
             fail(self.tiling.product.op, "expected the k of a fragment to be known")
         return index.insert(SubfragmentOp([fragment], (0, start), kind.shape)).fragment
 
-    def load(self, index: IndexBuilder, tile: SSAValue, at: Place, scales: SSAValue | None = None) -> SSAValue:
+    def load(self, index: IndexBuilder, tile: SSAValue, at: Place, factors: Sequence[SSAValue] = ()) -> SSAValue:
         """Loads the fragment whose first element is at `at`, from the tile in shared memory or from a larger fragment.
-        Integers are multiplied by `scales`, if there are any. B runs down the columns of memory unless it is
+        Integers are multiplied by `factors`, one after the other. B runs down the columns of memory unless it is
         transposed, so `ldmatrix` takes `.trans` there."""
         if isinstance(tile.type, FragmentType):
             return self.of_step(index, tile, at)
@@ -120,7 +120,9 @@ class OperandTiles(Generic[ProductT]):
         raw = index.insert(LoadOp(tile, where, loaded, swapped=transposed, matrices=str(move))).fragment
         if stored is not None:
             made = index.insert(ConvertOp(raw, self.tiling.element_type(self.role), stored, path.layout)).fragment
-            return made if scales is None else index.insert(ElementwiseOp(Kind.Mul, made, scales)).fragment
+            for factor in factors:
+                made = index.insert(ElementwiseOp(Kind.Mul, made, factor)).fragment
+            return made
         return index.insert(ConvertLayoutOp.to(raw, path.layout)).fragment if pieces else raw
 
     # From memory, where the operands of `warp.matmul` are, to shared memory
@@ -379,9 +381,9 @@ class FragmentProduct(Multiplication):
         every = range(0, schedule.cta[2] // schedule.sliced_k, self.tiling.step)
         return self.steps(warp, accumulator, every)
 
-    def steps(self, warp: Place, accumulator: SSAValue, every: range, scales: SSAValue | None = None) -> SSAValue:
+    def steps(self, warp: Place, accumulator: SSAValue, every: range, factors: Sequence[SSAValue] = ()) -> SSAValue:
         """The accumulators after steps of the instruction, those at `every` k of the warp's part; integers of B are
-        multiplied by `scales`, if there are any."""
+        multiplied by `factors`."""
         for inner in every:
             at = warp | {"k": self.outside.add(warp["k"], inner)}
             own = warp | {"k": inner}  # A in registers is the warp's part
@@ -390,7 +392,7 @@ class FragmentProduct(Multiplication):
                     self.outside if self._stays(tile) and self._fit(o) else self.index,
                     tile,
                     own if isinstance(tile.type, FragmentType) else at,
-                    scales if o.role == "b" else None,
+                    factors if o.role == "b" else (),
                 )
                 for o, tile in zip(self.operands, self.tiles, strict=True)
             )

@@ -22,7 +22,7 @@ from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.mma import GroupScales, TileMmaOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import SparseOp, form_of
-from ...dialect.warp.stored import BLOCK_LINES, INTEGERS, PACKED, SMALLER, StoredOp
+from ...dialect.warp.stored import BLOCK_LINES, INTEGERS, PACKED, SMALLER, StoredIntegers, StoredOp
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import WgmmaOp
@@ -269,24 +269,29 @@ class RegisterProduct(Multiplication):
         return carried
 
     def _smaller_weights(self, points: Sequence[SSAValue], *, of_groups: bool) -> SSAValue | None:
-        """The factor of weights that are made smaller, and whose sums the loop over K leaves to be made larger again.
-        As integers at the end of bf16 count 2^-133, and no factor is above 2^127, one instruction makes a part of an
-        integer less its zero point. What is scaled to less than 2^-120 loses bits below 2^-133 of the part."""
-        stored, kind, loop, sums = self.first.operand.stored, self._step_of_weights(), self.op.parent_op(), self.op.c
-        if stored is None or stored.name not in INTEGERS or kind.element.name != "bf16":
-            return None
-        whole_points = of_groups or not points or not (stored.zero or stored.element.signed)
-        if not whole_points or not isinstance(loop, scf.ForOp):
-            return None
-        number = loop.body.block.args.index(sums) - 1
-        outside, behind = IndexBuilder(loop), IndexBuilder(Builder(InsertPoint.after(loop)))
-        down, up = (ConstantOp.of(factor, fragment_of(sums)) for factor in (SMALLER, 1 / SMALLER))
-        if not is_zero(start := loop.iter_args[number]):
-            start = outside.insert(ElementwiseOp(Kind.Mul, start, outside.insert(down).fragment)).fragment
-            loop.operands = [*loop.operands[: 3 + number], start, *loop.operands[4 + number :]]
-        whole = behind.insert(ElementwiseOp(Kind.Mul, loop.results[number], behind.insert(up).fragment))
-        loop.results[number].replace_uses_with_if(whole.fragment, lambda use: use.operation is not whole)
-        return outside.insert(ConstantOp.of(SMALLER, kind)).fragment
+        """The factor of `made_smaller`, where zero points are whole numbers."""
+        stored = self.first.operand.stored
+        whole = stored is not None and (of_groups or not points or not (stored.zero or stored.element.signed))
+        return made_smaller(self.op, stored, self._step_of_weights()) if whole else None
+
+
+def made_smaller(op: TileMmaOp, stored: StoredIntegers | None, kind: FragmentType) -> SSAValue | None:
+    """The factor of weights of a `kind` that are made smaller, and whose sums the loop over K leaves to be made larger
+    again. As integers at the end of bf16 count 2^-133, and no factor is above 2^127, one instruction makes a part of an
+    integer less its zero point. What is scaled to less than 2^-120 loses bits below 2^-133 of the part."""
+    loop, sums = op.parent_op(), op.c
+    bf16 = stored is not None and stored.name in INTEGERS and kind.element.name == "bf16"
+    if not bf16 or not isinstance(loop, scf.ForOp):
+        return None
+    number = loop.body.block.args.index(sums) - 1
+    outside, behind = IndexBuilder(loop), IndexBuilder(Builder(InsertPoint.after(loop)))
+    down, up = (ConstantOp.of(factor, fragment_of(sums)) for factor in (SMALLER, 1 / SMALLER))
+    if not is_zero(start := loop.iter_args[number]):
+        start = outside.insert(ElementwiseOp(Kind.Mul, start, outside.insert(down).fragment)).fragment
+        loop.operands = [*loop.operands[: 3 + number], start, *loop.operands[4 + number :]]
+    whole = behind.insert(ElementwiseOp(Kind.Mul, loop.results[number], behind.insert(up).fragment))
+    loop.results[number].replace_uses_with_if(whole.fragment, lambda use: use.operation is not whole)
+    return outside.insert(ConstantOp.of(SMALLER, kind)).fragment
 
 
 # Products of warpgroups whose blocks have scales of f32, `times` and `and` of `warp.tile_mma`.
@@ -410,8 +415,9 @@ class GroupedProduct(FragmentProduct):
         schedule = self.tiling.schedule
         depth = schedule.cta[2] // schedule.sliced_k
         runs, stored = range(0, depth, run := min(depth, groups.size)), self.op.b_stored
-        rounded = stored is not None and stored.rounded
         of_b = self.tiling.fragment("b").with_layout(self.operands[1].delivery.layout)
+        rounded = stored is not None and stored.rounded
+        smaller = made_smaller(self.op, stored, of_b) if rounded else None
         kind = of_b if rounded else fragment_of(accumulator)
         # Before the products, which hide how long memory takes to answer.
         before = self.outside if shape_of_scales(self.op, groups)[0] == 1 else self.index
@@ -419,7 +425,8 @@ class GroupedProduct(FragmentProduct):
         for first, scale in zip(runs, scales, strict=True):
             every = range(first, first + run, self.tiling.step)
             if rounded:
-                accumulator = self.steps(warp, accumulator, every, scale)
+                factors = [scale] if smaller is None else [smaller, scale]
+                accumulator = self.steps(warp, accumulator, every, factors)
             else:
                 sums = self.outside.insert(ConstantOp.of(0.0, fragment_of(accumulator))).fragment
                 sums = self.steps(warp, sums, every)

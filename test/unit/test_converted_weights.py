@@ -184,7 +184,8 @@ WIDE = """    %0 = arith.sitofp %q : i8 to f32
 @pytest.mark.parametrize("by_columns", [True, False])
 @pytest.mark.parametrize("float_", ["f16", "bf16"])
 def test_each_weight_is_rounded_after_it_is_scaled(float_: str, by_columns: bool, schedule: dict[str, Any]) -> None:
-    """In registers, before `mma` and before `wgmma`: the sums of rounded weights to the accuracy of f32."""
+    """In registers, before `mma` and before `wgmma`: the sums of rounded weights to the accuracy of f32, by scales on
+    both sides of 2, below which one multiply-add makes weights of bf16."""
     text = function(SCALED if by_columns else WIDE).replace("f16", float_)
     if by_columns:
         text = text.replace("#kn = affine_map<(k, n)", "#kn = affine_map<(n, k)").replace("64x48", "48x64")
@@ -194,12 +195,14 @@ def test_each_weight_is_rounded_after_it_is_scaled(float_: str, by_columns: bool
     kernel, rng = compile(text, "sm_90a", cache=False, **schedule), np.random.default_rng()
     assert (len(kernel.launches), kernel.scratch) == (1, ())
     assert ("wgmma" in kernel.ptx) == ("mma" in schedule)
-    a, s = rng.standard_normal((21, 64)).astype(FLOATS[float_]), (rng.random(48) / 3).astype(FLOATS[float_])
+    a, s = rng.standard_normal((21, 64)).astype(FLOATS[float_]), rng.random(48) * 2.0 ** rng.integers(-9, 9, 48)
+    s = s.astype(FLOATS[float_])
     q, d = rng.integers(-128, 128, (64, 48)).astype(np.int8), np.full((21, 48), np.nan, np.float32)
     kernel(a, np.ascontiguousarray(q.T if by_columns else q), s, d, device="interp", checks="all")
     weights = (q * s.astype(np.float64)).astype(FLOATS[float_]).astype(np.float64)
     exact = a.astype(np.float64) @ weights
-    np.testing.assert_allclose(d, exact, rtol=1e-6, atol=1e-6 * np.abs(exact).max())
+    one, other = d / s.astype(np.float64), exact / s.astype(np.float64)
+    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 * np.abs(other).max())
 
 
 def test_scales_are_asked_for_before_the_loop() -> None:
@@ -217,7 +220,10 @@ def test_scales_are_asked_for_before_the_loop() -> None:
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("start", ["fill", "none"])
-@pytest.mark.parametrize(("cta", "warp", "sliced_k"), [((16, 32, 64), (16, 16), 4), ((32, 32, 32), (16, 16), 2)])
+@pytest.mark.parametrize(
+    ("cta", "warp", "sliced_k"),
+    [((16, 32, 64), (16, 16), 4), ((32, 32, 32), (16, 16), 2), ((16, 48, 64), (16, 48), 4)],
+)
 def test_slices_beyond_the_base_tiles_store_nothing(
     cta: tuple[int, ...], warp: tuple[int, ...], sliced_k: int, start: str
 ) -> None:

@@ -85,7 +85,8 @@ func.func @groups(%A: memref<16x128xf16>, %Q: memref<128x64xi4>, %S: memref<2x64
 // TILED:         %[[S:\w+]] = warp.load {{.*}}along = "columns"{{.*}} -> !warp.fragment<b, 16x32xbf16,
 // TILED:         scf.for
 // TILED:           %[[W:\w+]] = warp.convert {{.*}}stored = "s8"
-// TILED-NEXT:      warp.elementwise mul %[[W]], %[[S]] :
+// TILED-NEXT:      %[[SMALL:\w+]] = warp.elementwise mul %[[W]], %{{.*}} :
+// TILED-NEXT:      warp.elementwise mul %[[SMALL]], %[[S]] :
 func.func @rounded(%A: memref<16x128xbf16>, %Q: memref<64x128xi8>, %S: memref<64xbf16>, %C: memref<16x64xf32>) {
   %W = memref.alloc() : memref<64x128xbf16>
   linalg.generic {indexing_maps = [#nk, #n, #nk], iterator_types = ["parallel", "parallel"]}
