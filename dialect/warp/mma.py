@@ -469,12 +469,6 @@ def _shape(tile: SSAValue) -> tuple[int, ...]:
     return tile.type.shape if isinstance(tile.type, FragmentType) else memory_of(tile).get_shape()
 
 
-def _parts_of_some(down: int, across: int, slices: int) -> int:
-    """Into how many parts a row, or a column, of base tiles falls for some of so many slices; 0 of several rows of
-    several."""
-    return next((n for n in range(slices, 0, -1) if max(down, across) % n == 0), 0) if min(down, across) == 1 else 0
-
-
 def part_of(fragment: FragmentType, slices: int, *, all_get: bool = False) -> FragmentType:
     """The part of a fragment that one slice gets: some rows of base tiles, or some columns if there is one row of them.
     Some slices get none where fewer divide base tiles, unless `all_get` one, as those of a K that is split do. Raises
@@ -486,7 +480,8 @@ def part_of(fragment: FragmentType, slices: int, *, all_get: bool = False) -> Fr
         rows //= slices
     elif down == 1 and across % slices == 0:
         columns //= slices
-    elif (parts := _parts_of_some(down, across, slices)) and not all_get:
+    elif min(down, across) == 1 and not all_get:
+        parts = next(n for n in range(slices, 0, -1) if max(down, across) % n == 0)
         rows, columns = (rows, columns // parts) if down == 1 else (rows // parts, columns)
     else:
         raise VerifyException(f"the {down} x {across} base tiles of {fragment} cannot be divided among {slices} slices")

@@ -147,7 +147,9 @@ class RegisterProduct(Multiplication):
         together = len(steps) if changes and self.tiling.schedule.sliced_k > 1 else 1
         of_groups = together > 1 and self._scales_sums()
         points, scales, run = self._parameters(warp, depth, fragment_of(accumulator) if of_groups else None)
-        smaller = self._smaller_weights(points[0], of_groups=of_groups)
+        stored = self.first.operand.stored
+        whole = of_groups or not points[0] or (stored is not None and not (stored.zero or stored.element.signed))
+        smaller = made_smaller(self.op, stored, self._step_of_weights()) if whole else None
         before = self._sums_of_groups([scale for (scale,) in scales]) if of_groups else []
         sums = [sum_ for sum_, _ in before]
         for group in (steps[number : number + together] for number in range(0, len(steps), together)):
@@ -267,12 +269,6 @@ class RegisterProduct(Multiplication):
             made.add(whole.owner)
         loop.results[number].replace_uses_with_if(whole, lambda use: use.operation not in made)
         return carried
-
-    def _smaller_weights(self, points: Sequence[SSAValue], *, of_groups: bool) -> SSAValue | None:
-        """The factor of `made_smaller`, where zero points are whole numbers."""
-        stored = self.first.operand.stored
-        whole = stored is not None and (of_groups or not points or not (stored.zero or stored.element.signed))
-        return made_smaller(self.op, stored, self._step_of_weights()) if whole else None
 
 
 def made_smaller(op: TileMmaOp, stored: StoredIntegers | None, kind: FragmentType) -> SSAValue | None:
