@@ -395,25 +395,24 @@ def _rescaled(elements: Sequence[SSAValue]) -> SSAValue:
     return FmaOp(part, arith.MulfOp(of_row, of_column).result, total).result
 
 
-# Products of integers whose groups along k have scales of floats, `times` of `warp.tile_mma`.
+# Products of integers of few bits, which may have scales of floats in groups along k, `times` of `warp.tile_mma`.
 #
 # The sum of a group's products, times the scales of the columns, is added to the rest in f32. Weights that are
 # `rounded` are multiplied by their scales in registers, before the product.
 
 
-class GroupedProduct(FragmentProduct):
-    """`warp.mma` for each group, from zero."""
+class StoredProduct(FragmentProduct):
+    """`warp.mma` of integers that are converted in registers, and for each group of them, from zero."""
 
     def multiply(self, warp: Place, accumulator: SSAValue) -> SSAValue:
-        groups = self.op.groups
-        if groups is None:
-            raise ValueError("expected a product with scales of groups")
-        schedule = self.tiling.schedule
+        groups, schedule, stored = self.op.groups, self.tiling.schedule, self.op.b_stored
         depth = schedule.cta[2] // schedule.sliced_k
-        runs, stored = range(0, depth, run := min(depth, groups.size)), self.op.b_stored
         of_b = self.tiling.fragment("b").with_layout(self.operands[1].delivery.layout)
-        rounded = stored is not None and stored.rounded
-        smaller = made_smaller(self.op, stored, of_b) if rounded else None
+        smaller = made_smaller(self.op, stored, of_b)
+        factors = [] if smaller is None else [smaller]
+        if groups is None:
+            return self.steps(warp, accumulator, range(0, depth, self.tiling.step), factors)
+        runs, rounded = range(0, depth, run := min(depth, groups.size)), stored is not None and stored.rounded
         kind = of_b if rounded else fragment_of(accumulator)
         # Before the products, which hide how long memory takes to answer.
         before = self.outside if shape_of_scales(self.op, groups)[0] == 1 else self.index
@@ -421,11 +420,10 @@ class GroupedProduct(FragmentProduct):
         for first, scale in zip(runs, scales, strict=True):
             every = range(first, first + run, self.tiling.step)
             if rounded:
-                factors = [scale] if smaller is None else [smaller, scale]
-                accumulator = self.steps(warp, accumulator, every, factors)
+                accumulator = self.steps(warp, accumulator, every, [*factors, scale])
             else:
                 sums = self.outside.insert(ConstantOp.of(0.0, fragment_of(accumulator))).fragment
-                sums = self.steps(warp, sums, every)
+                sums = self.steps(warp, sums, every, factors)
                 accumulator = mapped(self.index, _added, accumulator, sums, scale)
         return accumulator
 
