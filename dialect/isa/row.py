@@ -318,7 +318,7 @@ class Row:
         """The row with the requirements of an opcode's qualifiers."""
         return self
 
-    @cached_property
+    @property
     def root(self) -> str:
         """The opcode up to its first qualifier."""
         return self.spelling.partition(".")[0].partition("{")[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import product
@@ -232,8 +232,7 @@ class Wgmma(ProductForm):
 @cache
 def rows() -> tuple[Wgmma, ...]:
     """Every form of `wgmma.mma_async` and `wgmma.mma_async.sp`."""
-    dense = tuple(_dense())
-    return (*dense, *_sparse(dense))
+    return (*_rows(), *_rows(sparse=True))
 
 
 def _types() -> Iterator[tuple[str, str, str, Version]]:
@@ -246,27 +245,22 @@ def _types() -> Iterator[tuple[str, str, str, Version]]:
     yield "s32", "b1", "b1", (8, 0)
 
 
-def _dense() -> Iterator[Wgmma]:
-    """9.7.15.5.2."""
-    for d, a, b, ptx in _types():
+def _rows(*, sparse: bool = False) -> Iterator[Wgmma]:
+    """9.7.15.5.2, and 9.7.15.6: a sparse one has twice the depth of a dense one."""
+    ptx, section, depth = ((8, 2), "9.7.15.6", 16) if sparse else ((8, 0), "9.7.15.5.2", 8)
+    four, two = (Layout(alone.lane, alone.element, _OF_WARP) for alone in (FOUR_LANES, TWO_LANES_BY_CHUNK))
+    for d, a, b, since in _types():
+        if sparse and a == "b1":
+            continue
         left, right, result = (element_type(name) for name in (a, b, d))
         bit_op, clamped = "and" if a == "b1" else "", (False, True) if a in ("s8", "u8") else (False,)
+        granularity = None if not sparse else ONE_OF_TWO if a == "tf32" else TWO_OF_FOUR
+        metadata = None if not sparse else four if left.bits == 8 else two
         for n, satfinite in product(_FLOAT_N if left.is_float else _INTEGER_N, clamped):
-            shape = Shape(M, n, 8 * ROW_BYTES // left.bits)
+            shape = Shape(M, n, depth * ROW_BYTES // left.bits)
             yield Wgmma(
-                shape, left, right, result, result, ptx, WARPGROUP_SM, "9.7.15.5.2", SM_90A, satfinite, "", bit_op
-            )
-
-
-def _sparse(dense: Iterable[Wgmma]) -> Iterator[Wgmma]:
-    """9.7.15.6, each of twice the depth of a dense one."""
-    four, two = (Layout(alone.lane, alone.element, _OF_WARP) for alone in (FOUR_LANES, TWO_LANES_BY_CHUNK))
-    for one in dense:
-        if one.a.bits > 1:
-            yield replace(
-                one, shape=one.shape._replace(k=2 * one.shape.k), ptx=max(one.ptx, (8, 2)), section="9.7.15.6",
-                granularity=ONE_OF_TWO if one.a.name == "tf32" else TWO_OF_FOUR,
-                metadata=four if one.a.bits == 8 else two,
+                shape, left, right, result, result, max(since, ptx), WARPGROUP_SM, section, SM_90A, satfinite, "",
+                bit_op, granularity=granularity, metadata=metadata,
             )  # fmt: skip
 
 

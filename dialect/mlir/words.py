@@ -40,8 +40,8 @@ def _definition_of(kind: type[IRDLOperation]) -> OpDef:
     parent: Any = next(each for each in kind.__mro__ if "get_irdl_definition" in vars(each))
     if parent is IRDLOperation:
         return OpDef.from_pyrdl(kind)
-    front = [each for each in kind.__mro__ if issubclass(each, parent) and each is not parent]
-    behind = tuple(each for each in kind.__mro__ if not issubclass(each, parent))
+    front = [each for each in kind.__mro__ if parent in each.__mro__ and each is not parent]
+    behind = tuple(each for each in kind.__mro__ if parent not in each.__mro__)
     members = {name: value for each in reversed(front) for name, value in vars(each).items() if name != "__dict__"}
     own = OpDef.from_pyrdl(cast(Any, type(kind))(kind.__name__, behind, members))
     theirs: OpDef = parent.get_irdl_definition()
@@ -90,7 +90,7 @@ def defined(
     compared, and its fields. Fields in capitals are constants."""
     kinds = {**(parameters or {}), **{field: ClassVar for field in fields if field.isupper()}}
     members = {"__module__": __name__, "__doc__": summary, "__annotations__": kinds, **fields}
-    if issubclass(parent, CustomDirective):
+    if CustomDirective in parent.__mro__:  # `issubclass` asks all that are none again for each class that is made
         return irdl_custom_directive(cast(Any, type(name, (parent,), members)))
     define: Any = irdl_op_definition if issubclass(parent, IRDLOperation) else irdl_attr_definition
     return define(type(name, (parent,), {"name": name, **members}))

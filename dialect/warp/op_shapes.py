@@ -126,8 +126,8 @@ def property_of(value: FieldValue) -> Attribute | None:
     """What a property says, as its attribute: a flag, an integer of 64 bits, a word, a map, or several of these. None
     of what is left out: False, no text, nothing of several."""
     match value:
-        case Attribute():
-            return value
+        case None:
+            return None
         case bool():
             return UnitAttr() if value else None
         case int():
@@ -136,12 +136,12 @@ def property_of(value: FieldValue) -> Attribute | None:
             return StringAttr(value) if value else None
         case AffineMap():
             return AffineMapAttr(value)
-        case Sequence() if value:
-            if isinstance(value[0], int):
+        case Sequence():
+            if value and isinstance(value[0], int):
                 return DenseArrayBase.from_list(i64, [each for each in value if isinstance(each, int)])
-            return ArrayAttr([made for each in value if (made := property_of(each)) is not None])
+            return ArrayAttr([made for each in value if (made := property_of(each)) is not None]) if value else None
         case _:
-            return None
+            return value if isinstance(value, Attribute) else None
 
 
 class WarpOp(IRDLOperation):
@@ -158,7 +158,7 @@ class WarpOp(IRDLOperation):
             raise TypeError(f"{self.name} has the fields {', '.join(fields)}, got {len(values)} and {', '.join(named)}")
         given: dict[str, Any] = dict(zip(fields, values, strict=False)) | named
         super().__init__(
-            operands=[given.get(name) or () for name, _ in definition.operands],
+            operands=[given.get(name) for name, _ in definition.operands],
             result_types=[
                 kind if (kind := given.get(name)) is not None else _inferred(each, given, definition)
                 for name, each in definition.results

@@ -198,6 +198,10 @@ class PatternRow(Row):
         """The pattern that all its spellings have."""
         return self.pattern
 
+    @property
+    def root(self) -> str:  # of all rows, so what they cache would take a megabyte
+        return self.pattern.partition(".")[0].partition("{")[0]
+
     @cached_property
     def operands(self) -> tuple[Slot, ...]:
         """The operands as they are noted, with the names that qualifiers bind."""
