@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerType, ModuleOp, ShapedType, UnregisteredOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -241,8 +241,7 @@ def with_notes(error: LocatedError, cause: BaseException) -> LocatedError:
     return error
 
 
-@dataclass(frozen=True)
-class LocatedMessage:
+class LocatedMessage(NamedTuple):
     """A diagnostic: its kind ("error", "warning", "remark" or "note"), its text, and its place, where it has one."""
 
     kind: str

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import product
-from typing import ClassVar, NoReturn
+from typing import ClassVar, NamedTuple, NoReturn
 
 from ..layouts.layout import Layout
 from ..layouts.tensor_memory import metadata, result
@@ -245,8 +245,7 @@ class TensorProduct(ProductForm):
         return _Fields(opcode, word).product()
 
 
-@dataclass(frozen=True, slots=True)
-class _Fields:
+class _Fields(NamedTuple):
     """The state of decoding an instruction descriptor."""
 
     opcode: Opcode

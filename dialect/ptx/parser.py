@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections import ChainMap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -379,10 +378,10 @@ def _branching_to(labels: Collection[str], body: Sequence[Statement]) -> tuple[S
 
     def branching(statement: Statement) -> Statement:
         if isinstance(statement, Scope):
-            return replace(statement, body=_branching_to(labels, statement.body))
+            return statement._replace(body=_branching_to(labels, statement.body))
         if not isinstance(statement, Instruction) or statement.root != "bra":
             return statement
         operands = (Symbol(o.name) if isinstance(o, Register) and o.name in labels else o for o in statement.operands)
-        return replace(statement, operands=tuple(operands))
+        return statement._replace(operands=tuple(operands))
 
     return tuple(map(branching, body))

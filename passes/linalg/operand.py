@@ -404,8 +404,7 @@ class MatrixOperand:
         return not self.batch and self.dimensions == (0, 1)
 
 
-@dataclass(frozen=True)
-class VectorOperand:
+class VectorOperand(NamedTuple):
     """A scalar operand of an epilogue, or a vector along one of D's axes, "m" or "n"."""
 
     name: str
@@ -414,8 +413,7 @@ class VectorOperand:
     divisor: int = 1
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(NamedTuple):
     """An epilogue operand that is not a matrix like D: transposed, strided, repeated for all rows or columns, or one
     for each matrix of a batch. `dimensions` are along m and n, or None. `batch` has the loops of the others."""
 

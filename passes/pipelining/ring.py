@@ -7,7 +7,6 @@ barrier, loads of what they copy between it and another one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, NoReturn, TypeGuard, cast
 
 from xdsl.dialects import arith, gpu, memref, scf
@@ -76,8 +75,7 @@ class LoopStep(NamedTuple):
     ops: list[Operation]
 
 
-@dataclass(frozen=True)
-class CopyLoop:
+class CopyLoop(NamedTuple):
     """A K loop: copies, barrier, steps, barrier."""
 
     loop: scf.ForOp

@@ -141,8 +141,7 @@ class SharedBarriers:
     offset: int
 
 
-@dataclass(frozen=True)
-class TensorTile:
+class TensorTile(NamedTuple):
     """Matrices in tensor memory side by side, each of `columns` columns, from the address in `base` on."""
 
     base: VirtualRegister

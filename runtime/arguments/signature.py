@@ -72,8 +72,7 @@ class Metadata(NamedTuple):
     rows: int
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(NamedTuple):
     """A host function as its caller sees it. `written` are the positions of arguments the function writes, `filled` of
     those it overwrites before it reads them. `products` are the matrix products among its operations, in order; those
     of unknown size are not among them. `ties` are sets of (position, dimension) whose extents must agree. `sparse` are

@@ -15,12 +15,12 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from functools import cache
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from .errors import ArgumentError
 
@@ -47,8 +47,7 @@ _ROOM: dict[Path, int] = {}
 PACKAGE, PACKAGES = __name__.partition(".")[0], ("dialect", "passes", "runtime")
 
 
-@dataclass(frozen=True)
-class CacheEntry:
+class CacheEntry(NamedTuple):
     """An entry as a file: when it was last used, in seconds since 1970, and its size."""
 
     path: Path
@@ -56,8 +55,7 @@ class CacheEntry:
     bytes: int
 
 
-@dataclass(frozen=True)
-class Cache:
+class Cache(NamedTuple):
     """The entries in a folder, at most `limit` bytes in total and what each process wrote since it last counted."""
 
     folder: Path

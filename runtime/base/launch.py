@@ -209,8 +209,7 @@ class Launch:
         return self.grid[0] * self.grid[1] * self.grid[2]
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """What a call does: its launches in order, and each buffer of scratch memory they share. In a launch's arguments
     the buffers count on after the function's parameters. `dynamic` says that launches depend on the sizes of the
     arguments; a plan made without arguments is then one for sizes of 1."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from xdsl.dialects import func, gpu
@@ -207,7 +206,7 @@ def _kernel_of(
     empty = all(0 in (function.parameters[number].shape or ()) for number in function.written)
     last = len(function.parameters)
     returned = range(last - results, last)  # also those that nothing is written to
-    function = replace(function, written=function.written.union(returned))
+    function = function._replace(written=function.written.union(returned))
     if not used and (UNUSED in lowered.attributes or (function.written and empty)):
         version = ".".join(map(str, named(target).ptx))
         text = print_ptx(PtxModuleOp(function.name, [], version=version, target=target))

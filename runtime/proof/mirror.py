@@ -271,7 +271,7 @@ def blank(source: Instruction) -> Instruction:
     """A store with 0 for literals, which are data; other instructions as they are."""
     if source.root != "st":
         return source
-    return replace(source, operands=tuple(map(_without_literals, source.operands)))
+    return source._replace(operands=tuple(map(_without_literals, source.operands)))
 
 
 def _without_literals(operand: Operand) -> Operand:

@@ -121,7 +121,7 @@ def prove(
     if len(names) != len(signature.parameters):
         raise ArgumentError(f"@{signature.name} has {len(signature.parameters)} arguments, got {', '.join(names)}")
     renamed = tuple(replace(p, name=name) for p, name in zip(signature.parameters, names, strict=True))
-    arguments = _arguments(replace(signature, parameters=renamed), arrays or {}, seed)
+    arguments = _arguments(signature._replace(parameters=renamed), arrays or {}, seed)
     run = run_of(kernel, names, arguments, max_steps)
     sides = partial(Trial.of_kernel, run=run), partial(Trial.of_function, function=meant)
     accumulator = accumulator_of(kernel.schedule, kernel.target) if isinstance(kernel, Kernel) else None

@@ -301,8 +301,7 @@ class PatternRow(Row):
         return ["".join(plain), *varied]
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A part of a spelling: its alternatives, and the name that the chosen one is bound to."""
 
     alternatives: tuple[str, ...]

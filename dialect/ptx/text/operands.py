@@ -7,8 +7,8 @@ import operator
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from ...isa.row import VECTORS
 from .syntax import WARP_SIZE, Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Variable, Vector
@@ -37,8 +37,7 @@ class ConstantError(Exception):
     """Text that is not a constant expression, or one without a value, and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(NamedTuple):
     """A value: an integer of 64 bits, or a float."""
 
     value: int | float

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 WARP_SIZE = {"WARP_SZ": 32}
 _COUNT = re.compile(r"0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|0[0-7]*U?|[1-9][0-9]*U?")
@@ -105,16 +105,14 @@ def leaves(operand: Operand) -> Iterator[Register | Immediate | Symbol]:
             yield operand
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(NamedTuple):
     """`@p` or `@!p`."""
 
     register: str
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(NamedTuple):
     """One statement `@guard opcode operands;`. `opcode` is the whole dotted spelling."""
 
     opcode: str
@@ -141,8 +139,7 @@ class Instruction:
         return CallParts(results, target, _listed_first(operands), tuple(operands))
 
 
-@dataclass(frozen=True, slots=True)
-class CallParts:
+class CallParts(NamedTuple):
     """`(results), target, (arguments)`, and what follows them. Each may be missing."""
 
     results: tuple[Operand, ...]
@@ -169,8 +166,7 @@ def root_of(opcode: str) -> str:
     return opcode.partition(".")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(NamedTuple):
     name: str
     line: int = 0
 
@@ -242,24 +238,21 @@ class Variable:
         return " ".join(words) + (f" = {self.init}" if self.init is not None else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Directive:
+class Directive(NamedTuple):
     """Any other directive, kept as text (`.loc 1 2 3`, `.pragma "nounroll";`)."""
 
     text: str
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(NamedTuple):
     """A `//` comment on a line of its own. Other comments are white space."""
 
     text: str
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """`{ ... }` inside a function: its declarations end with it."""
 
     body: tuple[Statement, ...]
@@ -283,8 +276,7 @@ def instructions(body: Sequence[Statement]) -> Iterator[Instruction]:
     return (statement for statement in statements(body) if isinstance(statement, Instruction))
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(NamedTuple):
     """`.entry` (kernel) or `.func`. `directives` are those between header and body, as written
     (".maxntid 256, 1, 1"). `body` is None for a declaration."""
 

@@ -311,7 +311,7 @@ class KernelDecoder:
                 case Instruction():
                     self.flat.append((statement, names, frame))
                     if statement.is_call and statement.call.results:
-                        self.flat.append((replace(statement, opcode=RETURN), names, frame))
+                        self.flat.append((statement._replace(opcode=RETURN), names, frame))
                 case Label():
                     if statement.name in names.labels.maps[0]:
                         raise self.error(f"label '{statement.name}' is defined twice", statement.line)
