@@ -15,7 +15,7 @@ from captured import Codes, Random
 from numpy.typing import NDArray
 
 from warploom.dialect.isa.row import ADDRESS, CONSTANT, SCALAR, VECTOR, Slot, Target, Version
-from warploom.dialect.ptx.instructions import ROWS
+from warploom.dialect.ptx.instructions import every_row
 from warploom.dialect.ptx.rows.grammar import PatternRow
 from warploom.dialect.ptx.types import bits_of
 from warploom.runtime.interp.machine.decode import REFUSED
@@ -98,7 +98,7 @@ def of_warp(slot: Slot) -> bool:
 
 def statements(target: Target) -> Iterator[Statement]:
     """Every spelling; of what takes a literal, four; of what takes a carry, behind each kind that gives one."""
-    rows = [row for row in ROWS if row.runs_on(target) and row.ptx <= VERSION and row.meaning not in REFUSED]
+    rows = [row for row in every_row() if row.runs_on(target) and row.ptx <= VERSION and row.meaning not in REFUSED]
     giving = [each for row in rows for each in _spelled(row) if ".cc." in each.opcode and row.root in GIVE]
     for row in rows:
         if row.root in TAKE:

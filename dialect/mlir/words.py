@@ -90,9 +90,10 @@ def defined(
     compared, and its fields. Fields in capitals are constants."""
     kinds = {**(parameters or {}), **{field: ClassVar for field in fields if field.isupper()}}
     members = {"__module__": __name__, "__doc__": summary, "__annotations__": kinds, **fields}
-    if CustomDirective in parent.__mro__:  # `issubclass` asks all that are none again for each class that is made
+    above = parent.__mro__  # `issubclass` asks all subclasses whether they are above, and keeps what each says
+    if CustomDirective in above:
         return irdl_custom_directive(cast(Any, type(name, (parent,), members)))
-    define: Any = irdl_op_definition if issubclass(parent, IRDLOperation) else irdl_attr_definition
+    define: Any = irdl_op_definition if IRDLOperation in above else irdl_attr_definition
     return define(type(name, (parent,), {"name": name, **members}))
 
 

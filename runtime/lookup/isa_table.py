@@ -20,7 +20,7 @@ from ...dialect.isa.form import ELEMENT_TYPES, ElementType, Form, Shape
 from ...dialect.isa.row import NEWEST, TARGETS, Row, Target, Version
 from ...dialect.isa.row import target as target_row
 from ...dialect.layouts.layout import Layout
-from ...dialect.ptx.instructions import ROWS
+from ...dialect.ptx.instructions import every_row
 from ...dialect.ptx.rows.grammar import PatternRow, pieces
 from ..base.errors import WarploomError
 from ..base.launch import known_target
@@ -315,7 +315,7 @@ def rows(query: Query) -> Sequence[Form | PatternRow]:
     which they have not; for an unknown target, instruction, type, shape or PTX version."""
     name = query.family
     matrix = name is None or any(f"{family}.".startswith(f"{name}.") for family in FAMILIES)
-    named = () if matrix else [row for row in ROWS if f"{row.samples()[0]}.".startswith(f"{name}.")]
+    named = () if matrix else [row for row in every_row() if f"{row.samples()[0]}.".startswith(f"{name}.")]
     if not named:
         return forms(query)
     if query.type or query.shape:

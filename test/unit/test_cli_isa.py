@@ -14,7 +14,7 @@ from ptx_rows import BY_SPELLING
 
 from warploom.dialect.isa.families import FAMILIES, SECTIONS, order
 from warploom.dialect.isa.row import NEWEST, TARGETS, target
-from warploom.dialect.ptx.instructions import ROWS
+from warploom.dialect.ptx.instructions import every_row
 from warploom.runtime.cli.command import main
 from warploom.runtime.lookup.isa_table import Query, by_section, forms, lines, patterns
 
@@ -89,7 +89,7 @@ def test_types_and_shapes_and_versions_filter() -> None:
 
 
 def test_versions_that_the_tables_do_not_have(capsys: pytest.CaptureFixture[str]) -> None:
-    newest = max(row.ptx for row in (*forms(Query()), *ROWS, *TARGETS.values()))
+    newest = max(row.ptx for row in (*forms(Query()), *every_row(), *TARGETS.values()))
     assert newest == NEWEST
     last, later = f"{newest[0]}.{newest[1]}", f"{newest[0]}.{newest[1] + 1}"
     assert forms(Query(ptx=last)) == forms(Query())

@@ -31,7 +31,7 @@ from ptx_rows import BY_SPELLING, DECLARATIONS, SYMBOLS, WIDE, instructions
 from ptx_rows import operand as fitting
 from tensor_cores import Kernel, registers
 
-from warploom.dialect.ptx.instructions import ROWS
+from warploom.dialect.ptx.instructions import every_row
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.dialect.ptx.text.syntax import Function, PtxSyntaxError, Variable
 from warploom.runtime import TensorMap
@@ -80,10 +80,10 @@ ROOM = (
 def rows() -> dict[str, list[str]]:
     """Statements of all rows, matrix instructions among them, by the first word of the opcode."""
     by_family: dict[str, list[str]] = {}
-    for row in ROWS:
+    for row in every_row():
         by_family.setdefault(row.root, []).extend(instructions(row, row.samples()))
     for form in list(BY_SPELLING.values()):
-        words = ", ".join(fitting(ROWS[0], slot, number) for number, slot in enumerate(form.operands))
+        words = ", ".join(fitting(every_row()[0], slot, number) for number, slot in enumerate(form.operands))
         by_family.setdefault(form.spelling.partition(".")[0], []).append(f"{form.spelling} {words};")
     return {root: lines for root, lines in by_family.items() if lines}
 

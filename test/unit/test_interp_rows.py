@@ -11,20 +11,20 @@ from samples import FULL
 
 from warploom.dialect.index import MEANINGS as HOMES
 from warploom.dialect.isa.families import FAMILIES
-from warploom.dialect.ptx.instructions import ROWS, find
+from warploom.dialect.ptx.instructions import every_row, find
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime.interp import InterpreterError, load
 from warploom.runtime.interp.machine.decode import MEANINGS, REFUSED, meaning_of
 
 HEAD = ".version 9.5\n.target sm_100a\n.address_size 64\n.visible .entry k(.param .b64 p) {\n"
 HEAD += DECLARATIONS + WIDE + SYMBOLS
-DECODED = [row for row in ROWS if row.means not in REFUSED]
+DECODED = [row for row in every_row() if row.means not in REFUSED]
 
 
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("meaning", REFUSED)
 def test_what_is_refused_has_its_reason(meaning: str) -> None:
-    for line in (line for row in ROWS if row.means == meaning for line in instructions(row, row.samples()[:1])):
+    for line in (line for row in every_row() if row.means == meaning for line in instructions(row, row.samples()[:1])):
         with pytest.raises(InterpreterError, match=re.escape(REFUSED[meaning])):
             load(parse_ptx(f"{HEAD}{line}\nLABEL: ret; }}\n"))
 
@@ -39,7 +39,7 @@ def test_every_row_is_decoded() -> None:
 
 def test_every_row_has_one_meaning() -> None:
     matrices = [row for forms in FAMILIES.values() for row, _ in find(forms()[0].spelling)]
-    names = {row.means for row in (*ROWS, *matrices)} - {*REFUSED}
+    names = {row.means for row in (*every_row(), *matrices)} - {*REFUSED}
     for name in names:
         assert meaning_of(name).__module__ == f"warploom.{HOMES[name]}"
     assert set(MEANINGS) == names
@@ -60,9 +60,9 @@ def test_operands_that_the_row_refuses() -> None:
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("root", sorted({row.root for row in ROWS} - {"call"}))
+@pytest.mark.parametrize("root", sorted({row.root for row in every_row()} - {"call"}))
 def test_a_misspelt_qualifier_has_its_line(root: str) -> None:
-    rows = [row for row in ROWS if row.root == root]
+    rows = [row for row in every_row() if row.root == root]
     line = next(line for row in rows for line in instructions(row, row.samples()))
     opcode, _, operands = line.partition(" ")
     wrong = f"{opcode}.frobnicated {operands}".replace(" ;", ";") if operands else f"{opcode.rstrip(';')}.frobnicated;"

@@ -13,9 +13,10 @@ from xdsl.utils.exceptions import VerifyException
 from warploom.dialect.isa.row import CONSTANT, SCALAR, VECTOR, Slot
 from warploom.dialect.ptx import ops as ptx
 from warploom.dialect.ptx.instruction import InstOp, RegisterType
-from warploom.dialect.ptx.instructions import ROWS, canonical, find, nearest
+from warploom.dialect.ptx.instructions import canonical, every_row, find, nearest
 from warploom.dialect.ptx.ops import RegOp, VariableAttr, VarOp
 from warploom.dialect.ptx.printer import PtxEmissionError, PtxTarget, print_ptx
+from warploom.dialect.ptx.rows import opaque, tcgen05
 from warploom.dialect.ptx.rows.grammar import row, slot
 from warploom.dialect.ptx.text.syntax import Variable
 from warploom.dialect.ptx.types import compatible
@@ -155,10 +156,17 @@ def test_qualifiers_in_any_order() -> None:
 
 
 def test_rows_are_well_formed() -> None:
-    for each in ROWS:
+    for each in every_row():
         assert each.section.startswith("9.7."), each
         assert each.operands is not None
         assert all(each.match(spelling) is not None for spelling in each.samples())
+
+
+def test_rows_that_are_imported_when_asked_for_begin_as_no_other() -> None:
+    rare = (*tcgen05.TENSOR_CORE_ROWS, *opaque.TEXTURE_ROWS, *opaque.FABRIC_ROWS)
+    others = every_row()[: -len(rare)]
+    assert every_row()[-len(rare) :] == rare
+    assert {row.root for row in rare}.isdisjoint(row.root for row in others)
 
 
 def test_nearest_names_what_exists() -> None:

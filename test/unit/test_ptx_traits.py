@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from ptx_rows import shuffled
 
-from warploom.dialect.ptx.instructions import ROWS, Traits, traits
+from warploom.dialect.ptx.instructions import Traits, every_row, traits
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.runtime.interp.parallel import independent
 from warploom.runtime.interp.program import load
@@ -109,7 +109,7 @@ def test_fences_between_proxies_name_their_spaces(opcode: str, spaces: set[str])
 @pytest.mark.slow
 def test_the_order_of_qualifiers_says_nothing() -> None:
     order = Random(7)
-    for row in ROWS:
+    for row in every_row():
         for opcode in row.samples()[:2]:
             one, other = traits(opcode), traits(shuffled(opcode, order))
             assert other.row is not None, other.opcode
