@@ -37,8 +37,7 @@ from graphs import Size
 from warploom.dialect.isa.row import Target
 from warploom.dialect.isa.row import target as target_row
 from warploom.dialect.schedule import Schedule
-from warploom.dialect.schedule.fields import text_of
-from warploom.dialect.schedule.schedule import FIELDS
+from warploom.dialect.schedule.schedule import FIELDS, text_of
 from warploom.dialect.warp.matmul import MatmulOp
 from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower, standard_pipeline

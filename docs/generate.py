@@ -19,7 +19,7 @@ from warploom.dialect.isa.wgmma import rows as warpgroup_rows
 from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.layouts.pictures import Picture, svg
 from warploom.dialect.schedule import FIELDS
-from warploom.dialect.schedule.fields import PARTS
+from warploom.passes.listed import PARTS
 from warploom.runtime.lookup.fragments import Fragment, short, shown
 from warploom.runtime.lookup.isa_table import NOTATION, Query, by_section, forms, lines
 from warploom.runtime.lookup.pictures import (

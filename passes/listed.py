@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from xdsl.passes import ModulePass, get_pass_option_infos
 
 from ..dialect import plugins
-from ..dialect.schedule.fields import PARTS, ScheduleField, text_of
-from ..dialect.schedule.schedule import FIELDS
+from ..dialect.schedule.schedule import FIELDS, ScheduleField, text_of
 from .universe import WARPLOOM_UNIVERSE
 
 WIDTH = 100
@@ -20,6 +19,17 @@ Every choice of the lowering is a field of the product's schedule. You can set e
 (-p "warploom{stages=4}", -p "warp-schedule{cta=128,128,64}"), of a command (--schedule "cta=128,128,64 stages=4"), or
 of compile(..., stages=4). The compiler then changes the fields that contradict it; --remarks lists these changes.
 """
+
+PARTS = {
+    "tile": "The tiles of a product. Each tile size is a multiple of the next smaller one.",
+    "loop": "The pipeline of the K loop.",
+    "shared": "The layout of tiles in shared memory.",
+    "grid": "The CTAs of a launch.",
+    "operands": "The operands A and B.",
+    "epilogue": "The epilogue.",
+    "arithmetic": "The arithmetic of the product.",
+}
+"""The parts of a schedule, and what their fields are about."""
 
 
 def schedule_help() -> str:

@@ -25,8 +25,7 @@ from attentions import Attention
 from pins import BF16, Level, Pinned, pinned
 from products import Product
 
-from warploom.dialect.schedule.fields import ATTENTION, FRAGMENTS, WARPGROUPS
-from warploom.dialect.schedule.schedule import Schedule
+from warploom.dialect.schedule.schedule import ATTENTION, FRAGMENTS, WARPGROUPS, Schedule
 from warploom.runtime import WarploomError
 
 CHECK = "all-orders"

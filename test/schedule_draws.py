@@ -32,8 +32,8 @@ from typing import Any, cast
 from scheduled_functions import KINDS, Array, Function
 
 from warploom.dialect.isa.row import target
-from warploom.dialect.schedule import FIELDS, NAMES, Schedule
-from warploom.dialect.schedule.fields import FRAGMENTS, WARPGROUPS
+from warploom.dialect.schedule import FIELDS, Schedule
+from warploom.dialect.schedule.schedule import FRAGMENTS, WARPGROUPS
 from warploom.runtime import Kernel, WarploomError, compile
 from warploom.runtime.cli.tune_report import schedules
 from warploom.runtime.cuda import ptxas
@@ -87,8 +87,8 @@ def tile(draw: random.Random, near: Schedule) -> dict[str, Any]:
 def asked_of(draw: random.Random, near: Schedule) -> dict[str, Any]:
     """Fields in part, or all of them, one to three of which differ from a schedule's; most of its own kind."""
     kind = WARPGROUPS if near.together > 1 else FRAGMENTS
-    own = [name for name in NAMES if kind in FIELDS[name].of]
-    names = draw.sample(own if draw.random() < 0.85 else NAMES, draw.choice((1, 1, 2, 2, 3)))
+    own = [name for name in FIELDS if kind in FIELDS[name].of]
+    names = draw.sample(own if draw.random() < 0.85 else [*FIELDS], draw.choice((1, 1, 2, 2, 3)))
     fields = {name: value(draw, name, near) for name in names}
     fields |= tile(draw, near) if draw.random() < 0.4 else {}
     return (near.options() | fields) if draw.random() < 0.4 else fields

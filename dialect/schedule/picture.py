@@ -3,7 +3,8 @@ the result of a product in such tiles."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 from typing import Protocol
 
 from ..isa.form import Shape
@@ -64,6 +65,12 @@ def picture(schedule: PicturedSchedule) -> str:
     ]  # fmt: skip
     width = max(left + wide, 9.0 * len(title(schedule)), MARGIN + schedule.stages * STAGE + 200) + MARGIN
     return document(width, bottom + 40, body)
+
+
+def with_table(schedule: PicturedSchedule, fields: Iterable[tuple[str, str, str]]) -> str:
+    """The picture, and a table of the fields: name, value and meaning."""
+    rows = (f"<tr><th>{name}</th><td>{escape(value)}</td><td>{escape(says)}</td></tr>" for name, value, says in fields)
+    return f"{picture(schedule)}<table>{''.join(rows)}</table>"
 
 
 def title(schedule: PicturedSchedule) -> str:

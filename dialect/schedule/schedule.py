@@ -7,14 +7,12 @@ how it is read, printed, checked and explained follows from its declaration.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, get_type_hints
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any, cast, get_args, get_type_hints
 
+from ..isa import wgmma
 from ..isa.form import Shape
-from ..isa.wgmma import WARPS as WARPGROUP
-from ..isa.wgmma import M as WARPGROUP_ROWS
-from .fields import ATTENTION, FRAGMENTS, PRODUCTS, WARPGROUPS, ScheduleError, ScheduleField, always, rare, text_of
 
 SWIZZLES = (16, 32, 64, 128)
 
@@ -36,30 +34,113 @@ CLUSTER_PARTS, MAX_CTAS = (2, 4, 8), 8
 Thread Block Clusters."""
 
 
+class ScheduleError(ValueError):
+    """A schedule that contradicts itself or does not fit the target."""
+
+
+FRAGMENTS, WARPGROUPS, ATTENTION = "products of fragments", "products of warpgroups", "attention"
+"""What has a schedule: products by `mma.sync`, products by `wgmma`, and attention by either."""
+
+PRODUCTS = (FRAGMENTS, WARPGROUPS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleField:
+    """The declaration of a field of a schedule. `part` is the group that it belongs to, `meaning` its description.
+    The text of a schedule contains the field if `always`, or if its value differs from `default`. The value is
+    `one_of` several, or consists of numbers from `minimum` to `maximum`. `of` lists the kinds of kernels that have
+    this choice."""
+
+    name: str = ""
+    kind: Any = None
+    part: str
+    meaning: str
+    always: bool = False
+    default: object = None
+    one_of: tuple[object, ...] = ()
+    minimum: int | None = None
+    maximum: int | None = None
+    of: tuple[str, ...] = (*PRODUCTS, ATTENTION)
+
+    @property
+    def count(self) -> int:
+        """How many numbers, or words, it consists of."""
+        return len(get_args(self.kind)) or 1
+
+    def check(self, value: Any) -> None:
+        """Refuses a value that is none of the field's. Raises ScheduleError saying which are."""
+        if self.one_of and value not in self.one_of:
+            values = ", ".join(map(str, self.one_of))
+            raise ScheduleError(f"{self.name} must be one of {values}, got {text_of(value) or 'nothing'}")
+        if self.minimum is None:
+            return
+        low, high = (value, value) if self.kind is int else (min(value), max(value))
+        if low < self.minimum or (self.maximum is not None and high > self.maximum):
+            several = "" if self.kind is int else "numbers of "
+            limits = f"at least {self.minimum}" if self.maximum is None else f"{self.minimum} to {self.maximum}"
+            raise ScheduleError(f"{self.name} must be {several}{limits}, got {text_of(value)}")
+
+    def read(self, value: object) -> object:
+        """The value that text, numbers or a sequence stand for. Raises ScheduleError naming the field, if they stand
+        for none."""
+        if self.kind is str:
+            self.check(word := str(value))
+            if not word.isidentifier():
+                raise ScheduleError(f"schedule option {self.name}: expected a word, got '{word}'")
+            return word
+        if self.kind is Shape:
+            try:
+                return value if isinstance(value, Shape) else Shape.parse(str(value))
+            except ValueError as error:
+                raise ScheduleError(f"schedule option {self.name}: {error}") from None
+        numbers = self._numbers(value)
+        return numbers[0] if self.kind is int else numbers
+
+    def _numbers(self, value: object) -> tuple[int, ...]:
+        try:
+            numbers = tuple(map(int, text_of(value).replace("x", ",").split(",")))
+        except ValueError:
+            numbers = ()
+        if len(numbers) != self.count:
+            expected = "one number" if self.count == 1 else f"{self.count} numbers"
+            raise ScheduleError(f"schedule option {self.name}: expected {expected}, got '{value}'")
+        return numbers
+
+
+def text_of(value: object) -> str:
+    """A field's value as text: `128x256x64`."""
+    return "x".join(map(str, cast("Sequence[object]", value))) if type(value) in (tuple, list) else str(value)
+
+
+def always(part: str, meaning: str, default: Any = MISSING, **more: Any) -> Any:
+    """A field that the text of a schedule always has."""
+    return field(default=default, metadata={"part": part, "meaning": meaning, "always": True, **more})
+
+
+def rare(part: str, meaning: str, default: Any, **more: Any) -> Any:
+    """A field that is printed only where it differs from its default."""
+    return field(default=default, metadata={"part": part, "meaning": meaning, "default": default, **more})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """How one product is computed. Fields stand in the order of a schedule's text; `schedule["stages"]` finds one by
-    its name.
-
-    Raises:
-        ScheduleError: if tiles do not divide one another, a number is out of range, or fields contradict each other.
-    """
+    its name. Raises ScheduleError if tiles do not divide one another, a number is out of range, or fields contradict
+    each other."""
 
     # A field is its name and its part, what it says, and its default and its values.
     # fmt: off
 
     cta: tuple[int, int, int] = always("tile",
-        "the tile of a CTA: M x N of D, and the part of K that it multiplies in each step of the K loop",
-        minimum=1)
+        "the tile of a CTA: M x N of D, and the part of K that it multiplies in each step of the K loop", minimum=1)
     warp: tuple[int, int] = always("tile",
-        "the part of the CTA tile, M x N, of a warp or a warpgroup",
-        minimum=1)
+        "the part of the CTA tile, M x N, of a warp or a warpgroup", minimum=1)
     mma: Shape = always("tile",
         "the shape of the instruction; M = 64 or 128 means warpgroups, 128 in tensor memory, where N is of one of them",
         minimum=1)
     stages: int = always("loop",
         "how many buffers the ring in shared memory has (1: copies do not overlap products)",
-        minimum=1)
+        minimum=1, maximum=MAX_STAGES)
     swizzle: int = always("shared",
         "the span in bytes within which the swizzle permutes chunks of 16 bytes of a row (16: no swizzle)",
         128, one_of=SWIZZLES)
@@ -68,8 +149,7 @@ class Schedule:
         "L2; a number above the rows that there are makes all of them one group",
         8, minimum=1, maximum=MAX_GRID, of=PRODUCTS)
     accumulate: str = always("arithmetic",
-        "the element type of the accumulators",
-        "f32", of=PRODUCTS)
+        "the element type of the accumulators", "f32", of=PRODUCTS)
     pack: str = rare("operands",
         "which operands a separate kernel first copies to scratch memory, into whole tiles of aligned rows",
         "none", one_of=("none", "a", "b", "ab"), of=PRODUCTS)
@@ -83,23 +163,20 @@ class Schedule:
     sync: str = rare("loop",
         "how warps wait for copies, and for other warps that still read a stage. `barrier`: all warps wait at a "
         "barrier of the CTA in each K tile. `mbarrier`: each stage has an mbarrier, at which a warp waits when it "
-        "needs the stage",
-        "barrier", one_of=("barrier", "mbarrier"))
+        "needs the stage", "barrier", one_of=("barrier", "mbarrier"))
     prefetch: int = rare("loop",
         "the prefetch distance: how many K tiles ahead of the products copies run (0: one less than `stages`)",
         0, of=(FRAGMENTS, ATTENTION))
     unroll: int = rare("loop",
         "how many K tiles one iteration of the loop multiplies, a multiple of `stages`, so that addresses of stages "
-        "are constants (0: one K tile, whose stage is computed)",
-        0, of=(FRAGMENTS,))
+        "are constants (0: one K tile, whose stage is computed)", 0, of=(FRAGMENTS,))
     ctas: int = rare("grid",
         "how many persistent CTAs there are, at most one for each tile. Each computes one tile after another, and "
         "starts to copy the next tile during the last steps of the current one (0: one CTA for each tile)",
         0, minimum=0, maximum=MAX_GRID)
     staging: int = rare("epilogue",
         "how many rows of a warp tile pass through shared memory at a time before they are stored, so that a warp "
-        "stores whole cache lines (0: each lane stores the elements that it holds)",
-        0)
+        "stores whole cache lines (0: each lane stores the elements that it holds)", 0)
     fp8_as: str = rare("operands",
         "the type to which 8-bit floats are converted in registers before they are multiplied; chosen where their own "
         "instruction is slower or its sums are short (`none`: they are not converted)",
@@ -126,29 +203,24 @@ class Schedule:
     promote: str = rare("arithmetic",
         "where warpgroups add products of 8-bit floats. `f32`, which is chosen unless sums may be approximate: the "
         "tensor cores add those of one K tile, and f32 registers add K tiles. `none`: the tensor cores add all, "
-        "keeping 13 bits of fraction relative to the largest term",
-        "none", one_of=("none", "f32"), of=(WARPGROUPS,))
+        "keeping 13 bits of fraction relative to the largest term", "none", one_of=("none", "f32"), of=(WARPGROUPS,))
     cluster: tuple[int, int] = rare("grid",
         "the shape of a cluster, M x N CTAs, which share operand tiles by multicast: CTAs along M share a tile of B, "
-        "and CTAs along N a tile of A (only with `wgmma`)",
-        (1, 1), minimum=1, of=(WARPGROUPS,))
+        "and CTAs along N a tile of A (only with `wgmma`)", (1, 1), minimum=1, of=(WARPGROUPS,))
     transpose: str = rare("operands",
         "which operands a separate kernel first transposes, so that elements along K are contiguous (`wgmma` needs "
-        "this, except for 16-bit elements)",
-        "none", one_of=("none", "a", "b", "ab"), of=(WARPGROUPS,))
+        "this, except for 16-bit elements)", "none", one_of=("none", "a", "b", "ab"), of=(WARPGROUPS,))
     padded: str = rare("operands",
         "`d`: D is computed in scratch memory, with rows that are multiples of 16 bytes, and another kernel copies it",
         "none", one_of=("none", "d"), of=(WARPGROUPS,))
     batch_invariant: str = rare("arithmetic",
         "`True`: the bits of a row of the result do not depend on how many other rows there are. Sums of every M are "
-        "added in one order: K is neither sliced nor split, and C comes first",
-        "False", one_of=("False", "True"))
+        "added in one order: K is neither sliced nor split, and C comes first", "False", one_of=("False", "True"))
     in_registers: str = rare("tile",
         "which operand a warpgroup loads to registers, to transpose or convert it there; `b` as `multiplied = ba`",
         "none", one_of=("none", "a", "b"), of=(WARPGROUPS,))
     multiplied: str = rare("tile",
-        "`ba`: D^T = B^T A^T; `warp` is N x 64, of 8, 16 ... rows",
-        "ab", one_of=("ab", "ba"), of=(WARPGROUPS,))
+        "`ba`: D^T = B^T A^T; `warp` is N x 64, of 8, 16 ... rows", "ab", one_of=("ab", "ba"), of=(WARPGROUPS,))
     partial_sums: str = rare("epilogue",
         "where the sums of parts of K (`split_k`) meet. `memory`: the last CTA to finish adds them. `cluster`: the 2, "
         "4 or 8 CTAs are a cluster, each of which adds a part of the tile in its shared memory, and stores it",
@@ -191,10 +263,10 @@ class Schedule:
 
     def _check_shape(self) -> None:
         """Refuses a shape that no instruction has."""
-        from ..isa import mma, wgmma  # for messages alone
+        from ..isa import mma  # for messages alone
 
         shapes = {row.shape for row in (*mma.rows(), *mma.sparse_rows(), *wgmma.rows())}
-        if self.mma not in shapes and self.mma.m <= WARPGROUP_ROWS:
+        if self.mma not in shapes and self.mma.m <= wgmma.M:
             near = min(shapes, key=lambda shape: sum(abs(a - b) for a, b in zip(shape, self.mma, strict=True)))
             raise ScheduleError(f"no instruction has the shape mma = {self.mma}; the nearest is {near}")
 
@@ -202,10 +274,8 @@ class Schedule:
         """Checks slices and cuts of K: they must be whole steps, fit the largest CTA, and, with `batch_invariant`, not
         depend on sizes."""
         if self.batch_invariant == "True" and max(self.sliced_k, self.split_k) > 1:
-            raise ScheduleError(
-                f"batch_invariant takes sums in one order for every M, with sliced_k = 1 and split_k = 1, got "
-                f"{self.sliced_k} and {self.split_k}"
-            )
+            slices = f"{self.sliced_k} and {self.split_k}"
+            raise ScheduleError(f"batch_invariant takes sums in one order, sliced_k = split_k = 1, got {slices}")
         if self.cta[2] % (self.sliced_k * self.mma.k):
             raise ScheduleError(
                 f"sliced_k must divide the {self.cta[2] // self.mma.k} steps of {self.mma} in a K tile of "
@@ -219,8 +289,6 @@ class Schedule:
 
     def _check_loop(self) -> None:
         """Refuses copies that run ahead of the ring, and turns of parts of it."""
-        if self.stages > MAX_STAGES:
-            raise ScheduleError(f"stages must be at most {MAX_STAGES}, got {self.stages}")
         if self.sync == "mbarrier" and self.stages < MIN_RING:
             raise ScheduleError(f"sync = mbarrier takes at least {MIN_RING} stages, got {self.stages}")
         if not 0 <= self.prefetch < max(self.stages, 2):
@@ -278,12 +346,12 @@ class Schedule:
     @property
     def together(self) -> int:
         """Warps that compute a warp tile: four for instructions of warpgroups, otherwise one."""
-        return WARPGROUP if self.mma.m >= WARPGROUP_ROWS else 1
+        return wgmma.WARPS if self.mma.m >= wgmma.M else 1
 
     @property
     def pairs(self) -> bool:
         """Whether pairs of CTAs multiply together, in tensor memory."""
-        return self.mma.m > WARPGROUP_ROWS and self.cluster == (2, 1)
+        return self.mma.m > wgmma.M and self.cluster == (2, 1)
 
     @property
     def warps(self) -> int:
@@ -338,17 +406,13 @@ class Schedule:
 
     def _repr_html_(self) -> str:
         """The picture, and what each field says, for notebooks."""
-        from html import escape
+        from .picture import with_table
 
-        rows = "".join(
-            f"<tr><th>{f.name}</th><td>{escape(text_of(self[f.name]))}</td><td>{escape(f.meaning)}</td></tr>"
-            for f in FIELDS.values()
-        )
-        return f"{self._repr_svg_()}<table>{rows}</table>"
+        return with_table(self, [(f.name, text_of(self[f.name]), f.meaning) for f in FIELDS.values()])
 
     def options(self) -> dict[str, str]:
         """All fields as options."""
-        return {name: text_of(self[name]) for name in NAMES}
+        return {name: text_of(self[name]) for name in FIELDS}
 
     @staticmethod
     def of(options: Mapping[str, object]) -> Schedule:
@@ -375,12 +439,9 @@ class Schedule:
         return replace(self, **values)
 
 
-def _fields() -> dict[str, ScheduleField]:
-    kinds = get_type_hints(Schedule)
-    return {f.name: ScheduleField(name=f.name, kind=kinds[f.name], **f.metadata) for f in fields(Schedule)}
+_KINDS = get_type_hints(Schedule)
 
-
-FIELDS = _fields()
+FIELDS = {f.name: ScheduleField(name=f.name, kind=_KINDS[f.name], **f.metadata) for f in fields(Schedule)}
 """The fields by name, as they stand in the text."""
 
 LIMITED = tuple(f for f in FIELDS.values() if f.one_of or f.minimum is not None)
@@ -388,8 +449,6 @@ LIMITED = tuple(f for f in FIELDS.values() if f.one_of or f.minimum is not None)
 
 OF_WARPGROUPS = tuple(f for f in FIELDS.values() if FRAGMENTS not in f.of)
 """The fields that products of fragments have no choice of."""
-
-NAMES = tuple(FIELDS)
 
 ALWAYS = tuple(f.name for f in FIELDS.values() if f.always)
 """The fields that the text of a schedule always has."""
@@ -400,9 +459,9 @@ def field_named(name: str) -> ScheduleField:
     if name not in FIELDS:
         import difflib  # for messages alone
 
-        near = difflib.get_close_matches(name, NAMES, 1, 0.7)
+        near = difflib.get_close_matches(name, FIELDS, 1, 0.7)
         hint = f", did you mean '{near[0]}'?" if near else ";"
-        raise ScheduleError(f"unknown schedule option '{name}'{hint} known: {', '.join(NAMES)}")
+        raise ScheduleError(f"unknown schedule option '{name}'{hint} known: {', '.join(FIELDS)}")
     return FIELDS[name]
 
 
@@ -434,3 +493,8 @@ class PartialSchedule:
 
     def __str__(self) -> str:
         return ", ".join(f"{name} = {text_of(value)}" for name, value in self.values)
+
+
+def roles(named: str) -> str:
+    """The operands that a field names, such as those that are packed: "", "a", "b" or "ab"."""
+    return "" if named == "none" else named

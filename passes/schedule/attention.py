@@ -13,8 +13,7 @@ from typing import ClassVar
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM, M
 from ...dialect.schedule import Schedule, ScheduleError
-from ...dialect.schedule.fields import ATTENTION, refusal
-from ...dialect.schedule.schedule import FIELDS, MAX_PARTS
+from ...dialect.schedule.schedule import ATTENTION, FIELDS, MAX_PARTS
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import BYTE
 from ..diagnostics import fail, remark
@@ -22,7 +21,7 @@ from ..linalg.product import Product, padded
 from ..linalg.read_attention import MAX_COLUMNS, MAX_DEPTH, Attention, AttentionGradient
 from . import needs
 from .defaults import check_epilogue, in_strips
-from .validity import asked_of, completed, why_no_attention, why_no_shared_keys
+from .validity import asked_of, completed, refusal, why_no_attention, why_no_shared_keys
 from .warpgroup import ROLES, why_not
 
 MIN_SM = 80

@@ -9,8 +9,7 @@ from ...dialect.isa.form import FP8
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.row import KIB, Target
-from ...dialect.schedule.fields import roles
-from ...dialect.schedule.schedule import Schedule
+from ...dialect.schedule import Schedule, roles
 from ...dialect.warp.views import PagedOp
 from ..linalg.operand import WIDEST, MatrixOperand
 from ..linalg.product import Product

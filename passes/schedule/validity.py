@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations, product
 from typing import Any, cast
@@ -16,9 +17,8 @@ from ...dialect.isa.wgmma import WARPS, Wgmma
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.layouts.layout import LANES, Layout
 from ...dialect.layouts.tensor_memory import COLUMNS
-from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError
-from ...dialect.schedule.fields import WARPGROUPS, roles
-from ...dialect.schedule.schedule import MIN_RING
+from ...dialect.schedule import FIELDS, Schedule, ScheduleError, roles
+from ...dialect.schedule.schedule import MIN_RING, WARPGROUPS, text_of
 from ...dialect.warp.attributes import BYTE, FragmentType
 from ...dialect.warp.elements import M
 from ...dialect.warp.mma import part_of
@@ -380,7 +380,7 @@ def _following(
 ) -> Iterator[dict[str, object]]:
     """Changes of other fields that may make given fields fit, those of the fewest fields first, each as small as
     possible."""
-    now = {name: fields.get(name, around.get(name, chosen[name])) for name in NAMES}
+    now = {name: fields.get(name, around.get(name, chosen[name])) for name in FIELDS}
     stages, by_groups = cast("int", now["stages"]), now["sync"] == "mbarrier" and chosen.together > 1
     choices: dict[str, tuple[object, ...]] = {
         "prefetch": (0,), "unroll": (stages, 0), "ctas": (0,), "staging": (0,),
@@ -443,8 +443,15 @@ def _warp_of(fields: Mapping[str, object]) -> dict[str, tuple[int, int]]:
 
 def followed(chosen: Schedule, fields: Mapping[str, object], schedule: Schedule) -> list[str]:
     """The fields that changed because of the user's fields: `prefetch = 3 (5)`."""
-    pairs = {name: (schedule[name], chosen[name]) for name in NAMES if name not in fields}
+    pairs = {name: (schedule[name], chosen[name]) for name in FIELDS if name not in fields}
     return [f"{name} = {now} ({before})" for name, (now, before) in pairs.items() if now != before]
+
+
+def refusal(error: ScheduleError, fields: Mapping[str, object]) -> str:
+    """What an error says of a schedule, with the fields that were asked for if it names none of them."""
+    named = any(re.search(rf"\b{name}\b", str(error)) for name in fields)
+    asked = "" if named else ", ".join(f"{name} = {text_of(value)}" for name, value in fields.items())
+    return f"schedule: {error}{f'; asked for {asked}' if asked else ''}"
 
 
 # Attention in tensor memory.

@@ -21,9 +21,8 @@ from xdsl.passes import ModulePass
 from ...dialect import plugins
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM
-from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError, parse_options
-from ...dialect.schedule.fields import ScheduleField, refusal
-from ...dialect.schedule.schedule import FEW_ROWS
+from ...dialect.schedule import FIELDS, Schedule, ScheduleError, parse_options
+from ...dialect.schedule.schedule import FEW_ROWS, ScheduleField
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import PartialScheduleAttr, ScheduleAttr, target_of
 from ...dialect.warp.matmul import MatmulOp
@@ -37,7 +36,7 @@ from ..source import read_text
 from .candidates import default_schedule, override
 from .model import DRAWN, Fit
 from .needs import key_of
-from .validity import asked_of, check, followed
+from .validity import asked_of, check, followed, refusal
 from .warpgroup import declined, time_of
 
 # What was measured on devices: a JSON file that `warploom tune` writes and `warp-schedule` reads.
@@ -265,7 +264,7 @@ class SchedulePass(ScheduleOptions):
 
     def options(self) -> dict[str, str | int | tuple[int, ...]]:
         """The options given, by name."""
-        values = {name: getattr(self, name) for name in NAMES}
+        values = {name: getattr(self, name) for name in FIELDS}
         return {name: value for name, value in values.items() if value is not None}
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

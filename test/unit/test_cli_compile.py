@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from warploom.dialect.ptx.printer import PtxTarget
-from warploom.dialect.schedule import NAMES
+from warploom.dialect.schedule import FIELDS
 from warploom.passes import opt
 from warploom.passes.pipeline import PARTS, STANDARD, lower
 from warploom.passes.universe import WARPLOOM_UNIVERSE, make_context, parse_mlir
@@ -210,7 +210,7 @@ class TestHelp:
         with pytest.raises(SystemExit, match="0"):
             opt.main(["--help-schedule"])
         lines = capsys.readouterr().out.split("\n")
-        for name in NAMES:
+        for name in FIELDS:
             assert sum(line.startswith(f"  {name}=") for line in lines) == 1
         assert "  stages=N" in lines
         assert "  sync=barrier or mbarrier (default barrier)" in lines

@@ -9,7 +9,7 @@ import pytest
 
 from warploom.dialect.isa import mma
 from warploom.dialect.layouts.layout import Layout
-from warploom.dialect.schedule import NAMES, Schedule
+from warploom.dialect.schedule import FIELDS, Schedule
 from warploom.runtime import Kernel, compile
 from warploom.runtime.arguments.signature import Signature
 
@@ -59,7 +59,7 @@ def test_a_schedule_of_warpgroups_shows_them() -> None:
 
 def test_as_html_it_says_what_each_field_means() -> None:
     text = SCHEDULE._repr_html_()
-    for name in NAMES:
+    for name in FIELDS:
         assert f"<tr><th>{name}</th><td>" in text
     ElementTree.fromstring(text[text.index("<table>") :])
 

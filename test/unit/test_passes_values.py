@@ -130,7 +130,7 @@ def product(m: int, n: int, k: int, name: str = "f") -> str:
     ("size", "options", "message"),
     [
         ((16, 8, 16), {"accumulate": "f16"}, r"C starts from 1e\+10, accumulators in f16 hold up to 65504"),
-        ((16, 8, 16), {"stages": "99999999999999999999"}, "stages must be at most 1024"),
+        ((16, 8, 16), {"stages": "99999999999999999999"}, "stages must be 1 to 1024"),
         ((16, 8, 16), {"mma": "m0n8k16"}, "mma must be numbers of at least 1, got m0n8k16"),
         ((16, 8, 1), {"pack": "a"}, "pack = a: rows of A have 2 bytes, packing takes rows of at least 4"),
         ((16, 8, 16), {"accumulate": "f64"}, "it is accumulated in f16 or f32"),

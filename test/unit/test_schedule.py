@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import ParseError
 
 from warploom.dialect.isa.form import Shape
 from warploom.dialect.isa.mma import ROWS
-from warploom.dialect.schedule import ALWAYS, FIELDS, NAMES, SWIZZLES, Schedule, ScheduleError, parse_options
+from warploom.dialect.schedule import ALWAYS, FIELDS, SWIZZLES, Schedule, ScheduleError, parse_options
 from warploom.dialect.warp.attributes import PartialScheduleAttr, ScheduleAttr
 from warploom.passes.schedule.needs import slice_bytes
 from warploom.passes.universe import make_context
@@ -69,12 +69,12 @@ def test_fields_may_come_in_any_order(schedule: Schedule, random: Any) -> None:
 @given(schedules())
 def test_options_read_what_is_printed(schedule: Schedule) -> None:
     text = dict(word.split(" = ") for word in str(schedule).split(", "))
-    values = {name: schedule[name] for name in NAMES}
+    values = {name: schedule[name] for name in FIELDS}
     assert parse_options(values) == values
     assert parse_options(text) == {name: values[name] for name in text}
     assert Schedule.of(text) == Schedule.parse(str(schedule)) == PLAIN.with_fields(**values) == schedule
     assert Schedule.of(schedule.options()) == schedule
-    assert tuple(schedule.options()) == NAMES
+    assert tuple(schedule.options()) == tuple(FIELDS)
 
 
 @pytest.mark.parametrize("text", ["", "cta = 64x64x32", "no schedule", "stages"])
@@ -99,7 +99,7 @@ def test_fields_are_found_and_replaced_by_name() -> None:
     changed = PLAIN.with_fields(stages=4, prefetch=2, group=3, cta=(64, 64, 32), warp=(32, 32))
     assert (changed.stages, changed.prefetch, changed.group) == (4, 2, 3)
     assert (changed.cta, changed["warp"], changed["swizzle"]) == ((64, 64, 32), (32, 32), 128)
-    assert {name for name in NAMES if changed[name] != PLAIN[name]} == {"stages", "prefetch", "group", "cta", "warp"}
+    assert {name for name in FIELDS if changed[name] != PLAIN[name]} == {"stages", "prefetch", "group", "cta", "warp"}
     for find in (lambda: PLAIN["depth"], lambda: PLAIN.with_fields(depth=3)):
         with pytest.raises(ScheduleError, match=r"^unknown schedule option 'depth'; known: cta, "):
             find()
@@ -158,8 +158,8 @@ def test_options(options: Mapping[str, object], expected: Mapping[str, object]) 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"depth": 3}, f"unknown schedule option 'depth'; known: {', '.join(NAMES)}"),
-        ({"stagez": 3}, f"unknown schedule option 'stagez', did you mean 'stages'? known: {', '.join(NAMES)}"),
+        ({"depth": 3}, f"unknown schedule option 'depth'; known: {', '.join(FIELDS)}"),
+        ({"stagez": 3}, f"unknown schedule option 'stagez', did you mean 'stages'? known: {', '.join(FIELDS)}"),
         ({"cta": "64,64"}, "schedule option cta: expected 3 numbers, got '64,64'"),
         ({"cta": 64}, "schedule option cta: expected 3 numbers, got '64'"),
         ({"warp": "64,a"}, "schedule option warp: expected 2 numbers, got '64,a'"),
@@ -201,7 +201,7 @@ CONTRADICTIONS: list[tuple[dict[str, object], str]] = [
         "a CTA has at most 1024 threads, 64 warps take 2048; enlarge warp or reduce cta: "
         "cta = 128x128x64, warp = 16x16",
     ),
-    ({"stages": 0}, "stages must be at least 1, got 0"),
+    ({"stages": 0}, "stages must be 1 to 1024, got 0"),
     ({"swizzle": 48}, "swizzle must be one of 16, 32, 64, 128, got 48"),
     ({"group": 0}, "group must be 1 to 2147483647, got 0"),
 ]
@@ -223,7 +223,7 @@ def test_contradictions(change: dict[str, Any], message: str) -> None:
             "schedule option mma: expected a shape such as m16n8k16, got 'm16n8'",
         ),
         (str(PLAIN).replace("= 3", "= many"), "schedule option stages: expected one number, got 'many'"),
-        (str(PLAIN).replace("= 3", "= 0"), "stages must be at least 1, got 0"),
+        (str(PLAIN).replace("= 3", "= 0"), "stages must be 1 to 1024, got 0"),
         (
             str(PLAIN).replace("= 64x64", "= 48x64"),
             "warp must divide cta, got 48 against 128 along M",

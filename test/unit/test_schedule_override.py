@@ -12,7 +12,7 @@ import pytest
 from scheduled_functions import GATED
 
 from warploom.dialect.isa.row import target
-from warploom.dialect.schedule import NAMES, Schedule, ScheduleError
+from warploom.dialect.schedule import FIELDS, Schedule, ScheduleError
 from warploom.dialect.warp.matmul import MatmulOp
 from warploom.passes.diagnostics import remarks
 from warploom.passes.linalg.product import Product, read
@@ -47,14 +47,14 @@ def overridden(size: tuple[int, int, int], **options: object) -> set[str]:
     schedule = override(default, options, product(*size, "bf16"), WHERE)
     check(schedule, product(*size, "bf16"), WHERE)
     assert all(schedule[name] == value for name, value in options.items())
-    differing = {name for name in NAMES if schedule[name] != default[name]}
+    differing = {name for name in FIELDS if schedule[name] != default[name]}
     assert {line.split(" = ")[0] for line in followed(default, options, schedule)} == differing - options.keys()
     return differing
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_a_field_given_as_it_is_chosen_changes_nothing(size: tuple[int, int, int]) -> None:
-    for name in NAMES:
+    for name in FIELDS:
         assert overridden(size, **{name: chosen(size)[name]}) == set()
 
 
@@ -110,7 +110,7 @@ def test_a_tile_brings_its_own_loop() -> None:
         ({"stages": 400}, "400 stages of .* take .* KiB of shared memory"),
         ({"order": "x"}, "order must be one of serpentine, rows, got x"),
         ({"in_registers": "ab"}, "in_registers must be one of none, a, b, got ab"),
-        ({"stages": 0}, "stages must be at least 1"),
+        ({"stages": 0}, "stages must be 1 to 1024"),
         ({"prefetch": 9}, "prefetch must be 0 to 7 with 8 stages, got 9"),
         ({"stages": 4, "prefetch": 4}, "prefetch must be 0 to 3 with 4 stages, got 4"),
         ({"stages": 2, "sync": "mbarrier"}, "sync = mbarrier takes at least 3 stages, got 2"),

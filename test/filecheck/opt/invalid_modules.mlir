@@ -116,7 +116,7 @@ func.func @vector(%x: memref<32xf32>, %i: index) {
 // -----
 
 func.func @stages(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
-  // expected-error@+1 {{stages must be at most 1024, got 5000000000}}
+  // expected-error@+1 {{stages must be 1 to 1024, got 5000000000}}
   linalg.matmul {warp.schedule = #warp.schedule<cta = 16x8x16, warp = 16x8, mma = m16n8k16, stages = 5000000000, swizzle = 128, group = 1, accumulate = f32>}
     ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf32>)
   return

@@ -42,7 +42,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 // DIVIDE: error: schedule: warp must divide cta, got 48 against 128 along M: cta = 128x128x32, warp = 48x64
 // THREADS: error: schedule: a CTA has at most 1024 threads, 256 warps take 8192; enlarge warp or reduce cta: cta = 256x128x16, warp = 16x8
 // SWIZZLE: error: schedule: swizzle must be one of 16, 32, 64, 128, got 48
-// STAGES: error: schedule: stages must be at least 1, got 0
+// STAGES: error: schedule: stages must be 1 to 1024, got 0
 // GROUP: error: schedule: group must be 1 to 2147483647, got 0
 // GROUPS: error: schedule: group must be 1 to 2147483647, got 2147483648
 // CTAS: error: schedule: ctas must be 0 to 2147483647, got 2147483648

@@ -157,7 +157,7 @@ func.func @schedule_threads() attributes {s = #warp.schedule<cta = 96x48x16, war
 
 // -----
 
-// expected-error @below {{stages must be at least 1, got 0}}
+// expected-error @below {{stages must be 1 to 1024, got 0}}
 func.func @schedule_stages() attributes {s = #warp.schedule<cta = 16x8x16, warp = 16x8, mma = m16n8k16, stages = 0, swizzle = 128, group = 8, accumulate = f32>} {
   return
 }
