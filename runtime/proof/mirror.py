@@ -13,12 +13,11 @@ from functools import partial
 import numpy as np
 
 from ...dialect.ptx.text.syntax import Address, Immediate, Indexed, Instruction, Operand, Vector
-from ..interp.machine.copies import OperationGroups, SharedWindow, TensorMemory
 from ..interp.machine.decode import Context, Multiply, Updates, meaning_of
-from ..interp.machine.events import BoundStep, Selection
+from ..interp.machine.events import BoundStep, Selection, SharedWindow
 from ..interp.machine.flow import Flow
 from ..interp.machine.kernel import Decoded
-from ..interp.machine.mbarriers import BulkCopy, MbarrierObjects
+from ..interp.machine.mbarriers import BulkCopy, MbarrierObjects, OperationGroups
 from ..interp.machine.memory import (
     LOCAL_WINDOW,
     PARAM_WINDOW,
@@ -30,6 +29,7 @@ from ..interp.machine.memory import (
     Window,
 )
 from ..interp.machine.state import Action, Prints, RegisterSlot, State, StorageLayout, align
+from ..interp.machine.tensor_memory import TensorMemory
 from ..numerics.floats import Array
 from .values import PLANES
 

@@ -21,10 +21,10 @@ from ...dialect.isa.tensor_product import TensorProduct
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.isa.wmma import WmmaMma
 from ...dialect.ptx.text.source_lines import SourceLines
-from ..interp.machine.copies import OperationGroups
 from ..interp.machine.decode import Multiply, Updates
 from ..interp.machine.events import Look, MemoryAccess, Selection
 from ..interp.machine.kernel import Decoded, DecodedKernel, Observer
+from ..interp.machine.mbarriers import OperationGroups
 from ..interp.machine.memory import MachineLimitError
 from ..interp.machine.state import RegisterSlot, State
 from ..interp.meaning.bulk import one_by_one

@@ -1,4 +1,4 @@
-"""Threads in flight, and the events that they raise."""
+"""Threads in flight, the shared memory of their clusters, and the events that they raise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ...base.launch import Dim3
 from ...numerics.floats import Array
-from .memory import Buffer, FaultError, Part, thread_of
+from .memory import RANK_BITS, Buffer, FaultError, Part, Window, thread_of
 
 # Threads in flight: which of them execute a step, and where they are in their CTAs.
 #
@@ -194,6 +194,41 @@ class Geometry(NamedTuple):
             for c, n, r in zip(unravel(cluster, self.clusters), self.cluster, unravel(rank, self.cluster), strict=True)
         )
         return x, y, z
+
+
+# Clusters of CTAs: shared memory of each other.
+#
+# An address of shared memory in a cluster has the rank of its CTA above the lowest 24 bits, that of an own variable
+# too. Without a rank it is of CTA 0; but what is not for the cluster takes it as an offset in the own CTA's memory.
+
+
+class SharedWindow(Window):
+    """Shared memory by addresses with the rank of a CTA; without `remote` only the own CTA's, and plain offsets."""
+
+    def __init__(self, buffer: Buffer, geometry: Geometry, stride: int, size: int, remote: bool) -> None:
+        super().__init__("shared", buffer, geometry.cta() * stride, size)
+        self.remote = remote
+        self._rank = geometry.rank()
+        self._ranks = geometry.cluster_size
+        self.plain = 0 if remote and self._ranks > 1 else size
+        self._stride = stride
+
+    def beyond(self, addresses: Array, base: Array, width: int, lanes: Array | None) -> tuple[Array, Array]:
+        """Addresses of the cluster are taken apart."""
+        own = self._rank if lanes is None else self._rank[lanes]
+        named, plain = addresses >> RANK_BITS, addresses & ((1 << RANK_BITS) - 1)
+        away = named - own if self.remote else np.where(named > 0, named - own, 0)
+        outside = (addresses < 0) | (named >= self._ranks) | (plain > self.size - width)
+        if outside.any():
+            super().beyond(np.where(outside, addresses, 0), base, width, lanes)
+        if not self.remote and away.any():
+            first = int(np.flatnonzero(away)[0])
+            raise FaultError(
+                f"address {int(addresses[first]):#x} is of CTA {int(named[first])} of the cluster, this is CTA "
+                f"{int(own[first])}; the memory of others needs .shared::cluster or a generic address",
+                thread_of(first, lanes),
+            )
+        return plain, base + away * self._stride
 
 
 @dataclass

@@ -15,11 +15,10 @@ from ....dialect.ptx.text.syntax import Address, Symbol, ranges
 from ....dialect.ptx.types import bits_of
 from ...base.launch import Launch, Options, Progress
 from ...numerics.floats import Array
-from .copies import OperationGroups, SharedWindow, TensorMemory
-from .events import LEFT, BoundStep, CtaQueue, Geometry, Look, Selection
+from .events import LEFT, BoundStep, CtaQueue, Geometry, Look, Selection, SharedWindow
 from .flow import Flow, Replay, apart, parted, together
 from .kernel import Decoded, DecodedKernel, Observer
-from .mbarriers import MbarrierObjects
+from .mbarriers import MbarrierObjects, OperationGroups
 from .memory import (
     LOCAL_WINDOW,
     PARAM_WINDOW,
@@ -35,6 +34,7 @@ from .memory import (
     Window,
 )
 from .state import RESERVED_BYTES, Prints, State, align
+from .tensor_memory import TensorMemory
 
 # Launches in which every thread left goes round in a loop, or waits, and nothing changes any more.
 #

@@ -1,4 +1,5 @@
-"""The mbarrier objects of the CTAs in flight: arrivals, phases, waiting threads. PTX ISA 9.7.13.15."""
+"""What threads wait for: groups of asynchronous operations, and the mbarrier objects of the CTAs in flight, with their
+arrivals and phases. PTX ISA 9.7.9.25, 9.7.13.3, 9.7.13.15."""
 
 from __future__ import annotations
 
@@ -9,10 +10,75 @@ from typing import TypeAlias
 import numpy as np
 
 from ...numerics.floats import Array
-from .copies import OperationGroups
 from .events import LEFT, Selection, mask_of
 from .flow import Flow
 from .memory import Buffer, FaultError
+
+
+@dataclass
+class _Operation:
+    """An operation: its agents (None: all), the number of its group in each, its action, how many came before."""
+
+    agents: Array | None
+    group: Array
+    execute: Callable[[Array], None]
+    serial: int
+
+
+class OperationGroups:
+    """The operations in flight of `count` agents: threads, warps or warpgroups. Groups count from 0 in each."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.pending: list[_Operation] = []
+        self.issued = 0
+        self._open = np.zeros(count, np.int64)
+        """The number of the open group of each agent. Operations have this array, or part of it: it is not changed."""
+        self._every = np.arange(count)
+
+    def issue(self, agents: Array | None, execute: Callable[[Array], None]) -> None:
+        """Issues an operation. `execute` is called with the agents for which it completes."""
+        group = self._open if agents is None else self._open[agents]
+        self.pending.append(_Operation(agents, group, execute, self.issued))
+        self.issued += 1
+
+    def commit(self, agents: Array | None) -> None:
+        """The operations that are in no group yet become one group, of each agent."""
+        self._open = self._open.copy()
+        self._open[... if agents is None else agents] += 1
+
+    def committed(self, agent: int) -> int:
+        """How many groups an agent has committed."""
+        return int(self._open[agent])
+
+    def wait(self, agents: Array | None, keep: int | None) -> None:
+        """Completes all but the `keep` latest groups, in the order of issue; with None, even the open group."""
+        if not self.pending:
+            return
+        chosen = ... if agents is None else agents
+        limits = np.full(self.count, -1, np.int64)
+        limits[chosen] = self._open[chosen] + (1 if keep is None else -keep)
+        self._complete(lambda one: one.group < (limits if one.agents is None else limits[one.agents]))
+
+    def complete(self, agents: Array | None, before: int) -> None:
+        """Completes the operations of some agents that were issued before the one of a number."""
+        chosen = mask_of(self._every if agents is None else agents, self.count)
+        self._complete(lambda one: (chosen if one.agents is None else chosen[one.agents]) & (one.serial < before))
+
+    def _complete(self, done: Callable[[_Operation], Array]) -> None:
+        """Lets operations happen: of each, which of its agents are `done`."""
+        left: list[_Operation] = []
+        for one in self.pending:
+            now, agents = done(one), self._every if one.agents is None else one.agents
+            if now.all():
+                one.execute(agents)
+            elif not now.any():
+                left.append(one)
+            else:
+                one.execute(agents[now])
+                left.append(_Operation(agents[~now], one.group[~now], one.execute, one.serial))
+        self.pending = left
+
 
 # The 64 bits of an mbarrier object, whose layout PTX leaves open (ISA 9.7.13.15.1 to .5).
 #

@@ -14,11 +14,11 @@ import numpy as np
 from ....dialect.isa.row import VECTORS
 from ....dialect.ptx.text.syntax import Variable
 from ...numerics.floats import Array
-from .copies import OperationGroups, TensorMemory
 from .events import LANES, BoundStep, CtaQueue, Events, Geometry, Selection, unravel
 from .flow import CLOCKS, Clock, Flow
-from .mbarriers import MbarrierObjects
+from .mbarriers import MbarrierObjects, OperationGroups
 from .memory import STACK_BYTES, FaultError, MemorySpaces, Window
+from .tensor_memory import TensorMemory
 
 MIN = 16
 """Bytes of the stack that a call takes at least; sizes are multiples of it."""

@@ -24,11 +24,11 @@ from ....dialect.ptx.text.syntax import Address, Immediate, Operand
 from ...numerics.floats import Array
 from ...numerics.product import MatrixProduct, SideOperands
 from ...numerics.sparse import NibbleError, columns
-from ..machine.copies import TensorMemory, address
 from ..machine.decode import Context, meaning
 from ..machine.events import AccessKind, Selection, tell_of_one
 from ..machine.memory import FaultError, MachineLimitError
 from ..machine.state import Action, Source, State, acting
+from ..machine.tensor_memory import TensorMemory, address
 from .bulk import one_by_one
 from .warpgroup import SharedMatrix
 

@@ -13,11 +13,12 @@ from ....dialect.layouts.tensor_memory import COPIES, MOVES
 from ....dialect.layouts.tensor_memory import LANES as TENSOR_LANES
 from ....dialect.ptx.text.syntax import Vector
 from ...numerics.floats import Array
-from ..machine.copies import OperationGroups, Request, TensorMemory, address
 from ..machine.decode import Context, meaning
 from ..machine.events import LANES, LEFT, Selection
+from ..machine.mbarriers import OperationGroups
 from ..machine.memory import FaultError
 from ..machine.state import Action, State, absent, acting, all_of
+from ..machine.tensor_memory import Request, TensorMemory, address
 from .access import Locate, locate, space_of
 from .bulk import masks_of, one_by_one, shifts
 from .convert import sparse

@@ -13,10 +13,10 @@ from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.instructions import TENSOR_CORES
 from ....dialect.ptx.text.syntax import Address, Symbol
 from ...numerics.floats import Array
-from ..machine.copies import OperationGroups
 from ..machine.decode import VariablePlace
 from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded, DecodedKernel
+from ..machine.mbarriers import OperationGroups
 from ..machine.state import RegisterSlot, State
 from .clocks import UNWAITED, Fences
 from .findings import Check

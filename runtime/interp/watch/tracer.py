@@ -15,11 +15,10 @@ from ....dialect.isa.wgmma import WARPS, Wgmma
 from ....dialect.isa.wmma import WmmaMma
 from ....dialect.ptx.instructions import BULK, COPIES, PRODUCTS, Traits
 from ...numerics.floats import Array
-from ..machine.copies import OperationGroups
 from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.flow import CLUSTER_BARRIER
 from ..machine.kernel import DecodedKernel, Observer, Observers
-from ..machine.mbarriers import phase
+from ..machine.mbarriers import OperationGroups, phase
 from ..machine.memory import Buffer
 from ..machine.state import State
 from .timeline import (

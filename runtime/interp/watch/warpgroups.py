@@ -11,9 +11,9 @@ import numpy as np
 from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, MatrixDescriptor, Wgmma
 from ....dialect.ptx.text.syntax import Vector
 from ...numerics.floats import Array
-from ..machine.copies import OperationGroups
 from ..machine.events import Look, Selection
 from ..machine.kernel import Decoded, DecodedKernel
+from ..machine.mbarriers import OperationGroups
 from ..machine.memory import RANK_BITS
 from ..machine.state import RegisterSlot, State
 from .findings import Check

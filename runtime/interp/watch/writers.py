@@ -13,9 +13,9 @@ from ....dialect.isa.tensor_map import SIZE
 from ....dialect.ptx.instructions import BULK
 from ....dialect.ptx.text.syntax import Address, Immediate, Indexed, Operand, Symbol
 from ...numerics.floats import Array
-from ..machine.copies import OperationGroups
 from ..machine.events import LANES, Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded, DecodedKernel
+from ..machine.mbarriers import OperationGroups
 from ..machine.memory import PARAM_WINDOW, Buffer, FaultError
 from ..machine.state import State
 from .clocks import UNWAITED, BufferHistory, GridClocks, LastAccesses, agreeing, unchanged

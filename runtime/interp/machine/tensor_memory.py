@@ -1,4 +1,4 @@
-"""Asynchronous copies and operation groups in flight, and clusters of CTAs. PTX ISA 9.7.9.25, 9.7.13.3."""
+"""Tensor memory of the CTAs in flight: who has which columns, and what is on its way there. PTX ISA 9.7.16."""
 
 from __future__ import annotations
 
@@ -11,113 +11,10 @@ import numpy as np
 from ....dialect.layouts.tensor_memory import COLUMNS, LANES
 from ...numerics.floats import Array
 from .events import LANES as WARP
-from .events import Geometry, mask_of
+from .events import Geometry
 from .flow import Flow
-from .memory import RANK_BITS, Buffer, FaultError, Window, thread_of
-
-
-@dataclass
-class _Operation:
-    """An operation: its agents (None: all), the number of its group in each, its action, how many came before."""
-
-    agents: Array | None
-    group: Array
-    execute: Callable[[Array], None]
-    serial: int
-
-
-class OperationGroups:
-    """The operations in flight of `count` agents: threads, warps or warpgroups. Groups count from 0 in each."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.pending: list[_Operation] = []
-        self.issued = 0
-        self._open = np.zeros(count, np.int64)
-        """The number of the open group of each agent. Operations have this array, or part of it: it is not changed."""
-        self._every = np.arange(count)
-
-    def issue(self, agents: Array | None, execute: Callable[[Array], None]) -> None:
-        """Issues an operation. `execute` is called with the agents for which it completes."""
-        group = self._open if agents is None else self._open[agents]
-        self.pending.append(_Operation(agents, group, execute, self.issued))
-        self.issued += 1
-
-    def commit(self, agents: Array | None) -> None:
-        """The operations that are in no group yet become one group, of each agent."""
-        self._open = self._open.copy()
-        self._open[... if agents is None else agents] += 1
-
-    def committed(self, agent: int) -> int:
-        """How many groups an agent has committed."""
-        return int(self._open[agent])
-
-    def wait(self, agents: Array | None, keep: int | None) -> None:
-        """Completes all but the `keep` latest groups, in the order of issue; with None, even the open group."""
-        if not self.pending:
-            return
-        chosen = ... if agents is None else agents
-        limits = np.full(self.count, -1, np.int64)
-        limits[chosen] = self._open[chosen] + (1 if keep is None else -keep)
-        self._complete(lambda one: one.group < (limits if one.agents is None else limits[one.agents]))
-
-    def complete(self, agents: Array | None, before: int) -> None:
-        """Completes the operations of some agents that were issued before the one of a number."""
-        chosen = mask_of(self._every if agents is None else agents, self.count)
-        self._complete(lambda one: (chosen if one.agents is None else chosen[one.agents]) & (one.serial < before))
-
-    def _complete(self, done: Callable[[_Operation], Array]) -> None:
-        """Lets operations happen: of each, which of its agents are `done`."""
-        left: list[_Operation] = []
-        for one in self.pending:
-            now, agents = done(one), self._every if one.agents is None else one.agents
-            if now.all():
-                one.execute(agents)
-            elif not now.any():
-                left.append(one)
-            else:
-                one.execute(agents[now])
-                left.append(_Operation(agents[~now], one.group[~now], one.execute, one.serial))
-        self.pending = left
-
-
-# Clusters of CTAs: shared memory of each other.
-#
-# An address of shared memory in a cluster has the rank of its CTA above the lowest 24 bits, that of an own variable
-# too. Without a rank it is of CTA 0; but what is not for the cluster takes it as an offset in the own CTA's memory.
-
-
-class SharedWindow(Window):
-    """Shared memory by addresses with the rank of a CTA; without `remote` only the own CTA's, and plain offsets."""
-
-    def __init__(self, buffer: Buffer, geometry: Geometry, stride: int, size: int, remote: bool) -> None:
-        super().__init__("shared", buffer, geometry.cta() * stride, size)
-        self.remote = remote
-        self._rank = geometry.rank()
-        self._ranks = geometry.cluster_size
-        self.plain = 0 if remote and self._ranks > 1 else size
-        self._stride = stride
-
-    def beyond(self, addresses: Array, base: Array, width: int, lanes: Array | None) -> tuple[Array, Array]:
-        """Addresses of the cluster are taken apart."""
-        own = self._rank if lanes is None else self._rank[lanes]
-        named, plain = addresses >> RANK_BITS, addresses & ((1 << RANK_BITS) - 1)
-        away = named - own if self.remote else np.where(named > 0, named - own, 0)
-        outside = (addresses < 0) | (named >= self._ranks) | (plain > self.size - width)
-        if outside.any():
-            super().beyond(np.where(outside, addresses, 0), base, width, lanes)
-        if not self.remote and away.any():
-            first = int(np.flatnonzero(away)[0])
-            raise FaultError(
-                f"address {int(addresses[first]):#x} is of CTA {int(named[first])} of the cluster, this is CTA "
-                f"{int(own[first])}; the memory of others needs .shared::cluster or a generic address",
-                thread_of(first, lanes),
-            )
-        return plain, base + away * self._stride
-
-
-# Tensor memory of the CTAs in flight: who has which columns, and what is on its way there. PTX ISA 9.7.16.
-
+from .mbarriers import OperationGroups
+from .memory import Buffer, FaultError
 
 _POISON = 0xFFFFFFFF
 """What is in columns that have just been allocated: NaN in every type."""
