@@ -158,11 +158,11 @@ NOT_PATTERNS = """
 
 Most steps are sets of patterns on operations, and the IR shows what they do. These steps do more at once:
 
-- `passes/to_ptx/copies.py` divides a `warp.copy` among the threads of a CTA. Like a load or a store, the operation says
+- `passes/to_ptx/memory.py` divides a `warp.copy` among the threads of a CTA. Like a load or a store, the operation says
   what moves. The last pass chooses the accesses: their width, order and predicates. The passes for pipelines move
   whole copies, and no pass would change a part of one.
-- `passes/to_ptx/memory.py` stores fragments to rows of an odd number of elements. It too chooses the accesses of one
-  `warp.store`. Whether a lane takes an element of its neighbour depends on the address of the row, which a layout does
+- The same file stores fragments to rows of an odd number of elements. It too chooses the accesses of one `warp.store`.
+  Whether a lane takes an element of its neighbour depends on the address of the row, which a layout does
   not contain. Written as operations of one thread, a warp tile of 64x64 would need several hundred.
 - `warp-pipeline` and `warp-specialise` rewrite a whole loop. A ring of stages is correct only if every copy, wait and
   product that shares it changes at the same time. Each pass first checks the loop, and leaves it unchanged if an

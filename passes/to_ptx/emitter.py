@@ -220,6 +220,11 @@ _FACTS: dict[Target, dict[tuple[str, tuple[object, ...]], InstructionFacts]] = {
 """What has been asked of the table: by opcode and the kinds of operands."""
 
 
+def in_cta(emitter: Emitter, at: At, rank: IndexValue | None) -> At:
+    """The same place in the shared memory of another CTA of the cluster."""
+    return at if rank is None else At(emitter.pure("mapa.shared::cluster.u32", at.base, rank), at.offset)
+
+
 class Emitter:
     """Builds the body of one function for a target. What it emits, the table of instructions has: see `facts_of`."""
 

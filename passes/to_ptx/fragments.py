@@ -1,4 +1,4 @@
-"""Fragments in registers: constants, arithmetic, conversion, products; and permutations."""
+"""Fragments in registers: constants, arithmetic, conversion, products, permutations; and moves of matrices."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from typing import NamedTuple
 from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
 
+from ...dialect.isa.families import LoadMatrix
 from ...dialect.isa.form import ElementType
+from ...dialect.layouts.layout import LANES, Layout, row
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.fragments import Kind
+from ...dialect.warp.matrices import Matrix, MoveRow, matrices, unit
 from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.op_shapes import in_memory
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..patterns import float_value
-from .emitter import Condition, EmittedOperand, Emitter, VirtualRegister, floating, word
+from .addressing import Addressing, Position, SharedPlace
+from .emitter import Condition, EmittedOperand, Emitter, IndexValue, VirtualRegister, floating, word
 
 # A fragment is a list of registers per lane: one `.f32` for each f32 element, one `.f64` for each of f64, one `.b32`
 # for each pair of 16-bit elements, the first in the low half, or for as many others as fill it; base tile after base
@@ -251,6 +256,85 @@ def _result_bits(emitter: Emitter, wanted: Sequence[tuple[VirtualRegister, int]]
             # (moved & mask) | gathered in one instruction.
             gathered = emitter.compute("lop3.b32", moved, word(mask), gathered, AND_OR)
     return gathered if gathered is not None else wanted[0][0]
+
+
+# Fragments from and to shared memory in matrices of rows of 16 bytes, which lanes exchange.
+
+
+class MatrixMoves:
+    """Moves fragments from and to shared memory with `ldmatrix` and `stmatrix`."""
+
+    def __init__(self, addressing: Addressing) -> None:
+        self.scalars, self.addressing = addressing.scalars, addressing
+
+    def move(
+        self, rows: Sequence[MoveRow], type: FragmentType, swapped: bool, place: SharedPlace, registers: Fragment
+    ) -> None:
+        """Loads or stores the fragment that begins at a place of a tile."""
+        pieces = matrices(type, swapped, unit(rows[0], type.bits)) or []
+        start = 0
+        while start < len(pieces):
+            row = next(r for r in rows if _fits(pieces[start : start + r.count], r.count))
+            together = pieces[start : start + row.count]
+            moved = [registers[number] for matrix in together for number in matrix.registers]
+            of_warp = self._of_warp(in_memory(type, swapped))
+            self._move(row, unit(row, type.bits).rows, together, place, moved, of_warp)
+            start += row.count
+
+    def _of_warp(self, layout: Layout) -> tuple[IndexValue, IndexValue]:
+        """The row and the column at which a warp's part of a shared fragment begins."""
+        if not layout.warp:
+            return 0, 0
+        holder = self.addressing.holder(layout)
+        warp = self.scalars.quotient(holder, LANES)
+        return self.addressing.from_bits(warp, layout.warp, "r"), self.addressing.from_bits(warp, layout.warp, "c")
+
+    def _move(self, move: MoveRow, height: int, together: list[Matrix], place: SharedPlace, registers: Fragment,
+              of_warp: tuple[IndexValue, IndexValue]) -> None:  # fmt: skip
+        tile, stage, row_start, column_start = place
+        first, s, height_bits = together[0], self.scalars, height.bit_length() - 1
+        lane = self.addressing.lane
+        lane_row = self.addressing.from_bits(lane, tuple(map(row, first.rows)), "r")
+        lane_column: IndexValue = 0
+        # Lane height*j + i gives the address of row i of matrix j; each bit of j moves by one step.
+        for bit in range(move.count.bit_length() - 1):
+            other = together[1 << bit]
+            chosen = s.bits(lane, height_bits + bit, 1, 0)
+            lane_row = self._plus(lane_row, chosen, other.row - first.row)
+            lane_column = self._plus(lane_column, chosen, (other.column - first.column) // tile.packed)
+        lane_row, lane_column = self._sum(lane_row, of_warp[0]), self._sum(lane_column, of_warp[1])
+        where = (
+            Position.of(lane_row, row_start, first.row),
+            Position.of(lane_column, column_start, first.column // tile.packed),
+        )
+        at = self.addressing.shared(tile, stage, *where)
+        operands = (registers, at) if isinstance(move, LoadMatrix) else (at, registers)
+        self.addressing.emitter.emit(move.spelling, *operands)
+
+    def _plus(self, value: IndexValue, chosen: IndexValue, step: int) -> IndexValue:
+        return self._sum(value, self.scalars.multiply(chosen, step))
+
+    def _sum(self, value: IndexValue, moved: IndexValue) -> IndexValue:
+        """A sum, with its bound if the bounds of both terms are known."""
+        total = self.scalars.add(value, moved)
+        if (
+            isinstance(total, VirtualRegister)
+            and isinstance(value, VirtualRegister)
+            and isinstance(moved, VirtualRegister)
+        ):
+            bounded = value.bound is not None and moved.bound is not None
+            total.bound = (value.bound or 0) + (moved.bound or 0) - 1 if bounded else None
+        return total
+
+
+def _fits(matrices: list[Matrix], count: int) -> bool:
+    """Whether there are `count` matrices on a grid that the bits of their number span."""
+    if len(matrices) < count:
+        return False
+    if count < 4:
+        return True
+    (r0, c0), (r1, c1), (r2, c2), (r3, c3) = ((m.row, m.column) for m in matrices)
+    return (r3 - r0, c3 - c0) == (r1 - r0 + r2 - r0, c1 - c0 + c2 - c0)
 
 
 # Registers that a value may be made in.

@@ -73,10 +73,9 @@ from .addressing import (
     static_shared,
 )
 from .addressing import argument as argument_of
-from .copies import TileCopies
 from .emitter import Condition, Emitter, IndexValue, VirtualRegister
-from .fragments import Fragment, FragmentEmitter, carried_into
-from .memory import GlobalFragments, MatrixMoves
+from .fragments import Fragment, FragmentEmitter, MatrixMoves, carried_into
+from .memory import GlobalFragments, TileCopies
 from .scalars import Scalars, divisor_of
 
 # Which function lowers which operation.

@@ -1,21 +1,20 @@
-"""Fragments from and to memory: `warp.load`, `warp.store`."""
+"""Global memory: fragments from and to it, `warp.load` and `warp.store`, and copies of tiles to shared memory,
+`warp.copy`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import NamedTuple
 
 from xdsl.ir import BlockArgument, SSAValue
 
-from ...dialect.isa.families import LoadMatrix
 from ...dialect.layouts.layout import LANES, Bit, Layout, column, row
-from ...dialect.layouts.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType
-from ...dialect.warp.matrices import Matrix, MoveRow, matrices, unit
-from ...dialect.warp.op_shapes import in_memory
-from .addressing import ALIGNMENT, Addressing, GlobalMatrix, GlobalPlace, Position, SharedPlace
+from ...dialect.warp.op_shapes import WHOLE_TILE, TilePart
+from .addressing import ALIGNMENT, CHUNK, Addressing, GlobalMatrix, GlobalPlace, Position, SharedTile
 from .emitter import At, Condition, IndexValue, VirtualRegister, word
 from .fragments import HALF, REGISTER_BITS, Fragment, put_together, register_type
 from .scalars import common_divisor
@@ -319,77 +318,168 @@ def side_by_side(layout: Layout, axis: str = "c") -> int:
     return 1 << count
 
 
-class MatrixMoves:
-    """Moves fragments from and to shared memory with `ldmatrix` and `stmatrix`."""
+# Copies of tiles from global to shared memory: `warp.copy`.
+#
+# The tile is cut into pieces of the widest access that every row's alignment allows. Threads take pieces in order,
+# line by line of a panel, so that neighbours read neighbouring bytes and the swizzle spreads them over all banks.
 
-    def __init__(self, addressing: Addressing) -> None:
-        self.scalars, self.addressing = addressing.scalars, addressing
+COMMIT = "cp.async.commit_group"
+"""What targets with asynchronous copies of threads have."""
 
-    def move(
-        self, rows: Sequence[MoveRow], type: FragmentType, swapped: bool, place: SharedPlace, registers: Fragment
-    ) -> None:
-        """Loads or stores the fragment that begins at a place of a tile."""
-        pieces = matrices(type, swapped, unit(rows[0], type.bits)) or []
-        start = 0
-        while start < len(pieces):
-            row = next(r for r in rows if _fits(pieces[start : start + r.count], r.count))
-            together = pieces[start : start + row.count]
-            moved = [registers[number] for matrix in together for number in matrix.registers]
-            of_warp = self._of_warp(in_memory(type, swapped))
-            self._move(row, unit(row, type.bits).rows, together, place, moved, of_warp)
-            start += row.count
 
-    def _of_warp(self, layout: Layout) -> tuple[IndexValue, IndexValue]:
-        """The row and the column at which a warp's part of a shared fragment begins."""
-        if not layout.warp:
-            return 0, 0
-        holder = self.addressing.holder(layout)
-        warp = self.scalars.quotient(holder, LANES)
-        return self.addressing.from_bits(warp, layout.warp, "r"), self.addressing.from_bits(warp, layout.warp, "c")
+class ZerosAround(NamedTuple):
+    """The first element of a window of images, and how dimensions are padded: `at`, r, c, d and n of `warp.copy`."""
 
-    def _move(self, row: MoveRow, height: int, together: list[Matrix], place: SharedPlace, registers: Fragment,
-              of_warp: tuple[IndexValue, IndexValue]) -> None:  # fmt: skip
-        tile, stage, row_start, column_start = place
-        first, s, height_bits = together[0], self.scalars, height.bit_length() - 1
-        lane = self.addressing.lane
-        lane_row = self.addressing.from_bits(lane, tuple(map(row_bit, first.rows)), "r")
-        lane_column: IndexValue = 0
-        # Lane height*j + i gives the address of row i of matrix j; each bit of j moves by one step.
-        for bit in range(row.count.bit_length() - 1):
-            other = together[1 << bit]
-            chosen = s.bits(lane, height_bits + bit, 1, 0)
-            lane_row = self._plus(lane_row, chosen, other.row - first.row)
-            lane_column = self._plus(lane_column, chosen, (other.column - first.column) // tile.packed)
-        lane_row, lane_column = self._sum(lane_row, of_warp[0]), self._sum(lane_column, of_warp[1])
-        where = (
-            Position.of(lane_row, row_start, first.row),
-            Position.of(lane_column, column_start, first.column // tile.packed),
+    first: int = 0
+    ends: Sequence[tuple[IndexValue, int, int, int, int]] = ()
+
+
+UNPADDED = ZerosAround()
+
+
+class CopyPiece(NamedTuple):
+    """What a thread copies in one access: the place in the tile, and a predicate. In shared memory panels are stacked,
+    and elements may be spread. There the piece is at `line` and `along`."""
+
+    row: Position
+    column: Position
+    taken: Condition
+    line: Position
+    along: Position
+
+
+class TileCopies:
+    """Emits one CTA-wide copy."""
+
+    def __init__(self, addressing: Addressing, thread: VirtualRegister, threads: int, widest: int = CHUNK) -> None:
+        """A thread copies at most `widest` bytes at once."""
+        self.emitter, self.scalars, self.addressing = addressing.emitter, addressing.scalars, addressing
+        self.thread, self.threads, self.widest = thread, threads, widest
+
+    def copy(self, start: GlobalPlace, tile: SharedTile, stage: IndexValue, *, asynchronous: bool, spread: bool = False,
+             part: TilePart = WHOLE_TILE, padded: ZerosAround = UNPADDED) -> None:  # fmt: skip
+        """Copies the tile at a place of the source to a stage, or to a part of it. Elements outside of the source are
+        zero. With `spread` each 8 bytes of the source become the first half of a chunk of the tile."""
+        source, first_row, first_column, *_ = start
+        size = source.widest_access(min(self.widest, CHUNK // 2 if spread else tile.swizzle))
+        while any(across and together % (size // source.element_bytes) for _, _, across, together, _ in padded.ends):
+            size //= 2
+        alignment = first_column if isinstance(first_column, int) else first_column.divisor
+        while alignment % (size // source.element_bytes):
+            size //= 2
+        use_async = asynchronous and size >= 4 and self.emitter.has(COMMIT)
+        extents = [tile.rows, tile.columns]
+        before = part.first(extents[part.axis])
+        extents[part.axis] = part.extent(extents[part.axis])
+        copied = replace(tile, rows=extents[0], columns=extents[1])
+        down, along = (0, before) if part.axis else (before, 0)
+        for piece in self._pieces(copied, size, spread=spread):
+            inside = self._inside(start, copied, piece, spread=spread)
+            if padded.ends:
+                inside = reduce(self.scalars.both, self._among(padded, start, piece), inside)
+            rows = (piece.row.lane, first_row, piece.row.constant)
+            if source.table is not None:
+                rows = (self._row_named(source, self.scalars.sum(*rows)),)
+            origin = self.scalars.address(source.base, [
+                *((row, source.row_bytes) for row in rows), (piece.column.lane, source.element_bytes),
+                (first_column, source.element_bytes), (piece.column.constant, source.element_bytes),
+                (padded.first, source.element_bytes),
+            ])  # fmt: skip
+            line, place = (
+                position._replace(constant=position.constant + more)
+                for position, more in ((piece.line, down), (piece.along, along))
+            )
+            target = self.addressing.shared(tile, stage, line, place)
+            (self._async if use_async else self._through_registers)(size, origin, target, inside, piece.taken)
+
+    def _row_named(self, source: GlobalMatrix, row: IndexValue) -> VirtualRegister:
+        """The row of memory that the table of a matrix names for one of its rows; for one behind all that it names, any
+        row. Nothing writes the table while the kernel runs."""
+        s, (table, first, count, step) = self.scalars, source.table or (source.base, 0, 0, 0)
+        number = s.minimum(s.add(first, row), s.subtract(count, 1))
+        return self.emitter.read(At(s.offset64(table, number, step)))
+
+    def _pieces(self, tile: SharedTile, size: int, *, spread: bool) -> list[CopyPiece]:
+        """The pieces of each thread: panel by panel, `threads` pieces further down each time."""
+        s, width = self.scalars, tile.swizzle // (1 + spread)
+        per_line = width // size
+        in_panel, elements = tile.rows * per_line, size // tile.element_bytes
+        if tile.panels > 1 and self.threads % (2 * in_panel) == 0 and tile.rows % tile.period == 0:
+            return self._of_several_panels(tile, per_line, size, spread=spread)
+        pieces: list[CopyPiece] = []
+        for start in range(0, in_panel, self.threads):
+            taken = start + self.threads <= in_panel or s.compare("lt", self.thread, in_panel - start)
+            if self.threads % per_line == 0:
+                row = Position(s.quotient(self.thread, per_line), 0, start // per_line)
+                lane_column = s.remainder(self.thread, per_line)
+            else:
+                number = s.add(self.thread, start)
+                row, lane_column = Position(s.quotient(number, per_line)), s.remainder(number, per_line)
+            column = s.multiply(lane_column, elements)
+            along = self._spread(lane_column, size) if spread else column
+            pieces += [
+                CopyPiece(row, Position(column, 0, panel * width // tile.element_bytes), taken,
+                          row, Position(along, 0, panel * tile.swizzle // tile.element_bytes))
+                for panel in range(tile.panels)
+            ]  # fmt: skip
+        return pieces
+
+    def _of_several_panels(self, tile: SharedTile, per_line: int, size: int, *, spread: bool) -> list[CopyPiece]:
+        """The pieces where a panel has so few that threads fill several at once."""
+        s, in_panel, width = self.scalars, tile.rows * per_line, tile.swizzle // tile.element_bytes
+        line, group, read = Position(s.quotient(self.thread, per_line)), self.threads // in_panel, width // (1 + spread)
+        row = Position(s.quotient(s.remainder(self.thread, in_panel), per_line))
+        number = s.remainder(self.thread, per_line)
+        within = s.multiply(number, size // tile.element_bytes)
+        along = self._spread(number, size) if spread else within
+        column = s.add(s.multiply(s.quotient(self.thread, in_panel), read), within)
+        pieces: list[CopyPiece] = []
+        for panel in range(0, tile.panels, group):
+            left = (tile.panels - panel) * in_panel
+            taken = left >= self.threads or s.compare("lt", self.thread, left)
+            pieces.append(
+                CopyPiece(row, Position(column, 0, panel * read), taken, line, Position(along, 0, panel * width))
+            )
+        return pieces
+
+    def _spread(self, number: IndexValue, size: int) -> IndexValue:
+        """The byte of a line of the tile for a piece of `size` bytes that begins at byte `number` of the source."""
+        s, each = self.scalars, CHUNK // 2 // size
+        return s.add(s.multiply(s.quotient(number, each), CHUNK), s.multiply(s.remainder(number, each), size))
+
+    def _inside(self, begin: GlobalPlace, tile: SharedTile, piece: CopyPiece, *, spread: bool) -> Condition:
+        """Whether a piece lies in the source; pieces never straddle its edge, for their size divides a row."""
+        source, first_row, first_column, in_bounds, _ = begin
+        columns = tile.columns // (1 + spread)
+        extents = (
+            (piece.row, first_row, tile.rows, source.rows),
+            (piece.column, first_column, columns, source.columns),
         )
-        at = self.addressing.shared(tile, stage, *where)
-        operands = (registers, at) if isinstance(row, LoadMatrix) else (at, registers)
-        self.addressing.emitter.emit(row.spelling, *operands)
+        result: Condition = True
+        for (position, start, extent, size), in_bounds_ in zip(extents, in_bounds, strict=True):
+            if not in_bounds_:
+                position_ = Position.of(position.lane, start, position.constant)
+                result = self.scalars.both(result, self.addressing.inside(position_, extent, size))
+        return result
 
-    def _plus(self, value: IndexValue, chosen: IndexValue, step: int) -> IndexValue:
-        return self._sum(value, self.scalars.multiply(chosen, step))
+    def _among(self, padded: ZerosAround, start: GlobalPlace, piece: CopyPiece) -> Iterator[Condition]:
+        """Whether a piece lies in the images that have zeros around them, by dimension."""
+        s = self.scalars
+        row, column = (s.sum(at, *place) for at, place in ((start.row, piece.row), (start.column, piece.column)))
+        for at, down, across, together, size in padded.ends:
+            along = s.multiply(s.quotient(column, together), across) if across else 0
+            yield s.compare("lt", s.sum(at, s.multiply(row, down), along), size, signed=False)
 
-    def _sum(self, value: IndexValue, moved: IndexValue) -> IndexValue:
-        """A sum, with its bound if the bounds of both terms are known."""
-        total = self.scalars.add(value, moved)
-        if (
-            isinstance(total, VirtualRegister)
-            and isinstance(value, VirtualRegister)
-            and isinstance(moved, VirtualRegister)
-        ):
-            bounded = value.bound is not None and moved.bound is not None
-            total.bound = (value.bound or 0) + (moved.bound or 0) - 1 if bounded else None
-        return total
+    def _async(self, size: int, origin: At, target: At, inside: Condition, taken: Condition) -> None:
+        # .cg keeps the data out of L1, which it would only pass through; it exists for 16 bytes only.
+        opcode = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global"
+        read = () if inside is True else (self.scalars.select(inside, size, 0),)
+        self.emitter.emit(opcode, target, origin, size, *read, guard=taken)
 
-
-def _fits(matrices: list[Matrix], count: int) -> bool:
-    """Whether there are `count` matrices on a grid that the bits of their number span."""
-    if len(matrices) < count:
-        return False
-    if count < 4:
-        return True
-    (r0, c0), (r1, c1), (r2, c2), (r3, c3) = ((m.row, m.column) for m in matrices)
-    return (r3 - r0, c3 - c0) == (r1 - r0 + r2 - r0, c1 - c0 + c2 - c0)
+    def _through_registers(self, size: int, origin: At, target: At, inside: Condition, taken: Condition) -> None:
+        type, count = (f"b{size * 8}", 1) if size < 4 else ("b32", size // 4)
+        registers = self.emitter.registers("b16" if size < 4 else "b32", count)
+        if inside is not True:
+            self.emitter.clear(registers)
+        self.emitter.load("global", registers, origin, type, guard=self.scalars.both(taken, inside))
+        self.emitter.store("shared", registers, target, type, guard=taken)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from math import prod
+from math import gcd, prod
 from typing import TypeAlias
 
 from xdsl.dialects import memref
@@ -28,18 +28,18 @@ from ...dialect.warp.attributes import (
 )
 from ...dialect.warp.matrices import AXES, register_bytes, together
 from ...dialect.warp.memory import CopyOp, LoadOp, StoreOp
-from ...dialect.warp.op_shapes import bounds
+from ...dialect.warp.op_shapes import bounds, in_memory
 from ...dialect.warp.synchronisation import BULK, LAUNCHES, WGMMA, CommitOp, WaitOp
 from ...dialect.warp.views import Dimensions, MatrixOp, PagedOp
 from ..allocate import offset_of
 from ..diagnostics import fail
-from .addressing import CHUNK, GlobalMatrix, GlobalPlace, Position, SharedPlace, SharedTile, matrix
-from .copies import COMMIT, UNPADDED, SharedFragments, ZerosAround, in_cta
-from .emitter import At, IndexValue, word
-from .fragments import Fragment
+from .addressing import CHUNK, Addressing, GlobalMatrix, GlobalPlace, Position, SharedPlace, SharedTile, matrix
+from .emitter import At, IndexValue, in_cta, word
+from .fragments import HALF, REGISTER_BITS, Fragment, per_register, put_together
 from .kernel import KernelLowering, check_multiple, cluster_of, lowers
-from .memory import memory_name
+from .memory import COMMIT, UNPADDED, ZerosAround, memory_name, side_by_side
 from .products import check_warpgroups
+from .scalars import divisor_of
 from .synchronisation import barrier_address, one_thread
 
 PACKED_BITS = 4
@@ -299,6 +299,89 @@ def _dim(lowering: KernelLowering, op: memref.DimOp) -> None:
     if op.source not in lowering.memories or not isinstance(number, int):
         fail(op, f"expected a known dimension of an argument of the kernel, got {op.source.type}")
     lowering.values[op.result] = lowering.memories[op.source].shape[number]
+
+
+# Fragments from and to shared memory, each lane its own elements: `warp.load` and `warp.store` of a tile.
+#
+# `ldmatrix` moves rows of 16 bytes among lanes in pieces of 16 bits, and so cannot transpose wider elements. For those
+# each lane reads neighbours of a row of memory at once, and the fragment's layout sends them to different registers.
+
+
+class SharedFragments:
+    """Emits loads and stores of the widest vectors that a fragment's layout has."""
+
+    def __init__(self, addressing: Addressing) -> None:
+        self.emitter, self.addressing = addressing.emitter, addressing
+
+    def load(self, type: FragmentType, swapped: bool, place: SharedPlace, into: Fragment) -> None:
+        """Loads the fragment that begins at a place of a tile."""
+        together = side_by_side(in_memory(type, swapped))
+        if together >= per_register(type):
+            for registers, at in self._accesses(type, swapped, place, into):
+                self.emitter.load("shared", registers, at)
+            return
+        bits = min(HALF, together * type.bits)
+        pieces = self.emitter.registers("b16" if bits == HALF else "b32", REGISTER_BITS // bits * len(into))
+        for registers, at in self._accesses(type, swapped, place, pieces, bits // type.bits):
+            self.emitter.load("shared", registers, at, f"b{bits}")
+        put_together(self.emitter, pieces, into)
+
+    def store(
+        self, type: FragmentType, place: SharedPlace, source: Fragment, rank: IndexValue | None = None,
+    ) -> None:  # fmt: skip
+        """Stores a fragment from a place of a tile on; with `rank`, the tile is that of this CTA of the cluster."""
+        space, kind, wide = "shared" if rank is None else "shared::cluster", "", 0
+        if type.bits == HALF and place.tile.swizzle % (REGISTER_BITS // 8):  # rows that begin within words
+            source, kind, wide = [half for pair in source for half in self.emitter.halves(pair)], "b16", 1
+        for registers, at in self._accesses(type, False, place, source, wide):
+            self.emitter.store(space, registers, in_cta(self.emitter, at, rank), kind)
+
+    def send(self, type: FragmentType, place: SharedPlace, source: Fragment, counted: At, ctas: int) -> None:
+        """Sends an element to its place in so many CTAs of the cluster, a lane to each, where a barrier counts it."""
+        s, send = self.addressing.scalars, f"st.async.shared::cluster.mbarrier::complete_tx::bytes.b{type.bits}"
+        rank, is_sent = s.remainder(self.addressing.lane, ctas), s.compare("lt", self.addressing.lane, ctas)
+        for registers, at in self._accesses(type, False, place, source):
+            there, full = (in_cta(self.emitter, each, rank) for each in (at, counted))
+            self.emitter.emit(send, there, *registers, full, guard=is_sent)
+
+    def _accesses(
+        self, type: FragmentType, swapped: bool, place: SharedPlace, registers_: Fragment, wide: int = 0
+    ) -> Iterator[tuple[Fragment, At]]:
+        """Registers contiguous in memory, and the address of the first; `wide` elements in each if not full."""
+        tile, stage, row_start, column_start = place
+        layout, per = in_memory(type, swapped), wide or per_register(type)
+        down, across = type.tiles[::-1] if swapped else type.tiles
+        lane_row, lane_column = self.addressing.lane_position(layout)
+        lane_column = self.addressing.scalars.quotient(lane_column, tile.packed)
+        aligned = gcd(divisor_of(column_start), tile.swizzle // tile.element_bytes) * tile.packed
+        groups = _groups(type, layout, per, aligned)
+        count = layout.elements // per
+        for number in range(down * across):
+            # Registers follow the fragment's own order of tiles, which the transpose in memory has by columns.
+            i, j = divmod(number, across) if not swapped else divmod(number, down)[::-1]
+            for group in groups:
+                row, along = layout.element_offset(group[0] * per)
+                where = (
+                    Position.of(lane_row, row_start, i * layout.rows + row),
+                    Position.of(lane_column, column_start, (j * layout.columns + along) // tile.packed),
+                )
+                registers = [registers_[number * count + register] for register in group]
+                yield registers, self.addressing.shared(tile, stage, *where)
+
+
+def _groups(type: FragmentType, layout: Layout, per: int, aligned: int) -> list[list[int]]:
+    """The registers of a base tile that one access fills, in the order of memory, for each access. A register has `per`
+    elements. Registers whose numbers differ in the bits of the lowest column bits are adjacent in memory."""
+    packed, register_bytes = per.bit_length() - 1, per * type.bits // 8
+    places: list[int] = []
+    while (bit := column_bit(packed + len(places))) in layout.element and register_bytes << len(places) < CHUNK:
+        if aligned % (per << len(places) + 1):
+            break
+        places.append(layout.element.index(bit) - packed)
+    steps = [1 << place for place in places]
+    sums = [sum(step for i, step in enumerate(steps) if n >> i & 1) for n in range(1 << len(steps))]
+    first = [r for r in range(layout.elements // per) if not any(r & step for step in steps)]
+    return [[r + more for more in sums] for r in first]
 
 
 # Fragments in memory as registers hold them: `registers` of `warp.load` and `warp.store`.

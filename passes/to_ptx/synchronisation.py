@@ -35,8 +35,7 @@ from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import TENSOR_MAPS, GlobalPlace, SharedBarriers
 from .control_flow import is_alone
-from .copies import in_cta
-from .emitter import SINK, At, Condition, IndexValue, TensorBox, VirtualRegister
+from .emitter import SINK, At, Condition, IndexValue, TensorBox, VirtualRegister, in_cta
 from .kernel import KernelLowering, check_multiple, lowers
 from .memory import memory_name
 from .products import check_warpgroups, descriptors
