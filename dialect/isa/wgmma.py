@@ -57,6 +57,12 @@ _UNUSED = ((1 << 64) - 1) & ~(
 Place = TypeVar("Place", int, "NDArray[np.int64]")
 
 
+def panel_columns(columns: int, bits: int) -> int:
+    """The columns of the widest panel of a swizzle that divides columns, such as those of D that a warpgroup stages at
+    a time; 0 if none does."""
+    return next((8 * width // bits for width in (128, 64, 32) if columns * bits % (8 * width) == 0), 0)
+
+
 class DescriptorError(ValueError):
     """A word that is no descriptor, or a layout that a descriptor cannot express."""
 

@@ -13,7 +13,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from ...dialect.isa.tensor_map import MAX_RANK
-from ...dialect.isa.wgmma import UNIT, WARPS
+from ...dialect.isa.wgmma import UNIT, WARPS, panel_columns
 from ...dialect.layouts.layout import LANES, column, row
 from ...dialect.mlir.affine import strides_of
 from ...dialect.mlir.gpu import SubgroupIdOp
@@ -49,7 +49,6 @@ from ..allocate import with_shape
 from ..linalg import operand
 from ..patterns import Index, IndexBuilder
 from ..schedule.needs import staging_buffers
-from ..schedule.warpgroup_model import panel_columns
 from ..tile.tiling import LaunchedKernel
 from .ring import Ring, decline
 from .roles import Share

@@ -165,7 +165,8 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
     fitting = [t for t in every if _fits(t, product, row, target)]
     tiles = [t for t in fitting if not _mostly_beyond(product, t)] or fitting
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
-    is_fitted, strip = is_rated(product, PLAIN, target), STRIP if is_ragged(product) else STRIP // 2
+    strip = STRIP if is_ragged(product) else STRIP // 2
+    is_fitted = target.sm == WARPGROUP_SM and is_rated(product, PLAIN, target)
     by_lanes = model.by_lanes(product)
     costs = [(tile, with_margin(product, tile, target, row)) for tile in tiles]
     covered = [product.tiles(*tile.cta) * prod(tile.cta) for tile in tiles]  # elements, those beyond the end of D, too

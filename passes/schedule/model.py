@@ -179,11 +179,6 @@ LISTED = Fit(350, 60, 1000, 3000, 16, 16, 40, 2300)
 two parts, 512x512x4096 in two and four, 256x256x8192 in eight)."""
 
 
-def fit_of(target: Target) -> Fit:
-    """The constants for a target: those of the device that was measured, or else of an H100."""
-    return Fit(*target.timing) if target.timing else DRAWN
-
-
 # Whether to copy an operand to aligned rows first: what its rows cost the product, and what packing costs, in cycles.
 
 WORD = 4

@@ -14,7 +14,7 @@ from ...dialect.isa.form import ELEMENT_TYPES, FP8, IN_BYTES, having
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.tensor_map import EXPANDED, EXPANDED_UNIT, MAX_RANK
-from ...dialect.isa.wgmma import UNIT, WARPGROUP_SM, Wgmma, doubled, of_kinds
+from ...dialect.isa.wgmma import UNIT, WARPGROUP_SM, Wgmma, doubled, of_kinds, panel_columns
 from ...dialect.layouts.layout import LANES
 from ...dialect.layouts.tensor_memory import LANES as TENSOR_LANES
 from ...dialect.mlir.affine import strides_of
@@ -31,7 +31,7 @@ from ..linalg.product import MatrixFactor, Multiplied, Product, block, images_of
 from .defaults import Arrangement, arrange, arrange_stored, is_ragged, matrices, strip_bytes
 from .model import MAX_STAGES, Tile, as_halves, widened
 from .tensor_memory import beside_columns, stages_beside
-from .warpgroup_model import LINE, GroupTile, held_columns, panel_columns
+from .warpgroup_model import LINE, GroupTile, held_columns
 
 # What ptxas takes of registers beside fragments, accumulators and addresses.
 #

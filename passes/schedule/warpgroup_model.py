@@ -12,13 +12,14 @@ from typing import NamedTuple
 from ...dialect.isa.form import FP8
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import M as ROWS
+from ...dialect.isa.wgmma import panel_columns
 from ...dialect.schedule import Schedule, roles
 from ...dialect.schedule.schedule import CLUSTER_PARTS, MAX_CTAS
 from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, shared_bits
 from .defaults import can_exchange, is_plain, is_ragged, unknown_pitches
-from .model import LISTED, Fit, fit_of
+from .model import DRAWN, LISTED, Fit
 
 LINE = 128
 """Bytes of K of a tile: the widest swizzle, a line of shared memory, and one of memory."""
@@ -365,6 +366,11 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     return margin * (max(loops + ending, memory) + NOT_OVERLAPPED * min(loops + ending, memory))
 
 
+def fit_of(target: Target) -> Fit:
+    """The constants for a target: those of the device that was measured, or else of an H100."""
+    return Fit(*target.timing) if target.timing else DRAWN
+
+
 def nanoseconds(cycles: float, target: Target) -> float:
     """The time of a launch of so many cycles of the model."""
     return START_NS + cycles / fit_of(target).per_ns
@@ -492,9 +498,3 @@ def group_of(product: Product, tile: GroupTile, target: Target) -> int:
         return max(1, GROUP * GROUP_ROWS // max(GROUP_ROWS, tile.width))
     narrow = product.m > tile.m * GROUP and product.n <= tile.n * NARROW
     return NARROW_GROUP if narrow else GROUP
-
-
-def panel_columns(columns: int, bits: int) -> int:
-    """The columns of the widest panel of a swizzle that divides columns, such as those of D that a warpgroup stages at
-    a time; 0 if none does."""
-    return next((8 * width // bits for width in (128, 64, 32) if columns * bits % (8 * width) == 0), 0)

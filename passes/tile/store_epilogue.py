@@ -18,7 +18,7 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.isa.wgmma import UNIT
+from ...dialect.isa.wgmma import UNIT, panel_columns
 from ...dialect.isa.wgmma import M as GROUP_ROWS
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
@@ -35,7 +35,6 @@ from ..linalg.operand import KernelArgument, VectorOperand
 from ..patterns import Index, IndexBuilder, apply_patterns, dependences, op_type_rewrite_pattern, rewrite_pattern
 from ..schedule.defaults import changes_lanes_first, exchanged_rows, stored
 from ..schedule.needs import FUNCTIONS
-from ..schedule.warpgroup_model import panel_columns
 from .tiling import schedule_of
 
 InBounds = ArrayAttr[BoolAttr] | None
