@@ -278,13 +278,13 @@ FEATURE_FILES = {
     "block scales": "dialect/isa/form.py dialect/warp/operands.py dialect/warp/mma.py "
     "passes/linalg/product.py passes/tile/side_operands.py passes/to_ptx/memory_ops.py",
     "split-K": "dialect/schedule/schedule.py dialect/warp/mma.py passes/tile/split.py passes/tile/expand.py",
-    "epilogues": "dialect/warp/elements.py dialect/warp/matmul.py dialect/warp/epilogue.py "
+    "epilogues": "dialect/warp/elements.py dialect/warp/matmul.py dialect/warp/fragments.py "
     "passes/linalg/fuse_epilogue.py passes/tile/store_epilogue.py",
     "products of any size": "passes/schedule/candidates.py passes/schedule/warpgroup_model.py passes/tile/split.py",
     "two products of one A": "dialect/warp/operands.py passes/linalg/fuse_products.py passes/tile/operands.py "
     "passes/tile/store_epilogue.py",
     "the same bits in every batch": "dialect/schedule/schedule.py passes/schedule/candidates.py",
-    "staging of the epilogue": "dialect/schedule/schedule.py dialect/warp/fragments.py passes/schedule/defaults.py "
+    "staging of the epilogue": "dialect/schedule/schedule.py dialect/warp/convert.py passes/schedule/defaults.py "
     "passes/tile/store_epilogue.py passes/to_ptx/convert_layout.py",
     "sparsity": "dialect/isa/mma.py dialect/warp/mma.py dialect/warp/operands.py passes/linalg/product.py "
     "passes/tile/side_operands.py passes/to_ptx/products.py",
@@ -323,7 +323,7 @@ FEATURE_FILES = {
     "calls that cost little": "runtime/kernel/kernel.py runtime/cuda/launch.py runtime/cuda/launches.py",
     "ping-pong": "dialect/schedule/schedule.py passes/pipelining/roles.py",
     "changes of layout": "dialect/warp/conversions.py dialect/warp/conversion_steps.py "
-    "dialect/warp/fragments.py passes/to_ptx/convert_layout.py",
+    "dialect/warp/convert.py passes/to_ptx/convert_layout.py",
     "kernels in upstream's dialects": "dialect/mlir/gpu.py dialect/mlir/launch.py "
     "dialect/mlir/nvgpu.py dialect/mlir/nvvm.py dialect/mlir/nvvm_ops.py "
     "dialect/mlir/nvvm_types.py passes/to_ptx/nvgpu.py passes/to_ptx/upstream.py passes/to_ptx/llvm_kernel.py "

@@ -1,4 +1,5 @@
-"""Regions on one element, and the loops that index it: `warp.pointwise`, `warp.index`, `warp.gelu`."""
+"""Regions on one element, and the loops that index it: `warp.pointwise`, `warp.index`, `warp.gelu`; and who has an
+epilogue of them."""
 
 from __future__ import annotations
 
@@ -50,9 +51,9 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 from xdsl.utils.type import get_element_type_or_self
 
-from ..mlir.affine import loops_of
+from ..mlir.affine import loops_of, may_be_alike
 from ..mlir.words import irdl_op_definition
-from .attributes import FragmentType
+from .attributes import FragmentType, memory_of
 from .op_shapes import WarpOp, is_pure
 
 # The loops of a product, m, n and k by number, and which of them the dimensions of operands run along.
@@ -447,3 +448,46 @@ def with_functions(op: Operation) -> list[Operation]:
     """The operation, after the functions of elements that it uses and that are in no block yet."""
     functions = [value.owner for value in op.operands if isinstance(value.owner, PointwiseOp)]
     return [*(each for each in functions if each.parent is None), op]
+
+
+# What `warp.matmul` and `warp.epilogue` share: C, D, and the epilogue that makes the elements of D.
+
+
+class WithEpilogue(WarpOp):
+    """An operation whose function `through` computes the stored elements of `d` from those of a product."""
+
+    c = opt_operand_def(MemRefType)
+    d = operand_def(MemRefType)
+    through = opt_operand_def(PointwiseType())
+
+    @property
+    def epilogue(self) -> PointwiseOp | None:
+        """The function of the epilogue; None without one."""
+        return pointwise_of(self.through)
+
+    @property
+    def placed_operands(self) -> list[tuple[SSAValue, AffineMap]]:
+        """The operands of the epilogue, with the loops that they run along."""
+        return [] if self.epilogue is None else self.epilogue.placed
+
+    @property
+    def epilogue_operands(self) -> list[SSAValue]:
+        """The operands of the epilogue."""
+        return [value for value, _ in self.placed_operands]
+
+    @property
+    def product_type(self) -> TypeAttribute:
+        """The type to which the product is rounded: that of D, or that of the epilogue's argument."""
+        kind = memory_of(self.d).element_type if self.epilogue is None else self.epilogue.argument_type
+        if not isinstance(kind, TypeAttribute):
+            raise VerifyException(f"expected elements of a type, got {kind}")
+        return kind
+
+    def verify_stored(self, loops: int, along: Sequence[int], sizes: LoopSizes) -> None:
+        """Checks C, D and the epilogue. C must have the shape of D, which runs along some of the `loops`. Raises
+        VerifyException if the shapes differ, or the epilogue makes another type or has operands along other loops."""
+        if self.c is not None and not may_be_alike(memory_of(self.c).get_shape(), memory_of(self.d).get_shape()):
+            raise VerifyException(f"expected C of the shape of D, got {self.c.type} and {self.d.type}")
+        if self.epilogue is not None:
+            made = memory_of(self.d).element_type
+            self.epilogue.verify_use("epilogue operand", made, loops, along, sizes)

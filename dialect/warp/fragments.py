@@ -1,5 +1,4 @@
-"""Arithmetic on fragments: `warp.constant`, `warp.elementwise`, `warp.convert`, `warp.reduce`;
-`warp.convert_layout`."""
+"""Fragments: `warp.constant`, `warp.elementwise`, `warp.subfragment`, `warp.reduce`, `warp.map`, `warp.epilogue`."""
 
 from __future__ import annotations
 
@@ -7,57 +6,51 @@ import math
 from collections.abc import Iterator, Sequence
 from enum import auto
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BoolAttr,
     DenseArrayBase,
     FloatAttr,
+    IndexType,
     IntegerAttr,
-    MemRefType,
-    StringAttr,
     UnitAttr,
     f32,
     f64,
     i64,
 )
 from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Operation, SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
     base,
     irdl_attr_definition,
     operand_def,
-    opt_operand_def,
     opt_prop_def,
     prop_def,
+    region_def,
     result_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import ConstantLike, EffectInstance, MemoryEffect, MemoryEffectKind, Pure
+from xdsl.traits import ConstantLike, IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from ..layouts.layout import LANES, Bit, Layout, column, permuted, row
+from ..layouts.layout import Bit, Layout
+from ..mlir.affine import loops_of
 from ..mlir.words import irdl_op_definition
 from .attributes import (
-    BYTE,
-    SHARED_SPACE,
     FragmentType,
-    Memory,
-    element_row,
     float_type,
     fragment_of,
     known_element,
     memory_of,
-    memory_space,
 )
-from .op_shapes import WarpOp
-from .stored import StoredIntegers
+from .elements import ElementRegion, LoopSizes, M, N, WithEpilogue, verify_elements
+from .op_shapes import WarpOp, bounds, verify_indices
 
-if TYPE_CHECKING:
-    from .conversions import Conversion
-
-# On fragments, element by element: `warp.constant`, `warp.elementwise`, `warp.convert`.
+# On fragments, element by element: `warp.constant`, `warp.elementwise`; and parts of them: `warp.subfragment`.
 
 
 class Kind(StrEnum):
@@ -155,66 +148,66 @@ class ElementwiseOp(WarpOp):
 
 
 @irdl_op_definition
-class ConvertOp(WarpOp):
-    """Converts each element to another type, rounding to nearest even: `%h = warp.convert %f : ... to ...`. Of 8-bit
-    floats the largest stands for finite numbers beyond it.
+class SubfragmentOp(WarpOp):
+    """Selects some base tiles of a fragment, or of several alike: rows below each other, or, where the result is wider
+    than they are, columns of one row of base tiles side by side. It emits no instruction, for each lane already has the
+    registers::
 
-    Integers of 8 and 4 bits, minus a zero point, become f16 or bf16 exactly. This may change the order of the elements
-    of a lane::
+        %top = warp.subfragment %d[16, 0] : !warp.fragment<acc, 64x64xf32, ...> to !warp.fragment<acc, 16x64xf32, ...>
+        %d = warp.subfragment %top, %bottom[0, 0]
+            : !warp.fragment<acc, 16x64xf32, ...>, !warp.fragment<acc, 48x64xf32, ...>
+            to !warp.fragment<acc, 64x64xf32, ...>
 
-        %b = warp.convert %w {stored = "u4", zero = 8 : i64} : !warp.fragment<b, 16x8xi4, ...> to ...
+    The offsets are the first row and the first column, and are multiples of the base tile's sizes.
     """
 
-    name = "warp.convert"
+    name = "warp.subfragment"
 
-    input = operand_def(FragmentType)
+    sources = var_operand_def(FragmentType)
+    offsets = prop_def(DenseArrayBase.constr(i64))
     fragment = result_def(FragmentType)
-    stored = opt_prop_def(StringAttr)
-    zero = opt_prop_def(IntegerAttr)
 
     traits = traits_def(Pure())
-    assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
+    assembly_format = "$sources `` $offsets attr-dict `:` type($sources) `to` type($fragment)"
 
-    def __init__(
-        self,
-        value: SSAValue,
-        element_type: TypeAttribute,
-        stored: StoredIntegers | None = None,
-        layout: Layout | None = None,
-    ):
-        kind = fragment_of(value).with_element(element_type)
-        kind = kind if layout is None else kind.with_layout(layout)
-        super().__init__(value, kind, **({} if stored is None else stored.properties()))
-
-    @property
-    def integers(self) -> StoredIntegers | None:
-        """The stored integers of the input; None if the input has no integers."""
-        return None if self.stored is None else StoredIntegers.of(self.stored, self.zero)
-
-    @property
-    def order(self) -> list[int]:
-        """Which element of the input each element of a lane is."""
-        source, result = fragment_of(self.input), fragment_of(self.fragment)
-        bits = self._reordered(source, result) or ()
-        places, tiles = range(1 << len(bits)), math.prod(source.tiles)
-        tile = [sum((place >> i & 1) << bit for i, bit in enumerate(bits)) for place in places]
-        return [first + place for first in range(0, tiles * len(tile), len(tile)) for place in tile]
+    def __init__(self, sources: Sequence[SSAValue], offsets: tuple[int, int], shape: tuple[int, int]):
+        super().__init__(sources, offsets, fragment_of(sources[0]).with_shape(*shape))
 
     @staticmethod
-    def _reordered(source: FragmentType, result: FragmentType) -> list[int] | None:
-        """The input's bit for each bit of the result's element number; None if lanes hold other elements."""
-        held_as, wanted = source.layout.data, result.layout.data
-        if (held_as.lane, held_as.warp, sorted(held_as.element)) != (wanted.lane, wanted.warp, sorted(wanted.element)):
-            return None
-        return [held_as.element.index(bit) for bit in wanted.element]
+    def join(parts: Sequence[SSAValue], columns: int) -> SubfragmentOp:
+        """All of several fragments, side by side if there are more `columns` than one has, or else below each other."""
+        return SubfragmentOp(parts, (0, 0), _joined(parts, columns).shape)
+
+    @property
+    def at(self) -> tuple[int, ...]:
+        """(row, column) of the first element."""
+        return tuple(int(offset) for offset in self.offsets.iter_values())
 
     def verify_(self) -> None:
-        source, result = fragment_of(self.input), fragment_of(self.fragment)
-        if self.integers is not None:
-            self.integers.verify(result.element.name, source.element)
-            source = source if self._reordered(source, result) is None else source.with_layout(result.layout.data)
-        if source.with_element(result.element_type) != result:
-            raise VerifyException(f"expected only the element type to change, got {source} to {result}")
+        if not self.sources:
+            raise VerifyException("expected a fragment")
+        part, first = fragment_of(self.fragment), fragment_of(self.sources[0])
+        source, layout = _joined(self.sources, part.shape[1]), first.layout.data
+        beside = source.shape[1] > first.shape[1]
+        for other in map(fragment_of, self.sources):
+            high, wide = other.shape
+            if other != first.with_shape(*((layout.rows, wide) if beside else (high, first.shape[1]))):
+                what = f"the columns of {layout.rows}" if beside else "their"
+                raise VerifyException(f"expected fragments that differ in {what} rows only, got {other} and {first}")
+        if part != source.with_shape(*part.shape):
+            raise VerifyException(f"expected only the shape to change, got {source} to {part}")
+        if len(self.at) != 2 or self.at[0] % layout.rows or self.at[1] % layout.columns:
+            raise VerifyException(f"expected offsets in whole {layout.rows}x{layout.columns} tiles, got {self.at}")
+        if any(o < 0 or o + p > s for o, p, s in zip(self.at, part.shape, source.shape, strict=True)):
+            raise VerifyException(f"expected a part of {source}, got {part} at {self.at}")
+
+
+def _joined(parts: Sequence[SSAValue], columns: int) -> FragmentType:
+    """The type of several fragments, of which so many columns are a part, as the first one lies."""
+    heights, widths = zip(*(fragment_of(part).shape for part in parts), strict=True)
+    beside = len(parts) > 1 and columns > widths[0]
+    shape = (heights[0], sum(widths)) if beside else (sum(heights), widths[0])
+    return fragment_of(parts[0]).with_shape(*shape)
 
 
 # Along the rows of fragments: `warp.reduce`.
@@ -317,163 +310,91 @@ class ReduceOp(WarpOp):
             raise VerifyException(f"expected a result of {complete} or {parts}, got {result}")
 
 
-# `warp.convert_layout`: the same matrix with its elements in other places of the warp's registers.
-
-
-class ScratchEffects(MemoryEffect):
-    """Effects of an operation that reads and writes its scratch memory, if it has some."""
-
-    @classmethod
-    def get_effects(cls, op: Operation) -> set[EffectInstance]:
-        through_memory = isinstance(op, ConvertLayoutOp) and op.scratch is not None
-        return {EffectInstance(kind) for kind in (MemoryEffectKind.READ, MemoryEffectKind.WRITE) if through_memory}
+# Functions of elements: `warp.map`, and `warp.epilogue`, which stores what they make of sums.
 
 
 @irdl_op_definition
-class ConvertLayoutOp(WarpOp):
-    """Converts a fragment to another layout, and to another role if the type of the result has one::
+class MapOp(WarpOp):
+    """Computes each element of a fragment from the elements at the same position in other fragments, from those of the
+    same row in columns, as `warp.reduce` makes them, and from numbers::
 
-        %a = warp.convert_layout %p : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
-                                   to !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+        %y = warp.map %d, %bias : !warp.fragment<...>, !warp.fragment<...> -> !warp.fragment<...> (%x: f32, %b: f32) {
+          %sum = arith.addf %x, %b : f32
+          warp.yield %sum : f32
+        }
 
-        %b = warp.convert_layout %raw : !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | c0 r1 r0 r4]>
-                                     to !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | r0 r1 r4 c0]>
-
-    `Conversion` (`dialect/warp/conversions.py`) chooses the cheapest way: another order of registers, which needs no
-    instruction, moves within lanes, `movmatrix`, or shuffles between lanes.
-
-    With `columns`, bit i of the number of a column becomes bit `columns[i]`, as in `columns = [0, 2, 3, 1]`; bits that
-    are not named stay.
-
-    With `via`, elements go through scratch memory, which has a row for each warp of the CTA, as large as its part of
-    the fragment; several warps that hold one together keep their rows of it::
-
-        %rows = warp.convert_layout %acc via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
-          via memref<8x1024xf32, 3> to !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
-
-    The lanes of a warp wait for each other before they write, and again before they read. They do not wait for other
-    warps. Elements have 16, 32 or 64 bits, and the base tile of the result is a multiple of the operand's.
+    Fragments that are no columns differ only in the type of their elements. Operations in the region have the semantics
+    of `arith` and `math`: each is rounded once to its type. docs/epilogues.md says how they are lowered.
     """
 
-    name = "warp.convert_layout"
+    name = "warp.map"
 
-    input = operand_def(FragmentType)
+    inputs = var_operand_def()
     fragment = result_def(FragmentType)
-    scratch = opt_operand_def(MemRefType)
-    columns = opt_prop_def(DenseArrayBase.constr(i64))
+    body = region_def("single_block")
 
-    traits = traits_def(ScratchEffects())
-    assembly_format = (
-        "$input (`via` $scratch^)? attr-dict `:` type($input) custom<TypeOfOptional>(`via`, type($scratch))"
-        " `to` type($fragment)"
-    )
-
-    @staticmethod
-    def to(
-        value: SSAValue, layout: Layout, scratch: SSAValue | None = None, columns: Sequence[int] = ()
-    ) -> ConvertLayoutOp:
-        """The same fragment in another layout."""
-        return ConvertLayoutOp(value, fragment_of(value).with_layout(layout), scratch, columns)
-
-    @property
-    def tile(self) -> tuple[int, int]:
-        """Rows and columns of the smallest tile that both base tiles divide."""
-        layouts = [fragment_of(value).layout.data for value in (self.input, self.fragment)]
-        return max(layout.rows for layout in layouts), max(layout.columns for layout in layouts)
-
-    def conversion(self) -> Conversion:
-        """The conversions from one layout to the other, for a tile. Raises VerifyException if there are none."""
-        from .conversions import LayoutMismatchError, convert
-
-        source, result = fragment_of(self.input), fragment_of(self.fragment)
-        if source.layout.data.warp != result.layout.data.warp:
-            raise VerifyException(f"expected the warps to keep their rows, got {source} to {result}")
-        try:
-            before, after = (_of_a_warp(kind.layout.data, self.tile) for kind in (source, result))
-            if self.columns is not None:
-                rows, columns = (range(size.bit_length() - 1) for size in (before.rows, before.columns))
-                named = self.columns.get_values()
-                before = permuted(before, rows, (*named, *columns[len(named) :]))
-            # A register of 64 bits moves as a whole.
-            return convert(before, after, min(source.bits, 32))
-        except (LayoutMismatchError, KeyError, IndexError, ValueError) as error:
-            raise VerifyException(str(error)) from None
+    traits = traits_def(Pure(), IsolatedFromAbove())
+    custom_directives: ClassVar = (ElementRegion,)
+    assembly_format = "$inputs attr-dict `:` type($inputs) `->` type($fragment) custom<ElementRegion>($body)"
 
     def verify_(self) -> None:
-        source, result = fragment_of(self.input), fragment_of(self.fragment)
-        if any(size % step for size, step in zip(source.shape, self.tile, strict=True)):
-            raise VerifyException(f"expected whole tiles of {self.tile[0]}x{self.tile[1]}, got {source} to {result}")
-        if (source.shape, source.element_type, source.bits) != (result.shape, result.element_type, result.bits):
-            raise VerifyException(f"expected only the layout and the operand to change, got {source} to {result}")
-        if self.scratch is None:
-            self.conversion()
-        else:
-            _verify_scratch(source, result, memory_of(self.scratch))
-
-    def registers(self, kind: FragmentType) -> Iterator[tuple[int, ...]]:
-        """For each tile, row by row of tiles: the numbers of the registers that hold it of a fragment of this type."""
-        (rows, columns), layout, (_, across) = self.tile, kind.layout.data, kind.tiles
-        down, wide = rows // layout.rows, columns // layout.columns
-        for top in range(0, kind.tiles[0], down):
-            for left in range(0, across, wide):
-                tiles = ((top + i) * across + left + j for i in range(down) for j in range(wide))
-                yield tuple(tile * kind.tile_registers + i for tile in tiles for i in range(kind.tile_registers))
+        result = fragment_of(self.fragment)
+        types: list[Attribute] = []
+        for value in self.inputs:
+            kind = value.type
+            if isinstance(kind, FragmentType) and not (alike(kind, result) or is_column_of(kind, result)):
+                raise VerifyException(
+                    f"expected fragments that differ only in their elements, or columns of them of 32 or 64 bits, got "
+                    f"{kind} and {result}"
+                )
+            types.append(kind.element_type if isinstance(kind, FragmentType) else kind)
+        verify_elements(self.body, types, result.element_type)
 
 
-def _of_a_warp(base: Layout, tile: tuple[int, int]) -> Layout:
-    """The layout of one warp's part of a tile, its bits of rows and columns numbered on without those of the warp."""
-    from .conversions import tiled
+ALONG = ((M, N), (M,), (N,), ())
+"""The loops of a matrix like D, of a vector along the rows or the columns of D, and of a number."""
 
-    layout = tiled(base, tile[0] // base.rows, tile[1] // base.columns)
-    if not layout.warp:
-        return layout
-    bits_ = (*layout.lane, *layout.element)
-    own = (sorted(bit for bit in bits_ if bit.axis == axis) for axis in "rc")
-    names = {bit: bit._replace(number=i) for bits in own for i, bit in enumerate(bits)}
-    return Layout(
-        tuple(names.get(bit, bit) for bit in layout.lane), tuple(names.get(bit, bit) for bit in layout.element)
+
+@irdl_op_definition
+class EpilogueOp(WithEpilogue):
+    """Stores the sums of a product to D, beginning at a row and a column, and rounds them to the type of D::
+
+        warp.epilogue %sum into %D[%m, %n] {in_bounds = [true, true]} : !warp.fragment<acc, ...>, memref<256x320xf32>
+
+    With `plus %C`, C is added first. C has the layout of D. An epilogue, which `warp.pointwise` defines, takes the
+    sums, rounded to the type of its element, and yields the elements of D. Its loops are the rows and the columns of D.
+    An operand of the epilogue is a matrix like D, a vector along its rows or columns, or a number::
+
+        %biased = warp.pointwise %bias maps [affine_map<(m, n) -> (n)>] : memref<320xf32> (%x: f32, %b: f32) {...}
+        warp.epilogue %sum plus %C into %D[%m, %n] through %biased
+          : !warp.fragment<acc, ...>, memref<256x320xbf16> plus memref<256x320xbf16>
+
+    Elements outside D are not stored. `in_bounds` [rows, columns] promises that there are none.
+
+    The sums are those of a warp, or of a warpgroup. `warp.schedule` determines how it stores them. `warp-epilogue`
+    expands the operation.
+    """
+
+    name = "warp.epilogue"
+
+    sums = operand_def(FragmentType)
+    at = var_operand_def(IndexType())
+    in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = (
+        "$sums (`plus` $c^)? `into` $d `[` $at `]` (`through` $through^)? attr-dict"
+        " `:` type($sums) `,` type($d) custom<TypeOfOptional>(`plus`, type($c))"
     )
 
+    def matrices(self) -> list[SSAValue]:
+        """The epilogue's operands that are matrices."""
+        return [value for value, map_ in self.placed_operands if loops_of(map_) == (M, N)]
 
-WIDEST = 16
-"""Bytes of the widest access of a lane."""
-
-BANKS = 128
-"""Bytes that shared memory moves at once; a warp's part of scratch memory is a multiple of it."""
-
-
-def _verify_scratch(source: FragmentType, result: FragmentType, scratch: Memory) -> None:
-    """Checks that a fragment can change its layout through scratch memory."""
-    if source.bits not in (16, 32, 64):
-        raise VerifyException(f"expected elements of 16, 32 or 64 bits, got {source.element.name}")
-    for fragment in (source, result):
-        if fragment.layout.data.warp != source.layout.data.warp:
-            raise VerifyException(f"expected the warps to keep their rows, got {source} to {result}")
-    before, after = source.layout.data, result.layout.data
-    if after.rows % before.rows or after.columns % before.columns:
-        raise VerifyException(
-            f"expected base tiles of the result to consist of base tiles of the operand, got "
-            f"{after.rows}x{after.columns} and {before.rows}x{before.columns}"
-        )
-    shape, element = scratch.get_shape(), element_row(scratch.element_type)
-    needed = max(BANKS, (math.prod(source.shape) * source.bits // BYTE) >> len(before.warp))
-    is_scratch = memory_space(scratch) == SHARED_SPACE and len(shape) == 2 and element is not None
-    row_bytes = shape[-1] * element.bits // BYTE if is_scratch and element is not None else 0
-    if row_bytes < needed or row_bytes % BANKS:
-        raise VerifyException(
-            f"expected shared memory with a row of {needed} bytes, or more in multiples of {BANKS}, for each warp, "
-            f"got {scratch}"
-        )
-
-
-def in_lines(kind: FragmentType, aligned: int = BYTE * WIDEST) -> Layout:
-    """The layout in which a warp's accesses to a row-major matrix are widest. A lane holds 16 bytes side by side, or as
-    many elements as rows are `aligned` to, lanes follow each other along a row, then down. Where the columns are no
-    power of two, their largest such part. Several warps keep their rows."""
-    (rows, columns), bits, warp = kind.shape, kind.bits, kind.layout.data.warp
-    down, across = ((size & -size).bit_length() - 1 for size in (rows, columns))
-    lanes, down = LANES.bit_length() - 1, min(down, kind.layout.data.rows.bit_length() - 1) if warp else down
-    rows_of_warp = [row(i) for i in range(down) if row(i) not in warp]
-    own = min(min(aligned, BYTE * WIDEST // bits).bit_length() - 1, across, len(rows_of_warp) + across - lanes)
-    further = [*(column(i) for i in range(own, across)), *rows_of_warp]
-    return Layout(tuple(further[:lanes]), (*(column(i) for i in range(own)), *further[lanes:]), warp)
+    def verify_(self) -> None:
+        verify_indices("D", memory_of(self.d), self.at)
+        bounds(self.in_bounds)
+        self.verify_stored(len(self.at), (M, N), LoopSizes())
+        for number, (_, map_) in enumerate(self.placed_operands):
+            if loops_of(map_) not in ALONG:
+                raise VerifyException(f"expected epilogue operand {number} by rows and columns as D is, got {map_}")

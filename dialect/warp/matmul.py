@@ -46,8 +46,18 @@ from ..isa.mma import Variant
 from ..mlir.affine import loops_of
 from ..mlir.words import irdl_op_definition
 from .attributes import BYTE, memory_of
-from .elements import DEFAULT_MAPS, OPERAND_LOOPS, K, LoopSizes, M, N, companion_loops, shape_of, verify_map
-from .epilogue import WithEpilogue
+from .elements import (
+    DEFAULT_MAPS,
+    OPERAND_LOOPS,
+    K,
+    LoopSizes,
+    M,
+    N,
+    WithEpilogue,
+    companion_loops,
+    shape_of,
+    verify_map,
+)
 from .op_shapes import FieldValue, TypeOfOptional, WarpOp
 from .operands import (
     OperandForm,

@@ -16,7 +16,7 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import ClusterBlockIdOp, SubgroupIdOp, Z
 from ...dialect.warp.attributes import SHARED_SPACE, fragment_of, memory_of, memory_space
 from ...dialect.warp.cta import READ, RELEASE, WAIT, PipelineOp
-from ...dialect.warp.epilogue import MapOp, SubfragmentOp
+from ...dialect.warp.fragments import MapOp, SubfragmentOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.synchronisation import CTA, WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp

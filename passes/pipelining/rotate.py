@@ -22,9 +22,9 @@ from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import Rewriter
 
 from ...dialect.warp.attributes import FragmentType
+from ...dialect.warp.convert import ConvertLayoutOp, ConvertOp
 from ...dialect.warp.cta import READ, WAIT, PipelineOp
-from ...dialect.warp.epilogue import MapOp, SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp
+from ...dialect.warp.fragments import ConstantOp, MapOp, SubfragmentOp
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..patterns import IndexBuilder, rewrite_pattern

@@ -29,7 +29,7 @@ from ...dialect.warp.attributes import (
     memory_space,
 )
 from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, WAIT
-from ...dialect.warp.epilogue import SubfragmentOp
+from ...dialect.warp.fragments import SubfragmentOp
 from ...dialect.warp.matrices import MatrixMove, matrices, unit
 from ...dialect.warp.memory import SPREAD, CopyOp, LoadOp, StoreOp
 from ...dialect.warp.op_shapes import WHOLE_TILE, TilePart, tile_type

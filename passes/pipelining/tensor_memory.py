@@ -33,8 +33,7 @@ from ...dialect.warp.cta import (
     RingType,
     in_pairs,
 )
-from ...dialect.warp.epilogue import MapOp, SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, alike, is_zero
+from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, MapOp, SubfragmentOp, alike, is_zero
 from ...dialect.warp.memory import CopyOp, LoadOp, StoreOp
 from ...dialect.warp.op_shapes import is_pure, tile_type
 from ...dialect.warp.synchronisation import AFTER_SYNC, BEFORE_SYNC, WGMMA, CommitOp, FenceOp, WaitOp

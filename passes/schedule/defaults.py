@@ -17,7 +17,7 @@ from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.layouts.layout import Bit, Layout, column, permuted, row
 from ...dialect.schedule import Schedule, ScheduleError, roles
 from ...dialect.warp.attributes import BYTE, Memory
-from ...dialect.warp.fragments import BANKS
+from ...dialect.warp.convert import BANKS
 from ...dialect.warp.operands import metadata_span
 from ...dialect.warp.stored import PACKED
 from ...dialect.warp.synchronisation import BARRIER_BYTES, BARRIER_SM

@@ -32,8 +32,8 @@ from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import BYTE, ScheduleAttr, fragment_of, memory_of
-from ...dialect.warp.epilogue import EpilogueOp, PowersOp, SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, ReduceOp, column_of
+from ...dialect.warp.convert import PowersOp
+from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, EpilogueOp, Kind, ReduceOp, SubfragmentOp, column_of
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import TilePart, bounds_attribute, tile_type

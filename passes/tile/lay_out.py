@@ -45,7 +45,7 @@ from ...dialect.warp.attributes import (
     schedule_around,
     schedule_on,
 )
-from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp
+from ...dialect.warp.convert import ConvertLayoutOp, ConvertOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.memory import DENSE, CopyOp, PackOp
 from ...dialect.warp.mma import MmaOp

@@ -17,9 +17,9 @@ from ...dialect.layouts.layout import Layout
 from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, FragmentType, ScheduleAttr, SwizzleAttr, enclosing, fragment_of, memory_of
+from ...dialect.warp.convert import ConvertLayoutOp, ConvertOp
 from ...dialect.warp.elements import IndexOp
-from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.fragments import ElementwiseOp, Kind, SubfragmentOp
 from ...dialect.warp.matmul import PADDED
 from ...dialect.warp.matrices import MatrixMove
 from ...dialect.warp.memory import DENSE, SPREAD, CopyOp, LoadOp, StoreOp

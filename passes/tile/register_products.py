@@ -15,9 +15,9 @@ from xdsl.rewriter import InsertPoint
 
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.warp.attributes import FragmentType, fragment_of, memory_of
+from ...dialect.warp.convert import ConvertLayoutOp, ConvertOp
 from ...dialect.warp.elements import element_type
-from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, is_zero
+from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, SubfragmentOp, is_zero
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.mma import GroupScales, TileMmaOp
 from ...dialect.warp.op_shapes import bounds_attribute

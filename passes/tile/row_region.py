@@ -17,8 +17,7 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttri
 
 from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded, element_type
-from ...dialect.warp.epilogue import MapOp
-from ...dialect.warp.fragments import IDENTITIES, ConstantOp, Kind, ReduceOp, column_of
+from ...dialect.warp.fragments import IDENTITIES, ConstantOp, Kind, MapOp, ReduceOp, column_of
 from ...dialect.warp.rows import ACROSS, ScanOp
 from ..linalg.row_reductions import is_in_logarithm, is_sum_below, needed, shows_its_start
 from ..patterns import Index, IndexBuilder, Turn, computed_from

@@ -17,8 +17,7 @@ from ...dialect.mlir.gpu import BlockIdOp, SubgroupIdOp, Z
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, FragmentType, fragment_of, memory_of
 from ...dialect.warp.cta import OF_SLICES
-from ...dialect.warp.epilogue import MapOp
-from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
+from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, MapOp
 from ...dialect.warp.matrices import fragment_bytes, together
 from ...dialect.warp.memory import CopyOp, LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure

@@ -22,8 +22,7 @@ from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import BYTE, FragmentType, SwizzleAttr, fragment_of, in_place_of
 from ...dialect.warp.cta import OF_SLICES, SOME_WARPS
-from ...dialect.warp.epilogue import EpilogueOp, SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
+from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, EpilogueOp, Kind, SubfragmentOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import CopyOp, LoadOp, StoreOp

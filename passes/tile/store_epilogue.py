@@ -23,10 +23,10 @@ from ...dialect.isa.wgmma import M as GROUP_ROWS
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attributes import BYTE, FragmentType, element_row, fragment_of, memory_of
+from ...dialect.warp.convert import BANKS, ConvertLayoutOp, ConvertOp, in_lines
 from ...dialect.warp.cta import OF_SLICES, SOME_WARPS
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp, element_type
-from ...dialect.warp.epilogue import EpilogueOp, MapOp, SubfragmentOp
-from ...dialect.warp.fragments import BANKS, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, in_lines
+from ...dialect.warp.fragments import ElementwiseOp, EpilogueOp, Kind, MapOp, SubfragmentOp
 from ...dialect.warp.matrices import AXES
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import element_of, tile_type

@@ -10,7 +10,7 @@ from ...dialect.isa.families import MOVMATRIX
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.warp.attributes import FragmentType, fragment_of
 from ...dialect.warp.conversion_steps import LANE_BITS, MoveMatrices, PermuteElements, Rename, Shuffles, Step, Trip
-from ...dialect.warp.fragments import BANKS, WIDEST, ConvertLayoutOp
+from ...dialect.warp.convert import BANKS, WIDEST, ConvertLayoutOp
 from ..diagnostics import fail
 from .addressing import SharedTile
 from .emitter import WARP, At, IndexValue, VirtualRegister

@@ -16,9 +16,9 @@ from xdsl.ir import Attribute, BlockArgument, SSAValue
 from ...dialect.isa.form import FP8, ElementType
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType, fragment_of, known_element, memory_of
+from ...dialect.warp.convert import ConvertOp, PowersOp
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp
-from ...dialect.warp.epilogue import MapOp, PowersOp
-from ...dialect.warp.fragments import IDENTITIES, ROW_BITS, ConvertOp, ElementwiseOp, ReduceOp, alike, column_of
+from ...dialect.warp.fragments import IDENTITIES, ROW_BITS, ElementwiseOp, MapOp, ReduceOp, alike, column_of
 from ...dialect.warp.memory import EXPONENT, POINT, LoadOp
 from ...dialect.warp.rows import ScanOp
 from ...dialect.warp.stored import EXPONENTS

@@ -17,8 +17,8 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.upstream import RegistersOp
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import fragment_of, memory_of
-from ...dialect.warp.epilogue import MapOp, SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.convert import ConvertLayoutOp, ConvertOp
+from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, MapOp, SubfragmentOp
 from ...dialect.warp.memory import EXPONENT, LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.stored import NIBBLES, SMALLER, StoredIntegers

@@ -13,7 +13,7 @@ from single_warp import ELEMENTS, run
 from warploom.dialect.isa.form import BY_MLIR_NAME
 from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.warp.attributes import FragmentType, type_of_element
-from warploom.dialect.warp.fragments import in_lines
+from warploom.dialect.warp.convert import in_lines
 from warploom.runtime import CompileError, Kernel, compile
 
 DTYPES: dict[str, Any] = {

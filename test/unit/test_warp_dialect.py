@@ -43,7 +43,8 @@ from warploom.dialect.warp.attributes import (
     memory_space,
     target_of,
 )
-from warploom.dialect.warp.fragments import ConstantOp, ConvertOp, ElementwiseOp, Kind
+from warploom.dialect.warp.convert import ConvertOp
+from warploom.dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
 from warploom.dialect.warp.matrices import MatrixMove
 from warploom.dialect.warp.memory import CopyOp, LoadOp, StoreOp
 from warploom.dialect.warp.mma import MmaOp, part_of

@@ -1,0 +1,301 @@
+"""Conversions of fragments: `warp.convert` and `warp.powers` to other elements, `warp.convert_layout` to another
+layout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    Float8E4M3FNType,
+    FloatAttr,
+    IntegerAttr,
+    MemRefType,
+    StringAttr,
+    f32,
+    i64,
+)
+from xdsl.ir import Operation, SSAValue, TypeAttribute
+from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, prop_def, result_def, traits_def
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from ..layouts.layout import LANES, Layout, column, permuted, row
+from ..mlir.words import irdl_op_definition
+from .attributes import (
+    BYTE,
+    SHARED_SPACE,
+    FragmentType,
+    Memory,
+    element_row,
+    fragment_of,
+    memory_of,
+    memory_space,
+)
+from .op_shapes import WarpOp
+from .stored import StoredIntegers
+
+if TYPE_CHECKING:
+    from .conversions import Conversion
+
+
+@irdl_op_definition
+class ConvertOp(WarpOp):
+    """Converts each element to another type, rounding to nearest even: `%h = warp.convert %f : ... to ...`. Of 8-bit
+    floats the largest stands for finite numbers beyond it.
+
+    Integers of 8 and 4 bits, minus a zero point, become f16 or bf16 exactly. This may change the order of the elements
+    of a lane::
+
+        %b = warp.convert %w {stored = "u4", zero = 8 : i64} : !warp.fragment<b, 16x8xi4, ...> to ...
+    """
+
+    name = "warp.convert"
+
+    input = operand_def(FragmentType)
+    fragment = result_def(FragmentType)
+    stored = opt_prop_def(StringAttr)
+    zero = opt_prop_def(IntegerAttr)
+
+    traits = traits_def(Pure())
+    assembly_format = "$input attr-dict `:` type($input) `to` type($fragment)"
+
+    def __init__(
+        self,
+        value: SSAValue,
+        element_type: TypeAttribute,
+        stored: StoredIntegers | None = None,
+        layout: Layout | None = None,
+    ):
+        kind = fragment_of(value).with_element(element_type)
+        kind = kind if layout is None else kind.with_layout(layout)
+        super().__init__(value, kind, **({} if stored is None else stored.properties()))
+
+    @property
+    def integers(self) -> StoredIntegers | None:
+        """The stored integers of the input; None if the input has no integers."""
+        return None if self.stored is None else StoredIntegers.of(self.stored, self.zero)
+
+    @property
+    def order(self) -> list[int]:
+        """Which element of the input each element of a lane is."""
+        source, result = fragment_of(self.input), fragment_of(self.fragment)
+        bits = self._reordered(source, result) or ()
+        places, tiles = range(1 << len(bits)), math.prod(source.tiles)
+        tile = [sum((place >> i & 1) << bit for i, bit in enumerate(bits)) for place in places]
+        return [first + place for first in range(0, tiles * len(tile), len(tile)) for place in tile]
+
+    @staticmethod
+    def _reordered(source: FragmentType, result: FragmentType) -> list[int] | None:
+        """The input's bit for each bit of the result's element number; None if lanes hold other elements."""
+        held_as, wanted = source.layout.data, result.layout.data
+        if (held_as.lane, held_as.warp, sorted(held_as.element)) != (wanted.lane, wanted.warp, sorted(wanted.element)):
+            return None
+        return [held_as.element.index(bit) for bit in wanted.element]
+
+    def verify_(self) -> None:
+        source, result = fragment_of(self.input), fragment_of(self.fragment)
+        if self.integers is not None:
+            self.integers.verify(result.element.name, source.element)
+            source = source if self._reordered(source, result) is None else source.with_layout(result.layout.data)
+        if source.with_element(result.element_type) != result:
+            raise VerifyException(f"expected only the element type to change, got {source} to {result}")
+
+
+@irdl_op_definition
+class PowersOp(WarpOp):
+    """Powers of two as e4m3::
+
+        %p = warp.powers %s, %b {factor = 1.275000e-01 : f32}
+          : !warp.fragment<a, 64x256xf32, ...>, !warp.fragment<acc, 64x1xf32, ...>
+          to !warp.fragment<a, 64x256xf8E4M3FN, ...>
+
+    An element x becomes 2^(factor x + b), with b that of its row; the exponent is at most 9. Of eight registers of
+    the result, five are made by `ex2.approx.ftz` from f32, three by a polynomial in f16, whose relative error is below
+    2^-6.9 (rounding to e4m3 has 2^-4); what is below 2^-10.5 is 0 there. Its multiply-adds run beside the exponentials,
+    of which a multiprocessor computes 16 a cycle.
+    """
+
+    name = "warp.powers"
+
+    input = operand_def(FragmentType)
+    exponents = operand_def(FragmentType)
+    factor = prop_def(FloatAttr)
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$input `,` $exponents attr-dict `:` type($input) `,` type($exponents) `to` type($fragment)"
+
+    def __init__(self, value: SSAValue, exponents: SSAValue, factor: float) -> None:
+        super().__init__(value, exponents, FloatAttr(factor, f32), fragment_of(value).with_element(Float8E4M3FNType()))
+
+    def verify_(self) -> None:
+        source, made = fragment_of(self.input), fragment_of(self.fragment)
+        if source.element_type != f32 or made != source.with_element(Float8E4M3FNType()):
+            raise VerifyException(f"expected powers of f32 as f8E4M3FN in the same layout, got {source} to {made}")
+        if (kind := fragment_of(self.exponents)).element_type != f32 or kind.shape[0] != source.shape[0]:
+            raise VerifyException(f"expected f32 for each of {source.shape[0]} rows, got {kind}")
+
+
+# `warp.convert_layout`: the same matrix with its elements in other places of the warp's registers.
+
+
+class ScratchEffects(MemoryEffect):
+    """Effects of an operation that reads and writes its scratch memory, if it has some."""
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> set[EffectInstance]:
+        through_memory = isinstance(op, ConvertLayoutOp) and op.scratch is not None
+        return {EffectInstance(kind) for kind in (MemoryEffectKind.READ, MemoryEffectKind.WRITE) if through_memory}
+
+
+@irdl_op_definition
+class ConvertLayoutOp(WarpOp):
+    """Converts a fragment to another layout, and to another role if the type of the result has one::
+
+        %a = warp.convert_layout %p : !warp.fragment<acc, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+                                   to !warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>
+
+        %b = warp.convert_layout %raw : !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | c0 r1 r0 r4]>
+                                     to !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | r0 r1 r4 c0]>
+
+    `Conversion` (`dialect/warp/conversions.py`) chooses the cheapest way: another order of registers, which needs no
+    instruction, moves within lanes, `movmatrix`, or shuffles between lanes.
+
+    With `columns`, bit i of the number of a column becomes bit `columns[i]`, as in `columns = [0, 2, 3, 1]`; bits that
+    are not named stay.
+
+    With `via`, elements go through scratch memory, which has a row for each warp of the CTA, as large as its part of
+    the fragment; several warps that hold one together keep their rows of it::
+
+        %rows = warp.convert_layout %acc via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+          via memref<8x1024xf32, 3> to !warp.fragment<acc, 16x64xf32, [c2 c3 c4 c5 r0 | c0 c1 r1 r2 r3]>
+
+    The lanes of a warp wait for each other before they write, and again before they read. They do not wait for other
+    warps. Elements have 16, 32 or 64 bits, and the base tile of the result is a multiple of the operand's.
+    """
+
+    name = "warp.convert_layout"
+
+    input = operand_def(FragmentType)
+    fragment = result_def(FragmentType)
+    scratch = opt_operand_def(MemRefType)
+    columns = opt_prop_def(DenseArrayBase.constr(i64))
+
+    traits = traits_def(ScratchEffects())
+    assembly_format = (
+        "$input (`via` $scratch^)? attr-dict `:` type($input) custom<TypeOfOptional>(`via`, type($scratch))"
+        " `to` type($fragment)"
+    )
+
+    @staticmethod
+    def to(
+        value: SSAValue, layout: Layout, scratch: SSAValue | None = None, columns: Sequence[int] = ()
+    ) -> ConvertLayoutOp:
+        """The same fragment in another layout."""
+        return ConvertLayoutOp(value, fragment_of(value).with_layout(layout), scratch, columns)
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of the smallest tile that both base tiles divide."""
+        layouts = [fragment_of(value).layout.data for value in (self.input, self.fragment)]
+        return max(layout.rows for layout in layouts), max(layout.columns for layout in layouts)
+
+    def conversion(self) -> Conversion:
+        """The conversions from one layout to the other, for a tile. Raises VerifyException if there are none."""
+        from .conversions import LayoutMismatchError, convert
+
+        source, result = fragment_of(self.input), fragment_of(self.fragment)
+        if source.layout.data.warp != result.layout.data.warp:
+            raise VerifyException(f"expected the warps to keep their rows, got {source} to {result}")
+        try:
+            before, after = (_of_a_warp(kind.layout.data, self.tile) for kind in (source, result))
+            if self.columns is not None:
+                rows, columns = (range(size.bit_length() - 1) for size in (before.rows, before.columns))
+                named = self.columns.get_values()
+                before = permuted(before, rows, (*named, *columns[len(named) :]))
+            # A register of 64 bits moves as a whole.
+            return convert(before, after, min(source.bits, 32))
+        except (LayoutMismatchError, KeyError, IndexError, ValueError) as error:
+            raise VerifyException(str(error)) from None
+
+    def verify_(self) -> None:
+        source, result = fragment_of(self.input), fragment_of(self.fragment)
+        if any(size % step for size, step in zip(source.shape, self.tile, strict=True)):
+            raise VerifyException(f"expected whole tiles of {self.tile[0]}x{self.tile[1]}, got {source} to {result}")
+        if (source.shape, source.element_type, source.bits) != (result.shape, result.element_type, result.bits):
+            raise VerifyException(f"expected only the layout and the operand to change, got {source} to {result}")
+        if self.scratch is None:
+            self.conversion()
+        else:
+            _verify_scratch(source, result, memory_of(self.scratch))
+
+    def registers(self, kind: FragmentType) -> Iterator[tuple[int, ...]]:
+        """For each tile, row by row of tiles: the numbers of the registers that hold it of a fragment of this type."""
+        (rows, columns), layout, (_, across) = self.tile, kind.layout.data, kind.tiles
+        down, wide = rows // layout.rows, columns // layout.columns
+        for top in range(0, kind.tiles[0], down):
+            for left in range(0, across, wide):
+                tiles = ((top + i) * across + left + j for i in range(down) for j in range(wide))
+                yield tuple(tile * kind.tile_registers + i for tile in tiles for i in range(kind.tile_registers))
+
+
+def _of_a_warp(base: Layout, tile: tuple[int, int]) -> Layout:
+    """The layout of one warp's part of a tile, its bits of rows and columns numbered on without those of the warp."""
+    from .conversions import tiled
+
+    layout = tiled(base, tile[0] // base.rows, tile[1] // base.columns)
+    if not layout.warp:
+        return layout
+    bits_ = (*layout.lane, *layout.element)
+    own = (sorted(bit for bit in bits_ if bit.axis == axis) for axis in "rc")
+    names = {bit: bit._replace(number=i) for bits in own for i, bit in enumerate(bits)}
+    return Layout(
+        tuple(names.get(bit, bit) for bit in layout.lane), tuple(names.get(bit, bit) for bit in layout.element)
+    )
+
+
+WIDEST = 16
+"""Bytes of the widest access of a lane."""
+
+BANKS = 128
+"""Bytes that shared memory moves at once; a warp's part of scratch memory is a multiple of it."""
+
+
+def _verify_scratch(source: FragmentType, result: FragmentType, scratch: Memory) -> None:
+    """Checks that a fragment can change its layout through scratch memory."""
+    if source.bits not in (16, 32, 64):
+        raise VerifyException(f"expected elements of 16, 32 or 64 bits, got {source.element.name}")
+    for fragment in (source, result):
+        if fragment.layout.data.warp != source.layout.data.warp:
+            raise VerifyException(f"expected the warps to keep their rows, got {source} to {result}")
+    before, after = source.layout.data, result.layout.data
+    if after.rows % before.rows or after.columns % before.columns:
+        raise VerifyException(
+            f"expected base tiles of the result to consist of base tiles of the operand, got "
+            f"{after.rows}x{after.columns} and {before.rows}x{before.columns}"
+        )
+    shape, element = scratch.get_shape(), element_row(scratch.element_type)
+    needed = max(BANKS, (math.prod(source.shape) * source.bits // BYTE) >> len(before.warp))
+    is_scratch = memory_space(scratch) == SHARED_SPACE and len(shape) == 2 and element is not None
+    row_bytes = shape[-1] * element.bits // BYTE if is_scratch and element is not None else 0
+    if row_bytes < needed or row_bytes % BANKS:
+        raise VerifyException(
+            f"expected shared memory with a row of {needed} bytes, or more in multiples of {BANKS}, for each warp, "
+            f"got {scratch}"
+        )
+
+
+def in_lines(kind: FragmentType, aligned: int = BYTE * WIDEST) -> Layout:
+    """The layout in which a warp's accesses to a row-major matrix are widest. A lane holds 16 bytes side by side, or as
+    many elements as rows are `aligned` to, lanes follow each other along a row, then down. Where the columns are no
+    power of two, their largest such part. Several warps keep their rows."""
+    (rows, columns), bits, warp = kind.shape, kind.bits, kind.layout.data.warp
+    down, across = ((size & -size).bit_length() - 1 for size in (rows, columns))
+    lanes, down = LANES.bit_length() - 1, min(down, kind.layout.data.rows.bit_length() - 1) if warp else down
+    rows_of_warp = [row(i) for i in range(down) if row(i) not in warp]
+    own = min(min(aligned, BYTE * WIDEST // bits).bit_length() - 1, across, len(rows_of_warp) + across - lanes)
+    further = [*(column(i) for i in range(own, across)), *rows_of_warp]
+    return Layout(tuple(further[:lanes]), (*(column(i) for i in range(own)), *further[lanes:]), warp)
