@@ -324,7 +324,7 @@ FEATURE_FILES = {
     "ping-pong": "dialect/schedule/schedule.py passes/pipelining/roles.py",
     "changes of layout": "dialect/warp/conversions.py dialect/warp/conversion_steps.py "
     "dialect/warp/convert.py passes/to_ptx/convert_layout.py",
-    "kernels in upstream's dialects": "dialect/mlir/gpu.py dialect/mlir/launch.py "
+    "kernels in upstream's dialects": "dialect/mlir/gpu.py "
     "dialect/mlir/nvgpu.py dialect/mlir/nvvm.py dialect/mlir/nvvm_ops.py "
     "dialect/mlir/nvvm_types.py passes/to_ptx/nvgpu.py passes/to_ptx/upstream.py passes/to_ptx/llvm_kernel.py "
     "passes/to_ptx/llvm_operations.py passes/tile/foreign_kernels.py",

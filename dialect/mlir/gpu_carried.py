@@ -54,7 +54,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from .launch import AsyncDependencies
+from .gpu import AsyncDependencies
 from .upstream import declared, typed
 from .words import BareWordAttr, WordText, carried, defined, words
 

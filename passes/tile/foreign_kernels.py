@@ -36,9 +36,21 @@ from ...dialect.isa import mma
 from ...dialect.isa.row import Target
 from ...dialect.mlir.affine import FIXED, loops_of, map_along
 from ...dialect.mlir.arithmetic import VectorContractOp
-from ...dialect.mlir.gpu import BlockDimOp, BlockIdOp, FuncOp, GridDimOp, LaunchFuncOp, ReturnOp, ThreadIdOp
-from ...dialect.mlir.launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp, attributions
-from ...dialect.mlir.launch import ModuleOp as KernelModuleOp
+from ...dialect.mlir.gpu import (
+    ATTRIBUTIONS,
+    DIMENSIONS,
+    BlockDimOp,
+    BlockIdOp,
+    FuncOp,
+    GridDimOp,
+    LaunchFuncOp,
+    LaunchOp,
+    ReturnOp,
+    TerminatorOp,
+    ThreadIdOp,
+    attributions,
+)
+from ...dialect.mlir.gpu import ModuleOp as KernelModuleOp
 from ...dialect.schedule.schedule import MAX_THREADS
 from ...dialect.warp.attributes import FragmentType, enclosing, target_of, type_name, type_of_element
 from ...dialect.warp.fragments import ConstantOp

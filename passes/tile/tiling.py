@@ -34,7 +34,7 @@ from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.gpu import FuncOp, LaunchFuncOp, ReturnOp
-from ...dialect.mlir.launch import ModuleOp as GpuModuleOp
+from ...dialect.mlir.gpu import ModuleOp as GpuModuleOp
 from ...dialect.schedule import Schedule, ScheduleError, roles
 from ...dialect.warp.attributes import (
     BYTE,

@@ -35,8 +35,8 @@ from xdsl.printer import Printer
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.target import Target
 
+from ...dialect.mlir.gpu import ModuleOp as GpuModuleOp
 from ...dialect.mlir.gpu_carried import HOST, BinaryOp, assembly
-from ...dialect.mlir.launch import ModuleOp as GpuModuleOp
 from ...dialect.mlir.llvm import DIRECTIVES
 from ...dialect.mlir.nvvm_types import TARGET
 from ...dialect.ptx import ops as ptx
