@@ -1,4 +1,5 @@
-"""How `warploom-opt` runs passes: it verifies, prints, times and counts what they do, and writes reproducers.
+"""How `warploom-opt` runs passes: it verifies, prints, times and counts what they do, compares diagnostics with those
+that a file expects, and writes reproducers.
 
 The options have the names that MLIR's driver gives them, and what they print looks as there.
 """
@@ -21,8 +22,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 from xdsl.utils.arg_spec import ArgSpec
+from xdsl.utils.exceptions import MultipleSpansParseError, ParseError
 
-from .diagnostics import CHOSEN, ExpectedDiagnostics, LocatedMessage, is_warning, remarks, verify
+from .diagnostics import CHOSEN, LocatedError, is_warning, remarks, verify
 from .universe import WARPLOOM_UNIVERSE
 
 PRINTED = ("mlir_print_ir_before", "mlir_print_ir_after")
@@ -272,6 +274,144 @@ def pipeline_in(text: str) -> str | None:
     """The pipeline of a reproducer, MLIR's or ours; None where there is none."""
     match = re.search(r'mlir_reproducer\s*:\s*\{[^}]*?pipeline\s*:\s*"((?:[^"\\]|\\.)*)"', text, re.DOTALL)
     return None if match is None else re.sub(r"\\(.)", r"\1", match[1])
+
+
+# Diagnostics of a file: what passes said of it, and what its comments expect.
+
+
+class LocatedMessage(NamedTuple):
+    """A diagnostic: its kind ("error", "warning", "remark" or "note"), its text, and its place, where it has one."""
+
+    kind: str
+    message: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+    @staticmethod
+    def of(kind: str, location: str, message: str) -> LocatedMessage:
+        """A diagnostic at "file:line:col"."""
+        file, line, column = location.rsplit(":", 2)
+        return LocatedMessage(kind, message, file, int(line), int(column))
+
+    @staticmethod
+    def of_error(error: Exception) -> list[LocatedMessage]:
+        """An exception and its notes at other places."""
+        if isinstance(error, LocatedError):
+            return [LocatedMessage.of("error", error.location, error.message)]
+        if not isinstance(error, ParseError):
+            return [LocatedMessage("error", str(error))]
+        refs = error.refs if isinstance(error, MultipleSpansParseError) else ()
+        spans = [("error", error.span, error.msg), *(("note", span, message or "") for span, message in refs)]
+        return [LocatedMessage.of(kind, str(span.get_location()), message) for kind, span, message in spans]
+
+    @staticmethod
+    def of_line(line: str) -> LocatedMessage:
+        """Parses a line of `remarks`."""
+        match = re.fullmatch(r"(?:(\S.*?:\d+:\d+): )?(remark|warning): (.*)", line, re.DOTALL)
+        if match is None:
+            raise ValueError(f"expected a remark or a warning, got '{line}'")
+        return (
+            LocatedMessage(match[2], match[3]) if match[1] is None else LocatedMessage.of(match[2], match[1], match[3])
+        )
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}: " if self.file else ""
+        return f"{place}error: unexpected {self.kind}: {self.message}"
+
+
+@dataclass
+class _Expected:
+    """A comment that expects a diagnostic on a line; None for one without a place. `column` is where `text` stands."""
+
+    kind: str
+    text: str
+    pattern: re.Pattern[str]
+    written: int
+    column: int
+    line: int | None
+    met: bool = False
+
+
+class ExpectedDiagnostics:
+    """The diagnostics that comments of a file expect, as `mlir-opt --verify-diagnostics` reads them::
+
+        // expected-error @below {{part of the text}}
+        // expected-remark-re @+2 {{took {{[0-9]+}} steps}}
+
+    `offset` is the number of lines of the file before the text. Source: MLIR, Diagnostics,
+    SourceMgrDiagnosticVerifierHandler.
+    """
+
+    _COMMENT = re.compile(
+        r"expected-(error|note|remark|warning)(-re)? *(@([+-]\d+|above|below|unknown))? *\{\{(.*)\}\}$"
+    )
+
+    def __init__(self, text: str, name: str, offset: int = 0) -> None:
+        self._name = name
+        self._problems: list[str] = []
+        self._expected: list[_Expected] = []
+        below: list[_Expected] = []
+        above, last = offset, offset + text.count("\n") + 1
+        for number, line in enumerate(text.split("\n"), offset + 1):
+            match = self._COMMENT.search(line.removesuffix("\r"))
+            if match is None:
+                for expected in below:
+                    expected.line = number
+                below, above = [], number
+                continue
+            expected = self._read(match, number)
+            if expected is None:
+                continue
+            self._expected.append(expected)
+            match match[4]:
+                case "unknown":
+                    expected.line = None
+                case "above":
+                    expected.line = above
+                case "below":
+                    expected.line = last
+                    below.append(expected)
+                case _:
+                    expected.line = number + int(match[4] or 0)
+
+    def _read(self, match: re.Match[str], number: int) -> _Expected | None:
+        kind, text, column = match[1], match[5], match.start() + 1
+        parts = re.split(r"\{\{(.*?)\}\}", text) if match[2] else [text]
+        source = "".join(f"(?:{part})" if i % 2 else re.escape(part) for i, part in enumerate(parts))
+        try:
+            return _Expected(kind, text, re.compile(source, re.DOTALL), number, column, number)
+        except re.error as error:
+            self._problems.append(f"{self._name}:{number}:{column}: error: invalid regex: {error}")
+            return None
+
+    def meet(self, said: LocatedMessage) -> None:
+        """Matches a diagnostic against the expected ones."""
+        near: _Expected | None = None
+        for expected in self._expected:
+            placed = expected.line == said.line and said.file == self._name if said.file else expected.line is None
+            if not placed or not expected.pattern.search(said.message):
+                continue
+            if expected.kind == said.kind:
+                expected.met = True
+                return
+            near = expected
+        if near is None:
+            self._problems.append(str(said))
+            return
+        place = f"{self._name}:{near.written}:{near.column}"
+        self._problems.append(
+            f"{place}: error: '{said.kind}' diagnostic emitted when expecting a '{near.kind}': {said.message}"
+        )
+
+    def problems(self) -> list[str]:
+        """What was said unexpectedly, then what was expected and not said."""
+        missing = [
+            f'{self._name}:{e.written}:{e.column}: error: expected {e.kind} "{e.text}" was not produced'
+            for e in self._expected
+            if not e.met
+        ]
+        return [*self._problems, *missing]
 
 
 # Remarks for other tools.

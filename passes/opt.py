@@ -29,10 +29,12 @@ from xdsl.utils.target import Target
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from . import source
-from .diagnostics import ExpectedDiagnostics, LocatedMessage, describe, located
+from .diagnostics import describe, located
 from .instrument import (
     OPTIONS,
     PRINTED,
+    ExpectedDiagnostics,
+    LocatedMessage,
     PipelineStep,
     Runner,
     UsageError,
@@ -238,13 +240,11 @@ class WarploomOptMain(xDSLOptMain):
                 return ""
             self.apply_passes(module)
             return self.output_resulting_program(module)
-        except ParseError as error:
-            error.span = dataclasses.replace(error.span, line_offset=offset)
-            messages = LocatedMessage.of_error(error)
-        except DiagnosticException as error:
-            messages = LocatedMessage.of_error(error)
-        for one in messages:
-            expected.meet(one)
+        except (ParseError, DiagnosticException) as error:
+            if isinstance(error, ParseError):
+                error.span = dataclasses.replace(error.span, line_offset=offset)
+            for one in LocatedMessage.of_error(error):
+                expected.meet(one)
         return ""
 
     def prepare_input(self) -> tuple[list[tuple[IO[bytes], int]], str]:
