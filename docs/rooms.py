@@ -162,8 +162,8 @@ Most steps are sets of patterns on operations, and the IR shows what they do. Th
   what moves. The last pass chooses the accesses: their width, order and predicates. The passes for pipelines move
   whole copies, and no pass would change a part of one.
 - The same file stores fragments to rows of an odd number of elements. It too chooses the accesses of one `warp.store`.
-  Whether a lane takes an element of its neighbour depends on the address of the row, which a layout does
-  not contain. Written as operations of one thread, a warp tile of 64x64 would need several hundred.
+  Whether a lane takes an element of its neighbour depends on the address of the row, which a layout does not contain.
+  Written as operations of one thread, a warp tile of 64x64 would need several hundred.
 - `warp-pipeline` and `warp-specialise` rewrite a whole loop. A ring of stages is correct only if every copy, wait and
   product that shares it changes at the same time. Each pass first checks the loop, and leaves it unchanged if an
   operation does not fit. `warp-specialise` puts the steps of producers and of consumers into one loop, and then gives
