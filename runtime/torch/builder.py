@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
@@ -26,7 +26,20 @@ from ...dialect.mlir.forall import PadOp
 from ...passes.linalg.reshapes import around, collapse, expand
 from .decompositions import PRIMITIVES
 from .options import aten, decompositions, expression, is_operator, prims, pytree, sympy, traced
-from .scalars import RULES, Body, ElementOrNumber, ElementValue, Size, UnsupportedError, Value, constant, element_of
+from .scalars import (
+    HALVES,
+    RULES,
+    Body,
+    ElementOrNumber,
+    ElementValue,
+    Lowering,
+    Size,
+    UnsupportedError,
+    Value,
+    constant,
+    element_of,
+    shape_of,
+)
 
 INDEX_ARITHMETIC = {"Add": arith.AddiOp, "Mul": arith.MuliOp, "FloorDiv": arith.FloorDivSIOp}
 
@@ -176,6 +189,21 @@ class FunctionBuilder(Builder):
         out = self.filled(tuple(value.shape[d] for d in kept), value.dtype, start)
         return self._generic([operand], out, kept, rank, body)
 
+    def scan(self, value: Value, dtype: torch.dtype, start: float, body: ElementBody) -> Value:
+        """What rows combine to so far along the last dimension: in f32, from `start` on, each rounded to a type."""
+        rank, kinds = len(value.shape), (value.dtype, dtype, torch.float32)
+        operand, every = self.operand(value, range(rank), value.shape), tuple(range(rank))
+        result = plain(self.empty(value.shape, dtype), value.shape, dtype)
+        last = self.filled(value.shape[:-1], torch.float32, start)
+        inside, (element, _unread, so_far) = Body.of(kinds)
+        total = body(inside, [inside.convert(element, torch.float32), so_far])
+        inside.insert(YieldOp(inside.stored(inside.convert(total, dtype), dtype), total.value))
+        maps = [map_along(rank, loops) for loops in (operand.loops, every, every[:-1])]
+        begun, tensors = cast("Operation", last.tensor.owner), [result.tensor, last.tensor]
+        types = [tensor.type for tensor in tensors]
+        op = generic(begun, [operand.value.tensor], tensors, Region(inside.block), maps, {rank - 1}, types)
+        return replace(result, tensor=self.insert(op).results[0])
+
     def _generic(
         self, operands: Sequence[TensorOperand], out: Value, kept: Sequence[int], rank: int, body: ElementBody
     ) -> Value:
@@ -294,6 +322,32 @@ def plus(
         return product
     inputs = [product, *(factor for factor in scales if isinstance(factor, Value)), *added]
     return builder.generic(inputs, product.shape, dtype, body)
+
+
+MAX_SCANNED = 1 << 18
+"""Elements of a row that the CTAs of a cluster hold."""
+
+
+def is_scan_of_rows(node: Node) -> bool:
+    """Whether a node combines elements of floats with those before along the last dimension, in rows that are held."""
+    value, dim = cast("tuple[Node, int]", node.args[:2])
+    source, result = value.meta["val"], node.meta["val"]
+    last = bool(result.dim()) and dim % result.dim() == result.dim() - 1
+    floats = all(x.dtype in (*HALVES, torch.float32) for x in (source, result))
+    *rows, length = shape_of(result) if last else (0,)
+    return floats and last and isinstance(length, int) and length <= MAX_SCANNED and any(size != 1 for size in rows)
+
+
+def _scan(
+    rule: str, start: float, builder: FunctionBuilder, like: torch.Tensor, value: Value, *_: object, **__: object
+) -> Value:
+    return builder.scan(value, like.dtype, start, RULES[rule])
+
+
+SCANS: Mapping[object, Lowering] = {
+    aten.cumsum.default: partial(_scan, "add", 0.0), aten.cumprod.default: partial(_scan, "mul", 1.0),
+}  # fmt: skip
+"""Operations that `is_scan_of_rows` may hold for."""
 
 
 CONVERSIONS = frozenset({aten._to_copy.default, prims.convert_element_type.default})

@@ -15,12 +15,11 @@ from torch.fx.node import map_arg
 
 from ...dialect.schedule.schedule import FEW_ROWS
 from .attention import arguments_of, is_attention, is_gradient, results_of
-from .builder import CONVERSIONS, SYMBOLIC, is_pointwise, name_of, why_not
+from .builder import CONVERSIONS, SCANS, SYMBOLIC, is_pointwise, is_scan_of_rows, name_of, why_not
 from .importer import CONSTANTS, HANDLERS, REDUCTIONS
 from .options import NO_FORM, aten, expression, is_operator, layer_of, pytree, sympy
 from .products import PRODUCTS
 from .scalars import ELEMENTS, FACTORS, HALVES, ROOTS, shape_of
-from .scans import SCANS, is_scan_of_rows
 from .views import RESHAPES, SPLITS, VIEWS, has_no_gaps, is_row_major, is_tensor, sized_input, unpacking
 
 NARROW = (torch.float8_e4m3fn, torch.float8_e5m2)

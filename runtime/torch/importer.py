@@ -35,13 +35,12 @@ from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import DEFAULT_TARGET
 from .attention import is_attention, results_of, taken_apart
-from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
+from .builder import PLACES, SCANS, FunctionBuilder, is_pointwise, is_scan_of_rows, pointwise
 from .decompositions import recurrent, simpler
 from .options import NO_FORM, BackendOptions, aten, expression, metadata_shape, place_of, prims, pytree
 from .part import MemoryOrder, PartLayout, PartResult, Region, cached_code, row_major
 from .products import PRODUCTS, warploom
 from .scalars import HALVES, RULES, UINT4, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, shape_of
-from .scans import SCANS, is_scan_of_rows
 from .views import SPLITS, VIEWS, is_tensor, order_of, reordered, shown, sink_views, sized_input, unpacking, unsqueezed
 
 import_passes()  # so that the first call does not, nor each process that compiles a part
