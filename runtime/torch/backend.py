@@ -22,16 +22,23 @@ from torch.fx.node import map_arg
 from ..base.errors import ArgumentError, WarploomError
 from ..base.explanation import CompiledPart, Explanation, LeftPart
 from ..kernel.kernel import Kernel
-from .attention import ATTENTIONS, FLEXIBLE, arguments_of, is_attention, most_kernels
+from .attention import (
+    ATTENTIONS,
+    FLEXIBLE,
+    arguments_of,
+    is_attention,
+    most_kernels,
+    read_in_place,
+    simplify_masks,
+)
 from .clusters import Cluster, clusters, cones, is_product, joined, narrowed, why_left, with_weights
 from .decompositions import recurrent, simpler
 from .importer import CONSTANTS, ImportedRegion, compile_together, decomposed, kernel_for, region_of, write
 from .inductor import compile_whole, judged, narrow_sorts, sums_in_f32
 from .options import BackendOptions, aten, expression, place_of, pytree, read
 from .part import KERNELS_FILE, REGIONS, Region
-from .products import check_precision
-from .products import warploom as warploom_operators
-from .rewrites import read_in_place, sequences_as_images, simplify_masks
+from .part import warploom as warploom_operators
+from .products import check_precision, sequences_as_images
 from .scalars import HALVES, UnsupportedError
 from .views import SPLITS, VIEWS, has_channels_last, is_tensor, sink_views
 

@@ -38,8 +38,8 @@ from .attention import is_attention, results_of, taken_apart
 from .builder import PLACES, SCANS, FunctionBuilder, is_pointwise, is_scan_of_rows, pointwise
 from .decompositions import recurrent, simpler
 from .options import NO_FORM, BackendOptions, aten, expression, metadata_shape, place_of, prims, pytree
-from .part import MemoryOrder, PartLayout, PartResult, Region, cached_code, row_major
-from .products import PRODUCTS, warploom
+from .part import MemoryOrder, PartLayout, PartResult, Region, cached_code, row_major, warploom
+from .products import PRODUCTS
 from .scalars import HALVES, RULES, UINT4, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, shape_of
 from .views import SPLITS, VIEWS, is_tensor, order_of, reordered, shown, sink_views, sized_input, unpacking, unsqueezed
 

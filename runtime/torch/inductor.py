@@ -22,14 +22,12 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from .attention import ATTENTIONS, FLEXIBLE, GRADIENTS, arguments_of, is_attention
+from .attention import ATTENTIONS, FLEXIBLE, GRADIENTS, arguments_of, is_attention, simplify_masks
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
 from .graphs import recorded
 from .options import aten, prims
-from .part import REGIONS, MemoryOrder, Region
-from .products import warploom
-from .rewrites import simplify_masks
+from .part import REGIONS, MemoryOrder, Region, warploom
 from .scalars import HALVES
 from .views import VIEWS, called, has_no_gaps, hint, is_tensor, order_of, replace_by, transpose_pads
 

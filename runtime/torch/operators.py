@@ -17,8 +17,8 @@ from ..base.errors import ArgumentError, CompileError
 from .builder import name_of
 from .importer import kernel_for, region_of, write
 from .options import BackendOptions, aten, compressed, library, metadata_shape
-from .part import LIBRARY, Region
-from .products import ACTIVATIONS, BATCH, check_precision, warploom
+from .part import LIBRARY, Region, warploom
+from .products import ACTIVATIONS, BATCH, check_precision
 from .scalars import UnsupportedError
 
 SMALL = 64

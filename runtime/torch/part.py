@@ -1,5 +1,5 @@
 """Compiled parts of graphs, called with tensors: nothing here needs the compiler, and so a saved program runs without
-it. `torch.ops.warploom.region` is a call of such a part in a graph."""
+it. `torch.ops.warploom` has the operators: `region` is a call of such a part in a graph."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from zipfile import is_zipfile
 
 import torch
+from torch._prims_common import suggest_memory_format
 
 from ..arguments.arrays import Argument, current_stream, memory_maker
 from ..arguments.dtypes import PACKED
@@ -240,7 +241,48 @@ def _words(metadata: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 library: Any = torch.library
 LIBRARY = library.Library("warploom", "DEF")
-LIBRARY.define("region(Tensor[] inputs, str name) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,))
+
+SIGNATURES = (
+    "region(Tensor[] inputs, str name) -> Tensor[]",
+    "matmul(Tensor a, Tensor b) -> Tensor",
+    'linear(Tensor x, Tensor weight, Tensor? bias=None, str activation="none") -> Tensor',
+    "scaled_matmul(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, Tensor? bias=None, "
+    "ScalarType out_dtype=bfloat16) -> Tensor",
+    "sparse_matmul(Tensor values, Tensor metadata, Tensor b) -> Tensor",
+    "compress(Tensor dense) -> (Tensor, Tensor)",
+    "filter_gradient(Tensor slope, Tensor x, int[] shape, int[] steps, int[] padding, int[] dilations, int groups) "
+    "-> Tensor",
+    "contract(Tensor a, Tensor b, str loops, int[] order, *, ScalarType dtype) -> Tensor",
+    "begun(Tensor starts, SymInt tokens) -> Tensor",
+)
+
+for signature in SIGNATURES:
+    LIBRARY.define(signature, tags=(torch.Tag.pt2_compliant_tag,))
+
+
+def eager_filter_gradient(slope: torch.Tensor, x: torch.Tensor, shape: Sequence[int], *options: Any) -> torch.Tensor:
+    """What torch computes where a gradient of a filter is not compiled, and of tensors without elements."""
+    *moves, groups = options
+    weight, mask = x.new_empty(shape), [False, True, False]
+    made = torch.ops.aten.convolution_backward(slope, x, weight, None, *moves, False, [0, 0], groups, mask)[1]
+    return made.contiguous(memory_format=suggest_memory_format(x))
+
+
+def _like_contract(a: torch.Tensor, b: torch.Tensor, loops: str, _: object, *, dtype: torch.dtype) -> torch.Tensor:
+    return cast("Any", torch).einsum(loops, a, b).to(dtype).contiguous()
+
+
+def _like_begun(starts: torch.Tensor, tokens: int) -> torch.Tensor:
+    return starts.new_empty([tokens], dtype=torch.int32)
+
+
+library.register_kernel("warploom::filter_gradient", ("cpu", "cuda"), eager_filter_gradient)
+library.register_fake("warploom::filter_gradient", eager_filter_gradient)
+library.register_fake("warploom::contract", _like_contract)
+library.register_fake("warploom::begun", _like_begun)
+
+warploom: Any = torch.ops.warploom
+"""The namespace `torch.ops.warploom` of the operators, which docs/torch.md describes."""
 
 REGIONS: dict[str, Any] = {}
 """The compiled parts of all graphs, compared ones too, by name. A name says what a part computes, and ends with a hash

@@ -1,17 +1,17 @@
-"""Products of matrices and convolutions, with what ATen's operations add, scale and round; operator signatures."""
+"""Products of matrices and convolutions, with what ATen's operations add, scale and round."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
-from torch._prims_common import suggest_memory_format
+from torch.fx import Graph, Node
 from xdsl.dialects import arith
 from xdsl.dialects import tensor as tensors
 from xdsl.dialects.arith import FastMathFlagsAttr
@@ -25,11 +25,21 @@ from ...dialect.mlir.contraction import METADATA, ContractOp, MatmulOp
 from ...dialect.mlir.generic import product_body
 from ...dialect.warp.matmul import FASTMATH
 from ...passes.patterns import IndexBuilder
-from .builder import FunctionBuilder, TensorOperand, accumulator, contraction, plain, plus, pointwise, tensor_type
-from .options import aten, library
-from .part import LIBRARY
-from .scalars import Lowering, UnsupportedError, Value, constant, element_of, shape_of
-from .views import FIRST, LAST, expanded, has_channels_last, reordered, reshape, unsqueezed
+from .builder import (
+    FunctionBuilder,
+    TensorOperand,
+    accumulator,
+    contraction,
+    is_pointwise,
+    plain,
+    plus,
+    pointwise,
+    tensor_type,
+)
+from .options import aten
+from .part import warploom
+from .scalars import HALVES, Lowering, UnsupportedError, Value, constant, element_of, shape_of
+from .views import FIRST, LAST, expanded, has_channels_last, is_row_major, reordered, replace_by, reshape, unsqueezed
 
 G, M, N, K = range(4)
 """The loops of a product with groups."""
@@ -77,48 +87,6 @@ def grouped_mm(
         )
         turn.handed = [stop, insert(put).result]
     return plain(turn.results[1], shape, like.dtype)
-
-
-SIGNATURES = (
-    "matmul(Tensor a, Tensor b) -> Tensor",
-    'linear(Tensor x, Tensor weight, Tensor? bias=None, str activation="none") -> Tensor',
-    "scaled_matmul(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, Tensor? bias=None, "
-    "ScalarType out_dtype=bfloat16) -> Tensor",
-    "sparse_matmul(Tensor values, Tensor metadata, Tensor b) -> Tensor",
-    "compress(Tensor dense) -> (Tensor, Tensor)",
-    "filter_gradient(Tensor slope, Tensor x, int[] shape, int[] steps, int[] padding, int[] dilations, int groups) "
-    "-> Tensor",
-    "contract(Tensor a, Tensor b, str loops, int[] order, *, ScalarType dtype) -> Tensor",
-    "begun(Tensor starts, SymInt tokens) -> Tensor",
-)
-
-for signature in SIGNATURES:
-    LIBRARY.define(signature, tags=(torch.Tag.pt2_compliant_tag,))
-
-
-def eager_filter_gradient(slope: torch.Tensor, x: torch.Tensor, shape: Sequence[int], *options: Any) -> torch.Tensor:
-    """What torch computes where a gradient of a filter is not compiled, and of tensors without elements."""
-    *moves, groups = options
-    weight, mask = x.new_empty(shape), [False, True, False]
-    made = aten.convolution_backward(slope, x, weight, None, *moves, False, [0, 0], groups, mask)[1]
-    return made.contiguous(memory_format=suggest_memory_format(x))
-
-
-def _like_contract(a: torch.Tensor, b: torch.Tensor, loops: str, _: object, *, dtype: torch.dtype) -> torch.Tensor:
-    return cast("Any", torch).einsum(loops, a, b).to(dtype).contiguous()
-
-
-def _like_begun(starts: torch.Tensor, tokens: int) -> torch.Tensor:
-    return starts.new_empty([tokens], dtype=torch.int32)
-
-
-library.register_kernel("warploom::filter_gradient", ("cpu", "cuda"), eager_filter_gradient)
-library.register_fake("warploom::filter_gradient", eager_filter_gradient)
-library.register_fake("warploom::contract", _like_contract)
-library.register_fake("warploom::begun", _like_begun)
-
-warploom: Any = torch.ops.warploom
-"""The namespace `torch.ops.warploom` of the operators, which docs/torch.md describes."""
 
 
 def check_precision(operands: Sequence[torch.Tensor], *, drops_bits: bool) -> None:
@@ -448,3 +416,52 @@ PRODUCTS: Mapping[object, Lowering] = {
     warploom.contract.default: _contract,
 }
 """Operations that multiply matrices."""
+
+
+SWAPPED = [0, 2, 1]
+"""The order of (batch, channels, places) with the channels last, and back."""
+
+
+def sequences_as_images(graph: Graph) -> None:
+    """Makes convolutions of sequences, in place, those of an image whose rows they are, with the channels last, which
+    kernels here are for. What is computed of the result alone, such as gelu, is computed there. cuDNN moves the
+    channels of sequences last and back, and has slow kernels for groups."""
+    for node in graph.find_nodes(op="call_function", target=aten.convolution.default):
+        if _is_of_sequences(node):
+            *_, last = followers = [node, *_followers(node)]
+            back = is_row_major(last.meta["val"])
+            if back or is_row_major(last.meta["val"], SWAPPED):
+                replace_by(graph, last, partial(_of_images, followers, back), *node.all_input_nodes)
+    graph.eliminate_dead_code()
+
+
+def _is_of_sequences(node: Node) -> bool:
+    """Whether a convolution is of sequences of static sizes, of 16-bit floats whose channels fill 16 bytes or have a
+    filter each."""
+    weight: Any = node.args[1]
+    sizes, (_, channels, *taps), like = shape_of(node.meta["val"]), shape_of(weight.meta["val"]), node.meta["val"]
+    alone = channels == 1 and node.args[8] == sizes[1]
+    return len(taps) == 1 and not node.args[6] and like.dtype in HALVES and (alone or channels % 8 == 0)
+
+
+def _followers(node: Node) -> Iterator[Node]:
+    """The pointwise operations behind a node that read nothing else, one behind the other."""
+    while len(node.users) == 1:
+        (node,) = node.users
+        if not (is_pointwise(node.target) and len(node.all_input_nodes) == 1 and node.meta["val"].dtype in HALVES):
+            return
+        yield node
+
+
+def _of_images(nodes: Sequence[Node], back: bool, x: torch.Tensor, weight: torch.Tensor, *bias: torch.Tensor) -> Any:
+    """What a convolution of sequences and what follows it compute, by images; `back` moves channels first."""
+    _, _, _, steps, padding, dilations, *_, groups = cast("Any", nodes[0].args)
+    image = aten.clone(x.permute(SWAPPED), memory_format=torch.contiguous_format)[None].permute(FIRST)
+    moves = [1, *steps], [0, *padding], [1, *dilations]
+    taps = aten.clone(weight.unsqueeze(2), memory_format=torch.channels_last)
+    image = aten.convolution(image, taps, *(bias or [None]), *moves, False, [0, 0], groups)
+    image = image.contiguous(memory_format=torch.channels_last)
+    for node in nodes[1:]:
+        image = cast("Any", node.target)(*(image if isinstance(one, Node) else one for one in node.args), **node.kwargs)
+    rows = image.permute(LAST).squeeze(0).permute(SWAPPED)
+    return aten.clone(rows, memory_format=torch.contiguous_format) if back else rows

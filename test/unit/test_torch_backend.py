@@ -29,7 +29,7 @@ from warploom.runtime import ArgumentError, WarploomError, prune
 torch = pytest.importorskip("torch")
 
 from warploom.runtime import torch_load, torch_save  # noqa: E402
-from warploom.runtime.torch.attention import ATTENTIONS  # noqa: E402
+from warploom.runtime.torch.attention import ATTENTIONS, read_in_place  # noqa: E402
 from warploom.runtime.torch.decompositions import recurrent  # noqa: E402
 from warploom.runtime.torch.options import expression  # noqa: E402
 from warploom.runtime.torch.products import PRODUCTS  # noqa: E402
@@ -1624,10 +1624,10 @@ def test_copies_of_keys_and_values_are_not_made() -> None:
     def function(q: Any, k: Any, v: Any) -> Any:
         return functional.scaled_dot_product_attention(q, *(x.transpose(1, 2).contiguous() for x in (k, v)))
 
-    operands, masks = (drawn(2, 3, 19, 16), drawn(2, 11, 3, 16), drawn(2, 11, 3, 16)), "warploom.runtime.torch.rewrites"
+    operands = drawn(2, 3, 19, 16), drawn(2, 11, 3, 16), drawn(2, 11, 3, 16)
     module: Any = import_module("torch.fx.experimental.proxy_tensor").make_fx(function, tracing_mode="fake")(*operands)
     assert len(module.graph.find_nodes(op="call_function", target=torch.ops.aten.clone.default)) == 2
-    import_module(masks).read_in_place(module.graph)
+    read_in_place(module.graph)
     assert not module.graph.find_nodes(op="call_function", target=torch.ops.aten.clone.default)
     module.recompile()
     assert close(module(*operands), function(*(x.double() for x in operands)), 2.0)
