@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import (
     AnyFloat,
     ArrayAttr,
     DictionaryAttr,
+    FloatAttr,
     IntegerAttr,
     IntegerType,
     MemRefType,
@@ -232,6 +233,13 @@ def arithmetic(name: str, a: SSAValue, b: SSAValue) -> SSAValue:
     """A sum, difference or product, as floats or as integers, where an `ImplicitBuilder` stands."""
     of_floats, of_integers = ARITHMETIC[name]
     return (of_floats if isinstance(a.type, AnyFloat) else of_integers)(a, b).result
+
+
+def number_of(kind: Attribute, number: float = 0) -> arith.ConstantOp:
+    """A number of a type of floats or integers."""
+    if isinstance(kind, AnyFloat):
+        return arith.ConstantOp(FloatAttr(number, kind))
+    return arith.ConstantOp(IntegerAttr(int(number), kind, truncate_bits=True))  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def converted(value: SSAValue, kind: Attribute, *, unsigned: bool = False) -> SSAValue:

@@ -28,6 +28,7 @@ from xdsl.dialects.builtin import (
     UnrankedTensorType,
     UnregisteredOp,
     i1,
+    i8,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
@@ -36,12 +37,13 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import strides_of
+from ...dialect.mlir.generic import number_of
 from ...dialect.mlir.upstream import CastOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail, warn
 from ..patterns import IndexBuilder, constant_value, slice_of
-from .constants import as_bytes, copy_before, global_of, hold_conditions, is_multiplied, number_of
+from .constants import copy_before, global_of, hold_conditions, is_multiplied
 from .generalize import GENERALIZED, generalize
 from .operand import EXTENTS, collapse, collapsed, expand, expanded, groups_of, kept_dimensions
 from .reshapes import is_collapsible, regroups_static_sizes
@@ -53,10 +55,7 @@ def bufferize(module: ModuleOp, *, tf32: bool = False) -> None:
     from . import front_ends
 
     for function in [op for op in module.ops if isinstance(op, func.FuncOp) and not op.is_declaration]:
-        values = [
-            *(a for b in function.body.blocks for a in b.args),
-            *(r for op in function.walk() for r in op.results),
-        ]
+        values = [a for b in function.body.blocks for a in b.args] + [r for op in function.walk() for r in op.results]
         kinds = {type(value.type): value.type for value in values}
         if UnrankedTensorType in kinds:
             fail(function, f"expected tensors of known rank alone, got {kinds[UnrankedTensorType]}")
@@ -104,6 +103,12 @@ def _memory(kind: Attribute) -> MemRefType[Attribute]:
     return MemRefType(kind.element_type, kind.get_shape(), NoneAttr(), NoneAttr())
 
 
+def _stored(kind: Attribute) -> MemRefType[Attribute]:
+    """The memory that a function has for a tensor: bytes for conditions."""
+    memory = _memory(kind)
+    return MemRefType(i8, memory.get_shape(), NoneAttr(), NoneAttr()) if memory.element_type == i1 else memory
+
+
 @dataclass
 class TensorFunction:
     """Rewrites one function in place. `buffers` maps each computed tensor to its memory, and `returned` each returned
@@ -124,7 +129,8 @@ class TensorFunction:
         block = self.function.body.block
         for argument in list(block.args):
             if _is_tensor(argument.type):
-                kind = _memory(argument.type) if is_multiplied(argument) else as_bytes(_memory(argument.type))
+                plain = argument.type.element_type == i1 and is_multiplied(argument)
+                kind = _memory(argument.type) if plain else _stored(argument.type)
                 memory = Rewriter.replace_value_with_new_type(argument, kind)
                 self.buffers[memory] = memory
         last = block.last_op
@@ -148,7 +154,7 @@ class TensorFunction:
             kind = value.type if isinstance(value, BlockArgument) and value in self.buffers else None
             if kind is None and not _is_tensor(value.type):
                 fail(last, f"{last.name}: expected tensors of known rank alone, got {value.type}")
-            argument = block.insert_arg(as_bytes(_memory(value.type)) if kind is None else kind, len(block.args))
+            argument = block.insert_arg(_stored(value.type) if kind is None else kind, len(block.args))
             argument.name_hint = value.name_hint or "result"
             if kind is None and value not in self.returned:
                 self.returned[value] = argument
@@ -206,14 +212,8 @@ class TensorFunction:
         memory."""
         from xdsl.dialects.bufferization import ToBufferOp, ToTensorOp
 
-        if condition := next(
-            (
-                v.type
-                for v in (*op.operands, *op.results)
-                if _is_tensor(v.type) and v.type.element_type in (i1, IndexType())
-            ),
-            None,
-        ):
+        kinds = (v.type for v in (*op.operands, *op.results) if _is_tensor(v.type))
+        if condition := next((kind for kind in kinds if kind.element_type in (i1, IndexType())), None):
             fail(op, f"expected elements of whole bytes, as they are in memory, got {condition}")
         before, behind = Builder(InsertPoint.before(op)), Builder(InsertPoint.after(op))
         for number, value in enumerate(op.operands):
@@ -371,7 +371,7 @@ class TensorFunction:
             return value
         if not isinstance(empty := value.owner, tensor.EmptyOp) or not isinstance(op, LinalgStructuredOperation):
             fail(op, f"{op.name} reads a tensor that nothing has been written to")
-        builder, kind = Builder(InsertPoint.before(op)), as_bytes(_memory(value.type))
+        builder, kind = Builder(InsertPoint.before(op)), _stored(value.type)
         memory = builder.insert(memref.AllocOp(list(empty.dynamic_sizes), [], kind)).memref
         self._undefined(op, memory, builder)
         return memory
@@ -383,7 +383,7 @@ class TensorFunction:
             return returned
         if memory is not None and isinstance(memory.owner, memref.AllocOp) and len(list(init.uses)) == 1:
             return memory
-        kind, builder = as_bytes(_memory(result.type)), Builder(InsertPoint.before(op))
+        kind, builder = _stored(result.type), Builder(InsertPoint.before(op))
         return builder.insert(memref.AllocOp(self._sizes(kind, init, memory, op, builder), [], kind)).memref
 
     def _place(self, insert: tensor.InsertSliceOp, memory: SSAValue, op: Operation) -> SSAValue | None:

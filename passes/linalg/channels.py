@@ -15,6 +15,7 @@ from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import FIXED, Nest, NestAccess, generic, loops_of, map_along
+from ...dialect.mlir.generic import number_of
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from ...dialect.warp.matmul import MatmulOp
@@ -22,7 +23,7 @@ from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import chose
 from ..patterns import IndexBuilder, operations_between
-from .constants import number_of, permuted
+from .constants import permuted
 from .contraction import multiplies_images
 from .element_expressions import decline, writer_before
 from .image_windows import ALIGNED, PANEL, ImageProduct, Padded, are_contiguous

@@ -16,7 +16,6 @@ from xdsl.dialects.builtin import (
     BytesAttr,
     ComplexType,
     DenseIntOrFPElementsAttr,
-    FloatAttr,
     IntegerAttr,
     IntegerType,
     MemRefType,
@@ -66,13 +65,6 @@ def copy_before(op: Operation, source: SSAValue, target: SSAValue) -> None:
     """Copies memory before an operation. Fails as `check_elements` does."""
     check_elements(op, target.type)
     LocatedRewriter(op).insert(CopyOp([source], [target], []))
-
-
-def number_of(kind: Attribute, number: float = 0) -> arith.ConstantOp:
-    """A number of a type of floats or integers."""
-    if isinstance(kind, AnyFloat):
-        return arith.ConstantOp(FloatAttr(number, kind))
-    return arith.ConstantOp(IntegerAttr(int(number), kind, truncate_bits=True))  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def spread_number(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:
@@ -176,13 +168,6 @@ def contents(op: memref.GetGlobalOp) -> DenseIntOrFPElementsAttr | str:
     if global_.type != op.memref.type or not isinstance(global_.type.layout, NoneAttr):
         return f"expected memory row by row, of the type of memref.global @{name}, {global_.type}, got {op.memref.type}"
     return global_.initial_value
-
-
-def as_bytes(kind: MemRefType[Attribute]) -> MemRefType[Attribute]:
-    """The memory that stands for memory of a type: bytes for conditions."""
-    if kind.element_type != i1:
-        return kind
-    return MemRefType(i8, kind.get_shape(), kind.layout, kind.memory_space)
 
 
 def is_multiplied(value: SSAValue) -> bool:

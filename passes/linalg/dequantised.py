@@ -29,7 +29,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.isa import wgmma
 from ...dialect.isa.form import FP8
 from ...dialect.mlir.affine import FIXED, loops_of, map_along
-from ...dialect.mlir.generic import arithmetic, converted, may_scale_sums
+from ...dialect.mlir.generic import arithmetic, converted, may_scale_sums, number_of
 from ...dialect.warp.attributes import element_name, memory_of, target_of
 from ...dialect.warp.elements import K, PointwiseOp, YieldOp, element_type, with_functions
 from ...dialect.warp.matmul import MatmulOp
@@ -37,7 +37,6 @@ from ...dialect.warp.operands import ScaledOp
 from ...dialect.warp.stored import NIBBLES, StoredIntegers
 from ..diagnostics import remark
 from ..patterns import constant_number, float_value, operations_between, rewrite_pattern
-from .constants import number_of
 from .elementwise import Elementwise, read_elementwise, touched
 from .operand import collapse, drop_unused, expand, groups_of, root, users_of
 from .raise_matmul import formed

@@ -30,11 +30,10 @@ from ...dialect.mlir.affine import (
     map_along,
     strides_of,
 )
-from ...dialect.mlir.generic import arithmetic
+from ...dialect.mlir.generic import arithmetic, number_of
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type, shape_of
 from ..patterns import IndexBuilder, LocatedRewriter, float_value, rewrite_pattern
-from .constants import number_of
 from .contraction import adds_products, around
 from .operand import Groups, groups_of, reassociation
 

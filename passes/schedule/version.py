@@ -29,6 +29,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.row import Target
 from ...dialect.mlir.affine import loops_of, strides_of
+from ...dialect.mlir.generic import number_of
 from ...dialect.mlir.upstream import CastOp
 from ...dialect.schedule import ScheduleError
 from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, is_memory, memory_of
@@ -38,7 +39,6 @@ from ...dialect.warp.matmul import USUAL, MatmulOp
 from ...dialect.warp.operands import OperandForm
 from ...dialect.warp.views import DIVISIBLE
 from ..diagnostics import fail
-from ..linalg.constants import number_of
 from ..linalg.operand import WIDEST, MatrixOperand
 from ..linalg.product import Product, read
 from ..patterns import Index, IndexBuilder

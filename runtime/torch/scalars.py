@@ -17,10 +17,9 @@ from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.irdl import IRDLOperation
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.generic import ARITHMETIC, converted
+from ...dialect.mlir.generic import ARITHMETIC, converted, number_of
 from ...dialect.mlir.linalg_ops import UNARY
 from ...dialect.mlir.upstream import ExtFOp
-from ...passes.linalg.constants import number_of
 from .options import expression
 
 Size: TypeAlias = Any
