@@ -11,6 +11,7 @@ from typing import ClassVar
 from xdsl.context import Context
 from xdsl.dialects.builtin import FloatAttr, MemRefType, ModuleOp, UnitAttr, bf16, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.memref import LoadOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
@@ -36,7 +37,6 @@ from .element_expressions import (
 from .element_regions import function_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
-from .pages import read_pages
 from .read_attention import MAX_COLUMNS, MAX_DEPTH, pack_heads, split_values, values_of_keys
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, Scores, loop_order, scaled
 
@@ -341,7 +341,12 @@ class FuseAttentionPass(ModulePass):
     needs: ClassVar = (*EXPONENTIALS, AttentionOp.name)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        every = (fold_dimension, FuseAttention(self.tf32), pack_heads, read_pages, split_values, values_of_keys)
+        paged = list[RewritePattern]()
+        if any(isinstance(each, LoadOp) for each in op.walk()):
+            from .pages import read_pages  # keys that a table names
+
+            paged.append(read_pages)
+        every = (fold_dimension, FuseAttention(self.tf32), pack_heads, *paged, split_values, values_of_keys)
         for pattern in every:
             apply_patterns([pattern], op)
         every_linalg = (each for each in op.walk() if isinstance(each, LinalgStructuredOperation))

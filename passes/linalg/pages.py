@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from xdsl.dialects import arith
@@ -16,7 +16,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.mlir.affine import Nest, strides_of
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import Memory, memory_of
-from ...dialect.warp.views import MatrixOp, PagedOp
+from ...dialect.warp.views import PagedOp
 from ..diagnostics import remark
 from ..patterns import constant_value, operations_between, rewrite_pattern
 from .elementwise import roots_of, touched, uses_of
@@ -194,15 +194,3 @@ def _names_pages(op: Operation) -> bool:
     nest = Nest.of(op) if isinstance(op, GenericOp) else None
     read = nest.yielded[0].owner if nest is not None and len(nest.yielded) == 1 else None
     return isinstance(read, LoadOp) and any(_page(index) is not None for index in read.indices)
-
-
-def erase_pages(values: Sequence[SSAValue]) -> None:
-    """Erases views of pages, and matrices of them, that no operation of the module uses."""
-    memories = [value.owner.memory for value in values if isinstance(value.owner, MatrixOp)]
-    for op in dict.fromkeys(value.owner for value in (*values, *memories)):
-        paged = op.memory.owner if isinstance(op, MatrixOp) else op
-        users = [use.operation for result in op.results for use in result.uses] if isinstance(op, Operation) else []
-        if isinstance(op, MatrixOp | PagedOp) and isinstance(paged, PagedOp) and not any(user.parent for user in users):
-            # What was read of the attention may still know of them.
-            op.detach()
-            op.erase(safe_erase=False)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import AffineMapAttr, FloatAttr, IntegerAttr, MemRefType, f32, i64
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
 
@@ -20,7 +20,7 @@ from ...dialect.warp.attributes import element_name, memory_of
 from ...dialect.warp.elements import PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
-from ...dialect.warp.views import PagedOp
+from ...dialect.warp.views import MatrixOp, PagedOp
 from ..patterns import rewrite_pattern
 from .operand import KernelArgument, Spread, VectorOperand, drop_unused, each_once, expand, numbered, root
 from .product import Product, read
@@ -335,3 +335,15 @@ def _exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:
     loops = max(order) + 1
     placed = [(value, map_along(loops, (order[loop] for loop in loops_of(map_)))) for value, map_ in score.placed]
     return score.moved(placed, loops, order)
+
+
+def erase_pages(values: Sequence[SSAValue]) -> None:
+    """Erases views of pages, and matrices of them, that no operation of the module uses."""
+    memories = [value.owner.memory for value in values if isinstance(value.owner, MatrixOp)]
+    for op in dict.fromkeys(value.owner for value in (*values, *memories)):
+        paged = op.memory.owner if isinstance(op, MatrixOp) else op
+        users = [use.operation for result in op.results for use in result.uses] if isinstance(op, Operation) else []
+        if isinstance(op, MatrixOp | PagedOp) and isinstance(paged, PagedOp) and not any(user.parent for user in users):
+            # What was read of the attention may still know of them.
+            op.detach()
+            op.erase(safe_erase=False)

@@ -41,10 +41,9 @@ from ..allocate import allocate
 from ..diagnostics import fail
 from ..linalg.elementwise import check_unshared, is_index, may_share, roots_of
 from ..linalg.operand import KernelArgument, MatrixOperand, VectorOperand, divisor_of, each_once, root
-from ..linalg.pages import erase_pages
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
-from ..linalg.read_attention import Attention, AttentionGradient
+from ..linalg.read_attention import Attention, AttentionGradient, erase_pages
 from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns, constant_value, rewrite_pattern
 from .operands import batch_sizes, cta_number, in_matrix, rows_of_group
 from .tiling import Inside, LaunchedKernel, Outliner, Tiling, kernel_body, loops_in_tile, schedule_of

@@ -32,8 +32,8 @@ from ...dialect.warp.operands import PairedOp, ScaledOp, SparseOp, drop_forms, f
 from ...dialect.warp.synchronisation import CLUSTER, ScopedBarrierOp
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
-from ..linalg.pages import erase_pages
 from ..linalg.product import Product, read
+from ..linalg.read_attention import erase_pages
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value, erase_unused, rewrite_pattern
 from ..schedule.defaults import adds_last, stored
 from ..schedule.needs import group_scale_tile, scale_lines
