@@ -33,7 +33,7 @@ PASSES: Mapping[str, tuple[str, ...]] = {
         "passes.linalg.raise_matmul", "RaiseMatmulPass", "linalg.*", "linalg.matmul", "linalg.batch_matmul",
         "linalg.fill",
     ),
-    "warp-fold-fill": ("passes.linalg.fuse_epilogue", "FoldFillPass", "linalg.*", "linalg.fill"),
+    "warp-fold-fill": ("passes.linalg.raise_matmul", "FoldFillPass", "linalg.*", "linalg.fill"),
     "warp-fuse-weights": (
         "passes.linalg.fuse_weights", "FuseWeightsPass", "arith.sitofp", "arith.uitofp", "arith.extsi", "arith.extui",
         "f4E2M1FN", "f8E4M3FN", "f8E5M2",

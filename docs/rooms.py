@@ -279,7 +279,7 @@ FEATURE_FILES = {
     "passes/linalg/product.py passes/tile/side_operands.py passes/to_ptx/memory_ops.py",
     "split-K": "dialect/schedule/schedule.py dialect/warp/mma.py passes/tile/split.py passes/tile/expand.py",
     "epilogues": "dialect/warp/elements.py dialect/warp/matmul.py dialect/warp/fragments.py "
-    "passes/linalg/fuse_epilogue.py passes/tile/store_epilogue.py",
+    "passes/linalg/elementwise.py passes/tile/store_epilogue.py",
     "products of any size": "passes/schedule/candidates.py passes/schedule/warpgroup_model.py passes/tile/split.py",
     "two products of one A": "dialect/warp/operands.py passes/linalg/fuse_products.py passes/tile/operands.py "
     "passes/tile/store_epilogue.py",

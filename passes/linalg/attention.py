@@ -27,15 +27,13 @@ from .element_expressions import (
     ElementExpression,
     ElementReader,
     Name,
-    NotFusedError,
     Subscripts,
-    decline,
     map_of,
     names_of,
     read_product,
 )
 from .element_regions import function_of
-from .fuse_epilogue import Replacement, place_in_block
+from .memory_uses import NotFusedError, Replacement, decline, place_in_block
 from .operand import root
 from .read_attention import MAX_COLUMNS, MAX_DEPTH, pack_heads, split_values, values_of_keys
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, Scores, loop_order, scaled

@@ -23,15 +23,13 @@ from .element_expressions import (
     ElementExpression,
     ElementReader,
     Name,
-    NotFusedError,
     Subscripts,
-    decline,
     map_of,
     names_of,
     writer_before,
 )
 from .element_regions import function_of
-from .fuse_epilogue import Replacement, place_in_block
+from .memory_uses import NotFusedError, Replacement, decline, place_in_block
 from .operand import root
 from .product import padded
 from .read_attention import MAX_COLUMNS

@@ -25,8 +25,9 @@ from ..diagnostics import chose
 from ..patterns import IndexBuilder, operations_between
 from .constants import permuted
 from .contraction import multiplies_images
-from .element_expressions import decline, writer_before
+from .element_expressions import writer_before
 from .image_windows import ALIGNED, PANEL, ImageProduct, Padded, are_contiguous
+from .memory_uses import decline
 from .operand import collapse, drop_unused, expand, numbered, part_of, root, users_of
 
 MANY_TURNED = 1 << 20

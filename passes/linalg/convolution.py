@@ -35,8 +35,8 @@ from ..diagnostics import chose, fail, remark
 from ..patterns import apply_patterns, rewrite_pattern
 from .channels import Blocked, Widened
 from .contraction import multiplies_images
-from .element_expressions import NotFusedError, decline
 from .image_windows import ALIGNED, PANEL, ImageProduct, Padded, are_contiguous, unshaped
+from .memory_uses import NotFusedError, decline
 from .operand import collapse, drop_unused, expand, part_of, pitch
 
 

@@ -37,7 +37,8 @@ from ...dialect.warp.operands import ScaledOp
 from ...dialect.warp.stored import NIBBLES, StoredIntegers
 from ..diagnostics import remark
 from ..patterns import constant_number, float_value, operations_between, rewrite_pattern
-from .elementwise import Elementwise, read_elementwise, touched
+from .elementwise import Elementwise, read_elementwise
+from .memory_uses import touched
 from .operand import collapse, drop_unused, expand, groups_of, root, users_of
 from .raise_matmul import formed
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, IntegerAttr, MemRefType, bf16, f16, f32, f64, i1
@@ -21,10 +21,12 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from ...dialect.mlir.affine import FIXED, Nest, loops_of
 from ...dialect.mlir.generic import contracted, weighted
+from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.fragments import IDENTITIES, Kind
 from . import contraction
-from .elementwise import EVERYTHING, Bounds, bounds_after, is_long, nearest
+from .elementwise import EVERYTHING, Bounds, bounds_after, is_long
+from .memory_uses import decline
 from .operand import SIZE_LIMIT, root, users_of
 
 # Two ways to write the same elements give equal expressions, which are computed in f32, or in f64 where they are
@@ -62,6 +64,12 @@ WIDE_REDUCTIONS = (Kind.Add, Kind.Mul, Kind.Max, Kind.Min)
 
 FIRST = arith.ConstantOp(IntegerAttr(0, IndexType()))
 """The index along a loop of one turn."""
+
+
+def nearest(number: float, kind: Attribute) -> float | None:
+    """A constant as f16 or bf16 holds it; None for another type."""
+    element = element_row(kind)
+    return element.nearest(number) if element is not None and element.name in ("f16", "bf16") else None
 
 
 @dataclass(frozen=True)
@@ -480,15 +488,6 @@ def read_product(op: LinalgStructuredOperation) -> contraction.Contraction | Non
 def names_of(loops: Sequence[int], names: Mapping[int, Name]) -> Subscripts:
     """The subscripts of an element along these loops."""
     return tuple(names[loop] for loop in loops)
-
-
-class NotFusedError(Exception):
-    """Why something is not fused."""
-
-
-def decline(reason: str) -> NoReturn:
-    """Leaves operations as they are; with no reason, because they do not look like what is fused at all."""
-    raise NotFusedError(reason)
 
 
 def map_of(place: Subscripts, order: Mapping[Name, int]) -> AffineMap:

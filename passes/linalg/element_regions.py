@@ -30,8 +30,9 @@ from ...dialect.warp.elements import PointwiseOp, element_type, shape_of
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.fragments import Kind, ReduceOp
 from ..patterns import constant_value
-from .element_expressions import ROUNDED, ElementExpression, Name, Subscripts, decline, map_of
+from .element_expressions import ROUNDED, ElementExpression, Name, Subscripts, map_of
 from .elementwise import CASTS, fits, is_long
+from .memory_uses import decline
 from .operand import groups_of
 
 ReshapedView = memref.CollapseShapeOp | memref.ExpandShapeOp

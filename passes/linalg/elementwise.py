@@ -1,33 +1,34 @@
-"""Elementwise operations of `linalg`, read once for the passes that fuse or lower them."""
+"""Elementwise operations of `linalg`, read once for the passes that lower them, or fuse them with products."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
-from functools import reduce
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from xdsl.dialects import arith, cf, memref
-from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, IntegerType, MemRefType, i32, i64
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IndexType, IntegerAttr, IntegerType, MemRefType, f64, i32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import IndexOp, YieldOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import FIXED, Nest, is_projection, map_along, strides_of
+from ...dialect.mlir.affine import FIXED, Nest, is_projection, loops_of, map_along
 from ...dialect.mlir.generic import contracted
-from ...dialect.warp.attention import INPUTS, AttentionGradientOp, AttentionOp
 from ...dialect.warp.attributes import element_row, memory_of
-from ...dialect.warp.cta import DisjointOp
-from ...dialect.warp.elements import only_computes
+from ...dialect.warp.elements import IndexOp as ElementIndexOp
+from ...dialect.warp.elements import M, PointwiseOp, element_type, only_computes, with_functions, yielded
+from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.op_shapes import is_pure
-from ...dialect.warp.rows import RowsOp
-from ..diagnostics import fail
-from ..patterns import LocatedRewriter, all_operands, constant_value
-from .operand import SIZE_LIMIT, VIEWING, View, root, seen
+from ...dialect.warp.operands import OperandForm, drop_forms
+from ..diagnostics import chose, remark
+from ..patterns import constant_value, rewrite_pattern
+from .memory_uses import Replacement, roots_of
+from .operand import SIZE_LIMIT, drop_unused, lines_of, root
 
 # Arithmetic on the indices of elements, `linalg.index`, in 32 bits.
 #
@@ -58,12 +59,6 @@ _BITWISE = (arith.AndIOp, arith.OrIOp, arith.XOrIOp)
 _QUOTIENTS = (arith.DivSIOp, arith.DivUIOp)
 _REMAINDERS = (arith.RemSIOp, arith.RemUIOp)
 _UNSIGNED = (arith.DivUIOp, arith.RemUIOp, arith.MinUIOp, arith.MaxUIOp)
-
-
-def nearest(number: float, kind: Attribute) -> float | None:
-    """A constant as f16 or bf16 holds it; None for another type."""
-    element = element_row(kind)
-    return element.nearest(number) if element is not None and element.name in ("f16", "bf16") else None
 
 
 def is_long(kind: Attribute) -> bool:
@@ -123,7 +118,7 @@ def bounds_after(op: Operation, bounds_of: Mapping[SSAValue, Bounds]) -> Bounds:
     if isinstance(op, CASTS):
         return bounds[0]
     if (compute := _ARITHMETIC.get(type(op))) is not None and EVERYTHING not in bounds:
-        ends = [compute(a, b) for a, b in product(*bounds)]
+        ends = [compute(a, b) for a, b in itertools.product(*bounds)]
         return min(ends), max(ends)
     if isinstance(op, arith.ExtUIOp) and isa(kind := op.input.type, IntegerType):
         return 0, (1 << kind.bitwidth) - 1
@@ -270,199 +265,179 @@ def why_not_elementwise(op: LinalgStructuredOperation) -> str:
     return objection(nest) if nest.is_elementwise else "expected the output to be indexed by all loops"
 
 
-# Operations that write memory which they also read.
+# `warp-fuse-epilogue`: elementwise operations on a product's result move into the product.
 #
-# The CTAs of a kernel run in no order: one may write an element before another has read it. What an operation writes
-# must therefore share no element with what it reads, but for elements that are read only where the same one is written:
-# C of a product, and inputs of an elementwise operation, in place. Two views of one memory that share an element are an
-# error where the operation stands. Where only a call knows, a `warp.disjoint` before the operation has the call
-# refused. Different arguments of a function are told apart when it is called, too.
+# `D = f(A B, X, ...)` written as a product into a temporary memref (or into D itself) and a `linalg.generic` that
+# reads it becomes one `warp.matmul` with an epilogue. Nothing about the values changes: an element of the product is
+# still rounded to the temporary's element type before f sees it.
+#
+# Fusing is legal when nobody can tell that the temporary is never written, and that the product is computed later,
+# where the elementwise operation stands:
+#
+# - the temporary is the operation's own output, or a `memref.alloc` that nothing else uses;
+# - the operations in between neither write what the product reads, nor touch the temporary;
+# - the output shares no memory with A or B, and only element by element with C and the other inputs.
+#
+# What is not fused stays as it is; `warploom-opt --remarks` says why.
+
+FUSE = "warp-fuse-epilogue"
+"""The pass, as remarks name it."""
+
+BYTE = 8
+"""Bits of the widest elements of which two fill no register."""
 
 
-class MemoryUse(NamedTuple):
-    """Memory that an operation reads or writes, and the map of its elements; None if the access is not by element."""
+class Match(NamedTuple):
+    """An elementwise operation with the product whose result it reads from `temporary`."""
 
-    name: str
-    value: SSAValue
-    map: AffineMap | None = None
+    product: MatmulOp
+    elementwise: Elementwise
 
-    def __str__(self) -> str:
-        hint = unshaped(self.value).name_hint if self.value.name_hint is None else self.value.name_hint
-        return self.name if hint is None else f"{self.name} (%{hint})"
+    @property
+    def temporary(self) -> SSAValue:
+        return self.product.d
 
+    @property
+    def of_product(self) -> tuple[int, ...]:
+        """The inputs of the elementwise operation that are the product's element."""
+        return tuple(i for i, value in enumerate(self.elementwise.inputs) if value == self.temporary)
 
-def uses_of(op: Operation) -> tuple[list[MemoryUse], list[MemoryUse]] | None:
-    """What an operation reads, and what it writes; None if that is not known. A kernel reads C, and the inputs of
-    elementwise operations, element by element where it writes; warps read their rows before they write them."""
-    if is_pure(op) or isinstance(op, memref.AllocOp | memref.AllocaOp | DisjointOp | cf.AssertOp):
-        return [], []
-    match op:
-        case LinalgStructuredOperation():
-            nest = Nest.of(op)
-            reads = [MemoryUse("an input", access.value, access.map) for access in nest.used]
-            reads += [MemoryUse("an input", value) for value in nest.captured]
-            writes = [MemoryUse("the output", access.value, access.map) for access in nest.writes]
-        case MatmulOp():
-            others = {"the scales of groups": op.group_scales, "the metadata of A": op.metadata, "the ends": op.ends}
-            reads = [*map(MemoryUse, "AB", op.matrices), *(MemoryUse("scales", value) for value in op.scales)]
-            reads += [MemoryUse(name, value) for name, value in others.items() if value is not None]
-            reads += [] if op.c is None else [MemoryUse("C", op.c, op.maps[2])]
-            reads += [MemoryUse("an input of the epilogue", value, map_) for value, map_ in op.placed_operands]
-            writes = [MemoryUse("the result", op.d, op.maps[2])]
-        case AttentionOp():
-            others = {"lengths": op.lengths, "sinks": op.sinks, "the ends": op.ends}
-            reads = [MemoryUse(name, value) for name, value in zip("QKV", op.matrices, strict=False)]
-            reads += [MemoryUse("an operand of a function", value) for value in op.function_operands]
-            reads += [MemoryUse(name, value) for name, value in others.items() if value is not None]
-            reads += [MemoryUse("numbers of documents", value) for value in op.documents]
-            writes = [MemoryUse("the result", op.o, op.maps[3])]
-            if op.lse is not None and op.lse_map is not None:
-                writes.append(MemoryUse("lse", op.lse, op.lse_map.data))
-        case AttentionGradientOp():
-            reads = [*map(MemoryUse, INPUTS, op.inputs)]
-            reads += [MemoryUse("numbers beside scores", value) for value in (*op.function_operands, *op.documents)]
-            writes = [MemoryUse(*gradient) for gradient in op.gradients]
-        case RowsOp():
-            reads = [MemoryUse("an input", value, map_) for value, map_ in zip(op.inputs, op.maps, strict=False)]
-            writes = [MemoryUse("the output", *each) for each in zip(op.outputs, op.written, strict=True)]
-        case _:
-            return None
-    return reads, writes
+    @property
+    def others(self) -> tuple[int, ...]:
+        """The other inputs of the operation."""
+        inputs = range(len(self.elementwise.inputs))
+        return tuple(i for i in inputs if i not in self.of_product and self.elementwise.reads(i))
 
+    def map_of(self, number: int) -> AffineMap:
+        """How an input is indexed by the loops of the product."""
+        loops = self.product.maps[2]
+        along = (loops.results[loop] for loop in loops_of(self.elementwise.maps[number]))
+        return AffineMap(loops.num_dims, 0, tuple(along))
 
-def touched(op: Operation) -> tuple[set[SSAValue], set[SSAValue]] | None:
-    """The memory that an operation (reads or writes, writes); None if that is not known."""
-    if isinstance(op, LinalgStructuredOperation):
-        return roots_of(all_operands(op)), roots_of(op.outputs)  # a body may load from memory as well
-    uses = None if isinstance(op, AttentionOp) else uses_of(op)
-    if uses is None:
-        return None
-    reads, writes = (roots_of([use.value for use in each]) for each in uses)
-    return reads | writes, writes
+    def objection(self) -> str:
+        """Why fusing would change what somebody can see: see the module. "" if it would not."""
+        product, last, in_place = self.product, self.elementwise.op, self.temporary == self.elementwise.output
+        read = [value for value in (*product.factors, product.c, *product.epilogue_operands) if value is not None]
+        results = frozenset([self.temporary] if in_place else [])
+        fused = Replacement(frozenset((product, last)), last, results, roots_of(read), frozenset())
+        if reason := fused.objection():
+            return reason
+        if self.elementwise.loops != len(product.maps[2].results):
+            return "it has other loops than the product's result has dimensions"
+        if any(FIXED in loops_of(map_) for map_ in self.elementwise.maps):
+            return "it reads one place along a dimension"
+        if any(self.map_of(i) != product.maps[2] for i in self.of_product):
+            return "it reads the product's result in another order than it is written"
+        row, column = (loops_of(product.maps[2]).index(product.maps[2].num_dims + loop) for loop in (-3, -2))
+        if lines_of(memory_of(self.elementwise.output), (row, column)) != (row, column):
+            return "rows of its output are not contiguous, as those of the product's result are"
+        if product not in fused.dead:
+            return "others use the product's result too"
+        if product.grouped is not None and (product.grouped != M or self.elementwise.indexed or self._selects()):
+            return "it is of the sums of groups, asks for indices, or chooses what rows behind the last group have"
+        if product.grouped is not None and in_place:
+            return "it also updates rows behind the last group, which others read"
+        values = [self.elementwise.output, *(self.elementwise.inputs[i] for i in self.others)]
+        kinds = [element_type(value) for value in values if isinstance(value.type, MemRefType)]
+        rows = {kind: element_row(kind) for kind in kinds}
+        if wide := next((kind for kind, row in rows.items() if row is None), None):
+            return f"no fragments of {wide} are loaded or stored with a product"
+        if product.product_type == f64 and (
+            narrow := next((r.mlir for r in rows.values() if r and r.bits <= BYTE), "")
+        ):
+            return f"a lane holds 2 neighbouring sums of f64, and 2 elements of {narrow} fill no register"
+        return "" if self._is_unshared() else "its output shares memory with what the product or it reads"
 
+    def _selects(self) -> bool:
+        """Whether results may not depend on the product's: rows behind the last group are not written then."""
+        return any(isinstance(op, arith.SelectOp) for op in self.elementwise.body.ops)
 
-def roots_of(values: Iterable[SSAValue]) -> set[SSAValue]:
-    """The memory that values are views of."""
-    return {root(value) for value in values if isinstance(value.type, MemRefType)}
-
-
-def check_unshared(op: Operation, source: Operation | None = None, *, ask: bool = True) -> None:
-    """Refuses an operation whose results share elements with what it reads elsewhere, or at computed places. Errors are
-    located at its source, by default itself. Where only a call knows, the call decides, or with `ask` off nobody."""
-    reads, writes = uses_of(op) or ([], [])
-    if source is not None:  # which may have A and B the other way round
-        reads = [read._replace(name="an input") if read.name in ("A", "B") else read for read in reads]
-    for written in writes:
-        _check(source or op, reads, written, ask)
-
-
-def _check(op: Operation, reads: Iterable[MemoryUse], written: MemoryUse, ask: bool) -> None:
-    if isinstance(memory := root(written.value).owner, memref.GetGlobalOp):
-        fail(op, f"{op.name}: the result is a constant, memref.global {memory.name_}; write to other memory")
-    for read in reads:
-        if not isinstance(read.value.type, MemRefType) or root(read.value) != root(written.value):
-            continue
-        in_step, view = read.map is not None and read.map == written.map, static_view(read.value)
-        same = read.value == written.value or (view is not None and view == static_view(written.value))
-        if in_step and same:
-            continue
-        shared = _share(read.value, written.value)
-        if shared is None and ask:
-            _ask(op, written.value, read.value, or_same=in_step)
-        elif shared is not False:
-            fail(op, f"{op.name}: {read} and {written} {'share' if shared else 'may share'} elements, which some "
-                 "threads would write before others have read them; write to other memory")  # fmt: skip
+    def _is_unshared(self) -> bool:
+        """Whether every element is read by all its readers before it is overwritten."""
+        product, output = self.product, self.elementwise.output
+        if any(root(value) == root(output) for value in product.factors):
+            return False
+        others = [(product.c, product.maps[2])]
+        others += product.placed_operands
+        others += [(self.elementwise.inputs[i], self.map_of(i)) for i in self.others]
+        return all(
+            value is None or root(value) != root(output) or (value == output and map_ == product.maps[2])
+            for value, map_ in others
+        )
 
 
-def _ask(op: Operation, written: SSAValue, read: SSAValue, *, or_same: bool) -> None:
-    """Lets the call decide, if it is not asked already."""
-    for use in written.uses:
-        asked = use.operation
-        if isinstance(asked, DisjointOp) and (asked.written, asked.read) == (written, read):
-            return
-    LocatedRewriter(op).insert(DisjointOp(written, read, or_same=or_same))
+def fuse(matches: Sequence[Match], b: OperandForm | None = None) -> None:
+    """Replaces an elementwise operation, and the products whose results it reads, by one product where it stands: of
+    several by one of a `b` that has those of all."""
+    products, elementwise, first = [match.product for match in matches], matches[0].elementwise, matches[0]
+    block = Block(arg_types=[product.product_type for product in products for _ in range(product.products)])
+    of_products = {i: number for number, match in enumerate(matches) for i in match.of_product}
+    others = {i: (elementwise.inputs[i], first.map_of(i)) for i in first.others if i not in of_products}
+    operands = list(dict.fromkeys([*(o for p in products for o in p.placed_operands), *others.values()]))
+    arguments, elements = iter(list(block.args)), list[SSAValue]()
+    place = {(value, map_): block.insert_arg(element_type(value), len(block.args)) for value, map_ in operands}
+    for product in products:
+        own = [next(arguments) for _ in range(product.products)]
+        taken = [*own, *(place[operand] for operand in product.placed_operands)]
+        elements.append(own[0] if product.epilogue is None else inlined(product.epilogue.body, block, taken))
+    inputs = {i: elements[number] for i, number in of_products.items()} | {i: place[o] for i, o in others.items()}
+    loops = loops_of(first.product.maps[2])
+    indices = {loop: ElementIndexOp(loops[loop]) for loop in elementwise.indexed}
+    block.add_ops(indices.values())
+    result = elementwise.append(block, inputs, {loop: index.result for loop, index in indices.items()})
+    block.add_op(ElementYieldOp(result))
+    name_arguments(block, operands)
+    epilogue = PointwiseOp(operands, Region(block))
+    epilogue.function.name_hint, epilogue.location = "epilogue", products[0].location
+    operand = products[0].b if b is None else b.operand
+    fused = products[0].like(b=operand, d=elementwise.output, through=epilogue.function)
+    Rewriter.insert_op([*([] if b is None else [b]), *with_functions(fused)], InsertPoint.before(elementwise.op))
+    for op in (elementwise.op, *products):
+        Rewriter.erase_op(op)
+    drop_forms([product.through for product in products])
+    for match in matches:
+        drop_unused(match.temporary)
 
 
-def _share(read: SSAValue, written: SSAValue) -> bool | None:
-    """Whether two views of one memory overlap; None if that is unknown."""
-    if unshaped(read) == unshaped(written):
-        return True
-    first, second = static_view(read), static_view(written)
-    return None if first is None or second is None else overlap(first, second)
+def inlined(epilogue: Region, block: Block, arguments: Sequence[SSAValue]) -> SSAValue:
+    """Appends an epilogue to a block. `arguments` are the values of its first arguments. Returns the yielded value."""
+    mapped: dict[SSAValue, SSAValue] = dict(zip(epilogue.block.args, arguments, strict=False))
+    for op in epilogue.block.ops:
+        if not isinstance(op, ElementYieldOp):
+            block.add_op(op.clone(mapped))
+    return mapped[yielded(epilogue)]
 
 
-def may_share(first: SSAValue, second: SSAValue) -> bool:
-    """Whether two views of one memory may have an element in common."""
-    return _share(first, second) is not False
+def name_arguments(block: Block, epilogue_operands: Sequence[tuple[SSAValue, AffineMap]]) -> None:
+    """Names arguments after the operands that they stand for."""
+    products = len(block.args) - len(epilogue_operands)
+    for argument in block.args[:products]:
+        argument.name_hint = "product"
+    for argument, (value, _) in zip(block.args[products:], epilogue_operands, strict=True):
+        argument.name_hint = value.name_hint
 
 
-def unshaped(value: SSAValue) -> SSAValue:
-    """The memory that a value is all of, in another shape."""
-    while isinstance(value.owner, memref.CastOp | memref.CollapseShapeOp | memref.ExpandShapeOp):
-        value = value.owner.operands[0]
-    return value
+def producers(elementwise: Elementwise, limit: int = 1) -> list[Match]:
+    """Up to `limit` earlier products that can be fused with an operation, the last one first. A remark says why a
+    product that it reads cannot be fused."""
+    wanted, matches, reason, op = set(elementwise.read), list[Match](), "", elementwise.op.prev_op
+    while op is not None and len(matches) < limit:
+        if isinstance(op, MatmulOp) and op.d in wanted:
+            match = Match(op, elementwise)
+            obstacle = match.objection()
+            matches += [] if obstacle else [match]
+            reason = reason or obstacle
+        op = op.prev_op
+    if reason and limit == 1 and not matches:
+        remark(elementwise.op, FUSE, f"it is not fused with the product whose result it reads: {reason}")
+    return matches
 
 
-class _UnknownError(Exception):
-    """A number that is unknown while compiling."""
-
-
-def _number(value: SSAValue) -> int:
-    number = constant_value(value)
-    if number is None:
-        raise _UnknownError
-    return number
-
-
-def static_view(value: SSAValue) -> View | None:
-    """The elements of a view, relative to the start of its memory; None if they are not known."""
-    try:
-        view = _view(value)
-    except _UnknownError:
-        return None
-    return view if DYNAMIC_INDEX not in view.shape else None
-
-
-def _view(value: SSAValue) -> View:
-    op = value.owner
-    if isinstance(op, memref.ViewOp):
-        raise _UnknownError
-    if isinstance(op, VIEWING):
-        source = _view(op.operands[0])
-        if DYNAMIC_INDEX in source.shape and isinstance(op, memref.CollapseShapeOp | memref.ExpandShapeOp):
-            raise _UnknownError
-        return seen(op, source, _number)
-    kind = memory_of(value)
-    strides = None if isinstance(op, memref.ReinterpretCastOp) else strides_of(kind)
-    static = [stride for stride in strides or () if stride is not None]
-    if strides is None or len(static) < len(strides):
-        raise _UnknownError
-    return View(0, kind.get_shape(), tuple(static))
-
-
-def overlap(first: View, second: View) -> bool:
-    """Whether two views of one memory have an element in common: exactly."""
-    if 0 in (*first.shape, *second.shape):
-        return False
-    # An element of both: first.offset + sum of i * stride = second.offset + sum of j * stride, each index in its range.
-    # Indices that are multiplied with the same stride count as one.
-    ranges: dict[int, tuple[int, int]] = {}
-    for view, sign in ((first, 1), (second, -1)):
-        for size, stride in zip(view.shape, view.strides, strict=True):
-            ends = sorted((0, (size - 1) * (sign if stride >= 0 else -sign)))
-            low, high = ranges.get(abs(stride), (0, 0))
-            ranges[abs(stride)] = low + ends[0], high + ends[1]
-    terms = [(stride, *ranges[stride]) for stride in sorted(ranges, reverse=True) if stride]
-    return _reached(terms, second.offset - first.offset)
-
-
-def _reached(terms: list[tuple[int, int, int]], target: int) -> bool:
-    """Whether strides times numbers, each from its least to its largest, add up to a target."""
-    if not terms:
-        return target == 0
-    (stride, low, high), *rest = terms
-    least = reduce(lambda total, term: total + term[0] * term[1], rest, 0)
-    largest = reduce(lambda total, term: total + term[0] * term[2], rest, 0)
-    # What the rest can reach leaves few numbers for the largest stride.
-    first, last = max(low, -((largest - target) // stride)), min(high, (target - least) // stride)
-    return any(_reached(rest, target - number * stride) for number in range(first, last + 1))
+@rewrite_pattern
+def fuse_epilogue(op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
+    """Moves an elementwise operation on the result of a product into its epilogue."""
+    elementwise = read_elementwise(op)
+    for match in [] if elementwise is None else producers(elementwise):
+        fuse([match])
+        chose(op, FUSE, f"{op.name} is part of the product whose result it reads")
+        rewriter.has_done_action = True

@@ -35,9 +35,8 @@ from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import PairedOp, lie_alike
 from ..diagnostics import chose, remark
 from ..patterns import apply_patterns, constant_value, rewrite_pattern, slice_of
-from .element_expressions import NotFusedError, decline
-from .elementwise import check_unshared, read_elementwise
-from .fuse_epilogue import FUSE, fuse, fuse_epilogue, producers
+from .elementwise import FUSE, fuse, fuse_epilogue, producers, read_elementwise
+from .memory_uses import NotFusedError, check_unshared, decline
 from .operand import drop_unused, kept_dimensions, part_of, users_of
 from .pages import Gathered, rows_of
 from .product import read

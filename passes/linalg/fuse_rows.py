@@ -40,15 +40,13 @@ from .element_expressions import (
     ElementExpression,
     ElementReader,
     Name,
-    NotFusedError,
     Subscripts,
-    decline,
     map_of,
     multiplies,
     writer_before,
 )
 from .element_regions import is_of_elements, place_in, region_of
-from .fuse_epilogue import Replacement, place_in_block
+from .memory_uses import NotFusedError, Replacement, decline, place_in_block
 from .operand import collapse, expand, groups_of, root, users_of
 
 ALONG = "n"

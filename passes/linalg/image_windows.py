@@ -24,8 +24,7 @@ from ...dialect.warp.matmul import BY_ELEMENT, PADDED, MatmulOp
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import WindowOp
 from ..patterns import IndexBuilder, float_value, operations_between, rewrite_pattern
-from .element_expressions import decline
-from .elementwise import touched
+from .memory_uses import decline, touched
 from .operand import collapse, drop_unused, groups_of, root, users_of
 from .reshapes import LinalgBuilder
 from .window_sums import PADDING, WindowSum

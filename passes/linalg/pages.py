@@ -19,7 +19,7 @@ from ...dialect.warp.attributes import Memory, memory_of
 from ...dialect.warp.views import PagedOp
 from ..diagnostics import remark
 from ..patterns import constant_value, operations_between, rewrite_pattern
-from .elementwise import roots_of, touched, uses_of
+from .memory_uses import roots_of, touched, uses_of
 from .operand import drop_unused, part_of, root
 
 MIN_ROWS = 16

@@ -1,4 +1,4 @@
-"""`warp-raise-matmul`: every way to write a matrix product in `linalg` becomes `warp.matmul`."""
+"""`warp-raise-matmul`: every way to write a matrix product in `linalg` becomes `warp.matmul`; `warp-fold-fill`."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.linalg import ops
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import CopyOp, FillOp
 from xdsl.dialects.math import FmaOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
@@ -52,11 +53,11 @@ from ...dialect.warp.matmul import BY_ELEMENT, FASTMATH, MatmulOp
 from ...dialect.warp.operands import OperandForm, SparseOp
 from ...dialect.warp.stored import StoredIntegers, StoredOp
 from ..diagnostics import chose, fail, message_of, remark
-from ..patterns import IndexBuilder, LocatedRewriter, apply_patterns, rewrite_pattern
+from ..patterns import IndexBuilder, LocatedRewriter, apply_patterns, constant_number, rewrite_pattern
 from . import contraction
 from .contraction import split_loops
-from .elementwise import check_unshared
-from .operand import expanded, lie_in_memory
+from .memory_uses import Replacement, check_unshared, roots_of, unshaped
+from .operand import expanded, lie_in_memory, root
 from .product import read
 
 # Products that are weighted, subtracted, or of integers added to floats: `C + w * A * B` becomes a product that starts
@@ -361,3 +362,65 @@ class RaiseMatmulPass(ModulePass):
             for product in [o for o in op.walk() if isinstance(o, MatmulOp)]:
                 if product.multiplied == ("f32", "f32"):
                     product.types = ArrayAttr([StringAttr("tf32")] * 2)
+
+
+@rewrite_pattern
+def fold_fill(op: FillOp, rewriter: PatternRewriter) -> None:
+    """Makes a product start from a constant, if its memory is filled with that before."""
+    value = constant_number(op.inputs[0])
+    product = _folded_into(op, "" if value is not None else "what it fills with is no constant")
+    if product is not None:
+        chose(op, FoldFillPass.name, "the product starts from it")
+        rewriter.replace(product, product.like(start=value), [])
+        rewriter.erase(op)
+
+
+@rewrite_pattern
+def fold_copy(op: CopyOp, rewriter: PatternRewriter) -> None:
+    """Makes a product start from the source of a copy to its memory."""
+    source, copied = op.inputs[0], op.outputs[0]
+    within = "it copies within one memory" if root(source) == root(copied) else ""
+    reason = f"it copies {source.type} to {copied.type}" if source.type != copied.type else within
+    if (product := _folded_into(op, reason)) is None:
+        return
+    wider = product.d.owner
+    if isinstance(wider, memref.ExpandShapeOp) and wider.src == copied:
+        source = rewriter.insert(wider.clone({copied: source}), InsertPoint.before(product)).result
+    if source.type == product.d.type:
+        rewriter.replace(product, product.like(start=source), [])
+        rewriter.erase(op)
+
+
+def _folded_into(op: FillOp | CopyOp, reason: str) -> MatmulOp | None:
+    """The product that adds to all of what a fill or a copy writes; None if it may not start from that, and a remark
+    that says why."""
+    product, memory = op.next_op, op.outputs[0]
+    while product is not None and not (isinstance(product, MatmulOp) and _overwrites(product, memory)):
+        product = product.next_op
+    if not isinstance(product, MatmulOp) or op.results:
+        return None
+    both = frozenset((op, product))
+    folded = Replacement(both, product, frozenset((memory,)), roots_of(op.inputs), frozenset())
+    if reason := reason or folded.objection():
+        remark(op, FoldFillPass.name, f"it is not folded into the product that adds to what it writes: {reason}")
+        return None
+    return product
+
+
+def _overwrites(product: MatmulOp, memory: SSAValue) -> bool:
+    """Whether a product adds to all of a memory, and reads it nowhere else."""
+    all_of_it = product.c == product.d and unshaped(product.d) == unshaped(memory)
+    return all_of_it and root(memory) not in map(root, product.factors)
+
+
+class FoldFillPass(ModulePass):
+    """Folds `linalg.fill` with a constant, or `linalg.copy`, into the product that follows it on the same memref. No
+    operation between the two may touch that memory. Products still in `linalg` are raised first."""
+
+    name = "warp-fold-fill"
+    needs: ClassVar = ("linalg.*", "linalg.fill")
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        raise_products(op)
+        apply_patterns([fold_fill], op)
+        apply_patterns([fold_copy], op)

@@ -27,7 +27,7 @@ from ...dialect.warp.rows import ACROSS, RowsOp, apart
 from ...dialect.warp.synchronisation import has_clusters
 from ..diagnostics import chose
 from ..patterns import LocatedRewriter, computed_from, operations_between, rewrite_pattern
-from .elementwise import may_share, static_view, touched
+from .memory_uses import may_share, static_view, touched
 from .operand import expand, root
 from .row_reductions import HELD, PASS, least_warps, needed, reads_once
 

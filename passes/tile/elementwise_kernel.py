@@ -24,7 +24,8 @@ from ...dialect.warp.elements import IndexOp, YieldOp
 from ...dialect.warp.fragments import ConstantOp, MapOp
 from ...dialect.warp.views import HALF_WORD
 from ..diagnostics import fail
-from ..linalg.elementwise import Elementwise, check_unshared, read_elementwise, why_not_elementwise
+from ..linalg.elementwise import Elementwise, read_elementwise, why_not_elementwise
+from ..linalg.memory_uses import check_unshared
 from ..linalg.operand import VectorOperand
 from ..patterns import Index, IndexBuilder, constant_number
 from ..schedule.defaults import SECTOR

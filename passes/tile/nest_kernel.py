@@ -25,7 +25,8 @@ from ...dialect.mlir.gpu import BlockIdOp, ThreadIdOp
 from ...dialect.warp.elements import element_type, shape_of
 from ..diagnostics import fail
 from ..linalg.element_expressions import writer_before
-from ..linalg.elementwise import check_unshared, is_index, objection
+from ..linalg.elementwise import is_index, objection
+from ..linalg.memory_uses import check_unshared
 from ..linalg.operand import VectorOperand, root
 from ..linalg.product import LARGEST_GRID
 from ..linalg.window_sums import is_by_channels

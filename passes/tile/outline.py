@@ -39,7 +39,8 @@ from ...dialect.warp.synchronisation import CLUSTER_SIZE, LAUNCHES, MIN_CTAS, Co
 from ...dialect.warp.views import PagedOp
 from ..allocate import allocate
 from ..diagnostics import fail
-from ..linalg.elementwise import check_unshared, is_index, may_share, roots_of
+from ..linalg.elementwise import is_index
+from ..linalg.memory_uses import check_unshared, may_share, roots_of
 from ..linalg.operand import KernelArgument, MatrixOperand, VectorOperand, divisor_of, each_once, root
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products

@@ -32,7 +32,8 @@ from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.matmul import BY_ELEMENT
 from ...dialect.warp.rows import RowsOp
 from ..diagnostics import fail
-from ..linalg.elementwise import read_elementwise, touched
+from ..linalg.elementwise import read_elementwise
+from ..linalg.memory_uses import touched
 from ..linalg.operand import VectorOperand, drop_unused, root, users_of
 from ..linalg.window_sums import WindowDimension, WindowSum, is_by_channels
 from ..patterns import Index, IndexBuilder, operations_between

@@ -22,7 +22,7 @@ from ...dialect.warp.attributes import ZEROED, is_memory, memory_of
 from ...dialect.warp.cta import DisjointOp, IsDivisibleOp
 from ...dialect.warp.tensor_maps import FAR, EncodeTensorMapOp, Im2colOp, moved_as, moved_together
 from ...passes.diagnostics import name_of, place_of
-from ...passes.linalg.elementwise import overlap
+from ...passes.linalg.memory_uses import overlap
 from ...passes.linalg.operand import SIZE_LIMIT, VIEWING, View, Viewing, WindowError, seen
 from ..base.errors import ArgumentError, HostError
 from ..base.launch import (

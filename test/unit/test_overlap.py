@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warploom.passes.linalg.elementwise import overlap
+from warploom.passes.linalg.memory_uses import overlap
 from warploom.passes.linalg.operand import View
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import ArgumentError, CompileError, compile
