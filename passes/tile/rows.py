@@ -1,306 +1,225 @@
-"""`warp.rows`: a kernel in which each warp makes some rows, in registers, from one pass over memory."""
+"""`warp.rows`: a kernel in which each warp makes some rows, in registers, from one pass over memory. Integers of 64
+bits, and neighbours of 16, are read as words; rows that begin anywhere by whole groups of elements."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
+from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, f32, i32, i64
-from xdsl.ir import SSAValue, TypeAttribute
+from xdsl.dialects.builtin import (
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    StridedLayoutAttr,
+    bf16,
+    f32,
+    i16,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue, TypeAttribute
+from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
-from ...dialect.mlir.affine import FIXED, loops_of
-from ...dialect.warp.attributes import FragmentType
-from ...dialect.warp.elements import IndexOp, all_yielded, element_type, shape_of
+from ...dialect.mlir.affine import FIXED, loops_of, strides_of
+from ...dialect.warp.attributes import FragmentType, in_place_of, is_memory, memory_of
+from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded, element_type
 from ...dialect.warp.fragments import ConstantOp, ReduceOp
-from ...dialect.warp.rows import ACROSS, RowsOp, ScanOp, times_of
-from ...dialect.warp.synchronisation import has_clusters
+from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.rows import ACROSS, RowsOp
+from ...dialect.warp.views import HALF_WORD, MatrixOp, are_pairs
 from ..diagnostics import fail
-from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand
-from ..linalg.row_reductions import HELD, MAX_WARPS, least_warps, needed, place_of_sum, reads_once
-from ..linalg.split_rows import SUMMED, SUMMING_WARPS, clusters_at_once
+from ..linalg.row_reductions import needed, place_of_sum
+from ..linalg.split_rows import SUMMED
 from ..patterns import Index, IndexBuilder
-from .elementwise_kernel import SECTOR_BITS, may_flatten, over_elements, power_of_two
 from .fragment_math import mapped
-from .row_join import RowJoin
 from .row_region import Load, RowRegion
-from .row_words import RowGroups, by_pairs, by_words, group_of
+from .row_shares import MAX_CTAS, SEVERAL, RowJoin, RowSizes, reduces_rows, traversal_of
 from .tiling import Outliner
-from .traversal import (
-    ACCESS_BITS,
-    LANE_BITS,
-    WARPS,
-    Traversal,
-    TraversalKernel,
-    TraversedMemory,
-    joined,
-    lane_layout,
-    lanes_along,
-    operand_of,
-    outline,
-    with_column,
-)
+from .traversal import LANE_BITS, TraversalKernel, TraversedMemory, in_rows, operand_of, outline, with_column
 
-# Lanes hold as many neighbours of a row as one access of 16 bytes takes, and follow each other along it; of short rows
-# a warp takes several at a time. Where a row is longer than a warp holds, or its length is not known, each reduction
-# is a loop along the row, and so is what is stored in the end: memory is read once for each.
+PARTS = (memref.SubviewOp, memref.CollapseShapeOp, memref.ExpandShapeOp)
+"""Views whose type has their distance from the first element of memory."""
+
+
+def by_words(op: RowsOp) -> RowsOp:
+    """The operation, of which inputs behind the others are the high words of integers of 64 bits in memory."""
+    values, maps, block = list(op.inputs), list(op.maps[: len(op.inputs)]), op.body.block
+    for place, (value, argument) in enumerate(zip(op.inputs, block.args, strict=True)):
+        if element_type(value) != i64 or not is_memory(value.type):
+            continue
+        low = block.insert_arg(i32, place)
+        for cut in [use.operation for use in argument.uses]:
+            if isinstance(cut, arith.TruncIOp) and cut.result.type == i32:
+                Rewriter.replace_op(cut, [], [low])
+        if argument.uses:
+            values.append(value)
+            maps.append(maps[place])
+            with ImplicitBuilder(Builder(InsertPoint.at_start(block))):
+                high = arith.ExtUIOp(block.insert_arg(i32, len(block.args)), i64)
+                shifted = arith.ShLIOp(high, arith.ConstantOp(IntegerAttr(i32.bitwidth, i64)))
+                argument.replace_all_uses_with(arith.OrIOp(shifted, arith.ExtUIOp(low, i64)).result)
+        block.erase_arg(argument)
+    return _replaced(op, values, op.outputs, [*maps, *op.written])
+
+
+def by_pairs(op: RowsOp) -> RowsOp:
+    """The operation, which reduces nothing, with words in place of two inputs, or two outputs, of 16 bits that are
+    neighbours along rows. The memory that is left has the first element of each word."""
+    block, count, values = op.body.block, len(op.inputs), (*op.inputs, *op.outputs)
+    sides = range(count), range(count, len(values))
+    firsts = {j: i for side in sides for i in side for j in side if _are_neighbours(op, values[i], values[j], i, j)}
+    pairs = {i: j for j, i in firsts.items()}
+    if not pairs or any(isinstance(inner, ACROSS) for inner in block.ops):
+        return op
+    arguments, results, end = list(block.args), list(all_yielded(op.body)), block.last_op or YieldOp()
+    with ImplicitBuilder(Builder(InsertPoint.at_start(block))):
+        bits = arith.ConstantOp(IntegerAttr(HALF_WORD, i32))
+        upper = arith.ConstantOp(IntegerAttr(-1 << HALF_WORD, i32))
+        elements = list[tuple[BlockArgument, SSAValue]]()
+        for i, j in pairs.items():
+            if i < count:
+                word = block.insert_arg(i32, arguments[i].index)
+                words = arith.ShLIOp(word, bits), arith.AndIOp(word, upper)
+                elements += [
+                    (arguments[n], _of_upper_half(w, arguments[n].type, bits))
+                    for n, w in zip((i, j), words, strict=True)
+                ]
+    for argument, element in elements:
+        _replace(argument, element)
+    with ImplicitBuilder(Builder(InsertPoint.before(end))):
+        for i, j in pairs.items():
+            if i >= count:
+                low, high = (_upper_half(results[n - count], bits) for n in (i, j))
+                results[i - count] = arith.OrIOp(arith.ShRUIOp(low, bits), high).result
+    inputs, outputs = ([n for n in side if n not in pairs.values()] for side in sides)
+    Rewriter.replace_op(end, YieldOp(*(results[n - count] for n in outputs)))
+    maps = [op.maps[n] for n in (*inputs, *outputs)]
+    return _replaced(op, [values[n] for n in inputs], [values[n] for n in outputs], maps)
+
+
+def _of_upper_half(word: Operation, kind: Attribute, bits: Operation) -> SSAValue:
+    """The element of 16 bits, as f32, in the upper half of a word, whose lower half is zero."""
+    if kind == bf16:
+        return arith.BitcastOp(word.results[0], f32).result
+    return arith.ExtFOp(arith.BitcastOp(arith.TruncIOp(arith.ShRUIOp(word, bits), i16), kind), f32).result
+
+
+def _replace(argument: BlockArgument, element: SSAValue) -> None:
+    """Erases an argument of 16 bits, which is an element as f32."""
+    for user in [use.operation for use in argument.uses]:
+        if isinstance(user, arith.ExtFOp) and user.result.type == f32:
+            Rewriter.replace_op(user, [], [element])
+    if argument.uses and isinstance(element.owner, Operation):
+        with ImplicitBuilder(Builder(InsertPoint.after(element.owner))):
+            argument.replace_all_uses_with(arith.TruncFOp(element, argument.type).result)
+    argument.block.erase_arg(argument)
+
+
+def _upper_half(value: SSAValue, bits: Operation) -> SSAValue:
+    """A word whose upper half has the bits of an element, and whose lower half is zero."""
+    if value.type == bf16:
+        return arith.BitcastOp(arith.ExtFOp(value, f32), i32).result
+    return arith.ShLIOp(arith.ExtUIOp(arith.BitcastOp(value, i16), i32), bits).result
+
+
+def _are_neighbours(op: RowsOp, first: SSAValue, second: SSAValue, i: int, j: int) -> bool:
+    """Whether memory has the elements behind those of other memory, which is the first of each two along rows."""
+    if not (isinstance(first.type, MemRefType) and are_pairs(kind := memory_of(first)) and op.maps[i] == op.maps[j]):
+        return False
+    strides, along = list(strides_of(kind) or ()), loops_of(op.maps[i])
+    layout = StridedLayoutAttr(strides, (kind.get_offset() or 0) + 1)
+    behind = MemRefType(kind.element_type, kind.get_shape(), layout, kind.memory_space)
+    return along[-1] == op.loops - 1 and strides[-1] == 2 and second.type == behind and _base(first) == _base(second)
+
+
+def _base(value: SSAValue) -> SSAValue:
+    """The memory that a view is part of."""
+    return _base(value.owner.operands[0]) if isinstance(value.owner, PARTS) else value
+
+
+def _replaced(op: RowsOp, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue], maps: Sequence[AffineMap]) -> RowsOp:
+    """The operation on other memory."""
+    made = in_place_of(op, RowsOp(inputs, outputs, maps, op.detach_region(op.body)))
+    Rewriter.replace_op(op, made)
+    return made
+
+
+# Rows that begin anywhere, as those of 50257 elements do, are whole accesses all the same, from that on in which a row
+# begins: what lanes hold of other rows is not reduced, and not stored. Accesses that an end cuts are by elements.
+
+
+@dataclass
+class RowGroups:
+    """Rows of `length` elements by groups of `size`. The first group of this warp's row begins at `first` in memory, by
+    `early` elements before the row."""
+
+    kernel: TraversalKernel
+    size: int
+    length: int
+
+    def __post_init__(self) -> None:
+        index = self.kernel.index
+        begin = index.mul(self.kernel.row, self.length)
+        self.first = index.mul(index.div(begin, self.size), self.size)
+        self.early = index.sub(begin, self.first)
+
+    def load(self, index: IndexBuilder, number: int, view: SSAValue, at: Index) -> SSAValue:
+        """A fragment of an input, with what other rows have there; of the last elements of memory by elements."""
+        traversal, row = self.kernel.traversal, self.kernel.row
+        place, first = traversal.inputs[number], index.add(self.first, at)
+        kind, (groups, end) = traversal.fragment(traversal.element_type(place)), self._groups(place)
+        every, own = bounds_attribute(True, True), traversal.bounds(place)
+
+        def by_elements(inner: IndexBuilder) -> list[SSAValue]:
+            where = inner.values([row, inner.sub(at, self.early)])
+            return [inner.insert(LoadOp(view, where, kind, in_bounds=own)).fragment]
+
+        return index.either(
+            index.compare("ult", first, end - kind.shape[1] + 1),
+            lambda inner: [inner.insert(LoadOp(groups, inner.values([0, first]), kind, in_bounds=every)).fragment],
+            by_elements,
+        )[0]
+
+    def store(self, index: IndexBuilder, number: int, value: SSAValue, at: Index) -> None:
+        """Stores a fragment of an output, where it has an end of a row what is within."""
+        kernel, traversal = self.kernel, self.kernel.traversal
+        place, column = traversal.outputs[number], index.sub(at, self.early)
+        if place.value in traversal.of_rows:
+            return kernel.store(index, number, value, at)
+        inside = index.compare("ult", column, self.length - traversal.warp[1] + 1)
+        if (rows := place.size(0)) % traversal.cta[0]:
+            inside = index.insert(arith.AndIOp(inside, index.compare("ult", kernel.row, rows))).result
+
+        def whole(inner: IndexBuilder) -> list[SSAValue]:
+            where, every = inner.values([0, inner.add(self.first, at)]), bounds_attribute(True, True)
+            inner.insert(StoreOp(value, self._groups(place)[0], where, in_bounds=every))
+            return []
+
+        def ends(inner: IndexBuilder) -> list[SSAValue]:
+            where, own = inner.values([kernel.row, column]), traversal.bounds(place)
+            inner.insert(StoreOp(value, kernel.outputs[number], where, in_bounds=own, within=True))
+            return []
+
+        index.either(inside, whole, ends)
+
+    def _groups(self, place: TraversedMemory) -> tuple[SSAValue, int]:
+        """The whole groups of memory as one row, and how many elements they have."""
+        index, count = self.kernel.index, math.prod(place.kind.get_shape()) // self.size * self.size
+        memory = in_rows(index, self.kernel.arguments[place.value], count)
+        return index.insert(MatrixOp(memory, [], 0, 1)).matrix, count
+
 
 REGISTER_BITS = 32
 """Of a register that has one element of a row."""
-
-SIDE_BY_SIDE = 2
-"""Neighbours in memory that a lane holds of rows that lie across it (H100, sums of columns: one 0.79 to 0.83 of a copy,
-two 0.91 to 0.93, four 0.83 to 0.90)."""
-
-CLUSTER_WARPS, EXACT, NEARLY, MAX_CTAS = 8, ((2, 12), (4, 12), (8, 32)), ((2, 14), (4, 14), (8, 16)), 8
-"""Where CTAs of a cluster share a row, warps of each, twice as many of rows that are too long otherwise; the most of
-each of so many CTAs that share exactly a row along which inputs repeat, or of one input of 16 bits of which a
-power of two of warps has no equal parts (H200, layer norm of 5120, 10240, 20480: 81.6, 88.3, 96.4 us by a power of two,
-68.5, 71.4, 72.5 exactly; 262144: 138.2 and 112.2; where parts are equal, 24576: 79.5 and 91.5; gradient of RMS norm, of
-two inputs, 5120: 98.0 and 110.8), or any longer row of two inputs without a vector (gradient of softmax, 151936: 168
-and 121 us), or one that is scanned; nearly, of rows in groups of one such input (softmax of 50257: 110 and
-100; its gradient, of two inputs: 100 and 130)."""
-
-LONG_ROW = 16
-"""How many warps may hold a row before CTAs share it (H100, rows of 32768: a softmax of one CTA of 32 warps 0.948 of a
-copy, of four of 8 warps 0.993; its gradient 0.91 and 1.01)."""
-
-MIN_WARPS = 2048
-"""Warps that short rows are not spread over fewer than: a few for each SM."""
-
-RESIDENT_WARPS, VECTOR_WARPS, SEVERAL, SMALL_BITS = 32, 40, 3, 16
-"""Warps for which an SM has registers, of kernels whose CTAs share rows of so many inputs of so many bits (H100,
-gradient of RMS norm in rows of 65536: 0.75 of a copy with 128 registers, 0.93 with 64; that of softmax loses), and of
-fewer with a vector along them (H200, RMS norm in rows of 65536: 74.3 us, with 48 registers 71.0), or inputs that repeat
-(group norm and SiLU in rows of 40960: 92.7 and 84.4)."""
-
-TURNING_WARPS = 20
-"""Warps for which an SM has registers where CTAs of half as many take rows of one input in turns (H200, layer norm of
-20480, 40960: 72.5 and 73.4 us, not in turns 81.3 and 86.6; by seven warps, 28672: 112.6 and 84.8)."""
-
-MIN_TURNS = 4
-"""Rows of a cluster that takes them in turns, where vectors lie along them, which it then reads once (H100, rows of
-65536: layer norm 106.0 and 98.2 microseconds; without vectors cross entropy 52.3 and 58.7), or one vector along long
-rows of two inputs that are reduced twice (H200, gradient of RMS norm: 118.6 and 98.8; what is reduced once, a norm of a
-sum: 134.1 and 139.5), or the longest rows of 16 bits that CTAs of 16 warps scan (131072: 79.5 and 72.4; of 8 warps,
-65536: 67.1 and 70.5)."""
-
-
-def traversal_of(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> Traversal:
-    """How warps go over rows. Each of `outputs` has a dimension for each loop. Inputs from `high` on are high words. Of
-    memory of 16 bits whose element in the region is a word, words are read.
-
-    Raises a located diagnostic for memory that no kernel goes through.
-    """
-    of_rows = [output for number, output in enumerate(outputs) if op.is_of_rows(number)]
-    places, count = _places(op, outputs, high), len(op.inputs)
-    reduces, indexed = _reduces(op), any(isinstance(inner, IndexOp) for inner in op.body.block.ops)
-    made = [i for i in range(count, count + len(outputs)) if places[i].value not in of_rows]
-    every = [i for i in range(count) if i in places and places[i].loops == tuple(range(op.loops))]
-    main = next(iter((*made, *(every if op.is_summed(-1) else ()))), count)
-
-    def may_join(output: TraversedMemory, loop: int) -> bool:
-        if reduces or indexed:
-            return loop + 2 < len(output.loops) and not op.row_indices
-        return may_flatten(output, loop, max(place.bits for place in places.values()))
-
-    inputs, _ = joined(op, places, places[main], may_join)
-    output, written = inputs[main], [inputs[count + i] for i in range(len(outputs))]
-    inputs = {i: place for i, place in inputs.items() if i < count}
-    summed = [output for number, output in enumerate(outputs) if op.is_summed(number)]
-    sums = [output for output in summed if output not in of_rows]
-    if op.is_numbered and (summed or not reduces):
-        fail(op, "numbers of rows are computed where rows are reduced, each on its own")
-    if not reduces and any(place.times for place in inputs.values()):
-        fail(op, "expected rows to be reduced, elements of whose inputs stand for several of a row")
-    if not reduces and not summed:
-        return over_elements(op, inputs, written, output)
-    columns = len(output.loops) - 1
-    rows = columns - 1 if columns else None
-    each_row = [place for place in (*inputs.values(), *written) if place.value not in (*of_rows, *summed)]
-    sizes = RowSizes.of(columns, each_row)
-    group = group_of(op, sizes.long) if reduces and sizes.length is not None else 0
-    # Of rows by groups with what is before them.
-    length = None if sizes.length is None else sizes.length + max(0, group - 1)
-    shared = length is not None and has_clusters(op)
-    along = [place for place in inputs.values() if columns in place.loops and place not in written]
-    held = SUMMED if sums else HELD
-    once = length is not None and not op.is_numbered and reads_once(op)
-    repeated, small = any(place.times for place in inputs.values()), all(place.bits <= SMALL_BITS for place in along)
-    one = small and sum(rows in place.loops for place in along) == 1
-    pair = small and not once and len(along) == sum(rows in place.loops for place in along) == 2
-    scans = any(isinstance(inner, ScanOp) for inner in op.body.block.ops)
-
-    def shares(*, narrow: int) -> tuple[Layout, int, RowShare, int]:
-        several = None if op.is_numbered else rows
-        layout = _layout(sizes, (*inputs.values(), *written), output, several, outputs, narrow=narrow, group=group)
-        each = layout.columns * max(1, held // layout.elements)
-        share = RowShare(1, 1)
-        if layout.rows == 1:
-            share = RowShare.of(length or extents.USUAL, each, clusters=shared, exact=repeated)
-            own = layout.columns * share.warps * share.ctas
-            if one and length is not None and (length % own or length > own * (each // layout.columns)):
-                share = RowShare.of(length, each, clusters=shared, exact=True, nearly=group > 0)
-        if once and share.warps * share.ctas > (least := least_warps(output.size(rows), length or 1)):
-            share = RowShare(least, 1)
-        if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
-            share = RowShare(CROWDED.warps // 2, 2)
-        largest = RowShare(MAX_WARPS, MAX_CTAS)
-        if layout.rows == 1 and (scans or pair) and (length is None or share.warps * share.ctas * each < length):
-            if shared and length is not None and length <= largest.warps * largest.ctas * each:
-                share = largest
-            elif scans:  # one warp goes along a row by a loop
-                share = RowShare(1, 1)
-        parts = share.warps * share.ctas
-        width = each if length is None else min(each, -(-length // (layout.columns * parts)) * layout.columns)
-        if repeated:
-            width = layout.columns * power_of_two(width, layout.columns)
-        return layout, each, share, width
-
-    layout, each, share, width = shares(narrow=0)
-    accesses = layout.columns // LANES * max(place.bits for place in along) // ACCESS_BITS if along else 0
-    if length is not None and layout.rows == 1 and (sums or group or accesses > 1):
-        # Half as many neighbours in a lane, where an eighth of a row is then no longer beyond its end; of sums and two
-        # inputs a quarter too (rows quantised, H100, 8416: 70 us by half, 84 by a quarter; halves, H200: 70 and 62).
-        for halved in (1, 2) if sums or len(along) > 1 else (1,):
-            narrow = shares(narrow=halved)
-            less = width * share.warps * share.ctas - narrow[3] * narrow[2].warps * narrow[2].ctas
-            layout, each, share, width = narrow if 8 * less >= length else (layout, each, share, width)
-    for times in (place.times for place in inputs.values()):
-        if times % width:
-            fail(op, f"expected an element to stand for a multiple of the {width} that a warp holds, got {times}")
-    across, parts, warp = share.warps, share.warps * share.ctas, (layout.rows, width)
-    if across == 1 and length is not None and width >= length and not summed and not op.is_numbered:
-        repeats = min(each // width, output.size(rows) // (warp[0] * MIN_WARPS))
-        warp = layout.rows << max(0, repeats.bit_length() - 1), width
-    warps = (1, across) if across > 1 else (1 if rows is None else WARPS, 1)
-    fits = not group and length is not None and length % (width * parts) == 0
-    cta = warp[0] * warps[0], None if share.ctas == 1 else width * across
-    apart = shape_of(summed[0])[0] if summed else 0
-    in_registers = reduces and length is not None and layout.rows == 1 and (once or width * parts >= length)
-    in_registers = in_registers and rows is not None and min(output.kind.get_shape()) > 0
-    if apart and not (in_registers and apart % warps[0] == 0):
-        fail(op, "rows are summed where they are reduced too, each held by a CTA, of known sizes")
-    vectors = sum(rows not in place.loops for place in along)
-    own = TURNING_WARPS if one and 2 * across == TURNING_WARPS else SUMMING_WARPS
-    in_cluster = in_registers and share.ctas > 1 and across <= own and columns == 1 and not op.is_numbered
-    in_cluster = in_cluster and (repeated or own % across == 0)
-    full = scans and not group and small and across == 2 * CLUSTER_WARPS and length == parts * each
-    twice = sum(isinstance(inner, ReduceOp) for inner in op.body.block.ops) > 1 and parts > LONG_ROW
-    if not apart and in_cluster and (full or vectors > 1 or (vectors and small and twice and len(along) >= SEVERAL)):
-        at_once = clusters_at_once(parts, op, own)
-        apart = at_once if output.size(rows) >= MIN_TURNS * at_once else 0
-    resident = (own if sums or not summed else RESIDENT_WARPS) if apart else 0
-    several = repeated and across <= VECTOR_WARPS // 2  # CTAs of an SM
-    if share.ctas > 1 and small and (vectors or several or len(along) >= SEVERAL):
-        resident = resident or (RESIDENT_WARPS if len(along) >= SEVERAL else VECTOR_WARPS)
-    sizes_ = rows, columns, layout, warp, warps, cta, fits, of_rows, share.ctas
-    return Traversal(op, inputs, written, output, *sizes_, parts=apart, resident=resident, group=group)
-
-
-def _places(op: RowsOp, outputs: Sequence[SSAValue], high: int) -> dict[int, TraversedMemory]:
-    """The memory of inputs, by number, and behind them of outputs."""
-    own = {op.outputs[number]: output for number, output in enumerate(outputs) if op.is_of_rows(number)}
-    places: dict[int, TraversedMemory] = {}
-    for i, (value, along) in enumerate(zip(op.inputs, op.maps, strict=False)):
-        if isinstance(value.type, MemRefType):
-            # What an element is added to, its own lane reads.
-            pairs = op.body.block.args[i].type == i32 != element_type(value) != i64
-            read = TraversedMemory.of(value, loops_of(along))
-            read = read._replace(high=i >= high, pairs=pairs, times=times_of(along))
-            places[i] = TraversedMemory.of(own[value], range(op.loops)) if value in own else read
-    for i, (output, made) in enumerate(zip(outputs, all_yielded(op.body), strict=False), len(op.inputs)):
-        pairs = made.type == i32 != element_type(output) != i64
-        places[i] = TraversedMemory.of(output, range(op.loops))._replace(pairs=pairs)
-    for place in places.values():
-        if 0 in place.kind.get_shape():
-            fail(op, f"warp.rows has no elements to go through: {place.kind}")
-    return places
-
-
-class RowShare(NamedTuple):
-    """Warps of a CTA, and CTAs of a cluster, that share a row."""
-
-    warps: int
-    ctas: int
-
-    @staticmethod
-    def of(length: int, each: int, *, clusters: bool, exact: bool, nearly: bool = False) -> RowShare:
-        """The share for rows of `length` elements, of which each warp takes `each`; if it is `exact`, of rows that are
-        a multiple of these, no warp more, where a cluster has so many; if it is so `nearly`, the fewest warps."""
-        if not clusters or length <= LONG_ROW * each:
-            fewest = nearly or (exact and length % each == 0)
-            return RowShare(min(MAX_WARPS, -(-length // each) if fewest else power_of_two(length, each)), 1)
-        for ctas, most in NEARLY if nearly else EXACT if exact else ():
-            warps = -(-length // (ctas * each))
-            if warps <= most and (nearly or warps * ctas * each == length):
-                return RowShare(warps, ctas)
-        for warps in (CLUSTER_WARPS, 2 * CLUSTER_WARPS):
-            if 1 < (ctas := power_of_two(length, warps * each)) <= MAX_CTAS:
-                return RowShare(warps, ctas)
-        return RowShare(min(MAX_WARPS, power_of_two(length, each)), 1)
-
-
-CROWDED = RowShare(16, 1)
-"""Warps whose registers an SM has room for once where each lane holds elements of two rows, and of a vector along them;
-half as many in each of two CTAs are faster (H100, gradient of RMS norm in rows of 16384: 0.73 of a copy and 0.88)."""
-
-
-def _reduces(op: RowsOp) -> bool:
-    """Whether an operation reduces or scans along rows."""
-    return any(isinstance(inner, ACROSS) for inner in op.body.block.ops)
-
-
-class RowSizes(NamedTuple):
-    """Memory with an element for each of a row, along a loop, and the length of rows; None if it is not known."""
-
-    long: Sequence[TraversedMemory]
-    length: int | None
-
-    @staticmethod
-    def of(columns: int, places: Sequence[TraversedMemory]) -> RowSizes:
-        long = [place for place in places if columns in place.loops]
-        sizes = (place.kind.get_shape()[place.loops.index(columns)] for place in long)
-        return RowSizes(long, next((size for size in sizes if size >= 0), None))
-
-
-def _layout(
-    sizes: RowSizes,
-    places: Sequence[TraversedMemory],
-    output: TraversedMemory,
-    rows: int | None,
-    outputs: Sequence[SSAValue],
-    *,
-    narrow: int,
-    group: int,
-) -> Layout:
-    """How a warp's base tile of every operand lies in its lanes; with neighbours halved `narrow` times;
-    of rows in groups, if that is said."""
-    columns = len(output.loops) - 1
-    least = min(place.bits for place in places)
-    wide = [group or place.together() for place in sizes.long if place.neighbours == columns]
-    written = [place.bits for place in sizes.long if place.value in outputs]
-    within, across = lanes_along(max(written, default=least), wide, sizes.length or extents.USUAL)
-    across = LANE_BITS if rows is None or output.size(rows) == 1 else across
-    of_both = [place for place in sizes.long if rows is not None and rows in place.loops]
-    reduced = not any(place.value in outputs for place in sizes.long)
-    if rows is not None and reduced and of_both and all(place.neighbours == rows for place in of_both):
-        # Neighbours in memory, of other rows, go to lanes side by side, several to a lane where warps are many. Where
-        # they are few, lanes have other elements of a row.
-        warps = math.prod(map(output.size, range(columns))) // LANES
-        side = min(SIDE_BY_SIDE, *(place.together() for place in of_both), max(1, warps // MIN_WARPS))
-        few = min(
-            MIN_WARPS // max(1, warps),
-            LANES * min(p.bits for p in of_both) // SECTOR_BITS,
-            sizes.length or extents.USUAL,
-        )
-        return lane_layout(least, 0, max(1, few).bit_length() - 1, more_rows=False, side=side.bit_length() - 1)
-    return lane_layout(least, max(0, within - narrow), across, more_rows=False)
 
 
 def _build(op: RowsOp, kernel: TraversalKernel) -> None:
@@ -324,7 +243,7 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
         for i, place in traversal.inputs.items()
         if traversal.columns not in place.loops and place.bits == REGISTER_BITS and not place.times
     ]
-    reduces = _reduces(op)
+    reduces = reduces_rows(op)
 
     def load(index: IndexBuilder, number: int, at: Index) -> SSAValue:
         place = traversal.inputs[number]

@@ -13,7 +13,7 @@ from attentions import Attention
 from xdsl.dialects.builtin import ModuleOp
 
 from warploom.passes.linalg.bufferize import BufferizePass
-from warploom.passes.tile import rows
+from warploom.passes.tile import row_shares
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import Kernel, compile
 from warploom.runtime.arguments.dtypes import DTYPES
@@ -245,8 +245,8 @@ def test_rows_that_warps_share() -> None:
 
 def test_rows_that_ctas_of_a_cluster_share(monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of more than 65536 elements are, in CTAs of two warps."""
-    monkeypatch.setattr(rows, "CLUSTER_WARPS", 2)
-    monkeypatch.setattr(rows, "LONG_ROW", 2)
+    monkeypatch.setattr(row_shares, "CLUSTER_WARPS", 2)
+    monkeypatch.setattr(row_shares, "LONG_ROW", 2)
     kernel = compile(softmax((2, 4200), "bf16"), "sm_90a", cache=False)
     assert ".reqnctapercluster 4" in kernel.ptx
     check(softmax((2, 4200), "bf16"), (2, 4200), (2, 4200), cache=False)

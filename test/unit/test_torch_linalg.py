@@ -12,7 +12,7 @@ import pytest
 from upstream import ABSENT, mlir_opt
 
 from warploom.passes.pipeline import lower
-from warploom.passes.tile import rows
+from warploom.passes.tile import row_shares
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import ArgumentError, CompileError, compile, torch_to_linalg
 
@@ -289,7 +289,7 @@ def test_what_rows_combine_to_so_far(function: Callable[..., Any], shape: tuple[
 def test_gradients_of_the_longest_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of more than 131072 elements, which half the warps would not hold."""
     for name, number in (("MAX_WARPS", 4), ("CLUSTER_WARPS", 1), ("LONG_ROW", 1)):
-        monkeypatch.setattr(rows, name, number)
+        monkeypatch.setattr(row_shares, name, number)
 
     def gradient(g: Any, y: Any) -> Any:
         return torch.ops.aten._softmax_backward_data.default(g, y, -1, y.dtype)

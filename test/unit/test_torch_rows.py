@@ -212,13 +212,13 @@ def test_neighbours_are_read_and_written_as_words(kind: Any, bound: float) -> No
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("columns", "words"), [(46, "b32"), (45, "b16")])
 def test_lanes_have_columns_side_by_side(monkeypatch: pytest.MonkeyPatch, columns: int, words: str) -> None:
-    monkeypatch.setattr("warploom.passes.tile.rows.MIN_WARPS", 1)
+    monkeypatch.setattr("warploom.passes.tile.row_shares.MIN_WARPS", 1)
     operands = draw(192, columns), draw(192, columns), draw(192, 1).float()
     assert f"ld.global.{words}" in run(weight_gradients, operands, 2**-8, 2)
 
 
 def test_sums_of_columns_that_read_the_same_are_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warploom.passes.tile.rows.HELD", 8)
+    monkeypatch.setattr("warploom.passes.tile.row_shares.HELD", 8)
     ptx = run(weight_gradients, (draw(192, 37), draw(192, 37), draw(192, 1).float()), 2**-8, 2)
     assert ptx.split(".visible .entry")[1].count(" bra ") == 1
 
@@ -239,8 +239,8 @@ def exact_norm_gradients(g: Any, x: Any, w: Any, scale: Any, mean: Any = None) -
 
 def share_rows_in_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
     """As long rows are, in CTAs of two warps."""
-    monkeypatch.setattr("warploom.passes.tile.rows.CLUSTER_WARPS", 2)
-    monkeypatch.setattr("warploom.passes.tile.rows.LONG_ROW", 2)
+    monkeypatch.setattr("warploom.passes.tile.row_shares.CLUSTER_WARPS", 2)
+    monkeypatch.setattr("warploom.passes.tile.row_shares.LONG_ROW", 2)
 
 
 @pytest.mark.sampled(8)
@@ -299,8 +299,8 @@ def test_clusters_take_rows_in_turns(monkeypatch: pytest.MonkeyPatch, function: 
     """Those with vectors along them, or with one of two inputs that are reduced twice; others have a cluster each. Of a
     loss a register is compared with the label; its row is shared by the fewest warps."""
     share_rows_in_clusters(monkeypatch)
-    monkeypatch.setattr("warploom.passes.tile.rows.clusters_at_once", lambda *_: 3)
-    monkeypatch.setattr("warploom.passes.tile.rows.MIN_TURNS", 2)
+    monkeypatch.setattr("warploom.passes.tile.row_shares.clusters_at_once", lambda *_: 3)
+    monkeypatch.setattr("warploom.passes.tile.row_shares.MIN_TURNS", 2)
     x, labels = draw(8, 4103), torch.tensor([0, 4102, 7, 2050, 1024, -100, 3000, 1023])
     operands = (x, labels) if function is loss else (x, *torch.randn(2, 4103))
     operands = (x, draw(8, 4103), draw(4103)) if function is rms_gradient else operands
@@ -322,8 +322,8 @@ def test_rows_of_one_input_are_shared_exactly(
     monkeypatch: pytest.MonkeyPatch, longest: int, warps: int, ctas: int
 ) -> None:
     """By warps whose lanes all have elements, where there would be half as many again by a power of two."""
-    monkeypatch.setattr("warploom.passes.tile.rows.HELD", 8)
-    monkeypatch.setattr("warploom.passes.tile.rows.LONG_ROW", longest)
+    monkeypatch.setattr("warploom.passes.tile.row_shares.HELD", 8)
+    monkeypatch.setattr("warploom.passes.tile.row_shares.LONG_ROW", longest)
     operands = draw(3, 1536), draw(1536), draw(1536)
     kernel = compile(torch_to_linalg(norm, *operands), target="sm_90a", cache=False)
     exact = norm(*operands, kind=torch.float64)
@@ -336,8 +336,8 @@ def test_rows_of_one_input_are_shared_exactly(
 def test_rows_that_clusters_take_in_turns_may_be_written_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """No CTA reads a row that another one writes, not even one row more than it has."""
     share_rows_in_clusters(monkeypatch)
-    monkeypatch.setattr("warploom.passes.tile.rows.clusters_at_once", lambda *_: 3)
-    monkeypatch.setattr("warploom.passes.tile.rows.MIN_TURNS", 2)
+    monkeypatch.setattr("warploom.passes.tile.row_shares.clusters_at_once", lambda *_: 3)
+    monkeypatch.setattr("warploom.passes.tile.row_shares.MIN_TURNS", 2)
     operands = torch.randn(8, 4103), *torch.randn(2, 4103)
     module = parse(str(torch_to_linalg(norm, *operands)))
     without_tensors(module)
