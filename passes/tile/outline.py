@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 from xdsl.context import Context
 from xdsl.dialects import func, memref, scf
-from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr
+from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr
 from xdsl.dialects.gpu import FuncOp, LaunchFuncOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, Operation, SSAValue
@@ -39,7 +39,6 @@ from ...dialect.warp.synchronisation import CLUSTER_SIZE, LAUNCHES, MIN_CTAS, Co
 from ...dialect.warp.views import PagedOp
 from ..allocate import allocate
 from ..diagnostics import fail
-from ..linalg.elementwise import is_index
 from ..linalg.memory_uses import check_unshared, may_share, roots_of
 from ..linalg.operand import KernelArgument, MatrixOperand, VectorOperand, divisor_of, each_once, root
 from ..linalg.product import Product, read
@@ -114,7 +113,7 @@ class _Launch(NamedTuple):
     def steps(self) -> list[str]:
         """What its threads do, without indices."""
         steps = self.kernel.body.walk()
-        return [op.name for op in steps if not op.results or not all(is_index(r.type) for r in op.results)]
+        return [op.name for op in steps if not op.results or not all(isinstance(r.type, IndexType) for r in op.results)]
 
     def is_apart(self, other: _Launch) -> bool:
         """Whether neither writes what the other reads or writes."""
