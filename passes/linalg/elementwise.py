@@ -66,6 +66,11 @@ def is_long(kind: Attribute) -> bool:
     return isinstance(kind, IndexType) or kind == i64
 
 
+def is_index(kind: Attribute) -> bool:
+    """Whether a type is an index."""
+    return isinstance(kind, IndexType)
+
+
 def objection(nest: Nest, is_long: Callable[[Attribute], bool] = is_long) -> str:
     """The reason why a body cannot compute its indices in 32 bits; "" if it can. `is_long` tells types that are
     narrowed; an index cast from another type is an element's index and fits 32 bits."""

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from functools import reduce
 
 from xdsl.dialects import arith, math, memref, vector
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IndexType, IntegerAttr, MemRefType, NoneAttr, VectorType, i1, i32
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, MemRefType, NoneAttr, VectorType, i1, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp, YieldOp
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -25,7 +25,7 @@ from ...dialect.mlir.gpu import BlockIdOp, ThreadIdOp
 from ...dialect.warp.elements import element_type, shape_of
 from ..diagnostics import fail
 from ..linalg.element_expressions import writer_before
-from ..linalg.elementwise import objection
+from ..linalg.elementwise import is_index, objection
 from ..linalg.memory_uses import check_unshared
 from ..linalg.operand import VectorOperand, root
 from ..linalg.product import LARGEST_GRID
@@ -61,7 +61,7 @@ def why_not(op: LinalgStructuredOperation, nest: Nest) -> str:
             return "it reduces over a loop without the value that its output has"
     if unknown := [loop for loop in range(nest.loops) if nest.along(loop) is None]:
         return f"no operand tells the size of loop {unknown[0]}"
-    return objection(nest, lambda kind: isinstance(kind, IndexType))
+    return objection(nest, is_index)
 
 
 def _is_of_turns(access: NestAccess, nest: Nest) -> bool:
