@@ -277,7 +277,7 @@ in the lists of passes and operations.
 FEATURE_FILES = {
     "block scales": "dialect/isa/form.py dialect/warp/operands.py dialect/warp/mma.py "
     "passes/linalg/product.py passes/tile/side_operands.py passes/to_ptx/memory_ops.py",
-    "split-K": "dialect/schedule/schedule.py dialect/warp/mma.py passes/tile/split.py passes/tile/expand.py",
+    "split-K": "dialect/schedule/schedule.py dialect/warp/mma.py passes/tile/split.py",
     "epilogues": "dialect/warp/elements.py dialect/warp/matmul.py dialect/warp/fragments.py "
     "passes/linalg/elementwise.py passes/tile/store_epilogue.py",
     "products of any size": "passes/schedule/candidates.py passes/schedule/warpgroup_model.py passes/tile/split.py",
@@ -316,8 +316,8 @@ FEATURE_FILES = {
     "keys of few queries shared by CTAs": "passes/schedule/attention.py passes/tile/attention.py "
     "passes/tile/outline_attention.py",
     "rows": "dialect/warp/rows.py passes/linalg/fuse_rows.py "
-    "passes/linalg/split_rows.py passes/linalg/generalize.py passes/tile/rows.py passes/tile/row_region.py "
-    "passes/to_ptx/epilogue.py",
+    "passes/linalg/split_rows.py passes/linalg/generalize.py passes/tile/rows.py passes/tile/row_shares.py "
+    "passes/tile/row_region.py passes/to_ptx/epilogue.py",
     "elementwise kernels": "passes/linalg/elementwise.py passes/linalg/tensors.py "
     "passes/tile/elementwise_kernel.py passes/tile/traversal.py",
     "calls that cost little": "runtime/kernel/kernel.py runtime/cuda/launch.py runtime/cuda/launches.py",

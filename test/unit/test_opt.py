@@ -577,6 +577,7 @@ class TestProcess:
                   "warploom.passes.tile.elementwise_kernel", "warploom.passes.tile.attention",
                   "warploom.passes.pipelining.specialise", "warploom.passes.tile.expand",
                   "warploom.passes.linalg.bufferize", "warploom.passes.linalg.fuse_rows",
+                  "warploom.passes.linalg.elementwise", "warploom.passes.linalg.pages",
                   "warploom.passes.tile.split", "warploom.passes.schedule.version",
                   "warploom.passes.to_ptx.epilogue", "warploom.dialect.warp.conversions",
                   "warploom.dialect.mlir.convolution", "warploom.passes.linalg.dequantised",
