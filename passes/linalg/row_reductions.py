@@ -18,7 +18,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.affine import Nest, is_constant, is_projection, loops_of, map_along
-from ...dialect.warp.attributes import is_memory
+from ...dialect.warp.attributes import in_place_of, is_memory
 from ...dialect.warp.elements import IndexOp, YieldOp, element_type, only_computes, shape_of
 from ...dialect.warp.fragments import IDENTITIES, Kind, ReduceOp
 from ...dialect.warp.rows import RowsOp, ScanOp
@@ -169,8 +169,7 @@ def read_repeated(op: RowsOp, rewriter: PatternRewriter) -> None:
         maps = [*op.maps]
         maps[number] = AffineMap(map_.num_dims, map_.num_symbols, (*map_.results[:-1], quotient))
         inputs = [*op.inputs[:number], split.results[0], *op.inputs[number + 1 :]]
-        made = RowsOp(inputs, op.outputs, maps, op.detach_region(op.body))
-        made.attributes, made.location = op.attributes, op.location
+        made = in_place_of(op, RowsOp(inputs, op.outputs, maps, op.detach_region(op.body)))
         Rewriter.replace_op(op, made)
         Rewriter.erase_op(writer)
         drop_unused(value)

@@ -16,8 +16,8 @@ from torch.fx import Graph, Node
 from ..base.errors import ArgumentError, CompileError
 from .builder import name_of
 from .importer import kernel_for, region_of, write
-from .options import BackendOptions, aten, compressed, library, metadata_shape
-from .part import LIBRARY, Region, warploom
+from .options import BackendOptions, aten, compressed, metadata_shape
+from .part import LIBRARY, Region, library, warploom
 from .products import ACTIVATIONS, BATCH, check_precision
 from .scalars import UnsupportedError
 

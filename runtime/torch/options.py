@@ -120,7 +120,6 @@ pytree: Any = import_module("torch.utils._pytree")
 _ops: Any = import_module("torch._ops")
 sympy: Any = import_module("sympy")
 
-library: Any = torch.library
 aten: Any = torch.ops.aten
 prims: Any = torch.ops.prims
 
