@@ -197,6 +197,13 @@ class Traits:
         return 1 if "cta" in self.qualifiers and not self.on_mbarrier else 2
 
     @property
+    def splits_away(self) -> bool:
+        """Whether it is not atomic in shared memory of another CTA: a GPU lacks the instruction for that memory, and
+        ptxas (13.0 to 13.5) falls back to a load and a store (an H200 loses updates; not of `add`, `exch`, `cas`)."""
+        wide, kinds = {"u64", "s64", "b64"} & self.qualifiers, {"min", "max", "and", "or", "xor"} & self.qualifiers
+        return self.name in ("atom", "red") and bool(wide and kinds)
+
+    @property
     def acquires(self) -> bool:
         return not self.qualifiers.isdisjoint(("acquire", "acq_rel"))
 

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from warploom.dialect.isa.row import target
 from warploom.runtime import load_ptx
-from warploom.runtime.interp import arithmetic
+from warploom.runtime.interp import InterpreterError, arithmetic
 from warploom.runtime.numerics.parameters import ROWS, Row
 
 WORDS = Path(__file__).parent.parent / "data" / "words"
@@ -148,6 +148,12 @@ def test_every_word_of_drawn_transfers_is_the_silicons(case: TransferCase) -> No
     """With all checks, which have nothing to say."""
     checked = partial(interpreted, checks="all")
     assert captured_transfers.answer(case, checked) == recording(LATER["transfers"])[case.name]
+
+
+@pytest.mark.parametrize("number", captured_transfers.NOT_ATOMIC)
+def test_drawn_transfers_that_silicon_does_not_repeat_are_told(number: int) -> None:
+    with pytest.raises(InterpreterError, match="by a load and a store"):
+        captured_transfers.answer(TransferCase(number), partial(interpreted, checks="all"))
 
 
 @pytest.mark.sampled(2)

@@ -144,7 +144,17 @@ class SharedMemory(Check):
             return
         self.clocks.tick()
         warps, traits = self.clocks.warps, self.kernel.code[access.pc].traits
-        width, strong = self.widths[access.pc] or access.width, traits.strength or 2 * (access.kind == "atomic")
+        strong = traits.strength or 2 * (access.kind == "atomic")
+        away = access.start // self.stride != access.threads % warps // self.clocks.per_cta
+        if traits.splits_away and away.any():
+            for some, how in ((~away, strong), (away, 0)):
+                if some.any():
+                    self._access(access._replace(start=access.start[some], threads=access.threads[some]), how, traits)
+        else:
+            self._access(access, strong, traits)
+
+    def _access(self, access: MemoryAccess, strong: int, traits: Traits) -> None:
+        warps, width = self.clocks.warps, self.widths[access.pc] or access.width
         piece, thread = self.shadow.pieces(access.start, width, access.threads)
         values = None if access.values is None else access.values.reshape(-1, self.shadow.width)
         touch = _Touch(access.pc, piece, thread, thread % warps, thread // warps, strong, traits, values)
@@ -287,7 +297,7 @@ class SharedMemory(Check):
         shadow.write_pc[touch.piece] = touch.pc
         if touch.strong < 2:
             writer = shadow.writer[touch.piece]
-            race = np.not_equal(writer % clocks.warps, touch.warp)
+            race = np.not_equal(writer, touch.thread) if kind == "atomic" else writer % clocks.warps != touch.warp
             race &= ~self._morally_strong(touch, writer % clocks.warps, np.full(writer.size, touch.strong))
             self._tell_race(
                 touch, race, writer, shadow.write_pc[touch.piece], f"{_DEED[kind]} what", "writes",
@@ -314,6 +324,8 @@ class SharedMemory(Check):
                 theirs = self._other(int(others[some][0]), int(touch.thread[some][0]), other_deed) + f" at line {line}"
                 text = f"race in shared memory: {deed} {theirs}, and nothing orders them"
                 text += "; the value is the same" if note else ""
+                if touch.traits.splits_away and not touch.strong:
+                    text += "; GPUs do this in shared memory of another CTA by a load and a store"
                 about = "same value in shared memory" if note else (line, deed, other_deed)
                 self._tell(touch, some, "races", text, about, note=note)
 
