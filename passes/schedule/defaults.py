@@ -70,9 +70,12 @@ def decoupled(
     if not fits:
         return schedule
     # Rows an unknown distance apart have an address each, and those of the next tile beside them spill (552 bytes).
+    # So do they beside those of a matrix that is not D, or beside operands that are widened, in tiles of `ROOMY`.
+    beside = product.c is not None and (product.c.value is not product.d.value or schedule.fp8_as != "none")
     # Where the next tile of groups lies, their ends say: its copies cannot start in the turn before.
     on = (
         tiles > target.sms
+        and (registers < ROOMY or not (beside or matrices(product)))
         and product.ends is None
         and all(o.pitch is not None for o in (product.a, product.b, product.c, product.d) if o)
     )

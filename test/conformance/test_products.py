@@ -78,6 +78,22 @@ def test_those_that_spilled_do_not(types: str, form: str, lies: str, target: str
     assert problem(Product(Types(*types.split()), form, lies, SIZES[2]), target) == ""
 
 
+@pytest.mark.parametrize(
+    ("types", "form", "lies", "size", "target"),
+    [
+        ("f16 f16 f16", "log, residual", "A B", 4095, "sm_90"),
+        ("f16 f16 f32", "tensors", "A Bt", 1000, "sm_87"),
+        ("f16 f16 f16", "residual", "At B", 4095, "sm_87"),
+        ("f32 f32 f32", "residual", "At Bt", 4096, "sm_89"),
+        ("f32 f32 f32", "tensors", "A B", 4096, "sm_80"),
+        ("f8E4M3FN f8E4M3FN f32", "generic", "At B", 4096, "sm_89"),
+    ],
+)
+def test_persistent_ctas_do_not_spill(types: str, form: str, lies: str, size: int, target: str) -> None:
+    """A further matrix, or widened operands, beside which the next tile had no registers."""
+    assert problem(Product(Types(*types.split()), form, lies, (size, size, size)), target) == ""
+
+
 def test_every_type_and_form_comes_up_on_every_target_that_has_it() -> None:
     every = [(product.types, product.form, target) for product, target in cases()]
     assert len(every) == len(set(every))
