@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
+from itertools import islice
 from os import PathLike
 from typing import Any, TypeAlias, cast
 
@@ -139,6 +140,12 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions, re
         _check_schedule(parts[-1], options, replacing.reasons)
     if rest == "eager":  # inductor fuses what is between the products with less on the host
         replacing.options = replace(options, schedule={})  # whose fields are of products and attention
+        expected, largest = set(replacing.gone), list[Sequence[Cluster]]()
+        for node in filter(_computes, reversed(module.graph.nodes)):
+            for part in () if node in expected else islice(cones(node, expected, order), 1):
+                largest.append((part,))
+                expected.update(part.nodes)
+        replacing.each_of(largest)
         for node in reversed(module.graph.nodes):
             if _computes(node) and node not in replacing.gone:
                 next(filter(replacing.replaced, cones(node, replacing.gone, order)), None)  # the first that compiles

@@ -388,25 +388,20 @@ PRIMITIVES: Mapping[Any, Callable[..., Any]] = {
 
 
 def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """A product of a step of a recurrent net, in f32, of the state as the weights have it."""
+    """A product of a recurrent net, in f32, of a state that is rounded to the type of the weights."""
     return _wide(torch.nn.functional.linear(x.to(weight.dtype), weight, bias))
 
 
-def _layers(helper: Callable[..., Any], x: torch.Tensor, hidden: Any, *others: Any) -> Any:
-    """The layers of a recurrent net, whose results are rounded, and dropped between layers, which torch's form of it
-    leaves out."""
-    params, biases, count, dropout, train, both, first, layer = others
-    dtype, left = pytree.tree_leaves(hidden)[0].dtype, [(count - 1) * (1 + both)]
-
-    def narrow(value: torch.Tensor) -> torch.Tensor:
-        return value.to(dtype)
+def _layers(helper: Callable[..., Any], *given: Any) -> Any:
+    """Layers of a recurrent net, each rounded, with dropout between them, which torch's form leaves out."""
+    *others, dropout, train, both, first, layer = given
+    dtype, calls = pytree.tree_leaves(others[1])[0].dtype, iter(range((others[4] - 1) * (1 + both)))
 
     def rounded(*args: Any, **kwargs: Any) -> Any:
-        result, final = pytree.tree_map(narrow, layer(*args, **kwargs))
-        left[0] -= 1
-        return torch.nn.functional.dropout(result, dropout, train and left[0] >= 0), final
+        result, final = pytree.tree_map(partial(torch.Tensor.to, dtype=dtype), layer(*args, **kwargs))
+        return torch.nn.functional.dropout(result, dropout, train and next(calls, None) is not None), final
 
-    return helper(x, hidden, params, biases, count, 0.0, train, both, first, rounded)
+    return helper(*others, 0.0, train, both, first, rounded)
 
 
 _torchs: Any = import_module("torch._decomp.decompositions")

@@ -29,6 +29,7 @@ from warploom.runtime import ArgumentError, WarploomError, prune
 torch = pytest.importorskip("torch")
 
 from warploom.runtime import torch_load, torch_save  # noqa: E402
+from warploom.runtime.torch import backend  # noqa: E402
 from warploom.runtime.torch.attention import ATTENTIONS, read_in_place  # noqa: E402
 from warploom.runtime.torch.decompositions import recurrent  # noqa: E402
 from warploom.runtime.torch.options import expression  # noqa: E402
@@ -2563,3 +2564,18 @@ def test_recurrent_nets_drop_what_is_between_layers(name: str) -> None:
     results = [each[0] for each in (Compiled(model).call(x), model(x), deepcopy(model).eval()(x))]
     assert torch.allclose(results[0], results[1], rtol=0.0, atol=2.0**-20)
     assert not torch.allclose(results[0], results[2], rtol=0.0, atol=2.0**-10)
+
+
+def test_parts_without_products_are_compiled_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In processes side by side, as products are; then they are in place of the nodes, one after the other."""
+    together, x = list[int](), drawn(5, 8)
+    monkeypatch.setattr(backend, "compile_together", lambda parts, *_: together.append(len(parts)))
+
+    def function(x: Any) -> tuple[Any, ...]:
+        return x.softmax(-1) + 1, x.sum(0), x.t().exp()
+
+    compiled = Compiled(function, rest="eager")
+    for result, exact in zip(compiled.call(x), function(x.double()), strict=True):
+        assert close(result, exact, 2.0)
+    assert together == [3]
+    assert not compiled.reasons
