@@ -408,7 +408,7 @@ def compute(
     """Appends a pointwise operation to a body. `elements` are those of its tensor arguments in order, `number` makes
     those of sizes; the result has type `dtype`. An UnsupportedError names what is not lowered."""
     if target in CONVERSIONS:
-        return body.convert(elements[0], dtype)
+        return body.convert(elements[0] if elements else body.operand(args[0], dtype), dtype)
     if any(isinstance(x, SYMBOLIC) for x in args):
         target, args = _with_sizes(target, args)
     if target is aten.relu.default:  # a comparison and a selection in torch's decomposition

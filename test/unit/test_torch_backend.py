@@ -2444,6 +2444,7 @@ MODULES = {
     "the remainder of a byte and a negative number": 11111,
     "argmax of channels where the batch changes": 31106,
     "a scan whose rows become heads": 61734126,
+    "the mean of a batch under vmap, where a number is converted": 81932021,
 }
 
 
