@@ -205,17 +205,12 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
     less_points = before if isinstance(before, ElementwiseOp) and before.kind.data is Kind.Sub else op
     if (weights := smaller_weights(less_points.inputs[0])) is not None:
         made, integers, less = weights
-        # What the integers are less is taken away as they are made smaller, and scales may be factors then, too.
-        if op is not less and not are_scaled(op):
+        # What the integers are less is taken away as they are made smaller.
+        if op is not less:
             widening = Widening(lowering.emitter, integers, element)
             points = None if less is None else lowering.fragment(less.inputs[1])
             inputs[0] = widening.smaller(inputs[0], made.order, points)
         lowering.values[op.fragment] = inputs[0]
-        return
-    weights = smaller_weights(before.inputs[0]) if isinstance(before, ElementwiseOp) and are_scaled(before) else None
-    if weights is not None:
-        widening = Widening(lowering.emitter, weights[1], element)
-        lowering.values[op.fragment] = widening.smaller_and_scaled(inputs[0], weights[0].order, inputs[1])
         return
     if isinstance(made := op.inputs[0].owner, ConvertOp) and kind is Kind.Mul and made.integers is not None:
         widening = Widening(lowering.emitter, made.integers, element)
@@ -252,19 +247,6 @@ def smaller_weights(value: SSAValue) -> tuple[ConvertOp, StoredIntegers, Element
     smaller = isinstance(factor, ConstantOp) and factor.value.value.data == SMALLER
     bf16 = times.fragment.type.element.name == "bf16" and times.kind.data is Kind.Mul
     return (made, made.integers, less) if smaller and bf16 else None
-
-
-def are_scaled(smaller: ElementwiseOp) -> bool:
-    """Whether scales multiply weights that are made smaller without zero points, and fragments multiply the results."""
-    times = smaller.fragment.get_user_of_unique_use()
-    if (
-        not isinstance(times, ElementwiseOp)
-        or times.kind.data is not Kind.Mul
-        or times.inputs[0] is not smaller.fragment
-    ):
-        return False
-    multiplied = all(isinstance(use.operation, MmaOp) for use in times.fragment.uses)
-    return multiplied and isinstance(smaller.inputs[0].owner, ConvertOp)
 
 
 def multiplies_by_powers(op: Operation) -> TypeGuard[ElementwiseOp]:

@@ -36,9 +36,6 @@ PLACES = 1 << 15 | 0b111 << E2M1
 APART = 6
 """How much further to the left the sign moves than the other bits."""
 
-LARGE = 0x4000
-"""The bit of bf16 that all numbers from 2 on have."""
-
 AND_XOR = word(0x6A, 2)
 """The truth table of (a & b) ^ c."""
 
@@ -97,20 +94,15 @@ class Widening:
             return self.emitter.compute("mul.rn.f16x2", pair, scales)
         return self.emitter.compute("fma.rn.bf16x2", pair, scales, self._number(-0.0))
 
-    def smaller(
-        self, source: Fragment, order: list[int], points: Fragment | None, scales: Fragment | None = None
-    ) -> Fragment:
+    def smaller(self, source: Fragment, order: list[int], points: Fragment | None) -> Fragment:
         """Integers less zero points, which those without a sign may have, times `SMALLER`, as bf16. The eight bits at
-        the end of bf16 are a number that counts 2^-133: one multiply-add does all the rest, and what `scales` do."""
+        the end of bf16 are a number that counts 2^-133: one multiply-add does all the rest."""
         bits, results, emitter = self.stored.element.bits, list[VirtualRegister](), self.emitter
-        factors: Sequence[VirtualRegister | None] = scales or [None] * (len(order) // 2)
-        least = SMALLER * (1 if points else self.turned + self.stored.zero)
 
-        def times(value: float, other: VirtualRegister | None) -> VirtualRegister:
-            constant = emitter.pure("mov.b32", _twice(element_bits(self.element, value)))
-            return constant if other is None else emitter.pure("mul.rn.bf16x2", other, constant)
+        def number(value: float) -> VirtualRegister:
+            return emitter.pure("mov.b32", _twice(element_bits(self.element, value)))
 
-        for first, second, factor, point in zip(order[::2], order[1::2], factors, points or factors, strict=True):
+        for pair, (first, second) in enumerate(zip(order[::2], order[1::2], strict=True)):
             register, at = self._halves(source, first, second)
             place = at % BYTE
             moved, mask = self._down(register, at - place), (1 << bits) - 1 << place
@@ -118,22 +110,10 @@ class Widening:
                 integers = self._and_xor(moved, mask, self.turned << place)
             else:
                 integers = emitter.compute("and.b32", moved, _twice(mask))
-            less, whole = times(-least, point), times(2.0 ** (133 - place) * SMALLER, factor)
-            results.append(emitter.compute("fma.rn.bf16x2", integers, whole, less))
-        return results
-
-    def smaller_and_scaled(self, source: Fragment, order: list[int], scales: Fragment) -> Fragment:
-        """The same less the zero point of all, times scales. If that is a power of two, it and a scale below 2 are
-        factors of one multiply-add, which is rounded as the product is. A warp with a larger scale multiplies twice."""
-        less, emitter = self.turned + self.stored.zero, self.emitter
-        if less & less - 1:
-            return list(map(self.scaled, self.smaller(source, order, None), scales))
-        results = self.smaller(source, order, None, scales)
-        bits = reduce(lambda some, scale: emitter.pure("or.b32", some, scale), dict.fromkeys(scales))
-        large = emitter.pure("setp.ne.u32", emitter.pure("and.b32", bits, _twice(LARGE)), 0)
-        with emitter.skipping("scaled", unless=emitter.any(large)):
-            for result, pair, scale in zip(results, self.smaller(source, order, None), scales, strict=True):
-                emitter.emit("fma.rn.bf16x2", result, pair, scale, self._number(-0.0))
+            less = number(-SMALLER * (self.turned + self.stored.zero))
+            if points is not None:
+                less = emitter.pure("mul.rn.bf16x2", points[pair], number(-SMALLER))
+            results.append(emitter.compute("fma.rn.bf16x2", integers, number(2.0 ** (133 - place) * SMALLER), less))
         return results
 
     def by_powers(self, pairs: Fragment, exponents: Fragment) -> Fragment:

@@ -184,8 +184,8 @@ WIDE = """    %0 = arith.sitofp %q : i8 to f32
 @pytest.mark.parametrize("by_columns", [True, False])
 @pytest.mark.parametrize("float_", ["f16", "bf16"])
 def test_each_weight_is_rounded_after_it_is_scaled(float_: str, by_columns: bool, schedule: dict[str, Any]) -> None:
-    """In registers, before `mma` and before `wgmma`: the sums of rounded weights to the accuracy of f32, by scales on
-    both sides of 2, below which one multiply-add makes weights of bf16."""
+    """In registers, before `mma` and before `wgmma`: the sums of rounded weights to the accuracy of f32, by small and
+    large scales."""
     text = function(SCALED if by_columns else WIDE).replace("f16", float_)
     if by_columns:
         text = text.replace("#kn = affine_map<(k, n)", "#kn = affine_map<(n, k)").replace("64x48", "48x64")
