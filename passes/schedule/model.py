@@ -145,6 +145,10 @@ IN_FLIGHT_CONVERTED = 60 * KIB
 """The same of a product that converts weights: what more stages ask for delays the first tile (H200, 16x8192x8192, 4
 bits: 4 stages of 32 KiB 14.9 microseconds, 5 15.1; of 20 KiB, in rows along n, 4 15.7 and 8 16.4)."""
 
+LARGE_STAGE = 40 * KIB
+"""A stage of weights of 4 bits of which three are enough (H200, in a row, us: 16x14336x4096 by 112 columns 13.4 for the
+14.0 of four, 16x4096x14336 by K tiles of 1024 14.1 for 14.4)."""
+
 WIDE_K = 32
 """The least K of tiles of wide elements that pays (H200, 4096: tf32 249 TFLOP/s, 241 with 16; f64 58, 50 with 16)."""
 
@@ -337,7 +341,7 @@ PAIRED_TILES = (
 SPARSE_TILES = (Tile((128, 192), (64, 48)), Tile((192, 128), (48, 64)), *TILES)
 
 SLICES_BEYOND = {
-    "columns": (Tile((16, 16), (16, 16), 512, sliced_k=8), Tile((16, 32), (16, 32), 512, sliced_k=8)),
+    "columns": tuple(Tile((16, n), (16, n), 512, sliced_k=8) for n in (16, 32, 48)),
     "groups": (Tile((16, 64), (16, 32), 256, sliced_k=8),),
 }
 """Tiles with more slices than a warp tile has base tiles, by the weights that they are for: with a scale for each
@@ -356,6 +360,7 @@ WEIGHT_TILES = {
     Tile((16, 64), (16, 32), 128, sliced_k=2): 0.85,
     Tile((16, 256), (16, 32), 128): 0.85,
     Tile((16, 128), (16, 64), 256, sliced_k=4): 0.75,
+    **{Tile((16, 2 * n), (16, n), 512, sliced_k=4): cost for n, cost in ((40, 0.81), (48, 0.75), (56, 0.75))},
     **dict.fromkeys(SLICES_BEYOND["columns"], 0.65),
     **dict.fromkeys(SLICES_BEYOND["groups"], 0.7),
 }

@@ -196,17 +196,27 @@ FINE = parse_options({"cta": "16x16x128", "warp": "16x16", "sliced_k": 2, "stage
 bf16 as three products: 19.8 microseconds, in three launches with tiles for each 27.0)."""
 
 
+FINE_WEIGHTS = 16, 32, 48
+"""Columns of tiles for such products of integers that are converted, of which the fewest are chosen that are one wave
+(H200, 16 x 6144 x 4096 of 4 bits as three products, us: 48 columns 8.0, tiles of each 9.6)."""
+
+
 def fine(matmul: MatmulOp, product: Product, target: Target, chosen: Schedule) -> Schedule:
     """A schedule with those fields for one of such products, which `warp-join` joins; else the one that was chosen."""
     others = [] if matmul.parent is None else [op for op in matmul.parent.ops if isinstance(op, MatmulOp)]
     same = [read(op) for op in others if root(op.a) == root(matmul.a)]
     alike = all((each.m, each.k, each.products) == (product.m, product.k, 1) and not each.dynamic for each in same)
     plain = product.matrices == product.sparsity == 1 and product.ends is None and not product.batch_invariant
-    halves = product.b.memory_bits == product.a.memory_bits == 16 and product.b.stored is None
+    stored = all(each.b.stored for each in same) and product.m <= 16
+    halves = product.a.memory_bits == 16 and (stored or (product.b.memory_bits == 16 and product.b.stored is None))
     if len(same) > 1 and alike and plain and halves and target.sm >= WARPGROUP_SM:
+        fitting = (n for n in FINE_WEIGHTS if sum(-(-each.n // n) for each in same) <= target.sms)
+        columns = next(fitting, 0) if stored else 0
+        own = {"cta": (16, columns, 512), "warp": (16, columns), "sliced_k": 8, "stages": 4} if columns else {}
         with suppress(ScheduleError):  # of a K that these tiles do not divide
-            made = override(chosen, FINE, product, target)
-            return made if sum(-(-each.n // made.cta[1]) for each in same) > target.sms else chosen
+            made = override(chosen, FINE | own, product, target)
+            waves = sum(-(-each.n // made.cta[1]) for each in same) > target.sms
+            return made if columns or (waves and not stored) else chosen
     return chosen
 
 
