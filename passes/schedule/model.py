@@ -360,7 +360,7 @@ WEIGHT_TILES = {
     Tile((16, 64), (16, 32), 128, sliced_k=2): 0.85,
     Tile((16, 256), (16, 32), 128): 0.85,
     Tile((16, 128), (16, 64), 256, sliced_k=4): 0.75,
-    **{Tile((16, 2 * n), (16, n), 512, sliced_k=4): cost for n, cost in ((40, 0.81), (48, 0.75), (56, 0.75))},
+    **{Tile((16, 2 * n), (16, n), 512, sliced_k=4): 0.8 for n in (40, 48, 56)},
     **dict.fromkeys(SLICES_BEYOND["columns"], 0.65),
     **dict.fromkeys(SLICES_BEYOND["groups"], 0.7),
 }
