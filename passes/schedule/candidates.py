@@ -79,7 +79,8 @@ def depth(
 def _stage(product: Product, tile: Tile, row: Row, cta_k: int) -> tuple[int, int]:
     """Bytes of a stage of a tile, and of the sums of its slices."""
     one, two = (_schedule_of(tile, cta_k, row, stages=stages) for stages in (1, 2))
-    stage = needs.shared_bytes(product, two) - needs.shared_bytes(product, one)
+    # two small stages may lie where one does, which begins where a swizzle does
+    stage = needs.shared_bytes(product, two) - needs.shared_bytes(product, one) or sum(needs.stage_bytes(product, one))
     return stage, needs.shared_bytes(product, one) - stage
 
 

@@ -125,6 +125,13 @@ def test_filters_whose_rows_no_tensor_copy_takes(monkeypatch: pytest.MonkeyPatch
     run(Case("conv_2d_nhwc_hwcf", (1, 1), (1, 1)), "sm_90a")
 
 
+def test_two_stages_that_take_the_room_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of 16x16 by `mma` with a K of 8, which begin where a swizzle does."""
+    for name, size in {"n": 1, "c": 8, "f": 16, "h": 8, "w": 8, "H": 3, "W": 3}.items():
+        monkeypatch.setitem(SIZES, name, size)
+    run(Case("conv_2d_nchw_fchw", (1, 1), (1, 1)), "sm_75")
+
+
 def test_three_dimensions() -> None:
     run(Case("conv_3d_ndhwc_dhwcf", (1, 2, 1), (1, 1, 3)))
 
