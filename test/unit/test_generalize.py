@@ -238,3 +238,23 @@ def test_maps_and_elementwise_operations_behind_a_product() -> None:
     kernel(a, b, bias, r, device="interp")
     expected = np.abs(a.astype(np.float64) @ b.astype(np.float64) - bias.astype(np.float64))
     np.testing.assert_allclose(r, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_product_whose_sizes_are_asserted() -> None:
+    """As torch-mlir prints `mm` of sizes that are not known."""
+    text = """func.func @f(%a: tensor<?x?xf16>, %b: tensor<?x?xf16>) -> tensor<?x?xf32> {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %zero = arith.constant 0.0 : f32
+      %m = tensor.dim %a, %c0 : tensor<?x?xf16>
+      %n = tensor.dim %b, %c1 : tensor<?x?xf16>
+      %k = tensor.dim %a, %c1 : tensor<?x?xf16>
+      %rows = tensor.dim %b, %c0 : tensor<?x?xf16>
+      %same = arith.cmpi eq, %k, %rows : index
+      cf.assert %same, "mismatching contracting dimension"
+      %e = tensor.empty(%m, %n) : tensor<?x?xf32>
+      %s = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
+      %r = linalg.matmul ins(%a, %b : tensor<?x?xf16>, tensor<?x?xf16>) outs(%s : tensor<?x?xf32>) -> tensor<?x?xf32>
+      return %r : tensor<?x?xf32>
+    }"""
+    check(text, draw(33, 40), draw(40, 24), np.full((33, 24), np.nan, np.float32), launches=1)
