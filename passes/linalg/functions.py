@@ -1,8 +1,8 @@
 """Functions that no instruction computes, by those that one does.
 
-Where a sum would cancel, 1 + x is rounded, and what it is rounded by is made up for by a quotient (W. Kahan's log1p and
-expm1). Others are Taylor series on an interval to which the argument is reduced. Of f32 and of f64 they are off by at
-most 3 times what rounding a result just above 1 may be off by, relative to the result.
+Where a sum would cancel, 1 + x is rounded, and what it is rounded by is made up for (as in W. Kahan's expm1). Others
+are Taylor series on an interval to which the argument is reduced. Of f32 and of f64 they are off by at most 3 times
+what rounding a result just above 1 may be off by, relative to the result.
 """
 
 from __future__ import annotations
@@ -75,9 +75,10 @@ def _polynomial(x: Scalar, coefficients: Sequence[float]) -> Scalar:
 
 
 def _log1p(x: Scalar) -> Scalar:
+    """The logarithm of 1 + x as rounded, and what it is rounded by: log(u + d) is log(u) + d / u for a small d."""
     above = _plus(1, x)
     rounded, log = _minus(above, 1), math.LogOp(above).result
-    return _equal(above, 1, x, _equal(rounded, x, log, _times(log, _over(x, rounded))))
+    return _equal(above, 1, x, _equal(rounded, x, log, _plus(log, _over(_minus(x, rounded), above))))
 
 
 def _expm1(x: Scalar) -> Scalar:

@@ -258,3 +258,20 @@ def test_a_product_whose_sizes_are_asserted() -> None:
       return %r : tensor<?x?xf32>
     }"""
     check(text, draw(33, 40), draw(40, 24), np.full((33, 24), np.nan, np.float32), launches=1)
+
+
+def test_the_bound_of_log1p_is_finite() -> None:
+    """Also where 1 + x may be rounded to 1 or to what follows it, because x has an error."""
+    text = """func.func @f(%x: tensor<37xf32>) -> tensor<37xf32> {
+      %e = tensor.empty() : tensor<37xf32>
+      %r = linalg.generic {
+        indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+        ins(%x : tensor<37xf32>) outs(%e : tensor<37xf32>) {
+      ^bb0(%a: f32, %o: f32):
+        %0 = math.tanh %a : f32
+        %1 = math.log1p %0 : f32
+        linalg.yield %1 : f32
+      } -> tensor<37xf32>
+      return %r : tensor<37xf32>
+    }"""
+    check(text, 2.0**-24 * np.linspace(0.5, 1.5, 37, dtype=np.float32), np.full(37, np.nan, np.float32), launches=1)
