@@ -472,11 +472,11 @@ def parse_mlir(
     """The module that MLIR text describes, its operations located in `name`; not yet verified.
 
     Raises ParseError (or another DiagnosticException) for text that is not MLIR, or none at all, and for a value that
-    is used where its definition does not dominate.
-    `line_offset` is added to line numbers when `text` is a later part of the file.
+    is used where its definition does not dominate. `line_offset` is added to line numbers: of a later part of a file.
     """
     if is_blank(text):
         raise LocatedError(f"{name}:{line_offset + 1}:1", "expected MLIR, got no text")
+    name = name.encode(errors="replace").decode()  # a path may have bytes that are no UTF-8
     module = LocatingParser(ctx, text, name, line_offset).parse_module(implicit_module)
     if f"{LAYOUT} =" in text or f"{NAMES} =" in text:
         _restore(module)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -303,6 +304,11 @@ def test_unknown_kind_of_file(run: Run, tmp_path: Path) -> None:
     done = run(write(tmp_path, "", "a.cu"))
     expected = "expected a file ending in .mlir or .ptx, or - for standard input"
     assert (done.code, done.err) == (1, f"error: {tmp_path}/a.cu: {expected}\n")
+
+
+def test_a_name_that_is_no_text(run: Run, tmp_path: Path) -> None:
+    (path := tmp_path / os.fsdecode(b"r\xe9seau.mlir")).write_text(MATMUL.format(fill="", ab="f16", c="f32"))
+    assert run(path, "--device", "interp", "--check").code == 0
 
 
 def test_binary_file(run: Run, tmp_path: Path) -> None:
