@@ -20,6 +20,7 @@ from ..base.errors import WarploomError
 from ..base.launch import DEVICES, STDIN, is_ptx, read_source
 from .compile import add_compile, add_tune
 from .options import (
+    Command,
     Commands,
     add_cache,
     add_command,
@@ -199,7 +200,7 @@ def parser() -> argparse.ArgumentParser:
     """The arguments of the command."""
     top = argparse.ArgumentParser(prog="warploom", description="A compiler for NVIDIA tensor cores.")
     top.add_argument("-v", "--version", action=_ShowVersions, nargs=0, help="print the versions and exit")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Command)
     summary = "compile and run an .mlir file, or launch a kernel of a .ptx file"
     run = add_command(commands, "run", _run, summary, RUN_TEXT, RUN_EXAMPLES)
     _add_common(run)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..base.errors import ArgumentError
 from ..base.launch import Dim3, dim3
@@ -20,7 +22,22 @@ if TYPE_CHECKING:
 # Commands, and options that several of them have.
 
 RunCommand: TypeAlias = Callable[[argparse.Namespace], int]
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
+Commands: TypeAlias = "argparse._SubParsersAction[Command]"  # pyright: ignore[reportPrivateUsage]
+
+
+class Command(argparse.ArgumentParser):
+    """The arguments of a command, which names its own options where one is misspelt."""
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """As of argparse; what is not known is misuse."""
+        known, rest = super().parse_known_args(args, namespace)
+        if rest:
+            options = re.findall(r"--[\w-]+", self.format_usage())
+            near = difflib.get_close_matches(rest[0].partition("=")[0], options, 1)
+            self.error(f"unrecognized arguments: {' '.join(rest)}" + (f"; did you mean {near[0]}?" if near else ""))
+        return known, rest
 
 
 def add_command(

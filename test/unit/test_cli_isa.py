@@ -190,7 +190,11 @@ def test_misuse(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["isa", "--what"])
     assert left.value.code == 2
-    assert "unrecognized arguments: --what" in capsys.readouterr().err
+    assert "unrecognized arguments: --what\n" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as left:
+        main(["isa", "--famly=mma", "--what"])
+    assert left.value.code == 2
+    assert "unrecognized arguments: --famly=mma --what; did you mean --family?" in capsys.readouterr().err
 
 
 def test_other_instructions_by_name(capsys: pytest.CaptureFixture[str]) -> None:
