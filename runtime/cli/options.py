@@ -35,7 +35,7 @@ class Command(argparse.ArgumentParser):
         known, rest = super().parse_known_args(args, namespace)
         if rest:
             options = re.findall(r"--[\w-]+", self.format_usage())
-            near = difflib.get_close_matches(rest[0].partition("=")[0], options, 1)
+            near = difflib.get_close_matches(rest[0].partition("=")[0], options, 1, 0.75)
             self.error(f"unrecognized arguments: {' '.join(rest)}" + (f"; did you mean {near[0]}?" if near else ""))
         return known, rest
 
