@@ -22,7 +22,13 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.dialects.linalg import Linalg, ops
-from xdsl.dialects.linalg.abstract_ops import ConvOperation, LinalgStructuredOperation, NamedOperation, PoolingOperation
+from xdsl.dialects.linalg.abstract_ops import (
+    ConvOperation,
+    ElementwiseOperation,
+    LinalgStructuredOperation,
+    NamedOperation,
+    PoolingOperation,
+)
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.ir import Attribute, Dialect, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
@@ -44,7 +50,6 @@ from .generic import (
     product_body,
     weighted,
 )
-from .linalg_ops import KIND, NAMED, ElementwiseOp, MapOp, PackOp, ReduceOp, UnPackOp
 from .upstream import extended
 from .words import defined, irdl_op_definition
 
@@ -349,15 +354,17 @@ class ContractOp(NamedContractionOp):
         return f"d{loop}"
 
 
-# `linalg` but for its convolutions: xDSL's dialect, and the operations and forms of MLIR that it lacks.
+# `linalg` but for what is loaded when it is met, elementwise operations and convolutions: xDSL's dialect, and the
+# operations and forms of MLIR that it lacks.
 
-_OF_WINDOWS = tuple(op for op in Linalg.operations if issubclass(op, ConvOperation | PoolingOperation))
+_ELSEWHERE = (ElementwiseOperation, ops.ReduceOp, ConvOperation, PoolingOperation)
 
 LINALG_BASE = extended(
-    Dialect("linalg", [op for op in Linalg.operations if op not in _OF_WINDOWS], list(Linalg.attributes)),
-    [
-        *(GenericOp, MapOp, ElementwiseOp, MatmulOp, *(_operation(name, row) for name, row in PRODUCTS.items())),
-        *(ContractOp, SoftmaxOp, PackOp, UnPackOp, ReduceOp, *NAMED),
-    ],
-    (TYPE_FN, KIND),
+    Dialect(
+        "linalg",
+        [op for op in Linalg.operations if op is ops.CopyOp or not issubclass(op, _ELSEWHERE)],
+        list(Linalg.attributes),
+    ),
+    [GenericOp, MatmulOp, *(_operation(name, row) for name, row in PRODUCTS.items()), ContractOp, SoftmaxOp],
+    (TYPE_FN,),
 )

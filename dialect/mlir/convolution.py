@@ -24,6 +24,7 @@ from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
+from . import linalg_ops
 from .contraction import LINALG_BASE, PoolingOp
 from .generic import converted, product_body
 from .upstream import declared, extended
@@ -215,4 +216,4 @@ CONVOLUTIONS = (*BY_NAME.values(), *map(_transform, ("filter", "input", "output"
 """An operation for each, and what is read of its kind."""
 
 
-LINALG = extended(LINALG_BASE, CONVOLUTIONS)
+LINALG = extended(LINALG_BASE, (*linalg_ops.OPERATIONS, *CONVOLUTIONS), linalg_ops.ATTRIBUTES)

@@ -25,7 +25,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.linalg.abstract_ops import ElementwiseOperation, LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
-from xdsl.dialects.linalg.ops import YieldOp
+from xdsl.dialects.linalg.ops import MaxOp, MinOp, YieldOp
 from xdsl.dialects.utils.dynamic_index_list import DynamicIndexList
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
@@ -455,3 +455,7 @@ class UnPackOp(_Tiled):
     PACKS: ClassVar = False
 
     assembly_format = "$source " + TILING
+
+
+OPERATIONS = (MapOp, ElementwiseOp, ReduceOp, *NAMED, MaxOp, MinOp, PackOp, UnPackOp)
+ATTRIBUTES = (KIND,)
