@@ -150,7 +150,7 @@ def _launched(title: str, options: dict[str, Any], tile: tuple[int, int, int] = 
     cells = dict[tuple[int, int], Cell]()
     for turn in range(launch.grid[0] // together):
         kernel.binary.run(
-            replace(plan, launches=[replace(launch, grid=((turn + 1) * together, 1, 1))]), values, device="interp"
+            plan._replace(launches=(replace(launch, grid=((turn + 1) * together, 1, 1)),)), values, device="interp"
         )
         for row, column in np.argwhere(~np.isnan(arrays[2][::m, ::n])).tolist():
             cells.setdefault((row, column), Cell(row, column, 1, 1, 4 * turn, str(turn)))

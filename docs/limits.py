@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from warploom.dialect.isa.row import TARGETS
-from warploom.dialect.ptx.instructions import ROWS
+from warploom.dialect.ptx.instructions import every_row
 from warploom.dialect.ptx.rows.grammar import name_of
 from warploom.runtime import WarploomError, compile
 from warploom.runtime.interp.machine.decode import REFUSED
@@ -240,7 +240,7 @@ why no tensor core multiplies it.
 def _not_run() -> Iterator[str]:
     """The lines of the table of instructions that no CPU runs here."""
     for meaning, reason in REFUSED.items():
-        names = dict.fromkeys(name_of(row.samples()[0]) for row in ROWS if row.means == meaning)
+        names = dict.fromkeys(name_of(row.samples()[0]) for row in every_row() if row.means == meaning)
         yield f"| {', '.join(f'`{name}`' for name in names)} | {reason} |"
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from warploom.dialect.isa import families
 from warploom.dialect.isa.row import CONSTANT, SCALAR, VECTOR, Slot, Version, target
-from warploom.dialect.ptx.instructions import ROWS
+from warploom.dialect.ptx.instructions import every_row
 from warploom.dialect.ptx.rows.grammar import PatternRow
 from warploom.dialect.ptx.types import bits_of
 
@@ -74,7 +74,7 @@ def cases(count: int = 200) -> Iterator[TransferCase]:
 @cache
 def opcodes(root: str, meaning: str) -> list[tuple[PatternRow, list[str]]]:
     """Rows with their spellings."""
-    rows = [row for row in ROWS if row.runs_on(TARGET) and row.root == root and (row.meaning or root) == meaning]
+    rows = [row for row in every_row() if row.runs_on(TARGET) and row.root == root and (row.meaning or root) == meaning]
     each = ((row, [o for o in row.spellings() if row.spelled(o).ptx <= VERSION]) for row in rows)
     return [(row, spelled) for row, spelled in each if spelled]
 

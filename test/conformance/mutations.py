@@ -25,7 +25,7 @@ from corpus.store import ARCHIVE, Store
 from refused import reason
 from verdicts import UnavailableError, arch_for, ptxas, publish, require_ptxas, unjudged
 
-from warploom.dialect.ptx.instructions import ROWS
+from warploom.dialect.ptx.instructions import every_row
 from warploom.dialect.ptx.types import REGISTER_BITS
 from warploom.runtime.kernel.check import check_text
 
@@ -208,7 +208,7 @@ _MATRIX_WORDS = (
 def vocabulary() -> dict[str, tuple[str, ...]]:
     """Qualifiers of the rows by the first word of the opcode."""
     words: defaultdict[str, set[str]] = defaultdict(set)
-    for row in ROWS:
+    for row in every_row():
         for sample in row.samples():
             root, *rest = sample.split(".")
             words[root].update(rest)

@@ -38,7 +38,7 @@ from ptx_rows import operand as fitting
 from refused import fault, reason
 
 from warploom.dialect.isa.row import NEWEST, TARGETS, Target, Version
-from warploom.dialect.ptx.instructions import ROWS
+from warploom.dialect.ptx.instructions import every_row
 from warploom.dialect.ptx.types import REGISTER_BITS
 from warploom.runtime.kernel.check import check_text
 
@@ -75,12 +75,12 @@ class Difference:
 def families() -> dict[str, list[str]]:
     """Statements of every row by the first word of the opcode; matrix instructions among them."""
     by_family: defaultdict[str, list[str]] = defaultdict(list)
-    for row in ROWS:
+    for row in every_row():
         by_family[row.root] += [
             apart(line) for line in instructions(row, row.samples()) if not OF_FUNCTIONS.match(line)
         ]
     for form in BY_SPELLING.values():
-        words = [fitting(ROWS[0], slot, number) for number, slot in enumerate(form.operands)]
+        words = [fitting(every_row()[0], slot, number) for number, slot in enumerate(form.operands)]
         by_family[form.spelling.partition(".")[0]].append(f"{form.spelling} {', '.join(words)};")
     return {family: lines for family, lines in by_family.items() if lines}
 

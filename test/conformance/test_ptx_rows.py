@@ -20,7 +20,7 @@ from refused import reason
 from samples import FULL, every
 
 from warploom.dialect.isa.row import DISCARDED, NEWEST, TARGETS, Target, Version
-from warploom.dialect.ptx.instructions import ROWS, find
+from warploom.dialect.ptx.instructions import every_row, find
 from warploom.dialect.ptx.rows.grammar import PatternRow, pieces
 from warploom.dialect.ptx.text.operands import OperandReader
 from warploom.dialect.ptx.types import REGISTER_BITS, compatible
@@ -87,14 +87,14 @@ def accepted(groups: dict[tuple[Target, Version], list[str]]) -> list[str]:
 
 _REDUCING = re.compile(r"tcgen05\.ld\.(red|spcompress)|sp(de)?compress")
 
-JUDGED = [row for row in ROWS if not _REDUCING.match(next(iter(row.spellings())))]
+JUDGED = [row for row in every_row() if not _REDUCING.match(next(iter(row.spellings())))]
 """Rows whose samples ptxas can assign registers to: loads from tensor memory that reduce need results that are apart,
 which `test_tcgen05_rows` gives them, and so do those that make registers sparse."""
 
 
 def plainest() -> Iterator[tuple[PatternRow, PatternRow, str]]:
     """Each row with its plainest spelling, and with those that need more than it does: the row, what that one needs."""
-    for row in ROWS:
+    for row in every_row():
         first, *others = row.samples()
         yield row, row.spelled(first), first
         for spelling in others if row.needs else ():
@@ -144,7 +144,7 @@ def test_parameters_of_functions_are_read_and_written_in_functions() -> None:
 
 @pytest.mark.slow
 def test_the_verifier_accepts_what_the_rows_spell() -> None:
-    lines = [line for row in ROWS for line in instructions(row, row.samples())]
+    lines = [line for row in every_row() for line in instructions(row, row.samples())]
     assert not [p for line in lines if (p := problem(line))]
 
 
@@ -175,7 +175,7 @@ def test_rows_of_some_targets_alone() -> None:
 
 
 def test_rows_that_ptx_no_longer_has() -> None:
-    rows = [(row, row.gone) for row in ROWS if row.gone is not None]
+    rows = [(row, row.gone) for row in every_row() if row.gone is not None]
     assert rows
     for row, (version, sm) in rows:
         lines = instructions(row, row.spellings())
@@ -232,7 +232,7 @@ FAMILIES = (
 @pytest.mark.parametrize("root", FAMILIES.split())
 def test_verdicts_near_the_rows(root: str) -> None:
     """A word left out, another of the family in its place, or one more: accepted and refused as ptxas does."""
-    rows = [row for row in ROWS if row.root == root]
+    rows = [row for row in every_row() if row.root == root]
     vocabulary = sorted({word for row in rows for sample in row.samples() for word in sample.split(".")[1:]})
     lines = sorted({line for row in rows for line in instructions(row, row.samples())})
     order = random.Random(root)
@@ -413,7 +413,7 @@ def test_results_are_discarded_where_ptxas_says() -> None:
     """But for the two results of packed comparisons, which 9.7.7.2 writes `p|q`: ptxas takes one alone, `_` too; and
     for textures of f16x2, whose results ptxas moves, and refuses the `mov`."""
     groups: dict[tuple[Target, Version], list[str]] = defaultdict(list)
-    for row in every([row for row in ROWS if any(slot.written for slot in row.operands)], DISCARDS):
+    for row in every([row for row in every_row() if any(slot.written for slot in row.operands)], DISCARDS):
         for spelling in {row.samples()[0], row.samples()[-1]}:
             groups[least(row.spelled(spelling))].extend(discarded(row, spelling))
     groups[TARGETS["sm_80"], (7, 0)] += ["mbarrier.arrive.b64 _, [%b64_7];", "mbarrier.arrive_drop.b64 _, [%b64_7];"]
@@ -439,6 +439,6 @@ def test_results_are_discarded_where_ptxas_says() -> None:
 
 
 def test_every_row_is_found_by_its_spellings() -> None:
-    for row in ROWS:
+    for row in every_row():
         for spelling in every(row.samples(), 6):
             assert row.spelled(spelling) in [other for other, _ in find(spelling)], spelling

@@ -13,7 +13,7 @@ from refused import fault, reason
 from samples import FULL
 
 from warploom.dialect.isa.row import ADDRESS, CONSTANT, DESCRIPTOR, PREDICATE, TARGETS, VECTOR, Slot, Target, Version
-from warploom.dialect.ptx.instructions import ROWS
+from warploom.dialect.ptx.instructions import every_row
 from warploom.dialect.ptx.rows.grammar import PatternRow
 from warploom.dialect.ptx.text.operands import OperandError, OperandReader
 from warploom.dialect.ptx.text.syntax import Register
@@ -34,7 +34,7 @@ TESTED: list[Target] = [
 SAMPLE = 250
 """Statements for each target, where not all are judged."""
 
-OURS = [row for row in ROWS if row.root == "tcgen05"]
+OURS = [row for row in every_row() if row.root == "tcgen05"]
 WORDS = sorted({word for row in OURS for text in row.spellings() for word in text.split(".")[1:]})
 
 
