@@ -23,6 +23,7 @@ from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, Ma
 from ...dialect.warp.memory import CopyOp, LoadOp, fills_shared
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
+from ...dialect.warp.operands import FindGroupOp
 from ...dialect.warp.synchronisation import (
     BARRIER_BYTES,
     CP_ASYNC,
@@ -441,7 +442,8 @@ def wait_for_launches(op: gpu.FuncOp, rewriter: PatternRewriter) -> None:
     is_measured = (target := target_of(op)) is not None and target.sm == WARPGROUP_SM
     if is_measured and names.isdisjoint(OVERLAP) and not names.isdisjoint(PRODUCTS):
         ops = op.body.block.ops
-        first = next(o for o in ops if not (is_pure(o) or o.name.startswith(PROLOGUE) or fills_shared(o)))
+        accesses = (o for o in ops if isinstance(o, FindGroupOp) or not (is_pure(o) or o.name.startswith(PROLOGUE)))
+        first = next(o for o in accesses if not fills_shared(o))
         index, schedule = IndexBuilder(first), op.attributes.get(ScheduleAttr.name)
         wait = index.insert(WaitOp(LAUNCHES, 0))
         if isinstance(schedule, ScheduleAttr) and schedule.data.in_registers == "b" and schedule.data.sliced_k > 1:

@@ -251,6 +251,12 @@ def test_parts_of_the_tiles_that_are_left(ctas: int) -> None:
     assert np.isnan(results[0][ends[-1] :]).all()
 
 
+def test_ends_are_read_behind_the_launches_that_write_them() -> None:
+    """A kernel that may begin before the launch ahead has ended waits for it first."""
+    kernel = compile(forward("bf16", transposed=False), target="sm_90a", cache=False)
+    assert 0 < kernel.ptx.index("griddepcontrol.wait;") < kernel.ptx.index("ld.global")
+
+
 def test_one_launch_without_a_wait() -> None:
     kernel: Kernel = compile(forward("bf16", transposed=False), target="sm_90a", cache=False)
     assert kernel.ptx.count(".entry") == 1
