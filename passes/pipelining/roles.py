@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
-from xdsl.dialects import scf
+from xdsl.dialects import memref, scf
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
@@ -19,6 +19,7 @@ from ...dialect.warp.cta import READ, RELEASE, WAIT, PipelineOp
 from ...dialect.warp.fragments import MapOp, SubfragmentOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
+from ...dialect.warp.operands import FindGroupOp
 from ...dialect.warp.synchronisation import CTA, WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.tensor_maps import PrefetchOp
 from ...dialect.warp.warpgroup import WgmmaOp
@@ -212,6 +213,20 @@ def load_ahead(wait: Operation) -> None:
                 one.detach()
                 block.insert_op_before(one, wait)
                 between.remove(one)
+
+
+def compute_late(loop: scf.ForOp) -> None:
+    """Moves what is computed before a loop over K for what follows it, as the places of a tile in D, behind it: there
+    the last products run, while before it there are none."""
+    if (block := loop.parent) is None or not any(isinstance(op, FindGroupOp) for op in block.ops):
+        return
+    late = set(behind(loop))
+    for op in reversed(list(takewhile(lambda op: op is not loop, block.ops))):
+        used = [_in_block(use.operation, block) for result in op.results for use in result.uses]
+        if (is_pure(op) or isinstance(op, memref.LoadOp)) and late.issuperset(used):
+            op.detach()
+            block.insert_op_after(op, loop)
+            late.add(op)
 
 
 def prefetch(index: IndexBuilder, loop: scf.ForOp, k: SSAValue) -> None:

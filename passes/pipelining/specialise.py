@@ -73,7 +73,7 @@ from ..schedule.needs import LEFT_FOR_BARRIERS, adds_in_tensor_memory
 from ..schedule.validity import REGISTER_STEP, SM_REGISTERS
 from ..tile.tiling import LaunchedKernel, LaunchPattern
 from .ring import DeclinedError, Ring, copies_of, decline, is_load
-from .roles import ConsumerLoop, CtaCluster, Share, behind, slice_of, take_own_tiles
+from .roles import ConsumerLoop, CtaCluster, Share, behind, compute_late, slice_of, take_own_tiles
 from .rotate import rotate_products, rotates
 from .tensor_copies import StagedLoads, StagedStores, TensorCopy, TensorView, loads_behind
 
@@ -383,6 +383,8 @@ def give_roles(op: gpu.FuncOp, rewriter: PatternRewriter) -> None:
         for one in [one for one in mine if one.parent is not None]:
             one.detach()
             inside.insert(one)
+        for one in [one for each in mine for one in operations_of(each) if isinstance(one, scf.ForOp)]:
+            compute_late(one)
         if schedule.own_tiles:
             _take_own_tiles(mine, ring, consumers // WARPS, inside)
         if any(isinstance(one, TensorStoreOp) for each in mine for one in operations_of(each)):
