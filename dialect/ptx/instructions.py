@@ -96,16 +96,23 @@ ROWS_LOOKED_AT = 8
 def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
     """The existing spellings most like an unknown one, best first. They have the same opcode root if any has it."""
     from difflib import get_close_matches  # for messages alone
+    from itertools import takewhile
+    from operator import eq
 
     root = opcode.partition(".")[0]
     if root not in roots():
         return tuple(get_close_matches(root, sorted(roots()), count))
-    if root in families.ROOTS:
-        return tuple(families.nearest(opcode, count))
+    near = families.nearest(opcode, count) if root in families.ROOTS else []
     words = frozenset(opcode.split("."))
     rows = (*_of_root(root), *_from_outside().get(root, ()))
-    likely = sorted(rows, key=lambda row: -len(words & row.words))[:ROWS_LOOKED_AT]
-    return tuple(get_close_matches(opcode, {text: None for row in likely for text in row.samples(words)}, count, 0.0))
+
+    def alike(row: PatternRow) -> tuple[int, int]:
+        begun = (sum(takewhile(bool, map(eq, word, has))) for word in words - row.words for has in row.words)
+        return len(words & row.words), max(begun, default=0)
+
+    likely = sorted(rows, key=alike, reverse=True)[:ROWS_LOOKED_AT]
+    samples = {text: None for row in likely for text in row.samples(words)}
+    return tuple(get_close_matches(opcode, [*near, *samples], count, 0.0))
 
 
 # What an instruction does to memory and to other threads: questions that its row and its qualifiers answer.

@@ -136,7 +136,8 @@ def _matching(instruction: str) -> tuple[Form, ...]:
     if name is not None:
         words = words[len(name.split(".")) :]
     elif not (words[0][:1] == "m" and words[0][1:2].isdecimal()):
-        near = difflib.get_close_matches(words[0], families.FAMILIES, 3, 0.4)
+        near = [n for n in families.FAMILIES if n.startswith(f"{words[0]}.")]
+        near = near or difflib.get_close_matches(words[0], families.FAMILIES, 3, 0.4)
         raise WarploomError(
             f"unknown instruction '{instruction}'; "
             + (f"nearest: {', '.join(near)}; " if near else "")

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from ...dialect.isa.families import FAMILIES, SECTIONS, order
 from ...dialect.isa.form import ELEMENT_TYPES, ElementType, Form, Shape
+from ...dialect.isa.mma import Mma
 from ...dialect.isa.row import NEWEST, TARGETS, Row, Target, Version
 from ...dialect.isa.row import target as target_row
 from ...dialect.layouts.layout import Layout
@@ -72,8 +73,11 @@ def forms(query: Query) -> tuple[Form, ...]:
     instruction, type, shape or PTX version."""
     target, version = as_target(query.target), as_version(query.ptx)
     names = _families(query.family)
-    _require(query.type, "element type", TYPES)
     asked = [form for name in names for form in FAMILIES[name]()]
+    if of := dict.fromkeys(form.a.name for form in asked if isinstance(form, Mma) and form.kind == query.type):
+        raise WarploomError(f"{query.type} is a kind of products, of the types {', '.join(of)}: give one of these; "
+                            "--family tcgen05.mma lists all kinds of products in tensor memory")  # fmt: skip
+    _require(query.type, "element type", TYPES)
     if query.shape is not None:
         _require(query.shape, "shape", {word: None for form in asked for word in _words(form) if _is_shape(word)})
     kept = (form for form in asked if _has(form, query) and _available(form, target, version))

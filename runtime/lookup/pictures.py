@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import product
 
 from ...dialect.isa.families import LoadMatrix, MoveMatrix, StoreMatrix
@@ -327,7 +328,11 @@ def tensor_picture(instruction: str, operand: str) -> Picture:
     fits = [entry for entry in tensor_memory_forms() if _named(words, set(entry[0].split(".")))]
     named = [(name, layout) for name, of, layout in fits if of.lower() == operand.lower()]
     if not named:
-        have = ", ".join(dict.fromkeys(of for _, of, _ in fits)) or "nothing"
+        if not fits:
+            names = list(dict.fromkeys(name for name, *_ in tensor_memory_forms()))
+            near = get_close_matches(instruction, names, 3, 0.0)
+            raise WarploomError(f"there is no '{instruction}' in tensor memory; nearest: {', '.join(near)}")
+        have = ", ".join(dict.fromkeys(of for _, of, _ in fits))
         raise WarploomError(f"'{instruction}' has no operand '{operand}' in tensor memory; it has {have}")
     layouts = dict.fromkeys(layout for _, layout in named)
     if len(layouts) > 1:

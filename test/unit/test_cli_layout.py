@@ -70,6 +70,8 @@ def test_what_people_call_instructions(name: str, operand: str, spelling: str) -
         ("m64n7k16", "A", "there is no 'm64n7k16'; nearest: "),
         ("mma.m16n8k16.f16", "E", "'mma.m16n8k16.f16' has no operand 'E'; it has A, B, C, D"),
         ("mma.sp.m16n8k16.f16", "scale_a", "'mma.sp.m16n8k16.f16' has no operand 'scale_a'; it has A, B, C, D, E"),
+        ("tcgen05.mma.kind::mxf4.m128.f32", "D", "there is no 'tcgen05.mma.kind::mxf4.m128.f32' in tensor memory; "),
+        ("wgmma.m64n8k16.f16", "A", "unknown instruction 'wgmma.m64n8k16.f16'; nearest: wgmma.mma_async; known: "),
         ("ldmatrix.m8n8.x1", "A", "'ldmatrix.m8n8.x1' has no operand 'A'; it has D"),
         ("mma.m16n8k32.f16", "A", "'mma.m16n8k32.f16': no form has f16 as operand A; there are: mma.m16n8k32.s8, "),
         ("mma.m8n8k4", "A", "operand A is not the same in all forms of 'mma.m8n8k4'; say which: "

@@ -6,7 +6,7 @@ import pytest
 
 from warploom.dialect.isa.row import ANYTHING, LABEL, TARGETS, Row, target
 from warploom.dialect.ptx.instruction import InstructionError, UnavailableError, facts_of, has, result_type, storage
-from warploom.dialect.ptx.instructions import every_row
+from warploom.dialect.ptx.instructions import every_row, nearest
 from warploom.dialect.ptx.rows.grammar import PatternRow
 from warploom.dialect.ptx.types import PACKED_BITS, REGISTER_BITS, bits_of, compatible
 
@@ -105,6 +105,19 @@ def test_what_sets_no_single_value_has_no_type(opcode: str) -> None:
 def test_a_word_that_is_none_is_told_with_the_nearest() -> None:
     with pytest.raises(InstructionError, match=r"'fmaa\.rn\.f32' is not a PTX instruction known here; .* fma"):
         result_type("fmaa.rn.f32")
+
+
+@pytest.mark.parametrize(
+    ("opcode", "first"),
+    [
+        ("wgmma.fense.sync.aligned", "wgmma.fence.sync.aligned"),
+        ("tcgen05.fence::after_thread", "tcgen05.fence::after_thread_sync"),
+        ("cp.async.wait_al", "cp.async.wait_all"),
+        ("add.f33", "add.f32"),
+    ],
+)
+def test_the_nearest_has_a_word_that_begins_like_the_wrong_one(opcode: str, first: str) -> None:
+    assert nearest(opcode)[0] == first
 
 
 @pytest.mark.parametrize(
