@@ -461,6 +461,8 @@ def field_named(name: str) -> ScheduleField:
 
         near = difflib.get_close_matches(name, FIELDS, 1, 0.7)
         hint = f", did you mean '{near[0]}'?" if near else ";"
+        if name == "schedule":
+            hint = ": its fields are arguments of their own, such as stages=3;"
         raise ScheduleError(f"unknown schedule option '{name}'{hint} known: {', '.join(FIELDS)}")
     return FIELDS[name]
 

@@ -146,6 +146,7 @@ SOFTMAX = EXP.replace("linalg.exp", "linalg.softmax dimension(1)").replace("@exp
         (MATMUL, {"target": "sm_1"}, CompileError, "^unknown target 'sm_1'; known targets: "),
         (MATMUL, {"stages": "x"}, CompileError, "^schedule option stages: expected one number, got 'x'"),
         (MATMUL, {"depth": 3}, CompileError, "^unknown schedule option 'depth'"),
+        (MATMUL, {"schedule": {"stages": 3}}, CompileError, "'schedule': its fields are arguments of their own"),
         (MATMUL, {"stagez": 3}, CompileError, "^unknown schedule option 'stagez', did you mean 'stages'?"),
         (WIDE, {"stages": 99}, CompileError, r"^<mlir>:2:3: error: schedule: 99 stages .* sm_90a has 227 KiB"),
         (WIDE, {"target": "sm_80", "transpose": "a"}, CompileError, "sm_80 has no wgmma .*; asked for transpose = a"),
