@@ -108,8 +108,7 @@ class LocatingParser(Parser):
             raise self._located(start, error) from error
         except (ParseError, DiagnosticException, ImportError, RecursionError):
             raise
-        except Exception as error:
-            # xDSL checks some of what it reads by assertion or by the exception of a helper
+        except Exception as error:  # xDSL checks some of what it reads by assertion, or by the exception of a helper
             raise self._unreadable(start, error) from error
         if isinstance(op.location, UnknownLoc):
             op.location = self.location_at(start)
@@ -316,8 +315,9 @@ class LocatingParser(Parser):
         """A parse error at the current token, or at the start of the operation if the token is on a later line."""
         text = self.lexer.input.content
         behind_line = "\n" in text[len(text[: self.pos].rstrip()) : self.pos] and start < self.pos
-        detail = str(error) or "this is not something the operation accepts here"
-        if behind_line and not str(error):
+        said = "" if isinstance(error, LookupError | TypeError | AttributeError) else str(error)  # of Python's own
+        detail = said or "this is not something the operation accepts here"
+        if behind_line and not said:
             detail = "its types or attributes are not those that this operation is known with"
         token = re.compile(r"\S*").match(text, start if behind_line else self.pos)
         span = Span(start, token.end(), self.lexer.input) if behind_line and token else self._current_token.span

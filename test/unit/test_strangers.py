@@ -129,6 +129,8 @@ def test_an_argument_twice(capsys: pytest.CaptureFixture[str]) -> None:
 def test_text_that_cannot_be_read() -> None:
     with pytest.raises(CompileError, match=r"^<mlir>: nested too deeply$"):
         compile("module {" * 3000 + "}" * 3000)
+    with pytest.raises(CompileError, match="cannot read this: this is not something the operation accepts here"):
+        compile(MATMUL.read_text().replace("linalg.fill ins", "linalg.fill in"))
     with pytest.raises(WarploomError, match=r"^'a\\x00.mlir': embedded null"):
         compile("a\0.mlir")
 
