@@ -213,9 +213,8 @@ class Report:
         """How a result compares with float64; `bound` says what it is held against."""
         if result.unbounded and not result.outside:
             reason = "where a divisor may be 0 or a number infinite, any result would be within the bound"
-            self.line(
-                "check", f"%{name} cannot be checked: the bound of {result.unbounded} elements is infinite", "red"
-            )
+            elements = f"{result.unbounded} element{'s' * (result.unbounded > 1)}"
+            self.line("check", f"%{name} cannot be checked: the bound of {elements} is infinite", "red")
             self.line("", reason)
             return
         verdict = "within" if result.ok else f"{result.outside} elements outside"
