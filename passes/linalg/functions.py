@@ -1,8 +1,8 @@
 """Functions that no instruction computes, by those that one does.
 
-Where a sum would cancel, 1 + x is rounded, and what it is rounded by is made up for (as in W. Kahan's expm1). Others
-are Taylor series on an interval to which the argument is reduced. Of f32 and of f64 they are off by at most 3 times
-what rounding a result just above 1 may be off by, relative to the result.
+Where a sum would cancel, 1 + x is rounded, and what it is rounded by is made up for; so is exp(x) for exp(x) - 1.
+Others are Taylor series on an interval to which the argument is reduced. Of f32 and of f64 they are off by at most 3
+times what rounding a result just above 1 may be off by, relative to the result.
 """
 
 from __future__ import annotations
@@ -82,10 +82,11 @@ def _log1p(x: Scalar) -> Scalar:
 
 
 def _expm1(x: Scalar) -> Scalar:
+    """Where a sum cancels, exp(x) - 1 as rounded, and what exp(x) is rounded by: exp(y + d) is exp(y) + d exp(y)."""
     power = math.ExpOp(x).result
     less = _minus(power, 1)
-    mended = _times(less, _over(x, math.LogOp(power).result))
-    return _equal(power, 1, x, _equal(less, power, power, _equal(less, -1, less, mended)))
+    mended = math.FmaOp(power, _minus(x, math.LogOp(power).result), less).result
+    return _equal(power, 1, x, _select(_is(_size(x), "ogt", 1), less, mended))
 
 
 def _is_negative(x: Scalar) -> Scalar:

@@ -260,18 +260,19 @@ def test_a_product_whose_sizes_are_asserted() -> None:
     check(text, draw(33, 40), draw(40, 24), np.full((33, 24), np.nan, np.float32), launches=1)
 
 
-def test_the_bound_of_log1p_is_finite() -> None:
-    """Also where 1 + x may be rounded to 1 or to what follows it, because x has an error."""
-    text = """func.func @f(%x: tensor<37xf32>) -> tensor<37xf32> {
+@pytest.mark.parametrize("name", ["log1p", "expm1"])
+def test_bounds_are_finite_where_sums_are_rounded_to_one_or_not(name: str) -> None:
+    """Those of functions of what has an error itself."""
+    text = f"""func.func @f(%x: tensor<37xf32>) -> tensor<37xf32> {{
       %e = tensor.empty() : tensor<37xf32>
-      %r = linalg.generic {
-        indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
-        ins(%x : tensor<37xf32>) outs(%e : tensor<37xf32>) {
+      %r = linalg.generic {{
+        indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}}
+        ins(%x : tensor<37xf32>) outs(%e : tensor<37xf32>) {{
       ^bb0(%a: f32, %o: f32):
         %0 = math.tanh %a : f32
-        %1 = math.log1p %0 : f32
+        %1 = math.{name} %0 : f32
         linalg.yield %1 : f32
-      } -> tensor<37xf32>
+      }} -> tensor<37xf32>
       return %r : tensor<37xf32>
-    }"""
+    }}"""
     check(text, 2.0**-24 * np.linspace(0.5, 1.5, 37, dtype=np.float32), np.full(37, np.nan, np.float32), launches=1)
