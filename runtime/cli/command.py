@@ -20,7 +20,6 @@ from ..base.errors import WarploomError
 from ..base.launch import DEVICES, STDIN, is_ptx, read_source
 from .compile import add_compile, add_tune
 from .options import (
-    Command,
     Commands,
     add_cache,
     add_command,
@@ -65,7 +64,13 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command on its arguments and return the exit code. argparse exits by itself on misuse."""
-    args = parser().parse_args(_spelled_out(sys.argv[1:] if argv is None else argv))
+    args, rest = parser().parse_known_args(_spelled_out(sys.argv[1:] if argv is None else argv))
+    if rest:
+        import difflib  # for messages alone
+
+        options = re.findall(r"--[\w-]+", args.parser.format_usage())
+        near = difflib.get_close_matches(rest[0].partition("=")[0], options, 1, 0.75)
+        args.parser.error(f"unrecognized arguments: {' '.join(rest)}" + (f"; did you mean {near[0]}?" if near else ""))
     try:
         with unused() if getattr(args, "no_cache", False) else nullcontext():
             code = int(args.command(args))
@@ -200,7 +205,7 @@ def parser() -> argparse.ArgumentParser:
     """The arguments of the command."""
     top = argparse.ArgumentParser(prog="warploom", description="A compiler for NVIDIA tensor cores.")
     top.add_argument("-v", "--version", action=_ShowVersions, nargs=0, help="print the versions and exit")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Command)
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     summary = "compile and run an .mlir file, or launch a kernel of a .ptx file"
     run = add_command(commands, "run", _run, summary, RUN_TEXT, RUN_EXAMPLES)
     _add_common(run)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..base.errors import ArgumentError
 from ..base.launch import Dim3, dim3
@@ -22,22 +20,7 @@ if TYPE_CHECKING:
 # Commands, and options that several of them have.
 
 RunCommand: TypeAlias = Callable[[argparse.Namespace], int]
-Commands: TypeAlias = "argparse._SubParsersAction[Command]"  # pyright: ignore[reportPrivateUsage]
-
-
-class Command(argparse.ArgumentParser):
-    """The arguments of a command, which names its own options where one is misspelt."""
-
-    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, args: Sequence[str] | None = None, namespace: Any = None
-    ) -> tuple[Any, list[str]]:
-        """As of argparse; what is not known is misuse."""
-        known, rest = super().parse_known_args(args, namespace)
-        if rest:
-            options = re.findall(r"--[\w-]+", self.format_usage())
-            near = difflib.get_close_matches(rest[0].partition("=")[0], options, 1, 0.75)
-            self.error(f"unrecognized arguments: {' '.join(rest)}" + (f"; did you mean {near[0]}?" if near else ""))
-        return known, rest
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
 
 
 def add_command(
@@ -46,7 +29,7 @@ def add_command(
     """Adds a command, with what its help says in front of the options and behind them."""
     form = argparse.RawDescriptionHelpFormatter
     parser = commands.add_parser(name, help=summary, description=text, epilog=examples, formatter_class=form)
-    parser.set_defaults(command=run)
+    parser.set_defaults(command=run, parser=parser)
     parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
     return parser
 

@@ -75,8 +75,7 @@ def forms(query: Query) -> tuple[Form, ...]:
     names = _families(query.family)
     asked = [form for name in names for form in FAMILIES[name]()]
     if of := dict.fromkeys(form.a.name for form in asked if isinstance(form, Mma) and form.kind == query.type):
-        raise WarploomError(f"{query.type} is a kind of products, of the types {', '.join(of)}: give one of these; "
-                            "--family tcgen05.mma lists all kinds of products in tensor memory")  # fmt: skip
+        raise WarploomError(f"{query.type} is a kind of product, of {', '.join(of)}; see --family tcgen05.mma, too")
     _require(query.type, "element type", TYPES)
     if query.shape is not None:
         _require(query.shape, "shape", {word: None for form in asked for word in _words(form) if _is_shape(word)})

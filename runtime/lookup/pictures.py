@@ -329,8 +329,7 @@ def tensor_picture(instruction: str, operand: str) -> Picture:
     named = [(name, layout) for name, of, layout in fits if of.lower() == operand.lower()]
     if not named:
         if not fits:
-            names = list(dict.fromkeys(name for name, *_ in tensor_memory_forms()))
-            near = get_close_matches(instruction, names, 3, 0.0)
+            near = get_close_matches(instruction, {name: None for name, *_ in tensor_memory_forms()}, 3, 0.0)
             raise WarploomError(f"there is no '{instruction}' in tensor memory; nearest: {', '.join(near)}")
         have = ", ".join(dict.fromkeys(of for _, of, _ in fits))
         raise WarploomError(f"'{instruction}' has no operand '{operand}' in tensor memory; it has {have}")

@@ -167,7 +167,7 @@ def test_tables_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     ("argv", "message"),
     [
         (["--target", "sm_91"], "unknown target 'sm_91'; known targets: sm_70, "),
-        (["--type", "mxf4"], "mxf4 is a kind of products, of the types e2m1: give one of these; --family tcgen05.mma"),
+        (["--type", "mxf4"], "mxf4 is a kind of product, of e2m1; see --family tcgen05.mma, too"),
         (["--type", "e4m4"], "unknown element type 'e4m4'; nearest: e4m3, ue4m3, e5m2; known: f16, "),
         (["--family", "stmatrx"], "unknown instruction 'stmatrx'; nearest: stmatrix, ldmatrix, movmatrix; "),
         (["--shape", "m16n8k17"], "unknown shape 'm16n8k17'; nearest: m16n8k16, "),
