@@ -192,16 +192,10 @@ class Traits:
         return self.row is not None and any(slot.is_address and slot.type != "tensor" for slot in self.row.operands)
 
     @cached_property
-    def strong(self) -> bool:
-        """Whether a qualifier makes the accesses strong."""
-        return not self.qualifiers.isdisjoint(STRONG)
-
-    @cached_property
     def strength(self) -> int:
         """How strong its accesses are: 0 if they are weak, 1 if they are strong for its CTA alone, 2 for others too."""
-        if not (self.strong or self.updates):
-            return 0
-        return 1 if "cta" in self.qualifiers and not self.on_mbarrier else 2
+        strong = self.updates or self.reduces_in_bulk or not self.qualifiers.isdisjoint(STRONG)
+        return 2 * strong - ("cta" in self.qualifiers and strong and not self.on_mbarrier)
 
     @property
     def splits_away(self) -> bool:
@@ -332,7 +326,7 @@ class Traits:
     @cached_property
     def observes_others(self) -> bool:
         """Whether it may observe effects of other threads, or lets them run."""
-        return self.root == "atom" or self.name == "nanosleep" or (self.root == "ld" and self.strong)
+        return self.root == "atom" or self.name == "nanosleep" or (self.root == "ld" and self.strength > 0)
 
     @cached_property
     def between_ctas(self) -> bool:
@@ -341,7 +335,7 @@ class Traits:
             return True
         if self.is_fence:
             return self.name != "fence.proxy" and not self.qualifiers.isdisjoint(("gl", "gpu", "sys"))
-        ordered = self.updates or (self.root in ("ld", "st") and self.strong)
+        ordered = self.updates or (self.root in ("ld", "st") and self.strength > 0)
         return ordered and self.space != "shared" and not self.completes_transactions
 
     @cached_property

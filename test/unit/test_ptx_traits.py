@@ -15,7 +15,7 @@ from warploom.runtime.interp.parallel import independent
 from warploom.runtime.interp.program import load
 
 QUESTIONS = (
-    "strong", "acquires", "releases", "updates", "reduces_in_bulk", "writes_memory", "on_mbarrier", "asynchronous",
+    "strength", "acquires", "releases", "updates", "reduces_in_bulk", "writes_memory", "on_mbarrier", "asynchronous",
     "is_grouped", "completes_transactions", "is_barrier", "is_fence", "aligned", "takes_whole_warps",
     "observes_others", "between_ctas", "computes", "has_address",
 )  # fmt: skip
@@ -35,17 +35,17 @@ def answers(answer: Traits) -> set[str]:
         ("bra.uni", ""),
         ("call", "between_ctas"),
         ("ld.global.nc.f32", "has_address"),
-        ("ld.relaxed.gpu.global.u32", "has_address strong observes_others between_ctas"),
-        ("ld.acquire.cta.shared.u32", "has_address strong acquires observes_others"),
-        ("ld.volatile.u32", "has_address strong observes_others between_ctas"),
+        ("ld.relaxed.gpu.global.u32", "has_address strength observes_others between_ctas"),
+        ("ld.acquire.cta.shared.u32", "has_address strength acquires observes_others"),
+        ("ld.volatile.u32", "has_address strength observes_others between_ctas"),
         ("st.shared.v4.b32", "has_address writes_memory"),
-        ("st.release.sys.b64", "has_address strong releases writes_memory between_ctas"),
+        ("st.release.sys.b64", "has_address strength releases writes_memory between_ctas"),
         ("atom.acq_rel.gpu.global.add.u32",
-         "has_address strong acquires releases updates writes_memory observes_others between_ctas"),
-        ("red.shared.add.u32", "has_address updates writes_memory"),
+         "has_address strength acquires releases updates writes_memory observes_others between_ctas"),
+        ("red.shared.add.u32", "has_address strength updates writes_memory"),
         ("red.async.relaxed.cluster.mbarrier::complete_tx::bytes.add.u32",
-         "has_address strong updates writes_memory completes_transactions"),
-        ("red.async.release.gpu.global.add.u32", "has_address strong releases updates writes_memory between_ctas"),
+         "has_address strength updates writes_memory completes_transactions"),
+        ("red.async.release.gpu.global.add.u32", "has_address strength releases updates writes_memory between_ctas"),
         ("ldmatrix.sync.aligned.m8n8.x4.shared.b16", "has_address aligned takes_whole_warps"),
         ("wmma.store.d.sync.aligned.row.m16n16k16.f32", "has_address writes_memory aligned takes_whole_warps"),
         ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "aligned takes_whole_warps"),
@@ -54,12 +54,12 @@ def answers(answer: Traits) -> set[str]:
         ("bar.sync", "is_barrier takes_whole_warps"),
         ("bar.warp.sync", "is_barrier"),
         ("barrier.sync", "is_barrier"),
-        ("barrier.cluster.arrive.release.aligned", "is_barrier strong releases aligned takes_whole_warps"),
+        ("barrier.cluster.arrive.release.aligned", "is_barrier strength releases aligned takes_whole_warps"),
         ("membar.gl", "is_fence between_ctas"),
         ("membar.cta", "is_fence"),
-        ("fence.acq_rel.gpu", "is_fence strong acquires releases between_ctas"),
+        ("fence.acq_rel.gpu", "is_fence strength acquires releases between_ctas"),
         ("fence.proxy.async", "is_fence"),
-        ("fence.mbarrier_init.release.cluster", "is_fence strong releases"),
+        ("fence.mbarrier_init.release.cluster", "is_fence strength releases"),
         ("mbarrier.try_wait.parity.shared.b64", "has_address on_mbarrier"),
         ("mbarrier.complete_tx.shared.b64", "has_address on_mbarrier completes_transactions"),
         ("cp.async.mbarrier.arrive.noinc.shared.b64", "has_address on_mbarrier writes_memory"),
@@ -69,7 +69,7 @@ def answers(answer: Traits) -> set[str]:
         ("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes",
          "has_address asynchronous completes_transactions writes_memory"),
         ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32",
-         "has_address asynchronous is_grouped reduces_in_bulk writes_memory between_ctas"),
+         "has_address strength asynchronous is_grouped reduces_in_bulk writes_memory between_ctas"),
         ("tensormap.replace.tile.rank.global.b1024.b32", "has_address writes_memory"),
         ("multimem.ld_reduce.add.f32", "has_address between_ctas"),
         ("nanosleep.u32", "observes_others"),
@@ -166,3 +166,11 @@ def test_nobody_else_reads_the_text_of_opcodes() -> None:
 def test_groups_are_of_one_kind_of_operation(opcode: str, commits: str, awaits: str, everything: bool) -> None:
     both = traits(opcode)
     assert (both.commits, both.awaits, both.awaits_all) == (commits, awaits, everything)
+
+
+def test_how_strong_accesses_are() -> None:
+    """Of objects whatever their scope, for threads of other CTAs arrive there."""
+    assert [traits(opcode).strength for opcode in (
+        "ld.global.u32", "ld.relaxed.cta.global.u32", "atom.cta.global.add.u32", "atom.global.add.u32",
+        "st.release.cluster.shared::cta.u32", "mbarrier.arrive.release.cta.shared::cta.b64",
+    )] == [0, 1, 1, 2, 2, 2]  # fmt: skip

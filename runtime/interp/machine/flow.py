@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -240,11 +241,10 @@ class Flow:
         here = [b for b in self.barriers if b.number == number]
         everyone = np.logical_or.reduce([b.mask for b in here])
         of = self._cluster if number == CLUSTER_BARRIER else self._cta
-        there = [self._number_in(of, b.mask) > 0 for b in here]
+        number_in = partial(np.bincount, minlength=self.geometry.ctas)
+        there = [number_in(of[b.mask]) > 0 for b in here]
         expected: Array = np.max([b.expected * own for b, own in zip(here, there, strict=True)], axis=0)
-        enough = np.where(
-            expected, self._counted(everyone) >= expected, self._number_in(of, self.live & ~everyone) == 0
-        )
+        enough = np.where(expected, self._counted(everyone) >= expected, number_in(of[self.live & ~everyone]) == 0)
         open_: Array = (enough & np.logical_or.reduce(there))[of]
         if not open_.any():
             return
@@ -261,10 +261,6 @@ class Flow:
             barrier.mask &= ~open_
             if barrier.resume != LEFT and released.any():
                 self.go(barrier.resume, released)
-
-    def _number_in(self, of: Array, mask: Array) -> Array:
-        """How many threads of a mask are in each CTA or cluster."""
-        return np.bincount(of[mask], minlength=self.geometry.ctas)
 
     def _counted(self, arrived: Array) -> Array:
         """Threads at a barrier, by CTA. A warp counts as a whole once all of its live lanes have arrived (9.7.13.1)."""

@@ -155,7 +155,7 @@ class Flags(Check):
         words, number = np.unique(np.concatenate([r.words for r in accesses]), return_inverse=True)
         threads = np.concatenate([r.threads for r in accesses])
         pcs = np.concatenate([np.full(r.words.size, r.pc) for r in accesses])
-        strong = np.array([_strong(d.traits) for d in self.kernel.code])
+        strong = np.array([d.traits.strength > 0 for d in self.kernel.code])
         writes = np.concatenate([np.full(r.words.size, r.kind != "load") for r in accesses])
         last = np.zeros(words.size, np.int64)
         last[number] = threads
@@ -295,8 +295,7 @@ class Flags(Check):
             acquires, releases = "release" not in traits.qualifiers, "acquire" not in traits.qualifiers
             sequential = traits.root == "membar" or "sc" in traits.qualifiers
             return MemoryEvent(place, None, False, False, scope or "sys", acquires, releases, sequential)
-        strong = _strong(traits)
-        scope = (scope or ("sys" if "volatile" in traits.qualifiers else "gpu")) if strong else ""
+        scope = (scope or ("sys" if "volatile" in traits.qualifiers else "gpu")) if traits.strength else ""
         reads, writes = deed.kind in ("load", "atomic"), deed.kind != "load"
         return MemoryEvent(place, location, reads, writes, scope, traits.acquires, traits.releases)
 
@@ -311,10 +310,6 @@ class Flags(Check):
         self.bound(f"words through which threads tell each other are not looked at in all orders: {what}", "flags")
 
 
-def _strong(traits: Traits) -> bool:
-    return traits.strong or traits.updates
-
-
 def _tells(traits: Traits) -> bool:
     """Whether threads tell each other something by it, barriers aside."""
-    return _strong(traits) and traits.root in ("ld", "st", "atom", "red") and not traits.on_mbarrier
+    return traits.strength > 0 and traits.root in ("ld", "st", "atom", "red") and not traits.on_mbarrier

@@ -125,7 +125,7 @@ class Orders(Check):
         if traits.means == "mbarrier.init":
             for place, warp, _ in self._pairs(access.start, access.threads):
                 self._initialise(place, warp, access.pc)
-        elif (traits.strong or traits.updates) and not (traits.on_mbarrier or traits.asynchronous):
+        elif traits.strength and not (traits.on_mbarrier or traits.asynchronous):
             self._tell(access)
 
     def _initialise(self, place: int, warp: int, pc: int) -> None:

@@ -41,15 +41,15 @@ _BYTES_PER_READER = 10
 
 @dataclass
 class _Touch:
-    """The pieces that one instruction accesses: who, how strongly (0: it is weak, 1: strong for its CTA, 2: for all),
-    by which traits, and stored bytes, if known."""
+    """The pieces that one instruction accesses: who, how strongly (see `Shadow`), by which traits, and stored bytes, if
+    known."""
 
     pc: int
     piece: Array
     thread: Array
     warp: Array
     lane: Array
-    strong: int
+    strong: Array
     traits: Traits
     values: Array | None
 
@@ -144,18 +144,11 @@ class SharedMemory(Check):
             return
         self.clocks.tick()
         warps, traits = self.clocks.warps, self.kernel.code[access.pc].traits
-        strong = traits.strength or 2 * (access.kind == "atomic")
-        away = access.start // self.stride != access.threads % warps // self.clocks.per_cta
-        if traits.splits_away and away.any():
-            for some, how in ((~away, strong), (away, 0)):
-                if some.any():
-                    self._access(access._replace(start=access.start[some], threads=access.threads[some]), how, traits)
-        else:
-            self._access(access, strong, traits)
-
-    def _access(self, access: MemoryAccess, strong: int, traits: Traits) -> None:
-        warps, width = self.clocks.warps, self.widths[access.pc] or access.width
-        piece, thread = self.shadow.pieces(access.start, width, access.threads)
+        width, level = self.widths[access.pc] or access.width, traits.strength or 2 * (access.kind == "atomic")
+        each = np.full(access.start.size, level, np.int8)
+        if traits.splits_away:
+            each[access.start // self.stride != access.threads % warps // self.clocks.per_cta] = 0
+        piece, thread, strong = self.shadow.pieces(access.start, width, access.threads, each)
         values = None if access.values is None else access.values.reshape(-1, self.shadow.width)
         touch = _Touch(access.pc, piece, thread, thread % warps, thread // warps, strong, traits, values)
         uses_object = access.kind == "atomic" and not traits.updates
@@ -169,7 +162,7 @@ class SharedMemory(Check):
             self._initialised(touch, access)
         if access.kind in WRITING:
             self._after_reads(touch, access.kind)
-        if strong and not traits.on_mbarrier:
+        if level and not traits.on_mbarrier:
             self.clocks.exchange(
                 id(self.buffer), touch.piece * self.shadow.width, touch.warp, access.kind, acquire=traits.acquires,
                 release=traits.releases,
@@ -204,7 +197,7 @@ class SharedMemory(Check):
         if touch.traits.name == _INVALIDATES:  # libcu++ elects the lane that ends an object's life by match.sync alone.
             gathered = clocks.before_gathered(touch.lane, touch.warp, writer // clocks.warps)
             race &= (writer % clocks.warps != touch.warp) | (time > gathered)
-        if touch.strong:
+        if touch.strong.any():
             race &= ~self._morally_strong(touch, writer % clocks.warps, shadow.write_strong[touch.piece])
         self._tell_unwaited(touch, unwaited, kind)
         pcs = shadow.write_pc[touch.piece]
@@ -238,7 +231,7 @@ class SharedMemory(Check):
         if touch.traits.name == _INVALIDATES:
             ordered = np.maximum(ordered, clocks.before_gathered(touch.lane, touch.warp, reader))
         late[rows, own] = (reader != touch.lane) & (times[rows, own] > ordered)
-        if touch.strong:
+        if touch.strong.any():
             columns = (touch.warp - own) + np.arange(clocks.each)[:, None]
             late &= ~self._morally_strong(touch, columns, shadow.read_strong[touch.piece].T).T
         race: Array = np.logical_or.reduce(late, axis=1)
@@ -295,10 +288,10 @@ class SharedMemory(Check):
         shadow, clocks = self.shadow, self.clocks
         shadow.writer[touch.piece] = touch.thread
         shadow.write_pc[touch.piece] = touch.pc
-        if touch.strong < 2:
-            writer = shadow.writer[touch.piece]
-            race = np.not_equal(writer, touch.thread) if kind == "atomic" else writer % clocks.warps != touch.warp
-            race &= ~self._morally_strong(touch, writer % clocks.warps, np.full(writer.size, touch.strong))
+        writer = shadow.writer[touch.piece]
+        race = np.not_equal(writer, touch.thread) if kind == "atomic" else writer % clocks.warps != touch.warp
+        if race.any():
+            race &= ~self._morally_strong(touch, writer % clocks.warps, touch.strong)
             self._tell_race(
                 touch, race, writer, shadow.write_pc[touch.piece], f"{_DEED[kind]} what", "writes",
                 lambda: agreeing(touch.piece, touch.values),
@@ -324,7 +317,7 @@ class SharedMemory(Check):
                 theirs = self._other(int(others[some][0]), int(touch.thread[some][0]), other_deed) + f" at line {line}"
                 text = f"race in shared memory: {deed} {theirs}, and nothing orders them"
                 text += "; the value is the same" if note else ""
-                if touch.traits.splits_away and not touch.strong:
+                if touch.traits.splits_away and not touch.strong[some].all():
                     text += "; GPUs do this in shared memory of another CTA by a load and a store"
                 about = "same value in shared memory" if note else (line, deed, other_deed)
                 self._tell(touch, some, "races", text, about, note=note)

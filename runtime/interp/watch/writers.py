@@ -66,7 +66,6 @@ class GlobalWriters(Check):
         inside = warp % geometry.warps_per_cta * LANES + np.arange(state.threads) // state.warps
         self.who = number * self.each + inside
         self.cluster = self.each * geometry.cluster_size
-        self.strong = [t.strength if not t.reduces_in_bulk else 2 for t in (d.traits for d in kernel.code)]
         x, y, z = geometry.grid
         self.ctas = x * y * z
         self.grid.begin(self.shared.clocks, geometry.first // geometry.cluster_size)
@@ -86,7 +85,7 @@ class GlobalWriters(Check):
     def access(self, access: MemoryAccess) -> None:
         if not access.start.size or not self.state.memory.is_global(access.buffer):
             return
-        strong = self.strong[access.pc]
+        strong = self.kernel.code[access.pc].traits.strength
         if access.kind == "load":
             self._load(access, strong)
         if strong:
@@ -118,7 +117,7 @@ class GlobalWriters(Check):
         history = self._history(access)
         piece, thread = history.pieces(access.start, access.width, access.threads)
         if strong < 2:
-            self._after_store(access, history, piece, thread, strong)
+            self._after_store(access, history, piece, thread)
         history.put_read(piece, self.who[thread], self.shared.clocks.tick(), access.pc, strong)
 
     def _history(self, access: MemoryAccess) -> BufferHistory:
@@ -127,14 +126,11 @@ class GlobalWriters(Check):
             self._histories[key] = BufferHistory(access.buffer.size)
         return self._histories[key]
 
-    def _after_store(
-        self, access: MemoryAccess, history: BufferHistory, piece: Array, thread: Array, strong: int
-    ) -> None:
+    def _after_store(self, access: MemoryAccess, history: BufferHistory, piece: Array, thread: Array) -> None:
         """These reads against the last stores of their pieces."""
-        last = history.stored
+        last, traits = history.stored, self.kernel.code[access.pc].traits
         before, mine = last.who(piece), self.who[thread]
-        cached = "nc" in self.kernel.code[access.pc].traits.qualifiers
-        others = self._others(before, mine, strong)
+        cached, others = "nc" in traits.qualifiers, self._others(before, mine, traits.strength)
         at = np.flatnonzero((before >= 0) & (others | (last.time(piece) == UNWAITED) | cached))
         if not at.size:
             return
