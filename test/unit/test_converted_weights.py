@@ -262,6 +262,19 @@ def test_turns_of_all_stages_where_they_make_up_k() -> None:
     assert schedule.unroll == 0
 
 
+@pytest.mark.parametrize(("n", "columns"), [(5120, 48), (8192, 64), (10240, 80), (11008, 96), (14336, 112)])
+def test_tiles_of_few_rows_are_one_wave(n: int, columns: int) -> None:
+    text = f"""func.func @f(%A: memref<16x4096xbf16>, %B: memref<{n}x4096xi4>, %C: memref<16x{n}xf32>) {{
+  linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>,
+                                 affine_map<(m, n, k) -> (m, n)>]
+      ins(%A, %B : memref<16x4096xbf16>, memref<{n}x4096xi4>) outs(%C : memref<16x{n}xf32>)
+  return
+}}"""
+    (schedule,) = compile(text, target="sm_90a", cache=False).schedule
+    assert schedule is not None
+    assert schedule.cta[:2] == (16, columns)
+
+
 def test_zero_points_and_numbers() -> None:
     a, q, s, d, _ = run(function(re.sub(r"(mulf .*|truncf %\d+) :", r"\1 fastmath<reassoc> :", POINT)))
     exact = a @ (q % 256 - 128) * s / 2

@@ -49,6 +49,20 @@ def test_products_of_one_a_are_one_launch(target: str) -> None:
         assert distance(d, wide[0] @ wide[1], np.abs(wide[0]) @ np.abs(wide[1])) < 1
 
 
+def test_joined_products_of_integers_are_one_wave() -> None:
+    """As products apart they have tiles of 32 and of 16 columns."""
+    arguments, body = "%A: memref<16x512xbf16>", "%zero = arith.constant 0.0 : bf16"
+    maps = ", ".join(f"affine_map<(m, n, k) -> ({axes})>" for axes in ("m, k", "n, k", "m, n"))
+    for number, n in enumerate((4096, 1024, 1024)):
+        q, d = f"memref<{n}x512xi4>", f"memref<16x{n}xbf16>"
+        arguments += f", %Q{number}: {q}, %D{number}: {d}"
+        body += f"""
+  linalg.fill ins(%zero : bf16) outs(%D{number} : {d})
+  linalg.matmul indexing_maps = [{maps}] ins(%A, %Q{number} : memref<16x512xbf16>, {q}) outs(%D{number} : {d})"""
+    (launch,) = compile(f"func.func @f({arguments}) {{ {body} return }}", target="sm_90a", cache=False).plan.launches
+    assert launch.grid == (86 + 22 + 22, 1, 1)
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("operands", "d"),
