@@ -188,12 +188,18 @@ def saturated(values: Array) -> Array:
 
 def smaller(a: Array, b: Array) -> Array:
     """The smaller value, -0 below +0; the other one where one is a NaN."""
-    return np.where(a == b, np.where(np.signbit(a), a, b), np.fmin(a, b))
+    return np.where(a == b, _bits(np.bitwise_or, a, b), np.fmin(a, b))
 
 
 def larger(a: Array, b: Array) -> Array:
     """The larger value, +0 above -0; the other one where one is a NaN."""
-    return np.where(a == b, np.where(np.signbit(a), b, a), np.fmax(a, b))
+    return np.where(a == b, _bits(np.bitwise_and, a, b), np.fmax(a, b))
+
+
+def _bits(function: np.ufunc, a: Array, b: Array) -> Array:
+    """A function of the bits of numbers: those of equal ones differ in the sign of a zero alone."""
+    word = _UNSIGNED[a.itemsize]
+    return function(a.view(word), b.view(word)).view(a.dtype)
 
 
 def on_parts(function: Callable[..., Array], *kinds: DTypeLike) -> ArrayFunction:
