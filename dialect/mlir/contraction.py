@@ -21,14 +21,8 @@ from xdsl.dialects.builtin import (
     MemRefType,
     TensorType,
 )
-from xdsl.dialects.linalg import Linalg, ops
-from xdsl.dialects.linalg.abstract_ops import (
-    ConvOperation,
-    ElementwiseOperation,
-    LinalgStructuredOperation,
-    NamedOperation,
-    PoolingOperation,
-)
+from xdsl.dialects.linalg import Linalg, abstract_ops, ops
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, NamedOperation, PoolingOperation
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.ir import Attribute, Dialect, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
@@ -357,14 +351,11 @@ class ContractOp(NamedContractionOp):
 # `linalg` but for what is loaded when it is met, elementwise operations and convolutions: xDSL's dialect, and the
 # operations and forms of MLIR that it lacks.
 
-_ELSEWHERE = (ElementwiseOperation, ops.ReduceOp, ConvOperation, PoolingOperation)
+_ELSEWHERE = (abstract_ops.ElementwiseOperation, ops.ReduceOp, abstract_ops.ConvOperation, PoolingOperation)
+_HERE = [op for op in Linalg.operations if op is ops.CopyOp or not issubclass(op, _ELSEWHERE)]
 
 LINALG_BASE = extended(
-    Dialect(
-        "linalg",
-        [op for op in Linalg.operations if op is ops.CopyOp or not issubclass(op, _ELSEWHERE)],
-        list(Linalg.attributes),
-    ),
+    Dialect("linalg", _HERE, list(Linalg.attributes)),
     [GenericOp, MatmulOp, *(_operation(name, row) for name, row in PRODUCTS.items()), ContractOp, SoftmaxOp],
     (TYPE_FN,),
 )

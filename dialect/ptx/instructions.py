@@ -42,18 +42,13 @@ def roots() -> frozenset[str]:
 
 
 @cache
-def _by_root() -> dict[str, list[PatternRow]]:
-    return _table(_FREQUENT)
-
-
-@cache
-def _rare_by_root() -> dict[str, list[PatternRow]]:
-    return _table(_rare())
+def _by_root(*, rare: bool = False) -> dict[str, list[PatternRow]]:
+    return _table(_rare() if rare else _FREQUENT)
 
 
 def _of_root(root: str) -> Sequence[PatternRow]:
     """The rows of opcodes with a first word, but for those of plugins."""
-    return _by_root().get(root) or _rare_by_root().get(root, ())
+    return _by_root().get(root) or _by_root(rare=True).get(root, ())
 
 
 @cache
