@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .options import aten, decompositions, prims, pytree
 
+_torchs: Any = import_module("torch._decomp.decompositions")
 COMPOSITE = """
 native_layer_norm native_layer_norm_backward native_group_norm native_group_norm_backward native_batch_norm
 _native_batch_norm_legit _native_batch_norm_legit_no_training native_batch_norm_backward _softmax _log_softmax
@@ -311,9 +312,8 @@ def _encoder_layer(x: torch.Tensor, width: int, heads: int, *others: Any) -> Any
 
     def attended(y: torch.Tensor) -> torch.Tensor:
         q, k, v = functional.linear(y, qkv, qkv_bias).unflatten(-1, (3, heads, -1)).transpose(1, -2).unbind(2)
-        return functional.linear(
-            functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(-2), out, out_bias
-        )
+        mixed = functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(-2)
+        return functional.linear(mixed, out, out_bias)
 
     def forward(y: torch.Tensor) -> torch.Tensor:
         inner = functional.linear(y, up, up_bias)
@@ -402,9 +402,6 @@ def _layers(helper: Callable[..., Any], *given: Any) -> Any:
         return torch.nn.functional.dropout(result, dropout, train and next(calls, None) is not None), final
 
     return helper(*others, 0.0, train, both, first, rounded)
-
-
-_torchs: Any = import_module("torch._decomp.decompositions")
 
 
 def recurrent(helper: Callable[..., Any] = _torchs._rnn_helper) -> AbstractContextManager[object]:
