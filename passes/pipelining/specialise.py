@@ -383,21 +383,15 @@ def give_roles(op: gpu.FuncOp, rewriter: PatternRewriter) -> None:
         for one in [one for one in mine if one.parent is not None]:
             one.detach()
             inside.insert(one)
-        for one in [one for each in mine for one in operations_of(each) if isinstance(one, scf.ForOp)]:
-            compute_late(one)
-        if schedule.own_tiles:
-            _take_own_tiles(mine, ring, consumers // WARPS, inside)
+        for loop in [one for each in mine for one in operations_of(each) if isinstance(one, scf.ForOp)]:
+            compute_late(loop)
+            is_over_k = any(use.operation.parent is loop.body.block for use in ring.value.uses)
+            if schedule.own_tiles and is_over_k and isinstance(tiles := loop.parent_op(), scf.ForOp):
+                take_own_tiles(ring, tiles, loop, consumers // WARPS, inside.before(tiles))
         if any(isinstance(one, TensorStoreOp) for each in mine for one in operations_of(each)):
             inside.insert(WaitOp(BULK, 0, read=True, each_warpgroup=True))
     if end.prev_op is not None:
         end.prev_op.attributes[SOME_WARPS] = IntegerAttr(consumers, i64)
-
-
-def _take_own_tiles(ops: Sequence[Operation], ring: Ring, groups: int, index: IndexBuilder) -> None:
-    loops = [one for each in ops for one in operations_of(each) if isinstance(one, scf.ForOp)]
-    for loop in [one for one in loops if any(use.operation.parent is one.body.block for use in ring.value.uses)]:
-        if isinstance(tiles := loop.parent_op(), scf.ForOp):
-            take_own_tiles(ring, tiles, loop, groups, index.before(tiles))
 
 
 def _fills(op: Operation) -> bool:
