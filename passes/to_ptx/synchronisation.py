@@ -215,7 +215,9 @@ def _arrive_last(lowering: KernelLowering, op: ArriveLastOp) -> None:
     emitter.clear([seen])
     emitter.emit("atom.acq_rel.gpu.global.inc.u32", seen, place, last, guard=first)
     is_last = s.both(s.compare("eq", seen, last), first)
-    lowering.values[op.last] = emitter.compute("bar.red.or.pred", *barrier, is_last)
+    seen_by_all = emitter.compute("bar.red.or.pred", *barrier, is_last)
+    # ptxas does not know that warps of a role go on as a whole: it holds the stages of rings in registers of lanes.
+    lowering.values[op.last] = seen_by_all if some is None else emitter.any(seen_by_all)
 
 
 # Tensor copies: boxes between tensors in global memory and tiles in shared memory.

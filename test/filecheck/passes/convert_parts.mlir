@@ -40,7 +40,8 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
     // CHECK:      bar.sync 7, 64;
     // CHECK:      atom.acq_rel.gpu.global.inc.u32 [[SEEN:%r[0-9]+]], [%rd{{[0-9]+}}], [[LIMIT]];
     // CHECK-NEXT: setp.eq.s32 %p{{[0-9]+}}, [[SEEN]], [[LIMIT]];
-    // CHECK:      bar.red.or.pred %p{{[0-9]+}}, 7, 64, %p{{[0-9]+}};
+    // CHECK:      bar.red.or.pred [[ONE:%p[0-9]+]], 7, 64, %p{{[0-9]+}};
+    // CHECK-NEXT: vote.sync.any.pred %p{{[0-9]+}}, [[ONE]], 0xFFFFFFFF;
     %last = warp.arrive_last %counters[%zero] of %count : memref<3xi32>
     scf.if %last {
       gpu.barrier
