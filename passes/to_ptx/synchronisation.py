@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 
+from xdsl.dialects import scf
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
+from ...dialect.warp.attributes import enclosing
 from ...dialect.warp.cta import in_pairs, some_warps
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.synchronisation import (
@@ -215,9 +217,10 @@ def _arrive_last(lowering: KernelLowering, op: ArriveLastOp) -> None:
     emitter.clear([seen])
     emitter.emit("atom.acq_rel.gpu.global.inc.u32", seen, place, last, guard=first)
     is_last = s.both(s.compare("eq", seen, last), first)
-    seen_by_all = emitter.compute("bar.red.or.pred", *barrier, is_last)
-    # ptxas does not know that warps of a role go on as a whole: it holds the stages of rings in registers of lanes.
-    lowering.values[op.last] = seen_by_all if some is None else emitter.any(seen_by_all)
+    last_of_all = emitter.compute("bar.red.or.pred", *barrier, is_last)
+    # In a loop over tiles ptxas would take warps for divided behind it, and hold stages of rings in registers of lanes.
+    in_tiles = some is not None and any(isinstance(around, scf.ForOp) for around in enclosing(op))
+    lowering.values[op.last] = emitter.any(last_of_all) if in_tiles else last_of_all
 
 
 # Tensor copies: boxes between tensors in global memory and tiles in shared memory.

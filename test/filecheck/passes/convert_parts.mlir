@@ -40,11 +40,20 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
     // CHECK:      bar.sync 7, 64;
     // CHECK:      atom.acq_rel.gpu.global.inc.u32 [[SEEN:%r[0-9]+]], [%rd{{[0-9]+}}], [[LIMIT]];
     // CHECK-NEXT: setp.eq.s32 %p{{[0-9]+}}, [[SEEN]], [[LIMIT]];
-    // CHECK:      bar.red.or.pred [[ONE:%p[0-9]+]], 7, 64, %p{{[0-9]+}};
-    // CHECK-NEXT: vote.sync.any.pred %p{{[0-9]+}}, [[ONE]], 0xFFFFFFFF;
+    // CHECK:      bar.red.or.pred %p{{[0-9]+}}, 7, 64, %p{{[0-9]+}};
     %last = warp.arrive_last %counters[%zero] of %count : memref<3xi32>
     scf.if %last {
       gpu.barrier
+    }
+    // In a loop over tiles, all warps go on as a whole.
+    scf.for %tile = %zero to %two step %two {
+      // CHECK:      bar.red.or.pred [[LAST:%p[0-9]+]], 7, 64, %p{{[0-9]+}};
+      // CHECK-NEXT: vote.sync.any.pred [[ANY:%p[0-9]+]], [[LAST]], 0xFFFFFFFF;
+      // CHECK:      @![[ANY]] bra
+      %last_of_tile = warp.arrive_last %counters[%zero] of %count : memref<3xi32>
+      scf.if %last_of_tile {
+        gpu.barrier
+      }
     }
   } {warp.warps = 2 : i64}
   "gpu.return"() : () -> ()
