@@ -192,9 +192,10 @@ def _slice_scatter(value: torch.Tensor, source: torch.Tensor, *args: Any) -> Any
 
 
 def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+    made = value
     for dim in dims if value.dim() else ():
-        value = value.index_select(dim, torch.arange(value.shape[dim] - 1, -1, -1, device=value.device))
-    return value if dims and value.dim() else value.clone()
+        made = made.index_select(dim, torch.arange(value.shape[dim] - 1, -1, -1, device=value.device))
+    return _lying_as(value, made) if dims and value.dim() else value.clone()
 
 
 def _copy(value: torch.Tensor, other: torch.Tensor, *_: object) -> torch.Tensor:

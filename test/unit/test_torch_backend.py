@@ -2580,3 +2580,15 @@ def test_parts_without_products_are_compiled_together(monkeypatch: pytest.Monkey
         assert close(result, exact, 2.0)
     assert together == [3]
     assert not compiled.reasons
+
+
+def test_what_is_turned_over_lies_as_it_lay() -> None:
+    """A view of its elements in another order is a copy then, whose changes it does not show."""
+    x = drawn(3, 5)
+
+    def function(x: Any) -> Any:
+        turned = x.t().flip(-1)
+        turned.contiguous().view(-1).mul_(0.5)
+        return turned
+
+    assert torch.equal(Compiled(function).call(x), function(x))
