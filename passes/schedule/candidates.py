@@ -67,8 +67,7 @@ def depth(
         needed = max(1, product.k_tiles(cta_k))
         stage, sums = _stage(product, tile, row, cta_k)
         fit = (shared - sums) // stage
-        few = 3 if product.b.stored and narrowest < 8 and stage >= model.LARGE_STAGE else 4
-        limit = min(model.MAX_STAGES, max(few, 1 + -(-wanted // stage))) if alone and not across else 4
+        limit = min(model.MAX_STAGES, max(4, 1 + -(-wanted // stage))) if alone and not across else 4
         if min(limit, fit) >= min(3, needed):
             return cta_k, min(limit, fit, needed + 1)
     stage, sums = _stage(product, tile, row, step)

@@ -145,10 +145,6 @@ IN_FLIGHT_CONVERTED = 60 * KIB
 """The same of a product that converts weights: what more stages ask for delays the first tile (H200, 16x8192x8192, 4
 bits: 4 stages of 32 KiB 14.9 microseconds, 5 15.1; of 20 KiB, in rows along n, 4 15.7 and 8 16.4)."""
 
-LARGE_STAGE = 40 * KIB
-"""A stage of weights of 4 bits of which three are enough (H200, in a row, us: 16x14336x4096 by 112 columns 13.4 for the
-14.0 of four, 16x4096x14336 by K tiles of 1024 14.1 for 14.4)."""
-
 WIDE_K = 32
 """The least K of tiles of wide elements that pays (H200, 4096: tf32 249 TFLOP/s, 241 with 16; f64 58, 50 with 16)."""
 
@@ -352,7 +348,8 @@ columns, 5.8 by 32, 6.5 by K in four parts), and bytes with scales of groups, in
 # Weights that are converted in registers, for a few rows of A: warps that cut K among them read A from shared memory
 # less often than warps side by side, and are enough to hide what converting takes (H200, 16x8192x8192, 8 bits: 21.9
 # microseconds with 8 slices, 22.6 with 4; 4 bits: 17.2 and 18.0). 128 columns are one wave of 14336 (H100, in a row,
-# 16x14336x4096: 24.4 microseconds for the 27.9 of 64 columns, 4 bits 15.7 for the 19.1 of 256).
+# 16x14336x4096: 24.4 microseconds for the 27.9 of 64 columns, 4 bits 15.7 for the 19.1 of 256), 96 and 80 of 11008 and
+# 10240 (H200, 4 bits with groups, 12.1 and 13.6 for the 14.4 and 16.8 of 128 columns), 48 of 6144 and of 5120.
 WEIGHT_TILES = {
     Tile((16, 64), (16, 64), 512, sliced_k=8): 0.8,
     Tile((16, 64), (16, 32), 256, sliced_k=4): 0.85,
@@ -360,7 +357,7 @@ WEIGHT_TILES = {
     Tile((16, 64), (16, 32), 128, sliced_k=2): 0.85,
     Tile((16, 256), (16, 32), 128): 0.85,
     Tile((16, 128), (16, 64), 256, sliced_k=4): 0.75,
-    **{Tile((16, 2 * n), (16, n), 512, sliced_k=4): 0.8 for n in (40, 48, 56)},
+    **{Tile((16, 2 * n), (16, n), 512, sliced_k=4): 0.8 for n in (40, 48)},
     **dict.fromkeys(SLICES_BEYOND["columns"], 0.65),
     **dict.fromkeys(SLICES_BEYOND["groups"], 0.7),
 }
