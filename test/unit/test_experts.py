@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from products import GATE
 
 from warploom.passes.diagnostics import remarks
+from warploom.passes.tile import expand
 from warploom.runtime import CompileError, Kernel, compile
 
 pytestmark = pytest.mark.sampled(2)
@@ -249,6 +250,21 @@ def test_parts_of_the_tiles_that_are_left(ctas: int) -> None:
         x, y = a[rows].astype(np.float64), b[expert].astype(np.float64)
         assert np.all(np.abs(results[0][rows] - x @ y) <= (k + 5) * 2.0**-23 * (np.abs(x) @ np.abs(y)))
     assert np.isnan(results[0][ends[-1] :]).all()
+
+
+@pytest.mark.parametrize("schedule", [{"ctas": 3}, {"cta": "64x64x64", "ctas": 2}, SHARED_TAIL])
+def test_a_search_goes_on_from_the_last_group(schedule: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expand, "MANY_GROUPS", E - 1)
+    rng = np.random.default_rng()
+    kernel, ends = compile(forward("bf16", transposed=True), target="sm_90a", cache=False, **schedule), drawn(rng)
+    assert "while_" in kernel.ptx
+    a, b = operands(rng, ml_dtypes.bfloat16, ends, (T, K), (E, N, K))
+    unused, d = (np.zeros((E, N), np.float32), np.zeros(T, np.float32)), np.full((T, N), np.nan, np.float32)
+    kernel(a, b, np.array(ends, np.int32), *unused, d, device="interp", checks="all")
+    for expert, rows in enumerate(spans(ends)):
+        x, y = a[rows].astype(np.float64), b[expert].astype(np.float64).T
+        assert np.all(np.abs(d[rows] - x @ y) <= (K + 3) * 2.0**-23 * (np.abs(x) @ np.abs(y)))
+    assert np.isnan(d[ends[-1] :]).all()
 
 
 def test_ends_are_read_behind_the_launches_that_write_them() -> None:

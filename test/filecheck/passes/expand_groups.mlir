@@ -14,16 +14,16 @@ gpu.module @kernels {
     gpu.return
   }
 
-  // A loop over tiles carries where the last search ended.
+  // Of many groups, a loop over tiles carries where the last search ended.
   // CHECK-LABEL: gpu.func @loop
   // CHECK:         scf.for %tile = {{.*}} iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %[[TILES:[^ ]*]] = %{{.*}})
   // CHECK:           arith.cmpi ult, %{{.*}}, %[[TILES]]
   // CHECK:           %[[FOUND:.*]], %[[BEGIN:.*]], %[[FIRST:.*]], %{{.*}}, %{{.*}} = scf.while
   // CHECK:           scf.yield %[[FOUND]], %[[BEGIN]], %[[FIRST]]
-  gpu.func @loop(%ends: memref<8xi32>, %tiles: index) kernel {
+  gpu.func @loop(%ends: memref<64xi32>, %tiles: index) kernel {
     %one = arith.constant 1 : index
     scf.for %tile = %one to %tiles step %one {
-      %group, %first = warp.find_group %ends[%tile] rows 128 x %one : memref<8xi32>
+      %group, %first = warp.find_group %ends[%tile] rows 128 x %one : memref<64xi32>
     }
     gpu.return
   }
