@@ -415,4 +415,6 @@ def recurrent(helper: Callable[..., Any] = _torchs._rnn_helper) -> AbstractConte
 def simpler() -> dict[Any, Any]:
     """Decompositions of operations that torch's default decompositions for export keep."""
     table = decompositions([getattr(aten, name) for name in COMPOSITE.split() if hasattr(aten, name)])
-    return {**table, **OWN}
+    # Of these, torch's forms of other overloads keep dimensions by a view that export does not know.
+    of_overloads = [k for k in table if str(k).startswith(("aten.var", "aten.std")) and "correction" not in str(k)]
+    return {**{k: v for k, v in table.items() if k not in of_overloads}, **OWN}

@@ -6,6 +6,7 @@ import copy
 import importlib.util
 import logging
 import operator
+import os
 import pickle
 import re
 import subprocess
@@ -2592,3 +2593,14 @@ def test_what_is_turned_over_lies_as_it_lay() -> None:
         return turned
 
     assert torch.equal(Compiled(function).call(x), function(x))
+
+
+def test_exported_variances_keep_their_dimensions() -> None:
+    class Spread(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.relu().var(1, True, True) + x.std(1, False, True) + torch.std_mean(x, 0, True, True)[0]
+
+    x = drawn(3, 16)
+    call = Compiled(torch.export.export(Spread(), (x,), strict=False).module()).call
+    assert close(call(x), Spread()(x.double()), 4.0)
+    assert torch_save(torch.export.export(Spread(), (x,), strict=False), os.devnull).compiled
