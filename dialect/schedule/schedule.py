@@ -76,8 +76,8 @@ class ScheduleField:
             return
         low, high = (value, value) if self.kind is int else (min(value), max(value))
         if low < self.minimum or (self.maximum is not None and high > self.maximum):
-            several = "" if self.kind is int else "numbers of "
             limits = f"at least {self.minimum}" if self.maximum is None else f"{self.minimum} to {self.maximum}"
+            several = "numbers of " * (self.kind is not int)
             raise ScheduleError(f"{self.name} must be {several}{limits}, got {text_of(value)}")
 
     def read(self, value: object) -> object:
@@ -456,15 +456,13 @@ ALWAYS = tuple(f.name for f in FIELDS.values() if f.always)
 
 def field_named(name: str) -> ScheduleField:
     """The field of a name. Raises ScheduleError if there is none."""
-    if name not in FIELDS:
-        import difflib  # for messages alone
+    if name in FIELDS:
+        return FIELDS[name]
+    from difflib import get_close_matches  # for messages alone
 
-        near = difflib.get_close_matches(name, FIELDS, 1, 0.7)
-        hint = f", did you mean '{near[0]}'?" if near else ";"
-        if name == "schedule":
-            hint = ": its fields are arguments of their own, such as stages=3;"
-        raise ScheduleError(f"unknown schedule option '{name}'{hint} known: {', '.join(FIELDS)}")
-    return FIELDS[name]
+    own = ": its fields are arguments of their own, such as stages=3;" if name == "schedule" else ";"
+    hint = "".join(f", did you mean '{near}'?" for near in get_close_matches(name, FIELDS, 1, 0.7)) or own
+    raise ScheduleError(f"unknown schedule option '{name}'{hint} known: {', '.join(FIELDS)}")
 
 
 def parse_options(options: Mapping[str, object]) -> dict[str, object]:

@@ -24,16 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import LANES, Layout, column, permuted, row
 from ..mlir.words import irdl_op_definition
-from .attributes import (
-    BYTE,
-    SHARED_SPACE,
-    FragmentType,
-    Memory,
-    element_row,
-    fragment_of,
-    memory_of,
-    memory_space,
-)
+from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
 from .op_shapes import WarpOp
 from .stored import StoredIntegers
 

@@ -40,13 +40,7 @@ from xdsl.utils.str_enum import StrEnum
 from ..layouts.layout import Bit, Layout
 from ..mlir.affine import loops_of
 from ..mlir.words import irdl_op_definition
-from .attributes import (
-    FragmentType,
-    float_type,
-    fragment_of,
-    known_element,
-    memory_of,
-)
+from .attributes import FragmentType, float_type, fragment_of, known_element, memory_of
 from .elements import ElementRegion, LoopSizes, M, N, WithEpilogue, verify_elements
 from .op_shapes import WarpOp, bounds, verify_indices
 

@@ -19,15 +19,7 @@ from ...dialect.warp.attention import INPUTS, AttentionGradientOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type
 from ..diagnostics import chose, remark
-from .element_expressions import (
-    ElementExpression,
-    ElementReader,
-    Name,
-    Subscripts,
-    map_of,
-    names_of,
-    writer_before,
-)
+from .element_expressions import ElementExpression, ElementReader, Name, Subscripts, map_of, names_of, writer_before
 from .element_regions import function_of
 from .memory_uses import NotFusedError, Replacement, decline, place_in_block
 from .operand import root

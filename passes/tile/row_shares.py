@@ -39,16 +39,7 @@ from ..patterns import Index, IndexBuilder
 from .elementwise_kernel import LARGEST_ROW, SECTOR_BITS, may_flatten, over_elements, power_of_two
 from .fragment_math import mapped, until
 from .row_region import rescaled
-from .traversal import (
-    ACCESS_BITS,
-    LANE_BITS,
-    WARPS,
-    Traversal,
-    TraversedMemory,
-    joined,
-    lane_layout,
-    lanes_along,
-)
+from .traversal import ACCESS_BITS, LANE_BITS, WARPS, Traversal, TraversedMemory, joined, lane_layout, lanes_along
 
 # Lanes hold as many neighbours of a row as one access of 16 bytes takes, and follow each other along it; of short rows
 # a warp takes several at a time. Where a row is longer than a warp holds, or its length is not known, each reduction

@@ -10,17 +10,7 @@ from functools import partial
 
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import (
-    IndexType,
-    IntegerAttr,
-    MemRefType,
-    StridedLayoutAttr,
-    bf16,
-    f32,
-    i16,
-    i32,
-    i64,
-)
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StridedLayoutAttr, bf16, f32, i16, i32, i64
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter

@@ -23,15 +23,7 @@ from torch.fx.node import map_arg
 from ..base.errors import ArgumentError, WarploomError
 from ..base.explanation import CompiledPart, Explanation, LeftPart
 from ..kernel.kernel import Kernel
-from .attention import (
-    ATTENTIONS,
-    FLEXIBLE,
-    arguments_of,
-    is_attention,
-    most_kernels,
-    read_in_place,
-    simplify_masks,
-)
+from .attention import ATTENTIONS, FLEXIBLE, arguments_of, is_attention, most_kernels, read_in_place, simplify_masks
 from .clusters import Cluster, clusters, cones, is_product, joined, narrowed, why_left, with_weights
 from .decompositions import recurrent, simpler
 from .importer import CONSTANTS, ImportedRegion, compile_together, decomposed, kernel_for, region_of, write
