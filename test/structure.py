@@ -57,7 +57,7 @@ FIGURES: dict[str, int] = {
     "records that describe one product": 6,
     "folder pairs that import each other": 0,
     "lists kept by hand": 1,
-    "production files of a commit, ninth decile": 5,
+    "production files of a commit, ninth decile": 8,
 }
 """What each figure should be at most; `UPWARDS` at least."""
 
