@@ -28,13 +28,13 @@ def expand_find_group(op: FindGroupOp, rewriter: PatternRewriter) -> None:
     index, around = IndexBuilder(rewriter), op.parent_op()
     down = index.value(index.div(op.tile, index.folded(op.across)))
     if isinstance(around, scf.ForOp) and memory_of(op.ends).get_shape()[0] > MANY_GROUPS:
-        group, first = _found_from_last(op, around, index, down)
+        group, first = _group_from_last(op, around, index, down)
     else:
-        group, first = _found_by_all(op, index, down)
+        group, first = _group_by_all(op, index, down)
     rewriter.replace(op, [], [group, index.value(index.mul(first, index.folded(op.across)))])
 
 
-def _found_by_all(op: FindGroupOp, index: IndexBuilder, down: SSAValue) -> tuple[SSAValue, SSAValue]:
+def _group_by_all(op: FindGroupOp, index: IndexBuilder, down: SSAValue) -> tuple[SSAValue, SSAValue]:
     count = memory_of(op.ends).get_shape()[0]
     with index.loop(0, count, 1, index.values([0] * 4)) as turn:
         inside, number, (begin, tiles, group, first) = turn.index, turn.counter, turn.carried
@@ -49,7 +49,7 @@ def _found_by_all(op: FindGroupOp, index: IndexBuilder, down: SSAValue) -> tuple
     return group, first
 
 
-def _found_from_last(
+def _group_from_last(
     op: FindGroupOp, loop: scf.ForOp, index: IndexBuilder, down: SSAValue
 ) -> tuple[SSAValue, SSAValue]:
     """The loop over tiles carries the group, its first row, and the tiles before it. A tile before those is looked for
@@ -66,13 +66,13 @@ def _found_from_last(
     inside.insert(scf.ConditionOp(inside.insert(goes_on).result, *test.args, end, following))
     inside = index.within(turn)
     inside.insert(scf.YieldOp(inside.value(inside.add(turn.args[0], 1)), *turn.args[3:]))
-    found = index.insert(WhileOp(start, [arg.type for arg in turn.args], Region(test), Region(turn))).results[:3]
+    place = index.insert(WhileOp(start, [arg.type for arg in turn.args], Region(test), Region(turn))).results[:3]
     if (last := body.last_op) is not None:
-        Rewriter.replace_op(last, scf.YieldOp(*last.operands, *found))
+        Rewriter.replace_op(last, scf.YieldOp(*last.operands, *place))
     initial = [*loop.iter_args, *outside.values([0] * 3)]
     made = outside.insert(scf.ForOp(loop.lb, loop.ub, loop.step, initial, loop.detach_region(0)))
     Rewriter.replace_op(loop, [], made.results[:-3])
-    return found[0], found[2]
+    return place[0], place[2]
 
 
 def _tiles_behind(op: FindGroupOp, index: IndexBuilder, begin: Index, end: Index, tiles: Index) -> Index:
