@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from threading import RLock
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
@@ -393,9 +394,9 @@ def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = N
     return _wide(torch.nn.functional.linear(x.to(weight.dtype), weight, bias))
 
 
-def _layers(helper: Callable[..., Any], *given: Any) -> Any:
+def _layers(helper: Callable[..., Any], *arguments: Any) -> Any:
     """Layers of a recurrent net, each rounded, with dropout between them, which torch's form leaves out."""
-    *others, dropout, train, both, first, layer = given
+    *others, dropout, train, both, first, layer = arguments
     dtype, calls = pytree.tree_leaves(others[1])[0].dtype, iter(range((others[4] - 1) * (1 + both)))
 
     def rounded(*args: Any, **kwargs: Any) -> Any:
@@ -405,11 +406,17 @@ def _layers(helper: Callable[..., Any], *given: Any) -> Any:
     return helper(*others, 0.0, train, both, first, rounded)
 
 
-def recurrent(helper: Callable[..., Any] = _torchs._rnn_helper) -> AbstractContextManager[object]:
+_TRACING = RLock()
+"""One thread at a time changes what torch's forms of recurrent nets call."""
+
+
+@contextmanager
+def recurrent(helper: Callable[..., Any] = _torchs._rnn_helper) -> Generator[None]:
     """While a graph is traced, gates and states of recurrent nets are f32 between steps, as in cuDNN's kernels. A state
     that each step rounds is 1.2 times as far from float64, with gates that are rounded too 1.5 times."""
     functions = SimpleNamespace(**{**vars(torch.nn.functional), "linear": _linear})
-    return patch.multiple(_torchs, F=functions, _rnn_helper=partial(_layers, helper))
+    with _TRACING, patch.multiple(_torchs, F=functions, _rnn_helper=partial(_layers, helper)):
+        yield
 
 
 def simpler() -> dict[Any, Any]:
