@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -58,15 +58,12 @@ class Descriptors:
         except DescriptorError:  # The instruction says so.
             return
         if row := descriptor.row_of_pattern:
-            yield (
-                ALIGNMENT,
-                thread,
-                (
-                    f"{name} says that a matrix begins at {descriptor.address:#x} and that its base offset is "
-                    f"{descriptor.base_offset}: {128 * row} bytes behind the first row of the swizzle's pattern, which "
-                    f"repeats every {8 * descriptor.swizzle} bytes"
-                ),
+            text = (
+                f"{name} says that a matrix begins at {descriptor.address:#x} and that its base offset is "
+                f"{descriptor.base_offset}: {128 * row} bytes behind the first row of the swizzle's pattern, which "
+                f"repeats every {8 * descriptor.swizzle} bytes"
             )
+            yield ALIGNMENT, thread, text
 
     def _ranks(self, pc: int, name: str, fields: int, thread: int, rank: int) -> Iterator[tuple[str, int, str]]:
         if self._geometry.cluster_size == 1:
@@ -77,18 +74,13 @@ class Descriptors:
         seen[fields] = thread
         pairs = [(rank, fields)] if rank else [(r, f) for r, those in by_rank.items() if r for f in those]
         for other, theirs in pairs:
-            if any(_has_rank(theirs, plain, other) for plain in by_rank.get(0, ())):
+            added = other << _RANK - _FIELDS
+            if any(theirs in {plain + added, plain | added} - {plain} for plain in by_rank.get(0, ())):
                 text = (
                     f"{name} has the rank of its CTA in the cluster, {other}, from bit {_RANK} on: a matrix "
                     f"descriptor is made of the low 18 bits of an address (& {_ADDRESS_MASK:#x})"
                 )
                 yield "rank", by_rank[other][theirs], text
-
-
-def _has_rank(fields: int, plain: int, rank: int) -> bool:
-    """Whether fields are those of CTA 0 with a rank in them."""
-    added = rank << _RANK - _FIELDS
-    return fields != plain and fields in (plain + added, plain | added)
 
 
 # Registers of `wgmma.mma_async`: accumulators, fragments of A, and metadata. PTX ISA 9.7.15.7.
@@ -138,18 +130,14 @@ class RegistersInFlight:
 
 @dataclass(frozen=True)
 class _Product:
-    """The registers of a product, by their numbers among the followed ones, and its shape."""
+    """The registers of a product, by their numbers among the followed ones, and its shape. `read`, until it has been
+    waited for, are fragments and metadata."""
 
     accumulators: Array
     fragments: Array
-    metadata: Array
+    read: Array
     columns: int
     descriptors: tuple[RegisterSlot, ...]
-
-    @property
-    def read(self) -> Array:
-        """What is read until the product has been waited for."""
-        return np.concatenate([self.fragments, self.metadata])
 
 
 class WarpgroupRegisters(Check):
@@ -177,7 +165,7 @@ class WarpgroupRegisters(Check):
         row = decoded.row
         d, a, e = map(self.writing.of, _taken(decoded))
         words = tuple(slot for slot in decoded.reads if slot.bits == 64)
-        return _Product(d, a, e, row.shape.n if isinstance(row, Wgmma) else 0, words)
+        return _Product(d, a, np.concatenate([a, e]), row.shape.n if isinstance(row, Wgmma) else 0, words)
 
     def watch(self, pc: int) -> Look | None:
         decoded = self.kernel.code[pc]
@@ -217,13 +205,13 @@ class WarpgroupRegisters(Check):
                 what = (
                     f"takes {self.names[bad[0]]}, which line {self.line(by - 1)} touches, with no wgmma.fence between"
                 )
-            self._tell(pc, what, group, ("fence", by))
+            self.report(pc, what, group * WARPS, about=("fence", by))
         seen = self.columns[product.accumulators, group]
         other = np.flatnonzero((seen != 0) & (seen != product.columns))
         if other.size:
             name, n = self.names[product.accumulators[other[0]]], int(seen[other[0]])
             what = f"adds to {name}, which a product of another shape (N = {n}) has, with no wgmma.fence between"
-            self._tell(pc, what, group, "shape")
+            self.report(pc, what, group * WARPS, about="shape")
 
     def _in_flight(self, pc: int, product: _Product, group: int) -> None:
         """One product's accumulators are not another's A while either runs."""
@@ -236,7 +224,7 @@ class WarpgroupRegisters(Check):
                 what = (
                     f"{deed} {self.names[conflict[0]]}, which the product at line {line} {other} and is not waited for"
                 )
-                self._tell(pc, what, group, ("product", line))
+                self.report(pc, what, group * WARPS, about=("product", line))
 
     def _begin(self, pc: int, product: _Product, group: int) -> None:
         agents, queue = np.array([group]), self.state.warpgroups
@@ -249,7 +237,7 @@ class WarpgroupRegisters(Check):
     def end(self) -> None:
         """Products that the CTAs did not wait for before they ended."""
         for pc, group in self.flying:
-            self._tell(pc, "no wgmma.wait_group waits for it before the kernel ends", group, "end")
+            self.report(pc, "no wgmma.wait_group waits for it before the kernel ends", group * WARPS, about="end")
 
     # Accesses
 
@@ -278,12 +266,6 @@ class WarpgroupRegisters(Check):
                 what = f"{deed} {self.names[register]}, which the product at line {line} {other} and is not waited for"
                 self.report(pc, what, int(mine[0]), about=("flight", line, deed), count=int(mine.size))
                 return
-
-    # Telling
-
-    def _tell(self, pc: int, what: str, group: int, about: Hashable) -> None:
-        """A finding of a warpgroup, at the first thread of its first warp."""
-        self.report(pc, what, group * WARPS, about=about)
 
 
 def _taken(decoded: Decoded) -> tuple[list[RegisterSlot], ...]:
