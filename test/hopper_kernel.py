@@ -110,12 +110,14 @@ END:
 """
 
 
-def run(ptx: str, **options: Any) -> tuple[Finding, ...]:
-    """Runs a variant of `text()` under all checks, or those of `checks`; what it finds, and else whether C is right."""
+def run(ptx: str, swizzles: tuple[int, int] = (128, 128), rows: int = TILE, **options: Any) -> tuple[Finding, ...]:
+    """Runs a variant of `text()` under all checks, or those of `checks`; what it finds, and else whether C is right.
+    `swizzles` are those of the copies of A and B, `rows` are those of A that are copied; the others are zero."""
     random = np.random.default_rng(5)
     a, b = (random.standard_normal((TILE, K)).astype(np.float16) for _ in range(2))
     c = np.zeros((TILE, TILE), np.float32)
-    maps = [TensorMap(m, (TILE, DEPTH), swizzle=128) for m in (a, b)]
+    a[rows:] = 0
+    maps = [TensorMap(m, (n, DEPTH), swizzle=s) for m, n, s in zip((a, b), (rows, TILE), swizzles, strict=True)]
     options.setdefault("checks", "all")
     try:
         module = load_ptx(ptx, "k.ptx")

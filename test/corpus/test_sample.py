@@ -8,6 +8,7 @@ from corpus.cases import CASES
 from corpus.harness import judge, load
 from corpus.store import ARCHIVE, PACKED, Store
 
+from warploom.dialect.isa.tensor_product import SharedDescriptor
 from warploom.runtime import check_ptx, load_ptx
 
 STORE = Store(ARCHIVE)
@@ -41,6 +42,16 @@ def test_a_judge_sees_a_kernel_that_does_something_else(target: str) -> None:
     case = next(case for case in CASES if case.name == "t_add")
     text = STORE.texts[f"t_add.{target}.ptx"].replace("add.f32", "sub.f32")
     assert judge(load_ptx(text), case).kind == "wrong"
+
+
+def test_a_descriptor_of_another_swizzle_than_the_copy() -> None:
+    """Of products in tensor memory: 64 bytes for 128."""
+    case = next(case for case in CASES if case.name == "g_tensor_matmul")
+    text, high = STORE.texts["g_tensor_matmul.sm_100a.ptx"], "mov.b32 \t%r16, {};"
+    right, wrong = (SharedDescriptor(0, 64 * 16, 1024, swizzle).encode() >> 32 for swizzle in (128, 64))
+    assert high.format(right) in text
+    verdict = judge(load_ptx(text.replace(high.format(right), high.format(wrong))), case)
+    assert "reads by a swizzle of 64 bytes what the tensor copy at line 115 writes by one of 128" in verdict.reason
 
 
 @pytest.mark.parametrize("name", ["warp.sm_80.ptx", "blocks.sm_80.ptx", "t_matmul.sm_80.ptx", "t_sort.sm_90a.ptx",

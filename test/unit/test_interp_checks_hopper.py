@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hopper_kernel import STAGE, cluster_text, run, run_clusters, text
+from hopper_kernel import DEPTH, DESCRIPTOR, STAGE, cluster_text, run, run_clusters, text
 from seeded_bugs import check_found, edited, line_of
 
-from warploom.dialect.isa.wgmma import MatrixDescriptor
+from warploom.dialect.isa.wgmma import SWIZZLES, MatrixDescriptor
 from warploom.runtime import WarploomError
 
 PRODUCT = "wgmma.mma_async"
@@ -135,6 +135,39 @@ def test_a_descriptor_beside_the_pattern_of_its_swizzle() -> None:
     assert MatrixDescriptor(0x4080, 16, 1024, 128, 1).row_of_pattern == 0
     assert MatrixDescriptor(0x4080, 16, 1024, 128, 2).row_of_pattern == 7
     assert MatrixDescriptor(0x4280, 16, 512, 64, 1).row_of_pattern == 0
+
+
+@pytest.mark.parametrize(("read", "written"), [(64, 128), (32, 128), (0, 128), (128, 0)])
+def test_a_descriptor_of_another_swizzle_than_the_copy(read: int, written: int) -> None:
+    other = DESCRIPTOR ^ (SWIZZLES[128] ^ SWIZZLES[read]) << 62
+    for slot, load in (("a", LOAD_A), ("b", LOAD_B)):
+        ptx = edited(text(), f"%d{slot}, {DESCRIPTOR};", f"%d{slot}, {other};")
+        message = (
+            f"reads by a swizzle of {read} bytes what the tensor copy at line {line_of(ptx, load)} writes by one of"
+        )
+        findings = run(ptx, (written, written), checks="wgmma")
+        for step in range(DEPTH // 16):
+            check_found(findings, "wgmma", line_of(ptx, PRODUCT, step), f"{message} {written}", address=True)
+        assert len(findings) == (2 if read == 128 else 1) * DEPTH // 16
+
+
+def test_a_copy_of_one_row_lies_alike_by_every_swizzle() -> None:
+    ptx = edited(text(), EXPECTED, f"[%full], {STAGE + 128};")
+    assert run(ptx, (0, 128), rows=1, checks="wgmma") == ()
+    assert run(ptx, (128, 128), rows=1, checks="wgmma") == ()
+
+
+def test_threads_that_swizzle_what_a_copy_wrote() -> None:
+    """In both tiles each puts eight units where a descriptor looks for them; without that the product is wrong."""
+    to = "and.b32 %u5, %u4, 896; shr.u32 %u5, %u5, 3; xor.b32 %u5, %u4, %u5;"
+    swizzles = " ".join(
+        f"mad.lo.u32 %u4, %t, 16, {tile}; add.u32 %u4, %u4, {at}; ld.shared.v4.b32 {{%u0, %u1, %u2, %u3}}, [%u4]; {to} "
+        "bar.sync 1, 128; st.shared.v4.b32 [%u5], {%u0, %u1, %u2, %u3};"
+        for tile in ("%sa", "%sb") for at in range(0, STAGE, 128 * 16)
+    )  # fmt: skip
+    ptx = edited(text(), ".reg .pred %first", ".reg .b32 %u<6>; .reg .pred %first")
+    ptx = edited(ptx, FENCE, f"{swizzles} fence.proxy.async.shared::cta; bar.sync 1, 128; {FENCE}")
+    assert run(ptx, (0, 0)) == ()
 
 
 def test_part_of_a_warpgroup() -> None:

@@ -272,7 +272,8 @@ Look: TypeAlias = Callable[[Selection], None]
 class MemoryAccess(NamedTuple):
     """Accesses of one instruction to one buffer. `start` is the first byte of each access in `buffer`, `threads` who
     makes it; each is `width` bytes long. Which buffer is shared memory, and where each thread's part of it begins, the
-    state's memory says. `values` are the bytes that a store writes, a row for each access, where they are known."""
+    state's memory says. `values` are the bytes that a store writes, a row for each access, where they are known.
+    `swizzle` is the one by which a tensor copy writes shared memory, or a product reads it."""
 
     pc: int
     kind: AccessKind
@@ -281,6 +282,7 @@ class MemoryAccess(NamedTuple):
     width: int
     threads: Array
     values: Array | None = None
+    swizzle: int | None = None
 
 
 class Events:
@@ -343,8 +345,8 @@ def tell(
 
 def tell_of_one(
     observer: Events | None, pc: int, kind: AccessKind, buffer: Buffer, start: Array, width: int, thread: int,
-    values: Array | None = None,
+    values: Array | None = None, swizzle: int | None = None,
 ) -> None:  # fmt: skip
     """Reports accesses of one thread, where somebody looks on."""
     if observer is not None:
-        observer.access(MemoryAccess(pc, kind, buffer, start, width, np.full(start.size, thread), values))
+        observer.access(MemoryAccess(pc, kind, buffer, start, width, np.full(start.size, thread), values, swizzle))

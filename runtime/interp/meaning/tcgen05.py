@@ -66,13 +66,14 @@ class SharedMatrices:
         """The first byte of a CTA's shared memory."""
         return int(self.window.base[cta * self.state.geometry.warps_per_cta])
 
-    def tell(self, cta: int, places: Array, bits: int = 8) -> None:
+    def tell(self, cta: int, word: int, places: Array, bits: int) -> None:
         """Reports what will be read, where somebody looks on; of padded elements of less than 8 bits, no padding."""
         if self.state.observer is not None:
             units = np.unique(places // UNIT) * UNIT + self.base(cta)
             width = gcd(UNIT, 2 * bits)
             start = (units[:, None] + np.arange(0, min(2 * bits, UNIT), width)).reshape(-1)
-            tell_of_one(self.state.observer, self.pc, "fetch", self.window.buffer, start, width, self.thread)
+            buffer, swizzle = self.window.buffer, SharedDescriptor.decode(word).swizzle
+            tell_of_one(self.state.observer, self.pc, "fetch", buffer, start, width, self.thread, swizzle=swizzle)
 
     def elements(self, cta: int, places: Array, bits: int) -> Array:
         """Elements of so many bits. Those of less than 8, 16 in the low end of each 16 bytes, become bytes, of which
@@ -239,6 +240,9 @@ def _source(ctx: Context, name: str, operand: Operand) -> Callable[[State], Any]
     return source
 
 
+_WORDS = {"a": "x", "b": "b"}
+"""The names of the words that describe A and B."""
+
 _decoded, _compute = lru_cache(512)(TensorProduct.decode), lru_cache(512)(MatrixProduct.on)
 
 
@@ -299,9 +303,9 @@ class _Issued:
             )
         self.places = {role: self._places(role) for role in ("b" if self.instruction.in_memory else "ab")}
         for cta in self.ctas:
-            for role in self.places:
-                padded = not self._packed and self.product.element(role).bits < 8
-                self.shared.tell(cta, self.places[role], self.product.element(role).bits if padded else 8)
+            for role, places in self.places.items():
+                bits = 8 if self._packed else min(self.product.element(role).bits, 8)
+                self.shared.tell(cta, self.words[_WORDS[role]], places, bits)
             for name, operand, base in self.operands():
                 lanes, places = operand.at(base)
                 if int(lanes.max()) >= LANES:
@@ -322,7 +326,7 @@ class _Issued:
 
     def _places(self, role: str) -> Array:
         """Where A, the part of a CTA, or B, lies in shared memory."""
-        product, name = self.product, {"a": "x", "b": "b"}[role]
+        product, name = self.product, _WORDS[role]
         element, packed = product.element(role), self._packed
         depth = (product.stored_k if role == "a" else product.shape.k) // (2 if packed else 1)
         extent = product.rows if role == "a" else product.shape.n // product.opcode.group

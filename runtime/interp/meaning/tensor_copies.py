@@ -225,10 +225,10 @@ def load(ctx: Context, bound: Bindings) -> Action:
         for one, thread in one_by_one(sel):
             box = read(thread)
             buffer, units, base = units_of(state, box, place, one, thread)
-            data, moved = _read(state, box, pc, thread), box.fields.moved_bytes
+            data, moved, swizzle = _read(state, box, pc, thread), box.fields.moved_bytes, box.fields.swizzle
             wanted, index = None if masks is None else int(masks[thread]), find(one)
             for shift in shifts(state, buffer, base, wanted, thread):
-                tell_of_one(state.observer, pc, "copy", buffer, units + shift, UNIT, thread)
+                tell_of_one(state.observer, pc, "copy", buffer, units + shift, UNIT, thread, swizzle=swizzle)
                 at = _of_pair(state, index, base, shift, thread) if pairs else index + shift // 8
                 copy = BulkCopy(pc, thread, at, buffer, units + shift, data, transferred=moved)
                 state.mbarriers.complete_later(copy, one)

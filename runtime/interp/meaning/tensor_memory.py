@@ -271,7 +271,7 @@ def copy(ctx: Context, bound: Bindings) -> Action:
             ctas = state.tensor.pair(cta_of(state, thread), group_of(bound))
             for cta in ctas:
                 state.tensor.check(cta, np.unique(places) + column, thread, "copies to")
-                shared.tell(cta, source, narrow)
+                shared.tell(cta, int(words[thread]), source, narrow)
                 tell(state, ctx.pc, "copy", cta, lanes + lane, places + column, thread)
             action = partial(
                 _copied, state.tensor, shared, ctas, source, (lanes + lane, places + column), layout, narrow

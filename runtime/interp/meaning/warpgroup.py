@@ -174,7 +174,9 @@ class _Instruction:
                     mine = groups[words_ == word]
                     places = self._places(shared, role, int(word), int(mine[0]))
                     if state.observer is not None:
-                        state.observer.access(shared.fetch(self.pc, places, self._size(role), mine))
+                        access = shared.fetch(self.pc, places, self._size(role), mine)
+                        swizzle = MatrixDescriptor.decode(int(word)).swizzle
+                        state.observer.access(access._replace(swizzle=swizzle))
 
             def execute(done: Array) -> None:
                 own = {role: word[place[done]] for role, word in operands.items()}

@@ -124,7 +124,10 @@ class TensorAccesses(SharedCheck):
     # Accesses
 
     def access(self, access: MemoryAccess) -> None:
-        if not self.used or access.buffer is not self.tensor.buffer or not access.start.size:
+        if not self.used or not access.start.size:
+            return
+        self.descriptors.access(access)
+        if access.buffer is not self.tensor.buffer:
             return
         words, thread = access.start // 4, int(access.threads[0])
         units = np.unique(words // COLUMNS // _UNIT * COLUMNS + words % COLUMNS)

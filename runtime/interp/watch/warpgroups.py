@@ -11,12 +11,14 @@ import numpy as np
 from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, MatrixDescriptor, Wgmma
 from ....dialect.ptx.text.syntax import Vector
 from ...numerics.floats import Array
-from ..machine.events import Look, Selection
+from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.mbarriers import OperationGroups
 from ..machine.memory import RANK_BITS
 from ..machine.state import RegisterSlot, State
+from .accesses import units_of
 from .findings import Check
+from .shared import WRITING
 
 # What is wrong with the words of matrix descriptors: the start of a swizzle's pattern, and the rank of a CTA in them.
 #
@@ -31,6 +33,9 @@ _ADDRESS_MASK = 0x3FFFF
 _FIELDS = 14
 """The first bit of a descriptor behind its address."""
 
+_UNITS_OF_ROW = 8
+"""Of a swizzle's pattern."""
+
 _RANK = RANK_BITS - UNIT.bit_length() + 1
 """Where the rank is in a descriptor whose address was not masked."""
 
@@ -41,6 +46,9 @@ class Descriptors:
     def __init__(self, check: Check, decode: Callable[[int], MatrixDescriptor] = MatrixDescriptor.decode) -> None:
         self._check, self._geometry, self._decode = check, check.state.geometry, decode
         self._fields: dict[tuple[int, str], dict[int, dict[int, int]]] = {}
+        self._buffer = check.state.memory.shared.buffer
+        self._swizzles, self._copies = np.full((2, self._buffer.size // UNIT), -1, np.int32)
+        """Of the tensor copy that wrote a unit last, the swizzle and the instruction; -1 where something else did."""
 
     def look(self, pc: int, slots: Iterable[RegisterSlot], threads: Iterable[int]) -> None:
         """Reports what the words of descriptors, in registers of some threads, say of themselves that is wrong."""
@@ -49,6 +57,21 @@ class Descriptors:
             rank = thread % state.warps // geometry.warps_per_cta % geometry.cluster_size
             for kind, at, what in self._wrong(pc, slot.name, int(state.banks[64][slot.index][thread]), thread, rank):
                 self._check.report(pc, what, at, about=(kind, slot.name), note=kind == ALIGNMENT)
+
+    def access(self, access: MemoryAccess) -> None:
+        """Reports a product that reads by another swizzle than a tensor copy wrote by. Boxes of no more than a row of a
+        pattern are not followed: where they are its first row, no swizzle moves anything."""
+        if access.buffer is not self._buffer:
+            return
+        (units, threads), mine = units_of(access), access.swizzle
+        if access.kind in WRITING:
+            by = (-1, -1) if mine is None or units.size <= _UNITS_OF_ROW else (mine, access.pc)
+            self._swizzles[units], self._copies[units] = by
+        elif mine is not None and (bad := ~np.isin(self._swizzles[units], (-1, mine))).any():
+            theirs, line = self._swizzles[units[bad][0]], self._check.line(int(self._copies[units[bad][0]]))
+            text = f"reads by a swizzle of {mine} bytes what the tensor copy at line {line} writes by one of {theirs}"
+            address = int(units[bad][0]) * UNIT % (self._buffer.size // self._geometry.ctas)
+            self._check.report(access.pc, text, int(threads[bad][0]), address, about=text, count=int(bad.sum()))
 
     def _wrong(self, pc: int, name: str, word: int, thread: int, rank: int) -> Iterator[tuple[str, int, str]]:
         """The errors of a descriptor: the kind, the thread that has it, the text."""
@@ -240,6 +263,10 @@ class WarpgroupRegisters(Check):
             self.report(pc, "no wgmma.wait_group waits for it before the kernel ends", group * WARPS, about="end")
 
     # Accesses
+
+    def access(self, access: MemoryAccess) -> None:
+        if self.products and access.start.size:
+            self.descriptors.access(access)
 
     def _accesses(self, pc: int, decoded: Decoded) -> Look | None:
         writes, reads = self.writing.of(decoded.writes), self.writing.of(decoded.reads)
