@@ -410,7 +410,7 @@ def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
             count = hint(ends.meta["val"].shape[0])
             groups = torch.randint(count, (hint(a.shape[0 if b.dim() == 3 else 1]),), device=device)
             computed[ends] = torch.bincount(groups, minlength=count).cumsum(0).int()
-        count = max(1, min(MAX_SETS, ROTATED // size))
+        count = max(1, min(MAX_SETS, ROTATED // max(1, size)))
         sets = [{n: computed[n] if n in computed else _drawn(n.meta["val"]) for n in nodes} for _ in range(count)]
         orders = tuple(zip(cluster.inputs, region.layout.orders, strict=True))
         arguments = [[_lying(tensors[n], order) for n, order in orders] for tensors in sets]

@@ -1504,6 +1504,24 @@ def test_slower_kernels_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled.reasons == ["measured 9.9 us, torch's kernel 10.0 us"]
 
 
+def test_a_product_of_empty_matrices_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the gradient of a weight is, where a batch has no rows: operands have no bytes at all."""
+    backend: Any = import_module("warploom.runtime.torch.backend")
+    choice: Any = import_module("warploom.runtime.torch.inductor")
+
+    def times(contenders: Any) -> list[float]:
+        for calls in contenders:
+            calls[0]()
+        return [3.0, 4.0]
+
+    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+    monkeypatch.setattr(choice, "_times", times)
+    monkeypatch.setattr(backend, "judged", lambda cluster, region: choice._judged(cluster, region, 0.0))
+    compiled = Compiled(lambda a, b: a.t() @ b, rest="inductor")
+    assert torch.equal(compiled.call(drawn(0, 24), drawn(0, 8)), torch.zeros(24, 8, dtype=torch.bfloat16))
+    assert compiled.explanations[0].compiled[0].measured == "measured 3.0 us, torch's kernel 4.0 us"
+
+
 class StandIn:
     """A GPU that begins a call when those before are done and the host has enqueued it, in microseconds. Others have it
     for `others` behind each `slice` of its time."""
