@@ -341,9 +341,7 @@ class Row:
 
     def since(self, target: Target) -> Version | None:
         """The first PTX version in which the target has it; None if it never has."""
-        if not self.runs_on(target):
-            return None
-        return max(self.ptx, specific_version(target, self.only) or self.ptx)
+        return max(self.ptx, specific_version(target, self.only) or self.ptx) if self.runs_on(target) else None
 
     def removed(self, target: Target) -> Version | None:
         """The first PTX version in which the target no longer has it; None if it always will."""

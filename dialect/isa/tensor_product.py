@@ -223,9 +223,8 @@ class TensorProduct(ProductForm):
     @property
     def codes(self) -> tuple[int, ...]:
         """The nibbles of metadata that mean something. 9.7.16.10.8"""
-        if self.granularity is None or self.granularity.chunk == 2:
-            return ONE_OF_TWO_CODES
-        return (*ORDERED_CODES, 0b0110)
+        of_pairs = self.granularity is None or self.granularity.chunk == 2
+        return ONE_OF_TWO_CODES if of_pairs else (*ORDERED_CODES, 0b0110)
 
     def encode(self) -> int:
         """The instruction descriptor."""

@@ -385,9 +385,7 @@ class MatmulOp(FactorsOp, WithEpilogue):
     @property
     def batch(self) -> int:
         """How many of these D, or the groups of its rows, run along: the first ones. The others are summed over."""
-        if self.grouped == M:
-            return 1
-        return len([loop for loop in loops_of(self.maps[2]) if 0 <= loop < self.outer])
+        return 1 if self.grouped == M else sum(0 <= loop < self.outer for loop in loops_of(self.maps[2]))
 
     @property
     def memories(self) -> list[SSAValue]:

@@ -185,9 +185,7 @@ class RegDecl:
 
     def names(self) -> tuple[str, ...]:
         """The registers declared: `%r<3>` declares %r0, %r1, %r2."""
-        if self.count is None:
-            return (self.name,)
-        return tuple(f"{self.name}{i}" for i in range(self.count))
+        return (self.name,) if self.count is None else tuple(f"{self.name}{i}" for i in range(self.count))
 
 
 @dataclass(frozen=True, slots=True)
