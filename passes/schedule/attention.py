@@ -488,9 +488,7 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
     matrices have a CTA (H200, 128 of 132 at 32 tiles of 256 columns: 622 TFLOP/s; with 132 568; with one each 580).
     """
     tiles = -(-read.scores.m // rows)
-    if read.keys_differ:
-        return 0
-    if not read.values.dynamic and tiles * math.prod(read.values.batch) <= target.sms:
+    if read.keys_differ or (not read.values.dynamic and tiles * math.prod(read.values.batch) <= target.sms):
         return 0
     if read.op.diagonal is None:
         return target.sms

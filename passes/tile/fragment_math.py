@@ -140,9 +140,7 @@ def _terms(value: SSAValue) -> list[list[SSAValue]]:
     op = value.owner
     if isinstance(op, arith.AddfOp):
         return [_factors(op.lhs), _factors(op.rhs)]
-    if isinstance(op, math_dialect.FmaOp):
-        return [[*_factors(op.a), *_factors(op.b)], _factors(op.c)]
-    return []
+    return [[*_factors(op.a), *_factors(op.b)], _factors(op.c)] if isinstance(op, math_dialect.FmaOp) else []
 
 
 def _split(factors: Sequence[SSAValue]) -> tuple[float, list[SSAValue]]:

@@ -364,9 +364,7 @@ class RowJoin:
 
         def rank() -> Index:
             """The number of this warp among those that share a row."""
-            if self.ctas == 1:
-                return warp
-            return index.add(index.mul(index.number(ClusterBlockIdOp), warps), warp)
+            return warp if self.ctas == 1 else index.add(index.mul(index.number(ClusterBlockIdOp), warps), warp)
 
         if self.copies == 1 and not self.reduced:
             self.enter(index)

@@ -279,9 +279,7 @@ class WindowThread:
 
     def rounded(self, sums: SSAValue, element: Attribute) -> SSAValue:
         """Sums as memory has them."""
-        if element == f32:
-            return sums
-        return self.index.insert(arith.TruncFOp(sums, self.kind(element))).result
+        return sums if element == f32 else self.index.insert(arith.TruncFOp(sums, self.kind(element))).result
 
     def _constant(self, op: arith.ConstantOp) -> SSAValue:
         if not isa(op.value, FloatAttr[AnyFloat]):

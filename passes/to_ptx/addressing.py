@@ -292,9 +292,7 @@ class Addressing:
     def settle(self, address: IndexValue, offset: int) -> At:
         """The address `offset` bytes behind one in shared memory."""
         base, constant = split(address)
-        if base is None:
-            return At(self.emitter.pure("mov.u32", address), offset)
-        return At(base, constant + offset)
+        return At(self.emitter.pure("mov.u32", address), offset) if base is None else At(base, constant + offset)
 
     def inside(self, position: Position, extent: int, size: IndexValue) -> Condition:
         """Whether a coordinate lies below `size`. The lane's part stays below `extent`; where it does so with the

@@ -170,9 +170,7 @@ def element_bits(element: ElementType, value: float) -> int:
         return int(np.array([value], getattr(ml_dtypes, NARROW[element.name])).view(np.uint8)[0])
     if element.name in ("f16", "f64"):
         return _bits(value, *{"f16": ("<e", "<H"), "f64": ("<d", "<Q")}[element.name])
-    if element.name == "bf16":
-        return _bits(_as_bf16(value), "<f", "<I") >> 16
-    return _bits(value, "<f", "<I")
+    return _bits(_as_bf16(value), "<f", "<I") >> 16 if element.name == "bf16" else _bits(value, "<f", "<I")
 
 
 def _bits(value: float, format: str, word: str) -> int:
