@@ -304,9 +304,7 @@ def _plain(value: object) -> Json:
         return value.name
     if isinstance(value, Shape | Layout):
         return str(value)
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    return dict(_fields(value))
+    return value if value is None or isinstance(value, bool | int | str) else dict(_fields(value))
 
 
 # The support table of the other instructions, those that are no matrix instructions: a line for each row.

@@ -44,9 +44,8 @@ def single(words: Array, type: str) -> Array:
     """The values of words of f16, bf16 or f32, as f32."""
     if type == "f16":
         return words.view(np.float16).astype(np.float32)
-    if type == "bf16":
-        return (words.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return words.view(np.float32)
+    wide = words.astype(np.uint32) << np.uint32(16) if type == "bf16" else words
+    return wide.view(np.float32)
 
 
 def rounded(exact: Array, type: str, mode: str = "rn") -> Array:
@@ -108,9 +107,7 @@ def sum_odd(a: Array, b: Array, mode: str = "rn") -> Array:
     """a + b in f64, rounded to odd. An exact zero that is not +0 + +0 is -0 where the mode is "rm"."""
     total, error = two_sum(a, b)
     result = odd(total, error)
-    if mode == "rm":
-        return np.where((total == 0) & (np.signbit(a) | np.signbit(b)), -0.0, result)
-    return result
+    return np.where((total == 0) & (np.signbit(a) | np.signbit(b)), -0.0, result) if mode == "rm" else result
 
 
 def fma_odd(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:

@@ -180,9 +180,7 @@ class Mirror:
         """The planes of a buffer in any space."""
         if buffer is self.real.memory.shared.buffer:
             return self.shared
-        if buffer is self.real.memory.local.buffer:
-            return self.local
-        return self.buffers[id(buffer)]
+        return self.local if buffer is self.real.memory.local.buffer else self.buffers[id(buffer)]
 
     def run(self, steps: Sequence[BoundStep], sel: Selection, control: Iterable[RegisterSlot]) -> None:
         """Executes an instruction in each plane, with control registers as they are in the machine."""
@@ -269,9 +267,7 @@ def action_again(decoded: Decoded, context: Context) -> Action:
 
 def blank(source: Instruction) -> Instruction:
     """A store with 0 for literals, which are data; other instructions as they are."""
-    if source.root != "st":
-        return source
-    return source._replace(operands=tuple(map(_without_literals, source.operands)))
+    return source if source.root != "st" else source._replace(operands=tuple(map(_without_literals, source.operands)))
 
 
 def _without_literals(operand: Operand) -> Operand:

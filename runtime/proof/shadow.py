@@ -119,9 +119,7 @@ class FieldShadow(Observer):
         try:
             if pc in self._decoded:
                 return _Move(self, pc, decoded).look
-            if decoded.row.root == "shfl":
-                return None
-            return self._rule_of(self, pc, decoded)
+            return None if decoded.row.root == "shfl" else self._rule_of(self, pc, decoded)
         finally:
             self.state.observer = observer
 

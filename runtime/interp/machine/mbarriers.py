@@ -376,9 +376,7 @@ class MbarrierObjects:
         return LEFT
 
     def _done(self, words: Array, phases: Array, parity: bool) -> Array:
-        if parity:
-            return (phase(words) & np.uint64(1)) != (phases & np.uint64(1))
-        return phase(words) != phase(phases)
+        return (phase(words) & np.uint64(1)) != (phases & np.uint64(1)) if parity else phase(words) != phase(phases)
 
     def _go_on(self, threads: Array, out: Array, result: bool, pc: int) -> None:
         if not threads.size:

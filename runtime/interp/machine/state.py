@@ -225,9 +225,7 @@ class Spec:
     @property
     def size(self) -> int:
         """Bytes of the argument."""
-        if self.kind in "eEfFgGaAsp":
-            return 8
-        return 4 if self.length in _BITS else 8
+        return 4 if self.length in _BITS and self.kind not in "eEfFgGaAsp" else 8
 
     def show(self, value: PrintValue, stars: Sequence[int]) -> str:
         """The argument as text, by C's library, which writes it for a GPU too."""

@@ -266,9 +266,8 @@ class _Issued:
     @cached_property
     def adds(self) -> bool:
         """Whether D is added to."""
-        if "p" in self.constants:
-            return self.constants["p"] == 1
-        return bool(self.words["p"]) ^ self.instruction.negated
+        known = self.constants.get("p")
+        return bool(self.words["p"]) ^ self.instruction.negated if known is None else known == 1
 
     @property
     def d(self) -> tuple[Array, Array]:

@@ -91,9 +91,8 @@ class SharedMemory(Check):
         traits = self.kernel.code[pc].traits
         if traits.name in MULTIPLYING:
             return lambda sel: self.clocks.gather(pc, sel.mask)
-        if not traits.is_fence or traits.name == "fence.proxy":
-            return None
-        return lambda sel: self.clocks.fence(sel.warps)
+        fences = traits.is_fence and traits.name != "fence.proxy"
+        return (lambda sel: self.clocks.fence(sel.warps)) if fences else None
 
     def come(self, pc: int, number: int, expected: int, threads: Array) -> None:
         self.clocks.come(number, threads, relaxed="relaxed" in self.kernel.code[pc].traits.qualifiers)

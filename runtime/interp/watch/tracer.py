@@ -340,9 +340,7 @@ class TracedProducts(TracedGroups):
         row = traits.row
         if isinstance(row, Wgmma):
             return self._issue(pc, row)
-        if isinstance(row, Mma | WmmaMma):
-            return self._execute(pc, row)
-        return super().look(pc, traits)
+        return self._execute(pc, row) if isinstance(row, Mma | WmmaMma) else super().look(pc, traits)
 
     def _execute(self, pc: int, row: WarpRow) -> Look:
         cycles, name = product_cycles(row), f"{families.family(row.spelling)} {row.shape}"
