@@ -199,13 +199,12 @@ class ContractionOp(NamedOperation, ABC):
         results = parse_results(parser)
         if (problem := _operand_problem(_types(inputs), _types(outputs))) is not None:
             parser.raise_error(f"{cls.name}: {problem}", start)
-        unsigned = cast == UNSIGNED
         return cls.build(
             operands=(inputs, outputs),
             result_types=(results,),
             properties={"indexing_maps": maps, "cast": cast},
             attributes=attributes,
-            regions=(cls.region_for(inputs, outputs, unsigned=unsigned),),
+            regions=(cls.region_for(inputs, outputs, unsigned=cast == UNSIGNED),),
         )
 
     def print(self, printer: Printer) -> None:

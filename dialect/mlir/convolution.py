@@ -100,8 +100,7 @@ class ConvolutionOp(NamedOperation):
         elements = [getattr(value.type, "element_type", value.type) for value in (*inputs, *outputs)]
         if not all(isa(element, AnyFloat | IntegerType) for element in elements):
             raise VerifyException(f"expected elements of floats or integers, got {', '.join(map(str, elements))}")
-        types = cls.body_arg_types((*inputs, *outputs))
-        return cls._body(types)
+        return cls._body(cls.body_arg_types((*inputs, *outputs)))
 
     @classmethod
     def _body(cls, types: Sequence[Attribute]) -> Region:

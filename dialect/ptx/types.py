@@ -125,8 +125,7 @@ def check_address(
         return "'_' discards a result, it is no address"
     if isinstance(base, Symbol):
         return _check_space(base.name, "shared" if kind == "mbarrier" else space, rules)
-    part = "." in base.name
-    if part or declared is None or declared[0] not in "bus" or REGISTER_BITS[declared] not in (32, 64):
+    if "." in base.name or declared is None or declared[0] not in "bus" or REGISTER_BITS[declared] not in (32, 64):
         return "expected an address in a 32 or 64-bit integer register, got {}"
     if kind in ("", "mbarrier", "unified") and space in ("", "global") and REGISTER_BITS[declared] < rules.address_size:
         return f"a {space and '.'}{space or 'generic'} address takes {rules.address_size} bits, got {{}}"

@@ -247,8 +247,7 @@ class Schedule:
         for axis, tile, step in zip("MN", self.cta, self.warp, strict=False):
             if tile % step:
                 raise ScheduleError(f"warp must divide cta, got {step} against {tile} along {axis}: {self._sizes}")
-        steps = (*self.covered, self.mma.k)
-        for axis, tile, step in zip("MNK", (*self.warp, self.cta[2]), steps, strict=True):
+        for axis, tile, step in zip("MNK", (*self.warp, self.cta[2]), (*self.covered, self.mma.k), strict=True):
             if tile % step:
                 transposed = " of the transpose" if self.exchanged else ""
                 self._check_shape()

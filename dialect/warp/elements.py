@@ -489,5 +489,4 @@ class WithEpilogue(WarpOp):
         if self.c is not None and not may_be_alike(memory_of(self.c).get_shape(), memory_of(self.d).get_shape()):
             raise VerifyException(f"expected C of the shape of D, got {self.c.type} and {self.d.type}")
         if self.epilogue is not None:
-            made = memory_of(self.d).element_type
-            self.epilogue.verify_use("epilogue operand", made, loops, along, sizes)
+            self.epilogue.verify_use("epilogue operand", memory_of(self.d).element_type, loops, along, sizes)

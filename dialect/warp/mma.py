@@ -271,8 +271,7 @@ class MmaOp(WarpOp):
 
     def _verify_result(self, row: Mma) -> None:
         c, steps = self.fragments[2], self.fragments[1].shape[0] // row.shape.k
-        layout = row.layout("d")
-        expected = FragmentType.of("acc", *c.shape, type_of_element(row.d), layout)
+        expected = FragmentType.of("acc", *c.shape, type_of_element(row.d), row.layout("d"))
         if row.c == row.d and self.d.type != c:
             raise VerifyException(f"expected D of the type of C, {c}, got {self.d.type}")
         if self.d.type != c and self.d.type != expected:
