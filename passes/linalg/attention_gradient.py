@@ -143,8 +143,7 @@ class GradientMatch:
     def _factors(self, of_a: Sequence[int], names: Mapping[int, Name]) -> Sequence[ElementExpression]:
         """P; or P, dP - delta and dS as a function of their product; nothing of something else."""
         self.reader = GradientReader()
-        half = memory_of(self.b).element_type
-        element = self.reader.element(self.a, names_of(of_a, names), self.op).unrounded(half)
+        element = self.reader.element(self.a, names_of(of_a, names), self.op).unrounded(memory_of(self.b).element_type)
         if not any(element.leaves("product")):
             return []
         return [element] if element.is_op("math.exp") else _weighed(element)

@@ -132,8 +132,7 @@ def _asinh(x: Scalar) -> Scalar:
 
 def _acosh(x: Scalar) -> Scalar:
     above = _minus(x, 1)
-    both = _plus(above, _times(math.SqrtOp(above).result, math.SqrtOp(_plus(above, 2)).result))
-    return _log1p_of_double(x, both)
+    return _log1p_of_double(x, _plus(above, _times(math.SqrtOp(above).result, math.SqrtOp(_plus(above, 2)).result)))
 
 
 def _log1p_of_double(x: Scalar, double: Scalar) -> Scalar:

@@ -58,8 +58,7 @@ class Attention(NamedTuple):
         s, p = Along("S", _nowhere(f32, inner), of_inner), Along("P", _nowhere(half, inner), of_inner)
         to, through = Along("O", op.o, o), moved(op.function, of_values)
         scores = _product(op, Along("Q", op.q, q), Along("K", op.k, k), s, every, moved(op.score, every))
-        values = _product(op, p, Along("V", op.v, v), to, of_values, through)
-        return Attention(op, scores, values)
+        return Attention(op, scores, _product(op, p, Along("V", op.v, v), to, of_values, through))
 
     @property
     def operands(self) -> tuple[KernelArgument, ...]:

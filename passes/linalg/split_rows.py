@@ -243,8 +243,7 @@ class Parts:
         block.add_op(YieldOp(*(known[value] for value in yielded)))
         own = map_along(op.loops, (op.loops - 1, *range(op.loops - 1)))
         maps = [*(op.maps[i] for i in inputs), *[own] * (len(sums) + len(means)), *op.written]
-        values = [*(op.inputs[i] for i in inputs), *sums, *means.values()]
-        return RowsOp(values, op.outputs, maps, Region(block))
+        return RowsOp([*(op.inputs[i] for i in inputs), *sums, *means.values()], op.outputs, maps, Region(block))
 
 
 RESIDENT_WARPS, SUMMED_PARTS, SUMMED_LENGTHS = 32, 4096, range(512, 65537)

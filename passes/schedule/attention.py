@@ -87,8 +87,7 @@ def values_schedule(schedule: Schedule, columns: int) -> Schedule:
     """The schedule of P V with `columns` columns of V, from that of Q K^T."""
     (m, n, _), rows, slices = schedule.cta, schedule.warp[0], slices_of(schedule)
     if schedule.together > 1:
-        shape = schedule.mma._replace(n=columns)
-        return schedule.with_fields(cta=(m, columns, n), warp=(rows, columns), mma=shape)
+        return schedule.with_fields(cta=(m, columns, n), warp=(rows, columns), mma=schedule.mma._replace(n=columns))
     width = math.gcd(columns, PART_COLUMNS) if slices == 1 else columns // slices
     return schedule.with_fields(cta=(m, columns, n), warp=(rows, width), sliced_k=slices, split_k=1)
 

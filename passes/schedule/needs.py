@@ -374,8 +374,7 @@ def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
     ]
     if product.metadata is not None and not table_columns:
         rows = -(-m // (METADATA_ROWS * PATTERN)) * PATTERN if by_groups else m // METADATA_ROWS
-        words = rows * k // metadata_span(product.a.element) * LANES
-        tiles.append((words, product.metadata.element.bits))
+        tiles.append((rows * k // metadata_span(product.a.element) * LANES, product.metadata.element.bits))
     tiles += [(side * k // block(product), BYTE) for side in (m, n) if product.scales and not table_columns]
     lines = [line.parts * line.columns * line.bits // BYTE for line in scale_lines(product, schedule)]
     lines += [columns * WORD_BYTES * (LANES if product.scales else TENSOR_LANES) for columns in table_columns]
