@@ -412,8 +412,7 @@ class StagedLoads:
         self.turns = -(-len(loads) // self.each)
         if self.turns > left:
             decline(first, f"it would take {self.turns} stages at a time, and {max(left, 0)} are left for that")
-        panel = tile_type(kind.element_type, kind.shape, SwizzleAttr(self.width))
-        self.kind = box_type(self.view, panel)
+        self.kind = box_type(self.view, tile_type(kind.element_type, kind.shape, SwizzleAttr(self.width)))
         self.map = self.view.encoded(launch, self.kind)
         self.reads: list[LoadOp] = []
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)

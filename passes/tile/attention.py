@@ -290,11 +290,10 @@ class AttentionBuilder:
         2^d where c m was rounded by d, which a row whose other keys weigh nothing must not notice."""
         if self.computed or self.bias:
             return total
-        kind = self.values.fragment("a").element_type
 
         def added(x: Sequence[SSAValue]) -> SSAValue:
             p = self._raised([x[0], self._subtracted(x)])
-            rounded = arith.ExtFOp(arith.TruncFOp(p, kind).result, f32).result
+            rounded = arith.ExtFOp(arith.TruncFOp(p, self.values.fragment("a").element_type).result, f32).result
             return arith.AddfOp(x[1], arith.SubfOp(rounded, p).result).result
 
         return mapped(self.index, added, largest, total)

@@ -62,8 +62,7 @@ class GradientBuilder:
         if read.slopes is None:
             self.moves.append(OperandTiles(self.sums["dV"], "b"))
         else:
-            deep = schedule.with_fields(cta=(rows, columns, padded(read.slopes.k)))
-            self.slopes = Tiling(read.slopes, deep)
+            self.slopes = Tiling(read.slopes, schedule.with_fields(cta=(rows, columns, padded(read.slopes.k))))
             self.stays.append(OperandTiles(self.slopes, "a"))
             self.moves.append(OperandTiles(self.slopes, "b"))
         # Where p is not needed alone, its exponent has the scale of ds. A power of two may as well scale the sums.

@@ -281,8 +281,7 @@ def _matrix(
     row, column = along
     if (row, column) == (0, 1) and map_.num_dims == 2:
         return op.source, op.indices, ArrayAttr(inside)
-    others = [index for i, index in enumerate(op.indices) if i not in along]
-    matrix = MatrixOp(op.source, others, row, column)
+    matrix = MatrixOp(op.source, [index for i, index in enumerate(op.indices) if i not in along], row, column)
     rewriter.insert(matrix)
     return matrix.matrix, (op.indices[row], op.indices[column]), ArrayAttr(inside)
 

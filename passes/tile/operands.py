@@ -378,8 +378,7 @@ class FragmentProduct(Multiplication):
 
     def multiply(self, warp: Place, accumulator: SSAValue) -> SSAValue:
         schedule = self.tiling.schedule
-        every = range(0, schedule.cta[2] // schedule.sliced_k, self.tiling.step)
-        return self.steps(warp, accumulator, every)
+        return self.steps(warp, accumulator, range(0, schedule.cta[2] // schedule.sliced_k, self.tiling.step))
 
     def steps(self, warp: Place, accumulator: SSAValue, every: range, factors: Sequence[SSAValue] = ()) -> SSAValue:
         """The accumulators after steps of the instruction, those at `every` k of the warp's part; integers of B are
@@ -427,8 +426,7 @@ class FragmentProduct(Multiplication):
                 ScaleTiles(self.tiling, role).load(self.index, tile, at, word * SCALES_OF_WORD) for role, tile in pairs
             ]
         scales, selectors = self._scales[word], (byte, 0) * len(self.op.scales)
-        op = MmaOp(shape, a, b, accumulator, kind=of.kind, scales=scales, selectors=selectors)
-        return self.index.insert(op).d
+        return self.index.insert(MmaOp(shape, a, b, accumulator, kind=of.kind, scales=scales, selectors=selectors)).d
 
 
 def group_end(index: IndexBuilder, ends: SSAValue, group: SSAValue) -> SSAValue:

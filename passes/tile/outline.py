@@ -250,8 +250,7 @@ class Extents(NamedTuple):
 
         a, b = product.d if paged(product) else product.a, product.b
         m = size("m", product.m, a, a.loops[0])
-        n = size("n", product.n, b, b.loops[1])
-        return Extents(m, n, batch_sizes(index, product, memory))
+        return Extents(m, size("n", product.n, b, b.loops[1]), batch_sizes(index, product, memory))
 
 
 def grid(index: IndexBuilder, extents: Extents, schedule: Schedule) -> tuple[Index, Index]:

@@ -415,8 +415,7 @@ class RowChunk:
                 inner[one] = self._computed(owner, operands)
             return inner[one]
 
-        result = moved(value)
-        block.add_op(YieldOp(result))
+        block.add_op(YieldOp(moved(value)))
         return self.index.insert(MapOp(inputs, kind, Region(block))).fragment
 
 

@@ -182,8 +182,7 @@ class Split:
 
     def part(self) -> SSAValue:
         """The number of this CTA's part of K."""
-        start = IndexBuilder(Builder(InsertPoint.at_start(self.launch.body)))
-        return start.number(BlockIdOp, Z)
+        return IndexBuilder(Builder(InsertPoint.at_start(self.launch.body))).number(BlockIdOp, Z)
 
     def cut(self) -> SSAValue:
         """Lets copies read this CTA's part of A and B; gives its number."""

@@ -237,8 +237,7 @@ class StageBuilder:
         words, parts = part.registers * LANES * (self.slices - 1), fragment.registers // part.registers
         word = f64 if fragment.bits == 64 else f32
         rows = schedule.warps if schedule.cluster_parts > 1 else schedule.warps // schedule.sliced_k * parts
-        scratch = index.alloc(tile_type(word, [rows, words]))
-        total = SlicedSum(index, sums, part, scratch, schedule).total()
+        total = SlicedSum(index, sums, part, index.alloc(tile_type(word, [rows, words])), schedule).total()
         steps = (size if size < all_ else 0 for size, all_ in zip(part.shape, fragment.shape, strict=True))
         # A slice that gets nothing is at the place of another one, so that what is loaded there early is in bounds.
         place = self.slice if parts == self.slices else index.rem(self.slice, parts)

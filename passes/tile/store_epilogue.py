@@ -113,8 +113,7 @@ class EpilogueOperands:
         for op in [op for op in region.block.ops if isinstance(op, IndexOp)]:
             loop = op.number
             if loop not in steps:
-                start = self.index.value((m, self.n)[loop])
-                step = self.index.insert(IndexOp(loop, start, kind)).result
+                step = self.index.insert(IndexOp(loop, self.index.value((m, self.n)[loop]), kind)).result
                 steps[loop] = step, region.block.insert_arg(i32, len(region.block.args))
             Rewriter.replace_op(op, [], [steps[loop][1]])
         return [step for step, _ in steps.values()]
@@ -130,8 +129,7 @@ class EpilogueOperands:
         if loops == (M, N):
             return load(self.index, operand, self.part, start, self.n, self.in_bounds)
         kind, where = self.part.with_element(element_type(operand)), [self.index.value(start)]
-        vector = LoadOp(operand, where, kind, in_bounds=self.in_bounds, along=AXES[loops[0]])
-        return self.index.insert(vector).fragment
+        return self.index.insert(LoadOp(operand, where, kind, in_bounds=self.in_bounds, along=AXES[loops[0]])).fragment
 
 
 # `warp-epilogue`: the way of a warp's sums to D. C is added, they are rounded, go through the epilogue and to other

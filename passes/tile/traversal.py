@@ -442,8 +442,7 @@ def outline(
     """Makes the kernel of a traversal, and its launch. `operands` are its operands by value of the host. `build`
     computes and stores the output of one warp."""
     index, body, _ = kernel_body(operands_ := list(operands.values()))
-    being_built = TraversalKernel(traversal, index, dict(zip(operands, body.args, strict=True)))
-    build(being_built)
+    build(TraversalKernel(traversal, index, dict(zip(operands, body.args, strict=True))))
     counts = traversal.ctas(outliner.index, operands[traversal.output.value].value).values()
     ctas: Index = math.prod(count for count in counts if isinstance(count, int))
     for count in (count for count in counts if not isinstance(count, int)):
