@@ -256,8 +256,7 @@ class Addressing:
             return s.multiply(column_bytes, tile.panel_bytes // width), 0
         if tile.panels == 1:
             return 0, column_bytes
-        panel = s.quotient(column_bytes, width)
-        return s.multiply(panel, tile.panel_bytes), s.mask(column_bytes, width - 1)
+        return s.multiply(s.quotient(column_bytes, width), tile.panel_bytes), s.mask(column_bytes, width - 1)
 
     def _permutation(self, tile: SharedTile, row: IndexValue) -> IndexValue:
         """What is XORed into the byte offset of a line: the line's number in units of 128 bytes (after a skip, of
@@ -481,8 +480,7 @@ def static_shared(op: Operation, emitter: Emitter, name: str, kind: Memory) -> t
     bits, shape, strides = element_bits(op, kind), kind.get_shape(), strides_of(kind)
     if min(shape, default=1) < 0 or strides is None or None in strides:
         fail(op, f"expected shared memory of a size that is known, got {kind}")
-    size = prod(shape) * bits // 8
-    variable = Variable("shared", "b8", name, count=size, align=ALIGNMENT)
+    variable = Variable("shared", "b8", name, count=prod(shape) * bits // 8, align=ALIGNMENT)
     base = emitter.pure("mov.u32", Symbol(name))
     strides_ = tuple(stride or 0 for stride in strides)
     return MemoryArgument(base, shape, strides_, bits, space="shared"), variable

@@ -276,8 +276,7 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
         use = next((use.operation for use in op.fragment.uses if isinstance(use.operation, ElementwiseOp)), op)
         powers = multiplies_by_powers(use)
         if smaller_weights(op.fragment) is None and not (powers and len(steps_by_powers(use)) > 1):
-            widening = Widening(lowering.emitter, stored, to.element, whole=not powers)
-            registers = widening.convert(registers, op.order)
+            registers = Widening(lowering.emitter, stored, to.element, whole=not powers).convert(registers, op.order)
     elif source == to:
         registers = own(lowering, op.fragment, registers)
     elif source.element.name in FP8 and to.element.name == "f16":

@@ -275,16 +275,14 @@ class MatrixMoves:
             row = next(r for r in rows if _fits(pieces[start : start + r.count], r.count))
             together = pieces[start : start + row.count]
             moved = [registers[number] for matrix in together for number in matrix.registers]
-            of_warp = self._of_warp(in_memory(type, swapped))
-            self._move(row, unit(row, type.bits).rows, together, place, moved, of_warp)
+            self._move(row, unit(row, type.bits).rows, together, place, moved, self._of_warp(in_memory(type, swapped)))
             start += row.count
 
     def _of_warp(self, layout: Layout) -> tuple[IndexValue, IndexValue]:
         """The row and the column at which a warp's part of a shared fragment begins."""
         if not layout.warp:
             return 0, 0
-        holder = self.addressing.holder(layout)
-        warp = self.scalars.quotient(holder, LANES)
+        warp = self.scalars.quotient(self.addressing.holder(layout), LANES)
         return self.addressing.from_bits(warp, layout.warp, "r"), self.addressing.from_bits(warp, layout.warp, "c")
 
     def _move(self, move: MoveRow, height: int, together: list[Matrix], place: SharedPlace, registers: Fragment,

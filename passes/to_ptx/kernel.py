@@ -164,8 +164,7 @@ class KernelLowering:
         self.addressing = Addressing(self.emitter, self.scalars, shared_symbol, self.thread, self.lane)
         schedule = kernel.attributes.get(ScheduleAttr.name)
         chosen = schedule.data if isinstance(schedule, ScheduleAttr) else None
-        serpentine = chosen is None or chosen.order == "serpentine"
-        self.fragments = FragmentEmitter(self.emitter, serpentine=serpentine)
+        self.fragments = FragmentEmitter(self.emitter, serpentine=chosen is None or chosen.order == "serpentine")
         self.globals = GlobalFragments(self.addressing)
         self.matrices = MatrixMoves(self.addressing)
         widest = CHUNK if chosen is None else chosen.access

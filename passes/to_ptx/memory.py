@@ -148,8 +148,7 @@ class GlobalFragments:
         if matrix.step is not None and matrix.row_bytes == matrix.element_bytes:  # columns are contiguous
             lies = replace(matrix, rows=matrix.columns, columns=matrix.rows, pitch=matrix.column_bytes, step=None)
             axis, starts = "r", (row, first_row)
-        together = self._together(type, lies, axis, starts)
-        for number, (i, j) in enumerate(offsets(type, together)):
+        for number, (i, j) in enumerate(offsets(type, self._together(type, lies, axis, starts))):
             address = self.scalars.address(
                 matrix.base, [(row, matrix.row_bytes), (first_row, matrix.row_bytes), (i, matrix.row_bytes),
                               (along, size), (first_column, size), (j, size)]
@@ -236,8 +235,7 @@ class GlobalFragments:
 
     def _beyond(self, type: FragmentType, place: GlobalPlace) -> Condition:
         """Whether some columns of a fragment lie outside the matrix."""
-        limit = self.scalars.subtract(place.matrix.columns, type.shape[1])
-        return self.scalars.compare("gt", place.column, limit)
+        return self.scalars.compare("gt", place.column, self.scalars.subtract(place.matrix.columns, type.shape[1]))
 
     def _store_either(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Stores a fragment, without checks of bounds if all its columns are inside of the matrix."""

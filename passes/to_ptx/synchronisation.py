@@ -87,8 +87,7 @@ def _make(lowering: KernelLowering, op: MakeBarriersOp) -> None:
     # One thread makes them all: of addresses that differ between lanes, or guards, the assembler makes loops.
     emitter = lowering.emitter
     places = [lowering.addressing.shared_bytes_at(start, number * BARRIER_BYTES) for number in range(kind.count.data)]
-    others = lowering.scalars.compare("ne", lowering.thread, 0)
-    with emitter.skipping("made", guard=others):
+    with emitter.skipping("made", guard=lowering.scalars.compare("ne", lowering.thread, 0)):
         for place in places:
             emitter.emit("mbarrier.init.shared.b64", place, op.arrivals.value.data)
 
@@ -148,8 +147,7 @@ def _await(lowering: KernelLowering, op: AwaitOp) -> None:
     label = emitter.fresh_label("wait")
     emitter.label(label)
     wait = sleeping if emitter.has(sleeping) else polling
-    ended = emitter.compute(wait, place, lowering.scalar(op.parity))
-    emitter.branch(label, unless=ended)
+    emitter.branch(label, unless=emitter.compute(wait, place, lowering.scalar(op.parity)))
 
 
 # Fences: `warp.fence`.
@@ -216,8 +214,7 @@ def _arrive_last(lowering: KernelLowering, op: ArriveLastOp) -> None:
     seen = emitter.register("b32")
     emitter.clear([seen])
     emitter.emit("atom.acq_rel.gpu.global.inc.u32", seen, place, last, guard=first)
-    is_last = s.both(s.compare("eq", seen, last), first)
-    last_of_all = emitter.compute("bar.red.or.pred", *barrier, is_last)
+    last_of_all = emitter.compute("bar.red.or.pred", *barrier, s.both(s.compare("eq", seen, last), first))
     # In a loop over tiles ptxas would take warps for divided behind it, and hold stages of rings in registers of lanes.
     in_tiles = some is not None and any(isinstance(around, scf.ForOp) for around in enclosing(op))
     lowering.values[op.last] = emitter.any(last_of_all) if in_tiles else last_of_all
@@ -285,8 +282,7 @@ def _short(lowering: KernelLowering, number: IndexValue) -> VirtualRegister:
 def _prefetch(lowering: KernelLowering, op: PrefetchOp) -> None:
     if op.fragment is None:
         opcode = f"cp.async.bulk.prefetch.tensor.{len(op.indices)}d.L2.global.tile"
-        box = _box(lowering, op, op.memory, op.indices)
-        lowering.emitter.emit(opcode, box, guard=one_thread(lowering, op, None))
+        lowering.emitter.emit(opcode, _box(lowering, op, op.memory, op.indices), guard=one_thread(lowering, op, None))
         return
     matrix = lowering.matrix(op, op.memory, steps=True)
     row, column = lowering.indices(op.indices)
