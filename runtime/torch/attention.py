@@ -321,8 +321,7 @@ class _Attention:
         if like.stride()[3] != 1:
             raise UnsupportedError("a result whose columns are apart is not lowered")
         along = loops.partition("->")[2]
-        out = warploom.contract(a.to(self.half), b, loops, _order(like, along), dtype=like.dtype)
-        return self._joined(out, along)
+        return self._joined(warploom.contract(a.to(self.half), b, loops, _order(like, along), dtype=like.dtype), along)
 
     def _joined(self, out: torch.Tensor, along: str) -> torch.Tensor:
         """A result along some loops as (batch, heads, rows, columns), or (batch, heads, rows)."""

@@ -330,8 +330,7 @@ def _transposed(
         for count, tap, step, by, dilation in zip(size, weight.shape[2:], steps, padding, dilations, strict=True)
     ]
     for phases in product(*dimensions):
-        sums = _phase(window, images, taps, phases, channels)
-        part = plus(builder, like.dtype, sums, bias)
+        part = plus(builder, like.dtype, _phase(window, images, taps, phases, channels), bias)
         if max(steps) == 1:
             return reordered(part, FIRST)
         offsets, sizes = [0, *(phase.first for phase in phases), 0], cast("tuple[int, ...]", part.shape)

@@ -146,8 +146,7 @@ class Body(Builder):
 
     def index(self, loop: int) -> ElementValue:
         """Appends the index along a loop."""
-        place = ElementValue(self.insert(IndexOp(loop)).result)
-        return self.emit(arith.IndexCastOp, place, result=i32)
+        return self.emit(arith.IndexCastOp, ElementValue(self.insert(IndexOp(loop)).result), result=i32)
 
     def loaded(self, value: SSAValue, dtype: torch.dtype) -> ElementValue:
         """An argument of the body in the type of its computation. Booleans are bytes in memory."""
