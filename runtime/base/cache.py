@@ -224,8 +224,7 @@ def configured() -> Cache | None:
 
 def key_of(kind: str, what: Mapping[str, object]) -> str:
     """The key of an entry: a digest of everything that it depends on, as JSON has it, and of the compiler itself."""
-    text = json.dumps([kind, compiler(), what], sort_keys=True)
-    return _sha256(text.encode())
+    return _sha256(json.dumps([kind, compiler(), what], sort_keys=True).encode())
 
 
 def _version_of_xdsl() -> str:

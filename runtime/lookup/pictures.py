@@ -169,10 +169,9 @@ def _move(fragment: Fragment, form: LoadMatrix | StoreMatrix | MoveMatrix) -> Pi
 
 def _matrix(layout: Layout, letter: str, number: int, count: int) -> Panel:
     """Matrix `number` of a move; its elements follow those of the matrices before it."""
-    ours = number * layout.elements
 
     def label(first: int, together: int) -> str:
-        return elements(letter)(first + ours, together)
+        return elements(letter)(first + number * layout.elements, together)
 
     cells_ = tuple(cells(layout, label, {}))
     title = f"matrix {number}" if count > 1 else ""
@@ -217,8 +216,7 @@ class SharedOperand:
     @property
     def pattern(self) -> MatrixDescriptor:
         """The layout of one pattern."""
-        span = self.swizzle or UNIT
-        return MatrixDescriptor(0, UNIT, ROWS * span, self.swizzle)
+        return MatrixDescriptor(0, UNIT, ROWS * (self.swizzle or UNIT), self.swizzle)
 
     @property
     def name(self) -> str:

@@ -431,8 +431,7 @@ class FieldProduct(Replaced):
         significand, exponent = decoded_scale(words, scale.type)
         index = self.shadow.table.read_as(codes.value, scale.type.name)
         scales = self.shadow.table.numbers_or(index, np.ldexp(significand.astype(np.float64), exponent))
-        depth = numbers.residues.shape[1]
-        each = depth // len(words)
+        each = numbers.residues.shape[1] // len(words)
         block = Residues(np.repeat(scales.residues, each, axis=1), np.repeat(scales.exact, each, axis=0))
         return field.multiply(numbers, block)
 

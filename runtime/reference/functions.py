@@ -98,8 +98,7 @@ def read_multiplied(operand: Reference, multiplied: str) -> Reference:
     element = ELEMENT_TYPES[multiplied]
     if element.is_float or element.signed:
         return operand
-    value = np.where(operand.value < 0, operand.value + 2.0**element.bits, operand.value)
-    return replace(operand, value=value)
+    return replace(operand, value=np.where(operand.value < 0, operand.value + 2.0**element.bits, operand.value))
 
 
 def in_blocks(scales: Array, block: int, shape: Sequence[int], along: int) -> Array:

@@ -171,8 +171,7 @@ class Geometry(NamedTuple):
 
     def in_cta(self, values: Array) -> Array:
         """One value per thread of a CTA, by its linear number there, to one per thread."""
-        by_lane = values.reshape(self.warps_per_cta, LANES).T
-        return np.tile(by_lane, self.ctas).reshape(-1)
+        return np.tile(values.reshape(self.warps_per_cta, LANES).T, self.ctas).reshape(-1)
 
     def place(self, thread: int) -> tuple[Dim3, int, int]:
         """CTA, warp and lane of thread number `thread`."""

@@ -335,9 +335,8 @@ class Flow:
         waiting, members = self.parked[pc], self.awaited[pc]
         thread = int(np.flatnonzero(waiting)[0])
         mine = np.arange(waiting.size) % self.geometry.warps == thread % self.geometry.warps
-        gone = mine & self.live & ~waiting
         if members is None:
-            return thread, gone
+            return thread, mine & self.live & ~waiting
         named = (members[thread] >> (np.arange(waiting.size) // self.geometry.warps).astype(np.uint32) & 1) == 1
         return thread, mine & self.live & named & ~(waiting & (members == members[thread]))
 

@@ -222,8 +222,7 @@ class Machine:
         zeros = np.broadcast_to(np.int64(0), (geometry.threads,))
         parameters = Buffer("kernel parameters", self.launch.parameters, writable=False)
         param = ParameterWindow(parameters, zeros, self.kernel.layout.parameter_bytes, local)
-        windows = self.launch.memory.windows
-        windows.update({SHARED_WINDOW: cluster, LOCAL_WINDOW: local, PARAM_WINDOW: param})
+        self.launch.memory.windows.update({SHARED_WINDOW: cluster, LOCAL_WINDOW: local, PARAM_WINDOW: param})
         return MemorySpaces(self.launch.memory, shared, cluster, local, param)
 
     def _bind(self, pc: int, decoded: Decoded) -> BoundStep:

@@ -131,8 +131,7 @@ class Flags(Check):
             here = np.flatnonzero(mask & arrived)
             mask &= ~arrived
             groups = self.group + here % self.state.warps // each
-            record = _Record(pc, "barrier", here, groups, waiting[here].astype(np.int64), groups)
-            self.records.append((at, record))
+            self.records.append((at, _Record(pc, "barrier", here, groups, waiting[here].astype(np.int64), groups)))
         self.came[number] = [one for one in self.came[number] if one[2].any()]
 
     # Executions
