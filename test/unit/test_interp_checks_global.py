@@ -40,6 +40,7 @@ def run(body: str, grid: int = 3, block: int = 64, **options: Any) -> tuple[Find
         "st.volatile.global.u32 [%rd1], %r0; st.release.gpu.global.u32 [%rd1+4], %r0;",
         "mad.wide.u32 %rd4, %r2, 4, %rd1; red.relaxed.cta.global.add.u32 [%rd4], 1; ld.relaxed.cta.u32 %r6, [%rd4];",
         "red.global.add.u32 [%rd2], 1; ld.global.u32 %r6, [%rd2]; st.global.u32 [%rd2], %r6;",
+        "ld.global.u32 %r6, [%rd1]; atom.global.cas.b32 %r5, [%rd1], %r6, %r0; ld.global.u32 %r6, [%rd1];",
         "setp.eq.u32 %p1, %r0, 7; @%p1 st.global.u32 [%rd1], %r0;",
         "mad.wide.u32 %rd4, %r0, 1, %rd1; st.global.u8 [%rd4], %r0;",
     ],

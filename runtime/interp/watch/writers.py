@@ -29,8 +29,9 @@ from .shared import SharedMemory
 # word that one of another cluster wrote with a strong write (atomic, volatile, relaxed, release), its CTA knows what a
 # fence or a release covered: see `GridClocks`. Of the threads that read a piece since it was stored the last two are
 # known. Atomic operations race with weak accesses, and with strong ones if a scope leaves one of the threads out. What
-# bulk and tensor copies read, the thread does that issues them, then; what they store is in flight until that thread
-# has waited for its group, for more than the `.read` of its source.
+# is read for a compare-and-swap is compared there: weak reads do not race with one. What bulk and tensor copies read,
+# the thread does that issues them, then; what they store is in flight until that thread has waited for its group, for
+# more than the `.read` of its source.
 
 
 @dataclass
@@ -66,6 +67,7 @@ class GlobalWriters(Check):
         inside = warp % geometry.warps_per_cta * LANES + np.arange(state.threads) // state.warps
         self.who = number * self.each + inside
         self.cluster = self.each * geometry.cluster_size
+        self.swaps = np.array(["cas" in d.traits.qualifiers for d in kernel.code])
         x, y, z = geometry.grid
         self.ctas = x * y * z
         self.grid.begin(self.shared.clocks, geometry.first // geometry.cluster_size)
@@ -130,7 +132,8 @@ class GlobalWriters(Check):
         """These reads against the last stores of their pieces."""
         last, traits = history.stored, self.kernel.code[access.pc].traits
         before, mine = last.who(piece), self.who[thread]
-        cached, others = "nc" in traits.qualifiers, self._others(before, mine, traits.strength)
+        cached = "nc" in traits.qualifiers
+        others = self._others(before, mine, traits.strength) & ~self.swaps[last.pc(piece)]
         at = np.flatnonzero((before >= 0) & (others | (last.time(piece) == UNWAITED) | cached))
         if not at.size:
             return
@@ -163,7 +166,7 @@ class GlobalWriters(Check):
         values = None if access.values is None else access.values.reshape(-1, history.width)
         store = _Store(piece, thread, self.who[thread], values, history.width)
         now = self.shared.clocks.tick()
-        for last in (history.stored, history.read, history.other):
+        for last in (history.stored,) if self.swaps[access.pc] else (history.stored, history.read, history.other):
             race = self._races(last, store, strong)
             if race.any():
                 same = unchanged(access.buffer, store.piece, store.values)
