@@ -152,7 +152,7 @@ def _json(kernel: Kernel) -> bytes:
     facts = {
         "target": kernel.target,
         "function": {
-            **vars(function),
+            **function._asdict(),
             "parameters": [asdict(parameter) for parameter in function.parameters],
             "written": sorted(function.written),
             "filled": sorted(function.filled),

@@ -471,7 +471,7 @@ def test_trap() -> None:
         ("ld.global.u32 %r1, [missing];", "'missing' is not declared"),
         ("mov.v4.u32 %r1, %r2;", "operand d: expected a vector of 4 x .u32, got a .b32 register"),
         ("@%r1 add.u32 %r1, %r2, %r3;", "the guard %r1 is not a predicate"),
-        ("setp.lt.b32 %p1, %r1, %r2;", "the nearest are setp.lt.u32, setp.lt.s32"),
+        ("setp.lt.b32 %p1, %r1, %r2;", "the nearest are setp.lt.s32, setp.ne.b32"),
         ("cvt.u32.f32 %r1, %f1;", "; the nearest are cvt."),
         ("cvt.rni.f64.f32 %fd1, %f1;", "; the nearest are cvt."),
         ("cp.reduce.async.bulk.global;", "is not a PTX instruction"),
