@@ -406,8 +406,7 @@ def _layers(helper: Callable[..., Any], *arguments: Any) -> Any:
     return helper(*others, 0.0, train, both, first, rounded)
 
 
-_TRACING = RLock()
-"""One thread at a time changes what torch's forms of recurrent nets call."""
+_TRACING = RLock()  # one thread at a time replaces what torch's forms of recurrent nets call
 
 
 @contextmanager

@@ -96,10 +96,12 @@ def compile_whole(
         shown = None if name == "inference" else (*visible,)
         why = f"mode {mode!r} is inductor's" if mode else why_launched(graph)
         token = PARTS.set((GraphParts(parts, name, why, draws, shown), say))
-        # What is made of parameters alone, such as the factors of norms, is one kernel for several of our parts.
-        joined = {"combo_kernels": True} if name == "inference" else {}
+        # What is made of parameters alone, such as norms' factors, is one kernel for several of our parts. Of changing
+        # sizes inductor may refuse one ("Dynamic shape on reduction dimension is not supported", torch 2.13).
+        sizes = (n for one in inputs for n in (one.shape if isinstance(one, torch.Tensor) else (one,)))
+        is_joined = name == "inference" and not any(isinstance(n, torch.SymInt) for n in sizes)
         try:
-            with inductor.config.patch(joined):
+            with inductor.config.patch({"combo_kernels": True} if is_joined else {}):
                 return compiler.compile_fx_inner(graph, inputs, *args, **settings)
         finally:
             PARTS.reset(token)

@@ -55,8 +55,7 @@ def grouped_mm(
     """The product of each group: of its rows of A with a B of its own, or of its part of k."""
     if offs is None or bias is not None or len(a.shape) != 2:
         raise UnsupportedError("expected a matrix A with offsets, and no bias")
-    of_rows = len(b.shape) > len(a.shape)
-    loops, grouped = (OF_ROWS, M) if of_rows else (OF_K, K)
+    loops, grouped = (OF_ROWS, M) if len(b.shape) > len(a.shape) else (OF_K, K)
     extents = (offs.shape[0], a.shape[0], b.shape[-1], a.shape[1])
     shape = tuple(extents[loop] for loop in loops[2])
     result = TensorOperand(plain(builder.empty(shape, like.dtype), shape, like.dtype), loops[2])

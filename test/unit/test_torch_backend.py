@@ -784,6 +784,27 @@ def test_inductor_calls_our_kernels() -> None:
     assert "| calls" in compiled.explanations[0].table
 
 
+@pytest.mark.parametrize(("dynamic", "joined"), [(False, True), (True, False)])
+def test_kernels_of_changing_sizes_are_not_joined(
+    monkeypatch: pytest.MonkeyPatch, *, dynamic: bool, joined: bool
+) -> None:
+    """Inductor raises for joined reductions of a size that changes, as in CLIP."""
+    compiler: Any = import_module("torch._inductor.compile_fx")
+    config: Any = import_module("torch._inductor.config")
+    inner, settings = compiler.compile_fx_inner, list[bool]()
+
+    def noted(*args: Any, **options: Any) -> Any:
+        settings.append(config.combo_kernels)
+        return inner(*args, **options)
+
+    monkeypatch.setattr(compiler, "compile_fx_inner", noted)
+    a, b = drawn(7, 29), drawn(29, 11)
+    with torch.no_grad():
+        result = Compiled(lambda a, b: (a @ b).softmax(0), rest="inductor", dynamic=dynamic).call(a, b)
+    assert close(result, (a.double() @ b.double()).softmax(0), 2.0)
+    assert settings == [joined]
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("function", "options", "reason"),
