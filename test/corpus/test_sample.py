@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from corpus.case import Case
 from corpus.cases import CASES
-from corpus.harness import judge, load
+from corpus.harness import arguments, judge, launch, load
 from corpus.store import ARCHIVE, PACKED, Store
 
 from warploom.dialect.isa.tensor_product import SharedDescriptor
 from warploom.runtime import check_ptx, load_ptx
+from warploom.runtime.interp import InterpreterError
 
 STORE = Store(ARCHIVE)
 
@@ -44,14 +45,22 @@ def test_a_judge_sees_a_kernel_that_does_something_else(target: str) -> None:
     assert judge(load_ptx(text), case).kind == "wrong"
 
 
-def test_a_descriptor_of_another_swizzle_than_the_copy() -> None:
-    """Of products in tensor memory: 64 bytes for 128."""
+@pytest.mark.parametrize(
+    ("stride", "swizzle", "message"),
+    [
+        (1024, 64, "reads by a swizzle of 64 bytes what the tensor copy at line 115 writes by one of 128"),
+        (512, 128, "its stride byte offset of 512 goes from row 0, byte 0 to row 4, byte 0 of what the tensor copy at"),
+    ],
+)
+def test_a_descriptor_that_does_not_fit_the_copy(stride: int, swizzle: int, message: str) -> None:
+    """Of products in tensor memory."""
     case = next(case for case in CASES if case.name == "g_tensor_matmul")
     text, high = STORE.texts["g_tensor_matmul.sm_100a.ptx"], "mov.b32 \t%r16, {};"
-    right, wrong = (SharedDescriptor(0, 64 * 16, 1024, swizzle).encode() >> 32 for swizzle in (128, 64))
+    right, wrong = (SharedDescriptor(0, 64 * 16, *how).encode() >> 32 for how in ((1024, 128), (stride, swizzle)))
     assert high.format(right) in text
-    verdict = judge(load_ptx(text.replace(high.format(right), high.format(wrong))), case)
-    assert "reads by a swizzle of 64 bytes what the tensor copy at line 115 writes by one of 128" in verdict.reason
+    module = load_ptx(text.replace(high.format(right), high.format(wrong)))
+    with pytest.raises(InterpreterError, match=message):
+        launch(module, case, arguments(module, case)[0], "interp", checks=("tensor", "strict"))
 
 
 @pytest.mark.parametrize("name", ["warp.sm_80.ptx", "blocks.sm_80.ptx", "t_matmul.sm_80.ptx", "t_sort.sm_90a.ptx",

@@ -8,6 +8,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ....dialect.isa.tensor_map import TensorMapFields
+from ....dialect.isa.wgmma import MatrixDescriptor
 from ...base.launch import Dim3
 from ...numerics.floats import Array
 from .memory import RANK_BITS, Buffer, FaultError, Part, Window, thread_of
@@ -268,11 +270,19 @@ Look: TypeAlias = Callable[[Selection], None]
 """Called with the threads that are about to execute an instruction."""
 
 
+class Tile(NamedTuple):
+    """A box or a matrix in shared memory: what says how it lies there, and its units of 16 bytes in the buffer, (rows,
+    columns); a row is contiguous but for a swizzle."""
+
+    how: TensorMapFields | MatrixDescriptor
+    units: Array
+
+
 class MemoryAccess(NamedTuple):
     """Accesses of one instruction to one buffer. `start` is the first byte of each access in `buffer`, `threads` who
     makes it; each is `width` bytes long. Which buffer is shared memory, and where each thread's part of it begins, the
     state's memory says. `values` are the bytes that a store writes, a row for each access, where they are known.
-    `swizzle` is the one by which a tensor copy writes shared memory, or a product reads it."""
+    `tile` is the box that a tensor copy writes, or the matrix that a product reads."""
 
     pc: int
     kind: AccessKind
@@ -281,7 +291,7 @@ class MemoryAccess(NamedTuple):
     width: int
     threads: Array
     values: Array | None = None
-    swizzle: int | None = None
+    tile: Tile | None = None
 
 
 class Events:
@@ -344,8 +354,8 @@ def tell(
 
 def tell_of_one(
     observer: Events | None, pc: int, kind: AccessKind, buffer: Buffer, start: Array, width: int, thread: int,
-    values: Array | None = None, swizzle: int | None = None,
+    values: Array | None = None, tile: Tile | None = None,
 ) -> None:  # fmt: skip
     """Reports accesses of one thread, where somebody looks on."""
     if observer is not None:
-        observer.access(MemoryAccess(pc, kind, buffer, start, width, np.full(start.size, thread), values, swizzle))
+        observer.access(MemoryAccess(pc, kind, buffer, start, width, np.full(start.size, thread), values, tile))

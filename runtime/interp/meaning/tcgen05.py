@@ -30,7 +30,7 @@ from ..machine.memory import FaultError, MachineLimitError
 from ..machine.state import Action, Source, State, acting
 from ..machine.tensor_memory import TensorMemory, address
 from .bulk import one_by_one
-from .warpgroup import SharedMatrix
+from .warpgroup import SharedMatrix, tile_of
 
 # Operands in shared and in tensor memory. PTX ISA 9.7.16.3 to .5, .10.4 to .10.8.
 
@@ -66,14 +66,14 @@ class SharedMatrices:
         """The first byte of a CTA's shared memory."""
         return int(self.window.base[cta * self.state.geometry.warps_per_cta])
 
-    def tell(self, cta: int, word: int, places: Array, bits: int) -> None:
+    def tell(self, cta: int, word: int, places: Array, bits: int, along_mn: bool = False) -> None:
         """Reports what will be read, where somebody looks on; of padded elements of less than 8 bits, no padding."""
         if self.state.observer is not None:
             units = np.unique(places // UNIT) * UNIT + self.base(cta)
             width = gcd(UNIT, 2 * bits)
             start = (units[:, None] + np.arange(0, min(2 * bits, UNIT), width)).reshape(-1)
-            buffer, swizzle = self.window.buffer, SharedDescriptor.decode(word).swizzle
-            tell_of_one(self.state.observer, self.pc, "fetch", buffer, start, width, self.thread, swizzle=swizzle)
+            tile = tile_of(SharedDescriptor.decode(word), places + self.base(cta), along_mn)
+            tell_of_one(self.state.observer, self.pc, "fetch", self.window.buffer, start, width, self.thread, tile=tile)
 
     def elements(self, cta: int, places: Array, bits: int) -> Array:
         """Elements of so many bits. Those of less than 8, 16 in the low end of each 16 bytes, become bytes, of which
@@ -304,7 +304,8 @@ class _Issued:
         for cta in self.ctas:
             for role, places in self.places.items():
                 bits = 8 if self._packed else min(self.product.element(role).bits, 8)
-                self.shared.tell(cta, self.words[_WORDS[role]], places, bits)
+                along_mn = self.product.along_mn["ab".index(role)]
+                self.shared.tell(cta, self.words[_WORDS[role]], places, bits, along_mn)
             for name, operand, base in self.operands():
                 lanes, places = operand.at(base)
                 if int(lanes.max()) >= LANES:

@@ -18,7 +18,7 @@ from ....dialect.ptx.text.syntax import Immediate, Vector
 from ...numerics.floats import Array
 from ...numerics.product import SideOperands
 from ..machine.decode import Context, meaning
-from ..machine.events import LANES, MemoryAccess, Selection
+from ..machine.events import LANES, MemoryAccess, Selection, Tile
 from ..machine.flow import parted
 from ..machine.memory import FaultError
 from ..machine.state import Action, Source, State, acting
@@ -56,6 +56,12 @@ def _places(matrix: SharedMatrix) -> Array:
     k, mn = (np.arange(extent, dtype=np.int64) for extent in matrix.shape)
     offsets = how.offset(mn[None], k[:, None], matrix.size, along_mn=matrix.along_mn)
     return how.swizzled(offsets + how.address) // matrix.size
+
+
+def tile_of(how: MatrixDescriptor, places: Array, along_mn: bool) -> Tile:
+    """A matrix (k, mn) whose elements lie at some bytes of a buffer."""
+    rows = places if along_mn else places.T
+    return Tile(how, rows[:, :: UNIT // int(rows[0, 1] - rows[0, 0])] // UNIT)
 
 
 # The instructions.
@@ -174,9 +180,9 @@ class _Instruction:
                     mine = groups[words_ == word]
                     places = self._places(shared, role, int(word), int(mine[0]))
                     if state.observer is not None:
-                        access = shared.fetch(self.pc, places, self._size(role), mine)
-                        swizzle = MatrixDescriptor.decode(int(word)).swizzle
-                        state.observer.access(access._replace(swizzle=swizzle))
+                        how, along_mn = MatrixDescriptor.decode(int(word)), bool(self.constants.get(f"trans_{role}"))
+                        tile = tile_of(how, places * self._size(role), along_mn)
+                        state.observer.access(shared.fetch(self.pc, tile, mine))
 
             def execute(done: Array) -> None:
                 own = {role: word[place[done]] for role, word in operands.items()}
@@ -248,12 +254,14 @@ class _Shared:
         self.window = state.memory.shared
         self.warps = state.warps
 
-    def fetch(self, pc: int, places: Array, size: int, groups: Array) -> MemoryAccess:
-        """What observers see where warpgroups read elements later: units of 16 bytes, by lane 0 of each warp."""
-        units = np.unique(places * size // UNIT) * UNIT
-        warps = _warps(groups)
-        start = units[None] + self.window.base[warps][:, None]
-        return MemoryAccess(pc, "fetch", self.window.buffer, start.reshape(-1), UNIT, np.repeat(warps, units.size))
+    def fetch(self, pc: int, tile: Tile, groups: Array) -> MemoryAccess:
+        """What observers see where warpgroups read elements later: units of 16 bytes, by lane 0 of each warp. The tile
+        is that in the first CTA."""
+        units, warps = np.unique(tile.units) * UNIT, _warps(groups)
+        base = self.window.base[warps]
+        start, mine = units[None] + base[:, None], tile._replace(units=tile.units + base[0] // UNIT)
+        threads = np.repeat(warps, units.size)
+        return MemoryAccess(pc, "fetch", self.window.buffer, start.reshape(-1), UNIT, threads, tile=mine)
 
     def read(self, places: Array, size: int, groups: Array) -> Array:
         """The elements of `size` bytes at some places, for warpgroups: (k, mn, groups)."""

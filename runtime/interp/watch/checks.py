@@ -36,7 +36,7 @@ CHECKS = {
     "bounds": "accesses to shared or local memory beyond the variable that their address is computed from",
     "wmma": "fragments of wmma used as if their arrangement were known",
     "wgmma": "registers of wgmma that are touched while it runs, or before a wgmma.fence; products never waited for; "
-    "descriptors of another swizzle than the tensor copy's",
+    "descriptors of another swizzle or other offsets than the tensor copy's",
     "tensor": "tensor memory that is read before it is written, used without a wait or a fence, or never freed; "
     "registers that tcgen05.ld has not brought yet",
 }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
+from math import prod
 
 import numpy as np
 
+from ....dialect.isa.tensor_map import TensorMapFields
 from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, MatrixDescriptor, Wgmma
 from ....dialect.ptx.text.syntax import Vector
 from ...numerics.floats import Array
@@ -33,11 +35,34 @@ _ADDRESS_MASK = 0x3FFFF
 _FIELDS = 14
 """The first bit of a descriptor behind its address."""
 
-_UNITS_OF_ROW = 8
-"""Of a swizzle's pattern."""
+_UNITS_OF_ROW, _ROWS = 8, 8
+"""Of a swizzle's pattern, and of what an offset goes on from."""
 
 _RANK = RANK_BITS - UNIT.bit_length() + 1
 """Where the rank is in a descriptor whose address was not masked."""
+
+
+@dataclass(frozen=True)
+class _Box:
+    """A box by the instruction that copies it, its map, and its first unit in shared memory."""
+
+    pc: int
+    map: TensorMapFields
+    first: int
+
+    def follows(self, row: int, to: int, *, same: bool, rows: bool) -> bool:
+        """Whether what begins at row `to` of the `same` box or another may follow what begins at a row of this one,
+        where it is the next eight `rows`, or beside them."""
+        height, *others = self.map.copied[1:] or (1,)
+        if same:
+            return (rows and to == row + _ROWS) or (to != row and (to - row) % height == 0)
+        return row + _ROWS >= height * prod(others) if rows else to == row
+
+
+def _overlaps(how: MatrixDescriptor, units: Array) -> list[str]:
+    """Whether parts of a matrix are the same bytes."""
+    offsets = f"its leading byte offset is {how.leading}, its stride byte offset {how.stride}"
+    return [] if np.unique(units).size == units.size else [f"parts of the matrix overlap: {offsets}"]
 
 
 class Descriptors:
@@ -47,8 +72,10 @@ class Descriptors:
         self._check, self._geometry, self._decode = check, check.state.geometry, decode
         self._fields: dict[tuple[int, str], dict[int, dict[int, int]]] = {}
         self._buffer = check.state.memory.shared.buffer
-        self._swizzles, self._copies = np.full((2, self._buffer.size // UNIT), -1, np.int32)
-        """Of the tensor copy that wrote a unit last, the swizzle and the instruction; -1 where something else did."""
+        self._boxes: dict[_Box, int] = {}
+        self._placed = np.full((3, self._buffer.size // UNIT), -1, np.int32)
+        """Of the box whose copy wrote a unit last, the number, and row and column of the unit; -1 where something else
+        did."""
 
     def look(self, pc: int, slots: Iterable[RegisterSlot], threads: Iterable[int]) -> None:
         """Reports what the words of descriptors, in registers of some threads, say of themselves that is wrong."""
@@ -59,19 +86,54 @@ class Descriptors:
                 self._check.report(pc, what, at, about=(kind, slot.name), note=kind == ALIGNMENT)
 
     def access(self, access: MemoryAccess) -> None:
-        """Reports a product that reads by another swizzle than a tensor copy wrote by. Boxes of no more than a row of a
-        pattern are not followed: where they are its first row, no swizzle moves anything."""
+        """Reports a product that reads by another swizzle or other offsets than a tensor copy wrote by. Boxes of no
+        more than a row of a pattern are not followed: where they are its first row, no swizzle moves anything."""
         if access.buffer is not self._buffer:
             return
-        (units, threads), mine = units_of(access), access.swizzle
+        tile, units = access.tile, units_of(access)[0]
         if access.kind in WRITING:
-            by = (-1, -1) if mine is None or units.size <= _UNITS_OF_ROW else (mine, access.pc)
-            self._swizzles[units], self._copies[units] = by
-        elif mine is not None and (bad := ~np.isin(self._swizzles[units], (-1, mine))).any():
-            theirs, line = self._swizzles[units[bad][0]], self._check.line(int(self._copies[units[bad][0]]))
-            text = f"reads by a swizzle of {mine} bytes what the tensor copy at line {line} writes by one of {theirs}"
-            address = int(units[bad][0]) * UNIT % (self._buffer.size // self._geometry.ctas)
-            self._check.report(access.pc, text, int(threads[bad][0]), address, about=text, count=int(bad.sum()))
+            self._placed[0, units] = -1
+            if tile is not None and units.size > _UNITS_OF_ROW and isinstance(tile.how, TensorMapFields):
+                box = _Box(access.pc, tile.how, int(tile.units[0, 0]))
+                self._placed[0, tile.units] = self._boxes.setdefault(box, len(self._boxes))
+                self._placed[1:, tile.units] = np.indices(tile.units.shape)
+        elif tile is not None and isinstance(tile.how, MatrixDescriptor):
+            self._read(access, tile.how, tile.units)
+
+    def _read(self, access: MemoryAccess, how: MatrixDescriptor, units: Array) -> None:
+        boxes, numbers = list(self._boxes), self._placed[0, units]
+        some: list[int] = np.unique(numbers[numbers >= 0]).tolist()
+        wrong = [number for number in some if boxes[number].map.swizzle != how.swizzle]
+        for number in wrong:
+            bad, box = units[numbers == number], boxes[number]
+            text = f"reads by a swizzle of {how.swizzle} bytes what {self._copy(box)} writes by one of "
+            self._tell(access, f"{text}{box.map.swizzle}", int(bad[0]), bad.size)
+        for text in () if wrong else [*self._offsets(how, units, boxes)] or _overlaps(how, units):
+            note = len({boxes[number].map.address for number in some}) < 2
+            self._tell(access, text, int(units[0, 0]), 1, note=note)
+
+    def _offsets(self, how: MatrixDescriptor, units: Array, boxes: Sequence[_Box]) -> Iterator[str]:
+        """What is wrong with the offsets between the parts of a matrix whose first eight rows are rows of one box.
+        Behind eight rows the next eight follow, or others that differ by whole steps along another dimension."""
+        placed, top = self._placed[:, units], self._placed[:, units[:_ROWS, 0]]
+        if not how.swizzle or top[0, 0] < 0 or np.ptp(top[::2], axis=1).any() or (np.diff(top[1]) != 1).any():
+            return
+        for name, at in (("stride", np.s_[:, ::_ROWS, 0]), ("leading", np.s_[:, 0, :: how.span // UNIT])):
+            parts: list[list[int]] = placed[at].T.tolist()
+            for (one, y, x), (other, to_y, to_x) in pairwise(parts):
+                same, rows = one == other, name == "stride"
+                if min(one, other) >= 0 and not (x == to_x and boxes[one].follows(y, to_y, same=same, rows=rows)):
+                    start = "" if same else f" of what {self._copy(boxes[one])} writes"
+                    text = f"its {name} byte offset of {getattr(how, name)} goes from row {y}, byte {x * UNIT}{start}"
+                    yield f"{text} to row {to_y}, byte {to_x * UNIT} of what {self._copy(boxes[other])} writes"
+                    break
+
+    def _copy(self, box: _Box) -> str:
+        return f"the tensor copy at line {self._check.line(box.pc)}"
+
+    def _tell(self, access: MemoryAccess, text: str, unit: int, count: int, *, note: bool = False) -> None:
+        address = unit * UNIT % (self._buffer.size // self._geometry.ctas)
+        self._check.report(access.pc, text, int(access.threads[0]), address, about=text, count=count, note=note)
 
     def _wrong(self, pc: int, name: str, word: int, thread: int, rank: int) -> Iterator[tuple[str, int, str]]:
         """The errors of a descriptor: the kind, the thread that has it, the text."""
