@@ -3,10 +3,12 @@
     python test/orders.py                    # all pinned kernels
     python test/orders.py --pairs            # any two values of the fields of a schedule, together
     python test/orders.py --every 4          # some
+    python test/orders.py --draw 3           # by three drawn orders each, whose words are compared
 
 The kernels run by `--check=all-orders` at the sizes of `pins.py`, and their results are compared with float64. The
 table at the end groups them by what waits in their PTX. Those of pairs are small products and attentions in which two
-fields of the schedule differ from a base; what the compiler refuses is counted.
+fields of the schedule differ from a base; what the compiler refuses is counted. Where a check has nothing to prove by,
+or as a second opinion, `drawn_order` lets warps take turns of drawn lengths, and copies land at drawn times.
 """
 
 from __future__ import annotations
@@ -16,17 +18,24 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
+from functools import partial
 from itertools import combinations
 from multiprocessing import Pool
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 from attentions import Attention
 from pins import BF16, Level, Pinned, pinned
 from products import Product
 
 from warploom.dialect.schedule.schedule import ATTENTION, FRAGMENTS, WARPGROUPS, Schedule
 from warploom.runtime import WarploomError
+from warploom.runtime.interp.machine.events import LANES
+from warploom.runtime.interp.machine.machine import Machine
+from warploom.runtime.numerics.floats import Array
 
 CHECK = "all-orders"
 REFUSED = "refused"
@@ -56,6 +65,51 @@ ALONE: Mapping[str, tuple[Any, ...]] = {
 """What is tried by itself only: fields that change addresses and not what waits for what, and further values."""
 TYPED = ("cta", "warp", "mma", "accumulate", "fp8_as", "promote")
 """Fields that follow from the base, or that other types of elements have."""
+
+
+TURNS = (1, 3, 20, 200)
+"""For how many instructions warps run, until others are drawn."""
+LANDS = 0.1
+"""How often what is in flight lands before a turn, or threads that wait at an mbarrier go on in vain."""
+
+
+@contextmanager
+def drawn_order(seed: int) -> Iterator[None]:
+    """Launches on the interpreter in which a draw chooses the warps that run next, of all CTAs in flight, and for how
+    many instructions; and when copies and products in flight are done, in the order of their issue."""
+    random = np.random.default_rng(seed)
+    choose, advance = (vars(Machine)[name] for name in ("_next", "_advance"))
+
+    def land(machine: Machine) -> None:
+        state = machine.state
+        for happen in (state.mbarriers.settle, state.mbarriers.give_up):
+            if random.random() < LANDS:
+                happen()
+        for groups in (state.copies, state.bulk_groups, state.warpgroups):
+            if groups.pending and random.random() < LANDS:
+                groups.complete(None, groups.pending[0].serial + int(random.integers(1, 1 + len(groups.pending))))
+
+    def next_warps(machine: Machine, tired: bool) -> tuple[int, Array] | None:
+        land(machine)
+        flow = machine.flow
+        if tired or not flow.ready:
+            if (group := choose(machine, tired)) is None:
+                return None
+            flow.go(*group)
+        pc = int(random.choice(list(flow.ready)))
+        mask = flow.ready.pop(pc)
+        warps = np.flatnonzero(mask.reshape(LANES, -1).any(axis=0))
+        some = random.permutation(warps)[: random.integers(1, warps.size + 1)]
+        mine = mask & np.isin(np.arange(mask.size) % (mask.size // LANES), some)
+        if (rest := mask & ~mine).any():
+            flow.go(pc, rest)
+        return pc, mine
+
+    def turn(machine: Machine, pc: int, mask: Array, budget: int = 0) -> bool:
+        return advance(machine, pc, mask, budget or int(random.choice(TURNS)))
+
+    with patch.object(Machine, "_next", next_warps), patch.object(Machine, "_advance", turn):
+        yield
 
 
 def pairs(only: str = "") -> Iterator[Pinned]:
@@ -118,6 +172,23 @@ def verdict(kernel: Pinned) -> tuple[str, str, str, float]:
     return form, f"{kernel}: {wrong}" if wrong else "", f"{kernel}: {bounds}", time.process_time() - start
 
 
+def drawn_verdict(kernel: Pinned, orders: int, seed: int) -> tuple[str, str, str, float]:
+    """As `verdict`, of the words that drawn orders leave."""
+    start, form, wrong = time.process_time(), "", ""
+    try:
+        form = form_of(kernel, kernel.compile().ptx)
+        if form:
+            words = kernel.result().digest
+            for number in range(orders):
+                with drawn_order(seed + number):
+                    result = kernel.result()
+                if result.digest != words:
+                    wrong = wrong or f"order {seed + number}: other words; {result.compare() or 'right'}"
+    except WarploomError as error:
+        form, wrong = "failed", str(error).splitlines()[0]
+    return form, f"{kernel}: {wrong}" if wrong else "", str(kernel), time.process_time() - start
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", action="store_true", help="pairs of fields instead of pinned kernels")
@@ -125,16 +196,21 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, metavar="N", help="begin with this one")
     parser.add_argument("--only", default="", metavar="TEXT", help="those with this in their name, or base")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="check so many at once")
+    parser.add_argument("--draw", type=int, default=0, metavar="N", help="compare the words of N drawn orders of each")
+    parser.add_argument("--seed", type=int, default=1, help="of the first drawn order")
     args = parser.parse_args()
     kernels = [*pairs(args.only)] if args.pairs else [k for k in pinned() if args.only in str(k)]
     kernels = [k for k in kernels if not isinstance(k.source, Level)]
     forms: dict[str, list[str]] = {}
+    of = partial(drawn_verdict, orders=args.draw, seed=args.seed) if args.draw else verdict
     with Pool(args.jobs, maxtasksperchild=8) as pool:
-        for form, wrong, notes, seconds in pool.imap_unordered(verdict, kernels[args.first :: args.every]):
+        for form, wrong, notes, seconds in pool.imap_unordered(of, kernels[args.first :: args.every]):
             if form:
                 forms.setdefault(form, []).append(wrong)
             print(f"{seconds:6.1f} s  {wrong or notes}", flush=True)
-    print("\n| waits of | kernels | proven for all orders |\n| --- | --- | --- |")
+    print(
+        f"\n| waits of | kernels | {'the same words' if args.draw else 'proven for all orders'} |\n| --- | --- | --- |"
+    )
     refused = len(forms.pop(REFUSED, ()))
     for form, pins in sorted(forms.items()):
         print(f"| {form} | {len(pins)} | {pins.count('')} |")

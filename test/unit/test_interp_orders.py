@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from hopper_kernel import STAGE, text
 from hopper_kernel import run as run_hopper
+from interpreted import per_thread
+from orders import drawn_order
 from problems import problem
 from products import Product, Types, shared_by_ctas
 from seeded_bugs import check_found, edited, line_of
@@ -399,3 +401,41 @@ def test_what_arrives_when_nobody_looks_is_counted_at_the_end() -> None:
     check_found(
         findings, ORDERS, line_of(ptx, "cp.async.mbarrier"), "can come while phase 0 of the mbarrier object at 0x100"
     )
+
+
+# Drawn orders
+
+
+MEET = """.shared .b32 words[96]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, words; add.u32 %r3, %r3, %r2;
+mad.lo.u32 %r4, %r1, 7, 3; st.shared.u32 [%r3], %r4; {}
+sub.u32 %r5, 95, %r1; shl.b32 %r5, %r5, 2; mov.u32 %r3, words; add.u32 %r3, %r3, %r5; ld.shared.u32 %r0, [%r3];"""
+
+
+def words(body: str, seeds: Sequence[int]) -> set[bytes]:
+    """What threads leave in %r0, by an order of each seed."""
+    left: set[bytes] = set()
+    for seed in seeds:
+        with drawn_order(seed):
+            left.add(per_thread(body, 96).tobytes())
+    return left
+
+
+def test_words_that_depend_on_the_order_of_warps() -> None:
+    first = random.randrange(1 << 30)
+    seeds = range(first, first + 8)
+    assert words(MEET.format("bar.sync 0;"), seeds) == {(np.arange(96, dtype=np.uint32)[::-1] * 7 + 3).tobytes()}
+    assert len(words(MEET.format(""), seeds)) > 1
+    assert words(MEET.format(""), seeds[:1]) == words(MEET.format(""), seeds[:1])
+
+
+def test_drawn_orders_of_a_ring_of_tensor_copies() -> None:
+    """Without the wait for a free stage, a copy may land in one that is still read."""
+    unasked, first, wrong = edited(text(), "@!%p bra FREE;", ""), random.randrange(1 << 30), 0
+    for seed in range(first, first + 8):
+        with drawn_order(seed):
+            assert run_hopper(text(), checks=()) == ()
+            try:
+                wrong += run_hopper(unasked, checks=()) != ()
+            except AssertionError:
+                wrong += 1
+    assert wrong
