@@ -45,6 +45,11 @@ def run(body: str, checks: str = "all", threads: int = 32) -> tuple[Finding, ...
         "st.shared.u32 [%r4], %r2; ld.shared.u32 %r7, [%r4]; add.u32 %r7, %r5, %r7; st.shared.u32 [%r7], %r1;",
         "mov.u64 %rd1, second; cvta.shared.u64 %rd1, %rd1; mad.wide.u32 %rd1, %r1, 4, %rd1; st.u32 [%rd1], %r1;",
         "mov.u64 %rd1, own; st.local.v4.u32 [%rd1+16], {%r1, %r1, %r1, %r1}; st.local.u32 [more+28], %r1;",
+        # Of a register that has a number elsewhere nothing is known, whatever the other addresses of the instruction.
+        "mov.u32 %r6, 3; mov.u32 %r6, %r3; add.u32 %r7, %r5, %r2; st.shared.u32 [%r7], %r1; bar.sync 0;\n"
+        "fence.proxy.async; setp.eq.u32 %p1, %r1, 0;"
+        "@%p1 mbarrier.init.shared.b64 [second], 1; @%p1 mbarrier.arrive.expect_tx.shared.b64 %rd2, [second], 32;\n"
+        "@%p1 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r6], [second+32], 32, [second];",
         # Threads of a loop over an array.
         "mov.u32 %r6, %r5; mov.u32 %r7, 0;\nLOOP: st.shared.u8 [%r6], %r1; add.u32 %r6, %r6, 1; add.u32 %r7, %r7, 1;\n"
         "setp.lt.u32 %p1, %r7, 128; @%p1 bra LOOP;",

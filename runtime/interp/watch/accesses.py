@@ -11,7 +11,7 @@ import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.instructions import TENSOR_CORES
-from ....dialect.ptx.text.syntax import Address, Symbol
+from ....dialect.ptx.text.syntax import Address
 from ...numerics.floats import Array
 from ..machine.decode import VariablePlace
 from ..machine.events import Look, MemoryAccess, Selection
@@ -398,11 +398,13 @@ def _joined(one: Origin, other: Origin) -> Origin:
 def _of_addresses(decoded: Decoded, origins: dict[RegisterSlot, Origin]) -> frozenset[VariablePlace]:
     """The variables that the addresses of an instruction may point into; empty if an origin is unknown."""
     variables: set[VariablePlace] = set()
-    for operand in decoded.source.operands:
-        if not isinstance(operand, Address):
-            continue
-        if (slot := decoded.slot(operand.base)) is not None:
-            variables |= origins.get(slot) or frozenset()
-        elif isinstance(operand.base, Symbol):
-            variables |= {place for place in decoded.places if place.name == operand.base.name}
+    operands, bindings = decoded.source.operands, decoded.traits.bindings
+    for slot, operand in zip(decoded.row.signature(bindings, len(operands)), operands, strict=False):
+        if isinstance(operand, Address):
+            places = {place for place in decoded.places if place.name == getattr(operand.base, "name", "")}
+            if (register := decoded.slot(operand.base)) is not None:
+                places = origins.get(register)
+            if not places and bindings.get(slot.type, slot.type) != "global":
+                return frozenset()
+            variables |= places or set()
     return frozenset(variables)
