@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hopper_kernel import DEPTH, DESCRIPTOR, STAGE, cluster_text, run, run_clusters, text
+from hopper_kernel import DEPTH, DESCRIPTOR, STAGE, STEPS, cluster_text, run, run_clusters, text
 from seeded_bugs import check_found, edited, line_of
 
 from warploom.dialect.isa.wgmma import SWIZZLES, MatrixDescriptor
@@ -260,3 +260,20 @@ def test_a_box_beside_its_alignment() -> None:
     ptx = edited(text(), "mul.lo.u32 %k, %i, ", "add.u32 %sa, %sa, 16; mul.lo.u32 %k, %i, ")
     message = "misaligned shared access: address 0x10 is not a multiple of 128"
     check_found(run(ptx), "fault", line_of(ptx, LOAD_A), message)
+
+
+def test_a_test_whose_answer_is_overwritten_orders_nothing() -> None:
+    """Where %p is written before it is read, though others read it elsewhere."""
+    ptx = edited(text(), "@!%p bra ARRIVED;", "")
+    check_found(run(ptx), "races", line_of(ptx, PRODUCT), "what warp 4, lane 0 writes", address=True)
+
+
+def test_a_copy_that_nobody_waits_for() -> None:
+    """The producer goes one turn too far."""
+    turns = f"setp.lt.u32 %more, %i, {STEPS};"
+    before, _, after = text().rpartition(turns)
+    ptx = f"{before}setp.le.u32 %more, %i, {STEPS};{after}"
+    findings = run(ptx)
+    for load in (LOAD_A, LOAD_B):
+        check_found(findings, "races", line_of(ptx, load), "nobody waits for it before its CTA ends", address=True)
+    assert len(findings) == 2

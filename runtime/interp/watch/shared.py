@@ -10,7 +10,7 @@ note.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from ....dialect.isa.row import Row
 from ....dialect.ptx.instructions import Traits
 from ...numerics.floats import Array
 from ..machine.events import Look, MemoryAccess, Selection
-from ..machine.kernel import DecodedKernel
+from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.mbarriers import phase
 from ..machine.memory import Buffer
 from ..machine.state import State
@@ -78,12 +78,21 @@ class SharedMemory(Check):
             ctas = self.shadow.written.reshape(state.geometry.ctas, -1)
             ctas[:, state.reserved // self.shadow.width :] = True
         self.widths = [_data_bytes(d.row) for d in kernel.code]
-        self.read = {slot for one in kernel.code for slot in (one.guard, *one.reads)}
+        tests = (pc for pc, one in enumerate(kernel.code) if one.traits.means == "mbarrier.test_wait")
+        self.unread = {pc for pc in tests if not _is_read(kernel.code, pc)}
         self.arrives_relaxed = False
         self.waits_relaxed = np.zeros(state.threads, np.bool_)
 
     def end(self) -> None:
         self._ended = self.clocks.now
+        shadow, flying = self.shadow, np.flatnonzero(self.shadow.write_time == UNWAITED)
+        late: list[int] = np.unique(shadow.write_pc[flying]).tolist()
+        for pc in late if self.races else ():
+            if self.kernel.code[pc].traits.asynchronous:
+                mine = flying[shadow.write_pc[flying] == pc]
+                text = "nobody waits for it before its CTA ends; its shared memory may be another CTA's by then"
+                address, thread = int(mine[0]) * shadow.width % self.stride, int(shadow.writer[mine[0]])
+                self.report(pc, text, thread, address, about="end", check="races")
 
     # What orders
 
@@ -154,8 +163,7 @@ class SharedMemory(Check):
         if uses_object:
             relaxed = "relaxed" in traits.qualifiers
             self.arrives_relaxed = relaxed and traits.means == "mbarrier.arrive"
-            unread = traits.means == "mbarrier.test_wait" and self.read.isdisjoint(self.kernel.code[access.pc].writes)
-            self.waits_relaxed[access.threads] = relaxed or unread
+            self.waits_relaxed[access.threads] = relaxed or access.pc in self.unread
         self._after_write(touch, access.kind)
         if access.kind not in WRITING or access.kind == "atomic":
             self._initialised(touch, access)
@@ -346,6 +354,19 @@ class SharedCheck(Check):
     def __init__(self, findings: Findings, shared: SharedMemory) -> None:
         super().__init__(findings)
         self.shared = shared
+
+
+def _is_read(code: Sequence[Decoded], pc: int) -> bool:
+    """Whether what an instruction writes is read behind it, until a branch at least, before it is overwritten."""
+    slots = set(code[pc].writes)
+    for one in code[pc + 1 :]:
+        if one.traits.root in ("bra", "brx", "call") or not slots.isdisjoint((one.guard, *one.reads)):
+            return True
+        if one.guard is None:
+            slots.difference_update(one.writes)
+            if not slots or one.traits.root in ("ret", "exit"):
+                return False
+    return False
 
 
 def _data_bytes(form: Row) -> int:
