@@ -200,6 +200,12 @@ class Traits:
         return self.name in ("atom", "red") and bool(wide and kinds)
 
     @property
+    def adds_pairs(self) -> bool:
+        """Whether it adds to pairs of halves, in shared memory of another CTA -0 and an infinity whatever is there (an
+        H200, by ptxas 13.0; one thread alone, too)."""
+        return self.updates and not self.qualifiers.isdisjoint(("f16x2", "bf16x2"))
+
+    @property
     def acquires(self) -> bool:
         return not self.qualifiers.isdisjoint(("acquire", "acq_rel"))
 

@@ -57,6 +57,8 @@ ld.shared.u32 %r7, [%r3]; {SYNC}"""
         ("%r4", "cluster.shared::cluster.max.u64", ""),
         ("%r5", "cluster.shared::cluster.min.s64", "by a load and a store"),
         ("0", "cluster.shared::cluster.xor.b64", "by a load and a store"),
+        ("%r4", "cluster.shared::cluster.add.noftz.f16x2", ""),
+        ("%r5", "cluster.shared::cluster.add.noftz.bf16x2", "a GPU leaves -0 and an infinity there"),
         ("%r5", "cta.shared::cluster.add.u32", ""),
         ("0", "cluster.shared::cluster.add.u32", ""),
         ("0", "cta.shared::cluster.add.u32", "updates what CTA (1, 0, 0), warp 1, lane 31 writes"),

@@ -154,8 +154,16 @@ class SharedMemory(Check):
         warps, traits = self.clocks.warps, self.kernel.code[access.pc].traits
         width, level = self.widths[access.pc] or access.width, traits.strength or 2 * (access.kind == "atomic")
         each = np.full(access.start.size, level, np.int8)
-        if traits.splits_away:
-            each[access.start // self.stride != access.threads % warps // self.clocks.per_cta] = 0
+        if traits.splits_away or traits.adds_pairs:
+            away = np.flatnonzero(access.start // self.stride != access.threads % warps // self.clocks.per_cta)
+            if traits.splits_away:
+                each[away] = 0
+            elif self.races and away.size:
+                text = (
+                    "PTX adds to both halves of a word of another CTA; a GPU leaves -0 and an infinity there (an H200)"
+                )
+                place = int(access.threads[away[0]]), int(access.start[away[0]]) % self.stride
+                self.report(access.pc, text, *place, about="pairs", count=away.size, check="races")
         piece, thread, strong = self.shadow.pieces(access.start, width, access.threads, each)
         values = None if access.values is None else access.values.reshape(-1, self.shadow.width)
         touch = _Touch(access.pc, piece, thread, thread % warps, thread // warps, strong, traits, values)
