@@ -102,6 +102,8 @@ FAULTS = [
     ("st.async", "acquire.cluster.shared", "relaxed.cluster.shared", "races", "ld.shared.u32", NO_ORDER),
     ("dsmem", "cluster.arrive;", "cluster.arrive.relaxed;", "races", "ld.shared::cluster", NO_ORDER),
     ("dsmem", "cluster.arrive;", f"cluster.arrive.relaxed; {FENCE}", "races", "ld.shared::cluster", NO_ORDER),
+    # A phase that is complete before all have arrived.
+    ("arrivals", "[sm+2048], 64;", "[sm+2048], 63;", "barriers", ARRIVE, "arrive in two phases, each of 63 arrivals"),
     # Objects that are not there yet.
     ("cp.async", "bar.sync 0;", "", "races", "cp.async.mbarrier", "updates what warp 0, lane 0 writes"),
     ("bulk load", "bar.sync 0;", "", "races", "W: mbar", "updates what warp 0, lane 0 writes"),

@@ -12,7 +12,7 @@ from ...numerics.floats import Array
 from ..machine.events import LANES, Look, MemoryAccess, Selection
 from ..machine.flow import CLUSTER_BARRIER, Barrier
 from ..machine.kernel import DecodedKernel
-from ..machine.mbarriers import Phases, live
+from ..machine.mbarriers import Phases, live, phase
 from ..machine.state import State
 from .findings import Check
 from .shared import SharedCheck
@@ -20,16 +20,22 @@ from .shared import SharedCheck
 
 class Transactions(Check):
     """Looks, when CTAs are done or objects end, at the objects at which copies arrived: where nobody expects bytes, a
-    phase completes before its data is there."""
+    phase completes before its data is there. And at arrivals of a warp by one instruction: where they are of two
+    phases, one completes before all lanes have arrived."""
 
     name = "barriers"
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         self.arrived: dict[int, tuple[int, int]] = {}
+        self.pc, self.phases = -1, dict[tuple[int, int], int]()
+        """The last instruction on objects, and in which phase each warp arrives by it, at each object."""
         self.ends = {pc for pc, one in enumerate(kernel.code) if one.traits.means == "mbarrier.inval"}
 
     def access(self, access: MemoryAccess) -> None:
+        if self.kernel.code[access.pc].traits.on_mbarrier:
+            self.pc = access.pc
+            self.phases.clear()
         if access.pc in self.ends:
             for start in access.start.tolist():
                 self._look(start)
@@ -38,6 +44,17 @@ class Transactions(Check):
         """Records the last copy that arrived at an object: its instruction and thread."""
         if copy is not None:
             self.arrived[int(start[0])] = (copy, int(threads[0]))
+
+    def count(self, start: Array, threads: Array, arrivals: Array, transactions: Array, *, deferred: bool) -> None:
+        if deferred or start.size > 1 or int(arrivals[0]) < 1:  # Those that complete no phase come together.
+            return
+        at, thread = int(start[0]), int(threads[0])
+        word = self.state.mbarriers.words[at // 8 : at // 8 + 1]
+        now = int(phase(word)[0])
+        if self.phases.setdefault((at, thread % self.state.warps), now) != now:
+            address = at % (self.state.memory.shared.buffer.size // self.state.geometry.ctas)
+            text = f"lanes of one warp arrive in two phases, each of {int(Phases.of(word).expected[0])} arrivals"
+            self.report(self.pc, text, thread, address, about="phases")
 
     def end(self) -> None:
         flying: Counter[int] = Counter()
