@@ -24,6 +24,8 @@ from warploom.runtime.interp import InterpreterError
 from warploom.runtime.interp.machine.memory import Finding
 
 ORDERS = "all-orders"
+UNSEEN = "nobody waits for it before its CTA ends"
+"""Of copies, where a test is about something else."""
 
 RING = (Path(__file__).parents[2] / "examples" / "ring.ptx").read_text(encoding="utf-8")
 """A warp fills two slots in turn, two warps read each of them."""
@@ -184,7 +186,7 @@ def test_a_phase_may_end_before_more_is_expected(body: str, at: str) -> None:
         ptx = EXPECTS.replace("{body}", f"{body}\n    {meet}").replace("{meet}", meet)
         findings = run_launch(ptx, (1, 1, 1), (64, 1, 1), args, checks=ORDERS)
         if meet:
-            assert findings == ()
+            assert [f for f in findings if UNSEEN not in f.message] == []
         else:
             check_found(findings, ORDERS, line_of(ptx, at), "comes too late in another order: phase 0")
 
@@ -279,7 +281,8 @@ END:
 
 def test_a_copy_tells_what_was_known_when_it_began() -> None:
     check_found(run(LATE), "races", line_of(LATE, "ld.shared.b32"), "reads what warp 1, lane 31 writes at line 24")
-    assert run(LATE.replace("[full], 0;", "[told], 0;")) == ()
+    findings = run(LATE.replace("[full], 0;", "[told], 0;"))
+    assert [f for f in findings if UNSEEN not in f.message] == []
 
 
 # Against all interleavings of small programs, tried one after the other.

@@ -96,6 +96,7 @@ FAULTS = [
     ("arrivals", "acquire.cta", "relaxed.cta", "races", "ld.shared.u32", NO_ORDER),
     ("arrivals", "@!%p1 bra W;", "", "races", "ld.shared.u32", NO_ORDER),
     ("bulk load", "@!%p1 bra W;", "", "races", "ld.shared.u32", NO_ORDER),
+    ("bulk load", "@!%p1 bra W;", "setp.lt.u32 %p2, %r0, 99; @%p2 bra L; L:", "races", "ld.shared.u32", NO_ORDER),
     ("arrivals", "bar.sync 0;", "", "races", "W: mbar", "updates what warp 0, lane 0 writes"),
     ("remote arrivals", "arrive.release.cluster.s", "arrive.relaxed.cluster.s", "races", "ld.shared.u32", NO_ORDER),
     ("remote arrivals", "acquire.cluster.shared", "relaxed.cluster.shared", "races", "ld.shared.u32", NO_ORDER),

@@ -79,7 +79,7 @@ class SharedMemory(Check):
             ctas[:, state.reserved // self.shadow.width :] = True
         self.widths = [_data_bytes(d.row) for d in kernel.code]
         tests = (pc for pc, one in enumerate(kernel.code) if one.traits.means == "mbarrier.test_wait")
-        self.unread = {pc for pc in tests if not _is_read(kernel.code, pc)}
+        self.unread = {pc for pc in tests if pc >= kernel.entry and not _is_read(kernel.code, pc)}
         self.arrives_relaxed = False
         self.waits_relaxed = np.zeros(state.threads, np.bool_)
 
@@ -365,15 +365,20 @@ class SharedCheck(Check):
 
 
 def _is_read(code: Sequence[Decoded], pc: int) -> bool:
-    """Whether what an instruction writes is read behind it, until a branch at least, before it is overwritten."""
-    slots = set(code[pc].writes)
-    for one in code[pc + 1 :]:
-        if one.traits.root in ("bra", "brx", "call") or not slots.isdisjoint((one.guard, *one.reads)):
+    """Whether what an instruction writes may be read before it is overwritten; what a called function does may."""
+    slots, left, seen = set(code[pc].writes), [pc + 1], set[int]()
+    while left:
+        at = left.pop()
+        if at in seen or at >= len(code):
+            continue
+        seen.add(at)
+        one, root = code[at], code[at].traits.root
+        if root in ("brx", "call") or not slots.isdisjoint((one.guard, *one.reads)):
             return True
-        if one.guard is None:
-            slots.difference_update(one.writes)
-            if not slots or one.traits.root in ("ret", "exit"):
-                return False
+        if one.guard is not None or not (root in ("bra", "ret", "exit") or slots.issubset(one.writes)):
+            left.append(at + 1)
+        if root == "bra":
+            left.append(one.context.label(one.context.operands[0]))
     return False
 
 
