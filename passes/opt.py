@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO, StringIO
 from typing import IO, Any, NoReturn, TypeAlias
 
@@ -44,7 +45,7 @@ from .instrument import (
     with_strategy,
 )
 from .source import InputError, begins_as_ptx, decode, read_once
-from .start import INTERRUPTED, versions
+from .start import INTERRUPTED, parsed, versions
 from .universe import LAYOUT, NAMES, is_blank, known_universe, make_context, parse_mlir
 
 # `-t upstream`: a module as `mlir-opt --allow-unregistered-dialect` reads it, at any level above the dialect `ptx`.
@@ -141,6 +142,7 @@ class WarploomOptMain(xDSLOptMain):
 
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         arg_parser.prog = "warploom-opt"
+        arg_parser.parse_args = partial(parsed, arg_parser)  # pyright: ignore[reportAttributeAccessIssue]
         super().register_all_arguments(arg_parser)
         arg_parser.add_argument(
             "--list-passes", action=_Listing, const="passes_help", nargs=0,
@@ -151,10 +153,9 @@ class WarploomOptMain(xDSLOptMain):
             help="List every field of a schedule and exit",
         )  # fmt: skip
         arg_parser.add_argument(
-            "--remarks",
-            action="store_true",
+            "--remarks", action="store_true",
             help="Print what passes choose, and where and why they leave something as it is, on stderr",
-        )
+        )  # fmt: skip
         arg_parser.add_argument(
             "--remarks-format",
             choices=("text", "json", "yaml"),

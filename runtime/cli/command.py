@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from ...passes.start import INTERRUPTED, versions
+from ...passes.start import INTERRUPTED, parsed, versions
 from ..base.cache import unused
 from ..base.errors import WarploomError
 from ..base.launch import DEVICES, STDIN, is_ptx, read_source
@@ -64,13 +64,7 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command on its arguments and return the exit code. argparse exits by itself on misuse."""
-    args, rest = parser().parse_known_args(_spelled_out(sys.argv[1:] if argv is None else argv))
-    if rest:
-        import difflib  # for messages alone
-
-        options = re.findall(r"--[\w-]+", args.parser.format_usage())
-        near = difflib.get_close_matches(rest[0].partition("=")[0], options, 1, 0.75)
-        args.parser.error(f"unrecognized arguments: {' '.join(rest)}" + (f"; did you mean {near[0]}?" if near else ""))
+    args = parsed(parser(), _spelled_out(sys.argv[1:] if argv is None else argv))
     try:
         with unused() if getattr(args, "no_cache", False) else nullcontext():
             code = int(args.command(args))
@@ -391,8 +385,15 @@ def add_layout(commands: Commands) -> None:
     )
     layout.add_argument("--mn-major", action="store_true", help="with --swizzle: rows of M or N side by side")
     layout.add_argument(
-        "--svg", type=filled, metavar="FILE", help="write the picture to a file instead of the terminal"
+        "--svg", type=_svg, metavar="FILE.svg", help="write the picture to a file instead of the terminal"
     )
+
+
+def _svg(path: str) -> str:
+    """A file for a picture. Raises ArgumentTypeError for another ending than its format's."""
+    if not path.endswith(".svg"):
+        raise argparse.ArgumentTypeError(f"expected a file that ends in .svg, got {path!r}")
+    return path
 
 
 def _run_layout(args: argparse.Namespace) -> int:

@@ -147,6 +147,10 @@ def test_misuse(capsys: pytest.CaptureFixture[str]) -> None:
         main(["layout", "mma.m16n8k16.f16"])
     assert left.value.code == 2
     assert "the following arguments are required: OPERAND" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as left:
+        main(["layout", "mma.m16n8k16.f16", "A", "--svg", "a.pdf"])
+    assert left.value.code == 2
+    assert "argument --svg: expected a file that ends in .svg, got 'a.pdf'\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,11 @@ class TestPasses:
         said = "error: pass 'warploom' has no option 'sliced_q'; did you mean 'sliced-k'? its options are cta, "
         assert result.err.startswith(said)
 
+    def test_misspelt_option_of_the_driver(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", GOOD), "--remrks", "-p", "warploom")
+        assert result.code == 2
+        assert result.err.endswith("error: unrecognized arguments: --remrks; did you mean --remarks?\n")
+
     def test_option_of_wrong_type(self, opt: Opt) -> None:
         result = opt(write("a.mlir", GOOD), "-p", "warp-set-target{arch=80}")
         assert result.code == 2
