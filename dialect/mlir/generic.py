@@ -19,6 +19,8 @@ from xdsl.dialects.builtin import (
     MemRefType,
     StringAttr,
     TensorType,
+    bf16,
+    f16,
     i64,
 )
 from xdsl.dialects.linalg import ops
@@ -359,6 +361,8 @@ def _factor(value: SSAValue, block: Block, zeros: Collection[int] = ()) -> tuple
     """The argument of a factor, and whether it is an integer converted to a float. An integer may have one kind of
     extension only."""
     kinds: set[str] = set()
+    if isinstance(owner := value.owner, arith.ExtFOp) and _is_exact(owner.input.owner):
+        value = owner.input
     converted = isinstance(value.owner, CONVERSIONS)
     if isinstance(cast := value.owner, CONVERSIONS):
         kinds |= {(arith.ExtUIOp if isinstance(cast, arith.UIToFPOp) else arith.ExtSIOp).name}
@@ -372,6 +376,13 @@ def _factor(value: SSAValue, block: Block, zeros: Collection[int] = ()) -> tuple
     if not isinstance(value, BlockArgument) or value.owner is not block or len(kinds) > 1:
         return None
     return Factor(value.index, arith.ExtUIOp.name in kinds), converted
+
+
+def _is_exact(op: Operation | Block) -> bool:
+    """Whether it converts an integer of at most 8 bits, which floats of 16 hold."""
+    if not isinstance(op, CONVERSIONS) or not isinstance(kind := op.input.type, IntegerType):
+        return False
+    return kind.bitwidth <= 8 and op.result.type in (f16, bf16)
 
 
 # Source: IREE, `compiler/src/iree/compiler/Dialect/Util/IR/UtilOps.td`.

@@ -349,15 +349,16 @@ def test_four_bits_that_no_product_converts_have_a_kernel_of_their_own() -> None
     np.testing.assert_array_equal(d, (a.astype(np.float64) * s) @ q)
 
 
-def test_integers_that_are_a_where_the_result_lies_column_by_column() -> None:
+@pytest.mark.parametrize("step", ["", "%q : i8 to f16\n    %0 = arith.extf %n : f16 to f32"], ids=["at once", "by f16"])
+def test_integers_that_are_a_where_the_result_lies_column_by_column(step: str) -> None:
     """A product that linalg writes, weighted and subtracted, whose transpose is what is computed."""
     text = """func.func @f(%A: memref<48x64xi8>, %B: memref<64x21xf16>, %C: memref<48x21xf32, strided<[1, 48]>>) {
   linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>,
                                    affine_map<(m, n, k) -> (m, n)>],
                   iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%A, %B : memref<48x64xi8>, memref<64x21xf16>) outs(%C : memref<48x21xf32, strided<[1, 48]>>) {
-  ^bb0(%a: i8, %b: f16, %c: f32):
-    %0 = arith.sitofp %a : i8 to f32
+  ^bb0(%q: i8, %b: f16, %c: f32):
+    %0 = arith.sitofp %q : i8 to f32
     %1 = arith.extf %b : f16 to f32
     %2 = arith.mulf %0, %1 : f32
     %half = arith.constant 0.5 : f32
@@ -371,7 +372,9 @@ def test_integers_that_are_a_where_the_result_lies_column_by_column() -> None:
     a, b = rng.integers(-128, 128, (48, 64)).astype(np.int8), rng.standard_normal((64, 21)).astype(np.float16)
     c = rng.standard_normal((21, 48)).astype(np.float32)
     expected = c.T - a.astype(np.float64) @ b.astype(np.float64) / 2
-    compile(text, cache=False)(a, b, c.T, device="interp")
+    kernel = compile(text.replace("%0 = arith.sitofp %q : i8 to f32", f"%n = arith.sitofp {step}") if step else text)
+    kernel(a, b, c.T, device="interp")
+    assert "mma" in kernel.ptx
     np.testing.assert_allclose(c.T, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
