@@ -17,7 +17,7 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from xdsl.dialects import arith
+from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType, i1
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -119,12 +119,16 @@ INTEGER: Mapping[str, Callable[[Floats, Floats], Floats]] = {
     "arith.remsi": np.fmod,
     "arith.divui": lambda a, b: np.trunc(a / b),
     "arith.remui": np.fmod,
+    "arith.maxui": np.maximum,
+    "arith.minui": np.minimum,
 }
 BITWISE: Mapping[str, Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], npt.NDArray[np.int64]]] = {
     "arith.andi": np.bitwise_and, "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor,
+    "arith.shli": np.left_shift, "arith.shrsi": np.right_shift,
+    "arith.shrui": lambda a, b: np.right_shift(a.view(np.uint64), b.view(np.uint64)).view(np.int64),
 }  # fmt: skip
 """Operations on bits; where an operand may be another number, nothing is known of the result."""
-UNSIGNED = ("arith.uitofp", "arith.extui", "arith.divui", "arith.remui")
+UNSIGNED = ("arith.uitofp", "arith.extui", "arith.divui", "arith.remui", "arith.maxui", "arith.minui")
 """Operations that read integers without a sign."""
 _COMPARED: Mapping[str, Callable[[npt.NDArray[np.generic], npt.NDArray[np.generic]], npt.NDArray[np.bool_]]] = {
     "eq": np.equal, "ne": np.not_equal, "gt": np.greater, "ge": np.greater_equal, "lt": np.less, "le": np.less_equal,
@@ -137,11 +141,23 @@ def evaluate(body: Block, wanted: SSAValue, inputs: Mapping[SSAValue, Bounded], 
     for op in body.ops:
         if wanted in values:
             break
-        if op.results and op.results[0] not in values and op.results[0].uses:
+        if isinstance(op, scf.IfOp):
+            values |= _branches(op, values, slack)
+        elif op.results and op.results[0] not in values and op.results[0].uses:
             values[op.results[0]] = _contracted(op, values) or _apply(
                 op, [values[value] for value in op.operands], slack
             )
     return values[wanted]
+
+
+def _branches(op: scf.IfOp, values: Mapping[SSAValue, Bounded], slack: Slack) -> dict[SSAValue, Bounded]:
+    """The results of a branch: where its condition holds those of the first region, else those of the second."""
+    yes, no = (
+        [evaluate(region.block, value, values, slack) for value in region.block.last_op.operands]
+        for region in op.regions if region.block.last_op
+    )  # fmt: skip
+    condition = values[op.cond]
+    return {result: _select(condition, *either) for result, *either in zip(op.results, yes, no, strict=True)}
 
 
 def evaluate_one(op: Operation, operands: Sequence[Floats]) -> Floats:
@@ -178,8 +194,10 @@ def _apply(op: Operation, operands: Sequence[Bounded], slack: Slack) -> Bounded:
         return _select(*operands)
     if name in BITWISE:
         a, b = (each.value.astype(np.int64) for each in operands)
+        if name == "arith.shrui" and (bits := _bits(kind)) < 64:
+            a &= 2**bits - 1
         error = np.where(sum(each.error for each in operands) > 0, 1.0 if kind == i1 else np.inf, 0.0)
-        return Bounded(BITWISE[name](a, b).astype(np.float64), error)
+        return Bounded(as_elements(BITWISE[name](a, b).astype(np.float64), kind), error)
     if name == "arith.trunci":
         return Bounded(rounded(operands[0].value, _dtype(op, kind)), operands[0].error)
     if name in UNSIGNED:
@@ -189,7 +207,12 @@ def _apply(op: Operation, operands: Sequence[Bounded], slack: Slack) -> Bounded:
         error = a.error + b.error
         if name == "arith.muli":
             error = a.error * b.error + a.error * np.abs(b.value) + b.error * np.abs(a.value)
-        return Bounded(rounded(INTEGER[name](a.value, b.value), _dtype(op, kind)), error)
+        value = INTEGER[name](a.value, b.value)
+        error = error + np.where(np.abs(value) > 2.0**53, np.spacing(value), 0.0)
+        return Bounded(rounded(value, _dtype(op, kind)), error)
+    if name == "arith.bitcast":
+        bits = operands[0].value.astype(_dtype(op, op.operands[0].type)).view(_dtype(op, kind))
+        return Bounded(bits.astype(np.float64), np.where(operands[0].error > 0, np.inf, 0.0))
     if name not in _FLOAT:
         raise HostError(f"{place_of(op)}no float64 reference for {name} in an elementwise operation")
     result = _FLOAT[name](*operands)
@@ -227,7 +250,7 @@ def _rounded_before(op: Operation, value: Floats) -> Floats | float:
 def _round(value: Floats, error: Floats, dtype: DType, slack: Slack = EXACT) -> Bounded:
     """Values rounded to a type, and the distance to the roundings of all values in their intervals."""
     if dtype.kind in "iu":
-        return Bounded(value, error)
+        return Bounded(rounded(value, dtype), error)
     if slack is not EXACT and dtype in ROUNDINGS:
         error = error + slack.relative * _size(value) + slack.absolute
     error = error + np.where(error > 0, FLOAT64 * _size(value), 0.0)
@@ -304,8 +327,11 @@ def _open(a: Bounded, b: Bounded) -> Floats:
 def _of_unsigned(op: Operation, x: Bounded) -> Bounded:
     """Integers read without a sign: negative ones are 2^n more, n being their bits."""
     kind = op.operands[0].type
-    bits = kind.bitwidth if isinstance(kind, IntegerType) else 64
-    return Bounded(x.value + 2.0**bits * (x.value < 0), x.error)
+    return Bounded(x.value + 2.0 ** _bits(kind) * (x.value < 0), x.error)
+
+
+def _bits(kind: Attribute) -> int:
+    return kind.bitwidth if isinstance(kind, IntegerType) else 64
 
 
 def _select(condition: Bounded, yes: Bounded, no: Bounded) -> Bounded:
@@ -339,9 +365,15 @@ _MONOTONOUS: Mapping[str, Callable[[Floats, Floats], Floats]] = {
 }  # fmt: skip
 _CONVERSIONS = ("extf", "truncf", "sitofp", "uitofp", "index_cast", "extsi", "extui")
 
+
+def _truncated(x: Bounded) -> Bounded:
+    value = np.trunc(x.value)
+    return Bounded(value, distance(value, *map(np.trunc, x.ends)))
+
+
 _OF_ONE: Mapping[str, Callable[[Bounded], Bounded]] = {
     **{f"arith.{name}": lambda x: x for name in _CONVERSIONS},
-    "arith.fptosi": lambda x: Bounded(np.trunc(x.value), distance(np.trunc(x.value), *map(np.trunc, x.ends))),
+    **dict.fromkeys(("arith.fptosi", "arith.fptoui"), _truncated),
     "arith.negf": lambda x: Bounded(-x.value, x.error),
     "math.absf": lambda x: Bounded(np.abs(x.value), x.error),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -106,8 +107,9 @@ def evaluate_nest(op: LinalgStructuredOperation, scope: Arrays, accumulator: Acc
         return [_multiplied(op, nest, product, scope, accumulator)]
     if nest.is_elementwise:
         return elementwise(nest, scope)
-    reduction = nest.combination
-    return None if reduction is None or not _reduces(nest, reduction) else [_reduced(nest, reduction, scope)]
+    if (reduction := nest.combination) is not None and _reduces(nest, reduction):
+        return [_reduced(nest, reduction, scope)]
+    return _in_turns(nest, scope) if all(is_plain(access.map) for access in nest.writes) else None
 
 
 def elementwise(nest: Nest, scope: Arrays) -> list[Reference]:
@@ -157,6 +159,40 @@ def _reduced(nest: Nest, how: Combination, scope: Arrays) -> Reference:
         result = Bounded(rounded(result.value, out.dtype), result.error)
     history = History(elementwise=operations(nest.body) - 1, reductions=1)
     return Reference(result.value, result.error, out.dtype, _history(nest, scope, history))
+
+
+def _in_turns(nest: Nest, scope: Arrays) -> list[Reference]:
+    """What an operation leaves in its outputs whose body computes them in any way from what they were: turn by turn of
+    the loops that it reduces along, as the largest element so far and its place."""
+    sizes, summed = sizes_of(nest, scope), nest.summed
+    inputs = _inputs(nest, scope, sizes)
+    history = _history(nest, scope, History(elementwise=operations(nest.body), reductions=1))
+    shapes = [[1 if loop in {*summed} - {*out.loops} else n for loop, n in enumerate(sizes)] for out in nest.writes]
+    results = [Bounded.exact(np.zeros(shape)) for shape in shapes]
+    for turn in itertools.product(*(range(sizes[loop]) for loop in summed)):
+        at = dict(zip(summed, turn, strict=True))
+        here = {v: Bounded(_part(x.value, at), _part(x.error, at)) for v, x in inputs.items()}
+        made = [evaluate(nest.body, value, here) for value in nest.yielded]
+        for out, result, new in zip(nest.writes, results, made, strict=True):
+            _part(result.value, at)[...], _part(result.error, at)[...] = new.value, new.error
+            if not {*summed} & {*out.loops}:
+                inputs[out.element] = Bounded(result.value.copy(), result.error.copy())
+    made = zip(nest.writes, shapes, results, strict=True)
+    return [
+        Reference(
+            *(_in_order(array, shape, out.loops)[..., 0].copy() for array in (result.value, result.error)),
+            dtype=scope[out.value].dtype,
+            history=history,
+        )
+        for out, shape, result in made
+    ]
+
+
+def _part(array: Floats, at: Mapping[int, int]) -> Floats:
+    """The elements of one turn, of an array with a dimension for each loop, or with none."""
+    return array[
+        tuple(slice(at[d], at[d] + 1) if d in at and n > 1 else slice(None) for d, n in enumerate(array.shape))
+    ]
 
 
 def _in_order(array: Floats, sizes: Sequence[int], order: Sequence[int]) -> Floats:

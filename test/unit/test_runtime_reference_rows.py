@@ -11,8 +11,8 @@ from xdsl.dialects.func import FuncOp
 
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime.arguments.dtypes import DTYPES
-from warploom.runtime.base.errors import HostError
 from warploom.runtime.cli.command import main
+from warploom.runtime.kernel.lowering import chosen
 from warploom.runtime.plan import host
 from warploom.runtime.reference.functions import compare, evaluate
 
@@ -66,10 +66,62 @@ def test_elements_of_rows_may_be_computed_first() -> None:
     assert (expected.error > 0).all()
 
 
-def test_what_is_no_reduction_is_named() -> None:
+def test_other_bodies_are_evaluated_turn_by_turn() -> None:
     body = "%v = arith.addf %a, %b : f32 %r = arith.addf %v, %b : f32"
-    with pytest.raises(HostError, match=r"no float64 reference for linalg\.generic; --check knows .* reduce"):
-        evaluate(function(ROWS.format(kind="f32", body=body)), [np.ones((5, 7), np.float32), np.zeros(5, np.float32)])
+    x, y = np.random.default_rng().integers(-4, 5, (5, 7)).astype(np.float32), np.arange(5, dtype=np.float32)
+    expected = evaluate(function(ROWS.format(kind="f32", body=body)), [x, y])[1]
+    np.testing.assert_array_equal(expected.value, x @ 2.0 ** np.arange(6, -1, -1) + y * 2**7)
+    assert compare(expected, expected.value.astype(np.float32)).ok
+    assert not compare(expected, expected.value.astype(np.float32) + 1).ok
+
+
+LARGEST = """
+#rows = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+func.func @largest(%X: tensor<9x43xf32>, %Y: tensor<43xf32>) -> (tensor<9xf32>, tensor<9xi32>, tensor<9xi32>) {
+  %low = arith.constant 0xFF800000 : f32
+  %none = arith.constant -1 : i32
+  %f = tensor.empty() : tensor<9xf32>
+  %i = tensor.empty() : tensor<9xi32>
+  %m = linalg.fill ins(%low : f32) outs(%f : tensor<9xf32>) -> tensor<9xf32>
+  %n = linalg.fill ins(%none : i32) outs(%i : tensor<9xi32>) -> tensor<9xi32>
+  %r:3 = linalg.generic {indexing_maps = [#rows, affine_map<(i, j) -> (j)>, #row, #row, #row],
+                         iterator_types = ["parallel", "reduction"]}
+      ins(%X, %Y : tensor<9x43xf32>, tensor<43xf32>)
+      outs(%m, %n, %n : tensor<9xf32>, tensor<9xi32>, tensor<9xi32>) {
+  ^bb0(%x: f32, %y: f32, %most: f32, %place: i32, %bits: i32):
+    %j = linalg.index 1 : index
+    %here = arith.index_cast %j : index to i32
+    %s = arith.addf %x, %y : f32
+    %c = arith.cmpf ogt, %s, %most : f32
+    %v:2 = scf.if %c -> (f32, i32) {
+      scf.yield %s, %here : f32, i32
+    } else {
+      scf.yield %most, %place : f32, i32
+    }
+    %three = arith.constant 3 : i32
+    %up = arith.shli %here, %three : i32
+    %b = arith.xori %bits, %up : i32
+    linalg.yield %v#0, %v#1, %b : f32, i32, i32
+  } -> (tensor<9xf32>, tensor<9xi32>, tensor<9xi32>)
+  return %r#0, %r#1, %r#2 : tensor<9xf32>, tensor<9xi32>, tensor<9xi32>
+}
+"""
+
+
+def test_places_of_largest_elements_and_branches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path := tmp_path / "largest.mlir").write_text(LARGEST)
+    assert main(["run", str(path), "--device", "interp", "--check", "--no-cache"]) == 0
+    assert capsys.readouterr().out.count("against float64") == 3
+    x, y = (np.random.default_rng().standard_normal(shape).astype(np.float32) for shape in ((9, 43), 43))
+    outputs = [np.zeros(9, kind) for kind in (np.float32, np.int32, np.int32)]
+    module = parse_mlir(make_context(), LARGEST, "largest.mlir")
+    _, _, largest, place, bits = evaluate(chosen(module, None), [x, y, *outputs])
+    np.testing.assert_array_equal(largest.value, (x + y).max(axis=1))
+    np.testing.assert_array_equal(place.value, (x + y).argmax(axis=1))
+    np.testing.assert_array_equal(bits.value, ~np.bitwise_xor.reduce(8 * np.arange(43)) * np.ones(9))
+    assert compare(place, place.value.astype(np.int32)).ok
+    assert not compare(place, place.value.astype(np.int32) + 1).ok
 
 
 def test_attention_is_checked_as_it_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
