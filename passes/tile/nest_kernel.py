@@ -2,7 +2,7 @@
 
 A thread goes along the loops that are reduced in their order, and computes the body as it stands: in f64 or i64, of
 several results, with elements at places that it computes, of windows that overlap, and sums of what came before. Sums
-are those of the IR, term by term.
+are those of the IR, term by term, but those of 16-bit floats: they are added in f32, and rounded once.
 """
 
 from __future__ import annotations
@@ -12,15 +12,29 @@ from contextlib import nullcontext
 from functools import reduce
 
 from xdsl.dialects import arith, math, memref, vector
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, MemRefType, NoneAttr, VectorType, i1, i32
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    FloatAttr,
+    IntegerAttr,
+    MemRefType,
+    NoneAttr,
+    VectorType,
+    bf16,
+    f16,
+    f32,
+    i1,
+    i32,
+)
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp, YieldOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, Nest, NestAccess, is_constant
+from ...dialect.mlir.generic import weighted
 from ...dialect.mlir.gpu import BlockIdOp, ThreadIdOp
 from ...dialect.warp.elements import element_type, shape_of
 from ..diagnostics import fail
@@ -36,6 +50,9 @@ from .tiling import Outliner, kernel_body
 
 THREADS, WIDEST = 128, 8
 """Threads of a CTA, and elements of 16 bits in their widest access."""
+
+HALVES = (f16, bf16)
+"""Floats whose sums are made in f32."""
 
 BY_VECTORS = (
     arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp, arith.NegfOp, arith.MaximumfOp, arith.MinimumfOp,
@@ -105,7 +122,12 @@ class ElementThread:
         if not isinstance(access.value.type, MemRefType):
             return self.constant(access.value)
         width = self.width if self.last in access.loops else 1
-        return load(self.index, self.arguments[access.value], self.place(access.map), width)
+        return self._widened(load(self.index, self.arguments[access.value], self.place(access.map), width), access)
+
+    def _widened(self, value: SSAValue, access: NestAccess) -> SSAValue:
+        """An element in the type that the body reads."""
+        is_wider = value.type in HALVES and access.element.type == f32
+        return self.index.insert(arith.ExtFOp(value, f32)).result if is_wider else value
 
     def compute(self) -> None:
         """Computes and stores the elements for given indices of the parallel loops."""
@@ -115,6 +137,9 @@ class ElementThread:
 
     def _store(self, writes: Sequence[NestAccess], values: Sequence[SSAValue]) -> None:
         for access, value in zip(writes, values, strict=True):
+            kind = element_type(access.value)
+            if value.type == f32 and kind in HALVES:
+                value = self.index.insert(arith.TruncFOp(value, kind)).result
             made = spread(self.index, value, self.width)
             store(self.index, made, self.arguments[access.value], self.place(access.map))
 
@@ -125,7 +150,7 @@ class ElementThread:
         if isa(starts, ArrayAttr[Attribute]):
             number = starts.data[self.nest.writes.index(access)]
             if isa(number, FloatAttr) or isa(number, IntegerAttr):
-                return self.index.constants.insert(arith.ConstantOp(number)).result
+                return self._widened(self.index.constants.insert(arith.ConstantOp(number)).result, access)
         return self.element(access)
 
     def _reduced(self, summed: Sequence[int], carried: Sequence[SSAValue]) -> list[SSAValue]:
@@ -248,8 +273,30 @@ def check(op: LinalgStructuredOperation) -> None:
     check_unshared(op)
 
 
+def widen_sums(nest: Nest) -> None:
+    """Makes sums and products of 16-bit floats along loops those of f32; of a product of two inputs the factors, too.
+    What is stored is rounded."""
+    how, halves = nest.combination, {value for value in nest.body.args if value.type in HALVES}
+    summed = nest.summed and how is not None and isinstance(how.by, arith.AddfOp | arith.SubfOp | arith.MulfOp)
+    if how is None or not summed or nest.writes[0].element not in halves:
+        return
+    product = weighted(nest.body)
+    for value in halves if product else {nest.writes[0].element}:
+        Rewriter.replace_value_with_new_type(value, f32)
+    for op in list(nest.body.ops) if product else [how.by]:
+        if isinstance(op, arith.ExtFOp) and op.input.type == f32:
+            Rewriter.replace_op(op, [], [op.input])
+        elif any(value.type == f32 for value in op.operands) and any(r.type in HALVES for r in op.results):
+            for at, value in enumerate(op.operands):
+                if value.type in HALVES:
+                    Rewriter.insert_op(wide := arith.ExtFOp(value, f32), InsertPoint.before(op))
+                    op.operands[at] = wide.result
+            Rewriter.replace_value_with_new_type(op.results[0], f32)
+
+
 def tile(op: LinalgStructuredOperation) -> None:
     """Makes an operation on memory a kernel, and its launch."""
+    widen_sums(Nest.of(op))
     nest, outliner = Nest.of(op), Outliner(op)
     operands = [VectorOperand(value.name_hint or f"X{i}", value) for i, value in enumerate(_captured(nest))]
     index, body, arguments = kernel_body(operands)

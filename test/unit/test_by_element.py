@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -85,6 +86,35 @@ def test_a_large_window_of_channels_of_their_own_and_rows_that_are_apart() -> No
     patches = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64), (9, 9), axis=(1, 2))
     np.testing.assert_allclose(o, np.einsum("nhwcij,ijc->nhwc", patches, window.astype(np.float64)), atol=1e-4)
     np.testing.assert_allclose(c, apart[:, :16:2].astype(np.float64) @ b.astype(np.float64), atol=1e-5)
+
+
+SUMS = """#out = affine_map<(c, s) -> (c)>
+func.func @f(%X: memref<67x3x1xbf16>, %W: memref<67x3xbf16>, %s: bf16, %Y: memref<3xbf16>,
+             %I: memref<1x2x90x53xf16>, %P: memref<1x2x1x1xf16>) {
+  %zero = arith.constant 0.0 : f16
+  %window = memref.alloc() : memref<90x53xf16>
+  linalg.fill ins(%zero : f16) outs(%P : memref<1x2x1x1xf16>)
+  linalg.pooling_nchw_sum ins(%I, %window : memref<1x2x90x53xf16>, memref<90x53xf16>) outs(%P : memref<1x2x1x1xf16>)
+  linalg.generic {indexing_maps = [affine_map<(c, s) -> (s, c, 0)>, affine_map<(c, s) -> (s, c)>, #out],
+                  iterator_types = ["parallel", "reduction"]}
+      ins(%X, %W : memref<67x3x1xbf16>, memref<67x3xbf16>) outs(%Y : memref<3xbf16>) {
+  ^bb0(%x: bf16, %w: bf16, %y: bf16):
+    %0 = arith.mulf %x, %s : bf16
+    %1 = arith.mulf %0, %w : bf16
+    %2 = arith.subf %y, %1 : bf16
+    linalg.yield %2 : bf16
+  }
+  return }"""
+
+
+def test_sums_of_16_bits_are_rounded_once() -> None:
+    """Those of f16 would stay at 2048, to which 1 is added."""
+    x, w, y = (RNG.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((67, 3, 1), (67, 3), 3))
+    image, pooled, scale = np.ones((1, 2, 90, 53), np.float16), np.zeros((1, 2, 1, 1), np.float16), x.dtype.type(0.7)
+    wanted = y.astype(np.float64) - float(scale) * (x[..., 0].astype(np.float64) * w.astype(np.float64)).sum(axis=0)
+    compile(SUMS, cache=False)(x, w, scale, y, image, pooled, device="interp")
+    assert (pooled == 90 * 53).all()
+    np.testing.assert_allclose(y.astype(np.float64), wanted, rtol=2.0**-8, atol=1e-4)
 
 
 TILED = """#left = affine_map<(d0)[s0] -> (-d0 + 37, s0)>
