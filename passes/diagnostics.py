@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import chain
+from math import prod
 from typing import NoReturn
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerType, ModuleOp, ShapedType, UnregisteredOp
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    IntegerAttr,
+    IntegerType,
+    ModuleOp,
+    ShapedType,
+    UnregisteredOp,
+)
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.irdl.dominance import DominanceInfo
 from xdsl.traits import SymbolTable
@@ -155,10 +165,17 @@ TAKEN, PUT = ("memref.subview", "tensor.extract_slice"), ("tensor.insert_slice",
 """Operations that make a part of their first operand, and that put their first operand into the second."""
 
 
+SIZED = ("tensor.empty", "memref.alloc", "memref.alloca")
+"""Operations whose operands are the sizes that their type does not say; memory may have symbols, too."""
+
+DIMENSIONS = ("tensor.dim", "memref.dim")
+
+
 def verify_upstream(op: Operation, visible: set[SSAValue] | None = None) -> None:
     """Checks inside an operation what MLIR's verifiers check and those of xDSL do not: that operands are defined ahead
-    of their use, in a block that dominates it, and that slices have an offset, a size and a stride of each dimension.
-    Values in a module, or in a region of an operation that is not registered, have no order.
+    of their use, in a block that dominates it; that slices have an offset, a size and a stride of each dimension, and
+    lie within what they are of; that new memory has the sizes that its type does not say. Values in a module, or in a
+    region of an operation that is not registered, have no order.
 
     Raises LocatedError, or DiagnosticException where the place is not known.
     """
@@ -168,6 +185,10 @@ def verify_upstream(op: Operation, visible: set[SSAValue] | None = None) -> None
             fail(op, f"operand #{number} does not dominate this use")
     if op.name in (*TAKEN, *PUT):
         _verify_slice(op)
+    elif op.name in (*SIZED, *DIMENSIONS):
+        _verify_sizes(op)
+    elif op.name.endswith((".expand_shape", ".collapse_shape")):
+        _verify_reshape(op)
     for region in op.regions:
         dominance = DominanceInfo(region) if len(region.blocks) > 1 else None
         for block in region.blocks:
@@ -191,12 +212,16 @@ def _verify_slice(op: Operation) -> None:
     if len(kinds) != 2:
         return
     part, rank = kinds[0], kinds[1].get_num_dims()
+    columns: list[Sequence[int]] = []
     for what in ("offset", "size", "stride"):
         numbers = op.properties.get(f"static_{what}s")
-        if isa(numbers, DenseArrayBase[IntegerType]) and len(numbers) != rank:
+        if not isa(numbers, DenseArrayBase[IntegerType]):
+            return
+        if len(numbers) != rank:
             fail(op, f"expected {rank} {what} values, got {len(numbers)}")
-    sizes, left = op.properties.get("static_sizes"), list(part.get_shape())
-    for size in sizes.get_values() if isa(sizes, DenseArrayBase[IntegerType]) else ():
+        columns.append(numbers.get_values())
+    left = list(part.get_shape())
+    for size in columns[1]:
         if left[:1] == [size]:
             del left[0]
         elif size != 1:
@@ -204,6 +229,40 @@ def _verify_slice(op: Operation) -> None:
             break
     if left:
         fail(op, f"expected a part with the sizes of the slice, got {part}")
+    for number, (offset, size, stride, length) in enumerate(zip(*columns, kinds[1].get_shape(), strict=True)):
+        end = offset + (size - 1) * stride + 1
+        if min(offset, size, stride, length) >= 0 and size and end > length:
+            fail(op, f"expected a slice within the {length} elements of dimension {number}, got one to {end}")
+
+
+def _verify_sizes(op: Operation) -> None:
+    """Checks the number of sizes of new memory, and the dimension whose size is asked for."""
+    if not isinstance(kind := (op.results if op.name in SIZED else op.operands)[0].type, ShapedType):
+        return
+    if op.name in SIZED:
+        unknown, got = sum(size < 0 for size in kind.get_shape()), len(op.operands)
+        if got < unknown or (got > unknown and op.name == "tensor.empty"):
+            fail(op, f"expected {unknown} sizes, those that {kind} does not say, got {got}")
+        return
+    at, rank = op.operands[1].owner, kind.get_num_dims()
+    number = at.properties.get("value") if isinstance(at, Operation) and at.name == "arith.constant" else None
+    if isinstance(number, IntegerAttr) and not 0 <= number.value.data < rank:
+        fail(op, f"expected the number of a dimension, from 0 to {rank - 1}, got {number.value.data}")
+
+
+def _verify_reshape(op: Operation) -> None:
+    """Checks that groups of dimensions, all of the larger shape's in order, have as many elements as one dimension."""
+    kinds, groups = [v.type for v in (op.operands[0], op.results[0])], op.properties.get("reassociation")
+    shapes = sorted((list(kind.get_shape()) for kind in kinds if isinstance(kind, ShapedType)), key=len)
+    if len(shapes) != 2 or not isa(groups, ArrayAttr[ArrayAttr[IntegerAttr]]) or not shapes[0]:
+        return  # a number is of any dimensions of one element
+    along = [[number.value.data for number in group] for group in groups]
+    if len(along) != len(shapes[0]) or [*chain(*along)] != [*range(len(shapes[1]))]:
+        fail(op, f"expected {len(shapes[0])} groups of dimensions from 0 to {len(shapes[1]) - 1}, got {along}")
+    for size, group in zip(shapes[0], along, strict=True):
+        sizes = [shapes[1][number] for number in group]
+        if min(size, *sizes) >= 0 and prod(sizes) != size:
+            fail(op, f"expected a dimension of {size} elements for dimensions {group}, got {prod(sizes)}")
 
 
 def _defined(block: Block) -> Iterator[SSAValue]:
@@ -228,7 +287,10 @@ _LOCATED = re.compile(r"\S[^\n]*?:\d+:\d+: error: ")
 def _describe_parse_error(error: ParseError) -> str:
     """xDSL shows the place, the line, a caret and the message; here the message comes first."""
     place, *context = error.span.print_with_context().rstrip("\n").split("\n")
-    lines = [f"{place}: error: {error.msg.strip() or 'syntax error'}", *context]
+    message, got = error.msg.strip() or "syntax error", error.span.text
+    if message == "in block definition":
+        message = f"expected an operation, a block or '}}', got {repr(got) if got else 'the end'}"
+    lines = [f"{place}: error: {message}", *context]
     if isinstance(error, MultipleSpansParseError):
         lines += [span.print_with_context(message).rstrip("\n") for span, message in error.refs]
     return "\n".join(lines)

@@ -110,7 +110,7 @@ class ConvolutionOp(NamedOperation):
     def verify_(self) -> None:
         rank = sum(d in SPACE for d in self.LAYOUT.image)
         for name in ("strides", "dilations"):
-            if len(steps := self._steps(name)) != rank or min(steps) < 1:
+            if len(steps := self._steps(name)) != rank or min(steps, default=1) < 1:
                 raise VerifyException(f"expected {rank} {name} of 1 or more, got {list(steps)}")
         written: Attribute = self.outputs[0].type
         on_tensors = isinstance(written, TensorType)
@@ -189,9 +189,9 @@ def _layout(name: str) -> ConvolutionDimensions:
     return ConvolutionDimensions(image, kernel, image + "m" if "m" in kernel else image)
 
 
-def _operation(name: str) -> type[ConvolutionOp]:
+def _operation(name: str, layout: ConvolutionDimensions | None = None) -> type[ConvolutionOp]:
     base: type[ConvolutionOp] = WindowOp if name in POOLINGS else ConvolutionOp
-    own = {"LAYOUT": _layout(name), "QUANTIZED": name.endswith("_q")}
+    own = {"LAYOUT": layout or _layout(name), "QUANTIZED": layout is not None or name.endswith("_q")}
     return defined(base, f"linalg.{name}", f"`linalg.{name}`", **own)
 
 
@@ -211,7 +211,10 @@ def _transform(tile: str) -> type[IRDLOperation]:
 BY_NAME = {name: _operation(name) for name in (*NAMES, *POOLINGS)}
 """The convolutions and poolings."""
 
-CONVOLUTIONS = (*BY_NAME.values(), *map(_transform, ("filter", "input", "output")))
+QUANTIZED_BATCH = _operation("quantized_batch_matmul", ConvolutionDimensions("bmk", "bkn", "bmn"))
+"""A product less zero points is as a quantised convolution without dimensions of space."""
+
+CONVOLUTIONS = (*BY_NAME.values(), QUANTIZED_BATCH, *map(_transform, ("filter", "input", "output")))
 """An operation for each, and what is read of its kind."""
 
 

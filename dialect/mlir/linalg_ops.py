@@ -225,7 +225,8 @@ def body_of(kind: str, inputs: Sequence[SSAValue], output: SSAValue) -> Region:
     number = isinstance(target, AnyFloat) or (isa(target, IntegerType) and wanted > 1)
     of_type = BINARY[kind][0 if isinstance(target, AnyFloat) else 1] if kind in BINARY else _computed
     if len(inputs) != wanted or not number or of_type is None:
-        raise ValueError(f"expected {wanted} inputs of {kind} to a number, got {len(inputs)} to {target}")
+        of = f"{kind} of floats{' or integers' * (wanted > 1)}, got {target}"
+        raise ValueError(f"expected {of if len(inputs) == wanted else f'{wanted} inputs of {kind}, got {len(inputs)}'}")
     with ImplicitBuilder(block):
         skipped = 1 if kind == "select" else 0
         values = [v if i < skipped else converted(v, target) for i, v in enumerate(block.args[:-1])]

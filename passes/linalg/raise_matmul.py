@@ -343,11 +343,12 @@ class RaiseMatmulPass(ModulePass):
     """Replaces every product in `linalg` on memrefs by a `warp.matmul`.
 
     Products are `linalg.matmul` and `batch_matmul`, their `_transpose_a` and `_transpose_b` forms, `quantized_matmul`
-    with zero points of 0, and each `linalg.contract` or `linalg.generic` that sums products of matrices or vectors, as
-    `matvec`, `vecmat` and `dot` do. A reduction of anything else is an error. A product whose C is column-major
-    becomes the product of its transpose, and a vector becomes a matrix of one row. A copy along quotients and
-    remainders of loops, as im2col writes a matrix of patches, becomes a copy along more loops. `tf32` allows products
-    of f32 to drop 13 of the 23 fraction bits of each operand, because no instruction multiplies all of them.
+    and `quantized_batch_matmul` with zero points of 0, and each `linalg.contract` or `linalg.generic` that sums
+    products of matrices or vectors, as `matvec`, `vecmat` and `dot` do. A reduction of anything else is an error. A
+    product whose C is column-major becomes the product of its transpose, and a vector becomes a matrix of one row.
+    A copy along quotients and remainders of loops, as im2col writes a matrix of patches, becomes a copy along more
+    loops. `tf32` allows products of f32 to drop 13 of the 23 fraction bits of each operand, because no instruction
+    multiplies all of them.
     """
 
     name = "warp-raise-matmul"

@@ -163,16 +163,17 @@ def chosen(module: ModuleOp, name: str | None, *, tf32: bool = False) -> func.Fu
 
 
 def without_tensors(module: ModuleOp, *, tf32: bool = False) -> None:
-    """Converts functions on tensors to functions on memory, in place. Results become arguments that follow the others.
-    Calls are inlined. Raises CompileError for an operation on tensors that is not bufferised, or a call that cannot be
-    inlined."""
+    """Verifies a module, and converts its functions on tensors to functions on memory, in place. Results become
+    arguments that follow the others. Calls are inlined. Raises CompileError for what a verifier refuses, an operation
+    on tensors that is not bufferised, or a call that cannot be inlined."""
+    with as_compile_errors():
+        verify(module)
     if not can_apply("warp-bufferize", module):
         return
     from ...passes.linalg.generalize import generalize, is_generalized
 
     if any(map(is_generalized, module.walk())):
         with as_compile_errors():
-            verify(module)
             generalize(module)
     kinds = [f.function_type for f in module.ops if isinstance(f, func.FuncOp) and not f.is_declaration]
     if any(kind.outputs or any(isinstance(t, TensorType) for t in kind.inputs) for kind in kinds):

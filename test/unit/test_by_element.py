@@ -73,6 +73,23 @@ def test_zero_points() -> None:
     np.testing.assert_array_equal(result, wanted)
 
 
+@pytest.mark.parametrize("zeros", [(0, 0), (5, -6)])
+def test_zero_points_of_batches(zeros: tuple[int, int]) -> None:
+    """A product of tensor cores without zero points."""
+    text = f"""func.func @f(%A: memref<2x9x35xi8>, %B: memref<2x35x11xi8>, %C: memref<2x9x11xi32>) {{
+      %p = arith.constant {zeros[0]} : i32
+      %q = arith.constant {zeros[1]} : i32
+      linalg.quantized_batch_matmul ins(%A, %B, %p, %q : memref<2x9x35xi8>, memref<2x35x11xi8>, i32, i32)
+          outs(%C : memref<2x9x11xi32>)
+      return }}"""
+    a, b, c = draw("i8", 2, 9, 35), draw("i8", 2, 35, 11), draw("i32", 2, 9, 11)
+    wanted = c + (a.astype(np.int32) - zeros[0]) @ (b.astype(np.int32) - zeros[1])
+    kernel = compile(text, cache=False)
+    kernel(a, b, c, device="interp")
+    np.testing.assert_array_equal(c, wanted)
+    assert ("mma" in kernel.ptx) == (zeros == (0, 0))
+
+
 def test_a_large_window_of_channels_of_their_own_and_rows_that_are_apart() -> None:
     text = """func.func @f(%I: memref<1x12x12x5xf16>, %K: memref<9x9x5xf16>, %O: memref<1x4x4x5xf32>,
                            %A: memref<3x8xf16, strided<[32, 2]>>, %B: memref<8x2xf16>, %C: memref<3x2xf32>) {

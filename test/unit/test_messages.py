@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.abc
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -315,7 +316,45 @@ class TestFiles:
             f"  linalg.add ins(%i, %k : {kind}, {kind}) outs(%o : {kind})\n  return\n}}\n",
         )
         assert optimise(path) == 1
-        assert capsys.readouterr().err.startswith(f"{path}:2:3: error: expected 2 inputs of add to a number")
+        assert capsys.readouterr().err.startswith(f"{path}:2:3: error: expected add of floats or integers, got index")
+
+
+MAPS = 'indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]'
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            [f"linalg.generic {{{MAPS}}} ins(%A : memref<6xf32>) outs(%A : memref<6xf32>) {{",
+             "^bb0(%x: f32, %y: f32):", "linalg.yield %x : f32", "}"],
+            "linalg.generic: expected the number of indexing_map (1) to be equal to the number of",
+        ),
+        (
+            ["%s = memref.subview %A[2] [3] [2] : memref<6xf32> to memref<3xf32, strided<[2], offset: 2>>"],
+            "expected a slice within the 6 elements of dimension 0, got one to 7",
+        ),
+        (
+            ["%s = memref.expand_shape %A [[0, 1]] output_shape [2, 4] : memref<6xf32> into memref<2x4xf32>"],
+            "expected a dimension of 6 elements for dimensions [0, 1], got 8",
+        ),
+        (
+            ["%s = memref.collapse_shape %A [[0, 1]] : memref<6xf32> into memref<6xf32>"],
+            "expected 1 groups of dimensions from 0 to 0, got [[0, 1]]",
+        ),
+        (["%e = tensor.empty() : tensor<?x4xf32>"], "expected 1 sizes, those that tensor<?x4xf32> does not say, got 0"),
+        (
+            ["%c = memref.dim %A, %one : memref<6xf32>"],
+            "expected the number of a dimension, from 0 to 0, got 1",
+        ),
+        (["%z = memref.cast %A : memref<6xf32> to memref<?xf32>", ")"], "expected an operation, a block or '}', got "),
+    ],
+)  # fmt: skip
+def test_what_mlir_refuses_has_a_place(lines: list[str], message: str) -> None:
+    text = "func.func @f(%A: memref<6xf32>) {\n  %one = arith.constant 1 : index\n  " + "\n  ".join(lines)
+    line = len(lines) + 2 if lines[-1] == ")" else 3
+    with pytest.raises(CompileError, match=re.escape(f"f.mlir:{line}:3: error: {message}")):
+        compile(f"{text}\n  return\n}}\n", file="f.mlir", cache=False)
 
 
 def test_conversion_without_kernels_warns(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ func.func @no_kind(%a: memref<4xf32>, %b: memref<4xf32>) {
 
 // -----
 
-// expected-error @+2 {{expected 2 inputs of add to a number, got 1 to f32}}
+// expected-error @+2 {{expected 2 inputs of add, got 1}}
 func.func @inputs(%a: memref<4xf32>, %b: memref<4xf32>) {
   linalg.elementwise kind=#linalg.elementwise_kind<add> ins(%a : memref<4xf32>) outs(%b : memref<4xf32>)
   return
@@ -32,7 +32,7 @@ func.func @inputs(%a: memref<4xf32>, %b: memref<4xf32>) {
 
 // -----
 
-// expected-error @+2 {{expected 1 inputs of exp to a number, got 1 to i32}}
+// expected-error @+2 {{expected exp of floats, got i32}}
 func.func @integers(%a: memref<4xi32>, %b: memref<4xi32>) {
   linalg.elementwise kind=#linalg.elementwise_kind<exp> ins(%a : memref<4xi32>) outs(%b : memref<4xi32>)
   return
