@@ -191,7 +191,7 @@ def _view(value: SSAValue) -> View:
             raise _UnknownError
         return seen(op, source, _number)
     kind = memory_of(value)
-    strides = None if isinstance(op, memref.ReinterpretCastOp) else strides_of(kind)
+    strides = strides_of(kind)
     static = [stride for stride in strides or () if stride is not None]
     if strides is None or len(static) < len(strides):
         raise _UnknownError

@@ -39,14 +39,15 @@ if TYPE_CHECKING:
     from xdsl.dialects import tensor
 
 Viewing: TypeAlias = (
-    memref.SubviewOp | memref.CastOp | memref.ViewOp | memref.CollapseShapeOp | memref.ExpandShapeOp | WindowOp
-)
+    memref.SubviewOp | memref.CastOp | memref.ViewOp | memref.CollapseShapeOp | memref.ExpandShapeOp
+    | memref.ReinterpretCastOp | WindowOp
+)  # fmt: skip
 
 VIEWING = (memref.SubviewOp, memref.CastOp, memref.ViewOp, memref.CollapseShapeOp, memref.ExpandShapeOp,
-           WindowOp)  # fmt: skip
+           memref.ReinterpretCastOp, WindowOp)  # fmt: skip
 """Operations of which a call knows what they make seen."""
 
-VIEWS = (*VIEWING, Im2colOp, memref.ReinterpretCastOp, PagedOp)
+VIEWS = (*VIEWING, Im2colOp, PagedOp)
 
 WIDEST = 16
 """Bytes of the widest access."""
@@ -120,6 +121,9 @@ def seen(op: Viewing, source: View, number: Number) -> View:
             return _typed(op, number)
         case memref.SubviewOp():
             return _part(op, source, number)
+        case memref.ReinterpretCastOp():  # from where the memory begins
+            (offset,), sizes, strides = slice_of(op, number)
+            return View(offset, tuple(sizes), tuple(strides))
         case WindowOp():
             return _window(op, source, number)
         case memref.CollapseShapeOp():
@@ -216,8 +220,7 @@ def _seen_with(kind: Memory, shape: Sequence[int], strides: Sequence[int | None]
 
 
 def expanded(value: SSAValue, kind: Memory, groups: Groups, sizes: Sequence[SSAValue] = ()) -> memref.ExpandShapeOp:
-    """Memory with some dimensions split. `groups` lists the new dimensions of each old one, `sizes` has the dynamic
-    sizes."""
+    """Memory with some dimensions split: `groups` has the new ones of each old one, `sizes` those that are dynamic."""
     shape = DenseArrayBase.from_list(i64, kind.get_shape())
     return memref.ExpandShapeOp.create(
         operands=[value, *sizes],

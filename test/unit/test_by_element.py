@@ -105,6 +105,25 @@ def test_a_large_window_of_channels_of_their_own_and_rows_that_are_apart() -> No
     np.testing.assert_allclose(c, apart[:, :16:2].astype(np.float64) @ b.astype(np.float64), atol=1e-5)
 
 
+REINTERPRETED = """func.func @f(%A: memref<?xf16>, %B: memref<16x24xf16>, %C: memref<?x24xf32>, %n: index, %o: index) {
+  %c16 = arith.constant 16 : index
+  %m = arith.divui %n, %c16 : index
+  %s = memref.subview %A[%o] [%n] [1] : memref<?xf16> to memref<?xf16, strided<[1], offset: ?>>
+  %t = memref.reinterpret_cast %s to offset: [%o], sizes: [%m, 16], strides: [16, 1]
+      : memref<?xf16, strided<[1], offset: ?>> to memref<?x16xf16, strided<[16, 1], offset: ?>>
+  linalg.matmul ins(%t, %B : memref<?x16xf16, strided<[16, 1], offset: ?>>, memref<16x24xf16>)
+      outs(%C : memref<?x24xf32>)
+  return }"""
+
+
+def test_memory_that_is_seen_from_its_beginning_in_another_shape() -> None:
+    rows, first = int(RNG.integers(9, 30)), int(RNG.integers(1, 40))
+    line, b, c = draw("f16", 16 * rows + first + 5), draw("f16", 16, 24), np.zeros((rows, 24), np.float32)
+    compile(REINTERPRETED, cache=False)(line, b, c, 16 * rows, first, device="interp")
+    wanted = line[first : first + 16 * rows].reshape(rows, 16).astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(c, wanted, atol=1e-4)
+
+
 SUMS = """#out = affine_map<(c, s) -> (c)>
 func.func @f(%X: memref<67x3x1xbf16>, %W: memref<67x3xbf16>, %s: bf16, %Y: memref<3xbf16>,
              %I: memref<1x2x90x53xf16>, %P: memref<1x2x1x1xf16>) {

@@ -96,10 +96,19 @@ def test_parts_and_memory_of_sizes_that_only_the_caller_knows() -> None:
         np.testing.assert_allclose(y, np.exp(x[: m // 2] + x[m // 2 :]), rtol=1e-6)
 
 
+OTHER = """func.func @f(%X: memref<4x4xf32>, %Y: memref<4x4xf32>) {
+  %t = memref.reinterpret_cast %X to offset: [0], sizes: [4, 4], strides: [1, 4]
+      : memref<4x4xf32> to memref<4x4xf32, strided<[1, 4]>>
+  linalg.copy ins(%t : memref<4x4xf32, strided<[1, 4]>>) outs(%Y : memref<4x4xf32>)
+  return }"""
+
+
 def test_a_view_that_is_none_of_these() -> None:
-    text = """func.func @f(%X: memref<4x4xf32>, %Y: memref<4x4xf32>) {
-      %t = memref.reinterpret_cast %X to offset: [0], sizes: [4, 4], strides: [1, 4]
-        : memref<4x4xf32> to memref<4x4xf32, strided<[1, 4]>>
-      linalg.copy ins(%t : memref<4x4xf32, strided<[1, 4]>>) outs(%Y : memref<4x4xf32>) return }"""
-    with pytest.raises(HostError, match=r":2:\d+: host function @f: expected .* got memref.reinterpret_cast"):
-        compile(text)
+    x, y = draw(4, 4, dtype=np.float32), np.full((4, 4), np.nan, np.float32)
+    compile(OTHER)(x, y, device="interp")
+    np.testing.assert_array_equal(y, x.T)
+    loaded = OTHER.replace(
+        "%t =", "%c0 = arith.constant 0 : index\n  %x = memref.load %X[%c0, %c0] : memref<4x4xf32>\n  %t ="
+    )
+    with pytest.raises(HostError, match=r":3:\d+: host function @f: expected .* got memref.load"):
+        compile(loaded)
