@@ -343,7 +343,8 @@ class _Function(Interpreter):
 
     def __call__(self, *slopes: torch.Tensor, score: torch.Tensor | None = None) -> torch.Tensor:
         """What it is of scores, where it reads them, and of the gradient of its result."""
-        self.places = [self.attention.index(*loops) for loops in ("b", "hg", "r", "k")]
+        of_scores = [self.attention.sizes[loop] for loop in f"{self.attention.loops}k"]
+        self.places = [self.attention.index(*loops).expand(of_scores) for loops in ("b", "hg", "r", "k")]
         scores = [] if score is None else [score]
         made = pytree.tree_leaves(self.run(*scores, *self.places, *slopes, *self.buffers))
         result, *others = (x for x in made if x is not None)

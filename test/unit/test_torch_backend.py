@@ -1790,6 +1790,7 @@ FLEXIBLE: dict[str, tuple[Any, Any]] = {
     "chosen": (lambda s, b, h, m, n: torch.where(m - n < 5, s, s * 0.5), lambda b, h, m, n: (h < 2) | (n < 7)),
     "padded": (None, lambda b, h, m, n: KEPT[b, n] & (m - n <= 7)),
     "lengths": (None, lambda b, h, m, n: (n <= m + 30) & (n < LENGTHS[b])),
+    "indices": (lambda s, b, h, m, n: s * (b + 1) - h * (m % 5), lambda b, h, m, n: (m % 3 != 1) & (n // 4 != 2)),
 }
 
 
