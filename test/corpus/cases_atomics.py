@@ -205,7 +205,7 @@ def scopes(random: Random) -> tuple[list[Any], Judge]:
     return [r, x, 150], equal((r, [total, x.max(), total, np.bitwise_xor.reduce(x)]))
 
 
-@case(2, 64)
+@case(2, 64, refused="their scopes are not for both: .cta leaves the other CTA out")  # thread_scope_block in two blocks
 def cuda_atomic_ref(random: Random) -> tuple[list[Any], Judge]:
     x = _ints(random, 300)
     r, big, f = np.zeros(4, I32), np.zeros(1, U64), np.zeros(1, F32)

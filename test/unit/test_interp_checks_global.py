@@ -83,7 +83,7 @@ def test_ordered_and_own_stores_are_silent(body: str) -> None:
         ("red.global.add.u32 [%rd1], 1;\nld.global.u32 %r6, [%rd1];", 1, "reads what CTA (2, 0, 0), warp 1, lane 31"),
         ("ld.global.u32 %r6, [%rd1];\nred.global.add.u32 [%rd1], 1;", 1, "writes over what CTA"),
         # Strong for one CTA alone.
-        ("red.relaxed.cta.global.add.u32 [%rd1], 1;", 0, "updates what CTA (2, 0, 0), warp 1, lane 31 writes"),
+        ("red.relaxed.cta.global.add.u32 [%rd1], 1;", 0, ", and their scopes are not for both: .cta leaves"),
         ("setp.eq.u32 %p1, %r2, 0; @%p1 st.relaxed.cta.global.u32 [%rd1], %r0;\n@!%p1 ld.relaxed.cta.u32 %r6, [%rd1];",
             1, "reads what CTA (0, 0, 0), warp 1"),
     ],

@@ -218,9 +218,11 @@ class GlobalWriters(Check):
 
     # Telling
 
-    def _how(self, last: LastAccesses, piece: int, thread: int) -> str:
-        """Why an access to a piece is not ordered before what a thread does."""
+    def _how(self, last: LastAccesses, piece: int, thread: int, strong: int = 0) -> str:
+        """Why an access to a piece is not ordered before what a thread does, as strongly as that is."""
         cta = int(self.who[thread]) // self.each
+        if min(strong, int(last.strong(np.array(piece)))) == 1:
+            return "their scopes are not for both: .cta leaves the other CTA out"
         if int(last.time(np.array(piece))) == UNWAITED:
             return "no cp.async.bulk.wait_group has waited for it; .read waits for its source alone"
         if int(last.who(np.array(piece))) // self.each == cta or cta not in self._told:
@@ -241,7 +243,7 @@ class GlobalWriters(Check):
             writes = "writes what" if store.values is None or note else "writes another value than"
             writes = "updates what" if access.kind == "atomic" else writes
             deed = f"writes over what {where} reads" if over else f"{writes} {where} writes"
-            how = self._how(last, piece, int(store.thread[first]))
+            how = self._how(last, piece, int(store.thread[first]), self.kernel.code[access.pc].traits.strength)
             text = f"race in global memory: {deed} at line {line}, and {how}{end}"
             text += f"; byte {piece * store.width} of {access.buffer.name}"
             about = "same value in global memory" if note else ("global", line, over)
