@@ -270,7 +270,7 @@ Look: TypeAlias = Callable[[Selection], None]
 """Called with the threads that are about to execute an instruction."""
 
 
-class Tile(NamedTuple):
+class TileUnits(NamedTuple):
     """A box or a matrix in shared memory: what says how it lies there, and its units of 16 bytes in the buffer, (rows,
     columns); a row is contiguous but for a swizzle."""
 
@@ -291,7 +291,7 @@ class MemoryAccess(NamedTuple):
     width: int
     threads: Array
     values: Array | None = None
-    tile: Tile | None = None
+    tile: TileUnits | None = None
 
 
 class Events:
@@ -354,7 +354,7 @@ def tell(
 
 def tell_of_one(
     observer: Events | None, pc: int, kind: AccessKind, buffer: Buffer, start: Array, width: int, thread: int,
-    values: Array | None = None, tile: Tile | None = None,
+    values: Array | None = None, tile: TileUnits | None = None,
 ) -> None:  # fmt: skip
     """Reports accesses of one thread, where somebody looks on."""
     if observer is not None:

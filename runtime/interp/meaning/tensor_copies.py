@@ -28,7 +28,7 @@ from ....dialect.ptx.text.syntax import Immediate, Indexed, Operand
 from ...numerics import floats
 from ...numerics.floats import Array
 from ..machine.decode import Context, Updates, meaning
-from ..machine.events import AccessKind, Selection, Tile, tell, tell_of_one
+from ..machine.events import AccessKind, Selection, TileUnits, tell, tell_of_one
 from ..machine.mbarriers import BulkCopy
 from ..machine.memory import Buffer, FaultError, Part, check_writable, read_parts, write_parts
 from ..machine.state import Action, State, absent, acting
@@ -229,7 +229,7 @@ def load(ctx: Context, bound: Bindings) -> Action:
             data, moved = _read(state, box, pc, thread), box.fields.moved_bytes
             wanted, index = None if masks is None else int(masks[thread]), find(one)
             for shift in shifts(state, buffer, base, wanted, thread):
-                tile = Tile(box.fields, (units + shift).reshape(prod(box.fields.copied[1:]), -1) // UNIT)
+                tile = TileUnits(box.fields, (units + shift).reshape(prod(box.fields.copied[1:]), -1) // UNIT)
                 tell_of_one(state.observer, pc, "copy", buffer, units + shift, UNIT, thread, tile=tile)
                 at = _of_pair(state, index, base, shift, thread) if pairs else index + shift // 8
                 copy = BulkCopy(pc, thread, at, buffer, units + shift, data, transferred=moved)

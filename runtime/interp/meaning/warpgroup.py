@@ -18,7 +18,7 @@ from ....dialect.ptx.text.syntax import Immediate, Vector
 from ...numerics.floats import Array
 from ...numerics.product import SideOperands
 from ..machine.decode import Context, meaning
-from ..machine.events import LANES, MemoryAccess, Selection, Tile
+from ..machine.events import LANES, MemoryAccess, Selection, TileUnits
 from ..machine.flow import parted
 from ..machine.memory import FaultError
 from ..machine.state import Action, Source, State, acting
@@ -58,10 +58,10 @@ def _places(matrix: SharedMatrix) -> Array:
     return how.swizzled(offsets + how.address) // matrix.size
 
 
-def tile_of(how: MatrixDescriptor, places: Array, along_mn: bool) -> Tile:
+def tile_of(how: MatrixDescriptor, places: Array, along_mn: bool) -> TileUnits:
     """A matrix (k, mn) whose elements lie at some bytes of a buffer."""
     rows = places if along_mn else places.T
-    return Tile(how, rows[:, :: UNIT // int(rows[0, 1] - rows[0, 0])] // UNIT)
+    return TileUnits(how, rows[:, :: UNIT // int(rows[0, 1] - rows[0, 0])] // UNIT)
 
 
 # The instructions.
@@ -254,7 +254,7 @@ class _Shared:
         self.window = state.memory.shared
         self.warps = state.warps
 
-    def fetch(self, pc: int, tile: Tile, groups: Array) -> MemoryAccess:
+    def fetch(self, pc: int, tile: TileUnits, groups: Array) -> MemoryAccess:
         """What observers see where warpgroups read elements later: units of 16 bytes, by lane 0 of each warp. The tile
         is that in the first CTA."""
         units, warps = np.unique(tile.units) * UNIT, _warps(groups)
