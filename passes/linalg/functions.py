@@ -7,7 +7,7 @@ times what rounding a result just above 1 may be off by, relative to the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import factorial, inf, log, nan, pi, sqrt
@@ -457,9 +457,11 @@ EXPANDED = (*OF_FLOATS, *OF_CLASSES, *OF_INTEGERS)
 
 @dataclass(frozen=True)
 class ExpandFunction(RewritePattern):
-    """Replaces functions that no instruction computes by others; those of f64 alone only where it is the `last` to."""
+    """Replaces functions that no instruction computes by others, but for those that are `kept` by name; those of f64
+    alone only where it is the `last` to."""
 
     last: bool = False
+    kept: Collection[str] = ()
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         kind, hosted = op.operands[0].type if op.operands else None, isinstance(op.parent_op(), FuncOp)
@@ -471,7 +473,7 @@ class ExpandFunction(RewritePattern):
         elif isinstance(kind, IntegerType) and not hosted:
             tables = (OF_INTEGERS,)
         function = next((table[op.name] for table in tables if op.name in table), None)
-        if function is None or kind is None:
+        if function is None or kind is None or op.name in self.kept:
             return
         if kind == f64 and op.name == "arith.remf":
             fail(op, f"{op.name} of {kind} is not lowered; of 32 bits and fewer it is")

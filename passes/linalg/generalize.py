@@ -9,7 +9,7 @@ another shape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from xdsl.builder import Builder
@@ -87,8 +87,9 @@ def _is_arithmetic(op: Operation) -> bool:
     return op.name.startswith(("arith.", "math.")) and any(isinstance(r.type, TensorType) for r in op.results)
 
 
-def generalize(module: ModuleOp) -> None:
-    """Rewrites a module in place. Raises a located diagnostic for a call that cannot be replaced."""
+def generalize(module: ModuleOp, kept: Collection[str] = ()) -> None:
+    """Rewrites a module in place, but for functions that are `kept` by name. Raises a located diagnostic for a call
+    that cannot be replaced."""
     if any(isinstance(op, func.CallOp) for op in module.walk()):
         _inline(module)
     patterns: list[RewritePattern] = [broadcast, reduce, copy_memory, check_global, spread_constant]
@@ -113,7 +114,7 @@ def generalize(module: ModuleOp) -> None:
         patterns += PATTERNS
     apply_patterns(patterns, module)
     if not names.isdisjoint(EXPANDED):
-        apply_patterns((ExpandFunction(),), module)
+        apply_patterns((ExpandFunction(kept=kept),), module)
 
 
 def _inline(module: ModuleOp) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -146,7 +146,7 @@ def target_name(module: ModuleOp, otherwise: str = DEFAULT_TARGET) -> str:
     return otherwise if own is None else own.name
 
 
-def chosen(module: ModuleOp, name: str | None, *, tf32: bool = False) -> func.FuncOp:
+def chosen(module: ModuleOp, name: str | None, *, tf32: bool = False, kept: Collection[str] = ()) -> func.FuncOp:
     """The function called `name`, or the only one, converted by `without_tensors`. Functions that the named one does
     not call are erased first. Raises CompileError, as `without_tensors`; HostError, naming the functions there are."""
     functions = {op.sym_name.data: op for op in module.ops if isinstance(op, func.FuncOp)}
@@ -158,14 +158,15 @@ def chosen(module: ModuleOp, name: str | None, *, tf32: bool = False) -> func.Fu
             used += [a.root_reference.data for a in attributes if isinstance(a, SymbolRefAttr)]
         for unused in functions.values():
             Rewriter.erase_op(unused)
-    without_tensors(module, tf32=tf32)
+    without_tensors(module, tf32=tf32, kept=kept)
     return host.choose(module, name)
 
 
-def without_tensors(module: ModuleOp, *, tf32: bool = False) -> None:
+def without_tensors(module: ModuleOp, *, tf32: bool = False, kept: Collection[str] = ()) -> None:
     """Verifies a module, and converts its functions on tensors to functions on memory, in place. Results become
-    arguments that follow the others. Calls are inlined. Raises CompileError for what a verifier refuses, an operation
-    on tensors that is not bufferised, or a call that cannot be inlined."""
+    arguments that follow the others. Calls are inlined; functions of `math` that are `kept` stay. Raises
+    CompileError for what a verifier refuses, an operation on tensors that is not bufferised, or a call that cannot
+    be inlined."""
     with as_compile_errors():
         verify(module)
     if not can_apply("warp-bufferize", module):
@@ -174,7 +175,7 @@ def without_tensors(module: ModuleOp, *, tf32: bool = False) -> None:
 
     if any(map(is_generalized, module.walk())):
         with as_compile_errors():
-            generalize(module)
+            generalize(module, kept)
     kinds = [f.function_type for f in module.ops if isinstance(f, func.FuncOp) and not f.is_declaration]
     if any(kind.outputs or any(isinstance(t, TensorType) for t in kind.inputs) for kind in kinds):
         from ...passes.linalg.bufferize import bufferize

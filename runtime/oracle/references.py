@@ -105,9 +105,10 @@ class LinalgReference(JudgeReference):
     def __init__(self, text: str, file: str, inputs: Sequence[str] = (), function: str | None = None) -> None:
         from ..kernel.lowering import chosen, parse
         from ..plan import host
+        from ..reference.functions import KNOWN
 
         self.text, self.file, self.inputs = text, file, inputs
-        self.function = chosen(parse(text, file), function)
+        self.function = chosen(parse(text, file), function, kept=KNOWN)
         self.signature = host.signature(self.function)
         self.names = [p.name for p in self.signature.parameters]
         self.positions = sorted(self.signature.written)

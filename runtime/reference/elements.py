@@ -73,26 +73,44 @@ class Slack:
 
 EXACT = Slack()
 
-
-def _erf(values: Floats) -> Floats:
-    erf: Floats = np.vectorize(math.erf, otypes=[np.float64])(values)
-    return erf
-
-
 FloatsFunction = Callable[[Floats], Floats]
+
+
+def _vectorized(function: Callable[[float], float]) -> FloatsFunction:
+    vectorized: FloatsFunction = np.vectorize(function, otypes=[np.float64])
+    return vectorized
+
+
+def _halves_away(values: Floats) -> Floats:
+    rounded_: Floats = np.trunc(values + np.copysign(0.5, values))
+    return rounded_
+
+
+OTHERS: Mapping[str, FloatsFunction] = {
+    "math.asinh": np.arcsinh, "math.acosh": np.arccosh, "math.atanh": np.arctanh, "math.sinh": np.sinh,
+    "math.asin": np.arcsin, "math.acos": np.arccos, "math.atan": np.arctan, "math.cbrt": np.cbrt,
+    "math.log1p": np.log1p, "math.expm1": np.expm1, "math.log2": np.log2, "math.log10": np.log10,
+    "math.erfc": _vectorized(math.erfc),
+}  # fmt: skip
+"""Monotonous functions that become several others. One at the ends of an interval says more than those do together."""
+
+OF_OTHERS = 5e-7
+"""Their relative error: 4 units of f32."""
 
 FUNCTIONS: Mapping[str, tuple[FloatsFunction, float, float]] = {
     "math.exp": (np.exp, 2e-7, 1e-5),
     "math.exp2": (np.exp2, 2e-7, 2.0**-20),
     "math.log": (np.log, 2e-7, 2.0**-19),
     "math.tanh": (np.tanh, 1e-6, 2.0**-10),
-    "math.erf": (_erf, 1e-6, 2.0**-9),
+    "math.erf": (_vectorized(math.erf), 1e-6, 2.0**-9),
     "math.sqrt": (np.sqrt, 0.0, 2.0**-20),
     "math.rsqrt": (lambda x: 1 / np.sqrt(x), 2e-7, 2.0**-20),
     "math.floor": (np.floor, 0.0, 0.0),
     "math.ceil": (np.ceil, 0.0, 0.0),
     "math.roundeven": (np.rint, 0.0, 0.0),
     "math.trunc": (np.trunc, 0.0, 0.0),
+    "math.round": (_halves_away, 0.0, 0.0),
+    **{name: (function, OF_OTHERS, OF_OTHERS) for name, function in OTHERS.items()},
 }
 """Monotonous functions, and the errors of computing them, relative to the result (to 1 where that is less): good ones,
 and the approximate ones that `fastmath<afn>` allows."""
@@ -355,6 +373,19 @@ def _divide(a: Bounded, b: Bounded) -> Bounded:
     return Bounded(quotient.value, np.where(open_, np.inf, quotient.error))
 
 
+def _copysign(a: Bounded, b: Bounded) -> Bounded:
+    value, either = np.copysign(a.value, b.value), (b.error > 0) & (np.abs(b.value) <= b.error)
+    return Bounded(value, a.error + np.where(either, 2 * np.abs(value), 0.0))
+
+
+def _atan2(y: Bounded, x: Bounded) -> Bounded:
+    """An angle, off by that of the largest distance from the point; beyond a half turn, by a whole one."""
+    value, off, size = np.arctan2(y.value, x.value), np.hypot(y.error, x.error), np.hypot(y.value, x.value)
+    beyond = (off > 0) & ((off >= size) | ((np.abs(y.value) <= y.error) & (x.value - x.error < 0)))
+    share = np.divide(off, size, out=np.zeros_like(off), where=size > off)
+    return Bounded(value, np.where(beyond, 2 * math.pi, np.arcsin(share)) + OF_OTHERS * np.abs(value))
+
+
 def _multiply_add(a: Bounded, b: Bounded, c: Bounded) -> Bounded:
     return _at_corners(np.add, _at_corners(np.multiply, a, b), c)
 
@@ -383,9 +414,11 @@ _FLOAT: Mapping[str, Callable[..., Bounded]] = {
     **{f"arith.{name}": partial(_at_corners, function) for name, function in _MONOTONOUS.items()},
     "arith.divf": _divide,
     "math.fma": _multiply_add,
+    "math.copysign": _copysign,
+    "math.atan2": _atan2,
 }
 """Operations whose result is rounded to its type."""
 
-EXACTLY = ("arith.negf", "math.absf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf",
-           "arith.extf", "arith.truncf", "arith.sitofp", "arith.uitofp")  # fmt: skip
+EXACTLY = ("arith.negf", "math.absf", "math.copysign", "arith.maximumf", "arith.minimumf", "arith.maxnumf",
+           "arith.minnumf", "arith.extf", "arith.truncf", "arith.sitofp", "arith.uitofp")  # fmt: skip
 """Operations whose value float64 holds before it is rounded."""

@@ -32,8 +32,12 @@ from ..arguments.packed import packed_order
 from ..base.errors import HostError
 from ..numerics.floats import Array
 from ..plan.plan import elements_of, index_result
+from .elements import OTHERS
 from .nests import elementwise, evaluate_nest, letters
 from .product import ACCUMULATORS, FLOAT64, FP8, Accumulator, History, Reference, expanded, product_of
+
+KNOWN = (*OTHERS, "math.round", "math.copysign", "math.atan2")
+"""Functions with bounds of their own, which are evaluated before others take their place."""
 
 # What `warp.matmul` means, in float64: the product in any of its forms, then its epilogue.
 

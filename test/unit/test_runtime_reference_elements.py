@@ -12,9 +12,10 @@ from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import compile
 from warploom.runtime.arguments.dtypes import DTYPES
 from warploom.runtime.base.errors import HostError
+from warploom.runtime.kernel.lowering import chosen
 from warploom.runtime.numerics.floats import Array
 from warploom.runtime.plan import host
-from warploom.runtime.reference.functions import compare, evaluate
+from warploom.runtime.reference.functions import KNOWN, compare, evaluate
 
 M, N, K = 19, 23, 40
 TEXT = """
@@ -93,8 +94,8 @@ def test_kernels_are_within_the_bound_and_wrong_results_are_not(name: str) -> No
 
 
 def test_what_has_no_reference_is_named() -> None:
-    text = TEXT.format(out="f32", body="%y = math.atan %x : f32")
-    with pytest.raises(HostError, match=r"r.mlir:15:5: no float64 reference for math.atan in an elementwise operation"):
+    text = TEXT.format(out="f32", body="%y = math.tan %x : f32")
+    with pytest.raises(HostError, match=r"r.mlir:15:5: no float64 reference for math.tan in an elementwise operation"):
         evaluate(function(text), arrays("f32"))
 
 
@@ -201,3 +202,49 @@ func.func @f(%X: memref<3x5xf32>, %Y: memref<3x5xf32>, %Z: memref<5x3xf32>) {
     _, first, second = evaluate(function(text), [x, y, z])
     assert compare(first, x + z.T).ok
     assert compare(second, (x * y).T).ok
+
+
+FUNCTIONS = """
+#i = affine_map<(i) -> (i)>
+func.func @f(%X: tensor<97x{kind}>, %Y: tensor<97x{kind}>) -> tensor<97x{kind}> {{
+  %e = tensor.empty() : tensor<97x{kind}>
+  %r = linalg.generic {{indexing_maps = [#i, #i, #i], iterator_types = ["parallel"]}}
+      ins(%X, %Y : tensor<97x{kind}>, tensor<97x{kind}>) outs(%e : tensor<97x{kind}>) {{
+  ^bb0(%x: {kind}, %y: {kind}, %old: {kind}):
+    %s = arith.mulf %x, %x : {kind}
+    %a = arith.subf %s, %s : {kind}
+    %b = math.exp %y : {kind}
+    %one = arith.constant 1.0 : {kind}
+    %near = arith.subf %b, %one : {kind}
+    %z = math.{call} : {kind}
+    linalg.yield %z : {kind}
+  }} -> tensor<97x{kind}>
+  return %r : tensor<97x{kind}>
+}}
+"""
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16"])
+@pytest.mark.parametrize(
+    ("call", "by"),
+    [
+        ("asinh %near", np.arcsinh), ("cbrt %near", np.cbrt), ("atan2 %near, %x", None), ("atan2 %x, %near", None),
+        ("copysign %x, %near", None), ("round %near", None), ("log1p %near", np.log1p),
+    ],
+)  # fmt: skip
+def test_functions_near_zero_have_finite_bounds(call: str, by: np.ufunc | None, kind: str) -> None:
+    """Of numbers with an error, and both signs of which are possible."""
+    dtype, text = DTYPES[kind], FUNCTIONS.format(kind=kind, call=call)
+    y = np.concatenate([[0, 1e-7, -1e-7], np.random.default_rng().uniform(-0.7, 0.7, 94)]).astype(dtype)
+    x = np.random.default_rng().standard_normal(97).astype(dtype)
+    meant = chosen(parse_mlir(make_context(), text, "f.mlir"), None, kept=KNOWN)
+    expected = evaluate(meant, [x, y, np.full_like(x, np.nan)])[2]
+    assert np.isfinite(expected.error).all()
+    got = compile(text, cache=False)(x, y, device="interp")
+    assert compare(expected, got).ok
+    if by is not None:
+        far, wanted = np.abs(y) > 0.1, by(np.expm1(y.astype(np.float64)))
+        np.testing.assert_allclose(expected.value[far], wanted[far], atol=4e-3 if kind == "f16" else 1e-5)
+        wrong = got.copy()
+        wrong[far] += dtype.type(0.03)
+        assert compare(expected, wrong).outside == far.sum()
