@@ -483,7 +483,7 @@ def _run(arguments: list[str], debug: bool) -> None:
     except KeyboardInterrupt:
         _exit("error: interrupted", INTERRUPTED)
     except (UsageError, ArgSpecParseError) as error:
-        _exit(f"error: {error}".rstrip(), 2)
+        _exit(f"error: {error}".rstrip().replace("Unknown token", "expected a word, a number, or a text in quotes"), 2)
     except Exception as error:
         if debug:
             raise

@@ -103,7 +103,7 @@ class ScheduleField:
             numbers = ()
         if len(numbers) != self.count:
             expected = "one number" if self.count == 1 else f"{self.count} numbers"
-            raise ScheduleError(f"schedule option {self.name}: expected {expected}, got '{value}'")
+            raise ScheduleError(f"schedule option {self.name}: expected {expected}, got '{text_of(value)}'")
         return numbers
 
 

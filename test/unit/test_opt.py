@@ -226,6 +226,11 @@ class TestPasses:
         said = "error: pass 'warploom' has no option 'sliced_q'; did you mean 'sliced-k'? its options are cta, "
         assert result.err.startswith(said)
 
+    def test_value_that_wants_quotes(self, opt: Opt) -> None:
+        result = opt(write("a.mlir", GOOD), "-p", "warploom{tuned=/a.json}")
+        assert result.code == 2
+        assert result.err.endswith("^\n               expected a word, a number, or a text in quotes\n")
+
     def test_misspelt_option_of_the_driver(self, opt: Opt) -> None:
         result = opt(write("a.mlir", GOOD), "--remrks", "-p", "warploom")
         assert result.code == 2
