@@ -13,6 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.math import FmaOp
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -169,14 +170,19 @@ def _in_turns(nest: Nest, scope: Arrays) -> list[Reference]:
     history = _history(nest, scope, History(elementwise=operations(nest.body), reductions=1))
     shapes = [[1 if loop in {*summed} - {*out.loops} else n for loop, n in enumerate(sizes)] for out in nest.writes]
     results = [Bounded.exact(np.zeros(shape)) for shape in shapes]
-    for turn in itertools.product(*(range(sizes[loop]) for loop in summed)):
+    units = list(map(_unit_of_turns, nest.yielded, (scope[out.value].dtype for out in nest.writes)))
+    last, changes = [np.zeros(1)] * len(shapes), [np.zeros(1)] * len(shapes)
+    for count, turn in enumerate(itertools.product(*(range(sizes[loop]) for loop in summed)), 1):
         at = dict(zip(summed, turn, strict=True))
         here = {v: Bounded(_part(x.value, at), _part(x.error, at)) for v, x in inputs.items()}
         made = [evaluate(nest.body, value, here) for value in nest.yielded]
-        for out, result, new in zip(nest.writes, results, made, strict=True):
-            _part(result.value, at)[...], _part(result.error, at)[...] = new.value, new.error
+        changes = [change + np.abs(new.value - old) for change, new, old in zip(changes, made, last, strict=True)]
+        last = [new.value for new in made]
+        for out, result, new, unit, change in zip(nest.writes, results, made, units, changes, strict=True):
+            off = np.where(np.isfinite(new.value) & (unit > 0), count * unit * change, 0.0)
+            _part(result.value, at)[...], _part(result.error, at)[...] = new.value, new.error + off
             if not {*summed} & {*out.loops}:
-                inputs[out.element] = Bounded(result.value.copy(), result.error.copy())
+                inputs[out.element] = new
     made = zip(nest.writes, shapes, results, strict=True)
     return [
         Reference(
@@ -186,6 +192,13 @@ def _in_turns(nest: Nest, scope: Arrays) -> list[Reference]:
         )
         for out, shape, result in made
     ]
+
+
+def _unit_of_turns(value: SSAValue, dtype: DType) -> float:
+    """The rounding of a value that turns compute from what was before, as a part of its changes so far: they may be
+    added up in another order. 0 for what is exact, as the larger of two."""
+    is_rounded = isinstance(value.owner, arith.AddfOp | arith.SubfOp | arith.MulfOp | arith.DivfOp | FmaOp)
+    return (ROUNDINGS[dtype][0] if dtype in ROUNDINGS else UNITS.get(dtype, 0.0)) if is_rounded else 0.0
 
 
 def _part(array: Floats, at: Mapping[int, int]) -> Floats:

@@ -10,6 +10,7 @@ from attentions import Attention
 from xdsl.dialects.func import FuncOp
 
 from warploom.passes.universe import make_context, parse_mlir
+from warploom.runtime import compile
 from warploom.runtime.arguments.dtypes import DTYPES
 from warploom.runtime.cli.command import main
 from warploom.runtime.kernel.lowering import chosen
@@ -122,6 +123,35 @@ def test_places_of_largest_elements_and_branches(tmp_path: Path, capsys: pytest.
     np.testing.assert_array_equal(bits.value, ~np.bitwise_xor.reduce(8 * np.arange(43)) * np.ones(9))
     assert compare(place, place.value.astype(np.int32)).ok
     assert not compare(place, place.value.astype(np.int32) + 1).ok
+
+
+SCAN = """
+func.func @scan(%X: tensor<7x301xf32>) -> tensor<7x301xf32> {
+  %z = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<7x301xf32>
+  %l = tensor.empty() : tensor<7xf32>
+  %l0 = linalg.fill ins(%z : f32) outs(%l : tensor<7xf32>) -> tensor<7xf32>
+  %y, %s = tm_tensor.scan dimension(1) inclusive(true) ins(%X : tensor<7x301xf32>)
+      outs(%e, %l0 : tensor<7x301xf32>, tensor<7xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %0 = arith.addf %a, %b : f32
+    tm_tensor.yield %0 : f32
+  } -> tensor<7x301xf32>, tensor<7xf32>
+  return %y : tensor<7x301xf32>
+}
+"""
+
+
+def test_sums_so_far_in_any_order() -> None:
+    x = np.random.default_rng().standard_normal((7, 301)).astype(np.float32)
+    x[3, 40] = np.inf
+    module = parse_mlir(make_context(), SCAN, "scan.mlir")
+    _, sums = evaluate(chosen(module, None), [x, np.zeros_like(x)])
+    np.testing.assert_allclose(sums.value, x.astype(np.float64).cumsum(axis=1), rtol=1e-4, atol=1e-4)
+    got = compile(SCAN, cache=False)(x, device="interp")
+    assert compare(sums, got).ok
+    got[5, 200:] += 0.03
+    assert compare(sums, got).outside == 101
 
 
 def test_attention_is_checked_as_it_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
