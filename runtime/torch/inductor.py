@@ -25,6 +25,7 @@ from torch.fx.node import map_arg
 from .attention import ATTENTIONS, FLEXIBLE, GRADIENTS, arguments_of, is_attention, simplify_masks
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
+from .decompositions import MAX_EXPERTS, order_by_counts, repeated_rows, sums_at, sums_of_rows
 from .graphs import recorded
 from .options import aten, prims
 from .part import REGIONS, MemoryOrder, Region, warploom
@@ -165,7 +166,7 @@ def _draws(node: Node) -> bool:
     return seeded and bool(not is_attention(node) or arguments_of(node).get("dropout_p"))
 
 
-SORTS = frozenset({aten.sort.default, aten.sort.stable})
+SORTS, FLOOR = frozenset({aten.sort.default, aten.sort.stable}), {"rounding_mode": "floor"}
 
 WITHOUT_WAITING = frozenset(
     {aten._grouped_mm.default, aten.cumsum.default, aten.topk.default, aten.convolution_backward.default}
@@ -241,55 +242,55 @@ def sums_in_f32(graph: Graph) -> None:
         if example.dtype in HALVES and example.is_cuda and not node.kwargs:
             before, dimension, index, rows = node.args
             permutation, places = _permutation(node), [None] * (dimension % example.dim())
-            summed = _sum_of_rows if permutation else partial(_sums, places)
+            summed = sums_of_rows if permutation else partial(sums_at, places)
             replace_by(graph, node, summed, before, rows, permutation or index)
-
-
-def _wide(x: Any, dtype: torch.dtype = torch.float32) -> Any:
-    return prims.convert_element_type(x, dtype)
-
-
-def _sums(places: Sequence[None], before: torch.Tensor, rows: torch.Tensor, index: torch.Tensor) -> Any:
-    return _wide(aten.index_put(_wide(before), [*places, index], _wide(rows), True), before.dtype)
-
-
-def _sum_of_rows(before: torch.Tensor, rows: torch.Tensor, order: torch.Tensor) -> Any:
-    count, sums, kind = order.shape[0], before.shape[0], {"dtype": torch.int64, "device": order.device}
-    numbers = prims.iota(count, start=0, step=1, requires_grad=False, **kind)
-    places = aten.scatter.src(aten.full([count], 0, **kind), 0, order, numbers)
-    each = aten.index.Tensor(rows, [places.view(sums, count // sums)])
-    return _wide(_wide(before) + aten.sum.dim_IntList(_wide(each), [1]), before.dtype)
-
-
-def narrow_sorts(graph: Graph) -> None:
-    """Sorts places that `topk` chose in rows of at most 256 elements as bytes, in place, where only their order is
-    read, as for experts: torch's kernels sort eight bits at a time, and places have 64."""
-    for node in [n for n in graph.nodes if n.target in SORTS]:
-        source, used = node.args[0], {user.args[1] for user in node.users if user.users}
-        while source.target in VIEWS:
-            source = source.all_input_nodes[0]
-        topk = source.args[0] if source.target is operator.getitem and source.args[1] == 1 else source
-        if topk.target is not aten.topk.default or used != {1} or not node.args[0].meta["val"].is_cuda:
-            continue
-        length = topk.args[0].meta["val"].shape[(*topk.args, -1)[2]]
-        if isinstance(length, int) and length <= 256:
-            with graph.inserting_before(node):
-                places = called(graph, prims.convert_element_type.default, node.args[0], torch.uint8)
-            node.update_arg(0, places)
-            node.meta["val"] = (places.meta["val"], node.meta["val"][1])
 
 
 def _permutation(node: Node) -> Node | None:
     """The order of all rows that sums by index are of, if the index is `order // count` and each sum has `count` rows:
     tokens that several experts compute, sorted by these."""
     before, dimension, quotient, rows = cast("Any", node.args)
-    if quotient.target is not aten.div.Tensor_mode or quotient.kwargs != {"rounding_mode": "floor"} or dimension:
+    if quotient.target is not aten.div.Tensor_mode or quotient.kwargs != FLOOR or dimension:
         return None
     order, count = quotient.args
     sums, summed = before.meta["val"].shape[0], rows.meta["val"].shape[0]
     sort = order.all_input_nodes[0] if order.target is operator.getitem and order.args[1] == 1 else order
     shapes = [(summed,), (sums * count,)] if isinstance(count, int) and isinstance(sums, int) else []
     return order if sort.target in SORTS and shapes == [tuple(order.meta["val"].shape)] * 2 else None
+
+
+def count_orders(graph: Graph) -> None:
+    """Orders places that `topk` chose in short rows, in place, by counting, as for experts: torch's kernels sort 64
+    bits of each. Rows that such an order repeats are written where they go, if products read them: what else does, is
+    computed where they are read. Of unknown sizes bytes are sorted."""
+    for node in [n for n in graph.nodes if n.target in SORTS]:
+        source, chosen = node.args[0], node.args[0].meta["val"]
+        users = {user.args[1]: user for user in node.users if user.users}
+        while source.target in VIEWS:
+            source = source.all_input_nodes[0]
+        topk = source.args[0] if source.target is operator.getitem and source.args[1] == 1 else source
+        if topk.target is not aten.topk.default or not chosen.is_cuda or chosen.dim() != 1 or 1 not in users:
+            continue
+        length = topk.args[0].meta["val"].shape[(*topk.args, -1)[2]]
+        if not isinstance(length, int) or length > MAX_EXPERTS:
+            continue
+        count, descends = chosen.shape[0], any((*node.args[2:], node.kwargs.get("descending")))
+        if isinstance(count, int) and count and not descends:
+            node.append(users[1])
+            order = replace_by(graph, users[1], partial(order_by_counts, length), node.args[0])
+            (places,) = order.args[1]
+            if 0 in users:
+                replace_by(graph, users[0], repeated_rows, node.args[0], places)
+            for floor in [*order.users]:
+                for rows in [*floor.users] if floor.kwargs == FLOOR and isinstance(floor.args[1], int) else ():
+                    reads = rows.target is aten.index.Tensor and rows.args[1] == [floor]
+                    multiplied = {user.target for user in rows.users} == {aten._grouped_mm.default}
+                    if reads and multiplied and rows.args[0].meta["val"].shape[0] * floor.args[1] == count:
+                        replace_by(graph, rows, repeated_rows, rows.args[0], places)
+        elif 0 not in users:
+            with graph.inserting_before(node):
+                node.update_arg(0, called(graph, prims.convert_element_type.default, node.args[0], torch.uint8))
+            node.meta["val"] = (node.args[0].meta["val"], node.meta["val"][1])
 
 
 # Whether a part of a graph runs as our kernel or is left to inductor: on a GPU both are measured, equal parts once.

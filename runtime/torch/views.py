@@ -380,14 +380,22 @@ def transpose_pads(graph: Graph) -> None:
             take_place(graph, node, fresh)
 
 
-def replace_by(graph: Graph, node: Node, function: Callable[..., Any], *sources: Node) -> None:
-    """Puts what a function of torch computes of nodes in the place of one."""
-    with node.meta["val"].fake_mode:
-        traced_graph = traced(function, [x.meta["val"] for x in sources], {})
+def replace_by(
+    graph: Graph, node: Node, function: Callable[..., Any], *sources: Node, table: Mapping[Any, Any] | None = None
+) -> Any:
+    """Puts what a function of torch computes of nodes in the place of one, or of each of its results; `table` has
+    decompositions. Returns the last of the new nodes."""
+    with sources[0].meta["val"].fake_mode:
+        traced_graph = traced(function, [x.meta["val"] for x in sources], {**(table or {})})
     copies = dict(zip(traced_graph.find_nodes(op="placeholder"), sources, strict=True))
     with graph.inserting_before(node):
-        graph.graph_copy(traced_graph, copies)
-    take_place(graph, node, [x for x in copies.values() if x not in sources])
+        results: Any = graph.graph_copy(traced_graph, copies)
+    fresh = [x for x in copies.values() if x not in sources]
+    if is_tensor(node):
+        take_place(graph, node, fresh)
+    for part in () if is_tensor(node) else [*node.users]:
+        part.replace_all_uses_with(results[part.args[1]])
+    return fresh[-1]
 
 
 def take_place(graph: Graph, node: Node, fresh: Sequence[Node]) -> None:

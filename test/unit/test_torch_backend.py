@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import logging
+import math
 import operator
 import os
 import pickle
@@ -1344,22 +1345,58 @@ def test_sums_by_index_are_of_f32() -> None:
     assert not graph.find_nodes(op="call_function", target=aten.index_add.default)
 
 
-@pytest.mark.parametrize(("length", "narrow"), [(256, True), (257, False)])
-def test_chosen_places_are_sorted_as_bytes(length: int, narrow: bool) -> None:
-    choice: Any = import_module("warploom.runtime.torch.inductor")
+@pytest.mark.parametrize(("length", "count", "counted"), [(5, 83, True), (256, 41, True), (257, 41, False)])
+def test_orders_of_chosen_places_are_counted(length: int, count: int, counted: bool) -> None:
+    """Also rows that the order repeats for a product; the last part is not full."""
+    routing: Any = import_module("warploom.runtime.torch.inductor")
     tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
     fake: Any = import_module("torch._subclasses.fake_tensor")
+    aten, iota = torch.ops.aten, partial(torch.ops.prims.iota, start=0, step=1, dtype=torch.int64, requires_grad=False)
 
-    def order(x: Any) -> Any:
-        return torch.sort(x.topk(3)[1].flatten(), stable=True)[1]
+    def order(scores: Any, x: Any, weights: Any, ends: Any) -> Any:
+        places, order = torch.sort(scores.topk(3)[1].flatten(), stable=True)
+        inverse = aten.index_put(torch.empty_like(order), [order], iota(len(order), device=x.device))
+        rows = [aten.index(x, [order.div(3, rounding_mode="floor")]) for _ in range(2)]
+        return places, order, inverse, rows[0] * 2, aten._grouped_mm(rows[1], weights, ends)
 
-    x, mode = torch.randn(41, length), fake.FakeTensorMode()
-    with mode:
-        module = tracing.make_fx(order)(torch.empty(x.shape, device="cuda"))
-    choice.narrow_sorts(module.graph)
+    inputs = torch.randn(count, length), drawn(count, 16), drawn(length, 16, 24)
+    inputs += (torch.arange(1, length + 1, dtype=torch.int32) * count * 3 // length,)
+    with fake.FakeTensorMode():
+        module = tracing.make_fx(order)(*(torch.empty(v.shape, dtype=v.dtype, device="cuda") for v in inputs))
+    routing.count_orders(module.graph)
+    module.graph.eliminate_dead_code()
+    targets = [node.target for node in module.graph.nodes]
+    assert (aten.sort.stable not in targets) == counted
+    assert targets.count(aten.index_put.default) == (4 if counted else 1)
+    for node in module.graph.nodes:
+        if "device" in node.kwargs:
+            node.kwargs = {**node.kwargs, "device": "cpu"}
     module.recompile()
-    assert ("uint8" in module.code) == narrow
-    assert torch.equal(module(x), order(x))
+    for result, expected in zip(module(*inputs), order(*inputs), strict=True):
+        assert torch.equal(result, expected)
+
+
+def test_the_largest_of_short_rows_are_chosen_one_after_another() -> None:
+    """Of equal ones the first; a row of another length than torch's kernels are for stays."""
+    routing: Any = import_module("warploom.runtime.torch.backend")
+    tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+    x = torch.randn(43, 11).bfloat16().float().index_fill(1, torch.tensor([7]), -math.inf)
+    with fake.FakeTensorMode():
+        examples = torch.empty(x.shape, device="cuda"), torch.empty(3, 257, device="cuda")
+        module = tracing.make_fx(lambda *rows: [part for x in rows for part in x.topk(3)])(*examples)
+    routing.choose_largest(module.graph)
+    module.graph.eliminate_dead_code()
+    (left,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.topk.default)
+    assert left.args[0].name == module.graph.find_nodes(op="placeholder")[1].name
+    for node in module.graph.nodes:
+        if "device" in node.kwargs:
+            node.kwargs = {**node.kwargs, "device": "cpu"}
+    module.recompile()
+    values, places, *_ = module(x, torch.randn(3, 257))
+    expected = x.sort(descending=True, stable=True)
+    assert torch.equal(values, expected[0][:, :3])
+    assert torch.equal(places, expected[1][:, :3])
 
 
 def test_operands_are_measured_as_kernels_take_them() -> None:
@@ -1481,8 +1518,8 @@ def test_rows_of_experts_are_read_by_the_sum() -> None:
     module = tracing.make_fx(summed)(*examples)
     choice.sums_in_f32(module.graph)
     targets = {node.target for node in module.graph.nodes}
-    assert aten.scatter.src in targets
-    assert not targets & {aten.index_add.default, aten.index_put.default}
+    assert aten.index_put.default in targets
+    assert aten.index_add.default not in targets
     for node in module.graph.nodes:
         if "device" in node.kwargs:
             node.kwargs = {**node.kwargs, "device": "cpu"}
