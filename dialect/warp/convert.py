@@ -41,6 +41,12 @@ class ConvertOp(WarpOp):
     of a lane::
 
         %b = warp.convert %w {stored = "u4", zero = 8 : i64} : !warp.fragment<b, 16x8xi4, ...> to ...
+
+    Where four lanes have copies of the same integers of 4 bits, each may convert a byte of every word, by its number
+    among them::
+
+        %a = warp.convert %w {stored = "s4"} : !warp.fragment<a, 64x32xi4, [x0 x1 r0 r1 r2 | c0 c1 c2 c3 c4 r3 | r4 r5]>
+                                            to !warp.fragment<a, 64x32xbf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>
     """
 
     name = "warp.convert"
@@ -74,17 +80,31 @@ class ConvertOp(WarpOp):
         """Which element of the input each element of a lane is."""
         source, result = fragment_of(self.input), fragment_of(self.fragment)
         bits = self._reordered(source, result) or ()
-        places, tiles = range(1 << len(bits)), math.prod(source.tiles)
+        places, size = range(1 << len(bits)), source.layout.data.elements
         tile = [sum((place >> i & 1) << bit for i, bit in enumerate(bits)) for place in places]
-        return [first + place for first in range(0, tiles * len(tile), len(tile)) for place in tile]
+        return [first + place for first in range(0, math.prod(source.tiles) * size, size) for place in tile]
+
+    @property
+    def by_bytes(self) -> bool:
+        """Whether each of four lanes with the same integers converts a byte of every word."""
+        return any(bit.axis == "x" for bit in fragment_of(self.input).layout.data.lane)
 
     @staticmethod
     def _reordered(source: FragmentType, result: FragmentType) -> list[int] | None:
         """The input's bit for each bit of the result's element number; None if lanes hold other elements."""
         held_as, wanted = source.layout.data, result.layout.data
-        if (held_as.lane, held_as.warp, sorted(held_as.element)) != (wanted.lane, wanted.warp, sorted(wanted.element)):
+        # Tiles of the result that follow each other in one of the input are numbered on.
+        more = range(wanted.columns.bit_length() - 1, held_as.columns.bit_length() - 1)
+        elements = (*wanted.element, *map(column, more))
+        chosen = [to for of, to in zip(held_as.lane, wanted.lane, strict=True) if of.axis == "x"]
+        lane = tuple(to if of.axis == "x" else of for of, to in zip(held_as.lane, wanted.lane, strict=True))
+        by_bytes = source.bits == 4 and [column(0), *chosen] == [*held_as.element[:3]] == [*map(column, range(3))]
+        if (chosen and not by_bytes) or (more and source.tiles[0] > 1):
             return None
-        return [held_as.element.index(bit) for bit in wanted.element]
+        all_bits = sorted((*elements, *chosen))
+        if (lane, held_as.warp, sorted(held_as.element)) != (wanted.lane, wanted.warp, all_bits):
+            return None
+        return [held_as.element.index(bit) for bit in elements]
 
     def verify_(self) -> None:
         source, result = fragment_of(self.input), fragment_of(self.fragment)

@@ -452,8 +452,8 @@ def wait_for_launches(op: gpu.FuncOp, rewriter: PatternRewriter) -> None:
 
 
 def _prefetch_weights(index: IndexBuilder, function: gpu.FuncOp, first: Operation) -> None:
-    """Brings about `PREFETCHED` bytes of the weights that a CTA begins with into L2. It does so before it waits: what
-    launches ahead still write is right in L2, too."""
+    """Brings about `PREFETCHED` bytes of the weights that a CTA begins with into L2, and what it copies once. It does
+    so before it waits: what launches ahead still write is right in L2, too."""
 
     def follows(op: Operation) -> bool:
         return op.parent is not first.parent or first.is_before_in_block(op)
@@ -470,6 +470,9 @@ def _prefetch_weights(index: IndexBuilder, function: gpu.FuncOp, first: Operatio
             begin, step = (index.folded(index.again(value, mapped, follows)) for value in (loop.lb, loop.step))
             mapped[loop.body.block.args[0]] = index.value(index.add(begin, index.mul(step, turn)))
             index.insert(PrefetchOp(load.map, [index.again(at, mapped, follows) for at in load.coordinates]))
+    for load in function.walk():  # scales of all groups
+        if isinstance(load, TensorLoadOp) and not any(isinstance(op, scf.ForOp) for op in enclosing(load)):
+            index.insert(PrefetchOp(load.map, [index.again(at, {}, follows) for at in load.coordinates]))
 
 
 class SynchronisePass(PatternPass):

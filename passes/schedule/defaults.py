@@ -246,6 +246,12 @@ def padded_type(memory: Memory, bits: int) -> tuple[Memory, Memory]:
     return padded, SubviewOp.infer_result_type(padded, [0] * rank, memory.get_shape(), [1] * rank)
 
 
+def can_slice(product: Product, in_registers: str) -> bool:
+    """Whether slices of a K tile may have their own warpgroups: of packed weights, or those of 4 bits along k."""
+    nibbles = product.b.transposed and product.b.memory_bits == 4 and product.a.element.bits == 16
+    return product.b.packed or (in_registers == "b" and nibbles)
+
+
 def is_plain(product: Product, packed: str) -> bool:
     """Whether a product is a single one of 16 bits, of known size, as it lies."""
     halves = {operand.element.bits for operand in (product.a, product.b, product.d)} == {16}
@@ -358,7 +364,8 @@ def arrange_in_registers(
     the instruction computes then. Rows of A, or of B^T, are numbered so that what memory delivers is what a lane has:
 
     Packed integers: each lane loads 16 bytes at a time, which hold what it multiplies.
-    Integers along k: each lane loads the two neighbours along k that a register of floats has, or four of bytes.
+    Integers of 4 bits along k: four lanes load the same 16 bytes, of whose words each multiplies a byte.
+    Others along k: each lane loads the two neighbours along k that a register of floats has, or four of bytes.
     Bytes along m or n: pieces of 16 bits hold two neighbours along it, for two rows that a lane has.
     tf32 along m or n: each lane loads two neighbours along it, for two rows that it has. Lanes that are served at once
     reach different banks: they hold halves of a chunk, and chunks half a line apart, of four rows of k.
@@ -370,7 +377,11 @@ def arrange_in_registers(
         numbers, wanted = (0, 1, 2, 3, 4, 5), instruction.layout("a")
         order = tuple(bit for bit in PACKED[bits].element if bit in wanted.element)
         changed = Delivery(VECTORS, wanted, Layout(wanted.lane, order, wanted.warp))
-    elif along_k and (multiplied_bits, bits) in ((16, 8), (16, 4), (8, 4)):
+    elif along_k and (multiplied_bits, bits) == (16, 4):
+        numbers, wanted = (0, 1, 2, 3, 4, 5), instruction.layout("a")
+        copies = tuple(Bit("x", number) if bit.axis == "c" else bit for number, bit in enumerate(wanted.lane))
+        changed = Delivery(LANES, wanted, Layout(copies, (*map(column, range(5)), row(3)), wanted.warp))
+    elif along_k and (multiplied_bits, bits) in ((16, 8), (8, 4)):
         numbers = (0, 1, 2, 3, 4, 5)
         changed = _by_lanes(numbered(instruction.layout("a"), numbers))
     elif not along_k and (multiplied_bits, bits) in ((16, 8), (8, 8)):

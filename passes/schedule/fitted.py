@@ -145,3 +145,14 @@ def rated(product: Product, tile: GroupTile | Tile, ns: float, target: Target) -
 def correction(values: Mapping[str, float], weights: Mapping[tuple[str, ...], float]) -> float:
     """The logarithm of a time over the model's, by weights of products of features."""
     return sum(weight * prod(values.get(name, 0.0) for name in names) for names, weight in weights.items())
+
+
+def fills_sms(product: Product, target: Target) -> bool:
+    """Whether tiles of weights of few rows leave at most a quarter of the SMs idle, or fragments would read scales of
+    groups in global memory (H200, 16 rows in a row, us, by fragments and so: 14336x4096 14.59 and 12.71, 11008x4096
+    12.26 and 12.44, 6144x4096 7.72 and 8.45, 4096x14336 in parts of K 15.1 and 14.2, with a launch of 1.1 before;
+    3584x18944 40.7 and 23.0; without groups 14336x4096 13.0 and 11.9)."""
+    narrow, wide = (product.tiles(ROWS, columns) for columns in (ROWS, 2 * ROWS))
+    tiles = narrow if narrow <= target.sms else wide
+    apart = product.group > 0 and product.k // product.group % 8 > 0
+    return apart or 4 * tiles >= 3 * -(-tiles // target.sms) * target.sms

@@ -312,6 +312,12 @@ def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | 
     return (rows, columns) if in_chunks and rows * columns * scales.memory_bits <= MAX_SCALE_BITS else None
 
 
+def group_scale_bytes(product: Product, schedule: Schedule) -> int:
+    """Bytes of the tile of group scales; 0 if there is none."""
+    shape, scales = group_scale_tile(product, schedule), product.group_scales
+    return 0 if shape is None or scales is None else prod(shape) * scales.memory_bits // BYTE
+
+
 MIN_LINE = 128
 """What the bytes of lines of scales are a multiple of: what tensor copies write to begins at a multiple of them."""
 
@@ -425,11 +431,8 @@ def slice_bytes(schedule: Schedule) -> int:
 def shared_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory of a CTA: the stages of each tile, the scales of groups, the sums of slices, D on its way, and
     mbarriers."""
-    scales = group_scale_tile(product, schedule)
     parts = [schedule.stages * size for size in stage_bytes(product, schedule)]
-    if scales is not None and product.group_scales is not None:
-        parts.append(prod(scales) * product.group_scales.memory_bits // BYTE)
-    parts += [slice_bytes(schedule), staging_bytes(product, schedule)]
+    parts += [group_scale_bytes(product, schedule), slice_bytes(schedule), staging_bytes(product, schedule)]
     barriers = 2 * schedule.stages * BARRIER_BYTES if schedule.sync == "mbarrier" else 0
     # The tiles of parts of K lie behind the mbarriers.
     return behind_each_other(parts) + (whole_swizzles(barriers) if schedule.cluster_parts > 1 else barriers)
@@ -459,13 +462,14 @@ def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
     """The number of stages that fit into shared memory and still help."""
     sizes = stage_bytes(product, schedule)
     padding = sum(size % SHARED_ALIGNMENT > 0 for size in sizes) * SHARED_ALIGNMENT  # all stages of lines fill those up
-    free = target.shared - staging_bytes(product, schedule) - whole_swizzles(slice_bytes(schedule)) - BARRIERS - padding
+    kept = group_scale_bytes(product, schedule), slice_bytes(schedule)
+    free = target.shared - staging_bytes(product, schedule) - sum(map(whole_swizzles, kept)) - BARRIERS - padding
     limit = min(MAX_STAGES, stages_beside(product, schedule)) if schedule.mma.m > wgmma.M else MAX_STAGES
     return max(MIN_RING, min(limit, free // sum(sizes)))
 
 
 def check_slices(schedule: Schedule, product: Product) -> None:
-    """Checks the slices of a K tile of packed weights, each of which has its own warpgroups. Raises ScheduleError if
+    """Checks the slices of a K tile of weights, each of which has its own warpgroups. Raises ScheduleError if
     slices are not whole blocks, or if slices and groups do not divide each other."""
     (_, _, depth), slices, columns = schedule.cta, schedule.sliced_k, PACKED[product.b.memory_bits].columns
     if slices & (slices - 1) or depth % (slices * columns):

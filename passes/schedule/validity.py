@@ -26,7 +26,7 @@ from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
 from ..linalg.read_attention import Attention
 from . import needs
-from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
+from .defaults import UNPIPELINED, can_slice, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, unpaired
 from .needs import staged_part
 from .tensor_memory import stages_beside, why_no_pairs
@@ -68,7 +68,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     _check_cluster(schedule, product, target)
     _check_own_tiles(schedule, product, target)
     for name, plain in TAKEN_BY_WARPGROUPS.items():
-        if name == "sliced_k" and product.b.packed:
+        if name == "sliced_k" and can_slice(product, schedule.in_registers):
             needs.check_slices(schedule, product)
         elif (value := schedule[name]) != plain:
             raise ScheduleError(f"products of warpgroups take {name} = {plain}, got {value}")

@@ -18,11 +18,13 @@ from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, images_of, shared_bits
 from . import needs
-from .defaults import can_change, can_exchange, is_ragged, laid_out, unknown_pitches
-from .fitted import by_time, is_rated
+from .defaults import can_change, can_exchange, can_slice, is_ragged, laid_out, unknown_pitches
+from .fitted import by_time, fills_sms, is_rated
 from .model import WORD, not_packed
 from .tensor_memory import why_no_pairs
 from .warpgroup_model import (
+    BY_WARPS,
+    FEW_ROWS,
     GROUP,
     LINE,
     MANY_WEIGHTS,
@@ -71,7 +73,8 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"a warpgroup multiplies tiles of {sizes}, got warp = {schedule.warp}")
     if cta[2] * shared_bits(product, product.a) // 8 % LINE:
         raise ScheduleError(f"K tiles of warpgroups are multiples of {LINE} bytes, got {cta[2]} elements")
-    if max(cta[:2] if product.b.packed and along_k(product, "a") else cta) > MAX_BOX:
+    along = along_k(product, "a") and (product.b.packed or along_k(product, "b"))
+    if max(cta[:2] if along else cta) > MAX_BOX:
         raise ScheduleError(f"a tensor copy moves at most {MAX_BOX} rows, got cta = {cta}")
     if schedule.staging not in (0, rows := needs.staged_part(product, schedule)[0]):
         raise ScheduleError(f"staging = {schedule.staging}: a warpgroup stages {rows} rows of D")
@@ -233,7 +236,7 @@ def _stays_in_memory(product: Product, role: str) -> str:
         return ""
     if operand.stored is not None and operand.stored.element.bits < BYTE and not along_k(product, role):
         return f"integers of {operand.stored.element.bits} bits in rows along n are not converted for warpgroups"
-    if product.group:
+    if product.group and not (operand.stored is not None and operand.stored.rounded and along_k(product, role)):
         return "the sums of groups that have scales are not those of warpgroups"
     return "A is sparse" if product.metadata is not None else ""
 
@@ -307,6 +310,9 @@ def pays(product: Product, target: Target, role: str) -> bool:
         sizes = [prod(each.shape) * each.memory_bits for each in (operand, other)]
         larger = moved and sizes[1] > sizes[0] and not why_not(product, target, OTHER[role])
         return is_large(product, laid_out=moved) and not larger and not (role == "b" and unknown_pitches(product))
+    if can_slice(product, role) and (product.m <= BY_WARPS or product.group):
+        large = product.n * product.k >= MANY_WEIGHTS + (product.m <= FEW_ROWS)
+        return large and (product.m > BY_WARPS or fills_sms(product, target))
     least = MIN_ALONG_K if product.b.transposed else MIN_ALONG_N
     rows = MIN_ROWS + (product.b.transposed and product.b.memory_bits == BYTE)
     return product.m >= rows and _products(product) >= least

@@ -18,7 +18,7 @@ from ...dialect.schedule.schedule import CLUSTER_PARTS, MAX_CTAS
 from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, shared_bits
-from .defaults import can_exchange, is_plain, is_ragged, unknown_pitches
+from .defaults import can_exchange, can_slice, is_plain, is_ragged, unknown_pitches
 from .model import DRAWN, LISTED, Fit
 
 LINE = 128
@@ -195,7 +195,7 @@ def tiles_of(
     """The tiles to consider for a product, some of whose operands are packed, or one of which is in registers. Of other
     than two operands of 16 bits along K, `MORE_TILES` and (but of convolutions) clusters of 4 and 8 if `measured`."""
     if role != "none":
-        if product.b.packed and product.m <= FEW_ROWS:
+        if can_slice(product, role) and product.m <= FEW_ROWS:
             width, bits = 16 if product.m <= 16 else FEW_ROWS, product.b.memory_bits
             floats = product.b.stored is not None and product.b.stored.element.is_float
             along, few = along_k(product, "a"), (width, bits) == (16, 4) and product.k >= DEEPER_K

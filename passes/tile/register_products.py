@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 from xdsl.builder import Builder
@@ -135,7 +135,8 @@ class RegisterProduct(Multiplication):
 
     def multiply(self, warp: Place, accumulator: SSAValue) -> SSAValue:
         depth, k = self.tiling.schedule.cta[2] // self.tiling.schedule.sliced_k, self.tiling.row.shape.k
-        steps, index, outside = range(0, depth, k), self.index, self.outside
+        step = self._step_of_weights().shape[1]
+        steps, index, outside = range(0, depth, step), self.index, self.outside
         changes = self.first.operand.stored is not None or self.first.delivery.how != BY_LANES
         # What is changed goes to other registers than it comes to: it is loaded at once, before all waits.
         loaded = self._loaded(warp, depth) if changes else None
@@ -159,13 +160,13 @@ class RegisterProduct(Multiplication):
             firsts = list[SSAValue]()
             for at in group:
                 if loaded is None:
-                    first = self._loaded(warp | {"k": outside.add(warp["k"], at)}, k)
+                    first = self._loaded(warp | {"k": outside.add(warp["k"], at)}, step)
                 else:
-                    first = self._changed(index.insert(SubfragmentOp([loaded], (0, at), (ROWS, k))).fragment)
+                    first = self._changed(index.insert(SubfragmentOp([loaded], (0, at), (ROWS, step))).fragment)
                     first = self._scaled(first, points[at // run], [] if of_groups else scales[at // run], smaller)
                 firsts.append(first)
             index.insert(FenceOp(WGMMA))
-            for at, first in zip(group, firsts, strict=True):
+            for at, first in self._in_steps(zip(group, firsts, strict=True), k):
                 place = self.second.place(outside, warp | {"k": outside.add(warp["k"], at)})
                 product = WgmmaOp(
                     *(first, (), self.read, place, sums[at // run] if of_groups else accumulator),
@@ -183,6 +184,13 @@ class RegisterProduct(Multiplication):
             for sum_, (scale,) in zip(sums, scales, strict=True):
                 end.operands = [*end.operands, sum_, scale]
         return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
+
+    def _in_steps(self, loaded: Iterable[tuple[int, SSAValue]], k: int) -> Iterator[tuple[int, SSAValue]]:
+        """The first operand of each step of the instruction, and where along k it is."""
+        for at, first in loaded:
+            for start in range(0, columns := fragment_of(first).shape[1], k):
+                part = SubfragmentOp([first], (0, start), (ROWS, k)) if columns > k else None
+                yield at + start, first if part is None else self.index.insert(part).fragment
 
     def _loaded(self, at: Place, depth: int) -> SSAValue:
         """The first operand as memory holds it, 64 rows of A or columns of B."""
@@ -220,8 +228,10 @@ class RegisterProduct(Multiplication):
         elements along K share them."""
         form, lines, index = form_of(self.op.b), self.op.lines, self.index
         if (groups := self.op.groups) is not None:
-            kind = self._step_of_weights()
-            return [[]], [[group_scales(self.op, self.outside, groups, at, 0, kind, "rows")]], depth
+            kind, run = self._step_of_weights(), min(depth, groups.size)
+            before = self.outside if shape_of_scales(self.op, groups)[0] == 1 else index
+            scales = [group_scales(self.op, before, groups, at, k, kind, "rows") for k in range(0, depth, run)]
+            return [()] * len(scales), [[scale] for scale in scales], run
         if not lines or not isinstance(form, StoredOp) or form.group is None:
             return [[]], [[]], depth
         group, of_step = form.group.value.data, self._step_of_weights()
@@ -239,9 +249,9 @@ class RegisterProduct(Multiplication):
         return points, scales, run
 
     def _step_of_weights(self) -> FragmentType:
-        """What the instruction multiplies in a step: 64 columns of B, as floats."""
-        kind = self.tiling.element_type(self.first.role)
-        return FragmentType.of("a", ROWS, self.tiling.row.shape.k, kind, self.first.delivery.layout)
+        """What is converted at a time, of one step of the instruction, or of two: 64 columns of B, as floats."""
+        kind, loading = self.tiling.element_type(self.first.role), self.first.delivery
+        return FragmentType.of("a", ROWS, max(self.tiling.row.shape.k, loading.delivered.columns), kind, loading.layout)
 
     def _scaled(
         self, weights: SSAValue, points: Sequence[SSAValue], scales: Sequence[SSAValue], smaller: SSAValue | None

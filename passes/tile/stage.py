@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IntegerAttr, UnitAttr, f32, f64, i64
+from xdsl.dialects.builtin import IntegerAttr, StridedLayoutAttr, UnitAttr, f32, f64, i64
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
@@ -143,7 +143,9 @@ class StageBuilder:
         memory, along = scales.value, product.group_axis
         if (shape := group_scale_tile(product, self.tiling.schedule)) is not None:
             # Once for all of K: nothing hides how long memory takes in each turn.
-            kind = tile_type(scales.element_type, shape, SwizzleAttr(CHUNK))
+            # Tensor copies bring whole rows at once.
+            lies = SwizzleAttr(CHUNK) if self.schedule.together == 1 else StridedLayoutAttr([shape[1], 1])
+            kind = tile_type(scales.element_type, shape, lies)
             tile, start, inside = outside.alloc(kind), list[Index]((0, 0)), [True, True]
             start[1 - along], inside[1 - along] = here["n"], self.tiling.inside("n")
             outside.insert(CopyOp(memory, outside.values(start), tile, in_bounds=bounds_attribute(*inside)))

@@ -40,7 +40,7 @@ from .fragments import (
 from .functions import TOGETHER
 from .kernel import KernelLowering, lowers
 from .memory import offsets
-from .products import check_computed, multiplies_by_powers, own, smaller_weights, steps_by_powers
+from .products import byte_of_lane, check_computed, multiplies_by_powers, own, smaller_weights, steps_by_powers
 from .scalars import common_divisor
 from .widening import Widening, power_of_two
 
@@ -276,7 +276,9 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
         use = next((use.operation for use in op.fragment.uses if isinstance(use.operation, ElementwiseOp)), op)
         powers = multiplies_by_powers(use)
         if smaller_weights(op.fragment) is None and not (powers and len(steps_by_powers(use)) > 1):
-            registers = Widening(lowering.emitter, stored, to.element, whole=not powers).convert(registers, op.order)
+            byte = byte_of_lane(lowering, op)
+            widening = Widening(lowering.emitter, stored, to.element, whole=not powers, byte=byte)
+            registers = widening.convert(registers, op.order)
     elif source == to:
         registers = own(lowering, op.fragment, registers)
     elif source.element.name in FP8 and to.element.name == "f16":

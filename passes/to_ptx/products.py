@@ -29,7 +29,7 @@ from .emitter import WARP, IndexValue, VirtualRegister
 from .fragments import Fragment, TrailingOperand, only_use_is_here
 from .kernel import KernelLowering, check_multiple, lowers
 from .scalars import divisor_of
-from .widening import Widening
+from .widening import WIDENED_BYTES, Widening
 
 
 def _result_registers(lowering: KernelLowering, op: MmaOp) -> tuple[Fragment, Fragment]:
@@ -207,7 +207,7 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
         made, integers, less = weights
         # What the integers are less is taken away as they are made smaller.
         if op is not less:
-            widening = Widening(lowering.emitter, integers, element)
+            widening = Widening(lowering.emitter, integers, element, byte=byte_of_lane(lowering, made))
             points = None if less is None else lowering.fragment(less.inputs[1])
             inputs[0] = widening.smaller(inputs[0], made.order, points)
         lowering.values[op.fragment] = inputs[0]
@@ -230,6 +230,11 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
     into = lowering.result(op.fragment, in_place=True)
     lowering.fragments.elementwise(kind, element, inputs, into)
     lowering.values[op.fragment] = into
+
+
+def byte_of_lane(lowering: KernelLowering, op: ConvertOp) -> IndexValue | None:
+    """The byte of a word that a lane converts; None for all of them."""
+    return lowering.scalars.mask(lowering.lane, WIDENED_BYTES - 1) if op.by_bytes else None
 
 
 def smaller_weights(value: SSAValue) -> tuple[ConvertOp, StoredIntegers, ElementwiseOp | None] | None:

@@ -8,7 +8,7 @@ from functools import reduce
 from ...dialect.isa.form import ElementType
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.stored import NIBBLES, SMALLER, StoredIntegers
-from .emitter import Emitter, VirtualRegister, word
+from .emitter import Emitter, IndexValue, VirtualRegister, word
 from .fragments import Fragment, element_bits
 from .scalars import Instructions
 
@@ -20,6 +20,10 @@ from .scalars import Instructions
 # Both halves of a register are converted at once. So elements half a register apart need no moves: a shift brings them
 # to the lower end of the halves. The 10 bits of fraction of f16 have room for the two integers of 4 bits of a byte. So
 # the upper one needs no shift.
+#
+# Where four lanes have the same integers of 4 bits and each converts a byte of every word, one `prmt` brings the bytes
+# of two words to both halves of a register. What becomes a register then lies in two halves, the second integer 4 bits
+# further up, and the factors of the halves differ.
 
 MAGIC = {"f16": (0x6400, 1024), "bf16": (0x4300, 128)}
 """Bits of a float whose last bit counts ones, and its value."""
@@ -42,12 +46,12 @@ AND_XOR = word(0x6A, 2)
 CHOOSE = word(0xCA, 2)
 """The truth table of (a & b) | (~a & c)."""
 
-WIDENED_BITS, BYTE, NIBBLE_BITS = 32, 8, 4
+WIDENED_BYTES, WIDENED_BITS, BYTE, NIBBLE_BITS = 4, 32, 8, 4
 
 
-def _twice(half: int) -> Immediate:
-    """16 bits in both halves of a word."""
-    return word(half << 16 | half)
+def _halves_of(low: int, high: int | None = None) -> Immediate:
+    """16 bits in each half of a word, the same ones without those of the upper half."""
+    return word((low if high is None else high) << 16 | low)
 
 
 def power_of_two(emitter: Emitter, exponent: VirtualRegister) -> VirtualRegister:
@@ -60,12 +64,22 @@ def power_of_two(emitter: Emitter, exponent: VirtualRegister) -> VirtualRegister
 class Widening:
     """Emits the conversion of registers of integers to registers of two floats each."""
 
-    def __init__(self, emitter: Emitter, stored: StoredIntegers, element: ElementType, *, whole: bool = True) -> None:
-        """Floats of 4 bits that are not `whole` are 2^-126 of what they are, for `by_powers`."""
+    def __init__(
+        self,
+        emitter: Emitter,
+        stored: StoredIntegers,
+        element: ElementType,
+        *,
+        whole: bool = True,
+        byte: IndexValue | None = None,
+    ) -> None:
+        """Floats of 4 bits that are not `whole` are 2^-126 of what they are, for `by_powers`. Of each register a lane
+        converts the `byte` with that number; all of them without one."""
         self.emitter, self.stored, self.element, self.whole = emitter, stored, element, whole
         self.turned = 1 << stored.element.bits - 1 if stored.element.signed else 0
-        self._registers: dict[int, VirtualRegister] = {}
+        self._registers: dict[tuple[int, ...], VirtualRegister] = {}
         self._once = Instructions(emitter)
+        self.byte, self.apart = byte, 0 if byte is None else NIBBLE_BITS
 
     def convert(self, source: Fragment, order: list[int]) -> Fragment:
         """Elements of the registers `source`, in the order of their numbers in `order`."""
@@ -97,24 +111,26 @@ class Widening:
     def smaller(self, source: Fragment, order: list[int], points: Fragment | None) -> Fragment:
         """Integers less zero points, which those without a sign may have, times `SMALLER`, as bf16. The eight bits at
         the end of bf16 are a number that counts 2^-133: one multiply-add does all the rest."""
-        bits, results, emitter = self.stored.element.bits, list[VirtualRegister](), self.emitter
+        pairs = zip(order[::2], order[1::2], points or [None] * (len(order) // 2), strict=True)
+        return [self._smaller(*self._halves(source, first, second), point) for first, second, point in pairs]
 
-        def number(value: float) -> VirtualRegister:
-            return emitter.pure("mov.b32", _twice(element_bits(self.element, value)))
+    def _shared(self, *values: float) -> VirtualRegister:
+        """A number in both halves of a register, or one in each, which all conversions share."""
+        return self.emitter.pure("mov.b32", _halves_of(*(element_bits(self.element, value) for value in values)))
 
-        for pair, (first, second) in enumerate(zip(order[::2], order[1::2], strict=True)):
-            register, at = self._halves(source, first, second)
-            place = at % BYTE
-            moved, mask = self._down(register, at - place), (1 << bits) - 1 << place
-            if self.turned:
-                integers = self._and_xor(moved, mask, self.turned << place)
-            else:
-                integers = emitter.compute("and.b32", moved, _twice(mask))
-            less = number(-SMALLER * (self.turned + self.stored.zero))
-            if points is not None:
-                less = emitter.pure("mul.rn.bf16x2", points[pair], number(-SMALLER))
-            results.append(emitter.compute("fma.rn.bf16x2", integers, number(2.0 ** (133 - place) * SMALLER), less))
-        return results
+    def _smaller(self, register: VirtualRegister, at: int, point: VirtualRegister | None = None) -> VirtualRegister:
+        place, mask = at % BYTE, (1 << self.stored.element.bits) - 1
+        places = dict.fromkeys((place, place + self.apart))
+        moved, masks = self._down(register, at - place), [mask << each for each in places]
+        if self.turned:
+            integers = self._and_xor(moved, masks, [self.turned << each for each in places])
+        else:
+            integers = self.emitter.compute("and.b32", moved, _halves_of(*masks))
+        less = self._shared(-SMALLER * (self.turned + self.stored.zero))
+        if point is not None:
+            less = self.emitter.pure("mul.rn.bf16x2", point, self._shared(-SMALLER))
+        factors = self._shared(*(2.0 ** (133 - each) * SMALLER for each in places))
+        return self.emitter.compute("fma.rn.bf16x2", integers, factors, less)
 
     def by_powers(self, pairs: Fragment, exponents: Fragment) -> Fragment:
         """Floats that are not whole times powers of two, whose exponents of 8 bits registers hold. Up to 2^0 one
@@ -171,6 +187,10 @@ class Widening:
         """A register with two elements half of it apart, and the bit of the first."""
         bits = self.stored.element.bits
         per_register = WIDENED_BITS // bits
+        if self.byte is not None:  # of the word, and of its neighbour, in both halves
+            of_word, others = divmod(first // per_register, 2)
+            taken = self.emitter.pure("mad.lo.u32", self.byte, 0x1111, 0x4040)
+            return self._once("prmt.b32", *source[2 * of_word :][:2], taken), others * BYTE
         (at, number), (other, partner) = divmod(first, per_register), divmod(second, per_register)
         if (other, partner) == (at, number + per_register // 2):
             return source[at], number * bits
@@ -181,8 +201,10 @@ class Widening:
         place, bits = at % BYTE, self.stored.element.bits
         if self.stored.name == NIBBLES:
             return self._of_floats(register, at)
-        if self.element.name == "f16" and place and place + bits <= FRACTION["f16"]:
-            return self._scaled_floats(self._down(register, at - place), place)
+        if self.apart and self.element.name == "bf16":
+            return self.emitter.compute("mul.rn.bf16x2", self._smaller(register, at), self._number(1 / SMALLER))
+        if self.element.name == "f16" and (place or self.apart) and place + self.apart + bits <= FRACTION["f16"]:
+            return self._scaled_floats(self._down(register, at - place), (place, place + self.apart))
         return self._floats(self._down(register, at))
 
     def _of_floats(self, register: VirtualRegister, at: int) -> VirtualRegister:
@@ -198,21 +220,21 @@ class Widening:
             signs, others = (self._once("shl.b32", register, by) for by in (BYTE, BYTE - APART))
         else:
             signs, others = register, self._down(register, APART)
-        return self._once("lop3.b32", _twice(0x7700 >> APART), others, signs, CHOOSE)
+        return self._once("lop3.b32", _halves_of(0x7700 >> APART), others, signs, CHOOSE)
 
     def _placed(self, apart: VirtualRegister, at: int) -> VirtualRegister:
         """Those at bit `at`, in their places in bf16."""
         moved = apart if at % BYTE else self.emitter.compute("shl.b32", apart, NIBBLE_BITS)
-        return self.emitter.compute("and.b32", moved, _twice(PLACES))
+        return self.emitter.compute("and.b32", moved, _halves_of(PLACES))
 
-    def _constant(self, half: int) -> VirtualRegister:
-        """A register with 16 bits in both halves."""
-        if half not in self._registers:
-            self._registers[half] = self.emitter.compute("mov.b32", _twice(half))
-        return self._registers[half]
+    def _constant(self, *halves: int) -> VirtualRegister:
+        """A register with 16 bits in both halves, or with others in each."""
+        if halves not in self._registers:
+            self._registers[halves] = self.emitter.compute("mov.b32", _halves_of(*halves))
+        return self._registers[halves]
 
-    def _number(self, value: float) -> VirtualRegister:
-        return self._constant(element_bits(self.element, value))
+    def _number(self, *values: float) -> VirtualRegister:
+        return self._constant(*(element_bits(self.element, value) for value in values))
 
     def _down(self, register: VirtualRegister, by: int) -> VirtualRegister:
         return self._once("shr.b32", register, by) if by else register
@@ -223,8 +245,8 @@ class Widening:
         first, second = at // 8, place // 8 + 4
         return self.emitter.compute("prmt.b32", low, high, word(second * 0x1100 + first * 0x11, 4))
 
-    def _and_xor(self, halves: VirtualRegister, mask: int, flipped: int) -> VirtualRegister:
-        return self.emitter.compute("lop3.b32", halves, _twice(mask), self._constant(flipped), AND_XOR)
+    def _and_xor(self, halves: VirtualRegister, mask: Sequence[int], flipped: Sequence[int]) -> VirtualRegister:
+        return self.emitter.compute("lop3.b32", halves, _halves_of(*mask), self._constant(*flipped), AND_XOR)
 
     def _floats(self, halves: VirtualRegister) -> VirtualRegister:
         """Both halves of a register, whose low bits are integers, as floats."""
@@ -232,23 +254,25 @@ class Widening:
         magic, value = MAGIC[name]
         if bits > FRACTION[name]:
             return self._by_exponent(halves)
-        floats = self._and_xor(halves, (1 << bits) - 1, magic ^ self.turned)
+        floats = self._and_xor(halves, [(1 << bits) - 1], [magic ^ self.turned])
         return self._less(floats, value + self.turned + self.stored.zero)
 
-    def _scaled_floats(self, halves: VirtualRegister, place: int) -> VirtualRegister:
-        """Both halves of a register, whose bits from `place` on are integers, as f16. They stay there, as the fraction
+    def _scaled_floats(self, halves: VirtualRegister, places: tuple[int, int]) -> VirtualRegister:
+        """Both halves of a register, whose bits from a place on are integers, as f16. They stay there, as the fraction
         has room for them: 1024 + 2^place x. The multiply-add that subtracts divides by 2^place too, exactly."""
-        magic, value = MAGIC["f16"]
-        floats = self._and_xor(halves, (1 << self.stored.element.bits) - 1 << place, magic ^ self.turned << place)
-        surplus = (value >> place) + self.turned + self.stored.zero
-        return self.emitter.compute("fma.rn.f16x2", floats, self._number(2.0**-place), self._number(-surplus))
+        (magic, value), mask = MAGIC["f16"], (1 << self.stored.element.bits) - 1
+        every = dict.fromkeys(places)
+        floats = self._and_xor(halves, [mask << at for at in every], [magic ^ self.turned << at for at in every])
+        surplus = [-((value >> at) + self.turned + self.stored.zero) for at in every]
+        factors = self._number(*(2.0**-at for at in every))
+        return self.emitter.compute("fma.rn.f16x2", floats, factors, self._number(*surplus))
 
     def _by_exponent(self, halves: VirtualRegister) -> VirtualRegister:
         """Bytes as bf16: 128 and the low seven bits, less 128 or 256 by the top bit."""
         magic, value = MAGIC[self.element.name]
-        floats = self._and_xor(halves, value - 1, magic)
+        floats = self._and_xor(halves, [value - 1], [magic])
         # Of those without a sign the top bit is turned over, and counts 128 the other way.
-        exponents = self._and_xor(halves, value, magic if self.turned else magic ^ value)
+        exponents = self._and_xor(halves, [value], [magic if self.turned else magic ^ value])
         less = self.emitter.compute("fma.rn.bf16x2", exponents, self._number(-1), floats)
         surplus = self.stored.zero - (0 if self.turned else value)
         return self._less(less, surplus) if surplus else less

@@ -311,6 +311,38 @@ def test_schedules_with_groups(float_: str, stored: str, by: str, scale: str, k:
     np.testing.assert_allclose(d, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
 
 
+FEW = {"warp": (32, 64), "mma": "m64n32k16", "in_registers": "b"}
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(
+    ("float_", "stored", "group", "k", "schedule"),
+    [
+        ("bf16", "s4", 128, 1664, {"cta": (32, 64, 256), "sliced_k": 2, **FEW}),  # no whole chunks of scales
+        ("bf16", "u4", 128, 2048, {"cta": (32, 64, 512), "sliced_k": 4, **FEW}),
+        ("f16", "u4", 32, 800, {"cta": (32, 64, 256), "sliced_k": 2, **FEW}),
+        ("f16", "s4", 64, 512, {"cta": (32, 64, 64), "sliced_k": 1, **FEW}),
+        ("bf16", "s4", 64, 1024, {"cta": (32, 64, 256), "sliced_k": 2, "split_k": 2, **FEW}),
+        ("bf16", "u4", 128, 256, {"cta": (32, 64, 256), "sliced_k": 1, **FEW}),  # without a loop
+        ("bf16", "s4", 256, 1280, {"cta": (32, 64, 128), "sliced_k": 1, "ctas": 1, **FEW}),
+    ],
+)
+def test_warpgroups_round_weights_as_they_lie(
+    float_: str, stored: str, group: int, k: int, schedule: dict[str, Any]
+) -> None:
+    """A lane multiplies a byte of each word that it loads, and four load the same ones."""
+    zero = int(np.random.default_rng().choice((8 if stored == "u4" else 0, 3)))
+    text = product(float_, stored, "nk", group, float_, k).replace("minus 3", f"minus {zero} rounded")
+    kernel, rng, low = compile(text, "sm_90a", cache=False, **schedule), np.random.default_rng(), -8 * (stored == "s4")
+    q, a = rng.integers(low, low + 16, (N, k)), rng.standard_normal((M, k)).astype(FLOATS[float_])
+    s = (rng.random((N, k // group)) + 0.1).astype(FLOATS[float_])
+    d = np.full((M, N), np.nan, np.float32)
+    kernel(a, in_memory(q, 4), s, d, device="interp", checks="all")
+    weights = ((q - zero) * np.repeat(s.astype(np.float32), group, 1)).astype(FLOATS[float_]).astype(np.float64)
+    bound = (k + 2) * 2.0**-23 * (np.abs(a.astype(np.float64)) @ np.abs(weights).T)
+    assert (np.abs(d - a.astype(np.float64) @ weights.T) <= bound).all()
+
+
 def test_parts_of_k_hold_whole_groups() -> None:
     text = product("f16", "s8", "nk", 48, "f16")
     with pytest.raises(CompileError, match="a warp multiplies whole groups, or parts of one: 64 elements along k"):

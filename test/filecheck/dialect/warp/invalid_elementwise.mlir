@@ -94,3 +94,12 @@ func.func @convert_lanes(%x: !warp.fragment<b, 16x8xi8, [r2 r3 c0 c1 c2 | r0 r1]
   %r = warp.convert %x {stored = "s8"} : !warp.fragment<b, 16x8xi8, [r2 r3 c0 c1 c2 | r0 r1]> to !warp.fragment<b, 16x8xf16, [r1 r3 c0 c1 c2 | r0 r2]>
   return
 }
+
+// -----
+
+// Of lanes with copies each converts the byte of a word with its number.
+// expected-error @+2 {{warp.convert: expected only the element type to change, got !warp.fragment<a, 16x32xi4, [x0 x1 r0 r1 r2 | c0 c1 c2 c3 c4 r3]> to !warp.fragment<a, 16x32xf16, [c1 c3 r0 r1 r2 | c0 r3 c2]>}}
+func.func @convert_bytes(%x: !warp.fragment<a, 16x32xi4, [x0 x1 r0 r1 r2 | c0 c1 c2 c3 c4 r3]>) {
+  %r = warp.convert %x {stored = "s4"} : !warp.fragment<a, 16x32xi4, [x0 x1 r0 r1 r2 | c0 c1 c2 c3 c4 r3]> to !warp.fragment<a, 16x32xf16, [c1 c3 r0 r1 r2 | c0 r3 c2]>
+  return
+}
