@@ -40,7 +40,7 @@ from .fragments import (
 from .functions import TOGETHER
 from .kernel import KernelLowering, lowers
 from .memory import offsets
-from .products import byte_of_lane, check_computed, multiplies_by_powers, own, smaller_weights, steps_by_powers
+from .products import byte_of_lane, check_computed, multiplies_by_powers, own, smaller_weights, steps_of
 from .scalars import common_divisor
 from .widening import Widening, power_of_two
 
@@ -275,7 +275,7 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
         lowering.emitter.comment(f"{op.name}: {stored.name} to {to.element.name}")
         use = next((use.operation for use in op.fragment.uses if isinstance(use.operation, ElementwiseOp)), op)
         powers = multiplies_by_powers(use)
-        if smaller_weights(op.fragment) is None and not (powers and len(steps_by_powers(use)) > 1):
+        if smaller_weights(op.fragment) is None and not (powers and len(steps_of(use, multiplies_by_powers)) > 1):
             byte = byte_of_lane(lowering, op)
             widening = Widening(lowering.emitter, stored, to.element, whole=not powers, byte=byte)
             registers = widening.convert(registers, op.order)

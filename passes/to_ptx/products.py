@@ -203,10 +203,14 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
     kind, element = op.kind.data, op.fragment.type.element
     before = op.inputs[0].owner
     less_points = before if isinstance(before, ElementwiseOp) and before.kind.data is Kind.Sub else op
+    if steps := _scaled_steps(op):
+        if op is steps[-1]:
+            _scale_at_once(lowering, steps)
+        return
     if (weights := smaller_weights(less_points.inputs[0])) is not None:
         made, integers, less = weights
-        # What the integers are less is taken away as they are made smaller.
-        if op is not less:
+        # What the integers are less is taken away as they are made smaller, and they are scaled at once.
+        if op is not less and not _scaled_steps(op.fragment.get_user_of_unique_use()):
             widening = Widening(lowering.emitter, integers, element, byte=byte_of_lane(lowering, made))
             points = None if less is None else lowering.fragment(less.inputs[1])
             inputs[0] = widening.smaller(inputs[0], made.order, points)
@@ -216,7 +220,7 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
         widening = Widening(lowering.emitter, made.integers, element)
         if not multiplies_by_powers(op):
             lowering.values[op.fragment] = list(map(widening.scaled, *inputs))
-        elif op is (steps := steps_by_powers(op))[-1]:
+        elif op is (steps := steps_of(op, multiplies_by_powers))[-1]:
             weights, exponents = zip(*(map(lowering.fragment, step.inputs) for step in steps), strict=True)
             if len(steps) == 1:
                 lowering.values[op.fragment] = widening.by_powers(*inputs)
@@ -230,6 +234,38 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
     into = lowering.result(op.fragment, in_place=True)
     lowering.fragments.elementwise(kind, element, inputs, into)
     lowering.values[op.fragment] = into
+
+
+def scaled_integers(op: Operation) -> tuple[ConvertOp, StoredIntegers] | None:
+    """The conversion of integers to bf16 that an operation scales, and these, if they are made smaller before, and the
+    least of them is a power of two away from zero, or none: its product with any scale is exact."""
+    if not isinstance(op, ElementwiseOp) or op.kind.data is not Kind.Mul:
+        return None
+    smaller = op.inputs[0].owner
+    if not isinstance(smaller, ElementwiseOp) or not only_use_is_here(op.inputs[0], op):
+        return None
+    made, integers, less = smaller_weights(smaller.inputs[0]) or (None, None, None)
+    if made is None or integers is None or less is not None:
+        return None
+    least = integers.zero - integers.limits[0]
+    return None if least & (least - 1) else (made, integers)
+
+
+def _scaled_steps(op: Operation | None) -> list[ElementwiseOp]:
+    """The multiplications of integers by scales in all steps of a turn, if there are several."""
+    steps = [] if op is None or scaled_integers(op) is None else steps_of(op, scaled_integers)
+    return steps if len(steps) > 1 else []
+
+
+def _scale_at_once(lowering: KernelLowering, steps: Sequence[ElementwiseOp]) -> None:
+    """Integers of all steps of a turn times their scales."""
+    (made, integers), *_ = every = [pair for step in steps if (pair := scaled_integers(step)) is not None]
+    byte, element = byte_of_lane(lowering, made), steps[0].fragment.type.element
+    weights, scales = zip(*(map(lowering.fragment, step.inputs) for step in steps), strict=True)
+    orders = [made.order for made, _ in every]
+    widening = Widening(lowering.emitter, integers, element, byte=byte)
+    results = iter(widening.scaled_at_once(list(zip(weights, orders, strict=True)), [*chain(*scales)]))
+    lowering.values |= {step.fragment: list(islice(results, len(of))) for step, of in zip(steps, scales, strict=True)}
 
 
 def byte_of_lane(lowering: KernelLowering, op: ConvertOp) -> IndexValue | None:
@@ -268,14 +304,14 @@ WIDENS = SubfragmentOp, ConvertOp, ElementwiseOp
 """What is done to the weights of a step before they are multiplied."""
 
 
-def steps_by_powers(op: ElementwiseOp) -> list[ElementwiseOp]:
-    """The multiplications by powers of two of all steps whose weights are made ready together with those of one."""
-    steps: list[Operation] = [op]
+def steps_of(op: Operation, multiplies: Callable[[Operation], object]) -> list[ElementwiseOp]:
+    """The multiplications of a kind in all steps whose weights are made ready together with those of one."""
+    steps = [op]
     while isinstance(before := steps[0].prev_op, WIDENS):
         steps.insert(0, before)
     while isinstance(behind := steps[-1].next_op, WIDENS):
         steps.append(behind)
-    return [step for step in steps if isinstance(step, ElementwiseOp) and multiplies_by_powers(step)]
+    return [step for step in steps if isinstance(step, ElementwiseOp) and multiplies(step)]
 
 
 def check_computed(op: Operation, element: ElementType) -> None:

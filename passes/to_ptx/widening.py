@@ -46,6 +46,9 @@ AND_XOR = word(0x6A, 2)
 CHOOSE = word(0xCA, 2)
 """The truth table of (a & b) | (~a & c)."""
 
+FROM_TWO = 0x4000
+"""The bit of bf16 that numbers from 2 on have."""
+
 WIDENED_BYTES, WIDENED_BITS, BYTE, NIBBLE_BITS = 4, 32, 8, 4
 
 
@@ -114,11 +117,32 @@ class Widening:
         pairs = zip(order[::2], order[1::2], points or [None] * (len(order) // 2), strict=True)
         return [self._smaller(*self._halves(source, first, second), point) for first, second, point in pairs]
 
+    def scaled_at_once(self, steps: Sequence[tuple[Fragment, list[int]]], scales: Fragment) -> Fragment:
+        """The same times scales, of all steps of a turn, of the registers and the order of each. Where the least
+        integer is a power of two away from zero, its product with a scale is exact, and a multiply-add does all.
+        Scales from 2 on do not fit it: a warp that has some multiplies twice."""
+        emitter, every = self.emitter, list(dict.fromkeys(scales))
+        halves = [self._halves(source, *order[i : i + 2]) for source, order in steps for i in range(0, len(order), 2)]
+        pairs = list(zip(halves, scales, strict=True))
+        results = [self._smaller(*each, scale=scale) for each, scale in pairs]
+        bits = reduce(lambda some, scale: emitter.pure("or.b32", some, scale), every)
+        large = emitter.pure("setp.ne.u32", emitter.pure("and.b32", bits, _halves_of(FROM_TWO)), 0)
+        with emitter.skipping("scaled", unless=emitter.any(large)):
+            for result, (each, scale) in zip(results, pairs, strict=True):
+                emitter.emit("mul.rn.bf16x2", result, self._smaller(*each), scale)
+        return results
+
     def _shared(self, *values: float) -> VirtualRegister:
         """A number in both halves of a register, or one in each, which all conversions share."""
         return self.emitter.pure("mov.b32", _halves_of(*(element_bits(self.element, value) for value in values)))
 
-    def _smaller(self, register: VirtualRegister, at: int, point: VirtualRegister | None = None) -> VirtualRegister:
+    def _smaller(
+        self,
+        register: VirtualRegister,
+        at: int,
+        point: VirtualRegister | None = None,
+        scale: VirtualRegister | None = None,
+    ) -> VirtualRegister:
         place, mask = at % BYTE, (1 << self.stored.element.bits) - 1
         places = dict.fromkeys((place, place + self.apart))
         moved, masks = self._down(register, at - place), [mask << each for each in places]
@@ -130,6 +154,8 @@ class Widening:
         if point is not None:
             less = self.emitter.pure("mul.rn.bf16x2", point, self._shared(-SMALLER))
         factors = self._shared(*(2.0 ** (133 - each) * SMALLER for each in places))
+        if scale is not None:
+            less, factors = (self.emitter.pure("mul.rn.bf16x2", scale, each) for each in (less, factors))
         return self.emitter.compute("fma.rn.bf16x2", integers, factors, less)
 
     def by_powers(self, pairs: Fragment, exponents: Fragment) -> Fragment:

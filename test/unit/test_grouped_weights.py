@@ -330,12 +330,14 @@ FEW = {"warp": (32, 64), "mma": "m64n32k16", "in_registers": "b"}
 def test_warpgroups_round_weights_as_they_lie(
     float_: str, stored: str, group: int, k: int, schedule: dict[str, Any]
 ) -> None:
-    """A lane multiplies a byte of each word that it loads, and four load the same ones."""
-    zero = int(np.random.default_rng().choice((8 if stored == "u4" else 0, 3)))
+    """A lane multiplies a byte of each word that it loads, and four load the same ones. Scales of up to 2, and larger
+    ones, go different ways if the least integer is a power of two."""
+    zero, largest = (8 if stored == "u4" else 0, 3), (1, 4)
+    zero, largest = int(np.random.default_rng().choice(zero)), int(np.random.default_rng().choice(largest))
     text = product(float_, stored, "nk", group, float_, k).replace("minus 3", f"minus {zero} rounded")
     kernel, rng, low = compile(text, "sm_90a", cache=False, **schedule), np.random.default_rng(), -8 * (stored == "s4")
     q, a = rng.integers(low, low + 16, (N, k)), rng.standard_normal((M, k)).astype(FLOATS[float_])
-    s = (rng.random((N, k // group)) + 0.1).astype(FLOATS[float_])
+    s = (largest * rng.random((N, k // group)) + 0.1).astype(FLOATS[float_])
     d = np.full((M, N), np.nan, np.float32)
     kernel(a, in_memory(q, 4), s, d, device="interp", checks="all")
     weights = ((q - zero) * np.repeat(s.astype(np.float32), group, 1)).astype(FLOATS[float_]).astype(np.float64)

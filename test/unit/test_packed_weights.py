@@ -32,7 +32,8 @@ def drawn(product: Any) -> tuple[list[Array], Array]:
     rng, dtype, (m, n, k, bits, group, *_) = np.random.default_rng(), FLOATS[product.kind], product
     low = 0 if product.points else -(1 << bits - 1)
     q = rng.integers(low, low + (1 << bits), (n, k))
-    s = (rng.random((k // group, n)) / 16 + 0.01).astype(dtype)
+    s = (rng.random((k // group, n)) / 16 + 0.01) * rng.choice([1, 64])  # those of up to 2, and larger ones
+    s = s.astype(dtype)
     z = (rng.random((k // group, n)) * (1 << bits)).astype(dtype)
     values = q.astype(dtype)
     if product.floats:
