@@ -29,7 +29,7 @@ from .decompositions import MAX_EXPERTS, OWN, recurrent, simpler
 from .importer import CONSTANTS, ImportedRegion, compile_together, decomposed, kernel_for, region_of, write
 from .inductor import compile_whole, count_orders, judged, sums_in_f32
 from .options import BackendOptions, aten, expression, place_of, pytree, read
-from .part import KERNELS_FILE, REGIONS, Region
+from .part import KERNELS_FILE, REGIONS, Region, regions_in
 from .part import warploom as warploom_operators
 from .products import check_precision, sequences_as_images
 from .scalars import HALVES, UnsupportedError
@@ -71,7 +71,9 @@ def warploom(
 
 def _replace_in(module: GraphModule, name: str, *, options: BackendOptions, rest: str) -> Explanation:
     """Puts calls of compiled parts into a graph of ATen operations, of which `rest` compiles the others, and reports
-    them."""
+    them, and into the graphs that its operations call, such as branches, which are reported before."""
+    for body in _bodies(module):
+        _replace_in(body, name, options=options, rest=rest)
     for rewrite in (simplify_masks, read_in_place, sequences_as_images) if name == "inference" else ():
         rewrite(module.graph)
     sink_views(module.graph, inference=name == "inference")
@@ -379,7 +381,16 @@ def _move(views: Iterable[Node], before: Node) -> None:
             before.prepend(view)
 
 
+def _bodies(module: GraphModule) -> list[GraphModule]:
+    """The graphs that operations of a graph call: branches, bodies of loops, and regions, not functions of scores."""
+    found = {node: getattr(module, str(node.target), None) for node in module.graph.find_nodes(op="get_attr")}
+    called = (body for node, body in found.items() if not any(map(is_attention, node.users)))
+    return [body for body in dict.fromkeys(called) if isinstance(body, GraphModule)]
+
+
 def _computes(node: Node) -> bool:
+    if any(x.op == "get_attr" and "val" not in x.meta for x in node.all_input_nodes) and not is_attention(node):
+        return False
     several = isinstance(node.meta.get("val"), tuple | list) and node.target not in SPLITS
     one = is_tensor(node) and node.target not in (*VIEWS, *CONSTANTS, operator.getitem)
     return node.op == "call_function" and node.target is not warploom_operators.region.default and (one or several)
@@ -396,13 +407,11 @@ def torch_save(program: ExportedProgram, path: str | PathLike[str], **options: A
         raise ArgumentError(f"expected a program of torch.export.export, got {type(program).__name__}")
     chosen, program = read(options), decomposed(program)
     explanation = _replace_in(program.graph_module, "inference", options=chosen, rest="eager")
-    graph = program.graph_module.graph
-    returned: Any = graph.output_node().args[0]
+    returned: Any = program.graph_module.graph.output_node().args[0]
     for output, node in zip(program.graph_signature.output_specs, returned, strict=True):
         if isinstance(node, Node):
             cast("Any", output.arg).name = node.name
-    calls = graph.find_nodes(op="call_function", target=warploom_operators.region.default)
-    regions = [cast("Region", REGIONS[name]) for name in dict.fromkeys(node.args[1] for node in calls)]
+    regions = regions_in(program.graph_module)
     torch.export.save(program, path, extra_files={KERNELS_FILE: b85encode(pickle.dumps(regions)).decode()})
     return explanation
 

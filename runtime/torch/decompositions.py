@@ -374,7 +374,15 @@ def _encoder_layer(x: torch.Tensor, width: int, heads: int, *others: Any) -> Any
     return x
 
 
+def _broadcast(value: torch.Tensor, shape: Sequence[int], dimensions: Sequence[int]) -> torch.Tensor:
+    """A view of torch's references as views of ATen, without which torch traces no region again (`invoke_subgraph`)."""
+    for at in range(len(shape)):
+        value = value if at in dimensions else value.unsqueeze(at)
+    return value.expand(shape)
+
+
 OWN: Mapping[Any, Callable[..., Any]] = {
+    prims.broadcast_in_dim.default: _broadcast,
     aten.rms_norm.default: _rms_norm,
     prims.var.default: _variance,
     aten.gather.default: _gathered,

@@ -28,7 +28,7 @@ from .clusters import Cluster, is_product
 from .decompositions import MAX_EXPERTS, order_by_counts, repeated_rows, sums_at, sums_of_rows
 from .graphs import recorded
 from .options import aten, prims
-from .part import REGIONS, MemoryOrder, Region, warploom
+from .part import REGIONS, MemoryOrder, Region, regions_in, warploom
 from .scalars import HALVES
 from .views import VIEWS, called, has_no_gaps, hint, is_tensor, order_of, replace_by, transpose_pads
 
@@ -91,9 +91,8 @@ def compile_whole(
     def compile_inner(graph: GraphModule, inputs: Sequence[Any], *args: Any, **settings: Any) -> Any:
         name = "backward" if settings.get("is_backward") else "inference" if settings.get("is_inference") else "forward"
         say = replace(graph, name)
-        calls = graph.graph.find_nodes(op="call_function", target=warploom.region.default)
         visible = graph.graph.output_node().meta.get("user_visible_output_idxs", ()) if name == "forward" else ()
-        parts, draws = tuple(REGIONS[str(node.args[1])] for node in calls), any(map(_draws, graph.graph.nodes))
+        parts, draws = tuple(regions_in(graph)), any(map(_draws, graph.graph.nodes))
         shown = None if name == "inference" else (*visible,)
         why = f"mode {mode!r} is inductor's" if mode else why_launched(graph)
         token = PARTS.set((GraphParts(parts, name, why, draws, shown), say))

@@ -307,6 +307,14 @@ def _like(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
 library.register_kernel("warploom::region", ("cpu", "cuda"), _compute)
 library.register_fake("warploom::region", _like)
 
+
+def regions_in(module: torch.fx.GraphModule) -> list[Any]:
+    """The compiled parts that a graph calls, and those that the graphs call which its operations do, each once."""
+    graphs, target = (x.graph for x in module.modules() if isinstance(x, torch.fx.GraphModule)), warploom.region.default
+    calls = (node for graph in graphs for node in graph.find_nodes(op="call_function", target=target))
+    return [REGIONS[name] for name in dict.fromkeys(str(node.args[1]) for node in calls)]
+
+
 KERNELS_FILE = "warploom_kernels"
 """The file of kernels among those of a saved program."""
 

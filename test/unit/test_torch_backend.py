@@ -1875,6 +1875,62 @@ LEFT: dict[str, tuple[Any, Any]] = {
 }
 
 
+class Branches(torch.nn.Module):
+    """A linear layer behind a norm, of which one branch of a condition is computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.layer = torch.nn.LayerNorm(29), torch.nn.Linear(29, 29)
+
+    def forward(self, x: Any) -> Any:
+        def above(x: Any) -> Any:
+            return self.layer(self.norm(x)).relu()
+
+        return torch.cond(x.sum() > 0, above, lambda x: self.layer(x).sigmoid() * 3, (x,))
+
+
+class Block(Branches):
+    """The same layers as a region of the graph, which is called for each block."""
+
+    @torch.compiler.nested_compile_region
+    def forward(self, x: Any) -> Any:
+        return x + self.layer(self.norm(x)).tanh()
+
+
+def test_branches_are_compiled(tmp_path: Path) -> None:
+    """Also where another process reads the program."""
+    model = Branches().bfloat16()
+    inputs = [drawn(7, 29).abs() * sign for sign in (1, -1)]
+    compiled, exact = Compiled(model), deepcopy(model).double()
+    with torch.no_grad():
+        for x in inputs:
+            assert close(compiled.call(x), exact(x.double()), 4.0)
+        assert not compiled.reasons
+        path = tmp_path / "model.pt2"
+        assert torch_save(torch.export.export(model, (inputs[0],)), path).compiled
+        torch.save([(x, exact(x.double())) for x in inputs], tmp_path / "tensors")
+    script = (
+        "import sys, torch; from warploom.runtime import torch_load; call = torch_load(sys.argv[1]);"
+        "assert all((call(x) - y).norm() <= 0.02 * y.norm() for x, y in torch.load(sys.argv[2]))"
+    )
+    subprocess.run([sys.executable, "-c", script, path, tmp_path / "tensors"], check=True)
+
+
+def test_regions_of_a_model_are_compiled() -> None:
+    """Forward and backward, with what torch takes apart in them, such as a norm."""
+    model = torch.nn.Sequential(Block(), Block()).bfloat16()
+    exact, compiled, x = deepcopy(model).double(), Compiled(model), drawn(7, 29)
+    result, wanted = compiled.call(x), exact(x.double())
+    assert close(result, wanted, 4.0)
+    slope = drawn(7, 29)
+    result.backward(slope)
+    wanted.backward(slope.double())
+    for own, other in zip(model.parameters(), exact.parameters(), strict=True):
+        assert close(own.grad, other.grad, 8.0)
+    assert not compiled.reasons
+    assert {e.graph for e in compiled.explanations if e.compiled} == {"forward", "backward"}
+
+
 @pytest.mark.parametrize("reason", LEFT)
 def test_flex_attention_that_is_left(reason: str) -> None:
     flex: Any = import_module("torch.nn.attention.flex_attention")
