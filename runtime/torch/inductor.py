@@ -200,9 +200,11 @@ def _pads_once() -> Any:
     here products of a matrix and of its transpose read one padded form. Masks that follow from no input go before the
     passes are cut apart."""
     passes: Any = import_module("torch._inductor.custom_graph_pass")
+    patterns: Any = import_module("torch._inductor.pattern_matcher")
 
     class PadsOnce(passes.CustomGraphPass):
         def __call__(self, graph: Graph) -> None:
+            patterns.stable_topological_sort(graph)  # torch's patterns leave nodes before what they read
             transpose_pads(graph)
             simplify_masks(graph)
 

@@ -1875,6 +1875,29 @@ LEFT: dict[str, tuple[Any, Any]] = {
 }
 
 
+class Attending(torch.nn.Module):
+    """Attention as models write it by hand, in which torch's patterns put its own attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(24, 24) for _ in range(3))
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (layer(x).view(2, -1, 3, 8).permute(0, 2, 1, 3) for layer in self.layers)
+        weights = (q @ k.transpose(-1, -2) / 8**0.5).softmax(-1)
+        return (weights @ v).permute(0, 2, 1, 3).reshape(x.shape)
+
+
+def test_inductor_trains_attention_that_its_patterns_replace() -> None:
+    model, x = Attending().bfloat16(), drawn(2, 9, 24)
+    exact, compiled = deepcopy(model).double(), Compiled(model, rest="inductor")
+    result, wanted, slope = compiled.call(x), exact(x.double()), drawn(2, 9, 24)
+    result.backward(slope)
+    wanted.backward(slope.double())
+    assert close(result, wanted, 4.0)
+    assert all(close(p.grad, q.grad, 8.0) for p, q in zip(model.parameters(), exact.parameters(), strict=True))
+
+
 class Branches(torch.nn.Module):
     """A linear layer behind a norm, of which one branch of a condition is computed."""
 
