@@ -173,9 +173,8 @@ DIMENSIONS = ("tensor.dim", "memref.dim")
 
 def verify_upstream(op: Operation, visible: set[SSAValue] | None = None) -> None:
     """Checks inside an operation what MLIR's verifiers check and those of xDSL do not: that operands are defined ahead
-    of their use, in a block that dominates it; that slices have an offset, a size and a stride of each dimension, and
-    lie within what they are of; that new memory has the sizes that its type does not say. Values in a module, or in a
-    region of an operation that is not registered, have no order.
+    of their use, in a block that dominates it, and the numbers of slices, sizes and reshapes. Values in a module, or
+    in a region of an operation that is not registered, have no order.
 
     Raises LocatedError, or DiagnosticException where the place is not known.
     """
@@ -183,12 +182,8 @@ def verify_upstream(op: Operation, visible: set[SSAValue] | None = None) -> None
     for number, operand in enumerate(op.operands):
         if operand not in visible:
             fail(op, f"operand #{number} does not dominate this use")
-    if op.name in (*TAKEN, *PUT):
-        _verify_slice(op)
-    elif op.name in (*SIZED, *DIMENSIONS):
-        _verify_sizes(op)
-    elif op.name.endswith((".expand_shape", ".collapse_shape")):
-        _verify_reshape(op)
+    if op.name in _VERIFIERS:
+        _VERIFIERS[op.name](op)
     for region in op.regions:
         dominance = DominanceInfo(region) if len(region.blocks) > 1 else None
         for block in region.blocks:
@@ -263,6 +258,12 @@ def _verify_reshape(op: Operation) -> None:
         sizes = [shapes[1][number] for number in group]
         if min(size, *sizes) >= 0 and prod(sizes) != size:
             fail(op, f"expected a dimension of {size} elements for dimensions {group}, got {prod(sizes)}")
+
+
+_VERIFIERS = {
+    **dict.fromkeys((*TAKEN, *PUT), _verify_slice), **dict.fromkeys((*SIZED, *DIMENSIONS), _verify_sizes),
+    **{f"{of}.{how}_shape": _verify_reshape for of in ("memref", "tensor") for how in ("expand", "collapse")},
+}  # fmt: skip
 
 
 def _defined(block: Block) -> Iterator[SSAValue]:
