@@ -28,7 +28,7 @@ PASSES: Mapping[str, tuple[str, ...]] = {
         "linalg.unpack", "tensor", "returned",
     ),
     "warp-fuse-attention": ("passes.linalg.attention", "FuseAttentionPass", "math.exp", "math.exp2", "warp.attention"),
-    "warp-fuse-rows": ("passes.linalg.fuse_rows", "FuseRowsPass", "linalg.*", "memref.dim"),
+    "warp-fuse-rows": ("passes.linalg.fuse_rows", "FuseRowsPass", "reduced", "memref.dim"),
     "warp-raise-matmul": (
         "passes.linalg.raise_matmul", "RaiseMatmulPass", "linalg.*", "linalg.matmul", "linalg.batch_matmul",
         "linalg.fill",

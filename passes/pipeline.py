@@ -13,11 +13,23 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, StridedLayoutAttr
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    MemRefType,
+    ModuleOp,
+    NoneAttr,
+    StridedLayoutAttr,
+    bf16,
+    f16,
+    f32,
+)
+from xdsl.dialects.linalg.attrs import IteratorTypeAttr
+from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass, PassPipeline
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import PassFailedException
+from xdsl.utils.hints import isa
 
 from ..dialect.index import PASSES
 from ..dialect.isa.row import UnknownTargetError, target
@@ -31,13 +43,15 @@ from .universe import WARPLOOM_UNIVERSE
 
 # What passes need of a module to have something to do: `needs` of a pass has names of which one must be there.
 
-_PLAIN = frozenset(("linalg.matmul", "linalg.batch_matmul", "linalg.fill", "linalg.yield"))
+_BY_ELEMENTS = frozenset(("linalg.fill", "linalg.index", "linalg.yield"))
+_PLAIN = _BY_ELEMENTS.union(("linalg.matmul", "linalg.batch_matmul"))
 
 
 def contents(module: ModuleOp) -> frozenset[str]:
     """The names of a module's operations and types, and further facts that passes need:
 
-    - `linalg.*`: an operation of `linalg` other than products and fills.
+    - `linalg.*`: an operation of `linalg` other than products and fills; `reduced`: also one that may reduce, and is no
+      plain product.
     - `copy.blocks`: a copy of blocks by `warp-pack`; `returned`: a host function with results; `launches`: several.
     - `dynamic`: memory with dynamic sizes, strides or offset.
     - `schedule.ctas`, and so on: a field of a schedule that is not the default.
@@ -60,10 +74,26 @@ def contents(module: ModuleOp) -> frozenset[str]:
     names |= {kind.name for kind in types.values()}
     if any(name.startswith("linalg.") and name not in _PLAIN for name in names):
         names.add("linalg.*")
+        names.update(["reduced"] if any(map(_reduces, operations_of(module))) else ())
     if any(map(_is_dynamic, types.values())):
         names.add("dynamic")
     fields = (str(each.data).split(", ") for each in schedules.values())
     return frozenset(names).union(f"schedule.{field.partition(' = ')[0]}" for each in fields for field in each)
+
+
+def _reduces(op: Operation) -> bool:
+    """Whether an operation may reduce, other than as a product of two matrices, or of one and a vector: of one type, in
+    which they are added, or of 16-bit floats that are added in f32."""
+    if not op.name.startswith("linalg.") or op.name in _BY_ELEMENTS:
+        return False
+    if isa(kinds := op.properties.get("iterator_types"), ArrayAttr[IteratorTypeAttr]):
+        return IteratorTypeAttr.reduction() in kinds.data
+    if not isa(maps := op.properties.get("indexing_maps"), ArrayAttr[AffineMapAttr]) or len(maps.data) != 3:
+        return True
+    a, b, c = (each.data.used_dims() for each in maps)
+    *factors, total = (getattr(value.type, "element_type", None) for value in op.operands)
+    added = [total, bf16, f16] if total == f32 else [total]
+    return len(a & b) != 1 or a ^ b != c or factors[0] not in added or factors.count(factors[0]) != 2
 
 
 def _is_dynamic(kind: Attribute) -> bool:

@@ -359,16 +359,18 @@ def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
     first = tensors.one_result_each, pass_sizes, read_number, narrow_sums, add_start, fill_for_each
     apply_patterns((*first, tensors.compute_slice), function)
     tensors.drop_unused(function.body.block)
-    decomposed: tuple[RewritePattern, ...] = ()
+    chained, decomposed = tuple[RewritePattern, ...](), tuple[RewritePattern, ...]()
     if any(isinstance(op, math.ExpOp | tensor.ExpandShapeOp) for op in function.walk()):
         apply_patterns((moved_operands.expand_batch,), function)
         largest = [moved_operands.largest_of_all] if arith.AndIOp in kinds else []
         scaled = [moved_operands.scale_behind] if tf32 else []
-        decomposed = (*moved_operands.DECOMPOSED, *scaled, wide, wide, *largest)
+        chained, decomposed = moved_operands.DECOMPOSED, (*scaled, wide, wide, *largest)
     units = reshapes.drop_unit_loops, moved_operands.reshape_units
-    moved = (*units, *decomposed, *moved_operands.PATTERNS, tensors.fuse_diamond)
-    for pattern in (*moved, wide, reshapes.drop_unit_loops):
-        apply_patterns((pattern,), function)
+    last = tensors.fuse_diamond, wide, reshapes.drop_unit_loops
+    of_moves = (chained, moved_operands.PATTERNS)
+    for patterns in (units, chained, decomposed, moved_operands.PATTERNS, last):
+        for pattern in patterns if patterns not in of_moves or any(map(reshapes.moves, function.walk())) else ():
+            apply_patterns((pattern,), function)
     if apply_patterns((count_in_floats,), function):
         apply_patterns((wide,), function)
     apply_patterns((reshapes.sum_in_two,), function)

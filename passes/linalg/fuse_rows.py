@@ -400,7 +400,7 @@ class FuseRowsPass(ModulePass):
     reductions, softmax, layer norm and RMS norm. The operations must be `linalg` operations on memory in one block."""
 
     name = "warp-fuse-rows"
-    needs: ClassVar = ("linalg.*", "memref.dim")
+    needs: ClassVar = ("reduced", "memref.dim")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_patterns([fold_dimension], op)

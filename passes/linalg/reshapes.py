@@ -13,7 +13,7 @@ from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, memref, tensor
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr, MemRefType, NoneAttr, TensorType, f32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
+from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, TransposeOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
@@ -30,7 +30,7 @@ from ...dialect.mlir.affine import (
     map_along,
     strides_of,
 )
-from ...dialect.mlir.generic import arithmetic, number_of
+from ...dialect.mlir.generic import EXTENSIONS, arithmetic, number_of
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type, shape_of
 from ..patterns import IndexBuilder, LocatedRewriter, float_value, rewrite_pattern
@@ -131,6 +131,13 @@ def regroups_static_sizes(op: Reshape, source: MemRefType[Attribute], result: Me
     """Whether the dimensions that a reshape merges, or splits one into, have known sizes."""
     shape = (source if isinstance(op, tensor.CollapseShapeOp) else result).get_shape()
     return all(shape[d] >= 0 for group in groups_of(op) if len(group) > 1 for d in group)
+
+
+def moves(op: Operation) -> bool:
+    """Whether an operation may move the elements of a tensor, and do nothing more than extend them."""
+    if isinstance(op, GenericOp):
+        return len(op.inputs) == 1 and isinstance(op.body.block.first_op, (YieldOp, *EXTENSIONS))
+    return isinstance(op, TransposeOp | Reshape)
 
 
 def added_units(value: SSAValue) -> dict[int, int] | None:
