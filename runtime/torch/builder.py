@@ -247,9 +247,9 @@ class FunctionBuilder(Builder):
             return tensor
         return self.reshaped(tensor, value.shape, around([0, *list(own)[1:]], len(value.dims)))
 
-    def copied(self, value: Value) -> Value:
-        """The value in a tensor of its own."""
-        return self.generic([value], value.shape, value.dtype, lambda _, elements: elements[0])
+    def copied(self, value: Value, shape: tuple[Size, ...] | None = None) -> Value:
+        """The value, broadcast to a shape if there is one, in a tensor of its own."""
+        return self.generic([value], shape or value.shape, value.dtype, lambda _, elements: elements[0])
 
     def converted(self, value: Value, dtype: torch.dtype) -> Value:
         """The value as elements of a type, rounded to nearest."""

@@ -39,7 +39,7 @@ from .builder import (
 from .options import aten
 from .part import warploom
 from .scalars import HALVES, Lowering, UnsupportedError, Value, constant, element_of, shape_of
-from .views import FIRST, LAST, expanded, has_channels_last, is_row_major, reordered, replace_by, reshape, unsqueezed
+from .views import FIRST, LAST, has_channels_last, is_row_major, reordered, replace_by, reshape, unsqueezed
 
 G, M, N, K = range(4)
 """The loops of a product with groups."""
@@ -122,7 +122,7 @@ def contract(
     covered = {*builder.along(a, of_a, sizes).values(), *builder.along(b, of_b, sizes).values()}
     if repeated := {*range(len(every))} - covered:  # which no memory runs along
         of_a = [*sorted(repeated.difference(of_a)), *of_a]
-        a = builder.copied(expanded(a, tuple(sizes[loop] for loop in of_a)))
+        a = builder.copied(a, tuple(sizes[loop] for loop in of_a))
     operands = builder.operand(a, of_a, sizes), builder.operand(b, of_b, sizes)
     return builder.product(ContractOp, operands, sizes[: len(along)], dtype, flags, order)
 

@@ -122,16 +122,6 @@ def reordered(value: Value, order: Sequence[int]) -> Value:
     return replace(value, dims=dims, shape=shape)
 
 
-def expanded(value: Value, shape: tuple[Size, ...]) -> Value:
-    """The value broadcast to a shape."""
-    more = len(shape) - len(value.shape)
-    dims = [None] * more + [
-        None if before != after else dimension
-        for dimension, before, after in zip(value.dims, value.shape, shape[more:], strict=True)
-    ]
-    return replace(value, dims=tuple(dims), shape=shape)
-
-
 def unsqueezed(value: Value, at: int) -> Value:
     """The value with one more dimension, of size 1."""
     dims, shape = (*value.dims[:at], None, *value.dims[at:]), (*value.shape[:at], 1, *value.shape[at:])

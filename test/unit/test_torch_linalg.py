@@ -80,6 +80,10 @@ def batched(a: Any, b: Any) -> Any:
     return torch.matmul(a, b)
 
 
+def repeated(a: Any, b: Any) -> Any:
+    return torch.bmm(a.expand(3, -1, -1), b.expand(3, -1, -1))
+
+
 def turned(a: Any, b: Any) -> Any:
     return (a.t() @ b.t()).t()
 
@@ -105,6 +109,7 @@ def halves(a: Any, b: Any) -> Any:
     ("function", "shapes"),
     [
         (batched, ((3, 1, 5, 10), (2, 10, 7))),
+        (repeated, ((5, 13), (13, 7))),
         (turned, ((16, 9), (11, 16))),
         (vector, ((12,), (12, 7))),
         (vector, ((7, 12), (12,))),
