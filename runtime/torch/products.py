@@ -138,23 +138,17 @@ def _product(
     **_: object,
 ) -> Value:  # fmt: skip
     """alpha times the product of the last operands plus beta times the one before these, rounded once: of two factors,
-    or of the values and the metadata of a sparse matrix and another, to which a number for each row is added."""
+    or of the values and the metadata of a sparse matrix and another, to which a number for each row is added. Floats of
+    two types stay with torch, which refuses them when it runs."""
     if not like.shape:
         raise UnsupportedError("the product of two vectors is one number, which no kernel here returns")
     values = [x for x in operands if isinstance(x, Value)]
+    kinds = {x.dtype for x in values[-DENSE:]}
+    if factors == DENSE and len(kinds) > 1 and min(kind.itemsize for kind in kinds) > 1:
+        raise UnsupportedError(f"products of {' and '.join(sorted(map(str, kinds)))} are not lowered")
     product = (multiply if factors == DENSE else _sparse_product)(builder, *values[-factors:])
     added = [x if factors == DENSE else unsqueezed(x, 1) for x in values[:-factors]]
     return plus(builder, like.dtype, product, added[0] if added else None, beta, alpha)
-
-
-def _torch_product(
-    builder: FunctionBuilder, like: torch.Tensor, *operands: object, beta: float = 1, alpha: float = 1, **_: object
-) -> Value:
-    """A product of torch's. Of floats of two types it stays with torch, which refuses them when it runs."""
-    a, b = [x for x in operands if isinstance(x, Value)][-DENSE:]
-    if a.dtype != b.dtype and min(a.dtype.itemsize, b.dtype.itemsize) > 1:
-        raise UnsupportedError(f"products of {a.dtype} and {b.dtype} are not lowered")
-    return _product(DENSE, builder, like, *operands, beta=beta, alpha=alpha)
 
 
 def _linear(
@@ -403,8 +397,7 @@ _SPARSE = (
 )
 
 PRODUCTS: Mapping[object, Lowering] = {
-    **dict.fromkeys(_PLAIN, _torch_product),
-    warploom.matmul.default: partial(_product, DENSE),
+    **dict.fromkeys((*_PLAIN, warploom.matmul.default), partial(_product, DENSE)),
     **dict.fromkeys(_SPARSE, partial(_product, SPARSE)),
     **dict.fromkeys((aten.linear.default, warploom.linear.default), _linear),
     **dict.fromkeys((aten._scaled_mm.default, warploom.scaled_matmul.default), _scaled_matmul),

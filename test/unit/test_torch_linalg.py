@@ -203,6 +203,13 @@ def test_convolutions(groups: int, step: int, last: bool) -> None:
     assert_close(function, x, w)
 
 
+def test_a_transposed_convolution_with_pixels_that_no_tap_meets() -> None:
+    def function(x: Any, w: Any, b: Any) -> Any:
+        return torch.conv_transpose2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), b, (3, 2)) / 16
+
+    assert_close(function, drawn(1, 3, 5, 16), drawn(16, 2, 1, 24), drawn(24))
+
+
 def test_single_pixels_with_channels_before_them_are_columns() -> None:
     """One product for each image, with what follows; nothing changes its layout."""
 
@@ -348,6 +355,7 @@ def test_fast_accumulation_is_asked_for() -> None:
         lambda x: functional.gelu(x, approximate="tanh"),
         lambda x: torch.sigmoid(x) / (x.clamp(-1, 0.5) ** 2 + 1),
         lambda x: (x.round() + x.floor()).abs(),
+        lambda x: (x.abs() + 0.25) ** -0.5 + x.to(torch.bfloat16).to(torch.float16),
     ],
 )
 def test_pointwise(function: Callable[..., Any]) -> None:
