@@ -13,46 +13,22 @@ import torch
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.node import map_arg
 
-from .options import aten, expression, is_operator, prims, pytree, traced
+from .options import (
+    ATTENTIONS,
+    FLEXIBLE,
+    SEQUENCES,
+    aten,
+    expression,
+    is_attention,
+    is_gradient,
+    is_operator,
+    prims,
+    pytree,
+    traced,
+)
 from .part import warploom
 from .scalars import HALVES, UnsupportedError, shape_of
 from .views import hint, is_tensor
-
-KINDS = ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
-
-ATTENTIONS = frozenset(
-    {aten.scaled_dot_product_attention.default, *(getattr(aten, f"_scaled_dot_product_{k}").default for k in KINDS)}
-)
-"""Operations that are attention. All but the first have several results: the attention, for each row the logarithm of
-the sum of the exponentials of its scores, and the state of dropout."""
-
-GRADIENTS = frozenset(getattr(aten, f"_scaled_dot_product_{kind}_backward").default for kind in KINDS)
-"""Operations that compute the gradients of Q, K, V and a mask."""
-
-SEQUENCES = "torch_attn._varlen_attn.default", "torch_attn._varlen_attn_backward.default"
-"""Attention of sequences that follow one another, whose ends are in memory, and its gradients; torch has them once a
-module is imported."""
-
-FLEXIBLE = {
-    "flex_attention": ("query", "key", "value", "score_mod", "block_mask", "scale", "", "buffers", "mask_buffers"),
-    "flex_attention_backward": (
-        *("query", "key", "value", "out", "logsumexp", "grad_out", "grad_logsumexp", "score_mod", "joint"),
-        *("block_mask", "scale", "", "buffers", "mask_buffers"),
-    ),
-}
-"""FlexAttention and its gradients, with the names of their arguments: functions of a score and its place are graphs of
-their own. Logarithms are those of base 2."""
-
-
-def is_attention(node: Node) -> bool:
-    """Whether a node is attention, or computes its gradients."""
-    attention = node.target in ATTENTIONS or is_gradient(node) or str(node.target) in (*SEQUENCES, *FLEXIBLE)
-    return node.op == "call_function" and attention
-
-
-def is_gradient(node: Node) -> bool:
-    """Whether a node computes the gradients of an attention."""
-    return node.target in GRADIENTS or str(node.target) in (SEQUENCES[1], "flex_attention_backward")
 
 
 def most_kernels(node: Node) -> int:

@@ -23,12 +23,12 @@ from torch.fx.node import map_arg
 from ..base.errors import ArgumentError, WarploomError
 from ..base.explanation import CompiledPart, Explanation, LeftPart
 from ..kernel.kernel import Kernel
-from .attention import ATTENTIONS, FLEXIBLE, arguments_of, is_attention, most_kernels, read_in_place, simplify_masks
+from .attention import arguments_of, most_kernels, read_in_place, simplify_masks
 from .clusters import Cluster, clusters, cones, is_product, joined, narrowed, why_left, with_weights
 from .decompositions import MAX_EXPERTS, OWN, recurrent, simpler
 from .importer import CONSTANTS, ImportedRegion, compile_together, decomposed, kernel_for, region_of, write
 from .inductor import compile_whole, count_orders, judged, sums_in_f32
-from .options import BackendOptions, aten, expression, place_of, pytree, read
+from .options import ATTENTIONS, FLEXIBLE, BackendOptions, aten, expression, is_attention, place_of, pytree, read
 from .part import KERNELS_FILE, REGIONS, Region, regions_in
 from .part import warploom as warploom_operators
 from .products import check_precision, sequences_as_images
@@ -74,7 +74,8 @@ def _replace_in(module: GraphModule, name: str, *, options: BackendOptions, rest
     them, and into the graphs that its operations call, such as branches, which are reported before."""
     for body in _bodies(module):
         _replace_in(body, name, options=options, rest=rest)
-    for rewrite in (simplify_masks, read_in_place, sequences_as_images) if name == "inference" else ():
+    of_attention = (simplify_masks, read_in_place) if any(map(is_attention, module.graph.nodes)) else ()
+    for rewrite in (*of_attention, sequences_as_images) if name == "inference" else ():
         rewrite(module.graph)
     sink_views(module.graph, inference=name == "inference")
     if rest == "inductor":

@@ -14,10 +14,10 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from ...dialect.schedule.schedule import FEW_ROWS
-from .attention import arguments_of, is_attention, is_gradient, results_of
+from .attention import arguments_of, results_of
 from .builder import CONVERSIONS, SCANS, SYMBOLIC, is_pointwise, is_scan_of_rows, name_of, why_not
 from .importer import CONSTANTS, HANDLERS, REDUCTIONS
-from .options import NO_FORM, aten, expression, is_operator, layer_of, pytree, sympy
+from .options import NO_FORM, aten, expression, is_attention, is_gradient, is_operator, layer_of, pytree, sympy
 from .products import PRODUCTS
 from .scalars import ELEMENTS, FACTORS, HALVES, ROOTS, shape_of
 from .views import RESHAPES, SPLITS, VIEWS, has_no_gaps, is_row_major, is_tensor, sized_input, unpacking

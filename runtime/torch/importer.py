@@ -34,10 +34,10 @@ from ..interp.parallel import side_by_side
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import DEFAULT_TARGET
-from .attention import is_attention, results_of, taken_apart
+from .attention import results_of, taken_apart
 from .builder import PLACES, SCANS, FunctionBuilder, is_pointwise, is_scan_of_rows, pointwise
 from .decompositions import recurrent, simpler
-from .options import NO_FORM, BackendOptions, aten, expression, metadata_shape, place_of, prims, pytree
+from .options import NO_FORM, BackendOptions, aten, expression, is_attention, metadata_shape, place_of, prims, pytree
 from .part import MemoryOrder, PartLayout, PartResult, Region, cached_code, row_major, warploom
 from .products import PRODUCTS
 from .scalars import HALVES, RULES, UINT4, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, shape_of

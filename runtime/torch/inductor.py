@@ -22,12 +22,12 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from .attention import ATTENTIONS, FLEXIBLE, GRADIENTS, arguments_of, is_attention, simplify_masks
+from .attention import arguments_of, simplify_masks
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
 from .decompositions import MAX_EXPERTS, order_by_counts, repeated_rows, sums_at, sums_of_rows
 from .graphs import recorded
-from .options import aten, prims
+from .options import ATTENTIONS, FLEXIBLE, GRADIENTS, aten, is_attention, prims
 from .part import REGIONS, MemoryOrder, Region, regions_in, warploom
 from .scalars import HALVES
 from .views import VIEWS, called, has_no_gaps, hint, is_tensor, order_of, replace_by, transpose_pads
