@@ -25,7 +25,7 @@ PASSES: Mapping[str, tuple[str, ...]] = {
         "arith.addui_extended", "arith.floordivsi", "arith.ceildivsi", "arith.ceildivui", "affine.apply", "affine.min",
         "affine.max", "affine.delinearize_index", "affine.linearize_index", "scf.forall", "tensor.generate",
         "memref.transpose", "bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "tensor.splat", "linalg.pack",
-        "linalg.unpack", "tensor", "returned",
+        "linalg.unpack", "tensor.arith", "tensor", "returned",
     ),
     "warp-fuse-attention": ("passes.linalg.attention", "FuseAttentionPass", "math.exp", "math.exp2", "warp.attention"),
     "warp-fuse-rows": ("passes.linalg.fuse_rows", "FuseRowsPass", "reduced", "memref.dim"),

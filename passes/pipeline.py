@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     NoneAttr,
     StridedLayoutAttr,
+    TensorType,
     bf16,
     f16,
     f32,
@@ -52,6 +53,7 @@ def contents(module: ModuleOp) -> frozenset[str]:
 
     - `linalg.*`: an operation of `linalg` other than products and fills; `reduced`: also one that may reduce, and is no
       plain product.
+    - `tensor.arith`: an operation of `arith` or `math` that makes a tensor, a constant one among them.
     - `copy.blocks`: a copy of blocks by `warp-pack`; `returned`: a host function with results; `launches`: several.
     - `dynamic`: memory with dynamic sizes, strides or offset.
     - `schedule.ctas`, and so on: a field of a schedule that is not the default.
@@ -66,6 +68,8 @@ def contents(module: ModuleOp) -> frozenset[str]:
         names.add("returned" if op.name == "func.return" and op.operands else op.name)
         if op.name == "warp.copy" and "blocks" in op.properties:
             names.add("copy.blocks")
+        if op.name.startswith(("arith.", "math.")) and any(isinstance(one.type, TensorType) for one in op.results):
+            names.add("tensor.arith")
         inside = [value for region in op.regions for block in region.blocks for value in block.args]
         for value in (*op.results, *inside):
             types[id(value.type)] = value.type  # by identity: the hash of a type is that of all its parts

@@ -43,6 +43,7 @@ from ...dialect.mlir.generic import SoftmaxOp, TensorOrMemory, arithmetic, conve
 from ...dialect.mlir.linalg_ops import PackOp, ReduceOp, UnPackOp
 from ...dialect.mlir.upstream import IndexCastUIOp
 from ...dialect.warp.elements import element_type, shape_of
+from .. import pipeline
 from ..diagnostics import fail
 from ..patterns import apply_patterns, mixed, rewrite_pattern
 from .constants import COVERED, contents, is_splat, spread_number
@@ -72,19 +73,10 @@ GENERALIZED = (
         )
     ),
     *TENSORS,
+    "tensor.arith",
 )
-"""What is rewritten, or checked, beside constants. Names are enough to see that a module has no tensors, and is not
-to wait for the dialects of these: 7 ms."""
-
-
-def is_generalized(op: Operation) -> bool:
-    """Whether `generalize` replaces an operation."""
-    return op.name in GENERALIZED or _is_arithmetic(op)
-
-
-def _is_arithmetic(op: Operation) -> bool:
-    """Whether an operation of `arith` or `math` makes a tensor, a constant one among them."""
-    return op.name.startswith(("arith.", "math.")) and any(isinstance(r.type, TensorType) for r in op.results)
+"""What is rewritten, or checked, beside constants, by names that `pipeline.contents` gives a module: nothing waits for
+the dialects of these, 7 ms."""
 
 
 def generalize(module: ModuleOp, kept: Collection[str] = ()) -> None:
@@ -93,7 +85,7 @@ def generalize(module: ModuleOp, kept: Collection[str] = ()) -> None:
     if any(isinstance(op, func.CallOp) for op in module.walk()):
         _inline(module)
     patterns: list[RewritePattern] = [broadcast, reduce, copy_memory, check_global, spread_constant]
-    names = {op.name for op in module.walk()}
+    names = pipeline.contents(module)
     if IndexCastUIOp.name in names:
         patterns.append(cast_unsigned)
     if SoftmaxOp.name in names:
@@ -102,7 +94,7 @@ def generalize(module: ModuleOp, kept: Collection[str] = ()) -> None:
         from .front_ends import expand_affine, generate, run_in_turn, see_transposed
 
         patterns += [expand_affine, generate, run_in_turn, see_transposed]
-    if any(map(_is_arithmetic, module.walk())):
+    if "tensor.arith" in names:
         from .front_ends import apply_to_elements
 
         patterns.append(apply_to_elements)

@@ -20,7 +20,7 @@ from ...dialect.schedule import ScheduleError, parse_options
 from ...dialect.warp.attributes import UNUSED, schedule_on, target_of
 from ...passes.allocate import allocate
 from ...passes.diagnostics import describe, verify
-from ...passes.pipeline import DEFAULT_TARGET, PARTS, STRATEGY, can_apply, lower, phase, standard_pipeline
+from ...passes.pipeline import DEFAULT_TARGET, PARTS, STRATEGY, can_apply, contents, lower, phase, standard_pipeline
 from ...passes.source import begins_as_ptx
 from ...passes.universe import make_context, parse_mlir
 from ..arguments.signature import Signature
@@ -171,9 +171,9 @@ def without_tensors(module: ModuleOp, *, tf32: bool = False, kept: Collection[st
         verify(module)
     if not can_apply("warp-bufferize", module):
         return
-    from ...passes.linalg.generalize import generalize, is_generalized
+    from ...passes.linalg.generalize import GENERALIZED, generalize
 
-    if any(map(is_generalized, module.walk())):
+    if not contents(module).isdisjoint(GENERALIZED):
         with as_compile_errors():
             generalize(module, kept)
     kinds = [f.function_type for f in module.ops if isinstance(f, func.FuncOp) and not f.is_declaration]
