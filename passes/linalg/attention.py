@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import ClassVar
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FloatAttr, MemRefType, ModuleOp, UnitAttr, bf16, f32
+from xdsl.dialects import memref
+from xdsl.dialects.builtin import AffineMapAttr, FloatAttr, IntegerAttr, MemRefType, ModuleOp, UnitAttr, bf16, f32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.memref import LoadOp
 from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
-from ...dialect.mlir.affine import loops_of
-from ...dialect.warp.attention import AttentionOp, with_maps
+from ...dialect.mlir.affine import loops_of, map_along, strides_of
+from ...dialect.warp.attention import HALVES, AttentionOp, D, E, M, with_maps
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type
+from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.views import PagedOp
 from ..diagnostics import chose, remark
-from ..patterns import apply_patterns, fold_dimension, op_type_rewrite_pattern
+from ..patterns import apply_patterns, fold_dimension, op_type_rewrite_pattern, rewrite_pattern
 from .element_expressions import (
     ROUNDED,
     ElementExpression,
@@ -34,9 +37,8 @@ from .element_expressions import (
 )
 from .element_regions import function_of
 from .memory_uses import NotFusedError, Replacement, decline, place_in_block
-from .operand import root
-from .read_attention import MAX_COLUMNS, MAX_DEPTH, pack_heads, split_values, values_of_keys
-from .score_masks import COLUMN, DEPTH, KEY, QUERY, Scores, loop_order, scaled
+from .operand import drop_unused, expand, numbered, root
+from .read_attention import COLUMN, DEPTH, KEY, MAX_COLUMNS, MAX_DEPTH, QUERY, Scores, exchanged, loop_order, scaled
 
 # What counts is what the elements of the result are, as expressions of those of Q, K and V (`element_expressions.py`),
 # not which operations make them, in which order, and with how many memories between. The pattern is::
@@ -306,6 +308,123 @@ def _check_unrounded(what: str, part: ElementExpression) -> None:
         decline(f"{what} rounded to {part.type}, and would be computed in f32")
 
 
+@rewrite_pattern
+def pack_heads(op: AttentionOp, rewriter: PatternRewriter) -> None:
+    """Exchanges the loop over the only query of an attention with the longest one over heads that share K and V. A
+    diagonal would be of queries, as numbers of documents are: they stay as they are, and so does their attention."""
+    sizes, query = op.sizes, op.batch + M
+    of_keys = {loop for map_ in op.maps[1:3] for loop in loops_of(map_)}
+    heads = [loop for loop in range(op.batch) if loop not in of_keys and sizes[loop] > 1]
+    if op.tile or sizes[query] != 1 or op.diagonal is not None or op.window is not None or not heads:
+        return
+    if op.lse is not None or op.documents:
+        return
+    head = max(heads, key=sizes.__getitem__)
+    order = list(range(op.maps[0].num_dims))
+    order[head], order[query] = query, head
+    maps = [map_along(len(order), (order[loop] for loop in loops_of(map_))) for map_ in op.maps]
+    _renumber(op, op.matrices, maps, order, rewriter)
+
+
+@rewrite_pattern
+def split_values(op: AttentionOp, rewriter: PatternRewriter) -> None:
+    """Makes a loop of the batch over parts of V's columns, and of O's, where a lane has no registers for all of them. K
+    and V of one latent matrix are 576 and 512 columns: the CTAs of both parts multiply Q and K."""
+    columns, last = op.sizes[op.batch + E], op.batch + E
+    parts = -(-columns // MAX_COLUMNS)
+    along = () if op.function is None else (loop for _, map_ in op.function.placed for loop in loops_of(map_))
+    if op.tile or parts < 2 or columns % parts or op.lse is not None:
+        return
+    if last in along or not all(strides_of(memory_of(value)) for value in (op.v, op.o)):
+        return
+    order = [*range(op.batch), *range(op.batch + 1, last + 2)]
+
+    def moved(map_: AffineMap) -> AffineMap:
+        return map_along(len(order) + 1, (order[loop] for loop in loops_of(map_)))
+
+    matrices, maps = list(op.matrices), list(map(moved, op.maps))
+    for number in (2, 3):
+        loops, shape = loops_of(op.maps[number]), memory_of(matrices[number]).get_shape()
+        sizes = [[parts, size // parts] if loop == last else [size] for loop, size in zip(loops, shape, strict=True)]
+        paged = matrices[number].owner
+        split = _split_pages(paged, sizes) if isinstance(paged, PagedOp) else [expand(matrices[number], sizes)]
+        matrices[number] = [rewriter.insert(each) for each in split][-1].results[0]
+        at, places = loops.index(last), list(loops_of(maps[number]))
+        maps[number] = map_along(len(order) + 1, (*places[:at], op.batch, *places[at:]))
+    values = op.v
+    _renumber(op, matrices, maps, order, rewriter)
+    drop_unused(values)
+
+
+def _split_pages(view: PagedOp, sizes: Sequence[Sequence[int]]) -> list[memref.ExpandShapeOp | PagedOp]:
+    """A view of pages with each dimension split into several of these sizes; that of keys is not."""
+    shape, dims = memory_of(view.memory).get_shape(), numbered(sizes)
+    parts = [sizes[d] if len(sizes[d]) > 1 else [size] for d, size in zip(view.loops, shape, strict=True)]
+    split, places = expand(view.memory, parts), numbered(parts)
+    page, slot = (None if d is None else places[d][0] for d in view.dimensions)
+    along, of_table = ([new for d in old for new in dims[d]] for old in (view.loops, view.table_along.get_values()))
+    return [split, PagedOp(split.result, view.table, along, of_table, page or 0, slot)]
+
+
+PANEL = 64
+"""Columns of a tile that lie together in shared memory: a line of 16-bit elements."""
+
+
+@rewrite_pattern
+def values_of_keys(op: AttentionOp, rewriter: PatternRewriter) -> None:
+    """Marks an attention whose V is columns of K, of which a CTA then has one tile for both products."""
+    if not op.tile and op.of_keys is None and (first := _first_of_keys(op)) is not None:
+        op.of_keys = IntegerAttr(first, i64)
+        rewriter.notify_op_modified(op)
+
+
+def _first_of_keys(op: AttentionOp) -> int | None:
+    """The column of K that V begins with; None where V is something else, or is not whole lines of a tile of K."""
+    kinds, depth, columns = [memory_of(op.k), memory_of(op.v)], op.batch + D, op.batch + E
+    begins, every = [kind.get_offset() for kind in kinds], [strides_of(kind) for kind in kinds]
+    tables = {view.table if isinstance(view := value.owner, PagedOp) else None for value in (op.k, op.v)}
+    if (
+        root(op.k) is not root(op.v)
+        or len(tables) > 1
+        or None in begins
+        or None in every
+        or not isinstance(kinds[1].element_type, HALVES)
+    ):
+        return None
+    maps = zip(op.maps[1:3], every, strict=True)
+    of_k, of_v = (dict(zip(loops_of(map_), steps or (), strict=True)) for map_, steps in maps)
+    first, width, end = (begins[1] or 0) - (begins[0] or 0), op.sizes[columns], op.sizes[depth]
+    steps_along, parts = (of_k.pop(depth), of_v.pop(columns)), [loop for loop in of_v if loop not in of_k]
+    if any(of_v.pop(loop) != width for loop in parts) or len(parts) > 1 or of_v != of_k or steps_along != (1, 1):
+        return None
+    last = end - width * math.prod(op.sizes[loop] for loop in parts)
+    apart = all(not step or step >= end for step in of_k.values() if step is not None)
+    return first if apart and first % PANEL == width % PANEL == 0 <= first <= last else None
+
+
+def _renumber(
+    op: AttentionOp, matrices: Sequence[SSAValue], maps: Sequence[AffineMap], order: Sequence[int],
+    rewriter: PatternRewriter,
+) -> None:  # fmt: skip
+    """Replaces an attention by one on `matrices`, with its loops renumbered. `order` maps old loop numbers to new
+    ones."""
+
+    def moved(map_: AffineMapAttr | None) -> AffineMap | None:
+        return None if map_ is None else map_along(maps[0].num_dims, (order[loop] for loop in loops_of(map_.data)))
+
+    functions = op.functions
+    new = op.like(
+        **dict(zip("qkvo", matrices, strict=True)),
+        indexing_maps=maps,
+        lengths_map=moved(op.lengths_map),
+        sinks_map=moved(op.sinks_map),
+        documents_maps=list(map(moved, op.documents_maps or ())),
+        **{name: rewriter.insert(exchanged(function, order)).function for name, function in functions.items()},
+    )
+    rewriter.replace(op, new)
+    drop_forms([function.function for function in functions.values()])
+
+
 @dataclass(frozen=True)
 class FuseAttention(RewritePattern):
     """Replaces a product, with the softmax and the product before it, by `warp.attention`."""
@@ -340,7 +459,7 @@ class FuseAttentionPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         paged = list[RewritePattern]()
-        if any(isinstance(each, LoadOp) for each in op.walk()):
+        if any(isinstance(each, memref.LoadOp) for each in op.walk()):
             from .pages import read_pages  # keys that a table names
 
             paged.append(read_pages)

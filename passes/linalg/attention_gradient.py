@@ -24,8 +24,7 @@ from .element_regions import function_of
 from .memory_uses import NotFusedError, Replacement, decline, place_in_block
 from .operand import root
 from .product import padded
-from .read_attention import MAX_COLUMNS
-from .score_masks import COLUMN, DEPTH, KEY, QUERY, Scores, loop_order, scaled
+from .read_attention import COLUMN, DEPTH, KEY, MAX_COLUMNS, QUERY, Scores, loop_order, scaled
 
 # As of attention, what counts is what the elements of a factor are, as expressions. With S a product of Q and K, X a
 # function of it, masked, dP a product of dO and V, lse and delta memory with a number for each query::

@@ -1,29 +1,30 @@
-"""`warp.attention` and its gradient as passes that lower them read them, their products; loops exchanged before that.
-Heads that share K and V become the rows of one tile, parts of columns a loop of the batch."""
+"""`warp.attention` and its gradient as passes that lower them read them, their products; and which keys count, by what
+scores are scaled, as passes that fuse them read expressions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import AffineMapAttr, FloatAttr, IntegerAttr, MemRefType, f32, i64
+from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.pattern_rewriter import PatternRewriter
 
-from ...dialect.mlir.affine import loops_of, map_along, strides_of
-from ...dialect.warp.attention import HALVES, INPUTS, ROWS, AttentionGradientOp, AttentionOp, D, E, M, N
+from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.warp.attention import INPUTS, ROWS, AttentionGradientOp, AttentionOp, D, E, Keys, M, N
 from ...dialect.warp.attributes import element_name, memory_of
-from ...dialect.warp.elements import PointwiseOp
+from ...dialect.warp.elements import PointwiseOp, element_type
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.views import MatrixOp, PagedOp
-from ..patterns import rewrite_pattern
-from .operand import KernelArgument, Spread, VectorOperand, drop_unused, each_once, expand, numbered, root
+from .operand import KernelArgument, Spread, VectorOperand, each_once
 from .product import Product, read
+
+if TYPE_CHECKING:  # which products need not wait for
+    from .element_expressions import ElementExpression, Name
 
 FACTORS = ((M, D), (D, N), (N, E), (M, E))
 """The loops that Q, K, V and O run along, as A of Q K^T, B of it, B of P V and D of that do."""
@@ -51,7 +52,7 @@ class Attention(NamedTuple):
         def moved(function: PointwiseOp | None, every: Sequence[int]) -> SSAValue | None:
             """A function, in a product over these loops."""
             order = [every.index(loop) if loop in every else 0 for loop in range(op.maps[0].num_dims)]
-            return None if function is None else _exchanged(function, order).function
+            return None if function is None else exchanged(function, order).function
 
         inner, of_inner = [sizes[loop] for loop in (*outer, m, n)], (*outer, m, n)
         every, of_values = (*outer, m, n, d), (*outer, m, e, n)
@@ -209,127 +210,11 @@ def _product(
     return replace(product, a=a_, b=b_, d=d_)
 
 
-@rewrite_pattern
-def pack_heads(op: AttentionOp, rewriter: PatternRewriter) -> None:
-    """Exchanges the loop over the only query of an attention with the longest one over heads that share K and V. A
-    diagonal would be of queries, as numbers of documents are: they stay as they are, and so does their attention."""
-    sizes, query = op.sizes, op.batch + M
-    of_keys = {loop for map_ in op.maps[1:3] for loop in loops_of(map_)}
-    heads = [loop for loop in range(op.batch) if loop not in of_keys and sizes[loop] > 1]
-    if op.tile or sizes[query] != 1 or op.diagonal is not None or op.window is not None or not heads:
-        return
-    if op.lse is not None or op.documents:
-        return
-    head = max(heads, key=sizes.__getitem__)
-    order = list(range(op.maps[0].num_dims))
-    order[head], order[query] = query, head
-    maps = [map_along(len(order), (order[loop] for loop in loops_of(map_))) for map_ in op.maps]
-    _renumber(op, op.matrices, maps, order, rewriter)
-
-
-@rewrite_pattern
-def split_values(op: AttentionOp, rewriter: PatternRewriter) -> None:
-    """Makes a loop of the batch over parts of V's columns, and of O's, where a lane has no registers for all of them. K
-    and V of one latent matrix are 576 and 512 columns: the CTAs of both parts multiply Q and K."""
-    columns, last = op.sizes[op.batch + E], op.batch + E
-    parts = -(-columns // MAX_COLUMNS)
-    along = () if op.function is None else (loop for _, map_ in op.function.placed for loop in loops_of(map_))
-    if op.tile or parts < 2 or columns % parts or op.lse is not None:
-        return
-    if last in along or not all(strides_of(memory_of(value)) for value in (op.v, op.o)):
-        return
-    order = [*range(op.batch), *range(op.batch + 1, last + 2)]
-
-    def moved(map_: AffineMap) -> AffineMap:
-        return map_along(len(order) + 1, (order[loop] for loop in loops_of(map_)))
-
-    matrices, maps = list(op.matrices), list(map(moved, op.maps))
-    for number in (2, 3):
-        loops, shape = loops_of(op.maps[number]), memory_of(matrices[number]).get_shape()
-        sizes = [[parts, size // parts] if loop == last else [size] for loop, size in zip(loops, shape, strict=True)]
-        paged = matrices[number].owner
-        split = _split_pages(paged, sizes) if isinstance(paged, PagedOp) else [expand(matrices[number], sizes)]
-        matrices[number] = [rewriter.insert(each) for each in split][-1].results[0]
-        at, places = loops.index(last), list(loops_of(maps[number]))
-        maps[number] = map_along(len(order) + 1, (*places[:at], op.batch, *places[at:]))
-    values = op.v
-    _renumber(op, matrices, maps, order, rewriter)
-    drop_unused(values)
-
-
-def _split_pages(view: PagedOp, sizes: Sequence[Sequence[int]]) -> list[memref.ExpandShapeOp | PagedOp]:
-    """A view of pages with each dimension split into several of these sizes; that of keys is not."""
-    shape, dims = memory_of(view.memory).get_shape(), numbered(sizes)
-    parts = [sizes[d] if len(sizes[d]) > 1 else [size] for d, size in zip(view.loops, shape, strict=True)]
-    split, places = expand(view.memory, parts), numbered(parts)
-    page, slot = (None if d is None else places[d][0] for d in view.dimensions)
-    along, of_table = ([new for d in old for new in dims[d]] for old in (view.loops, view.table_along.get_values()))
-    return [split, PagedOp(split.result, view.table, along, of_table, page or 0, slot)]
-
-
 MAX_COLUMNS, MAX_DEPTH = 256, 640
 """Columns of V, padded, that a kernel multiplies together: a lane has registers for its part of O; of Q and K."""
 
-PANEL = 64
-"""Columns of a tile that lie together in shared memory: a line of 16-bit elements."""
 
-
-@rewrite_pattern
-def values_of_keys(op: AttentionOp, rewriter: PatternRewriter) -> None:
-    """Marks an attention whose V is columns of K, of which a CTA then has one tile for both products."""
-    if not op.tile and op.of_keys is None and (first := _first_of_keys(op)) is not None:
-        op.of_keys = IntegerAttr(first, i64)
-        rewriter.notify_op_modified(op)
-
-
-def _first_of_keys(op: AttentionOp) -> int | None:
-    """The column of K that V begins with; None where V is something else, or is not whole lines of a tile of K."""
-    kinds, depth, columns = [memory_of(op.k), memory_of(op.v)], op.batch + D, op.batch + E
-    begins, every = [kind.get_offset() for kind in kinds], [strides_of(kind) for kind in kinds]
-    tables = {view.table if isinstance(view := value.owner, PagedOp) else None for value in (op.k, op.v)}
-    if (
-        root(op.k) is not root(op.v)
-        or len(tables) > 1
-        or None in begins
-        or None in every
-        or not isinstance(kinds[1].element_type, HALVES)
-    ):
-        return None
-    maps = zip(op.maps[1:3], every, strict=True)
-    of_k, of_v = (dict(zip(loops_of(map_), steps or (), strict=True)) for map_, steps in maps)
-    first, width, end = (begins[1] or 0) - (begins[0] or 0), op.sizes[columns], op.sizes[depth]
-    steps_along, parts = (of_k.pop(depth), of_v.pop(columns)), [loop for loop in of_v if loop not in of_k]
-    if any(of_v.pop(loop) != width for loop in parts) or len(parts) > 1 or of_v != of_k or steps_along != (1, 1):
-        return None
-    last = end - width * math.prod(op.sizes[loop] for loop in parts)
-    apart = all(not step or step >= end for step in of_k.values() if step is not None)
-    return first if apart and first % PANEL == width % PANEL == 0 <= first <= last else None
-
-
-def _renumber(
-    op: AttentionOp, matrices: Sequence[SSAValue], maps: Sequence[AffineMap], order: Sequence[int],
-    rewriter: PatternRewriter,
-) -> None:  # fmt: skip
-    """Replaces an attention by one on `matrices`, with its loops renumbered. `order` maps old loop numbers to new
-    ones."""
-
-    def moved(map_: AffineMapAttr | None) -> AffineMap | None:
-        return None if map_ is None else map_along(maps[0].num_dims, (order[loop] for loop in loops_of(map_.data)))
-
-    functions = op.functions
-    new = op.like(
-        **dict(zip("qkvo", matrices, strict=True)),
-        indexing_maps=maps,
-        lengths_map=moved(op.lengths_map),
-        sinks_map=moved(op.sinks_map),
-        documents_maps=list(map(moved, op.documents_maps or ())),
-        **{name: rewriter.insert(_exchanged(function, order)).function for name, function in functions.items()},
-    )
-    rewriter.replace(op, new)
-    drop_forms([function.function for function in functions.values()])
-
-
-def _exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:
+def exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:
     """A function of elements with its loops renumbered by `order`."""
     loops = max(order) + 1
     placed = [(value, map_along(loops, (order[loop] for loop in loops_of(map_)))) for value, map_ in score.placed]
@@ -346,3 +231,185 @@ def erase_pages(values: Sequence[SSAValue]) -> None:
             # What was read of the attention may still know of them.
             op.detach()
             op.erase(safe_erase=False)
+
+
+# Which keys count for a query, and by what scores are scaled, as expressions of the product of Q and K say it.
+
+QUERY, KEY, DEPTH, COLUMN = "m", "n", "d", "e"
+"""The names of loops; those of the batch are numbers."""
+
+
+def loop_order(batch: int) -> dict[Name, int]:
+    """The numbers of loops behind so many of a batch."""
+    return {name: i for i, name in enumerate((*range(batch), QUERY, KEY, DEPTH, COLUMN))}
+
+
+class KeyRange(NamedTuple):
+    """The range of keys of query m: from m - window to m + diagonal, below the sequence's length, and of the same
+    document. Each limit is optional."""
+
+    diagonal: int | None = None
+    window: int | None = None
+    lengths: ElementExpression | None = None
+    documents: tuple[ElementExpression, ...] = ()
+
+    def both(self, other: KeyRange) -> KeyRange | None:
+        """The keys that are in both; None for two kinds of lengths, or of documents."""
+        for one, another in ((self.lengths, other.lengths), (self.documents, other.documents)):
+            if one and another and one != another:
+                return None
+        diagonals, windows = (
+            [bound for bound in pair if bound is not None]
+            for pair in ((self.diagonal, other.diagonal), (self.window, other.window))
+        )
+        bounds = min(diagonals, default=None), min(windows, default=None)
+        return KeyRange(*bounds, self.lengths or other.lengths, self.documents or other.documents)
+
+    def placed(self, order: Mapping[Name, int]) -> Keys:
+        """The keys that count, as an operation has them whose loops stand in this order."""
+        from .element_expressions import map_of
+
+        lengths, *documents = (
+            None if load is None or load.value is None else (load.value, map_of(load.place, order))
+            for load in (self.lengths, *self.documents)
+        )
+        return Keys(self.diagonal, self.window, lengths, tuple(filter(None, documents)))
+
+
+class Scores(NamedTuple):
+    """Scores: `scale`, above 0, times `rest`, an expression of the product, for the keys of a range."""
+
+    rest: ElementExpression
+    scale: float
+    keys: KeyRange
+
+    @staticmethod
+    def of(x: ElementExpression, *, single: bool, lengths: bool = True) -> Scores:
+        """Scores as masks leave them, those by lengths only if `lengths`. `single`: the only query has number 0."""
+        inner, keys = _masked(x, single)
+        if keys.lengths and not lengths:
+            inner, keys = x, keys._replace(lengths=None)
+        rest, scale = scaled(inner)
+        return Scores(rest, scale, keys) if scale > 0 else Scores(inner, 1.0, keys)
+
+
+def _masked(x: ElementExpression, single: bool) -> tuple[ElementExpression, KeyRange]:
+    """Splits scores into the unmasked scores and the range of keys that the masks leave."""
+    rest, keys = _outermost(x, single)
+    if keys is None:
+        return x, KeyRange()
+    inner, others = _masked(rest, single)
+    both = keys.both(others)
+    return (rest, keys) if both is None else (inner, both)
+
+
+def _outermost(x: ElementExpression, single: bool) -> tuple[ElementExpression, KeyRange | None]:
+    """Scores without the last mask, and the range of keys that the mask keeps."""
+    if x.is_op("arith.select"):
+        condition, yes, no = x.operands
+        for kept, gone, holds in ((no, yes, False), (yes, no, True)):
+            keys = _key_range(condition, single, holds=holds) if gone.number == -math.inf else None
+            if keys is not None:
+                return kept, keys
+    if x.is_op("arith.addf"):
+        for rest, mask in (x.operands, x.operands[::-1]):
+            kept, keys = _outermost(mask, single)
+            if keys is not None and kept.number == 0:
+                return rest, keys
+    if x.is_op("arith.mulf"):
+        for rest, factor in (x.operands, x.operands[::-1]):
+            kept, keys = _outermost(rest, single)
+            if keys is not None and factor.number is not None and factor.number > 0:
+                return replace(x, operands=(kept, factor)), keys
+    return x, None
+
+
+def _key_range(condition: ElementExpression, single: bool, *, holds: bool) -> KeyRange | None:
+    """The range of keys for which a condition holds, or for which it fails if `holds` is False. None for a condition
+    that is not a range."""
+    if condition.is_op("arith.andi" if holds else "arith.ori"):
+        asked = [side for side in condition.operands if side.kind != "constant" or bool(side.number) != holds]
+        if len(asked) == 1:
+            return _key_range(asked[0], single, holds=holds)
+        one, other = (_key_range(side, single, holds=holds) for side in condition.operands)
+        return None if one is None or other is None else one.both(other)
+    if not condition.is_op("arith.cmpi") or condition.op is None:
+        return None
+    predicate = condition.op.properties["predicate"]
+    name = CMPI_COMPARISON_OPERATIONS[predicate.value.data] if isinstance(predicate, IntegerAttr) else ""
+    if name == ("eq" if holds else "ne"):
+        return _of_same_document(condition)
+    a, b = (_linear(side, single) for side in condition.operands)
+    if a is None or b is None or name[1:] not in ("gt", "ge", "lt", "le") or (a.length and b.length):
+        return None
+    side = Linear(a.m - b.m, a.n - b.n, a.constant - b.constant, a.sign - b.sign, a.length or b.length)
+    above, equal = name[1] == "g", name[2] == "e"
+    if side.n == -1:
+        side, above = Linear(-side.m, 1, -side.constant, -side.sign, side.length), not above
+    if side.n != 1 or (side.length is not None and name[0] != "s"):
+        return None
+    # The key against m' m + c + length: from there on, or up to there, or below a length.
+    excluded = not equal if holds else equal
+    last = side._replace(m=-side.m, constant=-side.constant, sign=-side.sign)
+    first, end = last.constant + excluded, last.constant - excluded
+    if above == holds:
+        return KeyRange(window=-first) if last.m == 1 and last.length is None else None
+    if last.length is None:
+        return KeyRange(diagonal=end) if last.m == 1 else None
+    return KeyRange(lengths=last.length) if (last.m, last.sign, end) == (0, 1, -1) else None
+
+
+def _of_same_document(condition: ElementExpression) -> KeyRange | None:
+    """The keys with the number of the query, if a condition compares two numbers in memory of i32."""
+    sides = [side.operands[0] if side.is_op("arith.index_cast") else side for side in condition.operands]
+    if any(side.kind != "load" or side.value is None or element_type(side.value) != i32 for side in sides):
+        return None
+    of_query, of_key = sorted(sides, key=lambda side: KEY in side.place)
+    if QUERY not in of_query.place or KEY not in of_key.place:
+        return None
+    inside = all(isinstance(name, int) and name >= 0 for side in sides for name in set(side.place) - {QUERY, KEY})
+    return KeyRange(documents=(of_query, of_key)) if inside and not {QUERY, KEY} <= set(of_key.place) else None
+
+
+class Linear(NamedTuple):
+    """m and n of an index, a constant, and a number from memory that is the same for all m and n, added or
+    subtracted."""
+
+    m: int
+    n: int
+    constant: int
+    sign: int = 0
+    length: ElementExpression | None = None
+
+
+def _linear(side: ElementExpression, single: bool) -> Linear | None:
+    if side.kind == "index":
+        return {QUERY: Linear(int(not single), 0, 0), KEY: Linear(0, 1, 0)}.get(str(side.name))
+    if side.kind == "constant" and isinstance(side.number, int):
+        return Linear(0, 0, side.number)
+    if side.kind == "load" and side.value is not None and element_type(side.value) == i32:
+        return Linear(0, 0, 0, 1, side) if all(isinstance(name, int) and name >= 0 for name in side.place) else None
+    if side.is_op("arith.index_cast", "arith.extsi", "arith.trunci"):
+        return _linear(side.operands[0], single)
+    if side.is_op("arith.addi", "arith.subi"):
+        a, b = (_linear(operand, single) for operand in side.operands)
+        sign = 1 if side.is_op("arith.addi") else -1
+        if a is not None and b is not None and None in (a.length, b.length):
+            length = a.length or b.length
+            return Linear(
+                a.m + sign * b.m, a.n + sign * b.n, a.constant + sign * b.constant, a.sign + sign * b.sign, length
+            )
+    return None
+
+
+def scaled(x: ElementExpression) -> tuple[ElementExpression, float]:
+    """Scores without a constant that multiplies or divides them, and the constant."""
+    if x.is_op("arith.mulf"):
+        for rest, factor in (x.operands, x.operands[::-1]):
+            if factor.number is not None:
+                inner, scale = scaled(rest)
+                return inner, scale * factor.number
+    if x.is_op("arith.divf") and (divisor := x.operands[1].number):
+        inner, scale = scaled(x.operands[0])
+        return inner, scale / divisor
+    return x, 1.0
