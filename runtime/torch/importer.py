@@ -39,7 +39,7 @@ from .builder import PLACES, SCANS, FunctionBuilder, is_pointwise, is_scan_of_ro
 from .decompositions import recurrent, simpler
 from .options import NO_FORM, BackendOptions, aten, expression, is_attention, metadata_shape, place_of, prims, pytree
 from .part import MemoryOrder, PartLayout, PartResult, Region, cached_code, row_major, warploom
-from .products import PRODUCTS
+from .products import PRODUCTS, SEMI_STRUCTURED
 from .scalars import HALVES, RULES, UINT4, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, shape_of
 from .views import SPLITS, VIEWS, is_tensor, order_of, reordered, shown, sink_views, sized_input, unpacking, unsqueezed
 
@@ -240,10 +240,6 @@ class Importer:
         return self.builder.module(name, results)
 
 
-SPARSE = {aten._sparse_semi_structured_mm.default: 0, aten._sparse_semi_structured_addmm.default: 1}
-"""Operators that take such a tensor, and which argument its stored elements are; the metadata is the next one."""
-
-
 class ImportedRegion(NamedTuple):
     """A part of a graph as a module of one function, which `text` prints, and how its tensors lie. Its last arguments
     are inputs of the graph that it takes only for their `sizes`."""
@@ -258,7 +254,7 @@ def write(name: str, nodes: Sequence[Node], inputs: Sequence[Node], results: Seq
     """A function of a name, of the nodes `inputs`, that computes `nodes`, in order, and returns `results`;
     UnsupportedError if a node cannot be lowered to `linalg`."""
     importer, examples, orders, sought = Importer(), list[torch.Tensor](), list[MemoryOrder](), list[Node]()
-    operands: Any = [node.args[SPARSE[node.target] :][:2] for node in nodes if node.target in SPARSE]
+    operands: Any = [node.args[SEMI_STRUCTURED[node.target] :][:2] for node in nodes if node.target in SEMI_STRUCTURED]
     sparse = {places: stored.meta["val"] for stored, places in operands}
     metadata: dict[int, torch.dtype] = {}
     halves = {made[0].args[0]: made for node in nodes if (made := unpacking(node))}

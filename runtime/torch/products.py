@@ -391,14 +391,12 @@ _PLAIN = (
     aten._int_mm.default,
 )
 
-_SPARSE = (
-    *(aten._sparse_semi_structured_mm.default, aten._sparse_semi_structured_addmm.default),
-    warploom.sparse_matmul.default,
-)
+SEMI_STRUCTURED = {aten._sparse_semi_structured_mm.default: 0, aten._sparse_semi_structured_addmm.default: 1}
+"""torch's products of a sparse matrix, and which argument its stored elements are; the metadata is the next one."""
 
 PRODUCTS: Mapping[object, Lowering] = {
     **dict.fromkeys((*_PLAIN, warploom.matmul.default), partial(_product, DENSE)),
-    **dict.fromkeys(_SPARSE, partial(_product, SPARSE)),
+    **dict.fromkeys((*SEMI_STRUCTURED, warploom.sparse_matmul.default), partial(_product, SPARSE)),
     **dict.fromkeys((aten.linear.default, warploom.linear.default), _linear),
     **dict.fromkeys((aten._scaled_mm.default, warploom.scaled_matmul.default), _scaled_matmul),
     aten._grouped_mm.default: grouped_mm,
