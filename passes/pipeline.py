@@ -13,18 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import (
-    AffineMapAttr,
-    ArrayAttr,
-    MemRefType,
-    ModuleOp,
-    NoneAttr,
-    StridedLayoutAttr,
-    TensorType,
-    bf16,
-    f16,
-    f32,
-)
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, ModuleOp, NoneAttr, StridedLayoutAttr
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass, PassPipeline
@@ -51,34 +40,29 @@ _PLAIN = _BY_ELEMENTS.union(("linalg.matmul", "linalg.batch_matmul"))
 def contents(module: ModuleOp) -> frozenset[str]:
     """The names of a module's operations and types, and further facts that passes need:
 
-    - `linalg.*`: an operation of `linalg` other than products and fills; `reduced`: also one that may reduce, and is no
-      plain product.
-    - `tensor.arith`: an operation of `arith` or `math` that makes a tensor, a constant one among them.
+    - `linalg.*`: an operation of `linalg` other than products and fills; `reduced`: one that may reduce, beside these.
     - `copy.blocks`: a copy of blocks by `warp-pack`; `returned`: a host function with results; `launches`: several.
-    - `dynamic`: memory with dynamic sizes, strides or offset.
+    - `dynamic`: memory with dynamic sizes, strides or offset; `tensor.arith`: a tensor that `arith` or `math` makes.
     - `schedule.ctas`, and so on: a field of a schedule that is not the default.
     - `tensor_memory`: a target later than those that multiply by `wgmma`.
     """
-    names, types, schedules = set[str](), dict[int, Attribute](), dict[int, ScheduleAttr]()
-    if (target := target_of(module)) is not None and target.sm > WARPGROUP_SM:
-        names.add("tensor_memory")
+    target, types, schedules = target_of(module), dict[int, Attribute](), dict[int, ScheduleAttr]()
+    names = {"tensor_memory"} if target is not None and target.sm > WARPGROUP_SM else set[str]()
     for op in operations_of(module):
         if op.name == "gpu.launch_func" and op.name in names:
             names.add("launches")
         names.add("returned" if op.name == "func.return" and op.operands else op.name)
         if op.name == "warp.copy" and "blocks" in op.properties:
             names.add("copy.blocks")
-        if op.name.startswith(("arith.", "math.")) and any(isinstance(one.type, TensorType) for one in op.results):
+        if op.name.startswith(("arith.", "math.")) and "tensor" in {one.type.name for one in op.results}:
             names.add("tensor.arith")
         inside = [value for region in op.regions for block in region.blocks for value in block.args]
-        for value in (*op.results, *inside):
-            types[id(value.type)] = value.type  # by identity: the hash of a type is that of all its parts
+        types |= {id(value.type): value.type for value in (*op.results, *inside)}  # whose hash is that of all its parts
         if isinstance(schedule := op.attributes.get(ScheduleAttr.name), ScheduleAttr):
             schedules[id(schedule)] = schedule
     names |= {kind.name for kind in types.values()}
     if any(name.startswith("linalg.") and name not in _PLAIN for name in names):
-        names.add("linalg.*")
-        names.update(["reduced"] if any(map(_reduces, operations_of(module))) else ())
+        names.update(("linalg.*", "reduced") if any(map(_reduces, operations_of(module))) else ("linalg.*",))
     if any(map(_is_dynamic, types.values())):
         names.add("dynamic")
     fields = (str(each.data).split(", ") for each in schedules.values())
@@ -95,9 +79,8 @@ def _reduces(op: Operation) -> bool:
     if not isa(maps := op.properties.get("indexing_maps"), ArrayAttr[AffineMapAttr]) or len(maps.data) != 3:
         return True
     a, b, c = (each.data.used_dims() for each in maps)
-    *factors, total = (getattr(value.type, "element_type", None) for value in op.operands)
-    added = [total, bf16, f16] if total == f32 else [total]
-    return len(a & b) != 1 or a ^ b != c or factors[0] not in added or factors.count(factors[0]) != 2
+    first, second, total = (str(getattr(value.type, "element_type", "")) for value in op.operands)
+    return len(a & b) != 1 or a ^ b != c or first != second or total not in (first, "f32" * (first in ("bf16", "f16")))
 
 
 def _is_dynamic(kind: Attribute) -> bool:

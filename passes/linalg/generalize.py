@@ -56,22 +56,17 @@ TENSORS = (
 )  # fmt: skip
 """Operations on tensors that become others here."""
 
+HOSTED = (
+    "affine.apply", "affine.min", "affine.max", "affine.delinearize_index", "affine.linearize_index", "scf.forall",
+    "tensor.generate", "memref.transpose",
+)  # fmt: skip
+"""What front ends write that is expanded here."""
+
 GENERALIZED = (
     *(kind.name for kind in (func.CallOp, BroadcastOp, ReduceOp, SoftmaxOp, IndexCastUIOp)),
     *(kind.name for kind in (memref.CopyOp, memref.GetGlobalOp)),
     *EXPANDED,
-    *(
-        HOSTED := (
-            "affine.apply",
-            "affine.min",
-            "affine.max",
-            "affine.delinearize_index",
-            "affine.linearize_index",
-            "scf.forall",
-            "tensor.generate",
-            "memref.transpose",
-        )
-    ),
+    *HOSTED,
     *TENSORS,
     "tensor.arith",
 )
