@@ -32,9 +32,9 @@ torch = pytest.importorskip("torch")
 
 from warploom.runtime import torch_load, torch_save  # noqa: E402
 from warploom.runtime.torch import backend  # noqa: E402
-from warploom.runtime.torch.attention import ATTENTIONS, read_in_place  # noqa: E402
+from warploom.runtime.torch.attention import read_in_place  # noqa: E402
 from warploom.runtime.torch.decompositions import recurrent  # noqa: E402
-from warploom.runtime.torch.options import expression  # noqa: E402
+from warploom.runtime.torch.options import ATTENTIONS, expression  # noqa: E402
 from warploom.runtime.torch.products import PRODUCTS  # noqa: E402
 
 pytestmark = pytest.mark.sampled(2)
@@ -120,6 +120,22 @@ def test_forward_and_backward() -> None:
         ("addmm",), ("addmm", "add"), ("mm", "gelu_backward"), ("mm",), ("mm", "_to_copy"), ("mm",),
     ]  # fmt: skip
     assert not compiled.reasons, "norms and sums are kernels of their own"
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_layer_of_an_encoder_as_inference_calls_it(first: bool) -> None:
+    """torch has one operation for it, and no decomposition of that."""
+    activation = "gelu" if first else "relu"
+    layer = torch.nn.TransformerEncoderLayer(24, 2, 40, 0.1, activation, batch_first=True, norm_first=first).eval()
+    for weight in layer.parameters():
+        weight.detach().uniform_(-0.3, 0.3)
+    x = drawn(3, 7, 24)
+    with torch.no_grad():
+        exact = copy.deepcopy(layer).bfloat16().double()(x.double())
+        compiled = Compiled(layer.bfloat16())
+        assert close(compiled.call(x), exact, 6.0)
+    assert sum("addmm" in part for part in compiled.operators) == 4, compiled.operators
+    assert not compiled.reasons, "norms are kernels of their own"
 
 
 def test_a_gate_is_computed_in_the_kernel_of_its_two_products() -> None:
